@@ -1,7 +1,6 @@
 //! Schedules, drawn for a terminal or a browser.
 
 use crate::record::Window;
-use scenario::Scenario;
 use trace::Timeline;
 use trace::gantt::{Gantt, Glyphs};
 use trace::svg::{Picture, side_by_side};
@@ -12,9 +11,9 @@ const NAMES_MOST: usize = 24;
 pub(crate) const ALONE: u32 = 1_100;
 pub(crate) const BESIDE: u32 = 720;
 
-/// Number of cells beside the names in a drawing of `scenario` with `width` characters.
-pub(crate) fn cells(scenario: &Scenario, width: u16) -> usize {
-    let names = scenario.entities.iter().map(|entity| entity.name.chars().count()).max().unwrap_or(0);
+/// Number of cells beside the `names` of the entities in a drawing with `width` characters.
+pub(crate) fn cells<'a>(names: impl IntoIterator<Item = &'a str>, width: u16) -> usize {
+    let names = names.into_iter().map(|name| name.chars().count()).max().unwrap_or(0);
     usize::from(width).saturating_sub(names.min(NAMES_MOST) + 2).max(20)
 }
 

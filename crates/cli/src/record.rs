@@ -4,7 +4,7 @@ use crate::args::Output;
 use crate::output::Draft;
 use crate::{Failure, picture, usage};
 use anyhow::Context;
-use scenario::{Scenario, Workload};
+use report::RunDescription;
 use sched::{Instant, Nanos};
 use std::fs::File;
 use std::path::Path;
@@ -88,15 +88,16 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The requested window of `scenario`, or the most informative one for a picture of `width` characters.
-    pub(crate) fn asked(scenario: &Scenario, args: &Output, width: u16) -> Result<Window, Failure> {
-        let end = Instant::ZERO + scenario.length;
+    /// The requested window of `run`, or the most informative one for a picture of `width` characters.
+    pub(crate) fn asked(run: &RunDescription, args: &Output, width: u16) -> Result<Window, Failure> {
+        let end = Instant::ZERO + run.length;
         let moment = |text: &Option<String>| match text {
             Some(text) => input::duration::moment(text).map(|time| Some(Instant::ZERO + time)),
             None => Ok(None),
         };
         let (from, to) = (moment(&args.gantt_from)?, moment(&args.gantt_to)?);
-        let telling = Window::telling(scenario, picture::cells(scenario, width) as u64);
+        let names = run.entities.iter().map(|entity| entity.name.as_str());
+        let telling = Window::telling(run, picture::cells(names, width) as u64);
         let from = from.unwrap_or(telling.from);
         // Moving the start alone keeps the length.
         let to = to.unwrap_or(from.saturating_add(telling.to.since(telling.from))).min(end);
@@ -108,21 +109,18 @@ impl Window {
         Ok(Window { from, to })
     }
 
-    /// The most informative window of `scenario` for `cells` columns: from the start to at least ten of the shortest periods after
+    /// The most informative window of `run` for `cells` columns: from the start to at least ten of the shortest periods after
     /// the last arrival, with columns of a round length, so that slices and periods fill whole columns.
-    pub(crate) fn telling(scenario: &Scenario, cells: u64) -> Window {
-        let periods = scenario.entities.iter().flat_map(|entity| {
-            let of_jobs = match entity.workload {
-                Workload::Periodic(jobs) => Some(jobs.period),
-                Workload::Hog | Workload::Scripted | Workload::Vcpu | Workload::Program => None,
-            };
-            entity.params.reservation.map(|reservation| reservation.period).into_iter().chain(of_jobs)
+    pub(crate) fn telling(run: &RunDescription, cells: u64) -> Window {
+        let periods = run.entities.iter().flat_map(|entity| {
+            let promised = entity.params.reservation.map(|reservation| reservation.period);
+            promised.into_iter().chain(entity.job_period)
         });
         let shortest = periods.min().unwrap_or(Nanos::ms(30));
-        let last = scenario.entities.iter().map(|entity| entity.arrival).max().unwrap_or(Instant::ZERO);
-        let least = last.saturating_add(shortest.saturating_mul(10)).as_ns().min(scenario.length.as_ns());
+        let last = run.entities.iter().map(|entity| entity.arrival).max().unwrap_or(Instant::ZERO);
+        let least = last.saturating_add(shortest.saturating_mul(10)).as_ns().min(run.length.as_ns());
         let to = Instant::ZERO.saturating_add(round(least.div_ceil(cells.max(1))).saturating_mul(cells));
-        Window { from: Instant::ZERO, to: to.min(Instant::ZERO + scenario.length) }
+        Window { from: Instant::ZERO, to: to.min(Instant::ZERO + run.length) }
     }
 }
 

@@ -89,7 +89,10 @@ impl WorldSink for Writing {
 /// The recorded `window` as text, `width` characters wide, with at most `rows_most` entities.
 pub(crate) fn gantt(seen: &Seen, scenario: &Scenario, window: Window, width: u16, rows_most: usize) -> String {
     match seen {
-        Seen::One(timeline) => picture::gantt(timeline, window, picture::cells(scenario, width), rows_most),
+        Seen::One(timeline) => {
+            let names = scenario.entities.iter().map(|entity| entity.name.as_str());
+            picture::gantt(timeline, window, picture::cells(names, width), rows_most)
+        }
         Seen::World(world) => world::gantt(world, window, width, rows_most),
     }
 }

@@ -11,7 +11,7 @@ use input::knobs::KnobSetting;
 use input::problem::Problems;
 use measure::XenMon;
 use measure::jobs::JobLog;
-use report::{Report, Runs, Widths, XenMonReport, short};
+use report::{Report, RunDescription, Runs, Widths, XenMonReport, short};
 use run::{Choice, Placement, Run};
 use scenario::Scenario;
 use scenario::taskset;
@@ -169,7 +169,7 @@ fn plan_under(args: &Sim, scenario: Scenario, choices: Vec<Choice>) -> Result<Pl
     let guests = run::choose_for_guests(scenario.guests.len(), args.guest_policy.as_deref(), &guest_settings)?;
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
-    let window = Window::asked(&scenario, &args.output, width)?;
+    let window = Window::asked(&RunDescription::of(&scenario), &args.output, width)?;
     Ok(Plan { scenario, partitioned: Vec::new(), choices, guests, seed, window, width, xenmon: args.xenmon })
 }
 

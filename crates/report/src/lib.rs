@@ -4,6 +4,7 @@ mod applications;
 pub mod book;
 mod compared;
 mod coordinated;
+mod description;
 mod guest;
 mod manager;
 mod samples;
@@ -17,6 +18,7 @@ mod xenmon;
 pub use applications::{AppReport, AppSummary, applications};
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
 pub use coordinated::{CoordinationGot, CoordinationSpreads};
+pub use description::{EntityDescription, GroupDescription, RunDescription};
 pub use guest::{CpuLoss, GuestReport, guests};
 pub use manager::{ManagedSpreads, ManagedVm, ManagerReport, ManagerSummary, manager};
 pub use samples::{SampledVm, SamplesReport};
@@ -30,7 +32,7 @@ pub use xenmon::{DomainGot, DomainReport, DomainSpreads, HostReport, HostSpreads
 use measure::jobs::Job;
 use measure::{Measures, Member, Meter, Siblings};
 use run::{Grant, Outcome};
-use scenario::{EntitySpec, Group, Scenario};
+use scenario::Scenario;
 use sched::{Class, Descriptor, GroupParams, Instant, Knobs, Limit, Nanos, Params};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -349,10 +351,10 @@ fn ppm(part: Nanos, whole: Nanos) -> u64 {
 }
 
 impl Asked {
-    fn by(entity: &EntitySpec, scenario: &Scenario) -> Asked {
+    fn by(entity: &EntityDescription, run: &RunDescription) -> Asked {
         let mut asked = Asked::with(&entity.params);
         // A VM of one vCPU has its ceilings in the group around it.
-        let group = entity.group.map(|group| &scenario.groups[group]).filter(|group| group.name == entity.name);
+        let group = entity.group.map(|group| &run.groups[group]).filter(|group| group.name == entity.name);
         if let Some(group) = group {
             asked.limit_by(&group.params);
         }
@@ -406,7 +408,8 @@ impl Report {
         let Outcome { run, meters, siblings, grants, refused, applications, guests, managed, samples, stalls } =
             outcome;
         let scenario = run.scenario;
-        let mut report = Report::new(scenario, run.policy, run.knobs, run.seed, &meters, &grants);
+        let description = RunDescription::of(scenario);
+        let mut report = Report::new(&description, run.policy, run.knobs, run.seed, &meters, &grants);
         report.refuse_changes(scenario, &refused);
         meters.iter().zip(&siblings).for_each(|(meter, siblings)| report.tell_siblings(siblings, meter));
         report.applications = applications.into_iter().map(AppReport::new).collect();
@@ -419,35 +422,33 @@ impl Report {
     }
 
     fn new(
-        scenario: &Scenario,
+        run: &RunDescription,
         policy: &Descriptor,
         knobs: &Knobs,
         seed: u64,
         meters: &[Meter],
         grants: &[Option<Grant>],
     ) -> Report {
-        let end = Instant::ZERO + scenario.length;
         let mut total = Measures::default();
         meters.iter().for_each(|meter| total.add(&meter.total()));
-        let present = present(scenario, meters);
-        let all = scenario.measured().saturating_mul((scenario.hosts * scenario.host.cpus) as u64);
-        let name_of = |host| (scenario.hosts > 1).then(|| scenario.host_name(host));
+        let present = present(run, meters);
+        let all = run.measured_time().saturating_mul((run.hosts.len() * run.cpus) as u64);
         let others = meters.iter().enumerate().flat_map(|(host, meter)| {
-            let tasks = guest::tasks(others(scenario, meter), meter, (scenario.measured_from(), end)).into_iter();
-            tasks.map(move |task| Entity { host: name_of(host), ..task })
+            let tasks = guest::tasks(others(run, meter), meter, run.measured()).into_iter();
+            tasks.map(move |task| Entity { host: run.host_among_several(host), ..task })
         });
         Report {
-            scenario: scenario.name.clone(),
+            scenario: run.title.clone(),
             policy: policy.name.to_string(),
             knobs: knobs.iter().map(|(knob, value)| (knob.name, knob.show(value))).collect(),
-            hosts: scenario.hosts,
-            cpus: scenario.host.cpus,
-            length_ns: scenario.length.as_ns(),
-            warm_up_ns: scenario.warm_up.as_ns(),
+            hosts: run.hosts.len(),
+            cpus: run.cpus,
+            length_ns: run.length.as_ns(),
+            warm_up_ns: run.warm_up.as_ns(),
             seed,
             total: Got::new(&total, all),
-            entities: entities(scenario, &present, grants, end).into_iter().chain(others).collect(),
-            groups: group_lines(scenario, &present),
+            entities: entities(run, &present, grants).into_iter().chain(others).collect(),
+            groups: group_lines(run, &present),
             applications: Vec::new(),
             guests: Vec::new(),
             manager: None,
@@ -479,31 +480,31 @@ impl Report {
     }
 }
 
-/// The report of a live run that `meter` has seen from beginning to end. `scenario.length` is how long it really was, and
-/// `grants` says by entity of the scenario what it was promised.
+/// The report of the live run `run` that `meter` has measured from start to end. `run.length` is its real length, and `grants` has
+/// the promise to each entity.
 ///
-/// Each entity is found by its name. The groups are those of the scenario, even if the trace has no event of them.
+/// Each entity is found by its name. The groups are those of the description, even if the trace has no event of them.
 ///
 /// # Panics
 /// There are not as many grants as entities.
 #[must_use]
 pub fn observed(
-    scenario: &Scenario,
+    run: &RunDescription,
     policy: &Descriptor,
     knobs: &Knobs,
     seed: u64,
     meter: &Meter,
     grants: &[Option<Grant>],
 ) -> Report {
-    assert_eq!(grants.len(), scenario.entities.len(), "each entity has a grant, or none");
-    Report::new(scenario, policy, knobs, seed, std::slice::from_ref(meter), grants)
+    assert_eq!(grants.len(), run.entities.len(), "each entity has a grant, or none");
+    Report::new(run, policy, knobs, seed, std::slice::from_ref(meter), grants)
 }
 
 /// By entity of the scenario, its member; `None`: it had not come when the run ended. Names are unique, and each entity comes once.
-fn present<'m>(scenario: &Scenario, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
+fn present<'m>(run: &RunDescription, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
     let members = meters.iter().flat_map(Meter::members);
     let named: BTreeMap<&str, &Member> = members.map(|member| (member.name.as_str(), member)).collect();
-    scenario.entities.iter().map(|entity| named.get(entity.name.as_str()).copied()).collect()
+    run.entities.iter().map(|entity| named.get(entity.name.as_str()).copied()).collect()
 }
 
 /// How long it was there, as far as that was measured.
@@ -527,26 +528,25 @@ fn is_one(count: &u64) -> bool {
 }
 
 /// Tasks of applications: members of the run that are no entities of the scenario.
-fn others<'m>(scenario: &Scenario, meter: &'m Meter) -> impl Iterator<Item = &'m Member> {
-    let named: std::collections::BTreeSet<String> =
-        scenario.entities.iter().map(|entity| entity.name.clone()).collect();
+fn others<'m>(run: &RunDescription, meter: &'m Meter) -> impl Iterator<Item = &'m Member> + use<'m> {
+    let named: std::collections::BTreeSet<String> = run.entities.iter().map(|entity| entity.name.clone()).collect();
     meter.members().iter().filter(move |member| !named.contains(&member.name))
 }
 
-fn entities(scenario: &Scenario, present: &[Option<&Member>], grants: &[Option<Grant>], end: Instant) -> Vec<Entity> {
+fn entities(run: &RunDescription, present: &[Option<&Member>], grants: &[Option<Grant>]) -> Vec<Entity> {
     let mut lines = Vec::with_capacity(present.len());
-    for ((asking, member), grant) in scenario.entities.iter().zip(present).zip(grants) {
+    for ((asking, member), grant) in run.entities.iter().zip(present).zip(grants) {
         let Some(member) = member else { continue };
-        let there = there(member, (scenario.measured_from(), end));
+        let there = there(member, run.measured());
         lines.push(Entity {
             name: asking.name.clone(),
             instances: 1,
-            group: asking.group.map(|group| scenario.groups[group].name.clone()),
-            host: (scenario.hosts > 1).then(|| scenario.host_name(asking.host)),
+            group: asking.group.map(|group| run.groups[group].name.clone()),
+            host: run.host_among_several(asking.host),
             came_ns: member.came.as_ns(),
             left_ns: member.left.map(Instant::as_ns),
             changes_refused: 0,
-            asked: Asked::by(asking, scenario),
+            asked: Asked::by(asking, run),
             granted_ppm: grant.map(|grant| ppm(grant.slice, grant.period)),
             got: Got::new(&member.got, there),
         });
@@ -554,24 +554,24 @@ fn entities(scenario: &Scenario, present: &[Option<&Member>], grants: &[Option<G
     lines
 }
 
-fn group_lines(scenario: &Scenario, present: &[Option<&Member>]) -> Vec<GroupGot> {
-    let mut sums = vec![(0, Measures::default()); scenario.groups.len()];
-    for (entity, member) in scenario.entities.iter().zip(present) {
+fn group_lines(run: &RunDescription, present: &[Option<&Member>]) -> Vec<GroupGot> {
+    let mut sums = vec![(0, Measures::default()); run.groups.len()];
+    for (entity, member) in run.entities.iter().zip(present) {
         let mut group = entity.group;
         while let Some(at) = group {
             sums[at].0 += 1;
             if let Some(member) = member {
                 sums[at].1.add(&member.got);
             }
-            group = scenario.groups[at].parent;
+            group = run.groups[at].parent;
         }
     }
-    let line = |(group, (entities, got)): (&Group, (u64, Measures))| GroupGot {
+    let line = |(group, (entities, got)): (&GroupDescription, (u64, Measures))| GroupGot {
         name: group.name.clone(),
         entities,
         asked: Asked::of(&group.params),
-        got: Got::new(&got, scenario.measured()),
+        got: Got::new(&got, run.measured_time()),
         siblings: None,
     };
-    scenario.groups.iter().zip(sums).map(line).collect()
+    run.groups.iter().zip(sums).map(line).collect()
 }

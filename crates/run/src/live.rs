@@ -1,8 +1,7 @@
 //! From a live run to the same events as a simulation's: what the daemon saw, and what processes of ours tell of their jobs,
 //! become one run.
 
-use scenario::EntitySpec;
-use sched::{Action, EntityId, Instant, Nanos};
+use sched::{Action, EntityId, Instant, Nanos, Params};
 use std::collections::BTreeMap;
 use trace::{Event, Job};
 
@@ -11,11 +10,12 @@ use trace::{Event, Job};
 #[must_use]
 pub fn left_to_kernel(
     entity: EntityId,
-    spec: &EntitySpec,
+    name: &str,
+    params: &Params,
     (came, end): (Instant, Instant),
     cpu_time: Nanos,
 ) -> [(Instant, Event); 2] {
-    let attach = Event::Attach { entity, name: spec.name.clone(), params: Box::new(spec.params) };
+    let attach = Event::Attach { entity, name: name.to_string(), params: Box::new(*params) };
     [(came, attach), (end, Event::Background { entity, time: cpu_time })]
 }
 

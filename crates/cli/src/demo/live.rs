@@ -14,7 +14,7 @@ use crate::{Failure, output, picture};
 use anyhow::Context;
 use daemon::kernel::priority;
 use measure::Meter;
-use report::{Report, Runs};
+use report::{Report, RunDescription, Runs};
 use scenario::{EntitySpec, Scenario};
 use sched::{Instant, Nanos};
 use std::io::Write;
@@ -74,7 +74,7 @@ struct Run {
 }
 
 pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
-    let promised = from_scenario(scenario(args.seconds)?, false)?;
+    let promised = from_scenario(&scenario(args.seconds)?, false)?;
     let mut alone = promised.clone();
     alone.parts.iter_mut().for_each(|part| part.request = None);
     let drafts = (!args.json).then(|| Draft::create(Path::new(PICTURE))).transpose()?;
@@ -119,10 +119,10 @@ fn finish(plan: &Plan, terms: &Terms, played: Played, watcher: Watcher, name: &s
 
 fn show(runs: &[Run; 2], terms: &Terms, picture: Option<Draft>) -> Result<(), Failure> {
     let [first, second] = runs;
-    let length = first.kept.scenario.length.min(second.kept.scenario.length);
+    let length = first.kept.description.length.min(second.kept.description.length);
     let window = window(length);
     let timelines = [timeline(first, window)?, timeline(second, window)?];
-    let mut text = opening(&second.kept.scenario);
+    let mut text = opening(&second.kept.description);
     let sides = [&first.side, &second.side];
     text += &outcome::table(&sides);
     text += "\n";
@@ -155,11 +155,11 @@ fn timeline(run: &Run, window: Window) -> anyhow::Result<Timeline> {
     watch.finish()
 }
 
-fn opening(scenario: &Scenario) -> String {
-    let cpus = scenario.host.cpus;
+fn opening(run: &RunDescription) -> String {
+    let cpus = run.cpus;
     let heading = format!(
         "The same processes on this machine twice, {} each: as the kernel schedules them, and under Tactus.",
-        scenario.length
+        run.length
     );
     format!(
         "{}\n\n\
@@ -168,7 +168,7 @@ fn opening(scenario: &Scenario) -> String {
          batch        is {} processes on {cpus} CPU{} that take whatever they get\n\n\
          Tactus promises the first two what they need and {ABOVE} % more, and leaves the rest to the kernel.\n\n",
         output::heading(&heading),
-        scenario.entities.len() - 2,
+        run.entities.len() - 2,
         if cpus == 1 { "" } else { "s" },
     )
 }

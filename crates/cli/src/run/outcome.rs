@@ -9,10 +9,8 @@ use crate::record::{TraceFile, Watch, Window};
 use crate::{Failure, output, picture};
 use anyhow::Context;
 use measure::Meter;
-use report::observed;
-use report::{Report, Runs, Widths, short};
+use report::{Report, RunDescription, Runs, Widths, observed, short};
 use run::Grant;
-use scenario::Scenario;
 use sched::Nanos;
 use std::io::Write;
 use trace::{Header, Sink, Timeline};
@@ -24,8 +22,8 @@ const ROWS_MOST: usize = 20;
 pub(crate) struct Kept {
     pub(crate) played: Played,
     pub(crate) report: Report,
-    /// The scenario with the real duration.
-    pub(crate) scenario: Scenario,
+    /// The run with its real length.
+    pub(crate) description: RunDescription,
     pub(crate) header: Header,
 }
 
@@ -36,13 +34,13 @@ impl Kept {
             played.events.iter().for_each(|(at, event)| meter.record(*at, event));
             meter
         });
-        let mut scenario = plan.scenario.clone();
-        scenario.length = played.length.max(Nanos::ns(1));
-        let grants: Vec<Option<Grant>> = scenario.entities.iter().map(|entity| granted(&entity.params)).collect();
+        let length = played.length.max(Nanos::ns(1));
+        let description = RunDescription { length, ..plan.description.clone() };
+        let grants: Vec<Option<Grant>> = description.entities.iter().map(|entity| granted(&entity.params)).collect();
         let (policy, knobs) = (terms.setup.policy, &terms.setup.knobs);
-        let report = observed(&scenario, policy, knobs, 0, &meter, &grants);
-        let header = Header { policy: policy.name.to_string(), cpus: scenario.host.cpus, seed: 0 };
-        Kept { played, report, scenario, header }
+        let report = observed(&description, policy, knobs, 0, &meter, &grants);
+        let header = Header { policy: policy.name.to_string(), cpus: description.cpus, seed: 0 };
+        Kept { played, report, description, header }
     }
 
     /// The timeline of `window`.
@@ -96,13 +94,13 @@ impl<'a> Shown<'a> {
 
     pub(crate) fn show(&mut self, plan: &Plan, kept: &Kept, terms: &Terms) -> Result<(), Failure> {
         let width = self.args.width.unwrap_or_else(output::width);
-        let window = Window::asked(&kept.scenario, self.args, width)?;
+        let window = Window::asked(&kept.description, self.args, width)?;
         let trace = self.args.trace.as_deref().map(|path| TraceFile::create(path, &kept.header)).transpose()?;
         let trace = trace.map(|file| kept.write_into(file)).transpose()?;
         if self.picture.is_some() || !self.args.json {
             let timeline = kept.timeline(window)?;
             if let Some(picture) = &mut self.picture {
-                let svg = picture::svg(&plan.scenario.name, &[&timeline], window, ROWS_MOST);
+                let svg = picture::svg(&plan.description.title, &[&timeline], window, ROWS_MOST);
                 picture.file().write_all(svg.as_bytes()).context("cannot write the picture")?;
             }
             if !self.args.json {
@@ -120,16 +118,17 @@ impl<'a> Shown<'a> {
     }
 
     fn print(&self, kept: &Kept, terms: &Terms, timeline: &Timeline, window: Window, width: u16) -> anyhow::Result<()> {
-        let cpus = kept.scenario.host.cpus;
+        let (run, cpus) = (&kept.description, kept.description.cpus);
         let title = format!(
             "{} under {}: {cpus} CPU{}, {} for real",
-            kept.scenario.name,
+            run.title,
             kept.report.policy,
             if cpus == 1 { "" } else { "s" },
-            short(kept.scenario.length.as_ns()),
+            short(run.length.as_ns()),
         );
         let mut text = output::heading(&title) + "\n\n";
-        text += &picture::gantt(timeline, window, picture::cells(&kept.scenario, width), ROWS_MOST);
+        let names = run.entities.iter().map(|entity| entity.name.as_str());
+        text += &picture::gantt(timeline, window, picture::cells(names, width), ROWS_MOST);
         text.push('\n');
         text += &report::table(&kept.report, Widths(width));
         text += &kept.remarks();

@@ -10,8 +10,10 @@ use daemon::guardian;
 use daemon::host_profile::HostProfile;
 use daemon::live::{self, Setup};
 use daemon::part::{Periodic, Work};
+use input::problem::{Problems, Wrong};
 use input::source::{Source as Text, Span};
-use scenario::{Costs, EntitySpec, Real, Scenario, Workload};
+use report::{EntityDescription, RunDescription};
+use scenario::{Real, Scenario, Workload};
 use sched::{CpuSet, Instant, Knobs, Limit, Nanos, Params, Refused, Reservation};
 use std::ops::Range;
 use std::path::Path;
@@ -31,8 +33,10 @@ pub(crate) struct Part {
     pub(crate) request: Option<PromiseRequest>,
     pub(crate) arrival: Instant,
     pub(crate) leaves: Option<Instant>,
-    /// Its entities in the scenario.
+    /// Its entities in the description of the run.
     pub(crate) entities: Range<usize>,
+    /// Where its request is written; the default if it is not in a file.
+    place: Span,
 }
 
 /// The source of a process.
@@ -49,8 +53,8 @@ pub(crate) enum Source {
 /// The plan of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The plan as a scenario, for reports.
-    pub(crate) scenario: Scenario,
+    /// The run as its report describes it.
+    pub(crate) description: RunDescription,
     pub(crate) parts: Vec<Part>,
     /// Its duration; `None`: until all processes have ended.
     pub(crate) length: Option<Nanos>,
@@ -58,15 +62,23 @@ pub(crate) struct Plan {
     pub(crate) json: bool,
     /// Whether all events are kept for a trace.
     pub(crate) is_traced: bool,
+    /// The file that the plan is from.
+    source: Text,
 }
 
 impl Plan {
     /// The refusal of the promise to process number `index`, with its place if that is in a file.
     pub(crate) fn refused(&self, index: usize, refusal: &Refusal) -> Failure {
         match refusal {
-            Refusal::Promise(why) => self.scenario.refused(self.parts[index].entities.start, why).into(),
+            Refusal::Promise(why) => self.cannot_promise(&self.parts[index], why),
             other => refused(&other.reason()),
         }
+    }
+
+    fn cannot_promise(&self, part: &Part, why: &Refused) -> Failure {
+        let name = &self.description.entities[part.entities.start].name;
+        let place = (part.place != Span::default()).then_some(part.place);
+        Problems::from(Wrong::from(why).said_of(name).anywhere(place).within(&self.source)).into()
     }
 }
 
@@ -77,7 +89,7 @@ pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
             let mut scenario = lab::disk::scenario(path)?;
             scenario.only_entities("a live run")?;
             scenario.length = length.unwrap_or(scenario.length);
-            let plan = from_scenario(scenario, args.output.json)?;
+            let plan = from_scenario(&scenario, args.output.json)?;
             Ok(Plan { is_traced: args.output.trace.is_some(), ..plan })
         }
         None => from_arguments(args, length),
@@ -99,72 +111,58 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
         sources.push((name, Source::Command(args.command.clone())));
     }
     let mut plan = Plan {
-        scenario: Scenario {
-            name: sources.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
-            hosts: 1,
-            host: host(),
+        description: RunDescription {
+            title: sources.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
+            hosts: vec!["host".to_string()],
+            cpus: host().cpus,
             length: length.unwrap_or(OPEN_END),
             warm_up: Nanos::ZERO,
-            warm_up_place: Span::default(),
-            seed: None,
-            policy: None,
-            costs: Costs::NONE,
-            groups: Vec::new(),
             entities: Vec::new(),
-            applications: Vec::new(),
-            guests: Vec::new(),
-            manager: None,
-            samples: None,
-            network: None,
-            disk: None,
-            source: Text::default(),
+            groups: Vec::new(),
         },
         parts: Vec::new(),
         length,
         json: args.output.json,
         is_traced: args.output.trace.is_some(),
+        source: Text::default(),
     };
     for (name, source) in sources {
-        let entities = plan.scenario.entities.len()..plan.scenario.entities.len() + cpus;
+        let first = plan.description.entities.len();
         let each = Reservation { slice: Nanos::ns(slice.as_ns().div_ceil(cpus as u64)), ..reservation };
         for nth in 0..cpus {
             let name = if cpus > 1 { format!("{name}/{nth}") } else { name.clone() };
-            plan.scenario
-                .entities
-                .push(entity(name, Params { reservation: Some(each), affinity, ..Params::default() }));
+            plan.description.entities.push(EntityDescription {
+                name,
+                group: None,
+                host: 0,
+                arrival: Instant::ZERO,
+                params: Params { reservation: Some(each), affinity, ..Params::default() },
+                job_period: None,
+            });
         }
         let request = Some(PromiseRequest { name: name.clone(), reservation, cpus, affinity });
-        plan.parts.push(Part { name, source, request, arrival: Instant::ZERO, leaves: None, entities });
+        plan.parts.push(Part {
+            name,
+            source,
+            request,
+            arrival: Instant::ZERO,
+            leaves: None,
+            entities: first..first + cpus,
+            place: Span::default(),
+        });
     }
     Ok(plan)
 }
 
-fn entity(name: String, params: Params) -> EntitySpec {
-    EntitySpec {
-        name,
-        group: None,
-        host: 0,
-        arrival: Instant::ZERO,
-        leaves: None,
-        params,
-        changes: Vec::new(),
-        workload: Workload::Hog,
-        switch: None,
-        real: None,
-        real_place: Span::default(),
-        place: Span::default(),
-    }
-}
-
 /// The topology of this host.
-fn host() -> sched::Topology {
+pub(crate) fn host() -> sched::Topology {
     let cpus = sys::affinity::get(sys::thread::current()).unwrap_or(CpuSet::first_n(1));
     sched::Topology::new(cpus.iter().last().map_or(1, |cpu| cpu.index() + 1))
 }
 
 /// The plan of a scenario on this host's CPUs, whatever machine it describes.
-pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, Failure> {
-    scenario.host = host();
+pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Failure> {
+    let description = RunDescription { cpus: host().cpus, ..RunDescription::of(scenario) };
     let mut parts = Vec::with_capacity(scenario.entities.len());
     for (index, entity) in scenario.entities.iter().enumerate() {
         let source = match (&entity.real, entity.workload) {
@@ -198,10 +196,11 @@ pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, 
             arrival: entity.arrival,
             leaves: entity.leaves,
             entities: index..index + 1,
+            place: entity.place,
         });
     }
     let length = Some(scenario.length);
-    Ok(Plan { scenario, parts, length, json, is_traced: false })
+    Ok(Plan { description, parts, length, json, is_traced: false, source: scenario.source.clone() })
 }
 
 /// The terms of promises on this host.

@@ -299,10 +299,10 @@ impl Player<'_, '_> {
         if let Some(had) = had {
             let time = outcome.as_ref().and_then(|outcome| outcome.cpu_time).unwrap_or(had);
             let (entity, planned) = (self.ends[index].entities[0], &self.plan.parts[index]);
-            let spec = &self.plan.scenario.entities[planned.entities.start];
+            let described = &self.plan.description.entities[planned.entities.start];
             let end = self.plan.length.map_or(now, |length| self.counted(self.start.saturating_add(length)).min(now));
             let stay = (self.counted(self.moment(planned.arrival)), end);
-            self.alone.extend(left_to_kernel(entity, spec, stay, time));
+            self.alone.extend(left_to_kernel(entity, &described.name, &described.params, stay, time));
             self.alone.push((now, Event::Detach { entity }));
         }
         if let Some(outcome) = outcome {

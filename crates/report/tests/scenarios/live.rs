@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use measure::Meter;
-use report::{Report, Runs, Widths, compared, side_by_side};
+use report::{Report, RunDescription, Runs, Widths, compared, side_by_side};
 use run::{Choice, Grant, live};
 use scenario::Scenario;
 use sched::{Action, EntityId, Instant, Nanos};
@@ -97,7 +97,8 @@ fn what_was_taken_apart_is_put_together_again() {
     assert!(events.is_sorted_by_key(|(now, _)| *now));
     assert_eq!(events.len(), trace.events.len() - scenario.groups.len());
     let meter = measured(&events);
-    let again = report::observed(&scenario, choice.policy, &choice.knobs, 0, &meter, &grants(&report));
+    let again =
+        report::observed(&RunDescription::of(&scenario), choice.policy, &choice.knobs, 0, &meter, &grants(&report));
     assert_eq!(again, report);
     let json = serde_json::to_value(Runs { simulated: false, runs: &[again] }).unwrap();
     assert_eq!((&json["simulated"], &json["runs"][0]["groups"][0]["name"]), (&false.into(), &"tenant".into()));
@@ -142,9 +143,10 @@ fn a_client_without_a_promise_is_reported_with_its_cpu_time() {
     let (report, _, choice) = simulated(&scenario);
     let spec = &scenario.entities[2];
     let stay = (at(0), START + LENGTH);
-    let seen = live::left_to_kernel(EntityId::new(9, 0), spec, stay, Nanos::ms(50));
+    let seen = live::left_to_kernel(EntityId::new(9, 0), &spec.name, &spec.params, stay, Nanos::ms(50));
     let meter = measured(&live::merged(seen, &[], START, START + LENGTH));
-    let observed = report::observed(&scenario, choice.policy, &choice.knobs, 0, &meter, &[None; 3]);
+    let observed =
+        report::observed(&RunDescription::of(&scenario), choice.policy, &choice.knobs, 0, &meter, &[None; 3]);
     let [batch] = observed.entities.as_slice() else { panic!("the others did not come") };
     assert_eq!((batch.name.as_str(), batch.got.delivered_ppm, batch.got.waits), ("batch", 250_000, 0));
     assert_eq!(observed.groups.len(), report.groups.len());
@@ -170,7 +172,8 @@ fn a_prediction_and_what_came_of_it_stand_side_by_side() {
     };
     let seen = seen.into_iter().filter(|(_, event)| came(event));
     let meter = measured(&live::merged(seen, &told, START, START + LENGTH));
-    let observed = report::observed(&scenario, choice.policy, &choice.knobs, 0, &meter, &grants(&predicted));
+    let observed =
+        report::observed(&RunDescription::of(&scenario), choice.policy, &choice.knobs, 0, &meter, &grants(&predicted));
     let compared = compared(&predicted, &observed);
     expect![[r#"
               asked                      got jobs late slices short wake-up p50   p99   max

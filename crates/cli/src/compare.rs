@@ -13,15 +13,15 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         scenario.length = input::duration::length(length)?;
     }
     let plan = plan::from_scenario(&scenario, args.json)?;
-    let terms = plan::terms(None)?;
-    let played = keep(&terms, &plan)?;
+    let terms = plan::terms()?;
+    let played = keep(&terms, plan::directory(None)?, &plan)?;
     if played.interrupted {
         return Err(anyhow::anyhow!("interrupted").into());
     }
     let kept = Kept::new(&plan, &terms, played);
     // As on this host: entities without a promise are left to the kernel, in the remaining time. The duration is the real one.
     (scenario.host, scenario.length) = (plan::host(), kept.description.length);
-    let predicted = run::run(&scenario, terms.setup.policy, &terms.predicting(), 0, &mut []).map(Report::of)?;
+    let predicted = run::run(&scenario, terms.policy, &terms.predicting(), 0, &mut []).map(Report::of)?;
     let compared = compared(&predicted, &kept.report);
     if args.json {
         output::print(&output::json(&compared)?)?;
@@ -31,5 +31,5 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let title = format!("{}: predicted and observed, {}", scenario.name, short(scenario.length.as_ns()));
     let width = args.width.unwrap_or_else(output::width);
     let text = output::heading(&title) + "\n\n" + &side_by_side(&compared, Widths(width)) + &kept.remarks();
-    Ok(output::print(&format!("{text}\n{}\n", output::folded(&terms.said(), width.into()).join("\n")))?)
+    Ok(output::print(&format!("{text}\n{}\n", output::folded(&terms.in_words(), width.into()).join("\n")))?)
 }

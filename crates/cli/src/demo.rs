@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
     if args.simulated {
         return simulated::run(args, &Explanation::new("as was asked for", ""));
     }
-    match plan::terms(None).and_then(|terms| live::is_possible(&terms).map(|()| terms)) {
+    match plan::terms().and_then(|terms| live::is_possible().map(|()| terms)) {
         Ok(terms) => live::run(args, &terms),
         Err(Failure::Usage(report)) => {
             let why =

@@ -327,17 +327,19 @@ impl Share for Bandwidth {
     }
 }
 
+/// A profile for tests.
 #[cfg(test)]
-mod tests {
+pub(crate) mod fixture {
     use super::*;
     use sched::CpuId;
 
-    fn bandwidth(runtime_ms: u64) -> Bandwidth {
+    /// So much time in every second.
+    pub(crate) fn bandwidth(runtime_ms: u64) -> Bandwidth {
         Bandwidth { runtime: Some(Nanos::ms(runtime_ms)), period: Nanos::s(1) }
     }
 
     /// A profile of this host in which every property that the tests check is plain.
-    fn plain() -> HostProfile {
+    pub(crate) fn plain() -> HostProfile {
         let mut host = HostProfile::read().expect("there is /proc and /sys");
         host.realtime.throttling = bandwidth(950);
         host.realtime.fair_servers = Ok(vec![FairServer { cpu: CpuId::new(0), bandwidth: bandwidth(50) }]);
@@ -350,6 +352,13 @@ mod tests {
         host.times = Times { total: Nanos::s(1_000), idle: Nanos::ZERO, steal: Some(Nanos::s(1)) };
         host
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixture::{bandwidth, plain};
+    use super::*;
+    use sched::CpuId;
 
     fn about(host: &HostProfile) -> Vec<&'static str> {
         host.warnings().iter().map(|warning| warning.about).collect()

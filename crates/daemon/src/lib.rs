@@ -16,5 +16,6 @@ pub mod live;
 pub mod part;
 pub mod restore;
 pub mod table;
+pub mod terms;
 
 pub use sched::Explanation;

@@ -162,7 +162,7 @@ fn a_dismissed_client_stays_in_the_table_until_it_cannot_be_in_a_fork() {
     let scene = Scene::new();
     let edf = policies::find("edf").expect("it is registered");
     let mut knobs = edf.defaults();
-    for (name, value) in daemon::live::WORDS {
+    for (name, value) in daemon::terms::WORDS {
         knobs.set_word(name, value).unwrap();
     }
     let table = Arc::clone(&scene.table);

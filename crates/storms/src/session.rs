@@ -8,6 +8,7 @@ use daemon::guardian::{Daemon as Seen, INTERVAL, Pulse, Verdict, Watch};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, restore_at_once};
 use daemon::table::{Beating, Table};
+use daemon::terms;
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
 use simhost::{Caller, Dice, Fault, Memory, SimulatedKernel};
 use std::collections::VecDeque;
@@ -18,9 +19,6 @@ use sys::thread::{Identity, Owner};
 
 const ROOT: Owner = Owner { real: 0, effective: 0 };
 const ROWS: usize = 128;
-/// Partitioned clients, limited to their slices; an overrun is subtracted from the next slice.
-const KNOBS: [(&str, &str); 4] =
-    [("placement", "partitioned"), ("enforce", "hard"), ("late", "carry"), ("rest", "renew")];
 /// As in `live`: the agent's beat, the keeper's scan interval, and its watch over the guardian.
 const BEAT: Nanos = Nanos::ms(100);
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
@@ -111,11 +109,7 @@ impl Session {
         let me = caller.open(caller.pid()).map(|thread| caller.identity(&thread)).expect("it has just begun");
         let table = Arc::new(Table::create(Box::new(caller.map(&memory)), "boot", me));
         let edf = policies.edf;
-        let mut knobs = edf.defaults();
-        for (name, value) in KNOBS {
-            knobs.set_word(name, value).expect("a knob of edf");
-        }
-        let dispatcher = Dispatcher::new(caller.clone(), Arc::clone(&table), edf, &knobs, options.cpus);
+        let dispatcher = Dispatcher::new(caller.clone(), Arc::clone(&table), edf, &terms::knobs(edf), options.cpus);
         let dispatcher = dispatcher.expect("edf works everywhere");
         let agents: Vec<u32> = (0..options.cpus).map(|cpu| caller.serve(CpuId::new(cpu))).collect();
         let everywhere = host.world().cpus();

@@ -7,6 +7,7 @@ use daemon::directory::Directory;
 use daemon::dispatch::PromiseRequest;
 use daemon::live::{self, Control, Setup};
 use daemon::part::{Parts, Work};
+use daemon::terms;
 use sched::{CpuSet, EntityId, Input, Instant, Limit, Nanos, Reservation};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,12 +18,13 @@ use trace::Event;
 
 fn setup() -> Result<Setup, String> {
     let policy = policies::ALL.iter().find(|policy| policy.name == "edf").expect("there is edf");
-    let mut knobs = policy.defaults();
-    for (knob, word) in live::WORDS {
-        knobs.set_word(knob, word).expect("edf has this knob");
-    }
     let directory = Directory::usual().map_err(|reason| reason.to_string())?;
-    Ok(Setup { directory, executable: PathBuf::from(env!("CARGO_BIN_EXE_tactus")), policy, knobs })
+    Ok(Setup {
+        directory,
+        executable: PathBuf::from(env!("CARGO_BIN_EXE_tactus")),
+        policy,
+        knobs: terms::knobs(policy),
+    })
 }
 
 /// CPU time and wake-ups of the daemon's threads.

@@ -7,12 +7,13 @@ use crate::args::Demo;
 use crate::output::Draft;
 use crate::record::{TraceFile, Watch, Window};
 use crate::run::outcome::Kept;
-use crate::run::plan::{Plan, Terms, from_scenario};
+use crate::run::plan::{Plan, directory, from_scenario};
 use crate::run::play::{Played, play};
 use crate::run::{keep, refused};
 use crate::{Failure, output, picture};
 use anyhow::Context;
 use daemon::kernel::priority;
+use daemon::terms::Terms;
 use measure::Meter;
 use report::{Report, RunDescription, Runs};
 use scenario::{EntitySpec, Scenario};
@@ -36,11 +37,11 @@ pub(super) const TACTUS: &str = "Tactus";
 ///
 /// # Errors
 /// They cannot, for this reason.
-pub(super) fn is_possible(terms: &Terms) -> Result<(), Failure> {
+pub(super) fn is_possible() -> Result<(), Failure> {
     let said = |error: sys::Error| refused(&error.into());
     let child = Child::start(Work::Sleep).map_err(said)?;
     attributes::set(child.pid(), Attributes::raised(priority::RAISED)).map_err(said)?;
-    let held = terms.setup.directory.lock().map_err(|busy| refused(&busy.into()))?;
+    let held = directory(None)?.lock().map_err(|busy| refused(&busy.into()))?;
     drop(held);
     Ok(())
 }
@@ -87,7 +88,7 @@ pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
     }
     let first = finish(&alone, terms, played, watcher, KERNEL);
     let watcher = Watcher::begin();
-    let played = keep(terms, &promised)?;
+    let played = keep(terms, directory(None)?, &promised)?;
     if played.interrupted {
         return Err(anyhow::anyhow!("interrupted").into());
     }
@@ -132,7 +133,7 @@ fn show(runs: &[Run; 2], terms: &Terms, picture: Option<Draft>) -> Result<(), Fa
         text += &format!("\n{} at {}, one column a millisecond:\n\n", run.kept.report.policy, window.from);
         text += &picture::gantt(timeline, window, CELLS, ROWS_MOST);
     }
-    text += &format!("\n{}\n", output::folded(&terms.said(), 100).join("\n"));
+    text += &format!("\n{}\n", output::folded(&terms.in_words(), 100).join("\n"));
     if let Some(mut picture) = picture {
         let title = format!("The same processes as {KERNEL} schedules them, and under Tactus");
         let svg = picture::svg(&title, &timelines.each_ref(), window, PICTURE_ROWS_MOST);

@@ -8,9 +8,11 @@ use crate::args::Run;
 use crate::record::Form;
 use crate::{Failure, output, usage};
 use daemon::Explanation;
+use daemon::directory::Directory;
 use daemon::live;
+use daemon::terms::Terms;
 use outcome::{Kept, Shown};
-use plan::{Plan, Terms};
+use plan::Plan;
 use play::Played;
 use std::process::ExitCode;
 
@@ -19,21 +21,22 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         Form::of(file)?;
     }
     let plan = plan::plan(args)?;
-    let terms = plan::terms(args.directory.as_deref())?;
+    let terms = plan::terms()?;
+    let directory = plan::directory(args.directory.as_deref())?;
     let mut shown = Shown::begin(&args.output, plan.length)?;
-    let played = keep(&terms, &plan)?;
+    let played = keep(&terms, directory, &plan)?;
     let kept = Kept::new(&plan, &terms, played);
     shown.show(&plan, &kept, &terms)?;
     Ok(status(&plan, &kept.played))
 }
 
 /// Has the daemon keep the promises of `plan` from start to end.
-pub(crate) fn keep(terms: &Terms, plan: &Plan) -> Result<Played, Failure> {
+pub(crate) fn keep(terms: &Terms, directory: Directory, plan: &Plan) -> Result<Played, Failure> {
     let _in_order = output::end_in_order();
     // A stopped daemon keeps no promises: the guardian would treat Ctrl-Z as a hang and kill it.
     sys::process::ignore_stops();
-    let what = format!("under {}", terms.setup.policy.name);
-    match live::serve(&terms.setup, |front| play::play(Some(front), plan, &what)) {
+    let what = format!("under {}", terms.policy.name);
+    match live::serve(&terms.setup(directory), |front| play::play(Some(front), plan, &what)) {
         Ok(played) => played,
         Err(live::Failure::Running(reason) | live::Failure::Refused(reason)) => Err(refused(&reason)),
         Err(live::Failure::Failed(reason)) => {

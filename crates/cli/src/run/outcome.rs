@@ -1,6 +1,6 @@
 //! The output of a live run: the same table, trace and picture as for a simulation.
 
-use super::plan::{Plan, Terms};
+use super::plan::Plan;
 use super::play::Played;
 use crate::args::Output;
 use crate::doctor::in_words;
@@ -8,6 +8,7 @@ use crate::output::Draft;
 use crate::record::{TraceFile, Watch, Window};
 use crate::{Failure, output, picture};
 use anyhow::Context;
+use daemon::terms::Terms;
 use measure::Meter;
 use report::{Report, RunDescription, Runs, Widths, observed, short};
 use run::Grant;
@@ -37,7 +38,7 @@ impl Kept {
         let length = played.length.max(Nanos::ns(1));
         let description = RunDescription { length, ..plan.description.clone() };
         let grants: Vec<Option<Grant>> = description.entities.iter().map(|entity| granted(&entity.params)).collect();
-        let (policy, knobs) = (terms.setup.policy, &terms.setup.knobs);
+        let (policy, knobs) = (terms.policy, &terms.knobs);
         let report = observed(&description, policy, knobs, 0, &meter, &grants);
         let header = Header { policy: policy.name.to_string(), cpus: description.cpus, seed: 0 };
         Kept { played, report, description, header }
@@ -133,7 +134,7 @@ impl<'a> Shown<'a> {
         text += &report::table(&kept.report, Widths(width));
         text += &kept.remarks();
         text.push('\n');
-        text += &(output::folded(&terms.said(), width.into()).join("\n") + "\n");
+        text += &(output::folded(&terms.in_words(), width.into()).join("\n") + "\n");
         for (file, what) in [(&self.args.trace, "the trace"), (&self.args.svg, "the picture")] {
             if let Some(file) = file {
                 text += &format!("Wrote {what} to {}.\n", file.display());

@@ -1,26 +1,21 @@
 //! The plan of a live run: its processes and their promises.
 
 use super::refused;
+use crate::Failure;
 use crate::args::Run;
-use crate::{Failure, usage};
 use daemon::directory::Directory;
 use daemon::dispatch::{PromiseRequest, Refusal};
-use daemon::doctor::Mechanism;
-use daemon::guardian;
 use daemon::host_profile::HostProfile;
-use daemon::live::{self, Setup};
 use daemon::part::{Periodic, Work};
+use daemon::terms::Terms;
 use input::problem::{Problems, Wrong};
 use input::source::{Source as Text, Span};
 use report::{EntityDescription, RunDescription};
 use scenario::{Real, Scenario, Workload};
-use sched::{CpuSet, Instant, Knobs, Limit, Nanos, Params, Refused, Reservation};
+use sched::{CpuSet, Instant, Limit, Nanos, Params, Refused, Reservation};
 use std::ops::Range;
 use std::path::Path;
-use sys::realtime::Bandwidth;
 
-/// The share of each CPU that is never promised. Unit: percent.
-const RESERVE: u64 = 10;
 /// The assumed duration of a run without an end, for the window of a picture.
 const OPEN_END: Nanos = Nanos::s(1);
 
@@ -73,6 +68,16 @@ impl Plan {
             Refusal::Promise(why) => self.cannot_promise(&self.parts[index], why),
             other => refused(&other.reason()),
         }
+    }
+
+    /// The plan, unless one of its promises would be refused everywhere.
+    fn checked(self) -> Result<Plan, Failure> {
+        for (index, part) in self.parts.iter().enumerate() {
+            if let Some(Err(refusal)) = part.request.as_ref().map(PromiseRequest::check) {
+                return Err(self.refused(index, &refusal));
+            }
+        }
+        Ok(self)
     }
 
     fn cannot_promise(&self, part: &Part, why: &Refused) -> Failure {
@@ -128,7 +133,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     };
     for (name, source) in sources {
         let first = plan.description.entities.len();
-        let each = Reservation { slice: Nanos::ns(slice.as_ns().div_ceil(cpus as u64)), ..reservation };
+        let request = PromiseRequest { name: name.clone(), reservation, cpus, affinity };
         for nth in 0..cpus {
             let name = if cpus > 1 { format!("{name}/{nth}") } else { name.clone() };
             plan.description.entities.push(EntityDescription {
@@ -136,22 +141,21 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
                 group: None,
                 host: 0,
                 arrival: Instant::ZERO,
-                params: Params { reservation: Some(each), affinity, ..Params::default() },
+                params: Params { reservation: Some(request.share()), affinity, ..Params::default() },
                 job_period: None,
             });
         }
-        let request = Some(PromiseRequest { name: name.clone(), reservation, cpus, affinity });
         plan.parts.push(Part {
             name,
             source,
-            request,
+            request: Some(request),
             arrival: Instant::ZERO,
             leaves: None,
             entities: first..first + cpus,
             place: Span::default(),
         });
     }
-    Ok(plan)
+    plan.checked()
 }
 
 /// The topology of this host.
@@ -182,13 +186,6 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
             cpus: 1,
             affinity: entity.params.affinity,
         });
-        if entity.params.reservation.is_some_and(|reservation| reservation.deadline.is_some()) {
-            let why = Refused::Unsupported {
-                reason: "a deadline before the end of the period is not kept on a real host",
-                remedy: "leave the deadline out",
-            };
-            return Err(scenario.refused(index, &why).into());
-        }
         parts.push(Part {
             name: entity.name.clone(),
             source,
@@ -200,66 +197,20 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
         });
     }
     let length = Some(scenario.length);
-    Ok(Plan { description, parts, length, json, is_traced: false, source: scenario.source.clone() })
+    Plan { description, parts, length, json, is_traced: false, source: scenario.source.clone() }.checked()
 }
 
 /// The terms of promises on this host.
-#[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    pub(crate) setup: Setup,
-    /// The share of each CPU that may be promised. Unit: percent.
-    promised: u64,
-    throttling: Bandwidth,
-    fair_server: Option<Bandwidth>,
-}
-
-impl Terms {
-    /// The knobs for a simulation of the same run: a client that has used up its slice competes for the remaining time, as on this
-    /// host, unless its limit is hard.
-    pub(crate) fn predicting(&self) -> Knobs {
-        let mut knobs = self.setup.knobs.clone();
-        knobs.set_word("enforce", "soft").expect("edf has this knob");
-        knobs
-    }
-
-    /// The terms in words.
-    pub(crate) fn said(&self) -> String {
-        let of = |bandwidth: &Bandwidth| {
-            let Bandwidth { runtime, period } = bandwidth;
-            runtime.map_or("all".to_string(), |runtime| format!("{runtime} in every {period}"))
-        };
-        let mut text = format!("Tactus reserves at most {} % of each CPU", self.promised);
-        text += &format!(
-            "; {RESERVE} % stays free for everything else. The kernel leaves real-time threads {}",
-            of(&self.throttling)
-        );
-        if let Some(server) = &self.fair_server {
-            text += &format!(" and keeps {} for ordinary threads", of(server));
-        }
-        text + "."
-    }
-}
-
-/// The terms of promises on this host; the table of originals is in `directory`, or in the default directory.
-pub(crate) fn terms(directory: Option<&Path>) -> Result<Terms, Failure> {
+pub(crate) fn terms() -> Result<Terms, Failure> {
     let host = HostProfile::read().map_err(|error| refused(&error.into()))?;
-    let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
-    if promisable == 0 {
-        let remedy = "use a control group with real-time runtime; `tactus doctor` shows the details";
-        return Err(usage("no promise is possible here: real-time threads get no time".to_string(), remedy));
+    let edf = policies::find("edf").expect("it is registered");
+    Terms::on(&host, edf).map_err(|reason| refused(&reason))
+}
+
+/// The directory of the table of originals: `path`, or the usual one.
+pub(crate) fn directory(path: Option<&Path>) -> Result<Directory, Failure> {
+    match path {
+        Some(path) => Ok(Directory::at(path)),
+        None => Directory::usual().map_err(|reason| refused(&reason)),
     }
-    let policy = policies::ALL.iter().find(|policy| policy.name == "edf").expect("there is edf");
-    let mut knobs = policy.defaults();
-    for (knob, word) in live::WORDS {
-        knobs.set_word(knob, word).expect("edf has this knob");
-    }
-    let reserve = RESERVE.max(100 - promisable.min(1_000_000) / 10_000);
-    knobs.set("reserve", reserve.cast_signed()).expect("edf takes a percentage");
-    let directory = match directory {
-        Some(path) => Directory::at(path),
-        None => Directory::usual().map_err(|reason| refused(&reason))?,
-    };
-    let setup = Setup { directory, executable: guardian::this_program().to_path_buf(), policy, knobs };
-    let fair_server = host.fair_server();
-    Ok(Terms { setup, promised: 100 - reserve, throttling: host.realtime.throttling, fair_server })
 }

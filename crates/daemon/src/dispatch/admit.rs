@@ -117,10 +117,31 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl PromiseRequest {
+    /// Checks the request as far as no other promise and no process matters.
+    ///
+    /// # Errors
+    /// It would be refused everywhere.
+    pub fn check(&self) -> Result<(), Refusal> {
+        self.per_cpu().map(drop)
+    }
+
+    /// Its equal part on each CPU.
+    #[must_use]
+    pub fn share(&self) -> Reservation {
+        let cpus = self.cpus.max(1) as u64;
+        Reservation { slice: Nanos::ns(self.reservation.slice.as_ns().div_ceil(cpus)), ..self.reservation }
+    }
+
     /// The reservation on each CPU: a long slice is divided into equal parts with equally divided periods.
     pub(super) fn per_cpu(&self) -> Result<Reservation, Refusal> {
         let Reservation { slice, period, .. } = self.reservation;
         let cpus = self.cpus.max(1) as u64;
+        if self.reservation.deadline.is_some() {
+            return Err(Refusal::Promise(Refused::Unsupported {
+                reason: "a deadline before the end of the period is not kept on a real host",
+                remedy: "leave the deadline out",
+            }));
+        }
         if period < PERIOD_LEAST {
             return Err(Refusal::TooShort { what: "period", asked: period, least: PERIOD_LEAST });
         }
@@ -133,13 +154,13 @@ impl PromiseRequest {
         if slice > period.saturating_mul(cpus) {
             return Err(Refusal::Promise(Refused::SliceAbovePeriod { slice, period: period.saturating_mul(cpus) }));
         }
-        let each = Nanos::ns(slice.as_ns().div_ceil(cpus));
+        let each = self.share().slice;
         if each < SLICE_LEAST {
             return Err(Refusal::TooShort { what: "slice", asked: slice, least: SLICE_LEAST.saturating_mul(cpus) });
         }
         let parts = each.as_ns().div_ceil(SLICE_MOST.as_ns());
         let slice = Nanos::ns(each.as_ns().div_ceil(parts));
-        Ok(Reservation { slice, period: Nanos::ns(period.as_ns() / parts), deadline: None, ..self.reservation })
+        Ok(Reservation { slice, period: Nanos::ns(period.as_ns() / parts), ..self.reservation })
     }
 
     /// Expresses a refusal of the reservation per CPU in terms of the request.
@@ -418,5 +439,9 @@ mod tests {
         assert_eq!(much, "slice (21ms) is longer than the period (20ms); use at most 20ms");
         let several = refused(request(Nanos::ms(2), Nanos::ms(10), 2, hard));
         assert!(several.ends_with("; use one CPU, or a soft limit"), "{several}");
+        let mut early = request(Nanos::ms(2), Nanos::ms(10), 1, soft);
+        assert!(early.check().is_ok());
+        early.reservation.deadline = Some(Nanos::ms(5));
+        assert!(early.check().unwrap_err().to_string().ends_with("; leave the deadline out"));
     }
 }

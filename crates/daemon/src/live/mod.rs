@@ -29,11 +29,6 @@ use trace::Event;
 /// Capacity of the table of originals, in threads.
 const ROWS: usize = 4096;
 
-/// The knobs of `edf` on a real host: the machine hands out promised time only, an overrun is subtracted from the next slice, and
-/// periods follow the wake-ups of the client (docs/decisions/0012).
-pub const WORDS: [(&str, &str); 4] =
-    [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry"), ("rest", "renew")];
-
 /// Parameters of the daemon.
 #[derive(Clone, Debug)]
 pub struct Setup {

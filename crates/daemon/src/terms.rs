@@ -1,0 +1,168 @@
+//! [`Terms`]: the conditions under which Tactus makes promises on a host.
+
+use crate::Explanation;
+use crate::directory::Directory;
+use crate::doctor::Mechanism;
+use crate::guardian::this_program;
+use crate::host_profile::HostProfile;
+use crate::live::Setup;
+use sched::{Descriptor, Knobs};
+use sys::realtime::Bandwidth;
+
+/// The share of each CPU that is never promised. Unit: percent.
+pub const RESERVE: u64 = 10;
+
+/// The knobs of `edf` on a real host: the machine hands out promised time only, an overrun is subtracted from the next slice, and
+/// periods follow the wake-ups of the client (docs/decisions/0012).
+pub const WORDS: [(&str, &str); 4] =
+    [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry"), ("rest", "renew")];
+
+/// The knobs of `edf` on a real host, with its default reserve.
+///
+/// # Panics
+/// `edf` is another policy, without these knobs.
+#[must_use]
+pub fn knobs(edf: &Descriptor) -> Knobs {
+    let mut knobs = edf.defaults();
+    for (knob, word) in WORDS {
+        knobs.set_word(knob, word).expect("edf has this knob");
+    }
+    knobs
+}
+
+/// The conditions of promises on a host.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// The policy.
+    pub policy: &'static Descriptor,
+    /// Its knobs, with the share of each CPU that is kept in reserve.
+    pub knobs: Knobs,
+    /// The share of each CPU that may be promised. Unit: percent.
+    promised: u64,
+    throttling: Bandwidth,
+    fair_server: Option<Bandwidth>,
+}
+
+impl Terms {
+    /// The terms on `host` under `edf`: what the kernel leaves to real-time threads, up to all but [`RESERVE`].
+    ///
+    /// # Errors
+    /// No promise is possible.
+    ///
+    /// # Panics
+    /// As for [`knobs`].
+    pub fn on(host: &HostProfile, edf: &'static Descriptor) -> Result<Terms, Explanation> {
+        let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
+        if promisable == 0 {
+            let remedy = "use a control group with real-time runtime; `tactus doctor` shows the details";
+            return Err(Explanation::new("no promise is possible here: real-time threads get no time", remedy));
+        }
+        let reserve = RESERVE.max(100 - promisable.min(1_000_000) / 10_000);
+        let mut knobs = knobs(edf);
+        knobs.set("reserve", reserve.cast_signed()).expect("edf takes a percentage");
+        let (throttling, fair_server) = (host.realtime.throttling, host.fair_server());
+        Ok(Terms { policy: edf, knobs, promised: 100 - reserve, throttling, fair_server })
+    }
+
+    /// The parameters of a daemon that makes promises on these terms, with its table in `directory`.
+    #[must_use]
+    pub fn setup(&self, directory: Directory) -> Setup {
+        Setup { directory, executable: this_program().to_path_buf(), policy: self.policy, knobs: self.knobs.clone() }
+    }
+
+    /// The knobs for a simulation of the same run: a client that has used up its slice competes for the remaining time, as on a
+    /// real host, unless its limit is hard.
+    ///
+    /// # Panics
+    /// As for [`knobs`].
+    #[must_use]
+    pub fn predicting(&self) -> Knobs {
+        let mut knobs = self.knobs.clone();
+        knobs.set_word("enforce", "soft").expect("edf has this knob");
+        knobs
+    }
+
+    /// The terms in sentences.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let of = |bandwidth: &Bandwidth| {
+            let Bandwidth { runtime, period } = bandwidth;
+            runtime.map_or("all".to_string(), |runtime| format!("{runtime} in every {period}"))
+        };
+        let mut text = format!("Tactus reserves at most {} % of each CPU", self.promised);
+        text += &format!(
+            "; {} % stays free for everything else. The kernel leaves real-time threads {}",
+            100 - self.promised,
+            of(&self.throttling)
+        );
+        if let Some(server) = &self.fair_server {
+            text += &format!(" and keeps {} for ordinary threads", of(server));
+        }
+        text + "."
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_profile::fixture::{bandwidth, plain};
+    use sched::Nanos;
+    use sys::realtime::GroupRuntime;
+
+    fn terms(host: &HostProfile) -> Result<Terms, Explanation> {
+        Terms::on(host, policies::find("edf").expect("it is registered"))
+    }
+
+    #[test]
+    fn a_tenth_of_each_cpu_stays_free_and_more_where_the_kernel_takes_more() {
+        let mut host = plain();
+        for (throttling_ms, fair_ms, reserve) in [(950, 50, 10), (1_000, 50, 10), (850, 50, 15), (950, 205, 21)] {
+            host.realtime.throttling = bandwidth(throttling_ms);
+            host.realtime.fair_servers.as_mut().unwrap()[0].bandwidth = bandwidth(fair_ms);
+            let terms = terms(&host).unwrap();
+            assert_eq!(terms.knobs.get("reserve"), reserve, "{throttling_ms} ms, {fair_ms} ms");
+            let said = format!("at most {} % of each CPU; {reserve} % stays free", 100 - reserve);
+            assert!(terms.in_words().contains(&said), "{}", terms.in_words());
+        }
+    }
+
+    #[test]
+    fn the_terms_name_what_the_kernel_leaves_and_keeps() {
+        let mut host = plain();
+        let said = terms(&host).unwrap().in_words();
+        assert!(said.ends_with("threads 950ms in every 1s and keeps 50ms in every 1s for ordinary threads."), "{said}");
+        host.realtime.throttling.runtime = None;
+        host.realtime.fair_servers = Ok(Vec::new());
+        let said = terms(&host).unwrap().in_words();
+        assert!(said.ends_with("The kernel leaves real-time threads all."), "{said}");
+    }
+
+    #[test]
+    fn a_host_without_time_for_real_time_threads_makes_no_promise() {
+        let mut host = plain();
+        host.realtime.group = Some(GroupRuntime { group: "/g".into(), bandwidth: bandwidth(0) });
+        let refused = terms(&host).unwrap_err();
+        assert!(refused.reason.contains("no promise is possible here"), "{refused}");
+        assert!(refused.remedy.starts_with("use a control group with real-time runtime"), "{refused}");
+        host.realtime.group = None;
+        host.realtime.throttling.runtime = Some(Nanos::ZERO);
+        assert!(terms(&host).is_err());
+    }
+
+    #[test]
+    fn clients_are_limited_to_their_slices_and_predicted_without_that_limit() {
+        let terms = terms(&plain()).unwrap();
+        let word = |knobs: &Knobs, name: &str| {
+            knobs.iter().find(|(knob, _)| knob.name == name).map(|(knob, value)| knob.show(value)).unwrap()
+        };
+        assert!(WORDS.iter().all(|(name, expected)| word(&terms.knobs, name) == *expected));
+        let predicting = terms.predicting();
+        let differ: Vec<&str> = terms
+            .knobs
+            .iter()
+            .filter(|(knob, value)| predicting.get(knob.name) != *value)
+            .map(|(knob, _)| knob.name)
+            .collect();
+        assert_eq!((differ.as_slice(), word(&predicting, "enforce")), (["enforce"].as_slice(), "soft".to_string()));
+    }
+}

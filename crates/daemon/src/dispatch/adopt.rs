@@ -1,39 +1,14 @@
-//! Finding the threads and processes of a client, and their original values.
+//! Adopting the new threads and processes of a client, with their original values.
 
-use super::Dispatcher;
 use super::client::Member;
+use super::dispatcher::Dispatcher;
+use super::refusal::Refusal;
+use super::scan::{Found, Known, find};
 use crate::kernel::{Kernel, priority};
-use crate::table::Original;
+use crate::table::{Entry, Original};
 use sched::{CpuSet, EntityId};
 use std::collections::BTreeSet;
 use sys::attributes::{Attributes, Policy};
-use sys::thread::{Identity, State};
-
-/// The known part of a tree of processes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Known {
-    /// Its number.
-    pub tree: usize,
-    /// Its processes, by their first threads: a reused pid is not mistaken for one of them.
-    pub processes: Vec<Identity>,
-    /// Its known threads.
-    pub threads: Vec<Identity>,
-    /// Descendants that the host has reported; their parents may have ended.
-    pub reported: Vec<u32>,
-}
-
-/// A new thread.
-#[derive(Debug)]
-pub struct Found<T> {
-    /// Its handle.
-    pub thread: T,
-    /// Its identity.
-    pub identity: Identity,
-    /// The first thread of its process.
-    pub leader: Identity,
-    /// The parent of its process.
-    pub parent: u32,
-}
 
 /// Whether a new thread may have inherited values that Tactus has set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,50 +18,87 @@ pub(super) enum Inherited {
     FromBeginner,
 }
 
-/// Finds threads that belong to the tree and are not in `known`, until no new one appears.
-pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
-    let mut seen: BTreeSet<Identity> = known.threads.iter().copied().collect();
-    let mut processes: BTreeSet<Identity> = known.processes.iter().copied().collect();
-    let mut found = Vec::new();
-    for thread in known.reported.iter().filter_map(|&pid| kernel.open(pid).ok()) {
-        processes.insert(kernel.identity(&thread));
+impl<K: Kernel> Dispatcher<K> {
+    /// Adopts new threads and processes of a tree. Returns the CPUs whose agents are to be called.
+    ///
+    /// # Errors
+    /// The kernel refuses permission, or there are too many threads; threads adopted before that stay adopted.
+    pub fn adopt(&mut self, tree: usize, found: Vec<Found<K::Thread>>) -> Result<CpuSet, Refusal> {
+        self.adopt_all(tree, found, Inherited::FromBeginner)?;
+        Ok(self.take_calls())
     }
-    loop {
-        let before = (found.len(), processes.len());
-        for leader in processes.clone() {
-            let pid = leader.tid;
-            let Ok(held) = kernel.open_as(leader) else { continue };
-            let (threads, children) = (kernel.threads(pid), kernel.children(pid));
-            // If the process has ended by now, they may belong to a later process with its pid.
-            if kernel.status(&held).is_err() {
+
+    pub(super) fn adopt_all(
+        &mut self,
+        tree: usize,
+        found: Vec<Found<K::Thread>>,
+        inherited: Inherited,
+    ) -> Result<(), Refusal> {
+        let mut refused = None;
+        for new in found {
+            // It may have been adopted since it was found, or belong to another client.
+            if self.holder(new.identity).is_some() {
                 continue;
             }
-            let threads = threads.unwrap_or_default();
-            // A process is stopped by its first thread, even where that has ended before the others.
-            let goes_on = threads.len() > 1;
-            for tid in threads {
-                let Ok(thread) = kernel.open(tid) else { continue };
-                let identity = kernel.identity(&thread);
-                let (Ok(status), Ok(process)) = (kernel.status(&thread), kernel.process(&thread)) else { continue };
-                let counts = status.state != State::Dead || (tid == pid && goes_on);
-                if process == pid && counts && seen.insert(identity) {
-                    found.push(Found { thread, identity, leader, parent: status.parent });
-                }
-            }
-            for child in children.unwrap_or_default() {
-                let Ok(thread) = kernel.open(child) else { continue };
-                if kernel.status(&thread).is_ok_and(|status| status.parent == pid) {
-                    processes.insert(kernel.identity(&thread));
-                }
+            let entities = self.clients.iter().filter(|(_, client)| client.tree == tree);
+            let Some((e, _)) = entities.min_by_key(|(_, client)| client.members.len()) else { break };
+            if let Some(original) = self.original(e, &new, inherited) {
+                // A refused thread does not keep the others out.
+                let answer = self.adopt_thread(e, new, original);
+                refused = refused.or(answer.err());
             }
         }
-        if before == (found.len(), processes.len()) {
-            return found;
-        }
+        refused.map_or(Ok(()), Err)
     }
-}
 
-impl<K: Kernel> Dispatcher<K> {
+    fn adopt_thread(&mut self, e: EntityId, new: Found<K::Thread>, original: Original) -> Result<(), Refusal> {
+        let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
+        let confined = CpuSet::one(client.cpu);
+        // A child of a raised thread has lost its own class. The class is set again before the thread is recorded: restoring could
+        // not tell the lost class from a value that another process has set.
+        match self.kernel.attributes(&new.thread) {
+            Ok(found) if found != original.attributes => {
+                self.kernel.schedule(&new.thread, original.attributes).or_else(unless_gone)?;
+            }
+            _ => {}
+        }
+        let entry = Entry { thread: new.identity, leader: new.leader, original, confined };
+        let row = self.table.record(&entry).map_err(Refusal::Full)?;
+        match self.kernel.set_affinity(&new.thread, &confined) {
+            Ok(()) => {}
+            Err(sys::Error::Gone(_)) => {
+                self.table.forget(row);
+                return Ok(());
+            }
+            Err(refused) => {
+                self.table.forget(row);
+                return Err(refused.into());
+            }
+        }
+        let (identity, leader) = (new.identity, new.leader);
+        let had = match self.kernel.usage(&new.thread) {
+            Ok(had) => Some(had),
+            Err(sys::Error::Gone(_)) => None,
+            Err(refused) => {
+                // It belongs to its client all the same, and is restored with the other threads.
+                client.add(new, original, row, None);
+                return Err(refused.into());
+            }
+        };
+        client.add(new, original, row, had);
+        // If it is runnable, only its agent can find out that its client is not blocked any more.
+        self.call.insert(client.cpu);
+        // From here on it is treated like its siblings.
+        client.set_level_of_last(&self.kernel);
+        if client.stopped && identity == leader {
+            client.set_stopped(true, &self.kernel, &self.table);
+        }
+        if client.awaited {
+            client.set_awaited_of_last(&self.kernel);
+        }
+        Ok(())
+    }
+
     /// The known part of each tree, as input to [`find`]. Forks from here on are reported again.
     #[must_use]
     pub fn known(&mut self) -> Vec<Known> {
@@ -179,4 +191,12 @@ fn inherited(now: Original, beginner: &Original, confined: &CpuSet) -> Original 
     };
     let affinity = if now.affinity == *confined { beginner.affinity } else { now.affinity };
     Original { attributes, affinity }
+}
+
+/// An ended thread is no error.
+fn unless_gone(error: sys::Error) -> Result<(), Refusal> {
+    match error {
+        sys::Error::Gone(_) => Ok(()),
+        other => Err(other.into()),
+    }
 }

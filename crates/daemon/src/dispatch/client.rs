@@ -1,7 +1,7 @@
 //! A client: a process with a promise, with all its threads and descendants.
 
-use super::adopt::Found;
 use super::journal::Ledger;
+use super::scan::Found;
 use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::table::{Original, Row, Table};

@@ -1,0 +1,181 @@
+//! Dismissing clients: at their end, on request, and all of them while there is no guardian.
+
+use super::client::{Client, give_back_cpus};
+use super::dispatcher::{Dismissed, Dispatcher};
+use super::leaving::Leaving;
+use super::scan::Found;
+use crate::kernel::Kernel;
+use crate::restore::{End, PATIENCE, Restoring};
+use crate::table::Row;
+use sched::{CpuId, CpuSet, EntityId, Input, Instant, Nanos, State};
+use std::iter::successors;
+use sys::thread::Identity;
+use trace::Event;
+
+/// Interval between scans for threads that had no CPU within the patience.
+const RARELY: Nanos = Nanos::ms(50);
+
+impl<K: Kernel> Dispatcher<K> {
+    /// Stops serving, and restores all threads: there is no guardian.
+    pub fn suspend(&mut self) -> CpuSet {
+        self.suspended = true;
+        let now = self.now();
+        for cpu in (0..self.machine.topology().cpus).map(CpuId::new) {
+            self.apply(cpu, now);
+        }
+        for (_, client) in self.clients.iter() {
+            let confined = CpuSet::one(client.cpu);
+            for member in &client.members {
+                give_back_cpus(&self.kernel, &member.thread, &confined, &member.original.affinity);
+            }
+        }
+        self.machine.topology().all()
+    }
+
+    /// Serves all clients again. Returns the CPUs whose agents are to be called.
+    pub fn resume(&mut self) -> CpuSet {
+        for (_, client) in self.clients.iter() {
+            for member in client.members.iter().filter(|member| !member.is_released) {
+                // A thread that another process has moved meanwhile stays there, and is released when it blocks.
+                if self.kernel.affinity(&member.thread).is_ok_and(|now| now == member.original.affinity) {
+                    let _ = self.kernel.set_affinity(&member.thread, &CpuSet::one(client.cpu));
+                }
+            }
+        }
+        self.suspended = false;
+        self.machine.topology().all()
+    }
+
+    /// Dismisses `e` and restores its threads. Returns the CPUs whose agents are to be called.
+    pub fn dismiss(&mut self, e: EntityId) -> CpuSet {
+        let now = self.now();
+        self.leave(e, now);
+        self.settle(None, now);
+        self.take_calls()
+    }
+
+    /// Dismisses all clients.
+    pub fn dismiss_all(&mut self) {
+        let entities: Vec<EntityId> = self.clients.iter().map(|(e, _)| e).collect();
+        for e in entities {
+            self.dismiss(e);
+        }
+    }
+
+    pub(super) fn leave(&mut self, e: EntityId, now: Instant) {
+        self.adopt_orphans(e);
+        let Some(mut client) = self.clients.remove(e) else { return };
+        let time = client.read(&self.kernel, &self.table).ran;
+        match self.state_of(e, &client) {
+            State::Running(cpu) => self.input(now, Input::Ran { cpu, time }),
+            _ if !time.is_zero() => self.journal.note(now, Event::Background { entity: e, time }),
+            _ => {}
+        }
+        client.set_awaited(false, &self.kernel);
+        self.give_back(&client);
+        self.call.insert(client.cpu);
+        self.kicked.insert(client.cpu);
+        self.cpus[client.cpu.index()].stop(e);
+        self.machine.detach(now, e);
+        self.journal.note(now, Event::Detach { entity: e });
+        self.left.push(Dismissed { entity: e, name: client.name, trouble: client.trouble });
+    }
+
+    /// Dismisses the clients that cannot be served, and those without threads.
+    pub(super) fn dismiss_troubled(&mut self, now: Instant) {
+        loop {
+            let mut over =
+                self.clients.iter().filter(|(_, client)| client.trouble.is_some() || client.members.is_empty());
+            let Some(e) = over.next().map(|(e, _)| e) else { return };
+            drop(over);
+            self.adopt_orphans(e);
+            if self.clients.get(e).is_some_and(|client| client.trouble.is_none() && !client.members.is_empty()) {
+                // All known threads have ended, and children of them go on.
+                continue;
+            }
+            self.leave(e, now);
+            self.settle(None, now);
+        }
+    }
+
+    /// Restores the threads of a client that leaves. New children are found later: scanning many processes takes long, and agents
+    /// would wait.
+    pub(super) fn give_back(&mut self, client: &Client<K::Thread>) {
+        if client.members.is_empty() {
+            return;
+        }
+        let goes_on = self.clients.iter().any(|(_, other)| other.tree == client.tree);
+        let mut leaders: Vec<Identity> = client.members.iter().map(|member| member.leader).collect();
+        leaders.sort_unstable();
+        leaders.dedup();
+        let restoring = if goes_on {
+            // Its processes have other threads that stay clients.
+            let threads: Vec<Identity> = client.members.iter().map(|member| member.identity).collect();
+            Restoring::begin(&self.kernel, &self.table, |entry| threads.contains(&entry.thread))
+        } else {
+            Restoring::begin(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader))
+        };
+        let rows = client.members.iter().map(|member| member.row).collect();
+        let leaving = Leaving { restoring: None, rows, leaders, confined: CpuSet::one(client.cpu) };
+        // Its index is its number, so entries do not move while others are scanned.
+        let number = self.leaving.iter().position(Option::is_none).unwrap_or(self.leaving.len());
+        self.leaving.resize_with(self.leaving.len().max(number + 1), || None);
+        self.leaving[number] = Some(leaving);
+        self.keep_leaving([(number, restoring)]);
+    }
+
+    /// The restorations of dismissed clients that are not over: to be [scanned](Restoring::look) without the dispatcher, and then
+    /// to be [returned](Dispatcher::keep_leaving).
+    pub fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {
+        let all = self.leaving.iter_mut().enumerate();
+        all.filter_map(|(number, leaving)| Some((number, leaving.as_mut()?.restoring.take()?))).collect()
+    }
+
+    /// Returns scanned restorations; finished ones leave the table. Returns the pause until the next scan, if one is needed.
+    pub fn keep_leaving(&mut self, looked_at: impl IntoIterator<Item = (usize, Restoring)>) -> Option<Nanos> {
+        let mut next: Option<Nanos> = None;
+        for (number, restoring) in looked_at {
+            let Some(Some(leaving)) = self.leaving.get_mut(number) else { continue };
+            if let Some(pause) = restoring.pause() {
+                let pause = if restoring.time() < PATIENCE { pause } else { pause.max(RARELY) };
+                next = Some(next.map_or(pause, |next| next.min(pause)));
+                leaving.restoring = Some(restoring);
+                continue;
+            }
+            // A thread that could not be restored stays in the table, for the restoration at the end.
+            let failed = restoring.threads().iter().filter(|it| it.end() == End::Failed).filter_map(|it| it.row);
+            let failed: Vec<Row> = failed.collect();
+            leaving.rows.iter().filter(|row| !failed.contains(row)).for_each(|row| self.table.forget(*row));
+            self.leaving[number] = None;
+        }
+        next
+    }
+
+    /// Whether a dismissed client may still have threads in forks.
+    #[must_use]
+    pub fn has_leaving(&self) -> bool {
+        self.leaving.iter().any(Option::is_some)
+    }
+
+    /// Whether a dismissed client may still have threads in forks, and process `pid` is its relative.
+    #[must_use]
+    pub fn is_leaving(&self, pid: u32) -> bool {
+        let parent =
+            |pid: &u32| Some(self.kernel.status(&self.kernel.open(*pid).ok()?).ok()?.parent).filter(|it| *it > 1);
+        let line = |pid: u32| successors(Some(pid), parent);
+        let mut leaders = self.leaving.iter().flatten().flat_map(|leaving| leaving.leaders.iter());
+        if !self.has_leaving() {
+            return false;
+        }
+        let ancestors: Vec<u32> = line(pid).collect();
+        leaders.any(|leader| ancestors.contains(&leader.tid) || line(leader.tid).any(|it| it == pid))
+    }
+
+    /// The CPUs to which possible parents of `new` were confined before their dismissal.
+    pub(super) fn left_behind(&self, new: &Found<K::Thread>) -> impl Iterator<Item = CpuSet> {
+        let (leader, parent) = (new.leader, new.parent);
+        let began = move |it: &Identity| *it == leader || it.tid == parent;
+        let all = self.leaving.iter().flatten().filter(move |leaving| leaving.leaders.iter().any(began));
+        all.map(|leaving| leaving.confined)
+    }
+}

@@ -1,0 +1,244 @@
+//! [`Dispatcher`]: its state, and how the machine's actions change it.
+
+use super::client::{Client, Clients, Level};
+use super::cpu::CpuState;
+use super::journal::Journal;
+use super::leaving::Leaving;
+use crate::Explanation;
+use crate::kernel::Kernel;
+use crate::table::Table;
+use sched::{
+    Action, Alarm, CpuId, CpuSet, Descriptor, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos, Refused, State,
+    Topology,
+};
+use std::sync::Arc;
+use trace::Event;
+
+/// A pending alarm.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    pub(super) alarm: Alarm,
+    pub(super) on: CpuId,
+    pub(super) at: Instant,
+}
+
+/// A client that is not served any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dismissed {
+    /// Its entity.
+    pub entity: EntityId,
+    /// Its name.
+    pub name: String,
+    /// Why; `None`: it has ended, or was dismissed.
+    pub trouble: Option<Explanation>,
+}
+
+/// Carries out the machine's actions on a kernel.
+pub struct Dispatcher<K: Kernel> {
+    pub(super) kernel: K,
+    pub(super) table: Arc<Table>,
+    pub(super) machine: Machine,
+    /// Time zero of the machine, by the kernel's clock.
+    pub(super) epoch: Instant,
+    pub(super) clients: Clients<K::Thread>,
+    pub(super) trees: usize,
+    /// By number.
+    pub(super) alarms: Vec<Option<Due>>,
+    /// CPUs whose agents are to be called.
+    pub(super) call: CpuSet,
+    /// CPUs whose agents were called to pick again.
+    pub(super) kicked: CpuSet,
+    pub(super) cpus: Vec<CpuState>,
+    /// There is no guardian, so no client is served.
+    pub(super) suspended: bool,
+    pub(super) journal: Journal,
+    actions: Vec<Action>,
+    pub(super) left: Vec<Dismissed>,
+    /// Dismissed clients whose threads may be in forks, by number.
+    pub(super) leaving: Vec<Option<Leaving>>,
+}
+
+impl<K: Kernel> std::fmt::Debug for Dispatcher<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dispatcher").field("machine", &self.machine).field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl<K: Kernel> Dispatcher<K> {
+    /// A dispatcher without promises, for CPUs `0..cpus`.
+    ///
+    /// # Errors
+    /// The policy does not work with these knobs.
+    pub fn new(
+        kernel: K,
+        table: Arc<Table>,
+        policy: &Descriptor,
+        knobs: &Knobs,
+        cpus: usize,
+    ) -> Result<Dispatcher<K>, Refused> {
+        let machine = Machine::build(policy, Topology::new(cpus), knobs, Kicks::Delivered)?;
+        let epoch = kernel.now();
+        Ok(Dispatcher {
+            kernel,
+            table,
+            machine,
+            epoch,
+            clients: Clients::new(),
+            trees: 0,
+            alarms: Vec::new(),
+            call: CpuSet::EMPTY,
+            kicked: CpuSet::EMPTY,
+            cpus: vec![CpuState::idle(); cpus],
+            suspended: false,
+            journal: Journal::new(),
+            actions: Vec::with_capacity(64),
+            left: Vec::new(),
+            leaving: Vec::new(),
+        })
+    }
+
+    /// The table of originals.
+    #[must_use]
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The machine inside.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Time zero of the [journal](Dispatcher::read_journal), by the kernel's clock.
+    #[must_use]
+    pub fn epoch(&self) -> Instant {
+        self.epoch
+    }
+
+    /// Exchanges the events since the last call for an empty list. Returns the number of lost events.
+    pub fn read_journal(&mut self, events: &mut Vec<(Instant, Event)>) -> u64 {
+        self.journal.exchange(events)
+    }
+
+    /// The clients that have left since the last call.
+    pub fn take_dismissed(&mut self) -> Vec<Dismissed> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// The state of client `e`, by the actions carried out so far. `None`: it is not served (any more).
+    #[must_use]
+    pub fn state(&self, e: EntityId) -> Option<State> {
+        self.clients.get(e).map(|client| self.state_of(e, client))
+    }
+
+    /// The end of the time slice on `cpu`, by the actions carried out so far; [`Instant::NEVER`] if there is none.
+    #[must_use]
+    pub fn until(&self, cpu: CpuId) -> Instant {
+        self.cpus[cpu.index()].until()
+    }
+
+    /// The level of the threads of client `e` since the last turn of its CPU. `None`: it is not served (any more).
+    #[must_use]
+    pub fn level(&self, e: EntityId) -> Option<Level> {
+        self.clients.get(e).map(|client| client.level)
+    }
+
+    /// Whether this host reports wake-ups of `e`. Otherwise they are detected late.
+    #[must_use]
+    pub fn reports_wakeups(&self, e: EntityId) -> bool {
+        self.clients.get(e).is_some_and(|client| client.reports_wakeups)
+    }
+
+    /// The interval to scan for new threads: the shortest period of the clients whose forks this host does not report.
+    #[must_use]
+    pub fn looking(&self) -> Option<Nanos> {
+        let untold = self.clients.iter().filter(|(_, client)| !client.reports_forks);
+        untold.map(|(_, client)| client.reservation.period).min()
+    }
+
+    /// The machine's time.
+    pub(super) fn now(&self) -> Instant {
+        Instant::ZERO + self.kernel.now().saturating_since(self.epoch)
+    }
+
+    pub(super) fn take_calls(&mut self) -> CpuSet {
+        std::mem::replace(&mut self.call, CpuSet::EMPTY)
+    }
+
+    pub(super) fn input(&mut self, now: Instant, input: Input) {
+        self.journal.note(now, Event::from(input));
+        self.machine.input(now, input);
+    }
+
+    // ---- Promise state ----
+
+    pub(super) fn left_of(&self, e: EntityId) -> i64 {
+        self.machine.promise(e).map_or(0, |promise| promise.remaining)
+    }
+
+    /// The end of its current period.
+    pub(super) fn deadline(&self, e: EntityId) -> Instant {
+        self.machine.promise(e).map_or(Instant::NEVER, |promise| promise.deadline)
+    }
+
+    // ---- Decisions ----
+
+    pub(super) fn state_of(&self, e: EntityId, client: &Client<K::Thread>) -> State {
+        if client.is_blocked {
+            State::Blocked
+        } else if self.cpus[client.cpu.index()].dispatched() == Some(e) {
+            State::Running(client.cpu)
+        } else {
+            State::Waiting
+        }
+    }
+
+    /// Has the machine decide, repeatedly while it kicks this CPU itself.
+    pub(super) fn settle(&mut self, here: Option<CpuId>, now: Instant) {
+        loop {
+            self.actions.clear();
+            self.actions.extend_from_slice(self.machine.settle(now));
+            let mut again = None;
+            for at in 0..self.actions.len() {
+                let action = self.actions[at];
+                self.journal.note(now, Event::from(action));
+                match action {
+                    Action::Kick { cpu } if Some(cpu) == here => again = Some(cpu),
+                    Action::Kick { cpu } => {
+                        self.kicked.insert(cpu);
+                        self.call.insert(cpu);
+                    }
+                    Action::SetAlarm { alarm, on, at } => self.set_alarm(Due { alarm, on, at }, here),
+                    Action::ClearAlarm { alarm } => {
+                        if let Some(slot) = self.alarms.get_mut(self.machine.alarm_number(alarm)) {
+                            *slot = None;
+                        }
+                    }
+                    Action::Run { cpu, entity, until } => {
+                        self.cpus[cpu.index()].run(entity, until, now);
+                        if let Some(client) = self.clients.get_mut(entity) {
+                            client.is_dispatched = true;
+                        }
+                    }
+                    Action::Extend { cpu, until } => self.cpus[cpu.index()].extend(until, now),
+                    Action::Stop { cpu, entity } => self.cpus[cpu.index()].stop(entity),
+                    // It waits, for its next period.
+                    Action::Held { .. } => {}
+                }
+            }
+            let Some(cpu) = again else { return };
+            self.input(now, Input::Kicked { cpu });
+        }
+    }
+
+    fn set_alarm(&mut self, due: Due, here: Option<CpuId>) {
+        let number = self.machine.alarm_number(due.alarm);
+        if self.alarms.len() <= number {
+            self.alarms.resize(number + 1, None);
+        }
+        self.alarms[number] = Some(due);
+        if Some(due.on) != here {
+            self.call.insert(due.on);
+        }
+    }
+}

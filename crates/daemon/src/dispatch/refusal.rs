@@ -1,0 +1,98 @@
+//! [`Refusal`]: why a promise is not made.
+
+use crate::Explanation;
+use crate::table::Full;
+use sched::{Nanos, Refused};
+use std::fmt;
+
+/// Why a request was refused. A refusal changes nothing.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It is invalid, or does not fit beside the existing promises.
+    Promise(Refused),
+    /// A period or a slice is too short.
+    TooShort {
+        /// Which one: the period or the slice.
+        what: &'static str,
+        /// The requested value.
+        asked: Nanos,
+        /// The smallest value.
+        least: Nanos,
+    },
+    /// A combination that is not supported.
+    Unsupported {
+        /// What is wrong.
+        reason: &'static str,
+        /// The remedy, in the imperative.
+        remedy: &'static str,
+    },
+    /// The process does not exist (any more).
+    Gone(u32),
+    /// It is a kernel thread.
+    KernelThread {
+        /// Its pid.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// It is a process of Tactus, or an ancestor.
+    Ourselves(u32),
+    /// It has a promise already.
+    Already {
+        /// Its pid.
+        pid: u32,
+        /// The name of the client.
+        name: String,
+    },
+    /// The kernel refuses permission.
+    NotPermitted(sys::Error),
+    /// There are too many threads.
+    Full(Full),
+}
+
+impl Refusal {
+    /// What is wrong, and the remedy.
+    #[must_use]
+    pub fn reason(&self) -> Explanation {
+        match self {
+            Refusal::Promise(refused) => refused.explain(),
+            Refusal::TooShort { what, asked, least } => {
+                Explanation::new(format!("the {what} is too short ({asked})"), format!("use at least {least}"))
+            }
+            Refusal::Unsupported { reason, remedy } => Explanation::new(*reason, *remedy),
+            Refusal::Gone(pid) => Explanation::new(
+                format!("there is no process {pid}; it has ended, or never existed"),
+                "use the pid of a running process",
+            ),
+            Refusal::KernelThread { pid, name } => {
+                Explanation::new(format!("process {pid} ({name}) is a kernel thread"), "use a user process")
+            }
+            Refusal::Ourselves(pid) => {
+                Explanation::new(format!("process {pid} is tactus itself, or its ancestor"), "use another process")
+            }
+            Refusal::Already { pid, name } => Explanation::new(
+                format!("process {pid} has a promise already, as {name}"),
+                "make one promise per process",
+            ),
+            Refusal::NotPermitted(error) => Explanation::new(error.reason(), error.remedy().unwrap_or_default()),
+            Refusal::Full(full) => Explanation::new(full.to_string(), full.remedy()),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason().fmt(f)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<sys::Error> for Refusal {
+    fn from(error: sys::Error) -> Refusal {
+        match error {
+            sys::Error::Gone(tid) => Refusal::Gone(tid),
+            other => Refusal::NotPermitted(other),
+        }
+    }
+}

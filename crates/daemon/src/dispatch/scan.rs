@@ -1,0 +1,74 @@
+//! Finding the threads and processes of a client.
+
+use crate::kernel::Kernel;
+use std::collections::BTreeSet;
+use sys::thread::{Identity, State};
+
+/// The known part of a tree of processes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// Its number.
+    pub tree: usize,
+    /// Its processes, by their first threads: a reused pid is not mistaken for one of them.
+    pub processes: Vec<Identity>,
+    /// Its known threads.
+    pub threads: Vec<Identity>,
+    /// Descendants that the host has reported; their parents may have ended.
+    pub reported: Vec<u32>,
+}
+
+/// A new thread.
+#[derive(Debug)]
+pub struct Found<T> {
+    /// Its handle.
+    pub thread: T,
+    /// Its identity.
+    pub identity: Identity,
+    /// The first thread of its process.
+    pub leader: Identity,
+    /// The parent of its process.
+    pub parent: u32,
+}
+
+/// Finds threads that belong to the tree and are not in `known`, until no new one appears.
+pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
+    let mut seen: BTreeSet<Identity> = known.threads.iter().copied().collect();
+    let mut processes: BTreeSet<Identity> = known.processes.iter().copied().collect();
+    let mut found = Vec::new();
+    for thread in known.reported.iter().filter_map(|&pid| kernel.open(pid).ok()) {
+        processes.insert(kernel.identity(&thread));
+    }
+    loop {
+        let before = (found.len(), processes.len());
+        for leader in processes.clone() {
+            let pid = leader.tid;
+            let Ok(held) = kernel.open_as(leader) else { continue };
+            let (threads, children) = (kernel.threads(pid), kernel.children(pid));
+            // If the process has ended by now, they may belong to a later process with its pid.
+            if kernel.status(&held).is_err() {
+                continue;
+            }
+            let threads = threads.unwrap_or_default();
+            // A process is stopped by its first thread, even where that has ended before the others.
+            let goes_on = threads.len() > 1;
+            for tid in threads {
+                let Ok(thread) = kernel.open(tid) else { continue };
+                let identity = kernel.identity(&thread);
+                let (Ok(status), Ok(process)) = (kernel.status(&thread), kernel.process(&thread)) else { continue };
+                let counts = status.state != State::Dead || (tid == pid && goes_on);
+                if process == pid && counts && seen.insert(identity) {
+                    found.push(Found { thread, identity, leader, parent: status.parent });
+                }
+            }
+            for child in children.unwrap_or_default() {
+                let Ok(thread) = kernel.open(child) else { continue };
+                if kernel.status(&thread).is_ok_and(|status| status.parent == pid) {
+                    processes.insert(kernel.identity(&thread));
+                }
+            }
+        }
+        if before == (found.len(), processes.len()) {
+            return found;
+        }
+    }
+}

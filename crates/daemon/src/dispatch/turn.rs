@@ -1,0 +1,233 @@
+//! A turn: what an agent reports to the machine, and the levels that it sets afterwards.
+
+use super::client::{Client, Level};
+use super::dispatcher::Dispatcher;
+use super::journal::Ledger;
+use crate::kernel::{Kernel, priority};
+use sched::{Alarm, AlarmOwner, CpuId, CpuSet, EntityId, Input, Instant, Nanos, State, Wake};
+use trace::Event;
+
+/// Shortest and longest interval to poll for a wake-up that this host does not report.
+const POLL: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
+/// The shortest sleep of an agent while a client has budget left: the agent must leave the CPU for the client to run.
+const SLEEP_LEAST: Nanos = Nanos::us(10);
+/// A client that is alone on its CPU and has used up so many slices in a row probably uses up the next, too. The sentinel, which
+/// costs a switch or two per slice, is then not used until the client blocks.
+const USED_UP: u32 = 8;
+/// How many missed periods are reported one by one.
+const PERIODS_TOLD_MOST: u64 = 1_000;
+
+/// Signals that an agent has received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Signals {
+    /// No raised thread wants the CPU.
+    pub quiet: bool,
+}
+
+/// The next step of an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Next {
+    /// The time of its next turn, by the kernel's clock, unless it is called earlier.
+    pub at: Instant,
+    /// The CPUs whose agents it must call now.
+    pub call: CpuSet,
+}
+
+impl<K: Kernel> Dispatcher<K> {
+    /// A turn of the agent of `cpu`: passes inputs to the machine and carries out its decisions.
+    pub fn turn(&mut self, cpu: CpuId, signals: Signals) -> Next {
+        let now = self.now();
+        self.measure(cpu, now);
+        if signals.quiet {
+            self.block(cpu, now);
+        }
+        self.detect_wakeups(cpu, now);
+        if self.until(cpu) <= now {
+            self.cpus[cpu.index()].end_slice();
+            self.input(now, Input::Expire { cpu });
+        }
+        self.fire_alarms(cpu, now);
+        if self.kicked.remove(cpu) {
+            self.input(now, Input::Kicked { cpu });
+        }
+        self.settle(Some(cpu), now);
+        self.apply(cpu, now);
+        self.dismiss_troubled(now);
+        Next { at: self.epoch.saturating_add(self.next(cpu, now).since(Instant::ZERO)), call: self.take_calls() }
+    }
+
+    /// Charges the running client of `cpu` for its CPU time.
+    fn measure(&mut self, cpu: CpuId, now: Instant) {
+        let here = &mut self.cpus[cpu.index()];
+        let Some(client) = here.dispatched().and_then(|e| self.clients.get_mut(e)) else { return };
+        let since = client.read(&self.kernel, &self.table);
+        let (until, cost) = (here.until(), &mut here.cost);
+        let mut time = since.ran;
+        if since.ended {
+            // A thread that ends between two turns takes its CPU time along: charge at most the time that no other thread used.
+            time = time.max(now.saturating_since(cost.begun).saturating_sub(cost.ran));
+        }
+        if until <= now {
+            let slept = cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
+            client.slices_used_up = if slept { 0 } else { client.slices_used_up.saturating_add(1) };
+        }
+        // Never more than the time that has passed, as the machine requires.
+        cost.ran = (cost.ran + time).min(now.saturating_since(cost.begun));
+        self.input(now, Input::Ran { cpu, time });
+    }
+
+    /// Blocks the running client of `cpu`, if there is one.
+    fn block(&mut self, cpu: CpuId, now: Instant) {
+        let here = &mut self.cpus[cpu.index()];
+        let Some(client) = here.dispatched().and_then(|e| self.clients.get_mut(e)) else { return };
+        here.end_slice();
+        client.is_blocked = true;
+        client.ledger = client.ledger.map(Ledger::interrupted);
+        client.slices_used_up = 0;
+        // A thread that is not raised any more would be runnable and quiet, again and again.
+        client.trouble = client.trouble.take().or_else(|| client.release_changed_threads(&self.kernel));
+        self.input(now, Input::Block { cpu });
+    }
+
+    /// Wakes the blocked clients of `cpu` that have been dispatched by the kernel since.
+    fn detect_wakeups(&mut self, cpu: CpuId, now: Instant) {
+        for at in 0..self.clients.slots() {
+            let Some((e, client)) = self.clients.at(at, cpu) else { continue };
+            if !client.is_blocked {
+                continue;
+            }
+            let since = client.read(&self.kernel, &self.table);
+            if !since.ran.is_zero() {
+                self.journal.note(now, Event::Background { entity: e, time: since.ran });
+            }
+            if since.dispatched {
+                self.wake(e, now);
+            }
+        }
+    }
+
+    pub(super) fn wake(&mut self, e: EntityId, now: Instant) {
+        self.input(now, Input::Wake { entity: e, why: Wake::Resumed });
+        let (deadline, left) = (self.deadline(e), self.left_of(e));
+        let Some(client) = self.clients.get_mut(e) else { return };
+        client.is_blocked = false;
+        // A period that started during its sleep does not count as runnable throughout.
+        let fresh = deadline == now.saturating_add(client.reservation.period);
+        client.ledger = Some(match client.ledger {
+            Some(ledger) if !fresh => ledger.interrupted(),
+            _ => Ledger::begin(left, fresh),
+        });
+    }
+
+    /// Passes the due alarms of `cpu` to the machine.
+    fn fire_alarms(&mut self, cpu: CpuId, now: Instant) {
+        for number in 0..self.alarms.len() {
+            let Some(due) = self.alarms[number].filter(|due| due.on == cpu && due.at <= now) else { continue };
+            self.alarms[number] = None;
+            match due.alarm.owner {
+                AlarmOwner::Entity(e) if self.clients.get(e).is_some() => self.end_period(e, due.alarm, now),
+                _ => self.input(now, Input::Alarm { alarm: due.alarm }),
+            }
+        }
+    }
+
+    /// Ends a period of `e`, and starts another.
+    fn end_period(&mut self, e: EntityId, alarm: Alarm, now: Instant) {
+        let (deadline, left) = (self.deadline(e), self.left_of(e));
+        if let Some((ledger, slice)) =
+            self.clients.get(e).and_then(|client| Some((client.ledger?, client.reservation.slice)))
+        {
+            let (due, delivered) = ledger.end(left, slice);
+            self.journal.note(now, Event::Period { entity: e, due, delivered, throughout: ledger.throughout });
+        }
+        self.input(now, Input::Alarm { alarm });
+        let (next, left) = (self.deadline(e), self.left_of(e));
+        let Some(client) = self.clients.get_mut(e) else { return };
+        let awake = !client.is_blocked;
+        client.ledger = Some(Ledger::begin(left, awake));
+        // Periods that passed completely before the agent came.
+        let passed = next.saturating_since(deadline).as_ns() / client.reservation.period.as_ns();
+        let slice = client.reservation.slice;
+        for _ in 1..passed.min(PERIODS_TOLD_MOST) {
+            let missed = Event::Period { entity: e, due: slice, delivered: Nanos::ZERO, throughout: awake };
+            self.journal.note(now, missed);
+        }
+    }
+
+    /// The wanted level of a client's threads, and whether they are stopped.
+    fn wanted(&self, e: EntityId, client: &Client<K::Thread>, now: Instant) -> (Level, bool) {
+        let several = self.clients.on(client.cpu) > 1;
+        match self.state_of(e, client) {
+            _ if self.suspended => (Level::Original, false),
+            State::Running(_) if several => (Level::Raised(priority::AMONG_OTHERS), false),
+            State::Running(_) => (Level::Raised(priority::RAISED), false),
+            State::Blocked if self.left_of(e) > 0 || self.deadline(e) <= now => {
+                (Level::Raised(priority::RAISED), false)
+            }
+            State::Blocked => (Level::Original, false),
+            State::Waiting => (Level::Original, client.is_hard()),
+        }
+    }
+
+    /// Sets the levels of the clients of `cpu`: first the lowered ones, then the raised ones.
+    pub(super) fn apply(&mut self, cpu: CpuId, now: Instant) {
+        for down in [true, false] {
+            for at in 0..self.clients.slots() {
+                let Some((e, _)) = self.clients.at(at, cpu) else { continue };
+                let Some(client) = self.clients.get(e) else { continue };
+                let (level, stopped) = self.wanted(e, client, now);
+                let awaited = client.is_blocked && !self.suspended;
+                let Some(client) = self.clients.get_mut(e) else { continue };
+                if down != (level == Level::Original) {
+                    continue;
+                }
+                if std::mem::take(&mut client.is_dispatched) {
+                    let time = client.read(&self.kernel, &self.table).ran;
+                    if !time.is_zero() {
+                        self.journal.note(now, Event::Background { entity: e, time });
+                    }
+                }
+                if client.awaited != awaited {
+                    client.set_awaited(awaited, &self.kernel);
+                }
+                if client.level != level {
+                    client.set_level(level, &self.kernel);
+                }
+                if client.stopped != stopped {
+                    client.set_stopped(stopped, &self.kernel, &self.table);
+                }
+            }
+        }
+        let running = self.cpus[cpu.index()].dispatched().filter(|_| !self.suspended);
+        let running = running.and_then(|e| self.clients.get(e));
+        let may_sleep = |client: &Client<K::Thread>| client.slices_used_up < USED_UP || self.clients.on(cpu) > 1;
+        self.kernel.await_quiet(cpu, running.is_some_and(may_sleep));
+    }
+
+    /// The time of the next turn of `cpu`.
+    fn next(&mut self, cpu: CpuId, begun: Instant) -> Instant {
+        let now = self.now();
+        let here = &mut self.cpus[cpu.index()];
+        // With sleeps shorter than a turn, a client with many threads would cause nothing but turns.
+        let turn = now.saturating_since(begun);
+        here.cost.turn = turn;
+        let sleep = turn.max(SLEEP_LEAST);
+        let mut next = here.until().saturating_add(here.cost.usual).max(now.saturating_add(sleep));
+        for due in self.alarms.iter().flatten().filter(|due| due.on == cpu) {
+            next = next.min(due.at);
+        }
+        for (e, client) in self.clients.iter().filter(|(_, client)| client.cpu == cpu) {
+            if !client.is_blocked {
+                continue;
+            }
+            let left = self.left_of(e);
+            if left <= 0 && self.deadline(e) > now {
+                next = next.min(self.deadline(e));
+            } else if !client.reports_wakeups {
+                let look = Nanos::ns(left.max(0).unsigned_abs()).max(POLL.0).min(POLL.1);
+                next = next.min(now.saturating_add(look));
+            }
+        }
+        next
+    }
+}

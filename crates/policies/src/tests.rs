@@ -1,4 +1,4 @@
-//! What every policy answers about a reservation.
+//! The answers of every policy about a reservation.
 
 use crate::ALL;
 use sched::{
@@ -10,7 +10,7 @@ const CPU: CpuId = CpuId::new(0);
 
 const ASKED: (Nanos, Nanos) = (Nanos::ms(2), Nanos::ms(10));
 
-/// A host of one CPU, and an entity on it that was granted 2 ms in every 10 ms and wakes at once; `None` if that is refused.
+/// A host of one CPU, and an entity with 2 ms in every 10 ms that wakes at once; `None` if the reservation is refused.
 fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -> Option<(Driver<'a>, EntityId)> {
     let mut host = Driver::new(policy, Topology::new(1), knobs, Costs::NONE).expect("one CPU is enough");
     let reservation = Some(Reservation { limit, ..Reservation::new(ASKED.0, ASKED.1) });
@@ -19,7 +19,7 @@ fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -
     Some((host, e))
 }
 
-/// When it blocks, what it used until then, and what `policy` answers for it as it begins to run and as it blocks.
+/// The instant of its block, its CPU time until then, and the answers of `policy` at its dispatch and at its block.
 fn answers(policy: &'static Descriptor, knobs: &Knobs) -> Option<(Instant, Nanos, [Option<PromiseState>; 2])> {
     let (mut host, e) = host_with_one(policy, knobs, Limit::Hard)?;
     while host.machine().running(CPU) != Some(e) {
@@ -74,7 +74,7 @@ fn every_policy_with_reservations_answers_slice_period_deadline_and_remaining() 
     }
 }
 
-/// Also where the entity goes on at a lower level or on extra time.
+/// Also if the entity continues at a lower level or in extra time.
 #[test]
 fn a_used_up_slice_has_nothing_remaining() {
     let cases = [

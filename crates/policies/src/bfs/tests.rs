@@ -27,8 +27,8 @@ fn deadline_us(host: &Driver<'_>, e: EntityId) -> u64 {
     shows(host, e, "deadline") / 1_000
 }
 
-/// policies.md 3.6, in exact milliseconds; its offset of nice 0 is 39.1875 there (6 · 836 / 128), and 41.09 in the code's own
-/// milliseconds, which the example mixes.
+/// policies.md 3.6, in exact milliseconds: the offset of nice 0 is 39.1875 (6 · 836 / 128). The example also uses
+/// 41.09, in the code's own milliseconds.
 #[test]
 fn the_worked_example() {
     let mut host = host(1, &[("binary-milliseconds", 0)]);
@@ -60,7 +60,8 @@ fn the_worked_example() {
     assert!(host.machine().state(d) == State::Waiting);
 }
 
-/// The deadline is fixed while a task waits, so it acts twice: the shares go about by the square of the ratios.
+/// The deadline of a waiting task is fixed, so it acts twice: shares are about proportional to the square of the
+/// ratios.
 #[test]
 fn nice_19_has_three_per_cent_beside_nice_0() {
     let mut host = host(1, &[]);
@@ -95,8 +96,8 @@ fn classes_go_before_deadlines() {
     assert_eq!(runs(&host, 0), Some(order[0]), "at once");
 }
 
-/// SCHED_ISO has its part of a CPU over seconds, however much it wants: 41 or 24 % in the long run, the first seconds whole, and what it
-/// gets as a normal task.
+/// SCHED_ISO has its part of a CPU over seconds, whatever its demand: the first seconds whole, then 41 or 24 %, and its
+/// share as a normal task.
 #[test]
 fn isochronous_tasks_are_held_to_their_part() {
     for (percent, range) in [(70, 41..=56), (30, 24..=36)] {
@@ -123,7 +124,7 @@ fn a_wake_up_takes_the_nearest_idle_cpu_or_the_worst_running() {
     run_through(&mut host, 200);
     host.wake(e, Wake::Timer);
     run_through(&mut host, 300);
-    // CPU 1 shares the core, which is busy: 1 + 4 + 16; CPU 2 the cache: 2 + 4; CPU 4 is in another one, all idle: 8.
+    // CPU 1 shares the busy core: 1 + 4 + 16. CPU 2 shares the cache: 2 + 4. CPU 4 has another cache, all idle: 8.
     assert_eq!(runs(&host, 2), Some(e));
     let filler: Vec<EntityId> = (0..6).map(|_| hog(&mut host, nice(0))).collect();
     run_through(&mut host, 400);
@@ -149,9 +150,9 @@ fn a_fork_halves_the_slice_and_keeps_the_deadline() {
     let child = scripted(&mut host, nice(0));
     host.wake(child, Wake::New { parent: Some(parent) });
     assert_eq!(deadline_us(&host, child), deadline_us(&host, parent));
-    // Half of 6.144 ms less 2 ms, and the nanosecond that these tests are late.
+    // Half of 6.144 ms less 2 ms, and the nanosecond by which these tests are late.
     assert_eq!((shows(&host, child, "slice"), shows(&host, parent, "slice")), (2_071_999, 2_071_999));
-    // With less than 200 us left both begin anew.
+    // With less than 200 us left, both get a new time slice.
     run_through(&mut host, 3_950);
     let late = scripted(&mut host, nice(0));
     host.wake(late, Wake::New { parent: Some(parent) });
@@ -159,7 +160,7 @@ fn a_fork_halves_the_slice_and_keeps_the_deadline() {
     assert_eq!(shows(&host, late, "slice"), 6_144_000);
 }
 
-/// Taken off with slice left and woken meanwhile: a sticky task looks later elsewhere, and is first at home.
+/// A task preempted with time left is sticky: its deadline looks later to other CPUs, and it is first on its own.
 #[test]
 fn a_sticky_task_stays_where_it_was() {
     for (locality, moves) in [(0, false), (2, true)] {
@@ -172,7 +173,7 @@ fn a_sticky_task_stays_where_it_was() {
         let urgent = hog(&mut host, Params { affinity: CpuSet::one(CPU), ..fifo(1) });
         run_through(&mut host, 2_000);
         assert_eq!((runs(&host, 0), runs(&host, 1)), (Some(urgent), Some(other)));
-        // CPU 1 picks among it and a task whose deadline is a little later.
+        // CPU 1 chooses between it and a task with a slightly later deadline.
         let fresh = hog(&mut host, pinned(1));
         run_through(&mut host, 3_000);
         host.block(CpuId::new(1));
@@ -200,7 +201,7 @@ fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
     let mut host = host(1, &[]);
     let e = scripted(&mut host, nice(0));
     let mut first = 0;
-    // No run sees a tick, which would end the slice itself.
+    // No tick falls into a run; a tick would end the time slice.
     for (run, length) in [900, 900, 900, 900, 900, 900, 700].into_iter().enumerate() {
         let start = run as u64 * 10_000;
         run_through(&mut host, start);
@@ -211,12 +212,12 @@ fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
         run_through(&mut host, start + length);
         host.block(CPU);
     }
-    // 44 us were left, which is less than what counts.
+    // 44 us are left, less than the 100 us that count.
     assert_eq!(shows(&host, e, "slice"), 6_144_000);
     assert_eq!(deadline_us(&host, e), 60_700 + 41_091);
 }
 
-/// A batch task has a new deadline whenever it is taken off; a normal one only with a new slice.
+/// A batch task gets a new deadline at every preemption, a normal one only with a new time slice.
 #[test]
 fn a_batch_task_loses_its_place_when_it_is_preempted() {
     for (class, moved) in [(Class::Normal, false), (Class::Batch, true)] {
@@ -230,7 +231,8 @@ fn a_batch_task_loses_its_place_when_it_is_preempted() {
     }
 }
 
-/// Dither: a task dispatched in the first half of a tick does not run into another tick if its time slice is nearly over.
+/// Dither: a task dispatched in the first half of a tick does not run into another tick if its time slice is nearly
+/// over.
 #[test]
 fn a_task_dispatched_early_in_a_tick_stops_before_its_time_slice_is_over() {
     for (start, end) in [(200, 6_000..6_200), (600, 7_000..7_200)] {
@@ -272,7 +274,8 @@ fn expired_deadlines_can_go_by_arrival() {
     }
 }
 
-/// Random wake-ups, blocks and preemptions on four CPUs: the tree finds the task that the scan finds (asserted at every pick).
+/// Random wake-ups, blocks and preemptions on four CPUs: the tree finds the task that the scan finds (asserted at every
+/// pick).
 #[test]
 fn the_tree_finds_the_same_task_as_the_scan_of_the_source() {
     let shape = sched::Topology { cpus: 4, smt: 2, llc: 4 };

@@ -75,7 +75,7 @@ fn the_thresholds_of_a_short_run() {
 
 #[test]
 fn the_worked_example_step_by_step() {
-    // 1. A hog sinks a step with each slice it uses up, to +7.
+    // 1. A hog loses a step with each time slice that it uses up, to +7.
     let mut lab = Lab::bmq(1);
     let interactive = lab.attach(nice(0));
     let hog = lab.hog(nice(0));
@@ -96,7 +96,7 @@ fn the_worked_example_step_by_step() {
     lab.block(interactive);
     assert_eq!(lab.boost(interactive), -2);
     assert_eq!(lab.running(0), Some(hog));
-    // 4. A second hog of the same level waits for the end of the slice. (It has run for 3 ms and slept for 1.2: neither
+    // 4. A second hog of the same level waits for the end of the time slice. (It ran for 3 ms and slept for 1.2: neither
     // counts as brief running or long sleeping.)
     let second = lab.hog(nice(0));
     use_up(&mut lab, 7);
@@ -110,7 +110,7 @@ fn the_worked_example_step_by_step() {
     assert_eq!(lab.until(0), lab.now() + Nanos::ms(3));
     use_up(&mut lab, 1);
     assert_eq!((lab.running(0), lab.until(0)), (Some(second), lab.now() + (SLICE - Nanos::ms(3))));
-    // 5. A yield costs the boost, but not yet the place.
+    // 5. A yield costs the boost, but not yet the position.
     lab.wake(interactive);
     assert_eq!((lab.running(0), lab.level(interactive)), (Some(interactive), 112));
     lab.yields(interactive);
@@ -146,7 +146,7 @@ fn a_run_is_counted_from_when_the_cpu_switched_to_it() {
     lab.block(urgent);
     burst(&mut lab, e, Nanos::us(10), Nanos::us(1));
     assert_eq!(lab.boost(e), -1, "10 us, not 1.01 ms");
-    // A slice that is used up and followed by another is one run.
+    // A used-up time slice that is followed by another is one run.
     let mut lab = Lab::bmq(1);
     let e = lab.hog(nice(0));
     use_up(&mut lab, 1);
@@ -166,7 +166,7 @@ fn an_interactive_ones_boost_falls_to_the_least_and_is_told() {
     // Two steps each: for the short run and for the long sleep.
     assert_eq!(told[..4], [(-2, true), (-4, true), (-6, true), (-7, true)]);
     assert_eq!(told[8], (-7, true));
-    // It decays by one step with each slice used up.
+    // It decays by one step with each time slice used up.
     use_up(&mut lab, 5);
     assert_eq!((lab.boost(e), lab.host.machine().interactive(e)), (-2, true));
     use_up(&mut lab, 1);
@@ -277,7 +277,7 @@ fn version_6_12_boosts_at_every_block_and_by_the_length_of_the_sleep_only_if_men
     for (knob, boost) in [("on", -1), ("off", -3)] {
         let mut lab = Lab::bmq_with(1, &[("version", "6.12"), ("sleep-is-bool", knob)]);
         let e = lab.hog(nice(0));
-        // A step for blocking; 10 ms is two times 2^22 ns and something.
+        // One step for blocking; 10 ms is more than twice 2^22 ns.
         burst(&mut lab, e, Nanos::ms(4), Nanos::ms(10));
         assert_eq!(lab.boost(e), boost, "sleep-is-bool {knob}");
     }
@@ -336,7 +336,7 @@ fn a_better_level_starves_a_worse_one() {
     assert_eq!(lab.host.machine().charged(worse), before);
 }
 
-/// A letter is a quarter of a slice. `i` wakes at every twelfth, from the sixth on, and runs for one.
+/// A letter is a quarter of a time slice. `i` wakes at every twelfth letter, from the sixth on, and runs for one.
 #[test]
 fn the_essays_picture_is_true() {
     let mut lab = Lab::of(&POLICY, sched::Topology::new(1), &[]);

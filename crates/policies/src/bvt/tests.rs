@@ -28,8 +28,8 @@ fn percents(host: &Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (host.machine().charged(e).as_ns() * 100 + of.as_ns() / 2) / of.as_ns()).collect()
 }
 
-/// policies.md 5.5: D1 a hog, D0 with short bursts; C = 5 ms. The driver of these tests is a nanosecond late, which the rounding up
-/// of charges would show, so every time here is a nanosecond before the table's.
+/// policies.md 5.5: D1 is a hog, D0 has short bursts; C = 5 ms. The driver of these tests is a nanosecond late, and
+/// charges are rounded up. So every time here is a nanosecond before the table's.
 #[test]
 fn the_worked_example() {
     let mut host = host(1, &[]);
@@ -55,11 +55,11 @@ fn the_worked_example() {
     assert_eq!(runs(&host), Some(d1), "70 is behind 60: a whole C from the dispatch at 750");
     until(&mut host, 5_760);
     assert_eq!(runs(&host), Some(d0));
-    // The timer is 1 ns late, (70 - 60) / 10 taken for nanoseconds: one MCU more than the table's 540.
+    // The timer is 1 ns late, because (70 - 60) / 10 counts as nanoseconds: one MCU more than the table's 540.
     assert_eq!(avt(&host, d1), 550);
 }
 
-/// Two equal hogs take turns of practically C; meant was twice that.
+/// Two equal hogs alternate after about C; the source intends twice that.
 #[test]
 fn hogs_take_turns_of_c_or_of_twice_that() {
     for (unit, first, turn) in [(0, 5_000, 5_000), (1, 5_000, 10_000)] {
@@ -83,7 +83,7 @@ fn twice_the_weight_is_half_the_advance() {
     assert_eq!(percents(&host, &all, Nanos::s(3)), [33, 67]);
 }
 
-/// Chosen again and again, the heavier one pays for its first turns over and over.
+/// The heavier domain is chosen repeatedly, and pays for its first run each time.
 #[test]
 fn a_domain_that_is_chosen_again_pays_again() {
     let mut host = host(1, &[]);
@@ -112,7 +112,7 @@ fn a_sleeper_gets_no_catch_up() {
     assert!(host.machine().charged(busy) + host.machine().charged(other) >= Nanos::ms(2_190));
 }
 
-/// policies.md 5.5: a turn is as many nanoseconds too long as the lead has MCUs, and so is charged one MCU more.
+/// policies.md 5.5: a run is too long by a nanosecond for each MCU of the lead, so it is charged one MCU more.
 #[test]
 fn two_hogs_are_charged_as_the_table_says() {
     let mut host = host(1, &[]);
@@ -124,7 +124,7 @@ fn two_hogs_are_charged_as_the_table_says() {
         run_through(&mut host, us + 1);
         assert_eq!((runs(&host), [d0, d1].map(|e| avt(&host, e))), (Some(running), avts), "after {us} us");
     }
-    // D0's turns were 50 ns too long, D1's second 1 ns.
+    // D0's runs were 50 ns too long, D1's second one 1 ns.
     let ran = [d0, d1].map(|e| host.machine().charged(e).as_ns());
     assert_eq!(ran, [10_000_100, 10_000_001]);
 }
@@ -213,7 +213,7 @@ fn the_textbook_makes_wakers_wait_for_the_allowance() {
         host.wake(waker, Wake::Interrupt);
         run_through(&mut host, 2_010);
         assert_eq!(runs(&host) == Some(waker), at_once);
-        // Behind by more than C at last: 0 to 5 ms.
+        // Now behind by more than C: 0 to 5 ms.
         run_through(&mut host, 5_100);
         assert_eq!(runs(&host), Some(waker));
         if rule == 1 {
@@ -237,7 +237,7 @@ fn rounding_charges_every_dispatch_for_a_whole_mcu() {
     }
 }
 
-/// A warped entity runs ahead by its warp, and no further.
+/// A warped entity runs ahead by its warp and no more.
 #[test]
 fn a_warp_borrows_from_the_future() {
     let mut host = host(1, &[]);
@@ -295,7 +295,7 @@ fn a_domain_that_sleeps_through_an_overflow_comes_out_ahead() {
     }
 }
 
-/// Before the clock has come as far as a warp goes, the warped one is last.
+/// Until the clock has passed the length of a warp, the warped domain is last.
 #[test]
 fn a_warp_below_zero_is_last_on_a_small_clock() {
     for (bits, first) in [(64, true), (32, false)] {
@@ -308,7 +308,7 @@ fn a_warp_below_zero_is_last_on_a_small_clock() {
     }
 }
 
-/// The extremes of what may be asked for: nothing overflows that is not meant to.
+/// The extremes of the parameters: nothing overflows except the 32-bit clock.
 #[test]
 fn the_longest_warp_and_the_greatest_weights_overflow_nothing() {
     for bits in [64, 49, 48, 12] {
@@ -323,13 +323,13 @@ fn the_longest_warp_and_the_greatest_weights_overflow_nothing() {
     }
 }
 
-/// A lone light one pays for all it ran again and again: its virtual time is turned back before it overflows.
+/// A light domain alone pays repeatedly for all its runs: its virtual time is set back before it overflows.
 #[test]
 fn an_endless_clock_is_turned_back_in_time() {
     let mut host = host(1, &[("context-allowance", 1_000_000_000)]);
     let lone = hog(&mut host, Params { weight: Weight::linux(1).expect("in range"), ..Params::default() });
     let sleeper = scripted(&mut host, Params::default());
-    // Turns of 10 s: after n of them 10 n (n + 1) / 2 s are charged, times 1024.
+    // Runs of 10 s: after n of them, 10 n (n + 1) / 2 s are charged, times 1024.
     run_through(&mut host, 400_000_000_000);
     assert!(avt(&host, lone) < (1 << 61) / 10_000 + 1_024 * 400_000 * 10_000, "{}", avt(&host, lone));
     host.wake(sleeper, Wake::Timer);
@@ -346,7 +346,8 @@ fn an_overflow_keeps_the_shares_of_running_domains() {
     assert_eq!(percents(&host, &all, Nanos::s(10)), [25, 50, 25]);
 }
 
-/// A warp that counts again while its owner waits is seen when that next stops or wakes; in the textbook at once.
+/// A warp that counts again while its domain waits has effect at the domain's next stop or wake-up; in the textbook at
+/// once.
 #[test]
 fn a_warp_that_counts_again_is_seen_late() {
     for (rule, at_once) in [(0, false), (1, true)] {
@@ -363,7 +364,7 @@ fn a_warp_that_counts_again_is_seen_late() {
     }
 }
 
-/// Of weights that are unlike, some have turns of exactly C oftener than others, and those a nanosecond longer cost an MCU more.
+/// With unequal weights, some domains have runs of exactly C more often; runs a nanosecond longer cost an MCU more.
 #[test]
 fn rounding_makes_shares_drift() {
     for (rounding, drifts) in [(1, true), (0, false)] {
@@ -381,7 +382,7 @@ fn rounding_makes_shares_drift() {
     }
 }
 
-/// A lone turn is ten allowances; a burst costs whole charging units, and each of those by its length.
+/// A run alone lasts ten allowances; a burst costs whole charging units, each by its length.
 #[test]
 fn the_allowance_and_the_charging_unit_are_knobs() {
     for (allowance_us, mcu_us, turn_us, charged) in

@@ -35,7 +35,7 @@ fn rows_take_turns_and_a_hole_is_filled() {
     }
 }
 
-/// S3 figure 2b: siblings are never apart, whatever else is there.
+/// S3 figure 2b: siblings always run together, whatever else is runnable.
 #[test]
 fn siblings_run_and_wait_together() {
     let mut host = host(4);
@@ -51,7 +51,7 @@ fn siblings_run_and_wait_together() {
         run_through(&mut host, ms);
         for (n, gang) in gangs.iter().enumerate() {
             let running = gang.iter().filter(|&&e| cpu_of(&host, e).is_some()).count();
-            // A sibling alone only fills a hole.
+            // A sibling alone only fills an empty cell.
             together += usize::from(running == 3);
             turns[n] += usize::from(running == 3);
         }
@@ -122,7 +122,7 @@ fn a_group_becomes_a_gang_and_stops_being_one() {
     assert_eq!([first, second].map(|e| row(&host, e)), [0, 1], "the first free cells");
 }
 
-/// Three on two CPUs, and two that may only run on one of them: both take two rows.
+/// A gang of three on two CPUs, and a gang of two that may run on one CPU only: both take two rows.
 #[test]
 fn a_gang_that_cannot_sit_in_one_row_takes_several() {
     let mut matrix = Matrix::new(2);

@@ -113,7 +113,8 @@ fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
 #[test]
 fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
     let mut decides = knobs(&[("enforce", "hard"), ("charge", "wall")], &[("decision", 1_000_000)]);
-    // It decides at their arrival, at the end of A's and B's slice, and at the end of each period; no entity is charged.
+    // It decides at their arrival, at the end of A's and B's slice, and at the end of each period; no entity is
+    // charged.
     let entities = [(promise(20, 5), HOG), (promise(40, 8), HOG)];
     assert_eq!(turns(&decides, 40, &entities), "A 1-6, B 7-15, A 21-26");
     // A decision at the beginning of each period leaves exactly 19 ms of 20.

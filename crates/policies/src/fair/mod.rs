@@ -2,8 +2,9 @@
 //!
 //! A task waits in the queue of its group on one CPU. The group's entity on that CPU waits in the queue above; the root
 //! queue is that of the CPU. This module has the parts that do not depend on the order within a queue. They are joining
-//! and leaving at all levels (`chain`), the state of nodes and queues (`node`, `runqueue`, `transitions`) and quotas (`bandwidth`).
-//! The others are the choice of a CPU (`placement`), load balancing (`balance`), ticks and wake-up preemption (`tick`).
+//! and leaving at all levels (`chain`), the state of nodes and queues (`node`, `runqueue`, `transitions`) and quotas
+//! (`bandwidth`). The others are the choice of a CPU (`placement`), load balancing (`balance`), ticks and wake-up
+//! preemption (`tick`).
 //!
 //! The class may share its CPUs with a more urgent and a less urgent class.
 //!

@@ -1,5 +1,5 @@
-//! The changes of the run queues that the [`Rule`] takes part in: membership, waiting, running, and the weights of group
-//! entities.
+//! The changes of the run queues that the [`Rule`] takes part in: membership, waiting, running, and the weights of
+//! group entities.
 
 use super::node::{Node, NodeId, load_of};
 use super::rule::Rule;

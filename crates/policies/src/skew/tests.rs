@@ -42,7 +42,7 @@ fn column(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     format!("{}{} {stopped}", runs(0), runs(1)).trim_end().to_string()
 }
 
-/// At each of these times, in microseconds, it is like this.
+/// Asserts the column at each of these times, in microseconds.
 fn comes_out_as(host: &mut Driver<'_>, all: &[(char, EntityId)], expected: &[(u64, &str)]) {
     for &(us, wanted) in expected {
         run_through(host, us);
@@ -102,10 +102,10 @@ fn version_3_starts_lagging_vcpus_first_and_the_others_when_they_can() {
     let (mut host, all) = hog_and_vm(RELAXED, &[VERSION_3]);
     let expected = [
         (2_999, "ha"),
-        // b lags by 3 ms: it takes the CPU of a, which may go on when it can, and has had as much as h.
+        // b lags by 3 ms: it takes the CPU of a. a may continue when a CPU is free, and has had as much as h.
         (3_000, "hb"),
         (5_999, "hb"),
-        // Now a lags, and takes that of b; b has had less than h by 3 ms.
+        // Now a lags, and takes the CPU of b; b has had 3 ms less than h.
         (6_001, "ba"),
     ];
     comes_out_as(&mut host, &all, &expected);
@@ -155,7 +155,7 @@ fn no_vcpu_lags_while_all_wait() {
     assert!(runs(&host, all[1]));
 }
 
-/// A VM with more vCPUs than CPUs starts as many as can be, and all of them get on.
+/// A VM with more vCPUs than CPUs starts as many as possible, and all make progress.
 #[test]
 fn a_vm_larger_than_the_host_gets_on() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -174,7 +174,7 @@ fn a_vm_larger_than_the_host_gets_on() {
     }
 }
 
-/// Where more wait than run, skews grow faster than they shrink; still a VM is not stopped more often than every half threshold.
+/// If more vCPUs wait than run, skews grow faster than they shrink; still a VM stops at most once per half threshold.
 #[test]
 fn stops_do_not_follow_each_other_without_end() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -188,7 +188,7 @@ fn stops_do_not_follow_each_other_without_end() {
     }
 }
 
-/// So does one that may not run side by side.
+/// So does a VM whose vCPUs may not run at the same time.
 #[test]
 fn a_vm_that_is_kept_to_one_cpu_gets_on() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -203,7 +203,7 @@ fn a_vm_that_is_kept_to_one_cpu_gets_on() {
     }
 }
 
-/// How far two vCPUs of a VM get apart on two CPUs beside three hogs, at most, in microseconds.
+/// The largest skew between two vCPUs of a VM on two CPUs beside three hogs, in microseconds.
 fn furthest(policy: &'static Descriptor, knobs: &[(&str, i64)]) -> i64 {
     let mut host = host(policy, 2, knobs);
     let vcpus = vm(&mut host, 2);
@@ -251,7 +251,7 @@ fn a_vcpu_alone_for_long_need_not_wait_for_long() {
     assert!(charged >= Nanos::ms(200), "{charged} of the third of a second that is its share");
 }
 
-/// One CPU, weights 1, 2 and 4: proportional share, whatever the rule.
+/// One CPU, weights 1, 2 and 4: proportional shares, under both rules.
 #[test]
 fn weights_share_a_cpu() {
     for policy in [STRICT, RELAXED] {

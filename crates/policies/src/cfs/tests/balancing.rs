@@ -1,4 +1,4 @@
-//! Moving work to where there is less, and what the descriptor promises of it.
+//! Load balancing, and the bounds that the descriptor states for it.
 
 use super::*;
 use sched::{Conserving, LoadBounds};
@@ -19,7 +19,7 @@ pub(super) fn promised(host: Topology, entities: u64, weights: (u64, u64), group
     (slack, (POLICY.starvation)(&load).expect("no entity starves"))
 }
 
-/// Two CPUs; a scripted task runs on CPU 0, two hogs on CPU 1, and one of these is behind the other for `since`.
+/// Two CPUs: a scripted task runs on CPU 0, two hogs on CPU 1; one hog has waited for `since`.
 fn one_waits(since: Nanos, knobs: &[(&str, i64)]) -> (World, EntityId) {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(2), &knobs);
@@ -183,7 +183,7 @@ fn hogs_freed_from_one_cpu_spread_evenly() {
 
 #[test]
 fn busy_cpus_balance_loads_not_numbers() {
-    // One heavy hog is worth three light ones.
+    // One heavy hog weighs as much as three light ones.
     let mut world = World::new(2);
     let heavy = world.hog(nice(-5));
     let light = world.hogs(3, nice(0));
@@ -226,7 +226,7 @@ fn threads_of_a_core_are_balanced_first() {
     assert!(both[0]);
 }
 
-/// A long mixed run: hogs, periodic tasks, tasks confined to some CPUs, all weights, groups, no quotas.
+/// A long mixed run: hogs, periodic tasks, tasks with affinities, all weights, groups, no quotas.
 fn mixed_run(host: Topology, seed: u64) {
     let mut world = World::with(host, &[]);
     let mut dice = Dice(seed);
@@ -292,8 +292,8 @@ fn an_equal_share_comes_round_within_the_starvation_bound() {
 
 #[test]
 fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
-    // Were busy CPUs to balance at even numbers of ticks, they would always find the same one waiting: half a CPU for it. Where turns
-    // and balances beat together for a while, a hog may still get up to 0.06 of a CPU more or less.
+    // If busy CPUs balanced at even numbers of ticks, they would always find the same hog waiting, and it would get
+    // half a CPU. While time slices and balances coincide, a hog may still get up to 0.06 of a CPU more or less.
     for in_groups in 0..=3 {
         let mut world = World::with(Topology::new(2), &[]);
         let hogs = [0, 1, 2].map(|n| {

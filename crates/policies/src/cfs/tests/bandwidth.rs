@@ -45,7 +45,7 @@ fn a_quota_is_kept_over_ten_seconds_within_a_bite_per_cpu() {
 
 #[test]
 fn an_overdraft_is_paid_in_the_next_period() {
-    // With 10 ms ticks, what is used up is noticed late.
+    // With ticks of 10 ms, a used-up quota is noticed late.
     let mut world = World::with(Topology::new(1), &[("tick", ms(10))]);
     let group = world.limited_group(Nanos::ms(23), Nanos::ms(100), GroupId::ROOT);
     let e = world.hog(within(group, nice(0)));
@@ -89,7 +89,7 @@ fn a_throttled_inner_group_leaves_the_outer_one_to_its_siblings() {
     let sibling = world.hog(within(outer, nice(0)));
     world.until_ms(10_000);
     assert_near(world.ran(deep) + world.ran(sibling), Nanos::s(6), Nanos::ms(5));
-    // Every 100 ms the inner one has 10 ms of the first 20, and half of what is left of the outer one's 60 at 50.
+    // Every 100 ms, the inner group has 10 ms of the first 20, and half of the rest of the outer group's 60 at 50.
     assert_near(world.ran(deep), Nanos::ms(1_500), Nanos::ms(100));
 }
 
@@ -148,7 +148,7 @@ fn leaving_a_throttled_group_ends_the_hold_and_joining_one_begins_it() {
     world.settle();
     assert_eq!(world.running(0), Some(leaves));
     world.until_ms(60);
-    // Now it joins it while it runs: there is no quota left.
+    // Now it joins the group while it runs: no quota is left.
     world.host.adjust(leaves, within(group, nice(0))).unwrap();
     world.settle();
     assert_eq!((world.running(0), is_held(&world, leaves)), (None, true));
@@ -184,7 +184,7 @@ fn a_quota_given_to_a_running_group_takes_effect() {
 
 #[test]
 fn a_group_that_goes_idle_returns_all_but_a_millisecond() {
-    // Three short runs take a bite of 5 ms each, at 8 ms, and the pool is dry when the hog wants its third.
+    // Three short runs take a bandwidth slice of 5 ms each, at 8 ms; the pool is empty when the hog needs its third.
     let mut world = World::new(4);
     let group = world.limited_group(Nanos::ms(25), Nanos::ms(100), GroupId::ROOT);
     let hog = world.hog(on(&[0], within(group, nice(0))));
@@ -196,7 +196,7 @@ fn a_group_that_goes_idle_returns_all_but_a_millisecond() {
     for cpu in 1..4 {
         world.host.block(CpuId::new(cpu));
     }
-    // Each used 2.1 ms and returns 1.9: 5.7 ms, handed on 5 ms later.
+    // Each used 2.1 ms and returns 1.9: 5.7 ms, distributed 5 ms later.
     world.host.run_until(Instant::at_ns(15_100_000));
     assert!(is_held(&world, hog));
     world.settle();
@@ -264,7 +264,8 @@ fn a_throttled_group_comes_back_with_a_sleepers_credit_only() {
         let before = world.ran(outside);
         world.until_ms(1_025);
         let ran = world.ran(outside) - before;
-        // 3 ms ahead at most: it has a turn first, then they alternate. Where it was, it is far behind, and has its quota at once.
+        // At most 3 ms ahead: it runs first, then they alternate. Without the move, it is far behind and uses its quota
+        // at once.
         assert_eq!(ran >= Nanos::ms(7), outside_first, "{ran}");
         assert_eq!(is_held(&world, inside), !outside_first);
     }
@@ -287,7 +288,7 @@ fn a_refill_pays_debts_and_a_nanosecond_each() {
 
 #[test]
 fn an_idle_cpu_pulls_no_task_whose_group_is_throttled_there() {
-    // CPU 1 has a bite of 10 ms, CPU 0 one of 50.
+    // CPU 1 has a bandwidth slice of 10 ms, CPU 0 one of 50.
     let mut world = World::with(Topology::new(2), &[("bandwidth-slice", ms(50))]);
     let group = world.limited_group(Nanos::ms(60), Nanos::ms(100), GroupId::ROOT);
     let free = world.hogs(2, on(&[0], within(group, nice(0))));

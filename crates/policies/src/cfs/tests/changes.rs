@@ -1,4 +1,4 @@
-//! What is asked changes, entities come and go, alarms come late.
+//! Changes of parameters, arrivals and departures, and late alarms.
 
 use super::*;
 use sched::{Action, Alarm, AlarmOwner, Input, Kicks, Machine};
@@ -136,7 +136,7 @@ fn a_class_changes_in_every_state() {
     let normal = world.hogs(2, on(&[0], nice(0)));
     world.until_ms(100);
     assert_eq!(world.running(1), Some(e));
-    // CPU 1 counts as idle while only this one runs there, and no more when it is an ordinary one.
+    // CPU 1 counts as idle while only this task runs there, but not once the task is of the normal class.
     world.host.adjust(e, nice(0)).unwrap();
     world.until_ms(200);
     let sleeper = world.scripted(on(&[1], nice(0)));
@@ -153,7 +153,7 @@ fn a_class_changes_in_every_state() {
     assert!(world.ran(normal[1]) > world.ran(normal[0]));
 }
 
-// ---- Coming and going ----
+// ---- Arrivals and departures ----
 
 #[test]
 fn entities_leave_from_every_state_and_their_ids_start_afresh() {

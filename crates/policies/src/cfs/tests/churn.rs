@@ -1,4 +1,4 @@
-//! Long random runs of everything that can happen, against what must always hold.
+//! Long random runs of all inputs and changes, against the laws.
 
 use super::balancing::promised;
 

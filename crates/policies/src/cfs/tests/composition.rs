@@ -1,4 +1,4 @@
-//! The fair class beside others: a more urgent one above it, a less urgent one below.
+//! The fair class between a more urgent and a less urgent class.
 
 use super::*;
 use sched::{

@@ -106,7 +106,7 @@ fn wake_ups_are_compared_where_the_branches_meet() {
     let mate = world.hog(within(group, nice(0)));
     let outside = world.hog(nice(0));
     world.until_ms(1_000);
-    // The beginning of a turn of the one outside.
+    // The task outside the group begins its time slice.
     for runs in [true, false] {
         while (world.running(0) == Some(outside)) == runs {
             world.host.run_until(world.host.now() + Nanos::us(100));
@@ -132,7 +132,7 @@ fn a_group_left_by_a_sleeper_goes_on_with_its_slice() {
     world.host.run_until(Instant::at_ns(500_000));
     world.host.block(CpuId::new(0));
     world.settle();
-    // The one outside has had nothing yet; but the group is only half a millisecond ahead.
+    // The task outside has not run yet, but the group is only half a millisecond ahead.
     assert_eq!(world.running(0), Some(mate));
     world.host.run_until(at_ms(10));
     assert!(world.ran(outside) > Nanos::ms(3));
@@ -192,7 +192,7 @@ fn a_removed_groups_index_starts_afresh() {
     let member = machine.attach(Instant::ZERO, within(old, nice(0))).unwrap();
     machine.input(Instant::ZERO, Input::Wake { entity: member, why: Wake::Timer });
     machine.settle(Instant::ZERO);
-    // The one tick that matters: 1 ms is used up.
+    // The decisive tick: 1 ms is used up.
     machine.input(at_ms(1), Input::Alarm { alarm: Alarm { owner: AlarmOwner::Cpu(CpuId::new(0)), slot: 0 } });
     machine.settle(at_ms(1));
     assert!(machine.is_held(member));

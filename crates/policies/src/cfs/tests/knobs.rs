@@ -1,4 +1,4 @@
-//! Every knob does what it says, and nothing without it.
+//! Every knob has its effect, and there is no such effect without it.
 
 use super::*;
 
@@ -123,7 +123,7 @@ fn child_runs_first_changes_places() {
     }
 }
 
-/// Nine hogs, one of which begins a turn, and three that have slept for a second: two SCHED_BATCH, one not.
+/// Nine hogs, one at the begin of its time slice, and three tasks that slept for a second: two SCHED_BATCH, one normal.
 fn crowd(knobs: &[(&str, i64)]) -> (World, [EntityId; 2], EntityId) {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(1), &knobs);
@@ -143,7 +143,7 @@ fn in_a_crowd_the_last_buddy_comes_back_after_the_wakee() {
     for on in [1, 0] {
         let (mut world, _, wakee) = crowd(&[("last-buddy", on)]);
         let running = world.running(0);
-        // It has run a little, so that it would not be picked for itself.
+        // It has run a little; without the buddy, it would not be picked.
         world.host.run_until(world.host.now() + Nanos::us(300));
         assert_eq!(world.running(0), running);
         world.wake(wakee);
@@ -173,7 +173,8 @@ fn in_a_long_queue_the_last_woken_task_runs_next_without_preempting() {
     }
 }
 
-/// CPU 0 runs a task, CPU 1 two hogs free to move, one of which ran `since` ago. CPU 0 blocks: does it pull at once?
+/// CPU 0 runs a task, CPU 1 two hogs without affinity, one of which ran `since` ago. Returns whether CPU 0 pulls at
+/// once when its task blocks.
 fn pulls(knobs: &[(&str, i64)], since: Nanos) -> bool {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(2), &knobs);
@@ -228,7 +229,7 @@ fn imbalance_is_what_a_busy_cpu_puts_up_with() {
 
 #[test]
 fn cache_hot_buddies_stay_behind() {
-    // A queue of nine on CPU 0; the last buddy is the one that ran longest ago, and CPU 1 is busy with less.
+    // A queue of nine on CPU 0; the last buddy is the task that ran longest ago. CPU 1 is busy with a lower load.
     for on in [1, 0] {
         let mut world = World::with(Topology::new(2), &[("cache-hot-buddy", on), ("migration-cost", 0)]);
         let buddy = last_buddy_of_a_crowd(&mut world);
@@ -238,7 +239,7 @@ fn cache_hot_buddies_stay_behind() {
     }
 }
 
-/// Seventeen on CPU 0 and one on CPU 1; one of those on CPU 0, and only that, may move, and is the last buddy there.
+/// Seventeen tasks on CPU 0 and one on CPU 1; only one of those on CPU 0 may migrate, and it is the last buddy there.
 fn last_buddy_of_a_crowd(world: &mut World) -> EntityId {
     let wakee = world.scripted(on(&[0], nice(-10)));
     let hogs = world.hogs(16, on(&[0], nice(0)));
@@ -253,7 +254,7 @@ fn last_buddy_of_a_crowd(world: &mut World) -> EntityId {
     buddy
 }
 
-/// Where a task of CPU 1 wakes whose waker runs on CPU 0. Each CPU has a cache of its own, CPU 1 runs a hog.
+/// The CPU on which a task of CPU 1 wakes, with its waker on CPU 0. Each CPU has its own cache; CPU 1 runs a hog.
 pub(super) fn wakes_on(knobs: &[(&str, i64)], sync: bool, there: i32) -> i64 {
     let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, knobs);
     let e = world.scripted(on(&[1], nice(0)));
@@ -285,7 +286,7 @@ fn wake_affine_weight_draws_a_wakee_to_the_less_loaded_cpu() {
 
 #[test]
 fn wake_affine_bias_favours_the_wakers_cpu() {
-    // 2048 here against 1991 (nice -3) there: 8 % more there is enough.
+    // 2048 here against 1991 (nice -3) there; with 8 % more there, it moves.
     assert_eq!(wakes_on(&[], false, -3), 0);
     assert_eq!(wakes_on(&[("wake-affine-bias", 0)], false, -3), 1);
 }

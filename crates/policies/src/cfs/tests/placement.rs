@@ -1,4 +1,4 @@
-//! Where tasks wake and start.
+//! The CPUs on which tasks wake and start.
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn a_synchronous_waker_that_runs_alone_draws_the_wakee_to_its_cpu() {
         let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
         let e = sleeper_of(&mut world, 3);
         let waker = waker_on(&mut world, 0);
-        // Everything idle elsewhere is under the other cache, or just taken.
+        // All other idle CPUs are under the other cache, or have just been taken.
         wakers_on(&mut world, &[1, 3]);
         wake_by(&mut world, e, waker, sync);
         assert_eq!(world.cpu_of(e), cpu, "sync {sync}");
@@ -88,7 +88,7 @@ fn a_synchronous_waker_that_runs_alone_draws_the_wakee_to_its_cpu() {
 
 #[test]
 fn a_wakee_goes_to_the_less_loaded_of_two_busy_cpus() {
-    // Two caches of one CPU: no idle sibling to find. CPU 1 is loaded with `there` hogs.
+    // Two caches of one CPU each: there is no idle sibling. CPU 1 has `there` hogs.
     for (there, cpu) in [(1, 1), (3, 0)] {
         let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[]);
         let e = sleeper_of(&mut world, 1);
@@ -168,7 +168,7 @@ fn the_cpu_it_woke_others_from_is_looked_at_before_the_rest() {
     world.settle();
     wake_by(&mut world, other, e, false);
     world.host.block(CpuId::new(5));
-    // Its CPU changes by force, so that its last one is not the one it woke the other from.
+    // A new affinity changes its CPU, so its last CPU is not the one from which it woke the other.
     world.host.adjust(e, on(&[2], nice(0))).unwrap();
     world.wake(e);
     world.settle();
@@ -195,7 +195,7 @@ fn forked_tasks_spread_over_idle_cpus_then_over_the_least_loaded() {
         world.settle();
         cpus.push(world.cpu_of(child));
     }
-    // First the cache with two idle CPUs, then, of equals, the parent's.
+    // First the cache with two idle CPUs, then, among equals, the parent's.
     assert_eq!(cpus, [2, 1, 3]);
     let heavy = world.scripted(nice(-5));
     world.host.wake(heavy, Wake::New { parent: Some(parent) });
@@ -240,7 +240,7 @@ fn a_migrated_task_keeps_its_distance_from_its_queue() {
     world.settle();
     let now_there = world.inspect(there, "min_vruntime");
     assert!(now_there >= of_there);
-    // It was put where it would be if it had slept on CPU 1 all along, and it has not run for long.
+    // Its vruntime is the same as after a sleep on CPU 1, and it has run only briefly.
     assert!((now_there - world.vruntime(moved) - behind).abs() <= 2_000_000, "{behind}");
 }
 

@@ -1,4 +1,4 @@
-//! Rules 1 to 10, on one observed CPU. The examples are those the rules were specified with.
+//! Rules 1 to 10, on one CPU. The examples are those of the specification.
 
 use super::*;
 
@@ -120,7 +120,7 @@ fn rule_3_the_child_of_a_task_that_is_ahead_is_as_far_ahead() {
         while ahead(&world) < ms(2) || (world.running(0) == Some(parent)) != runs {
             world.host.run_until(world.host.now() + Nanos::us(10));
         }
-        // Its own debit would be next to nothing.
+        // Its own debit would be almost nothing.
         let child = world.scripted(nice(-20));
         world.host.wake(child, Wake::New { parent: Some(parent) });
         world.settle();
@@ -211,7 +211,7 @@ fn rule_6_buddies_do_not_bring_back_a_task_after_its_time_slice() {
         }
     }
     let start = world.host.now();
-    // One of the group falls asleep while it waits: its group is made next, and runs already.
+    // A member of the group blocks while it waits: its group becomes the next buddy, and runs already.
     let waits = inside.into_iter().find(|&e| world.running(0) != Some(e)).unwrap();
     world.host.pause(waits);
     while world.running(0) != Some(outside) {
@@ -327,12 +327,12 @@ fn rule_9_a_yield_lets_the_second_go_but_not_one_far_ahead() {
     world.settle();
     assert_eq!(world.running(0), Some(b));
     world.host.run_until(Instant::at_ns(700_000));
-    // b has had 0.2 ms, a 0.5 ms: a is less than 1 ms ahead.
+    // b has run for 0.2 ms, a for 0.5 ms: a is less than 1 ms ahead.
     world.host.yield_now(CpuId::new(0));
     world.settle();
     assert_eq!(world.running(0), Some(a));
     world.host.run_until(Instant::at_ns(1_900_000));
-    // a has had 1.7 ms, b 0.2 ms: b is the first and does not skip itself.
+    // a has run for 1.7 ms, b for 0.2 ms: b is the first and does not skip itself.
     world.host.yield_now(CpuId::new(0));
     world.settle();
     assert_eq!(world.running(0), Some(b));

@@ -1,4 +1,4 @@
-//! v3.17, and the knobs of what it does otherwise.
+//! v3.17, and the knobs for its differences.
 
 use super::knobs::{slices, wakes_on};
 use super::placement::{sleeper_of, wake_by, waker_on, wakers_on};
@@ -30,7 +30,7 @@ fn v3_17_sizes_the_round_by_one_queue() {
 
 // ---- Balancing ----
 
-/// When a hog of CPU 0, which has `many`, first runs on CPU 1, which has four.
+/// The first run on CPU 1, which has four hogs, of a hog of CPU 0, which has `many`.
 fn moved_at(knobs: &[(&str, i64)], many: usize) -> Option<Instant> {
     let mut world = World::with(Topology::new(2), knobs);
     let movable = world.hogs(many, on(&[0], nice(0)));
@@ -53,8 +53,8 @@ fn in_v3_17_a_cpu_puts_up_with_a_quarter_less_work_unless_told_otherwise() {
 
 #[test]
 fn a_busy_cpu_balances_once_in_so_many_intervals() {
-    // An interval is 2 ms for two CPUs, and twice that once nothing was to be done; all of them together are a tick of 1 ms shorter.
-    // A migrated task then waits for its time slice.
+    // An interval is 2 ms for two CPUs, and twice that after a balance without an effect; the sum is shorter by a tick
+    // of 1 ms. A migrated task then waits for its time slice.
     let wait = |knobs: &[_]| moved_at(knobs, 6).unwrap().as_ns() / 1_000_000;
     let ordinary = wait(&[]);
     let rare = wait(&[("busy-factor", 160)]);
@@ -64,7 +64,7 @@ fn a_busy_cpu_balances_once_in_so_many_intervals() {
     assert_ne!(wait(&[OLD]), wait(&[OLD, ("busy-factor", 160)]));
 }
 
-// ---- Where a wakee goes ----
+// ---- The CPU of a woken task ----
 
 #[test]
 fn v3_17_weighs_loads_even_if_the_waker_is_about_to_block() {
@@ -121,7 +121,7 @@ fn in_v3_17_only_a_wakee_with_many_partners_of_its_own_is_left_where_it_is() {
     }
 }
 
-/// Where a task of CPU 2 wakes while these CPUs, of two cores of two threads each, are busy.
+/// The CPU on which a task of CPU 2 wakes while these CPUs are busy; two cores of two threads each.
 fn wakes_beside(busy: &[usize], knobs: &[(&str, i64)]) -> i64 {
     let mut world = World::with(Topology { cpus: 4, smt: 2, llc: 4 }, knobs);
     let e = sleeper_of(&mut world, 2);

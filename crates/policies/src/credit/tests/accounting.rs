@@ -4,7 +4,7 @@ use super::*;
 use crate::credit::accounting::{Grant, Round};
 use crate::credit::domains::{DomainId, Domains};
 
-/// What each member of each domain `(weight, members, cap)`, first to last on the list, gets; and the new order.
+/// The grants of the members of each domain `(weight, members, cap)`, in the order of the list; and the new order.
 fn round(cpus: usize, balance: i64, domains: &[(u32, u32, Option<u32>)]) -> Vec<Grant> {
     let mut table = Domains::new(false);
     let mut next = 0;
@@ -39,12 +39,12 @@ fn credits_are_dealt_by_weight_and_among_active_members_equally() {
 
 #[test]
 fn what_a_domain_cannot_use_goes_to_those_after_it() {
-    // 768 of 1280 on two CPUs would be 360, but one entity can use 300 only: (360 − 300) · 1280 / 512 = 150 more for
+    // 768 of 1280 on two CPUs would be 360, but one entity can use only 300. So (360 − 300) · 1280 / 512 = 150 more for
     // the rest, that is (600 + 150) · 256 / 1280 = 150 each.
     let grants = round(2, 0, &[(768, 1, None), (256, 1, None), (256, 1, None)]);
     assert_eq!(each(&grants), [300, 150, 150]);
     assert!(grants.iter().all(|grant| !grant.to_head), "no earlier vCPU had too little");
-    // At the tail of the list it comes too late for the others, so it is moved to the head.
+    // At the tail of the list, its surplus comes too late for the others, so it is moved to the head.
     let grants = round(2, 0, &[(256, 1, None), (256, 1, None), (768, 1, None)]);
     assert_eq!(each(&grants), [120, 120, 300]);
     assert_eq!(grants.iter().map(|grant| grant.to_head).collect::<Vec<_>>(), [false, false, true]);
@@ -119,7 +119,7 @@ fn caps_bound_what_a_domain_uses() {
         host.run_until(at(30_000));
         let got: Nanos = hogs.iter().map(|&e| used(&mut host, e)).sum();
         let due = Nanos::s(30).scale(percent.into(), 100);
-        // Never more than the cap and what may be owed; never less than the cap and what may be kept.
+        // At most the cap and the largest debt; at least the cap less the largest credit.
         let bound = Nanos::ms(60).saturating_mul(members);
         assert!(got <= due + bound && got + bound >= due, "{percent} %: {got} of {due}");
     }
@@ -199,7 +199,7 @@ fn a_domain_weight_is_shared_by_its_active_members() {
     let alone = hog(&mut host, Params::default());
     host.run_until(at(30_000));
     assert_shares(&mut host, &[(first, 1), (second, 1), (alone, 2)], Nanos::s(30), Nanos::ms(150));
-    // Asleep, a member leaves its part to its sibling, not to the other domain.
+    // The part of a sleeping member goes to its sibling, not to the other domain.
     let before = [first, alone].map(|e| used(&mut host, e));
     host.pause(second);
     host.run_until(at(60_000));
@@ -274,7 +274,7 @@ fn late_ticks_and_accountings_come_once_and_keep_their_phase() {
     };
     let actions = machine.settle(Instant::ZERO);
     assert_eq!((set_at(actions, tick), set_at(actions, accounting)), (Some(at(10)), Some(at(30))));
-    // The driver slept until 74 ms. The accounting it delivers first finds the tick due, too.
+    // The driver is late, at 74 ms. It delivers the accounting first, which finds the tick due as well.
     machine.input(at(74), Input::Alarm { alarm: accounting });
     machine.input(at(74), Input::Alarm { alarm: tick });
     machine.input(at(74), Input::Expire { cpu: CPU });

@@ -1,4 +1,4 @@
-//! How exactly caps are kept: what the descriptor states, against runs of hogs and the auditor.
+//! The exactness of caps: the bound of the descriptor, against runs of hogs and the auditor.
 
 use super::*;
 use sched::{CapBound, LoadBounds};
@@ -28,7 +28,7 @@ fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleep
     (POLICY.guarantees.cap)(&load)
 }
 
-/// How much is found above the caps when seven hogs in two capped groups and outside run for 20 s; the auditor is told
+/// The time above the caps while seven hogs, in two capped groups and outside, run for 20 s. The auditor allows
 /// `rounding` and `burst`.
 fn excesses(cpus: usize, caps: [u32; 2], values: &[(&str, i64)], bound: CapBound) -> u64 {
     let limits = LimitTolerance { quota: None, cap: Some(bound) };
@@ -61,7 +61,7 @@ fn hogs_stay_within_the_bound_whatever_the_tick_and_the_cap() {
 
 #[test]
 fn rounding_does_exceed_the_cap_itself() {
-    // 1 % of 25 credits is a quarter of a credit, and rounded up to one, for each of two members.
+    // 1 % of 25 credits is a quarter of a credit, rounded up to one for each of two members.
     let knobs = [("tick", 2_500_000), ("accounting-ticks", 1)];
     let exact = CapBound { period: Nanos::us(2_500), rounding: Nanos::ZERO, burst: Nanos::ms(100) };
     assert!(excesses(1, [1, 1], &knobs, exact) > 0);

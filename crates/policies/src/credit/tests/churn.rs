@@ -1,4 +1,4 @@
-//! Everything at once, in random order, with the laws of several CPUs checked at every step.
+//! All inputs and changes in random order, with the laws of several CPUs checked at every step.
 
 use super::*;
 use crate::fixture::{self, Churn, Dice, host_of_costs};
@@ -19,7 +19,7 @@ fn group_params(dice: &mut Dice) -> GroupParams {
     GroupParams { cap_percent, ..GroupParams::default() }
 }
 
-/// One thing happens, now and then to a group.
+/// One input or change, sometimes of a group.
 fn step(churn: &mut Churn<'_>, groups: &[GroupId]) {
     if churn.dice.below(20) == 0 {
         let (group, params) = (groups[churn.dice.index(groups.len())], group_params(&mut churn.dice));
@@ -30,7 +30,7 @@ fn step(churn: &mut Churn<'_>, groups: &[GroupId]) {
     churn.step(params, Wake::Interrupt);
 }
 
-/// Law 11 at this instant, and what `inspect` says against the truth.
+/// Law 11 at this instant, and `inspect` against the machine's state.
 fn check(churn: &mut Churn<'_>, slack: Nanos) {
     churn.assert_no_cpu_idles(slack);
     let machine = churn.host.machine();

@@ -1,9 +1,9 @@
-//! Several CPUs: stealing (7.3-7), calling idle CPUs (7.3-4), better CPUs (7.3-8), hand-off, affinity.
+//! Several CPUs: stealing (7.3-7), kicks of idle CPUs (7.3-4), better CPUs (7.3-8), hand-off, affinity.
 
 use super::*;
 
-/// Two CPUs: on CPU 0 a pinned OVER entity waits behind one that runs; on CPU 1 a boosted entity runs, and behind it
-/// wait `[BOOST y, UNDER z]`. Gives back `[x, y, z]`.
+/// Two CPUs. On CPU 0, a pinned OVER entity waits behind the running one. On CPU 1, a boosted entity runs, and behind
+/// it wait `[BOOST y, UNDER z]`. Returns `[x, y, z]`.
 fn example_4() -> (Driver<'static>, [EntityId; 3]) {
     let mut host = host(2);
     // A cap just below one CPU makes an entity OVER without parking it.
@@ -45,7 +45,7 @@ fn busy<'a>(cpus: usize) -> (Driver<'a>, Vec<EntityId>) {
     (host, hogs)
 }
 
-/// A hog that may run anywhere and lives on `cpu`.
+/// A hog that may run anywhere and has its home on `cpu`.
 fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
     let e = scripted(host, pinned(cpu));
     host.adjust(e, Params::default()).expect("accepted");
@@ -56,7 +56,7 @@ fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
 fn a_cpu_that_runs_dry_looks_at_the_next_higher_number_first() {
     let (mut host, hogs) = busy(4);
     let waiting = [0, 1, 3].map(|cpu| living_on(&mut host, CpuId::new(cpu)));
-    // Each wakes behind a boosted entity of its CPU, so that it stays where it is.
+    // Each wakes behind a boosted entity of its CPU, so that it stays there.
     for cpu in [0, 1, 3] {
         let boosted = scripted(&mut host, pinned(CpuId::new(cpu)));
         interrupt(&mut host, boosted);
@@ -81,7 +81,7 @@ fn a_cpu_that_runs_dry_looks_at_the_next_higher_number_first() {
 #[test]
 fn an_idle_cpu_takes_over_work_too() {
     let (mut host, [x, y, z]) = example_4();
-    // x, OVER, may run on both CPUs now; CPU 1 is left without anything of its own.
+    // x, OVER, may run on both CPUs now; CPU 1 has no entity of its own left.
     host.adjust(x, Params { affinity: CpuSet::ALL, ..*host.machine().params(x) }).expect("accepted");
     for e in [y, z] {
         host.pause(e);
@@ -94,7 +94,7 @@ fn an_idle_cpu_takes_over_work_too() {
 #[test]
 fn stealing_ends_at_the_first_that_is_not_more_urgent() {
     let (mut host, [x, y, z]) = example_4();
-    // y and z stay on CPU 1; behind them waits another that is OVER, and free to go.
+    // y and z stay on CPU 1; behind them waits another OVER entity that may migrate.
     for e in [y, z] {
         host.adjust(e, pinned(OTHER)).expect("accepted");
     }

@@ -54,14 +54,14 @@ fn an_over_vcpu_is_not_boosted() {
     run_through(&mut host, 10);
     interrupt(&mut host, heavy);
     run_through(&mut host, 30);
-    // Both were seen by a tick: the light one earns 2 of 300 credits and has used 100.
+    // A tick found both: the light one earns 2 of 300 credits and has used 100.
     assert_eq!((priority(&host, light), priority(&host, heavy)), (OVER, UNDER));
     host.pause(light);
     run_through(&mut host, 31);
     interrupt(&mut host, light);
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), priority(&host, light)), (Some(heavy), OVER));
-    // Asleep, it stays OVER until an accounting; a turn of UNDER does not give way to it.
+    // A sleeper stays OVER until an accounting; it does not preempt UNDER.
     host.run_until(at(59));
     assert_eq!(running(&host, CPU), Some(heavy));
 }
@@ -123,7 +123,7 @@ fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
     let mut host = host_of(sched::Topology::new(1), &[("accounting-ticks", 100)]);
     let [a, b] = [(), ()].map(|()| hog(&mut host, Params::default()));
     let io = scripted(&mut host, Params::default());
-    // Each has had a turn; the first one has its second from 60 to 90 ms.
+    // Each has had a time slice; the first has its second one from 60 to 90 ms.
     host.run_until(at(72));
     assert_eq!(running(&host, CPU), Some(a));
     interrupt(&mut host, io);

@@ -68,8 +68,8 @@ fn a_preempted_vcpu_moves_to_an_idle_cpu() {
     }
 }
 
-/// CPUs under two caches. On CPU 1 and CPU 3 a vCPU waits behind a boosted one. CPU 2, under the cache of CPU 3, runs out
-/// of work. Returns the CPU from which it steals first, and the CPU where it searches next.
+/// CPUs under two caches. On CPU 1 and CPU 3 a vCPU waits behind a boosted one. CPU 2, under the cache of CPU 3, runs
+/// out of work. Returns the CPU from which it steals first, and the CPU where it searches next.
 fn stolen_from(words: &[(&str, &str)]) -> [usize; 2] {
     let words: Vec<(&str, &str)> = words.iter().copied().chain([("tickle", "all-idle")]).collect();
     let mut host = worded(sched::Topology { cpus: 6, smt: 1, llc: 3 }, &words, &[]);
@@ -117,7 +117,8 @@ fn the_same_cache_is_looked_at_first_and_in_turn() {
     assert_eq!(stolen_from(&TODAY), [1, 0]);
 }
 
-/// At one instant, the runner of CPU 1 blocks, behind which `next` waits, and CPU 0 runs dry. Gives back where `next` runs.
+/// At one instant, the running entity of CPU 1 blocks, with `next` behind it, and CPU 0 runs out of work. Returns the
+/// CPU that runs `next`.
 fn thief_of_the_only_vcpu(words: &[(&str, &str)]) -> usize {
     let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
     let [here, there] = [CPU, OTHER].map(|cpu| scripted(&mut host, pinned(cpu)));
@@ -158,7 +159,7 @@ fn the_queue_of_an_idle_cpu_is_its_own_but_not_in_3_0_3() {
 
 #[test]
 fn a_cpu_may_steal_only_once_in_a_while() {
-    // CPU 0 runs dry twice within a millisecond; two wait on CPU 1.
+    // CPU 0 runs out of work twice within a millisecond; two vCPUs wait on CPU 1.
     for (words, again) in [(&[][..], true), (&[("steal-limit", "on")], false), (&TODAY, false)] {
         let words: Vec<(&str, &str)> = words.iter().copied().chain([("ratelimit", "off")]).collect();
         let mut host = worded(sched::Topology::new(2), &words, &[("hand-off", 0)]);

@@ -1,4 +1,4 @@
-//! What differs between 3.0.3, 4.0.1 and 4.23 (policies.md 7.4), each by its knob and by its version.
+//! The differences between 3.0.3, 4.0.1 and 4.23 (policies.md 7.4), each by its knob and by its version.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn at_us(us: u64) -> Instant {
 
 #[test]
 fn ticks_may_charge_the_running_vcpu_a_tick() {
-    // It runs through the ticks at 10 and 20 ms, for 12 ms in all; another one fills the rest unseen.
+    // It runs through the ticks at 10 and 20 ms, for 12 ms in all; another vCPU runs in between, and no tick finds it.
     let used_credits = |words: &[(&str, &str)]| {
         let mut host = one_cpu(words);
         let [seen, unseen] = [(), ()].map(|()| scripted(&mut host, Params::default()));
@@ -94,7 +94,7 @@ fn a_migrated_vcpu_is_boosted_or_not() {
 #[test]
 fn a_weight_is_for_all_members_or_for_each() {
     let per_member = [("weight-per", "member")];
-    // Sampling costs 3.0.3 more.
+    // Sampling makes 3.0.3 less exact.
     let cases = [(&[][..], [1, 1, 2], 200), (&per_member, [1, 1, 1], 200), (&FIRST, [1, 1, 2], 2_000)];
     for (words, parts, off) in cases {
         let mut host = one_cpu(words);
@@ -168,7 +168,8 @@ fn the_indebted_may_be_parked_when_they_next_stop() {
 
 #[test]
 fn an_unparked_vcpu_calls_its_cpu_or_waits_for_the_end_of_an_idle_time_slice() {
-    // A cap of 50 %, in debt after each turn. It stops at 30 ms, when it owes 15 (in tenths: 150), and is in credit 30 ms later.
+    // A cap of 50 %, in debt after each time slice. It stops at 30 ms with a debt of 15 (in tenths: 150), and has
+    // credit 30 ms later.
     let begins = |words: &[(&str, &str)]| {
         let words: Vec<(&str, &str)> =
             [("charging", "sampled"), ("parking", "in-debt")].iter().chain(words).copied().collect();
@@ -196,7 +197,7 @@ fn an_unparked_vcpu_calls_its_cpu_or_waits_for_the_end_of_an_idle_time_slice() {
 
 #[test]
 fn a_vcpu_parked_while_it_waits_has_its_time_slice_first() {
-    // It has run into debt unseen by its cap, gives way at a yield, and is parked while it waits.
+    // It runs into debt, unnoticed by its cap, yields, and is parked while it waits.
     for (words, runs) in [(&[][..], false), (&[("parking", "in-debt")], true), (&FIRST, true)] {
         let mut host = worded(sched::Topology::new(1), words, &[]);
         let vm = group(&mut host, capped(10));
@@ -240,7 +241,7 @@ fn an_idle_cpu_gives_an_entity_its_last_turn_before_parking_only_with_hand_off()
 
 #[test]
 fn an_account_that_overflows_may_be_emptied_after_the_balance_is_taken() {
-    // Two that wait, a light one in debt: what the first had is in the balance, and forgives no debt.
+    // Two vCPUs wait, a light one in debt. The credit of the first is in the balance, and forgives no debt.
     let credits = |overflow: &str| {
         let mut host = one_cpu(&[("overflow", overflow), ("begins", "active"), ("boost", "off")]);
         let rich = scripted(&mut host, weighing(60_000));
@@ -264,7 +265,7 @@ fn a_parked_vcpu_that_runs_on_is_preempted_by_every_other() {
     interrupt(&mut host, other);
     run_through(&mut host, 31);
     assert_eq!((running(&host, CPU), host.machine().is_held(e)), (Some(other), true));
-    // Asleep or not, it is unparked when it is in credit again.
+    // Asleep or not, it is unparked once it has credit again.
     host.block(CPU);
     run_through(&mut host, 61);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (Some(e), 0));
@@ -305,7 +306,7 @@ fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
     interrupt(&mut host, io);
     run_through_us(&mut host, 30_100);
     assert_eq!(running(&host, CPU), Some(io), "a vCPU that has run for long is preempted at once");
-    // At 40 ms a tick ends the boost; both are UNDER. It blocks and wakes: a new turn.
+    // At 40 ms a tick ends the boost; both are UNDER. It blocks and wakes: a new time slice.
     run_through_us(&mut host, 40_000);
     host.block(CPU);
     run_through_us(&mut host, 40_001);
@@ -316,7 +317,7 @@ fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
     assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(busy), at_us(42_060)));
     run_through_us(&mut host, 42_060);
     assert_eq!(running(&host, CPU), Some(io));
-    // A yield is not held up: the other one has not run for 2 ms either.
+    // The rate limit does not delay a yield: the other vCPU has not run for 2 ms either.
     run_through_us(&mut host, 42_100);
     host.yield_now(CPU);
     run_through_us(&mut host, 42_100);

@@ -55,7 +55,7 @@ fn what_is_given_back_unparks_others() {
     }
     run_through(&mut host, 100);
     assert_eq!([a, b].map(|e| shows(&host, e, "budget")), [500_000; 2]);
-    // Both hold all there is.
+    // Both hold the whole budget.
     interrupt(&mut host, c);
     host.block(OTHER);
     run_through(&mut host, 100);
@@ -73,7 +73,7 @@ fn what_is_given_back_unparks_others() {
 
 #[test]
 fn an_overrun_of_the_quota_leaves_a_debt() {
-    // 2 % of 10 ms are 0.2 ms, but the shortest turn is 1 ms: 0.8 ms are owed, four periods' worth.
+    // 2 % of 10 ms are 0.2 ms, but the shortest time slice is 1 ms: the debt is 0.8 ms, as much as four quota periods.
     let mut host = host(1);
     let vm = group(&mut host, capped(2));
     let e = hog(&mut host, member(vm));
@@ -157,7 +157,7 @@ fn a_parked_vcpu_that_leaves_its_domain_runs() {
 
 #[test]
 fn vcpus_behind_a_parked_one_get_an_idle_cpu() {
-    // Three wait on one CPU; two of them find no budget.
+    // Three vCPUs wait on one CPU; two of them find no budget.
     for (hand_off, runs) in [(1, true), (0, false)] {
         let mut host = host_of(sched::Topology::new(1), &[("hand-off", hand_off)]);
         let vm = group(&mut host, capped(10));

@@ -31,7 +31,8 @@ fn credit(host: &Driver<'_>, e: EntityId) -> i64 {
     shows(host, e, "credit") / 1_000
 }
 
-/// The decisions on CPU 0 up to `us`: the begin, the entity and the end of each. An entity that goes on is not repeated.
+/// The decisions on CPU 0 up to `us`: the begin, the entity and the end of each. An entity that goes on is not
+/// repeated.
 fn turns(host: &mut Driver<'_>, us: u64) -> Vec<(u64, EntityId)> {
     let mut turns: Vec<(u64, EntityId)> = Vec::new();
     let mut now = host.now().as_ns() / 1_000;

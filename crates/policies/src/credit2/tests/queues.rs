@@ -1,4 +1,4 @@
-//! Several CPUs: run queues, calling, resisting moves, loads and evening them out.
+//! Several CPUs: run queues, kicks, migration resistance, loads and load balancing.
 
 use super::*;
 use crate::credit2::runqueue::{Load, partition};
@@ -49,7 +49,7 @@ fn a_whole_idle_core_comes_before_an_idle_thread() {
         run_through(&mut host, 10);
     }
     assert_eq!(pair.map(|e| place(&host, e)), [0, 2], "not the other thread of the busy core");
-    // A third finds threads only: its own.
+    // A third finds only threads of its own core.
     let third = living_on(&mut host, CpuId::new(3));
     interrupt(&mut host, third);
     run_through(&mut host, 20);
@@ -71,7 +71,8 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
     interrupt(&mut host, home);
     run_through(&mut host, 8_000);
     assert_eq!(place(&host, home), 2, "10 against 8 is enough at home");
-    // The vCPU on its own CPU does not have less credit, so it searches for the CPU whose vCPU has least: CPU 0, not CPU 1.
+    // The vCPU on its own CPU does not have less credit, so it searches for the CPU whose vCPU has least: CPU 0, not
+    // CPU 1.
     let abroad = living_on(&mut host, cpus[2]);
     interrupt(&mut host, abroad);
     run_through(&mut host, 8_010);
@@ -80,7 +81,7 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
 
 #[test]
 fn an_idle_cpu_takes_a_vcpu_with_hardly_any_credit() {
-    // Cut off at −10 ms, on a CPU that another vCPU takes.
+    // Clipped at −10 ms, on a CPU that another vCPU takes.
     for (hand_off, moves) in [(1, true), (0, false)] {
         let mut host = host_of(Shape::new(2), &[("hand-off", hand_off)]);
         let light = scripted(&mut host, Params { affinity: CpuSet::one(OTHER), ..weighing(16) });
@@ -128,7 +129,7 @@ fn loads_are_averages_of_the_runnable_vcpus() {
 }
 
 /// Two run queues of one CPU each, with `ours` hogs on CPU 0 and `theirs` on CPU 1 after the affinities are lifted;
-/// gives back how many are on CPU 0 after ten seconds, and how many moves there were until five and after.
+/// returns the number on CPU 0 after ten seconds, and the numbers of migrations until five seconds and after.
 fn evened_out(ours: usize, theirs: usize, knobs: &[(&str, i64)]) -> (usize, u64) {
     let mut host = host_of(Shape { cpus: 2, smt: 1, llc: 1 }, knobs);
     let on = [vec![CPU; ours], vec![OTHER; theirs]].concat();
@@ -153,7 +154,7 @@ fn loads_are_evened_out_and_then_left_alone() {
 
 #[test]
 fn small_differences_are_tolerated() {
-    // Two and one: more load than CPUs, but a move only turns the difference round.
+    // Two and one: more load than CPUs, but a migration only reverses the difference.
     assert_eq!(evened_out(2, 1, &[]), (2, 0));
     // With a tolerance of four entities, nothing is moved at all.
     assert_eq!(evened_out(4, 1, &[("balance-over", 2)]), (4, 0));

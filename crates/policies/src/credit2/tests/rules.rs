@@ -1,4 +1,4 @@
-//! One run queue on one CPU: burning, turns, resets, yields, wake-ups.
+//! One run queue on one CPU: burning, time slices, resets, yields, wake-ups.
 
 use super::*;
 
@@ -15,16 +15,17 @@ fn the_example_in_xens_order_of_steps() {
     let (mut host, [a, b]) = two(&[]);
     let expected = [(0, a), (1_000, b), (11_000, a), (15_500, b), (25_500, a), (30_500, b)];
     assert_eq!(turns(&mut host, 31_000), expected);
-    // A: 10 − 2 = 8 ms after 1 ms; then 4 ms at 2 credits a nanosecond. Equal at 0, it keeps the CPU: the reset at 15 ms
-    // gives both 10, and after the shortest turn B has 10 against 9.
+    // A: 10 − 2 = 8 ms after 1 ms; then 4 ms at 2 credits a nanosecond. Equal at 0, it keeps the CPU: the reset at 15
+    // ms gives both 10, and after the shortest time slice B has 10 against 9.
     host.run_until(at(300_000));
     assert_shares(&mut host, &[(a, 1), (b, 2)], Nanos::ms(300), Nanos::ms(7));
 }
 
 #[test]
 fn the_example_of_policies_md_with_the_preempted_vcpu_counted() {
-    // A 10 − 2 = 8; B 2 ms down to 8; tie: B keeps the CPU. The example lets it run for another ms; but what is left of the
-    // rate limit is nothing then, so the shortest turn, 0.5 ms: B 7.5. A (8) is 0.5 ahead, worth 0.25 ms: raised to 1 ms.
+    // A has 10 − 2 = 8, B 2 ms down to 8: a tie, B keeps the CPU. The example lets it run for another ms, but the rest
+    // of the rate limit is zero, so it runs for the shortest time slice, 0.5 ms: B 7.5. A (8) is 0.5 ahead: 0.25 ms,
+    // raised to 1 ms.
     let (mut host, [a, b]) = two(&[("count-stopped", 1)]);
     assert_eq!(turns(&mut host, 4_400), [(0, a), (1_000, b), (3_500, a)]);
     run_through(&mut host, 3_500);
@@ -48,7 +49,7 @@ fn the_example_of_the_essay() {
 
 #[test]
 fn burning_keeps_the_remainder() {
-    // Weights 3 and 7: a third of a credit is left over at each charge.
+    // Weights 3 and 7: each charge leaves a remainder of a third of a credit.
     let mut host = host(1);
     let [light, _heavy] = [3, 7].map(|weight| scripted(&mut host, weighing(weight)));
     interrupt(&mut host, light);
@@ -85,7 +86,7 @@ fn a_reset_leaves_10_ms_and_a_half_at_most() {
 
 #[test]
 fn a_vcpu_at_the_least_credit_has_credit_after_one_reset() {
-    // 1 ms costs the light one 64 ms of credit: it is cut off at −10 ms, and a reset in its favour gives 20. Its first turn
+    // 1 ms costs the light vCPU 64 ms of credit. It is clipped at −10 ms, and a reset gives it 20. Its first time slice
     // ends at 1 ms, its second would at 1.5 ms.
     let mut host = host(1);
     let light = scripted(&mut host, weighing(16));
@@ -111,7 +112,7 @@ fn a_vcpu_that_slept_runs_before_a_vcpu_that_ran() {
     interrupt(&mut host, sleeper);
     run_through(&mut host, 4_000);
     assert_eq!(running(&host, CPU), Some(sleeper));
-    // It has 10 ms, the other one 6: but its turn is worked out before that one is queued.
+    // It has 10 ms, the other vCPU 6. But its time slice is computed before that vCPU is queued.
     assert_eq!(host.machine().until(CPU), at(14_000) + Nanos::ns(1));
 }
 
@@ -124,7 +125,7 @@ fn a_vcpu_that_has_just_begun_is_not_preempted() {
     interrupt(&mut host, second);
     run_through(&mut host, 999);
     assert_eq!(running(&host, CPU), Some(first), "no CPU is kicked");
-    // Blocked and woken, it begins anew; after more than 950 us it may be called.
+    // After a block and a wake-up its time slice is new; after more than 950 us its CPU may be kicked.
     host.block(CPU);
     interrupt(&mut host, first);
     run_through(&mut host, 1_000);
@@ -133,7 +134,7 @@ fn a_vcpu_that_has_just_begun_is_not_preempted() {
     let third = scripted(&mut host, Params::default());
     interrupt(&mut host, third);
     run_through(&mut host, 1_960);
-    // Its CPU was called within the tolerance; it goes on for what is left of 1 ms, but no less than half a ms.
+    // Its CPU was kicked within the tolerance; it goes on for the rest of 1 ms, at least half a ms.
     assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(second), at(2_460) + Nanos::ns(1)));
 }
 
@@ -163,8 +164,8 @@ fn equals_take_turns_in_the_order_in_which_they_came() {
     let mut host = host(1);
     let hogs = [(), (), ()].map(|()| hog(&mut host, Params::default()));
     let [a, b, c] = hogs;
-    // Each runs for 1 ms as the next one has as much. The last one then ties with the first, and keeps the CPU for the
-    // shortest turn.
+    // Each runs for 1 ms because the next has as much. The last then ties with the first and keeps the CPU for the
+    // shortest time slice.
     assert_eq!(turns(&mut host, 3_600), [(0, a), (1_000, b), (2_000, c), (3_500, a)]);
 }
 
@@ -200,7 +201,7 @@ fn shares_are_within_the_bound_at_every_moment() {
         let load = LoadBounds { weight_least, weight_most, ..load(&shape, &knobs, entities) };
         let bound = (POLICY.guarantees.shares)(&load).expect("the weights are close");
         for step in 1..600 {
-            // Odd moments, also within turns.
+            // Odd instants, also within time slices.
             let now = 1_313 * step;
             host.run_until(at(now));
             assert_shares(&mut host, &hogs, Nanos::us(now), bound);
@@ -211,7 +212,7 @@ fn shares_are_within_the_bound_at_every_moment() {
 
 #[test]
 fn shares_err_where_the_shortest_turn_costs_more_than_can_be_owed() {
-    // Why no bound is stated there: the light one runs for 1 ms and pays 20 ms of credit, not 64.
+    // The reason why no bound is stated: the light vCPU runs for 1 ms and pays 20 ms of credit, not 64.
     let mut host = host(1);
     let [light, _] = [16, 1024].map(|weight| hog(&mut host, weighing(weight)));
     host.run_until(at(3_000_000));

@@ -1,4 +1,4 @@
-//! The class alone on a machine.
+//! The class without others.
 
 mod admission;
 mod churn;
@@ -16,7 +16,7 @@ use sim::{Costs, Driver, Workload};
 /// Words of knobs, and values.
 type Settings<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, i64)]);
 
-/// Plain CBS: no reclaiming, all of every CPU to be promised.
+/// Plain CBS: no reclaiming, every CPU may be reserved in full.
 const PLAIN: Settings<'static> = (&[("reclaim", "off")], &[("rt-bandwidth", 100)]);
 
 fn knobs((words, values): Settings<'_>) -> sched::Knobs {
@@ -27,7 +27,7 @@ fn host<'a>(cpus: usize, settings: Settings<'_>) -> Driver<'a> {
     host_with(&POLICY, sched::Topology::new(cpus), &knobs(settings))
 }
 
-/// A hard promise, in milliseconds.
+/// A hard reservation, in milliseconds.
 fn promise(slice: u64, period: u64) -> Reservation {
     Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::ms(slice), Nanos::ms(period)) }
 }
@@ -48,7 +48,7 @@ fn wake(host: &mut Driver<'_>, e: EntityId) {
     host.wake(e, Wake::Timer);
 }
 
-/// What is left of its slice and when it is due, in milliseconds.
+/// The remaining slice and the deadline, in milliseconds.
 fn account(host: &Driver<'_>, e: EntityId) -> (i64, i64) {
     let show = |name| host.machine().inspect(e, name).expect("it is shown") / 1_000_000;
     (show("remaining"), show("deadline"))

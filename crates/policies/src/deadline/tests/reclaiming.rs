@@ -20,7 +20,7 @@ fn the_example_of_the_kernels_documentation() {
         assert_eq!(host.machine().inspect(first, "active"), Some(1));
         run_through(&mut host, 4);
         assert_eq!((host.machine().inspect(first, "active"), account(&host, second).0), (Some(0), 2), "{formula}");
-        // From here on at half the rate: 2 ms last for 4.
+        // From here on it is charged at half the rate: 2 ms last for 4.
         host.run_until(at(8));
         assert_eq!((running(&host, CPU), host.machine().is_held(second)), (Some(second), false));
         run_through(&mut host, 8);
@@ -53,7 +53,7 @@ fn a_wake_up_ends_the_reclaiming_of_its_share_at_once() {
     let e = hog(&mut host, with(soft(40, 100)));
     let sleeper = scripted(&mut host, Reservation { limit: Limit::Hard, ..soft(60, 200) });
     host.run_until(at(20));
-    // Alone active it is charged 0.4: 8 of 40 ms. With the other one's 0.3 it is charged 0.7 from now on.
+    // While it alone is active, it is charged 0.4: 8 of 40 ms. With the other task's 0.3 it is charged 0.7 from now on.
     assert_eq!(host.machine().until(CPU), at(100));
     wake(&mut host, sleeper);
     run_through(&mut host, 20);
@@ -65,7 +65,7 @@ fn a_wake_up_ends_the_reclaiming_of_its_share_at_once() {
 #[test]
 fn a_share_is_counted_where_its_owner_is() {
     let mut host = host(2, (&[("reclaim", "v6.5")], &[("rt-bandwidth", 100)]));
-    // Pinned together on CPU 0: 0.5 each. Of CPU 1 nothing is in use, but half of each CPU is promised.
+    // Pinned together on CPU 0: 0.5 each. Nothing of CPU 1 is in use, but half of each CPU is reserved.
     let [a, b] = [(), ()].map(|()| hog(&mut host, pinned(with(soft(50, 100)), CPU)));
     host.run_until(at(1_000));
     for e in [a, b] {
@@ -74,7 +74,7 @@ fn a_share_is_counted_where_its_owner_is() {
     }
     let shared = [a, b].map(|e| host.machine().charged(e));
     assert_eq!(shared[0] + shared[1], Nanos::s(1), "together they have CPU 0");
-    // Moved to CPU 1, one has it to itself at a rate of max(0.5, 1 − 0.5).
+    // On CPU 1, a task is alone and charged at a rate of max(0.5, 1 − 0.5).
     host.adjust(b, pinned(with(soft(50, 100)), OTHER)).expect("accepted");
     host.run_until(at(3_000));
     assert_eq!(host.machine().inspect(b, "cpu"), Some(1));

@@ -40,7 +40,7 @@ fn a_rest_that_leaves_too_much_begins_a_new_instance() {
     }
 }
 
-/// Just at the bound the slice is kept: the comparison is exact.
+/// At the bound itself the slice is kept: the comparison is exact.
 #[test]
 fn the_wake_up_rule_is_exact() {
     for (wakes, kept) in [(Nanos::ms(40), true), (Nanos::ms(40) + Nanos::ns(1), false)] {
@@ -58,7 +58,7 @@ fn the_wake_up_rule_is_exact() {
 
 #[test]
 fn a_constrained_deadline_keeps_what_fits() {
-    // Q = 10, D = 40, P = 100: at 20, 9 ms are left, 9 · 40 > 20 · 10: what fits is 10 / 40 · 20 = 5.
+    // Q = 10, D = 40, P = 100: at 20, 9 ms are left, and 9 · 40 > 20 · 10. So 10 / 40 · 20 = 5 fit.
     let mut host = host(1, PLAIN);
     let e = scripted(&mut host, due(10, 40, 100));
     wake(&mut host, e);
@@ -90,7 +90,7 @@ fn between_a_constrained_deadline_and_the_next_period_no_task_runs() {
     assert!(host.machine().is_held(e), "else it would have 10 ms in each of two spans of 40");
     run_through(&mut host, 100);
     assert_eq!((running(&host, CPU), account(&host, e)), (Some(e), (10, 140)));
-    // After the next period has begun, it begins anew.
+    // After the next period has begun, it gets a new period.
     host.run_until(at(101));
     host.block(CPU);
     host.run_until(at(205));
@@ -195,7 +195,7 @@ fn an_overrun_is_paid_off_in_whole_periods() {
     machine.settle(at(100));
     assert_eq!((machine.inspect(e, "remaining"), machine.inspect(e, "deadline")), (Some(5_000_000), Some(400_000_000)));
     assert_eq!((machine.running(CPU), machine.until(CPU)), (Some(e), at(105)));
-    // And far too late: the period has been over for long, and begins anew.
+    // Far too late: the period ended long ago, so a new one begins.
     machine.input(at(105), Input::Expire { cpu: CPU });
     machine.settle(at(105));
     machine.input(at(1_000), Input::Alarm { alarm });
@@ -212,7 +212,7 @@ fn without_hrtick_a_slice_ends_at_the_tick_after() {
     assert_eq!(running(&host, CPU), Some(e));
     run_through(&mut host, 12);
     assert_eq!((running(&host, CPU), host.machine().charged(e)), (None, Nanos::ms(12)));
-    // The 2 ms too many are taken from the next.
+    // The overrun of 2 ms is taken from the next slice.
     run_through(&mut host, 100);
     assert_eq!(account(&host, e), (8, 200));
     run_through(&mut host, 108);
@@ -266,7 +266,7 @@ fn a_changed_reservation_cuts_what_is_left_and_keeps_the_deadline() {
     assert_eq!(account(&host, e), (5, 100));
     run_through(&mut host, 15);
     assert!(host.machine().is_held(e));
-    // More is there from the next period on only.
+    // The larger slice counts from the next period on.
     host.adjust(e, with(promise(80, 100))).expect("it fits");
     host.run_until(at(100));
     assert_eq!(host.machine().charged(e), Nanos::ms(15));
@@ -284,7 +284,7 @@ fn a_task_without_its_reservation_runs_round_robin_and_returns_with_its_rest() {
     host.adjust(e, Params::default()).expect("accepted");
     run_through(&mut host, 30);
     assert!(!host.machine().is_held(e));
-    // To take its reservation again does not renew it: its share is in use until 100.
+    // The same reservation again is not replenished: its bandwidth is in use until 100.
     host.adjust(e, with(promise(10, 100))).expect("it fits");
     run_through(&mut host, 31);
     assert_eq!((host.machine().is_held(e), running(&host, CPU)), (true, Some(other)));

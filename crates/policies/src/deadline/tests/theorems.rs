@@ -1,4 +1,4 @@
-//! What is promised: no job late on one CPU whatever the others do, and no job later than the bound on several.
+//! The guarantees: no late job on one CPU, whatever the other tasks do; on several CPUs, no job later than the bound.
 
 use super::*;
 use crate::fixture::Dice;
@@ -12,7 +12,7 @@ fn period(dice: &mut Dice) -> Nanos {
     Nanos::ms([2, 3, 4, 5, 7, 8, 10, 13, 20, 40][dice.index(10)])
 }
 
-/// Reservations that fill one CPU, but for what division leaves, half of them soft; deadlines may be shorter than periods.
+/// Reservations that fill one CPU up to rounding, half of them soft; deadlines may be shorter than periods.
 fn full_cpu(dice: &mut Dice, constrained: bool) -> Vec<Reservation> {
     let parts: Vec<u64> = (0..2 + dice.below(4)).map(|_| 1 + dice.below(20)).collect();
     let sum: u64 = parts.iter().sum();
@@ -38,8 +38,8 @@ fn stir(host: &mut Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     }
 }
 
-/// Jobs that keep to their reservations, some exactly, beside others that do whatever they like: how many were done,
-/// and by how much the latest was late.
+/// Jobs within their reservations, some exactly, beside arbitrary other tasks. Returns the number of completed jobs
+/// and the largest lateness.
 fn isolation(words: &[(&str, &str)], constrained: bool, seed: u64) -> (u64, Nanos) {
     let mut dice = Dice(seed);
     let mut auditor = Auditor::new(sched::Topology::new(1), Promises::NONE);
@@ -90,7 +90,7 @@ fn on_one_cpu_no_job_within_its_reservation_is_late() {
     }
 }
 
-/// The test can fail: where constrained deadlines count by their period, as in the kernel, some are late.
+/// The test can fail: if constrained deadlines count by their period, as in the kernel, some jobs are late.
 #[test]
 fn the_kernels_admission_lets_constrained_deadlines_be_late() {
     let late = |seed| {

@@ -1,4 +1,4 @@
-//! What is asked changes, and sleepers that stayed are taken along.
+//! Changes of parameters, also of delayed sleepers.
 
 use super::*;
 use sched::{GroupParams, Input, Kicks, Machine, Weight};
@@ -178,7 +178,7 @@ fn a_waiting_task_with_a_shorter_request_shortens_the_protection_of_the_running_
     let before = turns(&world, hogs[0]).len();
     world.host.adjust(hogs[1], asking(Nanos::ms(2), nice(0))).unwrap();
     world.until_ms(160);
-    // The first turn had begun.
+    // The first time slice had begun.
     let later = &turns(&world, hogs[0])[before + 1..];
     assert!(later.iter().all(|&turn| turn <= Nanos::ms(3)), "{later:?}");
 }

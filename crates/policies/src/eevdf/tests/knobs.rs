@@ -1,4 +1,4 @@
-//! Every knob does what it says, and nothing without it.
+//! Every knob has its effect, and there is no such effect without it.
 
 use super::*;
 
@@ -67,8 +67,8 @@ fn place_deadline_initial_halves_a_new_tasks_first_slice() {
     }
 }
 
-/// How far a task that is preempted on CPU 0 after 0.4 ms of its slice is from its deadline, and how far when it has moved to
-/// CPU 1.
+/// The distance to the deadline of a task that is preempted on CPU 0 after 0.4 ms of its slice, and after its migration
+/// to CPU 1.
 fn moved(knobs: &[(&str, i64)]) -> (i64, i64) {
     let knobs: Vec<_> = [("run-to-parity", 0), ("scaling", 1)].iter().chain(knobs).copied().collect();
     let mut world = several(2, &knobs);
@@ -133,7 +133,7 @@ fn protection_to_the_deadline_or_for_the_shortest_slice() {
 
 #[test]
 fn without_run_to_parity_v6_17_still_grants_a_base_slice() {
-    // 0.7 ms of peace on any number of CPUs; without protection none.
+    // 0.7 ms of protection on any number of CPUs; none with the knob off.
     for (version, ran, preempts) in [(2, 500, false), (2, 900, true), (0, 500, true)] {
         let mut world = several(8, &[("version", version), ("run-to-parity", 0), ("tick", ms(20))]);
         let wakee = world.scripted(on(&[0], nice(-15)));

@@ -52,13 +52,13 @@ fn until_running(world: &mut World, e: EntityId, runs: bool) {
     }
 }
 
-/// The lengths of the turns of `e` so far.
+/// The lengths of the runs of `e` so far.
 fn turns(world: &World, e: EntityId) -> Vec<Nanos> {
     let record = world.record.borrow();
     record.turns.iter().filter(|turn| turn.entity == e).map(|turn| turn.to.since(turn.from)).collect()
 }
 
-/// Makes `a`, which runs already for want of others, run ahead of a hog for so long; both are to be alike.
+/// Wakes `a` and lets it run for `ran` beside a new hog with `params`, which are equal to those of `a`.
 fn run_ahead(world: &mut World, a: EntityId, ran: Nanos, params: Params) -> EntityId {
     world.wake(a);
     world.settle();

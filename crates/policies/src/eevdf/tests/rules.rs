@@ -15,7 +15,7 @@ fn rule_1_cpu_time_is_shared_by_weight_within_a_slice_and_a_tick_each() {
 
 #[test]
 fn rule_1_shares_stay_exact_for_ever() {
-    // In a tick, the clock of the one goes on by 976.6 ns: half a nanosecond would be lost each time.
+    // In a tick, the clock of one task advances by 976.6 ns: half a nanosecond would be lost each time.
     let weights = [1 << 20, 1_024_000].map(|weight| sched::Weight::linux(weight).unwrap());
     let mut world = one(&[]);
     let hogs = weights.map(|weight| world.hog(Params { weight, ..Params::default() }));
@@ -66,7 +66,7 @@ fn rule_4_the_earliest_deadline_goes_first_among_equals_in_lag() {
         world.settle();
         let e = world.running(0).unwrap();
         order.push(slices[sleepers.iter().position(|&other| other == e).unwrap()]);
-        // Before it has run for long enough to matter to the others.
+        // Before it has run long enough to affect the others.
         world.host.block(CpuId::new(0));
     }
     assert_eq!(order, [200, 700, 1_500, 3_000]);
@@ -211,7 +211,7 @@ fn rule_8_a_yielder_is_not_left_in_peace() {
     world.until_ms(10);
     let b = world.hog(nice(0));
     world.settle();
-    // Both are owed nothing; the new one's deadline is earlier.
+    // Both have no lag; the new task's deadline is earlier.
     if world.running(0) == Some(a) {
         world.host.yield_now(CpuId::new(0));
         world.settle();
@@ -285,8 +285,8 @@ fn the_pictures_in_the_essay_are_true() {
 
 #[test]
 fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
-    // Were busy CPUs to balance at even numbers of ticks, they would always find the same one waiting: half a CPU for it. Where turns
-    // and balances beat together for a while, a hog may still get up to 0.06 of a CPU more or less.
+    // If busy CPUs balanced at even numbers of ticks, they would always find the same hog waiting, and it would get
+    // half a CPU. While time slices and balances coincide, a hog may still get up to 0.06 of a CPU more or less.
     for in_groups in 0..=3 {
         let mut world = several(2, &[]);
         let hogs = [0, 1, 2].map(|n| {

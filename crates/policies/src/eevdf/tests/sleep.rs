@@ -1,8 +1,8 @@
-//! What becomes of a sleeper's lag.
+//! The lag of sleepers.
 
 use super::*;
 
-/// Two of nice 0 with slices of 3 ms, where all is whole. Ticks come every 3 ms.
+/// Two tasks of nice 0 with slices of 3 ms, so that all values are whole. Ticks come every 3 ms.
 const WHOLE: [(&str, i64); 3] = [("base-slice", ms(3)), ("tick", ms(3)), ("place-deadline-initial", 0)];
 
 #[test]
@@ -36,7 +36,7 @@ fn the_worked_example_with_delayed_dequeue() {
     world.until_ms(6);
     assert_eq!((world.running(0), world.inspect(a, "delayed")), (Some(b), 1));
     world.settle();
-    // B has had its slice as well, both are even, and A's deadline is as early: it is picked, and so leaves.
+    // B has had its slice as well, and both deadlines are equal: A is picked, and so leaves.
     assert_eq!((world.running(0), world.inspect(a, "delayed"), lag(&world, a)), (Some(b), 0, 0));
     world.wake(a);
     assert_eq!(world.vruntime(a), world.vruntime(b), "not 3 ms behind: the debt is paid");
@@ -55,13 +55,14 @@ fn a_task_that_sleeps_in_debt_and_wakes_soon_still_owes() {
         assert_eq!(world.inspect(a, "delayed") == 1, stays);
         world.host.run_until(world.host.now() + Nanos::us(200));
         world.wake(a);
-        // While it stayed, 0.2 ms of the other's were half its own.
+        // While it was delayed, half of the other task's 0.2 ms counted for it.
         let paid = if stays { us(100) } else { 0 };
         assert!((lag(&world, a) - owed - paid).abs() < 10, "{} was {owed}", lag(&world, a));
     }
 }
 
-/// What a sleeper is owed when it wakes that slept 0.6 ms in debt for so long, beside a turn of `slice`; and whether it was picked.
+/// The lag at its wake-up of a sleeper that slept with a debt of 0.6 ms, beside a time slice of `slice`; and whether it
+/// was picked.
 fn owed_after_paying(tick: Nanos, slice: Nanos, sleeps: Nanos, zero: i64) -> (i64, bool) {
     let times = [("tick", tick), ("base-slice", slice)].map(|(name, time)| (name, time.as_ns().cast_signed()));
     let mut world = one(&[("delay-zero", zero), times[0], times[1]]);
@@ -87,7 +88,7 @@ fn a_task_that_paid_in_its_sleep_is_owed_nothing_unless_delay_zero_is_off() {
 #[test]
 fn what_a_tick_has_not_seen_to_be_paid_is_paid_back() {
     let (slice, sleeps) = (Nanos::ms(10), Nanos::us(1_900));
-    // The tick at 2 ms sees that the other has caught up; half of the 0.5 ms since then is owed.
+    // At the tick at 2 ms, the other has caught up; half of the 0.5 ms since then is owed.
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 1).0 - us(250)).abs() < 10);
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 0).0 - us(650)).abs() < 10);
     // No tick charges it: as it is not updated before the woken task is placed, it is owed half of all.
@@ -115,7 +116,7 @@ fn what_a_sleeper_is_owed_is_kept_unless_place_lag_is_off() {
     }
 }
 
-/// What a sleeper is remembered to be owed that waited for 20 ms of a turn of 40.
+/// The kept lag of a sleeper that waited for 20 ms of a time slice of 40.
 fn owed(knobs: &[(&str, i64)], params: Params) -> i64 {
     let knobs: Vec<_> = [("preempt-short", 0)].iter().chain(knobs).copied().collect();
     let mut world = one(&knobs);
@@ -157,7 +158,7 @@ fn a_cpu_with_none_but_delayed_sleepers_idles_and_forgets_them() {
 
 #[test]
 fn a_group_all_of_whose_tasks_sleep_stays_as_well() {
-    // A group that left in debt would be placed behind again; one that stays has paid.
+    // A group that left in debt would be placed behind again; a delayed group has paid.
     for delay in [1, 0] {
         let mut world = one(&[("delay-dequeue", delay)]);
         let group = world.group(1024, GroupId::ROOT);

@@ -104,7 +104,7 @@ fn a_real_time_wake_up_preempts_a_fair_task_at_once() {
     wake(&mut host, urgent);
     run_through(&mut host, 5);
     assert_eq!(running(&host, cpu), Some(urgent));
-    // The other CPU idles, and is called by the tick of this one.
+    // The other CPU idles; the tick of this one kicks it.
     host.run_until(at(10));
     assert!(matches!(host.machine().state(fair), State::Running(other) if other != cpu));
 }
@@ -191,7 +191,7 @@ fn a_change_there_and_back_at_one_instant_changes_nothing() {
     }
     run_through(&mut host, 10);
     assert_eq!((running(&host, CPU), host.machine().inspect(e, "rt-priority")), (Some(e), Some(7)));
-    // As a fair task that has not been put back yet, it can change its weight, and go.
+    // As a fair task that has not been put back yet, it can change its weight and leave.
     host.adjust(e, nice(0)).expect("accepted");
     host.adjust(e, nice(3)).expect("accepted");
     run_through(&mut host, 20);
@@ -220,7 +220,7 @@ fn a_throttled_fair_task_is_free_as_a_real_time_one() {
     host.adjust(e, member(fifo(1))).expect("accepted");
     host.run_until(at(1_050));
     assert_eq!(used(&mut host, e), Nanos::ms(10 + 1_000));
-    // Its group's quota holds it again when it is fair.
+    // As a fair task it is held by its group's quota again.
     host.adjust(e, member(nice(0))).expect("accepted");
     host.run_until(at(11_050));
     assert_near(used(&mut host, e), Nanos::ms(1_010 + 1_000), Nanos::ms(20));
@@ -257,7 +257,7 @@ fn yield_to_works_within_the_fair_class_only() {
     let mut host = host(2);
     let [a, b] = [(), ()].map(|()| hog(&mut host, pinned(nice(0), CPU)));
     let urgent = hog(&mut host, pinned(fifo(1), OTHER));
-    // Near the end of a slice, so that letting the other go first is fair.
+    // Near the end of a time slice, so that the buddy is fair.
     host.run_until(at(104));
     let runs = running(&host, CPU).expect("one of them");
     let to = if runs == a { b } else { a };
@@ -289,7 +289,7 @@ fn a_task_raised_for_a_moment_keeps_its_lead() {
     }
 }
 
-/// What a hog has of one CPU in two seconds that is raised in 2 of every 10 ms, beside another.
+/// The CPU time in two seconds of a hog that is raised in 2 of every 10 ms, beside another hog.
 fn raised(knobs: &[(&str, i64)]) -> Nanos {
     let mut host = host_with(1, knobs, Costs::NONE);
     let [a, _] = [0, 0].map(|level| hog(&mut host, nice(level)));

@@ -5,7 +5,7 @@ use super::*;
 const ALL: [fn() -> Params; 5] =
     [|| of(Class::Stop), || reserved(40, 100), || fifo(50), || round_robin(10), || nice(0)];
 
-/// Of every two classes the one above preempts at once, and the one below waits.
+/// Of every two classes, the higher preempts at once, and the lower waits.
 #[test]
 fn every_class_preempts_those_below() {
     for (n, above) in ALL.iter().enumerate() {
@@ -130,7 +130,7 @@ fn deadline_tasks_use_real_time_tasks_time() {
     let deadline = hog(&mut host, reserved(50, 100));
     host.run_until(at(10_000));
     assert_near(used(&mut host, deadline), Nanos::s(5), Nanos::ms(100));
-    // Together they have 95 %; without that, the real-time hog would not be throttled with 50 %, and fair tasks starve.
+    // Together they have 95 %. Otherwise the real-time hog would not be throttled at 50 %, and fair tasks would starve.
     assert_near(used(&mut host, urgent), Nanos::ms(4_500), Nanos::ms(150));
     assert_near(used(&mut host, fair), Nanos::ms(500), Nanos::ms(100));
 }
@@ -146,7 +146,7 @@ fn stop_tasks_are_not_throttled_and_equals_go_in_order() {
     assert_eq!(running(&host, CPU), Some(b));
 }
 
-/// The kernel's defaults, where deadline alone has others; the same name is one knob.
+/// The kernel's defaults, which differ from those of `deadline` alone; a name is one knob.
 #[test]
 fn the_defaults_are_the_kernels() {
     let knob = |name| POLICY.knobs.iter().find(|knob| knob.name == name).expect("a knob of linux");
@@ -176,7 +176,7 @@ fn the_defaults_are_the_kernels() {
     }
 }
 
-/// The fair class is built with the knobs that are set here, under its own names.
+/// The fair class is built with the knobs set here, by its own names.
 #[test]
 fn the_fair_class_is_a_choice_and_its_knobs_are_passed_on() {
     let built = |words: &[(&str, i64)], shown: &str| {
@@ -192,7 +192,7 @@ fn the_fair_class_is_a_choice_and_its_knobs_are_passed_on() {
     assert_eq!([slice(750_000), slice(5_000_000)], [Some(750_000), Some(5_000_000)]);
 }
 
-/// Whatever the fair class: a real-time task has what it asks for at once, and two equals share the rest.
+/// Under every fair class, a real-time task gets its demand at once, and two equals share the rest.
 #[test]
 fn any_fair_class_shares_what_the_others_leave() {
     for (word, fair) in super::super::knobs::WORDS.iter().enumerate() {
@@ -206,7 +206,7 @@ fn any_fair_class_shares_what_the_others_leave() {
     }
 }
 
-/// A 6.12 kernel: no throttling, a server, EEVDF, and the right formula.
+/// A 6.12 kernel: no throttling, a server, EEVDF, and the correct formula.
 #[test]
 fn the_knobs_of_a_6_12_kernel_go_together() {
     let modern = [("fair", 1), ("fair-server", 1), ("reclaim", 1)];
@@ -217,7 +217,8 @@ fn the_knobs_of_a_6_12_kernel_go_together() {
     soft.reservation = soft.reservation.map(|reservation| Reservation { limit: Limit::Soft, ..reservation });
     let deadline = hog(&mut host, soft);
     host.run_until(at(10_000));
-    // 10 of every 100 ms at max(0.1, 0.95 − 0.80) / 0.95, for the server's 5 % are promised: 63.3, up to the next tick.
+    // 10 of every 100 ms at max(0.1, 0.95 − 0.80) / 0.95, because the server's 5 % are reserved: 63.3, up to the next
+    // tick.
     assert_near(used(&mut host, deadline), Nanos::ms(6_333), Nanos::ms(70));
     assert_near(used(&mut host, a) + used(&mut host, b), Nanos::ms(500), Nanos::ms(60));
     assert_near(used(&mut host, a), used(&mut host, b), Nanos::ms(10));

@@ -8,7 +8,7 @@ fn served<'a>(cpus: usize) -> Driver<'a> {
     host_with(cpus, &SERVED, Costs::NONE)
 }
 
-/// When `e` ran on CPU 0, from and to, in milliseconds.
+/// The runs of `e` on CPU 0, from and to, in milliseconds.
 fn spans(host: &mut Driver<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for ms in 0..until {
@@ -23,7 +23,7 @@ fn spans(host: &mut Driver<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
     spans
 }
 
-/// Deferred to the last moment, 950, it runs up to its deadline, and in every period from its beginning then.
+/// Deferred to the last instant, 950, it runs up to its deadline; later it runs from the begin of every period.
 #[test]
 fn a_starving_fair_task_has_50_ms_of_every_second() {
     let mut host = served(1);
@@ -52,7 +52,7 @@ fn a_task_that_does_not_starve_needs_no_server() {
     assert_eq!(used(&mut host, urgent), Nanos::ms(4_500));
 }
 
-/// Once fair tasks have run a whole budget by themselves, the server is deferred again.
+/// Once fair tasks have run a whole budget without the server, it is deferred again.
 #[test]
 fn the_end_of_starvation_defers_the_server_again() {
     let mut host = served(1);
@@ -60,7 +60,7 @@ fn the_end_of_starvation_defers_the_server_again() {
     let urgent = hog(&mut host, fifo(1));
     host.run_until(at(2_500));
     host.pause(urgent);
-    // Throttled until 3000 with nothing left, it begins anew at once: 2500, 2550, 2600 …
+    // Throttled until 3000 with nothing left, it gets a new period at once: 2500, 2550, 2600 …
     host.run_until(at(2_620));
     host.resume(urgent);
     let before = used(&mut host, fair);
@@ -84,11 +84,11 @@ fn the_server_can_be_tuned_and_ends_at_ticks_without_hrtick() {
     let fair = hog(&mut host, nice(0));
     hog(&mut host, fifo(1));
     host.run_until(at(10_000));
-    // Up to the next tick each time; what is too much is taken from the next budget.
+    // Up to the next tick each time; the overrun is taken from the next budget.
     assert_near(used(&mut host, fair), Nanos::ms(1_050), Nanos::ms(12));
 }
 
-/// Earlier deadlines go first, later ones wait for the server.
+/// Earlier deadlines run first, later ones wait for the server.
 #[test]
 fn the_server_competes_by_its_deadline() {
     for (period, first) in [(500, false), (3_000, true)] {

@@ -1,4 +1,4 @@
-//! Places, calls, rounds and exchanges: policies.md 10.3, rules 3 to 7.
+//! Assigned CPUs, calls, rounds and exchanges: policies.md 10.3, rules 3 to 7.
 
 use super::*;
 
@@ -15,14 +15,14 @@ fn siblings_have_cpus_of_their_own() {
         let mut host = host(policy, 4, &[]);
         let marked = group(&mut host, true, GroupId::ROOT);
         let vcpus = vm(&mut host, marked, 4);
-        // Everywhere else there are hogs, so that Credit by itself would let them share what idles.
+        // All other CPUs have hogs, so Credit alone would let the siblings share the idle ones.
         let _hogs = [1, 2, 3].map(|cpu| hog(&mut host, on(CpuId::new(cpu))));
         vcpus.iter().for_each(|&e| wake(&mut host, e));
         run_through(&mut host, 0);
         let homes: Vec<_> = vcpus.iter().map(|&e| home(&host, e)).collect();
         assert_eq!(homes, [0, 1, 2, 3].map(|cpu| Some(CpuId::new(cpu))), "{}", policy.name);
     }
-    // Without a mark nothing keeps them anywhere: beside a hog on CPU 0, they go back and forth.
+    // Without a mark they are not confined: beside a hog on CPU 0, they migrate back and forth.
     let mut host = host(&ps::POLICY, 2, &[]);
     let unmarked = group(&mut host, false, GroupId::ROOT);
     let vcpus = vm(&mut host, unmarked, 2);
@@ -40,7 +40,7 @@ fn siblings_have_cpus_of_their_own() {
     assert!(seen.contains(&[true; 2]), "{seen:?}");
 }
 
-/// Gangs that fit the host together have all of it, whichever came first.
+/// Gangs that fit on the host together use all of it, in whatever order they arrived.
 #[test]
 fn gangs_are_spread_over_the_host() {
     for (policy, vms, vcpus) in
@@ -61,7 +61,7 @@ fn gangs_are_spread_over_the_host() {
     }
 }
 
-/// An event for one of a group brings all of the group onto CPUs: S3 §4.6.
+/// An event for one member of a group dispatches all of the group: S3 §4.6.
 #[test]
 fn an_event_calls_the_whole_group() {
     let mut host = host(&poris::POLICY, 2, &[]);
@@ -124,7 +124,7 @@ fn a_place_is_where_affinity_allows() {
     let marked = group(&mut host, true, GroupId::ROOT);
     let any = attach(&mut host, Params { group: marked, ..Params::default() });
     let left = attach(&mut host, Params { group: marked, ..on(CPU) });
-    // The first one has CPU 0 already, and the second may run nowhere else: then it is kept nowhere.
+    // The first has CPU 0 already, and the second may run only there: so it is not confined.
     for e in [any, left] {
         wake(&mut host, e);
     }
@@ -205,8 +205,8 @@ fn packing_decides_which_vcpus_run_together() {
     }
 }
 
-/// A sibling waits on its home CPU behind a vCPU of the highest priority, and CPU 0 has only OVER vCPUs: the two exchange
-/// CPUs. Returns whether they did.
+/// A sibling waits on its home CPU behind a vCPU of the highest priority, and CPU 0 has only OVER vCPUs: the two
+/// exchange CPUs. Returns whether they did.
 fn exchange(policy: &'static Descriptor, allowed: bool) -> bool {
     let all = [("latency", ms(60)), ("affinity-exchange", i64::from(allowed))];
     let has = |name| policy.knobs.iter().any(|knob| knob.name == name);
@@ -220,7 +220,7 @@ fn exchange(policy: &'static Descriptor, allowed: bool) -> bool {
     wake(&mut host, siblings[0]);
     run_through(&mut host, 61_000);
     assert_eq!(home(&host, siblings[0]), Some(CPU));
-    // The other VM runs on both CPUs, with the highest priority; the accounting finds the sibling on CPU 0 overspent.
+    // The other VM runs on both CPUs with the highest priority; the accounting finds the sibling on CPU 0 in debt.
     wake(&mut host, others[1]);
     wake(&mut host, others[0]);
     run_through(&mut host, 90_500);

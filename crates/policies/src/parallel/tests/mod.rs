@@ -37,7 +37,7 @@ fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     e
 }
 
-/// How long the turn lasts that has just begun on `cpu`, in microseconds.
+/// The length of the time slice that has just begun on `cpu`, in microseconds.
 fn turn(host: &Driver<'_>, cpu: CpuId) -> u64 {
     (host.machine().until(cpu).since(host.now()).as_ns() + 1) / 1_000
 }

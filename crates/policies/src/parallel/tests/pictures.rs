@@ -73,7 +73,7 @@ fn an_event_goes_first() {
     assert!(rs::POLICY.essay().contains(&row), "{row}");
 }
 
-/// S3 figure 6: four VMs of two vCPUs on four CPUs, with others so that there are four vCPUs for each CPU.
+/// S3 figure 6: four VMs of two vCPUs on four CPUs, and further vCPUs, so that each CPU has four.
 #[test]
 fn figure_6() {
     let mut host = host(&poris::POLICY, 4, &[]);
@@ -89,7 +89,7 @@ fn figure_6() {
     let mut names: Vec<(EntityId, char)> = others.iter().map(|&e| (e, '.')).collect();
     names.extend(vms.iter().zip('1'..).flat_map(|(vm, name)| vm.iter().map(move |&e| (e, name))));
     let rows = rows(&mut host, 0..60, 1_000, &names);
-    // From the second time on, when all are awake: two subgroups, five rounds each, all in step.
+    // From the second time on, when all are runnable: two subgroups, five rounds each, in step.
     let expected = [".1313131313.", ".1313131313.", ".2424242424.", ".2424242424."];
     let columns: Vec<_> = rows.iter().zip(expected).map(|(row, expected)| row.find(expected)).collect();
     assert!(columns[0].is_some() && columns.iter().all(|&column| column == columns[0]), "{}", rows.join("\n"));

@@ -1,4 +1,4 @@
-//! Short turns and the highest priority: policies.md 10.3, rules 1, 2 and 8.
+//! Short time slices and the highest priority: policies.md 10.3, rules 1, 2 and 8.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn a_marked_group_around_a_vm_marks_it_and_the_mark_can_go() {
     assert_eq!(shows(&host, e, "gang"), 0);
 }
 
-/// Lets time pass until this is so; a second at most.
+/// Lets time pass until the condition holds, at most a second.
 fn run_until(host: &mut Driver<'_>, is_so: impl Fn(&Driver<'_>) -> bool) {
     for _ in 0..2_000 {
         if is_so(host) {
@@ -99,7 +99,7 @@ fn an_event_boosts_a_marked_vcpu_that_waits_under() {
         run_through(&mut host, now);
         assert_eq!(running(&host, CPU) == Some(e), lifts, "{}", policy.name);
         assert_eq!(priority(&host, e), if lifts { REAL_TIME } else { UNDER });
-        // Elsewhere it may be chosen again, and so lifted by its own call.
+        // On another CPU it may be chosen again, and boosted by its own call.
         if policy.name == "rs" && lifts {
             host.yield_now(CPU);
             run_through(&mut host, now);
@@ -134,7 +134,7 @@ fn a_boosted_vcpu_queues_behind_earlier_ones() {
     let now = running(&host, CPU).expect("a vCPU runs");
     let mut waiting: Vec<EntityId> = all.into_iter().filter(|&e| e != now && priority(&host, e) == UNDER).collect();
     assert!(waiting.len() >= 2);
-    // Against the order of the queue.
+    // In the reverse order of the queue.
     waiting.reverse();
     waiting.iter().for_each(|&e| host.notice(e, Notice::Interrupt));
     for &e in &waiting {
@@ -163,7 +163,7 @@ fn whether_the_accounting_takes_the_priority_away_is_a_knob() {
         let mut host = host(&rs::POLICY, 1, &[("accounting-lowers", word)]);
         let marked = group(&mut host, true, GroupId::ROOT);
         let [runs, waits] = [(); 2].map(|()| hog(&mut host, Params { group: marked, ..Params::default() }));
-        // Both are active from the first tick that finds them on.
+        // Both are active once a tick has found them.
         run_through(&mut host, 12_000);
         host.yield_now(CPU);
         run_through(&mut host, 25_000);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A marked VM of two on CPUs 0 and 1, and hogs that leave one of them waiting.
+/// A marked VM of two vCPUs on CPUs 0 and 1, and hogs that make one of them wait.
 fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuId) -> (Driver<'a>, [EntityId; 2]) {
     let mut host = host(policy, 2, knobs);
     let marked = group(&mut host, true, GroupId::ROOT);
@@ -12,7 +12,7 @@ fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuI
     (host, siblings)
 }
 
-/// Of a thousand samples a millisecond apart, in how many the two run together.
+/// The number of samples in which the two run together, of a thousand a millisecond apart.
 fn together(host: &mut Driver<'_>, siblings: [EntityId; 2]) -> usize {
     let begun = host.now().as_ns() / 1_000;
     let mut together = 0;
@@ -30,7 +30,7 @@ fn only_the_cpu_of_the_first_vcpu_calls_unless_all_may() {
         siblings.iter().for_each(|&e| wake(&mut host, e));
         together(&mut host, siblings)
     };
-    // CPU 1 is crowded, and CPU 0, where the first vCPU is, calls it; or the other way round.
+    // CPU 1 is overloaded, and CPU 0, the CPU of the first vCPU, calls it; or the reverse.
     let [first, boot, any] = [0, 1, 2];
     for from in [first, boot, any] {
         assert!(wait(OTHER, from) > 900, "{}", wait(OTHER, from));
@@ -39,7 +39,7 @@ fn only_the_cpu_of_the_first_vcpu_calls_unless_all_may() {
     assert!(wait(CPU, any) > 900, "{}", wait(CPU, any));
 }
 
-/// Where the first vCPU is not on CPU 0, the boot CPU never calls it, and its own does.
+/// If the first vCPU is not on CPU 0, the boot CPU never calls it, but its own CPU does.
 #[test]
 fn the_boot_cpu_calls_only_the_vcpus_it_chooses() {
     let together_from = |from| {
@@ -66,7 +66,7 @@ fn a_vm_is_called_no_more_often_than_the_knob_says() {
     assert!(shares[0] > shares[1] + 200 && shares[1] >= shares[2], "{shares:?}");
 }
 
-/// The same, but that its guest says it has spun for this long, now and then.
+/// The same, but its guest sometimes reports that it has spun for this long.
 fn spinning(knobs: &[(&str, i64)], waited: Nanos) -> usize {
     let (mut host, siblings) = crowded(&adaptive::POLICY, knobs, OTHER);
     siblings.iter().for_each(|&e| wake(&mut host, e));
@@ -94,7 +94,7 @@ fn vms_are_brought_together_while_they_spin() {
 
 #[test]
 fn an_interval_begins_with_a_report_and_ends() {
-    // How long the vCPUs are kept apart shows in where they may run: with CPU 0 taken by one of them, CPU 1 crowded.
+    // Their allowed CPUs show how long the vCPUs are confined: one of them has CPU 0, and CPU 1 is overloaded.
     let shares = [10, 1_000].map(|interval| {
         let knobs = [("interval", ms(interval)), ("interval-most", ms(interval))];
         let (mut host, siblings) = crowded(&adaptive::POLICY, &knobs, OTHER);
@@ -113,7 +113,7 @@ fn the_bounds_of_intervals_must_not_cross() {
     assert!(refused.to_string().contains("interval-most"), "{refused}");
 }
 
-/// With short intervals that may grow, a VM that goes on spinning is brought together for longer and longer.
+/// With short intervals that may grow, a VM that keeps spinning is co-scheduled for longer and longer.
 #[test]
 fn intervals_are_learned() {
     let fixed = spinning(&[("interval", ms(10)), ("interval-most", ms(10))], Nanos::ms(1));

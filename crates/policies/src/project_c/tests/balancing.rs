@@ -40,7 +40,7 @@ fn of_equals_the_nearest_cpu_is_chosen() {
     let e = lab.hog(on(&[5], Params::default()));
     lab.adjust(e, nice(0));
     lab.block(e);
-    // Home is 5, in core {4, 5} and cache {4..7}. All idle: itself.
+    // The home is 5, in core {4, 5} and cache {4..7}. If all idle: the home itself.
     lab.wake(e);
     assert_eq!(lab.cpu(e), 5);
     lab.block(e);
@@ -69,7 +69,7 @@ fn a_cpu_one_level_better_counts_as_less_urgent_as_coded() {
         lab.wake(e);
         assert_eq!((lab.cpu(e), lab.running(1) == Some(e)), (cpu, false));
     }
-    // The same level: as coded good enough, as meant not.
+    // The same level: sufficient in the code, not in its intention.
     for (knob, cpu) in [("on", 1), ("off", 0)] {
         let mut lab = lab(shape(2, 1, 2), &[("place-one-better", knob)]);
         let e = lab.attach(nice(0));
@@ -86,7 +86,7 @@ fn a_cpu_that_goes_idle_takes_half_of_the_nearest_queue() {
     let tasks: Vec<_> = (0..6).map(|_| lab.hog(on(&[0], Params::default()))).collect();
     let other = lab.hog(on(&[1], Params::default()));
     tasks.iter().for_each(|&e| lab.adjust(e, nice(0)));
-    // Six in the queue, the running one included: three are looked at, those after it, in order.
+    // Six tasks in the queue, the running one included: the three behind it are examined, in order.
     lab.block(other);
     let cpus: Vec<_> = tasks.iter().map(|&e| lab.cpu(e)).collect();
     assert_eq!(cpus, [0, 1, 1, 1, 0, 0]);
@@ -138,7 +138,7 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
     // From the number of the idle CPU on, 2 is the first.
     assert_eq!([lab.cpu(tasks[0]), lab.cpu(tasks[1])], [0, 3]);
     assert_eq!((lab.running(0), lab.running(2)), (Some(tasks[0]), None));
-    // Not where a thread has none, or more than one that it must keep, and never without threads.
+    // Not if a thread has no task, or more than one that it must keep, and never without sibling threads.
     for on_the_other in 0..=2 {
         let mut crowded = self::lab(shape(4, 2, 4), &[]);
         let e = crowded.hog(on(&[2], Params::default()));

@@ -1,4 +1,4 @@
-//! The common parts against policies.md 4.4 and 4.5, mostly under BMQ's rule, and under PDS's where the two must agree.
+//! The common parts against policies.md 4.4 and 4.5, mostly under BMQ's rule; also under PDS's if both must agree.
 
 mod balancing;
 mod slices;
@@ -10,7 +10,7 @@ use crate::{bmq, pds};
 use sched::{Class, CpuId, Descriptor, EntityId, Instant, Nanos, Params, Wake};
 use sim::Driver;
 
-/// A whole slice: 4 "ms" of 2^20 ns.
+/// A whole time slice: 4 "ms" of 2^20 ns.
 pub(crate) const SLICE: Nanos = Nanos::ns(4_194_304);
 
 /// A host in virtual time, exact to the nanosecond; without ticks, these policies set no alarms.
@@ -103,7 +103,7 @@ impl Lab {
         }
     }
 
-    /// Lets time pass until the next slice on `cpu` is over.
+    /// Lets time pass until the time slice on `cpu` is over.
     pub(crate) fn end_slice(&mut self, cpu: usize) {
         self.pass(self.until(cpu).since(self.now()));
     }

@@ -1,4 +1,4 @@
-//! Slices, preemption, real-time levels, forks and yields: 4.4.
+//! Time slices, preemption, real-time levels, forks and yields: 4.4.
 
 use super::*;
 
@@ -151,7 +151,7 @@ fn a_fork_halves_what_is_left_of_the_slice() {
         assert_eq!(lab.until(0), lab.now() + Nanos::ms(2));
         lab.end_slice(0);
         assert_eq!((lab.slice(parent), lab.slice(child)), (SLICE, Nanos::ms(2)));
-        // With PDS the parent's new deadline is behind the child's, with BMQ its level is not.
+        // With PDS, the parent's new deadline is after the child's; with BMQ, its level is not behind.
         if lab.running(0) == Some(parent) {
             lab.block(parent);
         }
@@ -190,7 +190,7 @@ fn a_yield_can_be_ignored_or_let_the_next_one_run_once() {
         lab.pass(Nanos::ms(1));
         lab.yields(tasks[0]);
         assert_eq!(lab.running(0), Some(tasks[1]));
-        // Once: then it is first again, as it was.
+        // Once; then it is first again.
         lab.block(tasks[1]);
         assert_eq!(lab.running(0), Some(tasks[0]));
         lab.yields(tasks[0]);
@@ -200,7 +200,7 @@ fn a_yield_can_be_ignored_or_let_the_next_one_run_once() {
 
 #[test]
 fn no_timer_is_set_for_less_than_10_us() {
-    // An ignored yield is no occasion to end a slice, however little is left.
+    // An ignored yield does not end a time slice, however little is left.
     let mut lab = Lab::bmq_with(1, &[("yield", "ignored")]);
     let e = lab.hog(nice(0));
     lab.pass(SLICE - Nanos::us(3));

@@ -1,4 +1,4 @@
-//! Random sets, against brute force: the most urgent run, as far as they are free to move.
+//! Random task sets, against brute force: the most urgent run, as far as affinities allow.
 
 use super::*;
 use crate::fixture::{Churn, Dice, host_of_costs, knobs};

@@ -1,8 +1,8 @@
-//! The order of the lists: sched(7), and turns of SCHED_RR.
+//! The order of the lists: sched(7), and time slices of SCHED_RR.
 
 use super::*;
 
-/// On one CPU, `above` of priority 50 blocks after entities of priority 10 have queued; gives back in which order they
+/// On one CPU, `above` of priority 50 blocks after entities of priority 10 have queued. Returns the order in which they
 /// run, each until it blocks.
 fn order(host: &mut Driver<'_>, of: usize) -> Vec<EntityId> {
     (0..of)

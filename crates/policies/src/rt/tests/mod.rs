@@ -1,4 +1,4 @@
-//! The real-time classes alone on a machine.
+//! The real-time classes without others.
 
 mod churn;
 mod lists;

@@ -1,4 +1,4 @@
-//! No more than 0.95 s of each second.
+//! At most 0.95 s of each second.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn cpus_do_not_borrow_and_the_held_do_not_move() {
     host.run_until(at(970));
     host.pause(hogs[1]);
     host.run_until(at(980));
-    // CPU 1 has time of its own left, once its hog has gone; it is throttled all the same.
+    // CPU 1 has runtime left after its hog has been paused, but it is throttled as well.
     assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [None, None]);
     assert!([hogs[0], pinned_here].iter().all(|&e| host.machine().is_held(e)));
     run_through(&mut host, 1_000);
@@ -81,7 +81,7 @@ fn time_not_used_is_not_saved() {
     host.block(CPU);
     host.run_until(at(1_500));
     wake(&mut host, e);
-    // 500 ms of the second second, then 950 of the third.
+    // 500 ms of the second period, then 950 of the third.
     run_through(&mut host, 2_950);
     assert_eq!(running(&host, CPU), Some(e));
     run_through(&mut host, 2_951);
@@ -127,7 +127,7 @@ fn with_sharing_a_cpu_borrows_what_its_neighbours_have_left() {
     let below = hog(&mut host, pinned(Params::default(), CPU));
     host.run_until(at(5_000));
     assert_eq!([e, below].map(|e| used(&mut host, e)), [Nanos::s(5), Nanos::ZERO]);
-    // When the lender is short itself, it borrows back what the other has left; then both have 950 ms.
+    // A lender that runs out of runtime borrows back the rest of the other; then both have 950 ms.
     let lender = hog(&mut host, pinned(fifo(10), OTHER));
     host.run_until(at(15_000));
     for (e, due) in [(lender, 9_500), (e, 14_500), (below, 500)] {
@@ -141,7 +141,7 @@ fn with_sharing_a_cpu_borrows_what_its_neighbours_have_left() {
 fn a_borrower_gets_a_part_of_what_is_left() {
     let mut host = host_with(3, &[("rt-runtime-share", 1), ("rt-runtime", 10_000_000), ("rt-period", 100_000_000)]);
     let e = hog(&mut host, pinned(fifo(10), CPU));
-    // 10 + 3.33 + 3.33; then a third of the 6.67 left, and so on, for as long as that is more than a tick uses.
+    // 10 + 3.33 + 3.33, then a third of the remaining 6.67, and so on, until a loan is less than a tick.
     host.run_until(at(99));
     let got = used(&mut host, e);
     assert!(got > Nanos::ms(16) && got < Nanos::ms(30), "{got}");

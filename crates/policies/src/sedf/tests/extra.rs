@@ -1,9 +1,9 @@
-//! How extra time is shared (6.5), and what is promised of it.
+//! The shares of extra time (6.5), and their guarantee.
 
 use super::*;
 use sched::{Conserving, LoadBounds};
 
-/// Extra weights are shares of turns.
+/// Extra weights are shares of the runs in extra time.
 #[test]
 fn vcpus_without_a_reservation_share_equally_or_by_weight() {
     for (unreserved, expected) in [(0, [333, 333, 333]), (1, [143, 286, 571])] {
@@ -20,7 +20,7 @@ fn vcpus_without_a_reservation_share_equally_or_by_weight() {
 fn the_reserved_share_by_utilisation_or_equally() {
     for (equal, expected) in [(0, [30, 10]), (1, [20, 20])] {
         let mut host = host(1, &[("reserved-extra", equal)]);
-        // 30 % and 10 % of slices leave 60 % of extra time: 45 and 15, or 30 and 30.
+        // Slices of 30 % and 10 % leave 60 % of extra time: 45 and 15, or 30 and 30.
         let all = [hog(&mut host, soft(30_000, 100_000)), hog(&mut host, soft(10_000, 100_000))];
         host.run_until(Instant::at_ns(Nanos::s(20).as_ns()));
         let shares = per_mille(&mut host, &all, Nanos::s(20));
@@ -82,7 +82,8 @@ fn a_block_does_not_advance_the_other_vcpus() {
     assert_eq!(runs(&host), Some(light));
 }
 
-/// With beginnings of periods less than a quantum apart, no vCPU ever runs: the policy states no guarantee in that case.
+/// With beginnings of periods less than a quantum apart, no vCPU ever runs: the policy states no guarantee in that
+/// case.
 #[test]
 fn too_many_periods_leave_no_time() {
     let load = |entities, knobs| LoadBounds::of_hogs(&sched::Topology { cpus: 1, smt: 1, llc: 1 }, knobs, entities);

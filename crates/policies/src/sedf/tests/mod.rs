@@ -38,7 +38,7 @@ fn block_at(host: &mut Driver<'_>, us: u64, e: EntityId) {
     host.block(CPU);
 }
 
-/// A time that is shown, in whole microseconds.
+/// A time from `inspect`, in whole microseconds.
 fn shows_us(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     shows(host, e, name) / 1_000
 }
@@ -59,16 +59,16 @@ fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)
     all
 }
 
-/// What each has run until now, in per mille of `of`.
+/// The CPU time of each until now, in per mille of `of`.
 fn per_mille(host: &mut Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (used(host, e).as_ns() * 1_000 + of.as_ns() / 2) / of.as_ns()).collect()
 }
 
-/// policies.md 6.7: both 5 ms of 10, extra time on, D1 a hog from 0, D0 with bursts of 200 us.
+/// policies.md 6.7: both have 5 ms of 10, with extra time. D1 is a hog from 0, D0 has bursts of 200 us.
 ///
-/// The table tells of D0's wake-ups at 1, 7 and 12 ms only; that D1's quanta end at 4.9, not at 4.7, needs another burst before 5, here
-/// at 3. Its scores are those of `reserved-extra = equal`; in Xen's source, a vCPU with a slice and a period is scored by
-/// utilisation, which changes no decision here.
+/// The table has D0's wake-ups at 1, 7 and 12 ms only. D1's quanta end at 4.9, not 4.7, only with another burst before
+/// 5, here at 3. Its scores are those of `reserved-extra = equal`; in Xen's source, a vCPU with a slice and a period is
+/// scored by utilisation, which changes no decision here.
 #[test]
 fn the_worked_example() {
     for (hack, scored_equally) in [(0, 1), (0, 0), (1, 1)] {

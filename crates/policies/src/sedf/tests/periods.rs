@@ -1,4 +1,4 @@
-//! Slices, periods, and what becomes of them (6.3), reservations asked for and changed (6.2).
+//! Slices and periods (6.3), reservations and their changes (6.2).
 
 use super::*;
 use crate::sedf::vcpu::{Vcpu, Wish};
@@ -41,7 +41,7 @@ fn the_hard_get_their_slices_and_nothing_else() {
     assert_eq!(stretches(&mut host, 25_000), expected);
 }
 
-/// The earliest deadline first, decided anew when a period begins.
+/// The earliest deadline first, with a new decision when a period begins.
 #[test]
 fn a_period_that_begins_with_an_earlier_deadline_interrupts() {
     let mut host = host(1, &[]);
@@ -59,14 +59,14 @@ fn a_missed_period_is_given_up() {
     let mut host = host(1, &[]);
     let all = [hog(&mut host, hard(8_000, 10_000)), hog(&mut host, hard(8_000, 10_000))];
     let deadlines = |host: &Driver<'_>| all.map(|e| shows_us(host, e, "deadline"));
-    // Both periods began at 8: the first has its slice until 16; the other goes on until 24, past the deadline at 18.
+    // Both periods began at 8: the first has its slice until 16; the other runs until 24, past the deadline at 18.
     run_through(&mut host, 23_999);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[1]), [28_000, 18_000]));
     run_through(&mut host, 31_999);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[0]), [28_000, 28_000]));
     run_through(&mut host, 32_001);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[0]), [38_000, 38_000]), "28 is missed");
-    // The other's turn comes when a slice ends at its deadline: at 48, and every 40 ms from then on.
+    // The other runs when a slice ends at its deadline: at 48, and every 40 ms from then on.
     run_through(&mut host, 48_001);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[1]), [58_000, 48_000]));
     host.run_until(Instant::at_ns(Nanos::s(10).as_ns()));
@@ -91,7 +91,7 @@ fn periods_keep_their_grid() {
     assert_eq!(skipped, [24, 24, 34, 34, 64]);
 }
 
-/// The time run beyond a slice counts as used of the next one. The calls of this host take 300 us.
+/// An overrun counts as used time of the next slice. Kicks of this host take 300 us.
 #[test]
 fn what_is_run_beyond_a_slice_is_paid_back() {
     let costs = Costs { kick: Nanos::us(300), ..Costs::NONE };
@@ -100,7 +100,7 @@ fn what_is_run_beyond_a_slice_is_paid_back() {
     let e = hog(&mut host, hard(4_000, 10_000));
     run_through(&mut host, 6_000);
     assert_eq!((runs(&host), shows(&host, e, "used")), (Some(e), 0));
-    // Its slice becomes less than what it has used already.
+    // Its slice becomes shorter than its used time.
     host.adjust(e, hard(1_500, 10_000)).expect("it is accepted");
     run_through(&mut host, 6_299);
     assert_eq!(runs(&host), Some(e), "the call is under way");
@@ -123,7 +123,7 @@ fn what_xen_refuses_is_refused() {
     assert_eq!(ask(hard(4, 100)), Some(Refused::OutOfRange { what: "slice", least, most }));
 }
 
-/// Weight mode: what reservations leave of 95 ms in every 100, by weight, for each CPU.
+/// Weight mode: the unreserved part of 95 ms in every 100, by weight, for each CPU.
 #[test]
 fn slices_by_weight_are_what_reservations_leave() {
     let knobs = [("unreserved", 2)];
@@ -165,7 +165,7 @@ fn the_weight_period_and_its_safety_are_knobs() {
     assert_eq!((shows_us(&host, e, "period"), shows_us(&host, e, "slice")), (40_000, 30_000));
 }
 
-/// A change counts at once, in every state.
+/// A change takes effect at once, in every state.
 #[test]
 fn a_change_counts_at_once() {
     let mut host = host(1, &[]);
@@ -181,7 +181,7 @@ fn a_change_counts_at_once() {
     host.adjust(b, hard(2_000, 10_000)).expect("it is accepted");
     host.adjust(b, soft(2_000, 10_000)).expect("it is accepted");
     run_through(&mut host, 2_000);
-    // In its slice: it is longer now, and its period.
+    // In its slice: slice and period are longer now.
     host.adjust(b, hard(4_000, 20_000)).expect("it is accepted");
     run_through(&mut host, 2_001);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(b), 5_000), "a begins at 5 ms");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Short: the rest of the slice is forfeited, and compensated in extra time: for the hard, too.
+/// Short: the rest of the slice is lost and compensated in extra time, also for hard reservations.
 #[test]
 fn the_hard_are_compensated_in_extra_time() {
     let mut host = host(1, &[]);
@@ -12,7 +12,7 @@ fn the_hard_are_compensated_in_extra_time() {
     run_through(&mut host, 6_001);
     assert_eq!((runs(&host), shows_us(&host, e, "deadline")), (Some(e), 24_000), "at once, before the next period");
     assert_eq!((shows_us(&host, e, "lost"), shows(&host, e, "penalty-score")), (2_999, 10 * 1_024 / 3));
-    // The 3 ms it lost, in quanta; then it may have no more.
+    // The lost 3 ms, in quanta; no more after that.
     assert_eq!(stretches(&mut host, 9_002), [(Some(e), 6_001, 9_000), (Some(busy), 9_000, 9_002)]);
     assert_eq!(shows(&host, e, "wants-penalty"), 0);
     run_through(&mut host, 14_001);
@@ -30,14 +30,15 @@ fn a_late_wake_up_begins_a_period() {
     assert_eq!(stretches(&mut host, 25_002), [(Some(e), 21_000, 25_000), (Some(busy), 25_000, 25_002)]);
 }
 
-/// A vCPU that runs in its slice is not preempted for an earlier deadline, unless that period begins before its run ends.
+/// A vCPU that runs in its slice is not preempted for an earlier deadline, unless that period begins before its run
+/// ends.
 #[test]
 fn a_slice_is_not_interrupted_for_a_period_that_begins_later() {
     let mut host = host(1, &[]);
     let (long, short) = (hog(&mut host, hard(30_000, 90_000)), scripted(&mut host, soft(1_000, 20_000)));
     run_through(&mut host, 31_000);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 60_000));
-    // First wake-up: its period begins at 32 and ends at 52, long before 120. The turn ends at 32 then.
+    // First wake-up: its period begins at 32 and ends at 52, long before 120. So the run ends at 32.
     wake_at(&mut host, 31_000, short);
     run_through(&mut host, 31_001);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 32_000));
@@ -50,7 +51,7 @@ fn a_slice_is_not_interrupted_for_a_period_that_begins_later() {
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 52_000));
     host.pause(short);
     run_through(&mut host, 50_000);
-    // It wakes before that period, which ends at 72: nothing about it changes.
+    // It wakes before that period, which ends at 72: nothing changes.
     host.resume(short);
     host.wake(short, Wake::Resumed);
     run_through(&mut host, 50_001);
@@ -72,7 +73,7 @@ fn a_greater_loss_preempts_a_compensation() {
     wake_at(&mut host, 13_200, all[1]);
     run_through(&mut host, 13_201);
     assert_eq!((runs(&host), shows(&host, all[1], "penalty-score")), (Some(all[1]), 40 * 1_024 * 2 / 23));
-    // The other way round it waits for the end of the turn.
+    // In the reverse order it waits for the end of the run.
     block_at(&mut host, 13_300, all[1]);
     run_through(&mut host, 13_310);
     assert_eq!(runs(&host), Some(all[0]));
@@ -81,14 +82,14 @@ fn a_greater_loss_preempts_a_compensation() {
     wake_at(&mut host, 20_000, all[1]);
     run_through(&mut host, 20_001);
     assert_eq!(runs(&host), Some(all[1]), "it wants the rest of its compensation");
-    // Both lost the same share by now: no.
+    // Both lost the same share by now, so it does not preempt.
     host.pause(all[0]);
     wake_at(&mut host, 20_100, all[0]);
     run_through(&mut host, 20_101);
     assert_eq!((runs(&host), shows(&host, all[0], "wants-penalty")), (Some(all[1]), 0));
 }
 
-/// With the hack, a compensation is one turn.
+/// With the hack, a compensation is one run.
 #[test]
 fn the_hack_ends_a_compensation_with_its_first_turn() {
     for (hack, until) in [(0, 9_000), (1, 6_500)] {
@@ -128,7 +129,7 @@ fn each_way_of_waking_has_its_deadline() {
     }
 }
 
-/// Resumed, the time it was blocked counts as used; with less than a quantum left, it waits for the next period.
+/// With `resume`, the blocked time counts as used; with less than a quantum left, the vCPU waits for the next period.
 #[test]
 fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
     for (wake, runs_until, deadline) in [(7_400, Some(8_000), 14_000), (7_600, None, 24_000)] {
@@ -144,7 +145,7 @@ fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
     }
 }
 
-/// Atropos: a period as short as the latency; both are doubled until they are what was asked for.
+/// Atropos: a period as short as the latency; slice and period are doubled until they reach those of the reservation.
 #[test]
 fn a_short_period_grows_back() {
     let mut values = POLICY.defaults();
@@ -161,7 +162,7 @@ fn a_short_period_grows_back() {
     assert_eq!(seen(&host), [12_000, 2_400, 61_000]);
     run_through(&mut host, 51_401);
     assert_eq!(seen(&host), [20_000, 4_000, 81_000], "no more than was asked for");
-    // A latency beyond the period is none, and one too short gives the shortest slice.
+    // A latency beyond the period has no effect, and a too short one gives the shortest slice.
     for (latency, period, slice) in [(Nanos::s(1), 20_000, 4_000), (Nanos::ns(1), 25, 5)] {
         host.pause(e);
         host.adjust(e, Params { latency: Some(latency), ..hard(4_000, 20_000) }).expect("it is accepted");

@@ -1,4 +1,4 @@
-//! What is let in, and that it is kept then.
+//! Admission control, and the guarantee for admitted servers.
 
 use super::{asking, awake, host, run_through};
 use crate::{rt_xen, rtds};
@@ -24,7 +24,7 @@ fn rtds_lets_in_as_much_as_there_are_cpus() {
     assert!(closed.attach("e", Params::default(), Workload::Hog).is_err());
 }
 
-/// 1.3 · 1.3 · 1.18 is below two, with 1.19 it is above; by deadline there is room for 0.4.
+/// 1.3 · 1.3 · 1.18 is below two, 1.3 · 1.3 · 1.19 above; by deadline, 0.4 is free.
 #[test]
 fn fixed_priorities_have_room_for_less_than_deadlines() {
     for (order, fits, does_not) in [("deadline-monotonic", 18, 19), ("edf", 40, 41)] {
@@ -43,7 +43,7 @@ fn fixed_priorities_have_room_for_less_than_deadlines() {
     }
 }
 
-/// What is due within half of the period counts twice, and the refusal speaks of the period.
+/// A budget due within half of the period counts twice; the refusal is relative to the period.
 #[test]
 fn an_early_deadline_needs_more_room() {
     let mut host = host(&rt_xen::POLICY, 1, &[CLOSED, ("order", "edf")]);
@@ -74,7 +74,7 @@ fn a_reservation_that_does_not_fit_on_the_emptiest_cpu_may_fit_on_another() {
     assert!(nearest > Nanos::us(15_700) && nearest < Nanos::us(15_750), "{refused}");
 }
 
-/// A CPU is filled to the brim by random servers whose owners all want to run: no budget is ever short.
+/// Random servers of runnable entities fill a CPU completely: no budget is ever short.
 #[test]
 fn what_was_let_in_is_kept() {
     let orders: [(&Descriptor, &str); 3] =

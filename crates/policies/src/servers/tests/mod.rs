@@ -1,4 +1,4 @@
-//! Servers of every kind, by either order, bound to CPUs or not: policies.md 8.2 and 10.6.
+//! Servers of every kind, in both orders, partitioned or global: policies.md 8.2 and 10.6.
 
 mod admission;
 
@@ -28,8 +28,8 @@ fn schedule(host: &mut Driver<'_>, all: &[EntityId], from: u64, to: u64) -> Stri
     text
 }
 
-/// policies.md 8.2: u without extratime, e with it; (10, 4) each, from 0. It says of 4–8 `level 1 with fresh 4`; by the
-/// rules e has its own budget then, and is on level 1 from 8 on. The same entities run.
+/// policies.md 8.2: u without extratime, e with it; (10, 4) each, from 0. The table has `level 1 with fresh 4` for 4–8;
+/// by the rules e has its own budget then, and is on level 1 from 8 on. The same entities run.
 #[test]
 fn the_worked_example_of_rtds() {
     let mut host = host(&rtds::POLICY, 1, &[]);
@@ -66,7 +66,7 @@ fn an_entity_without_a_reservation_has_4_ms_in_10() {
     assert_eq!(schedule(&mut tuned, &all, 0, 10), "aa...aa...");
 }
 
-/// Deadlines at 10, 15 and 20 on two CPUs: the two earliest run, wherever there is room.
+/// Deadlines at 10, 15 and 20 on two CPUs: the two earliest run, on any free CPU.
 #[test]
 fn rtds_runs_the_earliest_deadlines_of_the_whole_machine() {
     let mut host = host(&rtds::POLICY, 2, &[]);
@@ -117,7 +117,7 @@ fn the_kinds_of_servers_are_told_apart() {
     }
 }
 
-/// Polling loses its budget at once, periodic only what its rest would have used.
+/// A polling server loses its budget at once, a periodic one only the time of its sleep.
 #[test]
 fn a_short_rest_costs_a_periodic_server_its_length_and_a_polling_one_everything() {
     let expected = [("deferrable", "aaaa....."), ("periodic", "aaa......"), ("polling", "a........")];
@@ -143,7 +143,7 @@ fn fixed_priorities_go_by_period_and_deadlines_by_the_clock() {
     }
 }
 
-/// A deadline before the end of the period orders by itself; RTDS has no such thing.
+/// A deadline before the end of the period decides the order; RTDS has no such deadlines.
 #[test]
 fn a_constrained_deadline_is_for_rt_xen_alone() {
     let mut tight = asking(2, 20, Limit::Hard);
@@ -164,7 +164,7 @@ fn what_is_too_short_is_refused() {
     assert!(matches!(refused, Refused::OutOfRange { what: "slice", least, .. } if least == Nanos::us(10)), "{refused}");
 }
 
-/// Two that ask for most of a CPU and a small one on two CPUs: each is bound where the least is asked for.
+/// Two large reservations and a small one on two CPUs: each is assigned to the CPU with the least utilisation.
 #[test]
 fn partitioned_servers_stay_where_there_was_room() {
     let mut host = host(&rt_xen::POLICY, 2, &[]);
@@ -187,7 +187,7 @@ fn partitioned_servers_stay_where_there_was_room() {
     assert_eq!(host.machine().params(all[2]).group, GroupId::ROOT);
 }
 
-/// Among equals that take turns, the end of a quantum is the end of a turn; without one, that of the budget is.
+/// Equals alternate at the end of a quantum, or without quantum at the end of the budget.
 #[test]
 fn a_quantum_cuts_turns_among_equals() {
     for (quantum, ties, wanted) in
@@ -199,7 +199,7 @@ fn a_quantum_cuts_turns_among_equals() {
     }
 }
 
-/// At 2, c comes with the deadline that a has, which is no reason to look again; something else is.
+/// At 2, c arrives with the deadline of a, which does not cause a decision; another event does.
 #[test]
 fn a_running_entity_yields_to_an_equal_or_stays() {
     for (ties, wanted) in [("turn", "aacc"), ("stay", "aaaa")] {

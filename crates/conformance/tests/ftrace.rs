@@ -1,8 +1,8 @@
-//! What is written as ftrace's text, read by TRAPpy and LISA, readers of the kernel's traces that others have written, each with a parser of
-//! its own: they find there how often and for how long each task ran on every machine.
+//! Traces in ftrace's text form, read by TRAPpy and LISA. Both read kernel traces, each with its own parser. They find
+//! the number and the length of the runs of each task on every machine.
 //!
-//! `cargo xtask test` brings both and runs this; by hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo test -p lab --test ftrace`, or
-//! `TACTUS_LISA_PYTHON=python-with-lisa`, or both.
+//! `cargo xtask test` brings both and runs this; by hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo test -p conformance
+//! --test ftrace`, or `TACTUS_LISA_PYTHON=python-with-lisa`, or both.
 
 use run::Run;
 use scenario::Scenario;
@@ -12,10 +12,10 @@ use std::path::Path;
 use std::process::Command;
 use trace::{Event, FtraceWriter, Sink, WorldTrace};
 
-/// What a task did: executions, wake-ups, microseconds on CPUs, and its name as far as a kernel keeps it.
+/// The record of a task: runs, wake-ups, microseconds on CPUs, and its name, as long as a kernel stores it.
 type Did = (u64, u64, i64, String);
 
-/// What the events of one machine say, by number of process.
+/// The records of one machine's events, by process id.
 fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did> {
     let mut did: BTreeMap<u64, Did> = BTreeMap::new();
     let mut pids: BTreeMap<EntityId, u64> = BTreeMap::new();
@@ -48,7 +48,7 @@ fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did>
     did
 }
 
-/// The readers that are here, each a Python that has it and a script. At least one.
+/// The installed readers, each a Python interpreter with it and a script. At least one.
 fn readers() -> Vec<(String, &'static str)> {
     let known = [
         ("TACTUS_TRAPPY_PYTHON", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/trappy_read.py")),
@@ -62,7 +62,7 @@ fn readers() -> Vec<(String, &'static str)> {
     here
 }
 
-/// What a reader finds in `path`.
+/// The findings of a reader in `path`.
 fn read((python, script): &(String, &str), path: &Path, length: Nanos) -> BTreeMap<u64, Did> {
     let mut command = Command::new(python);
     let output = command.arg(script).arg(path).arg((length.as_ns() as f64 / 1e9).to_string()).output();
@@ -78,7 +78,7 @@ fn read((python, script): &(String, &str), path: &Path, length: Nanos) -> BTreeM
     text.lines().map(line).collect()
 }
 
-/// Has every reader read what `scenario` gives under `policy`, machine by machine; says how many executions there were.
+/// Runs `scenario` under `policy` and compares each machine's trace with every reader. Returns the number of runs.
 fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     let readers = readers();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(file);
@@ -115,13 +115,13 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     executions
 }
 
-/// They tell the same of `machine`.
+/// Asserts that both agree about `machine`.
 fn agree(machine: &str, ours: &BTreeMap<u64, Did>, theirs: &BTreeMap<u64, Did>) {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{machine}");
     for (pid, (count, wakeups, us, name)) in ours {
         let (their_count, their_wakeups, their_us, their_name) = &theirs[pid];
         assert_eq!((count, wakeups, name), (their_count, their_wakeups, their_name), "{machine} {pid}");
-        // Each execution has a beginning and an end in whole microseconds.
+        // Each run begins and ends at a whole microsecond.
         let off = (us - their_us).unsigned_abs();
         assert!(off <= 2 * count, "{name} ran {us} us, the reader says {their_us}");
     }

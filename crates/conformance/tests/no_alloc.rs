@@ -1,5 +1,5 @@
-//! Law 9: deciding allocates nothing. Every policy runs through a long, random day under an allocator that counts; what
-//! is asked for (attach, adjust, groups) may allocate, inputs and decisions may not.
+//! Law 9: decisions allocate nothing. Every policy runs a long random workload under a counting allocator. Membership
+//! (attach, adjust, groups) may allocate, inputs and decisions may not.
 
 #[path = "policies/chosen.rs"]
 mod chosen;
@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const CPUS: usize = 4;
 const ENTITIES: u64 = 60;
 const ROUNDS: u64 = 100_000;
-/// Busy and quiet times take turns, so that CPUs also idle, pull and are called.
+/// Busy and quiet times alternate, so that CPUs also idle, pull and are kicked.
 const ROUNDS_PER_TIME: u64 = 1_000;
 const GROUPS: usize = 5;
 
@@ -55,7 +55,7 @@ impl Dice {
     }
 }
 
-/// How often each kind of thing has happened.
+/// The number of events of each kind.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     wakes: u64,
@@ -63,9 +63,9 @@ struct Tally {
     yields: u64,
     events: u64,
     changes: u64,
-    /// Slices that ended and alarms that went off.
+    /// Ended time slices and alarms.
     turns: u64,
-    /// Rounds at whose end some CPU idled.
+    /// Rounds with an idle CPU at their end.
     idle: u64,
 }
 
@@ -79,8 +79,8 @@ struct Day {
 }
 
 impl Day {
-    /// Two levels of groups, some with a quota and a cap; small promises for a third of the entities, so that all fit;
-    /// a few real-time ones.
+    /// Two levels of groups, some with a quota and a cap; small reservations for a third of the entities, so that all
+    /// fit; a few real-time ones.
     fn new(policy: &Descriptor, settings: &[(&str, &str)]) -> Day {
         let host = Topology { llc: CPUS / 2, ..Topology::new(CPUS) };
         let mut knobs = policy.defaults();
@@ -112,7 +112,7 @@ impl Day {
             if n % 10 == 1 {
                 params.class = Class::RoundRobin(RtPriority::new(10).expect("it is in range"));
             }
-            // A policy may refuse what does not fit its gangs.
+            // A policy may refuse a reservation that does not fit its gangs.
             let attached = machine.attach(Instant::ZERO, params);
             let alone = Params { reservation: None, ..params };
             attached.or_else(|_| machine.attach(Instant::ZERO, alone)).expect("it is allowed")
@@ -198,7 +198,7 @@ impl Day {
         }
     }
 
-    /// Changes a wish, which may allocate, so that what the policies have reserved for it is put to the test.
+    /// Changes parameters, which may allocate; this tests the room that the policies have reserved.
     fn adjust(&mut self, e: EntityId) {
         let Driver { machine, now, .. } = &mut self.driver;
         let mut params = *machine.params(e);
@@ -211,7 +211,7 @@ impl Day {
         if params.class.rt_priority().is_some() && self.dice.one_in(2) {
             params.class = Class::Normal;
         }
-        // Partitioned EDF may have no room for a promise on the CPUs left.
+        // Partitioned EDF may have no room for a reservation on the other CPUs.
         if machine.adjust(*now, e, params).is_ok() {
             self.tally.changes += 1;
         }
@@ -222,7 +222,7 @@ fn assert_silent(policy: &Descriptor, settings: &[(&str, &str)]) {
     let tally = Day::new(policy, settings).run();
     println!("{} {settings:?}: {tally:?}", policy.name);
     let Tally { wakes, stops, yields, events, changes, turns, idle } = tally;
-    // Where jobs run to completion, nothing happens by itself.
+    // If jobs run to completion, no event occurs by itself.
     let by_itself = if settings.contains(&("enforce", "none")) { u64::MAX } else { turns };
     let least = [wakes, stops, yields, events, changes, by_itself, idle].into_iter().min();
     assert!(least > Some(1_000), "{}: everything happens often: {tally:?}", policy.name);
@@ -250,7 +250,7 @@ fn no_variant_of_edf_allocates_when_it_decides() {
     }
 }
 
-/// The same under everything the fuzzer does: all knobs, 1 to 16 CPUs, late kicks and alarms, comings and goings.
+/// The same under all inputs of the fuzzer: all knobs, 1 to 16 CPUs, late kicks and alarms, arrivals and departures.
 #[test]
 fn no_policy_allocates_when_it_is_fuzzed() {
     for policy in policies::ALL {

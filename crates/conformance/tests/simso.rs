@@ -1,7 +1,7 @@
-//! EDF job by job against SimSo, on random task sets: an independent implementation gives the same results.
+//! EDF against SimSo, job by job on random task sets: an independent implementation gives the same results.
 //!
-//! `cargo xtask test` brings SimSo and runs this; by hand: `TACTUS_SIMSO_PYTHON=python-with-simso cargo test -p lab
-//! --test simso`. No two jobs of a set ever share a deadline, so it does not matter how ties are broken.
+//! `cargo xtask test` installs SimSo and runs this; by hand: `TACTUS_SIMSO_PYTHON=python-with-simso cargo test -p conformance
+//! --test simso`. No two jobs of a set share a deadline, so the order of ties is irrelevant.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -11,7 +11,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use trace::{Event, Sink};
 
-/// How long every set runs, in microseconds.
+/// The length of each run, in microseconds.
 const END_US: u64 = 600_000;
 
 /// A periodic task; all in microseconds.
@@ -44,7 +44,7 @@ impl Placement {
     }
 }
 
-/// Jobs by (task, release): when they were completed, if they were before the end.
+/// Jobs by (task, release): their completion, if it was before the end.
 type Jobs = BTreeMap<(usize, u64), Option<u64>>;
 
 /// A number in `low..high`.
@@ -52,7 +52,7 @@ fn between(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
     low + random.next_u64() % (high - low)
 }
 
-/// Tasks for `cpus` CPUs, of `load` percent of all of them together, as near as whole microseconds come.
+/// Tasks that load `cpus` CPUs with `load` percent in total, up to rounding to whole microseconds.
 fn task_set(random: &mut ChaCha8Rng, cpus: u64, load: u64) -> Vec<Task> {
     let count = between(random, 2 * cpus + 1, 5 * cpus + 3);
     let shares: Vec<u64> = (0..count).map(|_| between(random, 20, 100)).collect();
@@ -123,7 +123,7 @@ fn ours(tasks: &[Task], cpus: usize, placement: Placement) -> Jobs {
     collector.jobs.into_iter().map(|((entity, release), done)| ((ids[&entity], release), done)).collect()
 }
 
-/// Partitioned, the policy puts each on the first CPU where it fits; in decreasing order that is SimSo's packing.
+/// The partitioned policy assigns each to the first CPU where it fits; in decreasing order this is SimSo's packing.
 fn attach_order(tasks: &[Task], placement: Placement) -> Vec<usize> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if placement == Placement::Partitioned {
@@ -152,7 +152,7 @@ fn simso(python: &str, tasks: &[Task], cpus: usize, placement: Placement) -> Job
     let text = String::from_utf8(output.stdout).unwrap();
     let job = |line: &str| {
         let [task, release, done] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("not a job: {line}") };
-        // Jobs that begin or end just at the end may or may not be there.
+        // Jobs that begin or end at the end of the run may be missing.
         let done = done.parse().ok().filter(|&done: &u64| done < END_US);
         ((task.parse().unwrap(), release.parse().unwrap()), done)
     };

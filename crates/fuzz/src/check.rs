@@ -1,4 +1,4 @@
-//! Judging runs of a machine: each is done twice, and a run that breaks a law is made smaller.
+//! Judges runs of a machine: each is done twice, and a run that breaks a law is shrunk.
 
 use super::driver::Meter;
 use super::options::Options;
@@ -6,10 +6,10 @@ use super::outcome::{Failure, Run, Stats, catch_panic};
 use super::world::World;
 use sched::Descriptor;
 
-/// Runs these options once, and again, and compares.
+/// Runs these options twice and compares the runs.
 ///
 /// # Errors
-/// A law is broken; the failure holds the smallest options found for which one is.
+/// A law is broken. The failure has the smallest options found that break one.
 pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
     match attempt(options) {
         Ok(stats) => Ok(stats),
@@ -20,7 +20,7 @@ pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
 /// Runs these options once, with `meter` around every call in which the policy may not allocate.
 ///
 /// # Errors
-/// As for [`check`], but the run is not made smaller.
+/// As for [`check`], but the run is not shrunk.
 pub fn run_metered<'a>(options: &'a Options, meter: Meter<'a>) -> Result<Stats, Box<Failure>> {
     let run = once(options, Some(meter)).map(|run| run.stats());
     run.map_err(|what| Box::new(Failure { options: options.clone(), what }))
@@ -43,7 +43,7 @@ pub fn smoke(policy: &'static Descriptor, cpus: usize, first: u64, seeds: u64) -
     Ok(sum)
 }
 
-/// One run without shrinking: what it came to, or what broke.
+/// One run without shrinking: its outcome, or a description of the broken law.
 fn attempt(options: &Options) -> Result<Stats, String> {
     let (first, second) = (once(options, None)?, once(options, None));
     let second = second.map_err(|what| format!("law 10: the same inputs were kept once, but not again: {what}"))?;
@@ -57,7 +57,7 @@ fn once<'a>(options: &'a Options, meter: Option<Meter<'a>>) -> Result<Run, Strin
     catch_panic(|| World::new(options, meter).and_then(World::run))
 }
 
-/// Makes steps and entities fewer for as long as something still breaks.
+/// Reduces steps and entities as long as a law still breaks.
 fn shrink(options: &Options, what: String) -> Failure {
     let mut smallest = Failure { options: options.clone(), what };
     loop {

@@ -1,4 +1,4 @@
-//! [`Driver`]: a small driver of a machine in virtual time that is late on purpose, and shows all to an auditor.
+//! [`Driver`]: a small driver of a machine in virtual time that is late on purpose and shows every event to an auditor.
 
 use super::dice::Dice;
 use sched::{Action, Alarm, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Machine, Nanos, Params, Refused};
@@ -6,17 +6,17 @@ use sim::Auditor;
 use std::fmt::Write;
 use trace::{Event, Sink};
 
-/// Something is wrapped around every call in which a policy may not allocate: it is given the call, to make it once.
+/// A wrapper of the calls in which a policy may not allocate. It makes the call once.
 pub type Meter<'a> = &'a mut dyn FnMut(&mut dyn FnMut());
 
-/// How late a driver is at most.
+/// The largest delays of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
-    /// How long a kick is under way.
+    /// The largest delay of a kick.
     pub kick: Nanos,
-    /// How late alarms go off.
+    /// The largest delay of an alarm.
     pub alarm: Nanos,
-    /// How late the end of a slice is noticed.
+    /// The largest delay of the end of a time slice.
     pub slice: Nanos,
 }
 
@@ -28,20 +28,20 @@ struct Pending {
     delivered: Instant,
 }
 
-/// Drives a machine: passes on inputs, carries out actions, and delivers what is due, late.
+/// Drives a machine: passes on inputs, carries out actions, and delivers due events late.
 pub struct Driver<'a> {
     machine: Machine,
     auditor: Auditor,
     now: Instant,
     lateness: Lateness,
     dice: Dice,
-    /// When the end of each CPU's slice will be noticed.
+    /// By CPU: the delivery of the end of its time slice.
     ends: Vec<Instant>,
-    /// Kicks under way; what they were for may be over when they arrive.
+    /// Kicks in flight; their reason may be gone at their arrival.
     kicks: Vec<(Instant, CpuId)>,
     /// By number.
     alarms: Vec<Option<Pending>>,
-    /// Alarms that were cleared or put off after they went off, and before they arrived.
+    /// Alarms that were cleared or postponed after they went off and before their delivery.
     strays: Vec<(Instant, Alarm)>,
     meter: Option<Meter<'a>>,
     log: Vec<(Instant, Action)>,
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Driver<'_> {
 }
 
 impl<'a> Driver<'a> {
-    /// A driver of a machine to which nothing has happened yet; `seed` decides how late it is each time.
+    /// A driver of a new machine; `seed` decides each delay.
     #[must_use]
     pub fn new(machine: Machine, auditor: Auditor, lateness: Lateness, seed: u64) -> Driver<'a> {
         let cpus = machine.topology().cpus;
@@ -96,19 +96,19 @@ impl<'a> Driver<'a> {
         &self.machine
     }
 
-    /// What has been seen of the run.
+    /// The auditor with its observations of the run.
     #[must_use]
     pub fn auditor(&self) -> &Auditor {
         &self.auditor
     }
 
-    /// Inputs and changes the machine accepted.
+    /// The number of accepted inputs and changes.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Wishes the machine refused.
+    /// The number of refused requests.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
@@ -159,7 +159,7 @@ impl<'a> Driver<'a> {
         self.show(&Event::Detach { entity });
     }
 
-    /// Changes what is asked for an entity; says whether it was accepted.
+    /// Changes the parameters of an entity. Returns whether the machine accepts them.
     pub fn adjust(&mut self, entity: EntityId, params: Params) -> bool {
         let before = self.snapshot();
         let answer = self.machine.adjust(self.now, entity, params);
@@ -179,7 +179,7 @@ impl<'a> Driver<'a> {
         Some(group)
     }
 
-    /// Changes what is asked for a group; says whether it was accepted.
+    /// Changes the parameters of a group. Returns whether the machine accepts them.
     pub fn adjust_group(&mut self, group: GroupId, params: GroupParams) -> bool {
         let before = self.snapshot();
         let answer = self.machine.adjust_group(self.now, group, params);
@@ -190,7 +190,7 @@ impl<'a> Driver<'a> {
         accepted
     }
 
-    /// Removes a group; says whether that was accepted.
+    /// Removes a group. Returns whether the machine accepts that.
     pub fn remove_group(&mut self, group: GroupId) -> bool {
         let before = self.snapshot();
         let answer = self.machine.remove_group(self.now, group);
@@ -201,7 +201,7 @@ impl<'a> Driver<'a> {
         accepted
     }
 
-    /// Counts an answer. What is refused changes nothing.
+    /// Counts an answer. A refused request changes nothing.
     fn note<T>(&mut self, answer: Result<T, Refused>, before: &str) -> Option<T> {
         match answer {
             Ok(value) => {
@@ -211,13 +211,13 @@ impl<'a> Driver<'a> {
             Err(refused) => {
                 self.refused += 1;
                 let after = self.snapshot();
-                assert_eq!(before, after, "a wish was refused ({refused}), and yet something changed");
+                assert_eq!(before, after, "a request was refused ({refused}), but it changed something");
                 None
             }
         }
     }
 
-    /// All that can be asked about the attached entities: their states and parameters, and, while every CPU is idle, the
+    /// All queries about the attached entities: their states and parameters, and, while every CPU is idle, the
     /// state of the policy. A running entity may still have to be charged.
     fn snapshot(&self) -> String {
         let mut text = String::new();
@@ -244,7 +244,7 @@ impl<'a> Driver<'a> {
 
     // ---- Time ----
 
-    /// When something is due next.
+    /// The instant of the next due event.
     #[must_use]
     pub fn next(&self) -> Instant {
         let ends = self.ends.iter().copied();
@@ -254,7 +254,7 @@ impl<'a> Driver<'a> {
         ends.chain(kicks).chain(alarms).chain(strays).min().unwrap_or(Instant::NEVER)
     }
 
-    /// Lets all that is due before `end` happen; then it is `end`, and what is due then has yet to be delivered.
+    /// Delivers all events before `end` and advances to `end`. Events due at `end` are not delivered yet.
     pub fn pass(&mut self, end: Instant) {
         while self.next() < end {
             self.now = self.next();
@@ -264,13 +264,13 @@ impl<'a> Driver<'a> {
         self.now = end;
     }
 
-    /// Delivers what is due by now, where it still applies.
+    /// Delivers the due events that still apply.
     pub fn deliver(&mut self) {
         let now = self.now;
         for cpu in self.machine.topology().iter() {
             if self.ends[cpu.index()] <= now {
                 self.ends[cpu.index()] = Instant::NEVER;
-                // Another input of this instant may have been faster.
+                // Another input of this instant may have come first.
                 if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= now {
                     self.input(Input::Expire { cpu });
                 }
@@ -291,7 +291,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Has the machine decide, and carries out what it says.
+    /// Settles the machine and carries out its actions.
     pub fn settle(&mut self) {
         let now = self.now;
         self.metered_call(|machine| {
@@ -330,7 +330,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What has gone off already arrives all the same.
+    /// Clears an alarm. If it has gone off already, it is still delivered.
     fn clear_alarm(&mut self, number: usize) {
         if let Some(pending) = self.alarms.get_mut(number).and_then(Option::take)
             && pending.due <= self.now

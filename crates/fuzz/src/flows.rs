@@ -1,4 +1,4 @@
-//! Networks by chance: packets between whatever machines there are, through rings, lines and interrupts.
+//! Random networks: packets between the machines, through rings, lines and interrupts.
 
 use super::dice::Dice;
 use super::programs::{length, task};
@@ -15,7 +15,7 @@ pub(super) struct Net {
     rings: Vec<Endpoint>,
 }
 
-/// Lines, and rings that tasks of some machines serve.
+/// Adds lines, and rings that tasks of some machines serve.
 pub(super) fn lay(world: &mut World<'_>, dice: &mut Dice) -> Net {
     let mut net = Net::default();
     for _ in 0..1 + dice.below(3) {
@@ -56,13 +56,13 @@ fn any(world: &World<'_>, dice: &mut Dice) -> MachineId {
     MachineId(u32::try_from(dice.below(world.machines() as u64)).expect("there are few"))
 }
 
-/// The way of a flow.
+/// The hops of a flow.
 fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
     let hop = |dice: &mut Dice| match dice.below(5) {
         0 => dice.choose(&net.rings).map(Hop::Ring),
         1 => dice.choose(&net.rings).map(Hop::Completion),
         2 => {
-            // Guests are interrupted by their hosts alone; those come first.
+            // Only hosts get interrupts from the network; the first machine is a host.
             let interrupted = (MachineId(0), world.machine(MachineId(0)).machine().topology().cpus);
             let cpu = usize::try_from(dice.below(interrupted.1 as u64)).expect("there are few");
             Some(Hop::Interrupt { machine: interrupted.0, cpu: CpuId::new(cpu), time: dice.span(Nanos::us(30)) })
@@ -70,7 +70,7 @@ fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
         3 => Some(Hop::Cost(if dice.one_in(4) { Nanos::ZERO.into() } else { length(dice) })),
         _ => dice.choose(&net.lines).map(Hop::Line),
     };
-    // At least one line with its latency keeps what is sent back at once from going round without time.
+    // At least one line has a latency; otherwise immediate answers could circulate without time.
     let mut way: Vec<Hop> = (0..dice.below(4)).filter_map(|_| hop(dice)).collect();
     way.extend(dice.choose(&net.lines).map(Hop::Line));
     way

@@ -1,5 +1,5 @@
-//! Random worlds: hosts and guests under any policies, tasks that follow programs, arrivals and departures; judged by the
-//! [`WorldAuditor`], by the machines' own assertions, by a replay of each machine, and by being done twice.
+//! Random worlds: hosts and guests under any policies, tasks that follow programs, arrivals and departures. They are
+//! judged by the [`WorldAuditor`], by the machines' own assertions, by a replay of each machine, and by a second run.
 
 use super::dice::Dice;
 use super::flows::{self, Net};
@@ -18,12 +18,12 @@ use std::fmt::{self, Write};
 use trace::replay::Replay;
 use trace::{Event, Header, MachineHeader, MachineId, Sink, WorldHeader, WorldSink, WorldTimelineBuilder};
 
-/// What a run of a world depends on.
+/// The parameters of a run of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorldOptions {
-    /// Where everything comes from.
+    /// The seed of all random values.
     pub seed: u64,
-    /// How long it runs.
+    /// The length of the run.
     pub length: Nanos,
 }
 
@@ -46,19 +46,19 @@ impl fmt::Display for WorldOptions {
     }
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorldStats {
-    /// Inputs that its machines accepted.
+    /// The number of inputs of its machines.
     pub inputs: u64,
-    /// A hash over everything that happened.
+    /// A hash over all events.
     pub events: u64,
 }
 
-/// Runs these options twice, and judges.
+/// Runs these options twice and judges the runs.
 ///
 /// # Errors
-/// Something broke: in words, with the options of the shortest run found in which it does.
+/// A law is broken: its description, with the options of the shortest run found that breaks it.
 pub fn check_world(options: WorldOptions) -> Result<WorldStats, String> {
     attempt(options).map_err(|what| {
         let (mut shortest, mut what) = (options, what);
@@ -78,14 +78,14 @@ pub fn check_world(options: WorldOptions) -> Result<WorldStats, String> {
 fn attempt(options: WorldOptions) -> Result<WorldStats, String> {
     let first = once(options)?;
     let second = once(options)?;
-    if first == second { Ok(first) } else { Err("law 10: the same world went another way".to_string()) }
+    if first == second { Ok(first) } else { Err("law 10: two runs of the same world differ".to_string()) }
 }
 
 fn once(options: WorldOptions) -> Result<WorldStats, String> {
     catch_panic(|| run(options))
 }
 
-/// All that happened, as one number.
+/// A hash over all events.
 #[derive(Default)]
 struct Hash(Fnv);
 
@@ -129,7 +129,7 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     world.finish(end).map_err(|stuck| stuck.to_string())?;
     let inputs = world.inputs();
     drop(world);
-    timeline.finish().map_err(|error| format!("no timeline can be made of it: {error}"))?;
+    timeline.finish().map_err(|error| format!("it has no timeline: {error}"))?;
     for (number, replay) in replays.0.into_iter().enumerate() {
         replay.finish().map_err(|divergence| format!("machine m{number} does not replay: {divergence}"))?;
     }

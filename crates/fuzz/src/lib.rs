@@ -1,12 +1,12 @@
-//! The fuzzer: a seed becomes options, the options a run of a machine under everything that can happen to it, and the
-//! run is judged by the machine's own assertions, by the [`sim::Auditor`], and by being done twice.
+//! The fuzzer: options are drawn from a seed, and a machine runs with them under all kinds of inputs. The
+//! run is judged by the machine's own assertions, by the [`sim::Auditor`], and by a second run.
 //!
 //! ```no_run
 //! use fuzz::{Options, check};
 //! let options = Options::draw(policies::find("edf").unwrap(), 123);
-//! println!("{options}"); // All options, and the line that replays them, first.
+//! println!("{options}"); // All options, and the line that replays them.
 //! if let Err(failure) = check(&options) {
-//!     println!("{failure}"); // What broke, and the smallest run found in which it does.
+//!     println!("{failure}"); // The broken law, and the smallest run found that breaks it.
 //! }
 //! ```
 

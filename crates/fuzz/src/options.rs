@@ -1,11 +1,11 @@
-//! [`Options`]: everything a fuzz run depends on, drawn from its seed.
+//! [`Options`]: all parameters of a fuzz run, drawn from its seed.
 
 use super::dice::Dice;
 use super::driver::Lateness;
 use sched::{Descriptor, Knobs, LoadBounds, Nanos, Topology, Unit};
 use std::fmt;
 
-/// How deep groups are nested at most.
+/// The largest depth of groups.
 pub(super) const GROUP_DEPTH: u32 = 3;
 /// Weights from a sixteenth to sixteen times the normal one, Linux's scale.
 pub(super) const WEIGHTS: [u32; 7] = [64, 335, 1024, 1024, 1024, 3121, 16_384];
@@ -13,36 +13,36 @@ pub(super) const WEIGHTS: [u32; 7] = [64, 335, 1024, 1024, 1024, 3121, 16_384];
 /// The largest warp of an entity.
 pub(super) const WARP_MOST: Nanos = Nanos::ms(100);
 
-/// What a fuzz run does. Drawn from the seed; `steps` and `entities` may be set to make it smaller.
+/// The parameters of a fuzz run, drawn from the seed. `steps` and `entities` may be reduced.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The policy.
     pub policy: &'static Descriptor,
-    /// Where everything else comes from.
+    /// The seed of all other values.
     pub seed: u64,
-    /// Rounds of inputs.
+    /// The number of rounds of inputs.
     pub steps: u64,
-    /// How many entities there are at most at a time.
+    /// The largest number of entities at a time.
     pub entities: u64,
-    /// The number of CPUs, where it was set and not drawn.
+    /// The number of CPUs, if it was set and not drawn.
     pub cpus: Option<usize>,
     /// The machine.
     pub host: Topology,
     /// The policy's knobs.
     pub knobs: Knobs,
-    /// How late the driver is at most. A kick that takes no time is immediate.
+    /// The largest delays of the driver. A kick without delay is immediate.
     pub lateness: Lateness,
-    /// Whether entities are kept from some CPUs.
+    /// Whether entities have affinities.
     pub affinities: bool,
-    /// Whether what is asked changes while running.
+    /// Whether parameters change during the run.
     pub changes: bool,
-    /// Whether entities come and go.
+    /// Whether entities are attached and detached during the run.
     pub arrivals: bool,
     /// Whether entities block.
     pub blocks: bool,
     /// Whether entities are paused.
     pub pauses: bool,
-    /// Whether entities yield, also to each other.
+    /// Whether entities yield, also directed.
     pub yields: bool,
     /// Whether there are groups.
     pub groups: bool,
@@ -104,26 +104,26 @@ impl Options {
         options
     }
 
-    /// Every entity stays runnable: the promises that only hold then are judged.
+    /// Every entity stays runnable. Guarantees that require this are judged.
     fn calm(&mut self) {
         (self.affinities, self.changes, self.arrivals) = (false, false, false);
         (self.blocks, self.pauses, self.yields) = (false, false, false);
     }
 
-    /// Whether no entity comes, leaves, changes or blocks after the start.
+    /// Whether no entity arrives, leaves, changes or blocks after the start.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)
     }
 
-    /// How exactly every slice must be delivered in every period, if it must: by a punctual driver.
+    /// The largest shortfall of a slice that the policy guarantees with a punctual driver; `None`: no guarantee.
     #[must_use]
     pub fn reservation_bound(&self) -> Option<Nanos> {
         let punctual = self.lateness == Lateness::default();
         punctual.then(|| (self.policy.guarantees.reservations)(&self.load())).flatten()
     }
 
-    /// The circumstances in which the policy states its bounds.
+    /// The load for which the policy states its bounds.
     #[must_use]
     pub fn load(&self) -> LoadBounds<'_> {
         let weights = || WEIGHTS.iter().copied().map(u64::from);
@@ -154,7 +154,7 @@ impl Options {
         self
     }
 
-    /// The same with fewer steps or entities, where given.
+    /// The same with these numbers of steps and entities, if given.
     #[must_use]
     pub fn with(mut self, steps: Option<u64>, entities: Option<u64>) -> Options {
         self.steps = steps.unwrap_or(self.steps);
@@ -178,7 +178,7 @@ pub(super) fn draw_knobs(policy: &'static Descriptor, host: &Topology, dice: &mu
                 let values = (knob.most - knob.least + 1).unsigned_abs();
                 knob.least + i64::try_from(dice.below(values)).expect("a choice is small")
             }
-            // Within a factor of four of the default, for the bounds to be worth judging.
+            // Within a factor of four of the default, so that the bounds are meaningful.
             Unit::Time | Unit::Count | Unit::Percent => {
                 let quarters = i64::try_from(1 + dice.below(16)).expect("it is small");
                 (knob.default.saturating_mul(quarters) / 4).clamp(knob.least, knob.most)
@@ -189,7 +189,7 @@ pub(super) fn draw_knobs(policy: &'static Descriptor, host: &Topology, dice: &mu
     possible(policy, host, knobs)
 }
 
-/// `knobs`, or the defaults where these exclude each other.
+/// `knobs`, or the defaults if the policy refuses them.
 fn possible(policy: &Descriptor, host: &Topology, knobs: Knobs) -> Knobs {
     if (policy.build)(host, &knobs).is_ok() { knobs } else { policy.defaults() }
 }

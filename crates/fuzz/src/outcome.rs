@@ -5,12 +5,12 @@ use sched::{Action, Instant};
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Inputs and changes the machine accepted.
+    /// The number of accepted inputs and changes.
     pub accepted: u64,
-    /// Wishes it refused.
+    /// The number of refused requests.
     pub refused: u64,
     /// A hash over every action.
     pub actions: u64,
@@ -19,9 +19,9 @@ pub struct Stats {
 /// A run that broke a law.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The options of the smallest run found that still breaks one.
+    /// The options of the smallest run found that still breaks a law.
     pub options: Options,
-    /// What broke, in words.
+    /// A description of the broken law.
     pub what: String,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// One run: what went in, and all that came out.
+/// The record of one run.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Run {
     pub(super) accepted: u64,
@@ -50,7 +50,7 @@ impl Run {
         Stats { accepted: self.accepted, refused: self.refused, actions: hash.0 }
     }
 
-    /// Law 10: where `self` and another run of the same options differ first, in words.
+    /// Law 10: a description of the first difference from another run of the same options.
     pub(super) fn difference(&self, again: &Run) -> Option<String> {
         let end = self.log.len().max(again.log.len());
         let shown = |entry: Option<&(Instant, Action)>| match entry {
@@ -62,7 +62,7 @@ impl Run {
     }
 }
 
-/// FNV-1a: the same everywhere, unlike the standard library's hash.
+/// FNV-1a: equal on all machines, unlike the standard library's hash.
 #[derive(Debug)]
 pub(super) struct Fnv(pub(super) u64);
 

@@ -64,12 +64,12 @@ pub(super) fn task(name: String, dice: &mut Dice, steps: Vec<Step>) -> TaskSpec 
     TaskSpec { name, params: asked(dice), delay, steps }
 }
 
-/// What the tasks of an application share.
+/// The shared objects of an application.
 struct Shared {
     mutex: ObjectId,
     spin: ObjectId,
     barrier: ObjectId,
-    /// Whether all of them meet in every round.
+    /// Whether all tasks wait at the barrier in every round.
     meets: bool,
 }
 

@@ -1,4 +1,4 @@
-//! [`World`]: what happens to a machine in a fuzz run, and what the run is held to.
+//! [`World`]: the inputs of a machine in a fuzz run, and the guarantees by which the run is judged.
 
 use super::dice::Dice;
 use super::driver::{Driver, Lateness, Meter};
@@ -11,7 +11,7 @@ use sim::Auditor;
 use sim::auditor::Promises;
 use std::collections::BTreeMap;
 
-/// How many groups there are at most, the root included.
+/// The largest number of groups, including the root.
 const GROUPS_MOST: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(super) struct World<'a> {
     driver: Driver<'a>,
     members: Vec<Member>,
     groups: Vec<GroupId>,
-    /// How far below the root each group is.
+    /// The depth of each group below the root.
     depths: BTreeMap<GroupId, u32>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> World<'a> {
         Ok(Run { accepted, refused, log: self.driver.into_log() })
     }
 
-    /// Several things at one instant, before or after what is due.
+    /// Several inputs at one instant, before or after the due events.
     fn instant(&mut self) {
         let due_first = self.dice.one_in(2);
         if due_first {
@@ -94,7 +94,7 @@ impl<'a> World<'a> {
         self.driver.settle();
     }
 
-    // ---- What happens ----
+    // ---- Inputs ----
 
     fn happen(&mut self) {
         let Options { changes, arrivals, blocks, pauses, yields, groups, .. } = *self.options;
@@ -142,7 +142,7 @@ impl<'a> World<'a> {
         let member = self.member(e);
         (member.woke, member.paused) = (true, false);
         self.driver.input(Input::Wake { entity: e, why });
-        // A waker that said it is about to block does so, more often than not.
+        // A synchronous waker blocks in two of three cases.
         if let Wake::By { waker, sync: true } = why
             && self.options.blocks
             && let State::Running(cpu) = self.driver.machine().state(waker)
@@ -202,7 +202,7 @@ impl<'a> World<'a> {
         if !self.members.is_empty() {
             let at = self.dice.below(self.members.len() as u64);
             let member = self.members.swap_remove(usize::try_from(at).expect("an index fits"));
-            // Stopped first, all that it ran has been charged and is compared.
+            // A paused entity has been charged completely, so its CPU time is compared.
             if self.dice.one_in(2) {
                 self.driver.input(Input::Pause { entity: member.id });
             }
@@ -253,7 +253,7 @@ impl<'a> World<'a> {
     }
 }
 
-// ---- What the run is held to ----
+// ---- Guarantees ----
 
 fn promises(options: &Options) -> Promises {
     let Lateness { kick, alarm, slice } = options.lateness;

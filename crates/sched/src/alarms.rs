@@ -1,4 +1,4 @@
-//! The alarm slots of a machine: dense cells, so that setting an alarm replaces it and nothing goes stale.
+//! The alarm slots of a machine: dense cells. Setting an alarm replaces its previous time, so no entry becomes stale.
 
 use crate::alarm::{Alarm, AlarmKind, AlarmOwner, AlarmSlots};
 use crate::id::{CpuId, EntityId, GroupId};
@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 pub(crate) struct Cell {
     /// The alarm of this slot. A reused index has a new owner, perhaps at the instant at which the old one left.
     alarm: Alarm,
-    /// When it is due; NEVER if it is not set.
+    /// The instant at which it is due; NEVER if it is not set.
     pub(crate) at: Instant,
-    /// Where it goes off.
+    /// The CPU on which it goes off.
     pub(crate) on: CpuId,
     told: Alarm,
     told_at: Instant,
@@ -39,7 +39,7 @@ pub(crate) struct Alarms {
     slots: AlarmSlots,
     cpus: usize,
     cells: Vec<Cell>,
-    /// The numbers of those to be told.
+    /// The numbers of the cells to report.
     changed: Vec<usize>,
 }
 
@@ -76,7 +76,7 @@ impl Alarms {
         self.slots.policy.len() + self.slots.cpu.len() * self.cpus
     }
 
-    /// The dense number of an alarm: what drivers index their timers by.
+    /// The dense number of an alarm, by which drivers index their timers.
     pub(crate) fn number(&self, alarm: Alarm) -> usize {
         let slot = usize::from(alarm.slot);
         let stride = self.slots.entity.len() + self.slots.group.len();
@@ -140,7 +140,7 @@ impl Alarms {
         self.drop_all(self.slots.entity.len(), AlarmOwner::Entity(e));
     }
 
-    /// Clears the alarms of a group that goes.
+    /// Clears the alarms of a group that is removed.
     pub(crate) fn drop_group(&mut self, g: GroupId) {
         self.drop_all(self.slots.group.len(), AlarmOwner::Group(g));
     }
@@ -154,13 +154,13 @@ impl Alarms {
         }
     }
 
-    /// Whether there is anything to tell.
+    /// Whether a change has not been reported.
     #[inline]
     pub(crate) fn any_changed(&self) -> bool {
         !self.changed.is_empty()
     }
 
-    /// Turns what changed since the last time into actions.
+    /// Reports the changes since the last call as actions.
     pub(crate) fn tell(&mut self, actions: &mut Vec<Action>) {
         for i in 0..self.changed.len() {
             let number = self.changed[i];
@@ -188,11 +188,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_used_again_at_one_instant_tells_its_new_owner() {
+    fn a_reused_index_reports_its_new_owner() {
         let slots = AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE };
         let of = |generation| Alarm { owner: AlarmOwner::Entity(EntityId::new(0, generation)), slot: 0 };
         let on = CpuId::new(0);
-        // Even an alarm for the very same time and place: the driver knows the old owner's.
+        // Even an alarm at the same instant on the same CPU: the driver has that of the old owner.
         for at in [Instant::at_ns(20), Instant::at_ns(10)] {
             let mut alarms = Alarms::new(slots, 1);
             alarms.reserve(1, 1);

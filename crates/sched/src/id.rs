@@ -17,21 +17,21 @@ macro_rules! generational_id {
         pub struct $name(NonZeroU64); // index above, generation + 1 below: one word, and so is an Option of it
 
         impl $name {
-            /// The id with this index and generation (below 2^32 − 1), as a trace spells it.
+            /// The id with this index and generation (below 2^32 − 1), as traces write it.
             #[must_use]
             pub const fn new(index: u32, generation: u32) -> $name {
                 let word = (index as u64) << 32 | (generation + 1) as u64;
                 $name(NonZeroU64::new(word).expect("a generation plus one is not zero"))
             }
 
-            /// The dense index: what a policy's tables are indexed by. Reused after detach.
+            /// The dense index of a policy's tables. Reused after detach.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
                 (self.0.get() >> 32) as usize
             }
 
-            /// How often the index had been used before.
+            /// The number of earlier uses of the index.
             #[inline]
             #[must_use]
             pub const fn generation(self) -> u32 {
@@ -55,19 +55,19 @@ macro_rules! generational_id {
 }
 
 generational_id! {
-    /// What is scheduled: a task in a guest or on a host, a vCPU on a host.
+    /// A scheduled entity: a task in a guest or on a host, a vCPU on a host.
     ///
-    /// Indices are reused after detach; the generation tells the users apart.
+    /// Indices are reused after detach; the generation distinguishes the entities.
     EntityId, "e"
 }
 
 generational_id! {
-    /// A set of entities scheduled as one for some purpose: a VM, a control group.
+    /// A set of entities with common parameters: a VM, a control group.
     GroupId, "g"
 }
 
 impl GroupId {
-    /// The group that always exists and holds everything that is in no other.
+    /// The root group, which always exists and contains everything else.
     pub const ROOT: GroupId = GroupId::new(0, 0);
 }
 
@@ -127,7 +127,7 @@ impl CpuSet {
         set
     }
 
-    /// Puts `cpu` in; says whether it was not there.
+    /// Adds `cpu`. Returns whether it was absent.
     pub const fn insert(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = (cpu.index() / 64, 1 << (cpu.index() % 64));
         let new = self.0[word] & bit == 0;
@@ -135,7 +135,7 @@ impl CpuSet {
         new
     }
 
-    /// Takes `cpu` out; says whether it was there.
+    /// Removes `cpu`. Returns whether it was present.
     pub const fn remove(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = (cpu.index() / 64, 1 << (cpu.index() % 64));
         let there = self.0[word] & bit != 0;
@@ -143,19 +143,19 @@ impl CpuSet {
         there
     }
 
-    /// Whether `cpu` is in.
+    /// Whether the set contains `cpu`.
     #[must_use]
     pub const fn contains(&self, cpu: CpuId) -> bool {
         self.0[cpu.index() / 64] & (1 << (cpu.index() % 64)) != 0
     }
 
-    /// Whether no CPU is in.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// How many CPUs are in.
+    /// The number of CPUs in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
@@ -168,12 +168,12 @@ impl CpuSet {
         Some(CpuId::new(word * 64 + self.0[word].trailing_zeros() as usize))
     }
 
-    /// Sixty-four of them, from CPU `64 * nth` on.
+    /// The bits of 64 CPUs, from CPU `64 * nth` on.
     pub(crate) fn word(&self, nth: usize) -> u64 {
         self.0[nth]
     }
 
-    /// Those that are also in `words`, and none beyond them.
+    /// The CPUs that are also in `words`; none beyond them.
     pub(crate) fn and_words(&self, words: &[u64]) -> CpuSet {
         let mut both = CpuSet::EMPTY;
         for (nth, word) in words.iter().enumerate() {
@@ -250,7 +250,7 @@ impl fmt::Debug for CpuSet {
     }
 }
 
-/// Why a text is not a list of CPUs.
+/// The reason why a text is not a list of CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotCpuList;
 

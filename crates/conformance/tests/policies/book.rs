@@ -1,4 +1,4 @@
-//! The book's pages about policies are what the policies say now. `UPDATE_EXPECT=1` rewrites them.
+//! The manual's pages about policies match their descriptors and essays. `UPDATE_EXPECT=1` rewrites them.
 
 use expect_test::expect_file;
 use report::book;
@@ -33,7 +33,7 @@ fn every_policy_has_its_page() {
     assert_eq!(there, files, "a page of no policy is dead");
 }
 
-/// A page says what its policy can be tuned by, and what for.
+/// A page lists the knobs of its policy with their effects.
 #[test]
 fn a_page_has_essay_promises_and_knobs() {
     let credit = policies::find("credit").expect("it is registered");

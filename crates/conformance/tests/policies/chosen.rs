@@ -1,4 +1,4 @@
-//! Which policies a suite is run for: all, or those named in `TACTUS_POLICY`, separated by commas.
+//! The policies of a suite: all, or those named in `TACTUS_POLICY`, separated by commas.
 
 use sched::Descriptor;
 

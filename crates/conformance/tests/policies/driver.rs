@@ -1,20 +1,20 @@
-//! A driver of a machine in virtual time: exact, with nothing but a table of alarms and the kicks under way.
+//! An exact driver of a machine in virtual time: a table of alarms and the kicks in flight.
 
 use sched::{Action, Alarm, CpuId, EntityId, Input, Instant, Machine};
 use std::fmt::Debug;
 
-/// Carries out a named call of the machine, and may look at what the call does.
+/// Makes a named call of the machine, and may observe it.
 pub(crate) type Around = fn(&dyn Debug, &mut dyn FnMut());
 
-/// A machine, the time, and what the machine has asked for.
+/// A machine, the current instant, and the machine's requests.
 pub(crate) struct Driver {
     pub(crate) machine: Machine,
     pub(crate) now: Instant,
-    /// Every alarm that is set, by its dense number.
+    /// The set alarms, by dense number.
     alarms: Vec<Option<(Instant, Alarm)>>,
     /// The running entity of each CPU, from the actions of the machine.
     seats: Vec<Option<EntityId>>,
-    /// Kicks under way, the oldest first.
+    /// Kicks in flight, the oldest first.
     pub(crate) kicks: Vec<CpuId>,
     around: Around,
 }
@@ -64,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// When the next alarm is due, and its number; the lowest number first.
+    /// The instant of the next alarm, and its number; the lowest number first.
     pub(crate) fn next_alarm(&self) -> Option<(Instant, usize)> {
         let set = self.alarms.iter().enumerate();
         set.filter_map(|(number, alarm)| alarm.map(|(at, _)| (at, number))).min()
@@ -77,13 +77,13 @@ impl Driver {
         self.input(Input::Alarm { alarm });
     }
 
-    /// Delivers the oldest kick under way.
+    /// Delivers the oldest kick in flight.
     pub(crate) fn kick(&mut self) {
         let cpu = self.kicks.remove(0);
         self.input(Input::Kicked { cpu });
     }
 
-    /// When a kick arrives, the next slice ends or the next alarm is due; [`Instant::NEVER`] if nothing will happen by itself.
+    /// The next arrival of a kick, end of a time slice or alarm; [`Instant::NEVER`] if there is none.
     pub(crate) fn due(&self) -> Instant {
         let kick = (!self.kicks.is_empty()).then_some(self.now);
         let ends = self.machine.topology().iter().map(|cpu| self.machine.until(cpu)).min();
@@ -91,7 +91,7 @@ impl Driver {
         kick.into_iter().chain(ends).chain(alarm).min().unwrap_or(Instant::NEVER).max(self.now)
     }
 
-    /// Goes to the next instant at which something is due, delivers all that is, and settles.
+    /// Advances to the next event, delivers all events of that instant, and settles.
     pub(crate) fn turn(&mut self) {
         self.now = self.due();
         assert_ne!(self.now, Instant::NEVER, "something is due");

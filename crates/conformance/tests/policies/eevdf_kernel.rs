@@ -1,9 +1,10 @@
-//! EEVDF against a real kernel: Linux 6.18 with HZ=250 on one of two CPUs (base slice 2 · 0.7 ms), three runs of 10 s each.
+//! EEVDF against a real kernel: Linux 6.18 with HZ=250 on one of two CPUs (base slice 2 · 0.7 ms), three runs of 10 s
+//! each.
 //!
-//! Measured there, of three hogs at nice 0, 5 and −5: 22.85–22.87, 7.48–7.49 and 69.65–69.67 % of the CPU (their weights say
+//! Measured for three hogs at nice 0, 5 and −5: 22.85–22.87, 7.48–7.49 and 69.65–69.67 % of the CPU (by weight:
 //! 22.86, 7.48 and 69.67); runs without interruption of 4, 4 and mostly 8–12 ms, the multiples of a tick; longest waits of 20–24,
 //! 64 and 5–8 ms. Of two hogs at nice 0: 50.00 %, runs of 3.97 ms, longest waits of 4.1–4.3 ms. Waits there contain the kernel's
-//! own delays, which there are none of here: what is measured as 4.1 or 5 ms is one tick.
+//! own delays; the simulation has none: a measured 4.1 or 5 ms is one tick.
 
 use sched::{Action, Descriptor, EntityId, Instant, Nanos, Params, Topology, Wake, Weight};
 use sim::{Costs, Workload};
@@ -12,10 +13,10 @@ use trace::{Event, Sink};
 const TICK: Nanos = Nanos::ms(4);
 const LENGTH: Nanos = Nanos::s(10);
 
-/// What one hog got.
+/// The CPU time of one hog, its runs and its waits.
 struct Hog {
     entity: EntityId,
-    /// Since when it has run, or waited.
+    /// The start of its current run or wait.
     since: Instant,
     runs: Vec<Nanos>,
     waits: Vec<Nanos>,
@@ -26,7 +27,7 @@ impl Hog {
         self.runs.iter().copied().sum()
     }
 
-    /// How many of a hundred runs were of these lengths.
+    /// The percentage of runs with these lengths.
     fn percent_of_runs(&self, lengths: &[Nanos]) -> usize {
         self.runs.iter().filter(|run| lengths.contains(run)).count() * 100 / self.runs.len()
     }
@@ -100,7 +101,7 @@ fn as_measured(version: i64) -> [(&'static str, i64); 3] {
     [("version", version), ("tick", TICK.as_ns().cast_signed()), ("base-slice", Nanos::us(1_400).as_ns().cast_signed())]
 }
 
-/// What is other than measured in the runs and waits of hogs at nice 0, 5 and −5.
+/// The differences from the measurements, in runs and waits of hogs at nice 0, 5 and −5.
 fn deviations(hogs: &[Hog]) -> Vec<String> {
     let [normal, light, heavy] = hogs else { panic!("three hogs") };
     let mut found = Vec::new();
@@ -156,7 +157,7 @@ fn two_equal_hogs_take_turns_of_a_tick() {
     }
 }
 
-/// The measure can fail: CFS shares as exactly, but in other turns.
+/// The comparison can fail: CFS shares as exactly, but with other runs.
 #[test]
 fn cfs_runs_and_waits_otherwise() {
     let hogs = run(policy("cfs"), &[("tick", TICK.as_ns().cast_signed())], &[0, 5, -5], Nanos::ZERO);

@@ -1,15 +1,17 @@
-//! How late EEVDF lets a thread run that a timer wakes, against a real kernel: Linux 6.18 with HZ=250 on one of two CPUs (base slice
-//! 2 · 0.7 ms). Every millisecond it does 0 or 200 µs of work, at nice 0, beside 1, 2 or 4 hogs at nice 0.
+//! The wake-up latency of a thread with a timer under EEVDF, against a real kernel: Linux 6.18 with HZ=250 on one of
+//! two CPUs (base slice 2 · 0.7 ms). Every millisecond it does 0 or 200 µs of work, at nice 0, beside 1, 2 or 4 hogs at
+//! nice 0.
 //!
-//! It is bimodal: below its fair share the thread preempts at once, at or above it waits for ticks. What is measured is three runs of
-//! 10 s (`simulators.md`, section 3), each at the one phase between timer and tick that it happened to have; what is simulated are all
-//! phases. One percentile stands beside a step of the distribution: of 200 us beside four hogs, p99 was 8.0 to 10.6 ms in those runs,
-//! and 9.6, 9.9, 10.9, 10.9, 10.9 and 12.6 ms in six more on the same kernel.
+//! It is bimodal: below its fair share the thread preempts at once, at or above it waits for ticks. The measurements
+//! are three runs of 10 s (`simulators.md`, section 3), each at one accidental phase between timer and tick; the
+//! simulation covers all phases. One percentile is near a step of the distribution: with 200 us beside four hogs, p99
+//! was 8.0 to 10.6 ms in those runs, and 9.6, 9.9, 10.9, 10.9, 10.9 and 12.6 ms in six more on the same kernel.
 //!
-//! What is not EEVDF's is set once, from one row, and all others are predicted: how late the machine itself is ([`OWN_DELAY`]) from the
-//! row without work beside one hog, whose thread always preempts at once, and how often others have the CPU ([`OUTSIDE`]) from what
-//! section 3 says of its runs. That it is the machine's is seen with the same thread under SCHED_FIFO beside one hog: p50 15 to 38 us,
-//! p90 17 to 59 us, p99 27 to 200 us and up to 0.5 % above 500 us, changing with the hour. A round of it uses [`OWN_WORK`].
+//! Delays from other causes are set once, from one row, and all other rows are predicted. The delay of the machine
+//! ([`OWN_DELAY`]) is from the row without work beside one hog, whose thread always preempts at once. The share of
+//! other threads ([`OUTSIDE`]) is from section 3. The same thread under SCHED_FIFO beside one hog shows that the delay
+//! is the machine's: p50 15 to 38 us, p90 17 to 59 us, p99 27 to 200 us and up to 0.5 % above 500 us, changing with the
+//! hour. A round of it uses [`OWN_WORK`].
 
 use sched::{Descriptor, GroupId, Instant, Nanos, Params, Topology};
 use sim::program::{Length, Step, TaskSpec, TimerMode};
@@ -23,27 +25,28 @@ const PERIOD: Nanos = Nanos::ms(1);
 /// Phases between timer and tick.
 const PHASES: u64 = 40;
 
-/// How late the machine itself is: so many of ten thousand times no later than so many tenths of a microsecond. The anchor is the row
-/// without work beside one hog, whose thread always preempts at once; what is later than the last of its percentiles is in proportion
-/// to it as a SCHED_FIFO thread's.
+/// The delay of the machine: so many of ten thousand times at most so many tenths of a microsecond. The anchor is the
+/// row without work beside one hog, whose thread always preempts at once. Delays beyond its last percentile are
+/// proportional to those of a SCHED_FIFO thread.
 const OWN_DELAY: [(u64, u64); 7] =
     [(0, 103), (5_000, 160), (9_000, 260), (9_920, 485), (9_950, 555), (9_990, 786), (10_000, 2_400)];
 
-/// How often others than the group of all these threads have the CPU, by its weight: at most that of all time (section 3). Unit:
+/// How often other threads than these have the CPU, by weight: at most that part of all time (section 3). Unit:
 /// millionths. They have it until a tick.
 const OUTSIDE: u64 = 2_000;
 
-/// CPU time that its round takes without any work (CLOCK_THREAD_CPUTIME_ID: 12.3 to 14.9 µs in six runs, median 13.0), less the switch
-/// to it (`costs/epyc.toml`), which is paid besides.
+/// CPU time that its round takes without any work (CLOCK_THREAD_CPUTIME_ID: 12.3 to 14.9 µs in six runs, median 13.0),
+/// less the switch to it (`costs/epyc.toml`), which is paid besides.
 const OWN_WORK: Nanos = Nanos::ns(11_400);
 
-/// The machine, as its file says; on one CPU there are no kicks, and the thread asked for timers without slack (PR_SET_TIMERSLACK).
+/// The machine, as its file says; on one CPU there are no kicks, and the thread asked for timers without slack
+/// (PR_SET_TIMERSLACK).
 fn costs() -> Costs {
     let machine = scenario::costs::machine("epyc").expect("it is in the tree");
     Costs { kick: Nanos::ZERO, timer_slack: Nanos::ZERO, ..machine.costs }
 }
 
-/// The `n`-th draw of what is not EEVDF's, evenly spread over all there is.
+/// The `n`-th draw of the delay from other causes, evenly spread over its distribution.
 fn own_delay(n: u64) -> Nanos {
     // Millionths.
     let share = |of: u64| ((of.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * 1_000_000) >> 32;
@@ -54,7 +57,7 @@ fn own_delay(n: u64) -> Nanos {
     if other < OUTSIDE { own + TICK.scale(other, OUTSIDE) } else { own }
 }
 
-/// What was measured, in microseconds and in hundredths of a per cent.
+/// The measurements, in microseconds and hundredths of a percent.
 struct Measured {
     work: u64,
     hogs: usize,
@@ -83,7 +86,7 @@ impl Sink for Lates {
     }
 }
 
-/// How late the thread was each time in 4 s, but for the machine's own delay.
+/// The latency of each wake-up in 4 s, without the machine's own delay.
 fn run(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured, phase: Nanos) -> Vec<Nanos> {
     let mut knobs = policy.defaults();
     for &(name, value) in settings {
@@ -112,10 +115,10 @@ struct Distribution(Vec<Nanos>);
 
 impl Distribution {
     fn of(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured) -> Distribution {
-        // Not a divisor of the tick, so that nothing coincides.
+        // Not a divisor of the tick, so that no two events coincide.
         let phase = |n: u64| Nanos::us(7) + PERIOD.scale(n, PHASES);
         let late = (0..PHASES).flat_map(|n| run(policy, settings, row, phase(n)));
-        // The switch to the thread is in both.
+        // Both include the switch to the thread.
         let switch = costs().context_switch;
         let mut all: Vec<Nanos> = late.zip(0..).map(|(late, n)| late + own_delay(n).saturating_sub(switch)).collect();
         all.sort_unstable();
@@ -127,7 +130,7 @@ impl Distribution {
         self.0[self.0.len() * percent / 100].as_ns() / 1_000
     }
 
-    /// How many of ten thousand take from `least` to below `most`.
+    /// The number of ten thousand that take from `least` to below `most`.
     fn share(&self, least: Nanos, most: Nanos) -> u64 {
         let count = self.0.partition_point(|late| *late < most) - self.0.partition_point(|late| *late < least);
         (count * 10_000 / self.0.len()) as u64
@@ -137,7 +140,7 @@ impl Distribution {
         self.share(Nanos::us(500), Nanos::s(4))
     }
 
-    /// All of it, a line for each range of lateness.
+    /// The distribution, a line for each range of latency.
     fn shown(&self, row: &Measured) -> String {
         let [p50, p90, p99] = [50, 90, 99].map(|percent| self.percentile(percent));
         let above = self.above_500us();
@@ -175,7 +178,7 @@ impl Distribution {
         text
     }
 
-    /// What of it is other than measured.
+    /// The differences from the measurements.
     fn deviations(&self, row: &Measured) -> Vec<String> {
         let mut found = Vec::new();
         let percentiles = [(50, &row.p50), (90, &row.p90), (99, &row.p99)];
@@ -220,14 +223,14 @@ fn wake_ups_are_bimodal_at_once_or_at_a_tick() {
             between <= 200 && between <= 100 + late.above_500us() / 4,
             "{between} of 10,000 are in between\n{shown}"
         );
-        // All hogs have had their turn of a tick by then, and others theirs.
+        // By then all hogs, and the other threads, have run for a tick.
         let longest = *late.0.last().expect("it woke");
         assert!(longest <= TICK.saturating_mul(row.hogs as u64 + 1) + Nanos::ms(1), "{longest}\n{shown}");
     }
 }
 
-/// The measure can fail: without sleeping in the queue (v6.6), a task just below its share waits for ticks far more often; and
-/// CFS lets sleepers go first.
+/// The comparison can fail: without delayed dequeue (v6.6), a task just below its share waits for ticks far more often,
+/// and CFS runs sleepers first.
 #[test]
 fn other_rules_are_late_otherwise() {
     let older = [("version", 1), AS_MEASURED[1], AS_MEASURED[2]];

@@ -1,7 +1,7 @@
-//! Every short run there is: all sequences of [`LENGTH`] inputs on 2 CPUs with 3 entities, for every policy.
+//! Every short run: all sequences of [`LENGTH`] inputs on 2 CPUs with 3 entities, for every policy.
 //!
-//! The machine's own assertions judge each step; after each sequence every entity that may run has to run again. Nothing is
-//! sampled and nothing is left out: a sequence is a path through the inputs that are valid at each step.
+//! The machine's own assertions judge each step. After each sequence, every entity that may run has to run again. The
+//! test is complete: a sequence is a path through the inputs that are valid at each step.
 
 use crate::chosen;
 use crate::driver::Driver;
@@ -16,14 +16,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const LENGTH: usize = 6;
 const CPUS: usize = 2;
 const ENTITIES: usize = 3;
-/// Between two instants at which inputs come, unless an input says when.
+/// The time between two instants with inputs, unless an input states its own.
 const GAP: Nanos = Nanos::us(100);
 /// The time within which every entity has to run once.
 const PATIENCE: Nanos = Nanos::s(10);
-/// The same under a policy that may starve an entity: an entity that has not run by then has to run when it is alone.
+/// The same for a policy that may starve an entity: an entity that has not run by then has to run when it is alone.
 const SHORT_PATIENCE: Nanos = Nanos::ms(150);
 
-/// One input, or a change of what is asked for the first entity.
+/// One input, or a change of the first entity's parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Wake(usize, Why),
@@ -31,19 +31,19 @@ enum Step {
     Event(usize),
     Block(usize),
     Yield(usize),
-    /// The slice on this CPU ends, however far off that is.
+    /// The time slice on this CPU ends, however late.
     Expire(usize),
-    /// The next alarm goes off, however far off that is.
+    /// The next alarm goes off, however late.
     Alarm,
     /// Makes it heavy, or normal again.
     Weigh,
-    /// Keeps it to the last CPU, or no longer.
+    /// Sets its affinity to the last CPU, or removes it.
     Confine,
     /// The entity on this CPU yields to the waiting entity with the lowest id.
     YieldTo(usize),
-    /// The oldest kick under way arrives, however late.
+    /// The oldest kick in flight arrives, however late.
     Kick,
-    /// The last entity leaves, wherever it is, and another like it takes its place and its index.
+    /// The last entity is detached in any state, and an equal one takes its index.
     Replace,
 }
 
@@ -63,7 +63,7 @@ struct World {
 }
 
 impl World {
-    /// Three entities that ask for something of everything, each policy taking what it knows: a group with a quota and a
+    /// Three entities with parameters for every policy: a group with a quota and a
     /// cap, weights, two reservations, a real-time priority.
     fn new(policy: &Descriptor, kicks: Kicks) -> World {
         let host = Topology::new(CPUS);
@@ -109,7 +109,7 @@ impl World {
         self.ids.iter().position(|&id| id == e).expect("it is one of the three")
     }
 
-    /// Every input that is valid; without those that lie ahead, unless time `may_pass`.
+    /// Every valid input; without future ones, unless time `may_pass`.
     fn valid(&self, may_pass: bool, steps: &mut Vec<Step>) {
         steps.clear();
         let Driver { machine, now, .. } = &self.driver;
@@ -209,8 +209,8 @@ impl World {
         machine.adjust(*now, self.ids[0], params).expect("it may ask for this");
     }
 
-    /// Wakes every entity that is not paused, then lets time run. Each of them has to run; a policy that may starve an entity
-    /// only has to know of them. Returns whether an entity starved.
+    /// Wakes every entity that is not paused, then lets time pass. Each has to run; a policy that may starve an entity
+    /// only has to keep them queued. Returns whether an entity starved.
     fn check_liveness(&mut self, may_starve: bool) -> bool {
         self.driver.now += GAP;
         for n in 0..ENTITIES {
@@ -241,7 +241,7 @@ impl World {
         left.contains(&true)
     }
 
-    /// Lets time run until each of `left` has been seen running, and takes them off; gives up after `patience`.
+    /// Lets time pass until each of `left` has run, and removes it; stops after `patience`.
     fn run_until_seen(&mut self, left: &mut [bool; ENTITIES], patience: Nanos) {
         let end = self.driver.now + patience;
         loop {
@@ -256,11 +256,11 @@ impl World {
     }
 }
 
-/// What all sequences came to.
+/// The outcome of all sequences.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     sequences: u64,
-    /// How many left an entity waiting.
+    /// The number of sequences that left an entity waiting.
     starved: u64,
 }
 
@@ -277,12 +277,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The place of a sequence among all: which of how many steps is taken, each time.
+/// The position of a sequence among all: at each step, the input taken, and the number of valid inputs.
 #[derive(Debug, Default)]
 struct Path(Vec<(usize, usize)>);
 
 impl Path {
-    /// Which of `count` steps to take at `depth`.
+    /// The one of `count` inputs to take at `depth`.
     fn choose(&mut self, depth: usize, count: usize) -> usize {
         if depth == self.0.len() {
             self.0.push((0, count));
@@ -292,7 +292,7 @@ impl Path {
         choice
     }
 
-    /// Goes to the next sequence; says whether there is one.
+    /// Advances to the next sequence. Returns whether there is one.
     fn advance(&mut self) -> bool {
         while let Some((choice, of)) = self.0.last_mut() {
             *choice += 1;
@@ -325,7 +325,7 @@ fn may_starve(policy: &Descriptor) -> bool {
     (policy.starvation)(&load).is_none()
 }
 
-/// Runs every sequence of `length`, settling after every `batch` inputs; those between come at one instant.
+/// Runs every sequence of `length` and settles after every `batch` inputs, which come at one instant.
 fn exhaust(policy: &Descriptor, length: usize, batch: usize, kicks: Kicks) -> Result<Tally, Failure> {
     let may_starve = may_starve(policy);
     let mut tally = Tally::default();

@@ -1,5 +1,5 @@
-//! Runs that must not change by accident: the standard scenarios under every policy, as a trace byte for byte and as a Gantt
-//! picture to read. `UPDATE_EXPECT=1` rewrites them.
+//! Runs that must not change by accident: the standard scenarios under every policy, as an exact trace and as a Gantt
+//! picture. `UPDATE_EXPECT=1` rewrites them.
 
 use expect_test::expect_file;
 use scenario::Scenario;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use trace::gantt::{Gantt, Glyphs};
 use trace::{Header, TextWriter, TimelineBuilder};
 
-/// Scenarios, how much of each is kept as a trace, and how much as a picture of 100 columns.
+/// Scenarios, the length of each that is kept as a trace, and the length of its picture of 100 columns.
 const SCENARIOS: [(&str, Nanos, Nanos); 3] = [
     ("parallel", Nanos::ms(60), Nanos::ms(200)),
     ("three-vms", Nanos::ms(300), Nanos::ms(200)),
@@ -21,7 +21,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
 
-/// Runs a scenario under a policy with its default knobs: those that the scenario sets are for its own.
+/// Runs a scenario under a policy with its default knobs; the scenario's knobs are those of its own policy.
 fn run(
     name: &str,
     length: Nanos,
@@ -42,7 +42,7 @@ fn run(
     kept.text(length)
 }
 
-/// What is kept of a run.
+/// The kept part of a run.
 trait Kept {
     fn sink(&mut self) -> &mut dyn trace::Sink;
     fn text(self: Box<Self>, length: Nanos) -> String;

@@ -1,5 +1,5 @@
-//! Laws 1–12 × every policy × 1, 2, 4 and 16 CPUs: a fuzz run of a few seeds each, judged by machine and auditor and done
-//! twice. `cargo xtask fuzz` goes on from here.
+//! Laws 1–12 for every policy on 1, 2, 4 and 16 CPUs: fuzz runs of a few seeds each, judged by machine and auditor, and
+//! done twice. `cargo xtask fuzz` runs more seeds.
 
 use crate::chosen;
 
@@ -35,7 +35,7 @@ fn every_policy_keeps_the_laws_on_16_cpus() {
     hold(16);
 }
 
-/// A policy that breaks a law is caught by the judge of that law. An allocation is caught elsewhere, by an allocator that counts.
+/// The judge of each law finds a policy that breaks it. Allocations are found elsewhere, by a counting allocator.
 #[test]
 fn every_canary_is_caught() {
     let expected = [
@@ -63,7 +63,7 @@ fn every_canary_is_caught() {
     }
 }
 
-/// Runs that broke a law once, as the fuzzer's replay lines give them: policy, seed, steps, entities.
+/// Runs that once broke a law, as in the fuzzer's replay lines: policy, seed, steps, entities.
 #[test]
 fn runs_that_broke_a_law_keep_it() {
     let broken = [("credit", 1_795_334_867, 191, 17), ("rs", 1_795_334_569, 245, 49)];
@@ -77,7 +77,7 @@ fn runs_that_broke_a_law_keep_it() {
     }
 }
 
-/// The same seed gives the same actions, whatever ran before; another seed gives others.
+/// The same seed gives the same actions, whatever ran before; another seed gives other actions.
 #[test]
 fn a_seed_decides_everything() {
     for policy in chosen::policies() {
@@ -96,13 +96,13 @@ fn judging_admission(mut options: fuzz::Options) -> fuzz::Options {
     options
 }
 
-/// Promises that only calm runs can be held to are judged in some runs of every policy that makes them, and kept.
+/// Guarantees for calm runs are judged in some runs of every policy that states them, and hold.
 #[test]
 fn every_period_of_a_calm_run_has_its_slice() {
     let promising = |options: &fuzz::Options| options.reservations && options.reservation_bound().is_some();
     let mut keepers = Vec::new();
     for policy in chosen::policies() {
-        // Some policies keep promises only if a knob turns their admission control on.
+        // Some policies guarantee reservations only if a knob turns their admission control on.
         let drawn = (0..400).map(|seed| judging_admission(fuzz::Options::draw(policy, seed)));
         let judged: Vec<_> = drawn.filter(promising).collect();
         if judged.is_empty() {
@@ -118,7 +118,7 @@ fn every_period_of_a_calm_run_has_its_slice() {
     println!("judged: {keepers:?}");
 }
 
-/// A failure is shrunk: what is left is small, and still fails.
+/// A failure is shrunk: the remaining run is small and still fails.
 #[test]
 fn a_failure_is_shrunk_to_a_small_run() {
     let canary = policies::CANARIES.iter().find(|canary| canary.name == "canary-past").expect("it is a canary");

@@ -1,4 +1,4 @@
-//! What every policy must keep, and what each gives beside oracles, kernels and recorded runs.
+//! The laws of every policy, and comparisons with oracles, kernels and recorded runs.
 
 mod book;
 mod chosen;

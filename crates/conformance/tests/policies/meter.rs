@@ -1,15 +1,15 @@
-//! The meter, which sees only a trace, agrees with the simulator's own books about whatever happens.
+//! The meter, which gets only a trace, agrees with the simulator's own accounts in random runs.
 
 use crate::chosen;
 use measure::Meter;
 use sched::{CpuId, Instant, Limit, Nanos, Params, Reservation, Topology};
 use sim::{Costs, JobEnd, Periodic, Workload};
 
-/// A small generator, so that the test needs nothing but its seed.
+/// A small generator of random numbers.
 struct Random(u64);
 
 impl Random {
-    /// Some number below `limit`.
+    /// A number below `limit`.
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
@@ -76,7 +76,7 @@ fn agree(policy: &'static sched::Descriptor, seed: u64) {
                 host.resume(paused);
             }
             2 if !present.is_empty() => {
-                // Refused or not, both know it.
+                // Both account for it, whether it is refused or not.
                 let _ = host.adjust(present[0], random.params());
             }
             _ => {

@@ -1,8 +1,8 @@
-//! What every policy in the registry must say of itself.
+//! The required content of every descriptor in the registry.
 
 use sched::{Descriptor, Knob, Nanos, Topology, Unit};
 
-/// What is missing or wrong in what a policy says.
+/// The errors in a descriptor.
 fn gaps(policy: &Descriptor) -> Vec<String> {
     let mut gaps = Vec::new();
     let mut check = |right: bool, gap: String| {

@@ -1,6 +1,6 @@
-//! The theorem of Liu and Layland, and what policies make of it: on one CPU, an entity with a reservation gets its
-//! slice in every period, up to a full CPU, in which it wants to run throughout; however the others rest and wake, where
-//! the policy says so. The auditor judges.
+//! The theorem of Liu and Layland: on one CPU, an entity with a reservation gets its slice in every period in which it
+//! is runnable throughout, up to a full CPU. This holds however the other entities sleep and wake, if the policy
+//! guarantees it. The auditor judges.
 
 use crate::chosen;
 use fuzz::Dice;
@@ -11,10 +11,10 @@ use sim::{Auditor, Costs, JobEnd, Periodic, Workload};
 
 const SEEDS: u64 = 400;
 const LENGTH: Nanos = Nanos::ms(400);
-/// Periods with few common multiples, and with many.
+/// Periods with few common multiples, and periods with many.
 const PERIODS_MS: [u64; 10] = [2, 3, 4, 5, 7, 8, 10, 13, 20, 40];
 
-/// Reservations that fill one CPU, but for what division leaves.
+/// Reservations that fill one CPU up to rounding.
 fn full_cpu(dice: &mut Dice) -> Vec<Reservation> {
     let parts: Vec<u64> = (0..2 + dice.below(4)).map(|_| 1 + dice.below(20)).collect();
     let sum: u64 = parts.iter().sum();
@@ -25,7 +25,7 @@ fn full_cpu(dice: &mut Dice) -> Vec<Reservation> {
     parts.iter().map(reservation).collect()
 }
 
-/// Knobs under which nothing is kept back from promises, and no more is promised than there is.
+/// Knobs without reserve and with admission control.
 fn generous(policy: &Descriptor) -> Knobs {
     let mut knobs = policy.defaults();
     for (name, value) in [("reserve", 0), ("rt-bandwidth", 100), ("admission", 1)] {
@@ -50,7 +50,7 @@ fn stir(host: &mut sim::Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     }
 }
 
-/// Runs a full CPU of `policy`; gives how many periods were judged, or what was found.
+/// Runs a full CPU under `policy`. Returns the number of judged periods, or the findings.
 fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nanos, seed: u64) -> Result<u64, String> {
     let mut dice = Dice::new(seed);
     let mut auditor = Auditor::new(Topology::new(1), Promises { reservations: Some(lacking), ..Promises::NONE });
@@ -59,7 +59,7 @@ fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nano
     let mut all = Vec::new();
     for reservation in full_cpu(&mut dice) {
         let params = Params { reservation: Some(reservation), ..Params::default() };
-        // A refused entity has no promise.
+        // A refused entity has no reservation.
         all.extend(host.attach("task", params, Workload::Scripted));
     }
     all.iter().for_each(|&e| host.wake(e, Wake::Timer));
@@ -95,7 +95,7 @@ fn an_admitted_reservation_is_kept_on_a_full_cpu() {
     }
 }
 
-/// Partitioned or hard, the promise is the same.
+/// The guarantee is the same if partitioned or hard.
 #[test]
 fn edf_keeps_its_promises_however_it_enforces_them() {
     let edf = policies::find("edf").expect("it is registered");
@@ -113,7 +113,7 @@ fn edf_keeps_its_promises_however_it_enforces_them() {
     }
 }
 
-/// The test can fail: Credit, which knows no deadlines, lacks slices in the same worlds.
+/// The test can fail: Credit, which has no deadlines, misses slices in the same runs.
 #[test]
 fn a_policy_without_deadlines_misses_slices() {
     let credit = policies::find("credit").expect("it is registered");
@@ -123,7 +123,7 @@ fn a_policy_without_deadlines_misses_slices() {
 
 // ---- Global EDF ----
 
-/// Periodic jobs that fill `cpus` CPUs, but for what division leaves, none more than one of them.
+/// Periodic jobs that fill `cpus` CPUs up to rounding, none more than one CPU.
 fn full_machine(cpus: usize, dice: &mut Dice) -> Vec<Periodic> {
     let mut left_ppm = cpus as u64 * 1_000_000;
     let mut jobs = Vec::new();
@@ -131,7 +131,7 @@ fn full_machine(cpus: usize, dice: &mut Dice) -> Vec<Periodic> {
         let share = (50_000 + dice.below(900_000)).min(left_ppm);
         left_ppm -= share;
         let period = Nanos::ms(dice.choose(&PERIODS_MS).expect("there are some"));
-        // The end of a job that is followed at once is reported, so that the next has its own deadline.
+        // The end of a job is reported even if the next follows at once, so that the next has its own deadline.
         jobs.push(Periodic { end: JobEnd::Yield, ..Periodic::new(period, period.scale(share, 1_000_000)) });
     }
     jobs

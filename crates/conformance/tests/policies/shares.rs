@@ -1,5 +1,5 @@
-//! Shares by weight against the exact weighted share: a policy that promises a bound (`keeps.shares`) is held to it, at every
-//! moment of a run on one CPU among hogs of random weights.
+//! Shares by weight against the exact weighted share: a policy that states a bound (`guarantees.shares`) keeps it at
+//! every instant of a run on one CPU with hogs of random weights.
 
 use crate::chosen;
 use fuzz::Dice;
@@ -10,10 +10,10 @@ use trace::{Event, Sink};
 const SEEDS: u64 = 60;
 const LENGTH: Nanos = Nanos::s(3);
 
-/// Follows the CPU time of each entity, and its largest distance from the exact share since the last arrival.
+/// Records the CPU time of each entity, and its largest distance from the exact share since the last arrival.
 #[derive(Default)]
 struct Shares {
-    /// Weights and what each got since the last arrival, by arrival.
+    /// Weights and CPU times since the last arrival, in order of arrival.
     members: Vec<(EntityId, u64, Nanos)>,
     since: Instant,
     running: Option<(EntityId, Instant)>,
@@ -61,7 +61,7 @@ impl Sink for Shares {
     }
 }
 
-/// The promise for `weights`, and the worst that came of a run with them.
+/// The stated bound for `weights`, and the largest distance in a run with them.
 fn run(policy: &'static Descriptor, knobs: &Knobs, weights: &[Weight], dice: &mut Dice) -> (Option<Nanos>, Nanos) {
     let host = Topology::new(1);
     let linux = |weight: Option<&Weight>| weight.map_or(1024, |weight| u64::from(weight.as_linux()));
@@ -91,7 +91,7 @@ fn weights(dice: &mut Dice) -> Vec<Weight> {
     (0..2 + dice.below(7)).map(|_| Weight::nice(nice(dice)).expect("it is in range")).collect()
 }
 
-/// Knobs under which policies promise shares that do not by default.
+/// Knobs with which policies guarantee shares that do not by default.
 const VARIANTS: [(&str, &[(&str, i64)]); 2] = [("bvt", &[("recharge", 0), ("rounding", 0)]), ("bvt", &[("rule", 1)])];
 
 /// Every policy with its defaults, and with each of its variants.
@@ -128,7 +128,7 @@ fn shares_are_exact_within_their_bounds() {
     }
 }
 
-/// The measure can fail: round robin, which knows no weights, is off by more and more.
+/// The comparison can fail: round robin, which ignores weights, is off by more and more.
 #[test]
 fn a_policy_without_weights_is_off_without_bound() {
     let policy = policies::find("round-robin").expect("it is registered");

@@ -1,10 +1,11 @@
-//! Worlds by chance, under the laws of worlds.
+//! Random worlds under the laws of worlds.
 
 use fuzz::{WorldOptions, check_world};
 
 #[test]
 fn worlds_by_chance_keep_every_law() {
-    // The last two once went wrong: a task left between two checks of boosts, and at the instant at which its vCPU came and went.
+    // The last two once failed: a task left between two checks of boosts, and at the instant of its vCPU's entry and
+    // exit.
     for seed in (0..40).chain([1050, 1_795_286_254]) {
         let options = WorldOptions::draw(seed);
         println!("{options}");

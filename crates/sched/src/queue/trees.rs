@@ -21,7 +21,7 @@ impl Summary for () {
 struct Node<K, S> {
     id: EntityId,
     key: K,
-    /// Its own summary, and that of its subtree.
+    /// The summary of the node, and that of its subtree.
     own: S,
     sum: S,
     tree: u32,
@@ -41,8 +41,8 @@ struct Tree {
 /// Treaps whose heap order is a hash of the entity's index: balanced in expectation, and the same on every run.
 /// `push` and `remove` take O(log n), `first` O(1), `next` O(1) amortised over a walk.
 ///
-/// An entity may bring a [`Summary`] along. Then a queue knows that of all its entities at any time (`summary`), and
-/// finds the first one whose own is of some kind in O(log n) (`first_where`).
+/// An entity may have a [`Summary`]. Then a queue keeps the summary of all its entities (`summary`), and
+/// finds the first entity whose summary satisfies a condition in O(log n) (`first_where`).
 #[derive(Debug)]
 pub struct Trees<K, S = ()> {
     trees: Vec<Tree>,
@@ -140,8 +140,8 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         (root != NIL).then(|| self.nodes[root as usize].sum)
     }
 
-    /// The first in `tree`, in order of key, whose own summary `is` of some kind. A set's summary must be of that kind
-    /// if and only if that of one of its entities is: as whether a minimum is small enough.
+    /// The first entity of `tree`, in order of key, whose summary satisfies `is`. The summary of a set must satisfy
+    /// `is` if and only if that of one of its entities does, for example if a minimum is small enough.
     pub fn first_where(&self, tree: usize, is: impl Fn(S) -> bool) -> Option<(K, EntityId)> {
         let mut at = self.trees[tree].root;
         while at != NIL {
@@ -213,7 +213,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         self.sum_up_from(new);
     }
 
-    /// Gives `e`, which is in a queue, another summary of its own.
+    /// Replaces the summary of `e`, which is in a queue.
     pub fn resummarise(&mut self, e: EntityId, own: S) {
         assert!(self.contains(e), "{e} is queued");
         self.nodes[e.index()].own = own;
@@ -250,7 +250,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         true
     }
 
-    /// Sums up `node` and all above it. Nothing to do where nothing is kept.
+    /// Updates the summaries of `node` and all nodes above it, if summaries are kept.
     fn sum_up_from(&mut self, mut node: u32) {
         if core::mem::size_of::<S>() == 0 {
             return;
@@ -267,7 +267,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         self.nodes[node as usize].sum = below.fold(own, S::join);
     }
 
-    /// Hangs `new` (or nothing) where `old` hangs.
+    /// Replaces `old` by `new` (or nothing) below its parent.
     fn replace(&mut self, tree: usize, old: u32, new: u32) {
         let parent = self.nodes[old as usize].parent;
         if parent == NIL {
@@ -292,7 +292,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         if inner != NIL {
             self.nodes[inner as usize].parent = parent;
         }
-        // The caller updates the sums of the nodes above.
+        // The caller updates the summaries of the nodes above.
         self.sum_up(parent);
     }
 }

@@ -16,6 +16,14 @@ pub struct Span {
     pub end: usize,
 }
 
+impl Span {
+    /// The place, or `None` where it stands for no place.
+    #[must_use]
+    pub fn known(self) -> Option<Span> {
+        (self != Span::default()).then_some(self)
+    }
+}
+
 impl From<std::ops::Range<usize>> for Span {
     fn from(range: std::ops::Range<usize>) -> Span {
         Span { start: range.start, end: range.end }

@@ -290,7 +290,7 @@ impl Scenario {
     #[must_use]
     pub fn refused(&self, entity: usize, why: &Refused) -> Problems {
         let asking = &self.entities[entity];
-        let place = (asking.place != Span::default()).then_some(asking.place);
+        let place = asking.place.known();
         Wrong::from(why).said_of(&asking.name).anywhere(place).within(&self.source).into()
     }
 
@@ -299,7 +299,7 @@ impl Scenario {
     #[must_use]
     pub fn refused_real(&self, entity: usize, why: &str, right: &str) -> Problems {
         let asking = &self.entities[entity];
-        let place = (asking.real_place != Span::default()).then_some(asking.real_place);
+        let place = asking.real_place.known();
         let help = if right.is_empty() { String::new() } else { format!("use {right}") };
         Wrong::new(why, "cannot be had", help).said_of(&asking.name).anywhere(place).within(&self.source).into()
     }
@@ -320,7 +320,7 @@ impl PolicyChoice {
             "unknown policy",
             right_instead(&self.name, &names),
         );
-        let place = (self.place != Span::default()).then_some(self.place);
+        let place = self.place.known();
         Err(wrong.anywhere(place).within(&scenario.source).into())
     }
 }

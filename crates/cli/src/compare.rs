@@ -6,6 +6,7 @@ use crate::run::outcome::Kept;
 use crate::run::plan;
 use crate::{Failure, output};
 use report::{Report, Widths, compared, short, side_by_side};
+use run::{Choice, Observers, Run};
 
 pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let mut scenario = lab::disk::scenario(&args.scenario)?;
@@ -21,7 +22,8 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let kept = Kept::new(&plan, &terms, played);
     // As on this host: entities without a promise are left to the kernel, in the remaining time. The duration is the real one.
     (scenario.host, scenario.length) = (plan::host(), kept.description.length);
-    let predicted = run::run(&scenario, terms.policy, &terms.predicting(), 0, &mut []).map(Report::of)?;
+    let run = Run::new(scenario.clone(), Choice::new(terms.policy, terms.predicting()));
+    let predicted = run.play(Observers::none()).map(Report::of)?;
     let compared = compared(&predicted, &kept.report);
     if args.json {
         output::print(&output::json(&compared)?)?;

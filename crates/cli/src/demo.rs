@@ -2,7 +2,6 @@
 
 mod live;
 mod outcome;
-mod progress;
 mod seen;
 mod simulated;
 

@@ -5,7 +5,6 @@ use crate::pictures::{self, keep};
 use crate::progress::Progress;
 use crate::{Failure, output, usage};
 use anyhow::anyhow;
-use lab::cell::Cell;
 use lab::experiment::Extent;
 use lab::judge::{Status, Verdict, judge};
 use lab::store::{self, Store};
@@ -86,9 +85,9 @@ impl Watch for Bar {
         let _ = self.0.set(Progress::with_time_left(format!("{cells} runs{before}"), length));
     }
 
-    fn played(&self, cell: &Cell<'_>) {
+    fn simulated(&self, length: Nanos) {
         if let Some(bar) = self.0.get() {
-            bar.more(cell.length);
+            bar.more(length);
         }
     }
 
@@ -140,7 +139,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     let threads =
         args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from);
     let bar = Bar::default();
-    let in_order = output::end_in_order_after_a_while();
+    let in_order = output::end_in_order();
     let played = suite.play(&store, threads, &bar);
     drop(in_order);
     if let Some(bar) = bar.0.into_inner() {

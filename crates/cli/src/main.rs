@@ -37,6 +37,8 @@ enum Failure {
     Usage(miette::Report),
     /// An operation failed.
     Failed(anyhow::Error),
+    /// An interrupt cancelled it.
+    Interrupted,
 }
 
 /// A failure caused by the arguments: the reason, and the remedy.
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
             output::complain(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
+        Err(Failure::Interrupted) => ExitCode::from(130),
     }
 }
 

@@ -17,8 +17,6 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
 
 /// Whether an operation must end in order, and whether its end was requested.
 static IN_ORDER: AtomicBool = AtomicBool::new(false);
-/// Whether that may take a while.
-static TAKES_A_WHILE: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// While this is held, an interrupt only sets a flag ([`is_interrupted`]); a second one ends the program.
@@ -31,16 +29,9 @@ pub(crate) fn end_in_order() -> InOrder {
     InOrder
 }
 
-/// Like [`end_in_order`] for an end that may take a while: the interrupt prints that, and how to abort.
-pub(crate) fn end_in_order_after_a_while() -> InOrder {
-    TAKES_A_WHILE.store(true, Ordering::SeqCst);
-    end_in_order()
-}
-
 impl Drop for InOrder {
     fn drop(&mut self) {
         IN_ORDER.store(false, Ordering::SeqCst);
-        TAKES_A_WHILE.store(false, Ordering::SeqCst);
     }
 }
 
@@ -54,9 +45,6 @@ pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
     let handler = || {
         let again = INTERRUPTED.swap(true, Ordering::SeqCst);
         if IN_ORDER.load(Ordering::SeqCst) && !again {
-            if TAKES_A_WHILE.load(Ordering::SeqCst) {
-                complain("interrupted: runs under way are played to their end; once more, and they are given up");
-            }
             return;
         }
         // Locked to the end: no file can be completed any more.

@@ -1,10 +1,16 @@
 //! Progress of long operations: a bar on a terminal, a line otherwise.
 
-use crate::output::complain;
+use crate::Failure;
+use crate::output::{complain, is_interrupted};
 use crate::terminal::safe;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use sched::Nanos;
+use report::Report;
+use run::{Observers, Run};
+use sched::{Instant, Nanos};
 use std::io::IsTerminal;
+
+/// How often a run updates a bar.
+const STEPS: u64 = 200;
 
 /// A bar on standard error, separate from the result.
 #[derive(Debug)]
@@ -50,6 +56,23 @@ impl Progress {
     /// Adds time passed. May be called from several threads.
     pub(crate) fn more(&self, passed: Nanos) {
         self.bar.inc(passed.as_ns());
+    }
+
+    /// Plays `run` and adds its time to the bar, unless it is interrupted.
+    pub(crate) fn play(&self, run: &Run, observers: Observers<'_>) -> Result<Report, Failure> {
+        let mut shown = Instant::ZERO;
+        let step = Nanos::ns(run.scenario.length.as_ns().div_ceil(STEPS));
+        let played = run.play_while(observers, |progress| {
+            let passed = progress.now.since(shown);
+            if passed >= step {
+                self.more(passed);
+                shown = progress.now;
+            }
+            !is_interrupted()
+        })?;
+        let outcome = played.ok_or(Failure::Interrupted)?;
+        self.more((Instant::ZERO + run.scenario.length).since(shown));
+        Ok(Report::of(outcome))
     }
 
     /// Removes the bar. Where standard error is no terminal and showed none, writes `summary`.

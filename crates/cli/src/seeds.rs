@@ -5,34 +5,10 @@ use crate::progress::Progress;
 use crate::sim::{Plan, broken};
 use crate::{Failure, output};
 use anyhow::anyhow;
-use input::problem::Problems;
 use lab::parallel::in_order;
 use report::{Report, SeededRuns, Summary, Widths, medians};
-use run::Choice;
-use sched::{Instant, Nanos};
+use run::{Choice, Observers};
 use std::num::NonZero;
-use trace::{Event, Sink, WorldSink};
-
-/// How many progress updates a run sends.
-const STEPS: u64 = 200;
-
-/// Sends progress updates of a run.
-struct Follow<'p> {
-    progress: &'p Progress,
-    /// The reported progress so far.
-    told: Instant,
-    step: Nanos,
-}
-
-impl Sink for Follow<'_> {
-    fn record(&mut self, at: Instant, _event: &Event) {
-        let passed = at.saturating_since(self.told);
-        if passed >= self.step {
-            self.progress.more(passed);
-            self.told = at;
-        }
-    }
-}
 
 /// A run, with the auditor's findings in words.
 pub(crate) struct Outcome {
@@ -46,10 +22,12 @@ pub(crate) fn run(plan: &Plan, seeds: u16, args: &Sim) -> Result<(), Failure> {
     let runs = plan.choices.len() * seeds.len();
     let length = plan.scenario.length;
     let progress = Progress::with_time_left(format!("{runs} runs"), length.saturating_mul(runs as u64));
+    let in_order_end = output::end_in_order();
     let outcomes = in_order(runs, threads, |nth| {
         let (choice, seed) = (&plan.choices[nth / seeds.len()], seeds[nth % seeds.len()]);
         one(plan, choice, seed, args.audit, &progress)
     })?;
+    drop(in_order_end);
     progress.finish(&format!("simulated {runs} runs of {length}"));
     let broken: Vec<String> = outcomes.iter().flat_map(|outcome| outcome.broken.iter().cloned()).collect();
     let reports: Vec<Report> = outcomes.into_iter().map(|outcome| outcome.report).collect();
@@ -75,24 +53,19 @@ pub(crate) fn one(
     seed: u64,
     audit: bool,
     progress: &Progress,
-) -> Result<Outcome, Problems> {
-    let length = plan.scenario.length;
-    let step = Nanos::ns(length.as_ns().div_ceil(STEPS));
-    let mut follow = Follow { progress, told: Instant::ZERO, step };
+) -> Result<Outcome, Failure> {
     let run = plan.run(choice, seed);
     let mut auditor = audit.then(|| run.auditor()).transpose()?;
     let mut monitor = plan.monitor();
-    let mut watchers: Vec<&mut dyn WorldSink> = Vec::new();
-    watchers.extend(monitor.as_mut().map(|monitor| monitor as &mut dyn WorldSink));
-    watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
-    let mut report = run.play(&mut [&mut follow], &mut watchers).map(Report::of)?;
+    let mut observers = Observers::none();
+    observers.extend(monitor.as_mut());
+    observers.extend(auditor.as_mut());
+    let mut report = progress.play(&run, observers)?;
     if monitor.is_some() {
         report.xenmon = plan.monitored(monitor.as_ref(), &run.header()?);
     }
-    let told = follow.told;
-    progress.more((Instant::ZERO + length).saturating_since(told));
     let findings = auditor.as_ref().map(broken).unwrap_or_default();
-    let broken = findings.iter().map(|finding| format!("{} broke {finding} (seed {seed})", choice.policy.name));
+    let broken = findings.iter().map(|finding| format!("{} broke {finding} (seed {seed})", choice.name()));
     Ok(Outcome { report, broken: broken.collect() })
 }
 

@@ -12,22 +12,23 @@ use input::problem::Problems;
 use measure::XenMon;
 use measure::jobs::JobLog;
 use report::{Report, RunDescription, Runs, Widths, XenMonReport, short};
-use run::{Choice, Placement, Run};
+use run::{Choice, Observers, Placement, Run};
 use scenario::Scenario;
 use scenario::taskset;
 use sched::Nanos;
 use sim::auditor::{Finding, WorldAuditor};
 use std::io::Write;
-use trace::{MachineId, WorldHeader, WorldSink};
+use std::sync::Arc;
+use trace::{MachineId, WorldHeader};
 
 /// Number of entities in a drawing.
 const ROWS_MOST: usize = 20;
 
 /// The runs, with their options.
 pub(crate) struct Plan {
-    pub(crate) scenario: Scenario,
+    pub(crate) scenario: Arc<Scenario>,
     /// The same with each task on the CPU that a policy gives it, by the name of the policy, where that was asked for.
-    partitioned: Vec<(&'static str, Scenario)>,
+    partitioned: Vec<(String, Arc<Scenario>)>,
     pub(crate) choices: Vec<Choice>,
     /// Of all guests, in place of their own.
     guests: Option<Choice>,
@@ -41,11 +42,10 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// One run, under one of its choices.
-    pub(crate) fn run<'p>(&'p self, choice: &'p Choice, seed: u64) -> Run<'p> {
-        let Choice { policy, knobs } = choice;
-        let placed = self.partitioned.iter().find(|(name, _)| *name == policy.name);
+    pub(crate) fn run(&self, choice: &Choice, seed: u64) -> Run {
+        let placed = self.partitioned.iter().find(|(name, _)| name == choice.name());
         let scenario = placed.map_or(&self.scenario, |(_, scenario)| scenario);
-        Run { scenario, policy, knobs, guests: self.guests.as_ref(), seed }
+        Run { seed, guests: self.guests.clone(), ..Run::new(Arc::clone(scenario), choice.clone()) }
     }
 
     /// The monitor of its domains, if there is one.
@@ -60,14 +60,14 @@ impl Plan {
 
     /// `three VMs under edf: 1 CPU, 2s simulated`.
     pub(crate) fn title(&self) -> String {
-        let names: Vec<&str> = self.choices.iter().map(|choice| choice.policy.name).collect();
+        let names: Vec<&str> = self.choices.iter().map(Choice::name).collect();
         let (hosts, cpus) = (self.scenario.hosts, self.scenario.host.cpus);
         let several = if hosts > 1 { format!("{hosts} hosts of ") } else { String::new() };
         format!(
             "{} under {}{}: {several}{cpus} CPU{}, {} simulated{}",
             self.scenario.name,
             names.join(", "),
-            self.guests.as_ref().map_or(String::new(), |guests| format!(", guests under {}", guests.policy.name)),
+            self.guests.as_ref().map_or(String::new(), |guests| format!(", guests under {}", guests.name())),
             if cpus == 1 { "" } else { "s" },
             short(self.scenario.length.as_ns()),
             match self.scenario.warm_up {
@@ -140,7 +140,7 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
             let choices = run::choose_for_tasks(&scenario, &args.policy, &settings, placement)?;
             let mut partitioned = Vec::new();
             for choice in choices.iter().filter(|_| args.partitioned) {
-                partitioned.push((choice.policy.name, run::partition(&scenario, choice)?));
+                partitioned.push((choice.name().to_string(), run::partition(&scenario, choice)?.into()));
             }
             Ok(Plan { partitioned, ..plan_under(args, scenario, choices)? })
         }
@@ -170,7 +170,16 @@ fn plan_under(args: &Sim, scenario: Scenario, choices: Vec<Choice>) -> Result<Pl
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
     let window = Window::asked(&RunDescription::of(&scenario), &args.output, width)?;
-    Ok(Plan { scenario, partitioned: Vec::new(), choices, guests, seed, window, width, xenmon: args.xenmon })
+    Ok(Plan {
+        scenario: scenario.into(),
+        partitioned: Vec::new(),
+        choices,
+        guests,
+        seed,
+        window,
+        width,
+        xenmon: args.xenmon,
+    })
 }
 
 /// The warm-up, from the option or from the scenario.
@@ -193,16 +202,19 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     let mut jobs = args.jobs.then(|| JobLog::of(plan.scenario.hosts));
     let mut auditor = args.audit.then(|| run.auditor()).transpose()?;
     let mut monitor = plan.monitor();
-    let mut watchers: Vec<&mut dyn WorldSink> = Vec::new();
-    watchers.extend(monitor.as_mut().map(|monitor| monitor as &mut dyn WorldSink));
+    let mut observers = Observers::none();
+    observers.extend(monitor.as_mut());
     if !args.output.json || args.output.svg.is_some() {
-        watchers.push(&mut watch);
+        observers.extend(Some(&mut watch));
     }
-    watchers.extend(file.as_mut().map(|file| file as &mut dyn WorldSink));
-    watchers.extend(traces.as_mut().map(|traces| traces as &mut dyn WorldSink));
-    watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
-    watchers.extend(jobs.as_mut().map(|jobs| jobs as &mut dyn WorldSink));
-    let mut report = run.play(&mut [], &mut watchers).map(Report::of)?;
+    observers.extend(file.as_mut());
+    observers.extend(traces.as_mut());
+    observers.extend(auditor.as_mut());
+    observers.extend(jobs.as_mut());
+    let in_order = output::end_in_order();
+    let played = run.play_while(observers, |_| !output::is_interrupted())?;
+    drop(in_order);
+    let mut report = played.map(Report::of).ok_or(Failure::Interrupted)?;
     report.xenmon = plan.monitored(monitor.as_ref(), &header);
     report.jobs = jobs.map(JobLog::into_jobs);
     let mut files = traces.map(FtraceFiles::finish).transpose()?.unwrap_or_default();
@@ -288,7 +300,7 @@ fn next(plan: &Plan, args: &Sim) -> String {
     if args.tasks.is_some() {
         ideas.extend(["--json for every task", "--json --jobs for every job"].map(str::to_string));
     } else if args.policy.len() < 2 {
-        let used = plan.choices[0].policy.name;
+        let used = plan.choices[0].name();
         let other = if used == "cfs" { "edf" } else { "cfs" };
         ideas.push(format!("--policy {used},{other} to compare"));
     }

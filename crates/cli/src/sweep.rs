@@ -74,11 +74,13 @@ fn played(args: &Sim, plans: Vec<(Point, Plan)>) -> Result<(Vec<SweptPoint>, Vec
         length = length.saturating_add(plan.scenario.length.saturating_mul(plan.choices.len() as u64 * seeds));
     }
     let progress = Progress::with_time_left(format!("{} runs", runs.len()), length);
+    let in_order_end = output::end_in_order();
     let outcomes = in_order(runs.len(), threads(args), |nth| {
         let (point, choice, seed) = runs[nth];
         let plan = &plans[point].1;
         seeds::one(plan, &plan.choices[choice], seed, args.audit, &progress)
     })?;
+    drop(in_order_end);
     progress.finish(&format!("simulated {} runs", runs.len()));
     let broken = outcomes.iter().flat_map(|outcome| outcome.broken.iter().cloned()).collect();
     let mut reports = outcomes.into_iter().map(|outcome| outcome.report);

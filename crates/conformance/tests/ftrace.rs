@@ -4,7 +4,7 @@
 //! `cargo xtask test` brings both and runs this; by hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo test -p conformance
 //! --test ftrace`, or `TACTUS_LISA_PYTHON=python-with-lisa`, or both.
 
-use run::Run;
+use run::{Observers, Run};
 use scenario::Scenario;
 use sched::{Action, EntityId, Input, Instant, Nanos};
 use std::collections::BTreeMap;
@@ -86,10 +86,10 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     let Ok(mut scenario) = Scenario::from_bytes(file, bytes) else { panic!("{} is right", path.display()) };
     scenario.length = length;
     let Ok(choices) = run::choose(&scenario, &[policy.to_string()], &[]) else { panic!("there is {policy}") };
-    let run = Run { scenario: &scenario, policy: choices[0].policy, knobs: &choices[0].knobs, guests: None, seed: 1 };
+    let run = Run { seed: 1, ..Run::new(scenario, choices[0].clone()) };
     let Ok(header) = run.header() else { panic!("its guests have policies") };
     let mut world = WorldTrace::new(header.clone());
-    if run.play(&mut [], &mut [&mut world]).is_err() {
+    if run.play(Observers::none().world(&mut world)).is_err() {
         panic!("it runs");
     }
     let folder = std::env::temp_dir().join(format!("tactus-ftrace-{}-{policy}-{file}", std::process::id()));

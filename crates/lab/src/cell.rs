@@ -10,12 +10,11 @@ use measure::XenMon;
 use minijinja::Value;
 use minijinja::value::Serde;
 use report::{Report, XenMonReport};
-use run::{Choice, Run};
+use run::{Choice, Observers, Progress, Run};
 use scenario::Scenario;
 use sched::{Instant, Nanos};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trace::WorldSink;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -80,38 +79,38 @@ impl<'e> Cell<'e> {
         format!("{}\n{xenmon:?}\n{may_refuse}\n{metrics}\n{variables}", self.text)
     }
 
-    /// Plays it, shows all that happens to `watchers`, and measures it.
+    /// Plays it for as long as `goes_on` says so, and measures it. `None`: it was cancelled.
     ///
     /// # Errors
     /// The scenario cannot be played, or an expression makes no sense of its report.
-    pub fn play(&self, watchers: &mut [&mut dyn WorldSink]) -> Result<Measured, Problem> {
-        let scenario = self.scenario()?;
-        let outcome = self.report(&scenario, watchers);
+    pub fn play(&self, goes_on: impl FnMut(Progress) -> bool) -> Result<Option<Measured>, Problem> {
+        let outcome = self.report(self.scenario()?, goes_on);
         let (report, refused) = match outcome {
-            Ok(report) => (Some(report), None),
+            Ok(None) => return Ok(None),
+            Ok(report) => (report, None),
             Err(why) if self.experiment.may_refuse => (None, Some(why)),
             Err(why) => return Err(self.unplayable(&why)),
         };
-        self.measure(report.as_ref(), refused.as_ref())
+        self.measure(report.as_ref(), refused.as_ref()).map(Some)
     }
 
     /// The run of `scenario`, which is its own, under `choice`.
-    pub(crate) fn run<'r>(&self, scenario: &'r Scenario, choice: &'r Choice) -> Run<'r> {
-        let Choice { policy, knobs } = choice;
-        Run { scenario, policy, knobs, guests: None, seed: u64::from(self.seed) }
+    pub(crate) fn run(&self, scenario: Scenario, choice: Choice) -> Run {
+        Run { seed: u64::from(self.seed), ..Run::new(scenario, choice) }
     }
 
-    fn report(&self, scenario: &Scenario, watchers: &mut [&mut dyn WorldSink]) -> Result<Report, Problems> {
-        let choices = run::choose(scenario, &[], &[])?;
-        let run = self.run(scenario, &choices[0]);
-        let Some(from) = &self.experiment.xenmon else { return run.play(&mut [], watchers).map(Report::of) };
+    fn report(&self, scenario: Scenario, goes_on: impl FnMut(Progress) -> bool) -> Result<Option<Report>, Problems> {
+        let choice = run::choose(&scenario, &[], &[])?.remove(0);
+        let run = self.run(scenario, choice);
+        let Some(from) = &self.experiment.xenmon else {
+            return Ok(run.play_while(Observers::none(), goes_on)?.map(Report::of));
+        };
         let warm_up = input::duration::length(from)?;
         let mut monitor = XenMon::new(Instant::ZERO + warm_up);
-        let mut all: Vec<&mut dyn WorldSink> = vec![&mut monitor];
-        all.extend(watchers.iter_mut().map(|watcher| &mut **watcher as &mut dyn WorldSink));
-        let mut report = run.play(&mut [], &mut all).map(Report::of)?;
-        report.xenmon = Some(XenMonReport::new(&monitor, &run.header()?, warm_up, scenario.length));
-        Ok(report)
+        let played = run.play_while(Observers::none().world(&mut monitor), goes_on)?;
+        let Some(mut report) = played.map(Report::of) else { return Ok(None) };
+        report.xenmon = Some(XenMonReport::new(&monitor, &run.header()?, warm_up, run.scenario.length));
+        Ok(Some(report))
     }
 
     fn measure(&self, report: Option<&Report>, refused: Option<&Problems>) -> Result<Measured, Problem> {

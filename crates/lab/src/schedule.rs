@@ -3,6 +3,7 @@
 use crate::cell::Cell;
 use crate::experiment::{Experiment, Extent, Schedule};
 use crate::problem::Problem;
+use run::Observers;
 use sched::{Instant, Nanos};
 use trace::WorldWatch;
 use trace::svg::Picture;
@@ -44,11 +45,11 @@ impl Schedule {
         let cell = Cell::new(experiment, Extent::Usual, point, 1)?;
         let scenario = cell.scenario()?;
         let unplayable = |why| cell.unplayable(&why);
-        let choices = run::choose(&scenario, &[], &[]).map_err(unplayable)?;
-        let run = cell.run(&scenario, &choices[0]);
+        let choice = run::choose(&scenario, &[], &[]).map_err(unplayable)?.remove(0);
+        let run = cell.run(scenario, choice);
         let (from, to) = (Instant::ZERO + from, Instant::ZERO + to);
         let mut watch = WorldWatch::new(&run.header().map_err(unplayable)?, to);
-        run.play(&mut [], &mut [&mut watch]).map_err(unplayable)?;
+        run.play(Observers::none().world(&mut watch)).map_err(unplayable)?;
         let world = watch.finish().map_err(|why| {
             let what = format!("the schedule `{}`: the run contradicts itself: {why}", self.name);
             Problem::wrong(&experiment.path, what, "a trace that makes sense; this is a defect of Tactus")

@@ -6,7 +6,8 @@ use crate::paper::Paper;
 use crate::problem::Problem;
 use crate::results::{Measured, Results, Row};
 use crate::store::Store;
-use sched::Nanos;
+use run::Progress;
+use sched::{Instant, Nanos};
 use std::sync::Mutex;
 
 /// What is played of some papers.
@@ -26,8 +27,10 @@ pub struct Suite<'p> {
 pub trait Watch: Sync {
     /// So much is to be simulated in `cells` runs, of which `known` were played before.
     fn begins(&self, length: Nanos, cells: usize, known: usize);
+    /// Runs have simulated so much more.
+    fn simulated(&self, _length: Nanos) {}
     /// A run of an experiment is over.
-    fn played(&self, cell: &Cell<'_>);
+    fn played(&self, _cell: &Cell<'_>) {}
     /// Whether it is to end.
     fn is_interrupted(&self) -> bool;
 }
@@ -91,7 +94,8 @@ impl<'p> Suite<'p> {
     /// Plays what `store` does not know yet, on `threads` threads, and says of each paper what was measured.
     ///
     /// # Errors
-    /// A run cannot be played, or its outcome not be kept, or it was interrupted; what is finished is in the store then.
+    /// A run cannot be played, or its outcome not be kept, or it was interrupted, which cancels runs under way; what is finished is in the
+    /// store then.
     ///
     /// # Panics
     /// Where a run does.
@@ -113,7 +117,14 @@ impl<'p> Suite<'p> {
             if watch.is_interrupted() {
                 return Err(Problem::Interrupted);
             }
-            let measured = cells[nth].play(&mut [])?;
+            let mut reached = Instant::ZERO;
+            let goes_on = |progress: Progress| {
+                watch.simulated(progress.now.since(reached));
+                reached = progress.now;
+                !watch.is_interrupted()
+            };
+            let measured = cells[nth].play(goes_on)?.ok_or(Problem::Interrupted)?;
+            watch.simulated(cells[nth].length.saturating_sub(reached.since(Instant::ZERO)));
             watch.played(&cells[nth]);
             store.lock().expect("no thread panics while it holds the lock").put(&inputs[nth], measured)
         })?;
@@ -173,8 +184,6 @@ pub struct Unwatched;
 
 impl Watch for Unwatched {
     fn begins(&self, _length: Nanos, _cells: usize, _known: usize) {}
-
-    fn played(&self, _cell: &Cell<'_>) {}
 
     fn is_interrupted(&self) -> bool {
         false

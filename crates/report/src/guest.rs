@@ -6,7 +6,7 @@ use super::{AppReport, Asked, CoordinationGot, Entity, Got, GroupGot, Report, Wi
 use measure::{CpuMeasures, Measures, Member, Meter};
 use run::GuestOutcome;
 use scenario::{GuestSpec, Scenario};
-use sched::{Descriptor, GroupId, Instant, Knobs, Nanos};
+use sched::{GroupId, Instant, Knobs, Nanos, PolicySource};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ impl GuestReport {
     pub(crate) fn of(scenario: &Scenario, spec: &GuestSpec, outcome: GuestOutcome) -> GuestReport {
         let GuestOutcome { choice, meter, applications, coordinated } = outcome;
         let measured = (scenario.measured_from(), Instant::ZERO + scenario.length);
-        let report = GuestReport::new(&spec.name, (choice.policy, &choice.knobs), spec.vcpus.len(), measured, &meter);
+        let report = GuestReport::new(&spec.name, (&*choice.policy, &choice.knobs), spec.vcpus.len(), measured, &meter);
         let coordination = spec.guest.coordination.zip(coordinated);
         let coordination = coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.measured()));
         let applications = applications.into_iter().map(AppReport::new).collect();
@@ -64,7 +64,7 @@ impl GuestReport {
     #[must_use]
     pub fn new(
         name: &str,
-        (policy, knobs): (&Descriptor, &Knobs),
+        (policy, knobs): (&dyn PolicySource, &Knobs),
         vcpus: usize,
         (from, end): (Instant, Instant),
         meter: &Meter,
@@ -76,7 +76,7 @@ impl GuestReport {
         let all = length.saturating_mul(vcpus as u64);
         GuestReport {
             name: name.to_string(),
-            policy: policy.name.to_string(),
+            policy: policy.name().to_string(),
             knobs: knobs.iter().map(|(knob, value)| (knob.name, knob.show(value))).collect(),
             cpus: cpus.iter().map(|cpu| CpuLoss { freezes: cpu.freezes, stolen_ns: cpu.stolen.as_ns() }).collect(),
             stolen_ns: stolen.as_ns(),

@@ -33,7 +33,7 @@ use measure::jobs::Job;
 use measure::{Measures, Member, Meter, Siblings};
 use run::{Grant, Outcome};
 use scenario::Scenario;
-use sched::{Class, Descriptor, GroupParams, Instant, Knobs, Limit, Nanos, Params};
+use sched::{Class, GroupParams, Instant, Knobs, Limit, Nanos, Params, PolicySource};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trace::Durations;
@@ -404,12 +404,12 @@ fn class(class: Class) -> Option<String> {
 impl Report {
     /// What `outcome` is, in words and numbers.
     #[must_use]
-    pub fn of(outcome: Outcome<'_>) -> Report {
+    pub fn of(outcome: Outcome) -> Report {
         let Outcome { run, meters, siblings, grants, refused, applications, guests, managed, samples, stalls } =
             outcome;
-        let scenario = run.scenario;
+        let scenario = &run.scenario;
         let description = RunDescription::of(scenario);
-        let mut report = Report::new(&description, run.policy, run.knobs, run.seed, &meters, &grants);
+        let mut report = Report::new(&description, &*run.choice.policy, &run.choice.knobs, run.seed, &meters, &grants);
         report.refuse_changes(scenario, &refused);
         meters.iter().zip(&siblings).for_each(|(meter, siblings)| report.tell_siblings(siblings, meter));
         report.applications = applications.into_iter().map(AppReport::new).collect();
@@ -423,7 +423,7 @@ impl Report {
 
     fn new(
         run: &RunDescription,
-        policy: &Descriptor,
+        policy: &dyn PolicySource,
         knobs: &Knobs,
         seed: u64,
         meters: &[Meter],
@@ -439,7 +439,7 @@ impl Report {
         });
         Report {
             scenario: run.title.clone(),
-            policy: policy.name.to_string(),
+            policy: policy.name().to_string(),
             knobs: knobs.iter().map(|(knob, value)| (knob.name, knob.show(value))).collect(),
             hosts: run.hosts.len(),
             cpus: run.cpus,
@@ -490,7 +490,7 @@ impl Report {
 #[must_use]
 pub fn observed(
     run: &RunDescription,
-    policy: &Descriptor,
+    policy: &dyn PolicySource,
     knobs: &Knobs,
     seed: u64,
     meter: &Meter,

@@ -1,15 +1,16 @@
 //! [`Run::auditor`]: the judge of a scenario's run, with the promises of its policy.
 
+use crate::changes::boot_order;
 use crate::choose::Choice;
-use crate::{Run, boot_order};
+use crate::run::Run;
 use input::problem::Problems;
 use scenario::{EntitySpec, Group, Scenario, Workload};
-use sched::{CapBound, Class, Descriptor, Instant, LoadBounds, Nanos, Topology, Weight};
+use sched::{CapBound, Class, Instant, LoadBounds, Nanos, PolicySource, Topology, Weight};
 use sim::Costs;
 use sim::auditor::{LimitTolerance, Promises, WorldAuditor};
 use sim::coordination::Boost;
 
-impl Run<'_> {
+impl Run {
     /// An independent judge of this run: show it the run as a [`WorldSink`](trace::WorldSink), then ask for its findings. Of guests,
     /// only what holds however much CPU time their host gives them is judged.
     ///
@@ -17,11 +18,11 @@ impl Run<'_> {
     /// A guest's policy does not exist, or a knob of it.
     pub fn auditor(&self) -> Result<WorldAuditor, Problems> {
         let costs = self.scenario.costs;
-        let choice = Choice { policy: self.policy, knobs: self.knobs.clone() };
+        let choice = &self.choice;
         let late = costs.kick;
         let turn = costs.tick + costs.context_switch + costs.cache_refill + costs.exit + late;
         let of_host = |host: usize| {
-            let mut own = promises(choice.policy, &load(self.scenario, host, &choice), Delays { late, turn });
+            let mut own = promises(&*choice.policy, &load(&self.scenario, host, choice), Delays { late, turn });
             let applications = self.scenario.applications.iter().any(|it| it.host == host);
             if applications || !self.scenario.host_threads(host).is_empty() {
                 // The applications decide when their tasks are there.
@@ -30,7 +31,7 @@ impl Run<'_> {
             own
         };
         let mut auditor = WorldAuditor::new();
-        let mut guests = boot_order(self.scenario).into_iter().map(|guest| &self.scenario.guests[guest]);
+        let mut guests = boot_order(&self.scenario).into_iter().map(|guest| &self.scenario.guests[guest]);
         for (index, machine) in self.header()?.machines.into_iter().enumerate() {
             let is_host = index < self.scenario.hosts;
             let promised = if is_host { of_host(index) } else { Promises::NONE };
@@ -58,24 +59,24 @@ pub struct Delays {
 
 /// What `policy` promises of itself under `load`, on a driver with these delays.
 #[must_use]
-pub fn promises(policy: &Descriptor, load: &LoadBounds<'_>, delays: Delays) -> Promises {
+pub fn promises(policy: &dyn PolicySource, load: &LoadBounds<'_>, delays: Delays) -> Promises {
     // A CPU may be called, find its work taken, and another be called, each time as late as can be.
     let allowance = delays.late.saturating_mul(4);
     let turns = delays.turn.saturating_mul(16 * load.entities);
     Promises {
-        conserving: (policy.conserving)(load),
+        conserving: policy.conserving(load),
         allowance,
-        starvation: (policy.starvation)(load).map(|bound| bound.saturating_add(turns)),
+        starvation: policy.starvation(load).map(|bound| bound.saturating_add(turns)),
         limits: limits(policy, load, delays.late),
         ..Promises::NONE
     }
 }
 
-fn limits(policy: &Descriptor, load: &LoadBounds<'_>, late: Nanos) -> LimitTolerance {
+fn limits(policy: &dyn PolicySource, load: &LoadBounds<'_>, late: Nanos) -> LimitTolerance {
     let late_each = |times: u64| late.saturating_mul(times);
     let quota =
-        (policy.guarantees.quota)(load).map(|beyond| beyond.saturating_add(late_each(load.host.cpus as u64 + 1)));
-    let cap = (policy.guarantees.cap)(load)
+        (policy.guarantees().quota)(load).map(|beyond| beyond.saturating_add(late_each(load.host.cpus as u64 + 1)));
+    let cap = (policy.guarantees().cap)(load)
         .map(|cap| CapBound { burst: cap.burst.saturating_add(late_each(load.entities)), ..cap });
     LimitTolerance { quota, cap }
 }

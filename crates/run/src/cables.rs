@@ -1,6 +1,7 @@
 //! [`Cables`]: the lines, rings and threads of a world's network and disk, laid as its machines boot.
 
-use crate::machine_of_host;
+use crate::choose::policy;
+use crate::machines::machine_of_host;
 use input::problem::Problems;
 use scenario::Scenario;
 use scenario::devices::{Drivers, OUTSIDE, RECEIVER, Way, backend_of, thread_of};
@@ -9,6 +10,7 @@ use sim::network::{Acks, Endpoint, Flow, FlowId, Hop, Line, LineId};
 use sim::program::{Length, ObjectId, Ring};
 use sim::{Application, Costs, Object, Step, TaskSpec, World};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use trace::MachineId;
 use workloads::network::{Device, End, Link};
 
@@ -36,8 +38,8 @@ enum Driven {
 
 /// What connects the machines of a world.
 #[derive(Debug)]
-pub(crate) struct Cables<'s> {
-    scenario: &'s Scenario,
+pub(crate) struct Cables {
+    scenario: Arc<Scenario>,
     outside: Option<MachineId>,
     /// By guest.
     guests: Vec<Option<MachineId>>,
@@ -54,17 +56,17 @@ pub(crate) struct Cables<'s> {
     receivers: BTreeMap<usize, Endpoint>,
 }
 
-impl<'s> Cables<'s> {
+impl Cables {
     /// The cables of `scenario`, whose hosts are there already; and the machine outside, if anything runs there.
     ///
     /// # Errors
     /// There is no policy for that.
-    pub(crate) fn new(scenario: &'s Scenario, world: &mut World<'_>) -> Result<Cables<'s>, Problems> {
+    pub(crate) fn new(scenario: &Arc<Scenario>, world: &mut World<'_>) -> Result<Cables, Problems> {
         let tasks = scenario.outside();
         let outside = if tasks == 0 {
             None
         } else {
-            let policy = crate::policy("round-robin")?;
+            let policy = policy("round-robin")?;
             let built = world.add_host(OUTSIDE, policy, Topology::new(tasks), &policy.defaults(), Costs::NONE);
             Some(built.expect("it works on any machine"))
         };
@@ -77,7 +79,7 @@ impl<'s> Cables<'s> {
             .map(|it| world.add_line(Line { service: it.service, bandwidth: it.bandwidth, ..Line::new("disk") }))
             .collect();
         Ok(Cables {
-            scenario,
+            scenario: Arc::clone(scenario),
             outside,
             guests: vec![None; scenario.guests.len()],
             wire,
@@ -115,7 +117,7 @@ impl<'s> Cables<'s> {
         world: &mut World<'_>,
     ) -> Result<(), Refused> {
         self.guests[guest] = Some(machine);
-        let scenario = self.scenario;
+        let scenario = Arc::clone(&self.scenario);
         let users = scenario.device_users();
         let on = scenario.host_of(guest);
         let mut emulator = None;

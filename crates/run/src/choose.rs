@@ -3,18 +3,46 @@
 use input::knobs::{KnobSetting, KnobValue, apply_knobs};
 use input::problem::{Problem, Problems, Wrong, quoted, right_instead};
 use scenario::{GuestSpec, Scenario};
-use sched::{Descriptor, Knobs, Unit};
+use sched::{Descriptor, Knob, Knobs, PolicySource, Unit};
+use std::sync::Arc;
 
 /// What guests schedule by of which nothing is said: Linux's since 6.6.
 const GUEST_POLICY: &str = "eevdf";
 
-/// A policy and its knobs.
+/// A policy and its knobs, which a run owns.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The policy.
-    pub policy: &'static Descriptor,
+    /// The policy: a registered one, or one made at run time ([`MadePolicy`](sched::MadePolicy)).
+    pub policy: Arc<dyn PolicySource>,
     /// Its knobs.
     pub knobs: Knobs,
+}
+
+impl Choice {
+    /// A registered policy with `knobs`, which are of it.
+    #[must_use]
+    pub fn new(policy: &Descriptor, knobs: Knobs) -> Choice {
+        Choice { policy: Arc::new(*policy), knobs }
+    }
+
+    /// A policy made at run time. It has no knobs.
+    #[must_use]
+    pub fn made(policy: impl PolicySource + 'static) -> Choice {
+        Choice { policy: Arc::new(policy), knobs: Knobs::default() }
+    }
+
+    /// The name of the policy.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.policy.name()
+    }
+}
+
+/// A registered policy with its knobs at their defaults.
+impl From<&Descriptor> for Choice {
+    fn from(policy: &Descriptor) -> Choice {
+        Choice::new(policy, policy.defaults())
+    }
 }
 
 /// Where the tasks of a task set may run.
@@ -63,7 +91,7 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
         let mine =
             settings.iter().filter(|setting| has(policy, setting) || !policies.iter().any(|other| has(other, setting)));
         all.extend(mine.cloned());
-        choices.push(Choice { policy, knobs: apply_knobs(policy, &all)? });
+        choices.push(Choice::new(policy, apply_knobs(policy, &all)?));
     }
     Ok(choices)
 }
@@ -77,11 +105,10 @@ pub(crate) fn of_guest(scenario: &Scenario, guest: &GuestSpec, instead: Option<&
         return Ok(choice.clone());
     }
     let Some(chosen) = &guest.policy else {
-        let policy = policy(GUEST_POLICY)?;
-        return Ok(Choice { policy, knobs: policy.defaults() });
+        return Ok(policy(GUEST_POLICY)?.into());
     };
     let policy = chosen.find(policies::ALL, scenario)?;
-    Ok(Choice { policy, knobs: apply_knobs(policy, &chosen.knobs)? })
+    Ok(Choice::new(policy, apply_knobs(policy, &chosen.knobs)?))
 }
 
 /// The policy called `name` with `settings` for all of a scenario's `guests`, instead of their own; `None` where there is no name.
@@ -100,7 +127,7 @@ pub fn choose_for_guests(
         let problem = Problem::new("no VM of this scenario has a guest that schedules for itself");
         return Err(problem.help("add such a VM, or leave --guest-policy out").into());
     }
-    Ok(Some(Choice { policy, knobs }))
+    Ok(Some(Choice::new(policy, knobs)))
 }
 
 /// As [`choose`], for a task set: policies do not enforce slices, because tasks run their jobs to the end.
@@ -113,29 +140,28 @@ pub fn choose_for_tasks(
     settings: &[KnobSetting],
     placement: Placement,
 ) -> Result<Vec<Choice>, Problems> {
-    let offers = |policy: &Descriptor, name: &str, word: &str| {
-        policy.knobs.iter().any(|knob| match knob.unit {
-            Unit::Choice(words) => knob.name == name && words.contains(&word),
-            _ => false,
-        })
+    let offers = |knob: &Knob, name: &str, word: &str| match knob.unit {
+        Unit::Choice(words) => knob.name == name && words.contains(&word),
+        _ => false,
     };
+    let has_one = |choice: &Choice, name, word| choice.knobs.iter().any(|(knob, _)| offers(knob, name, word));
     let set = |name: &str, word: &str| {
         let value = KnobValue::Text(word.to_string());
         KnobSetting { name: name.to_string(), value, place: None }
     };
     let chosen = choose(scenario, names, settings)?;
     let mut all = Vec::with_capacity(settings.len() + 2);
-    if chosen.iter().any(|choice| offers(choice.policy, "enforce", "none")) {
+    if chosen.iter().any(|choice| has_one(choice, "enforce", "none")) {
         all.push(set("enforce", "none"));
     }
     if placement == Placement::Partitioned {
-        if let Some(unable) = chosen.iter().find(|choice| !offers(choice.policy, "placement", "partitioned")) {
+        if let Some(unable) = chosen.iter().find(|choice| !has_one(choice, "placement", "partitioned")) {
             let able: Vec<&str> = policies::ALL
                 .iter()
-                .filter(|policy| offers(policy, "placement", "partitioned"))
+                .filter(|policy| policy.knobs.iter().any(|knob| offers(knob, "placement", "partitioned")))
                 .map(|policy| policy.name)
                 .collect();
-            let message = format!("the policy `{}` does not partition", unable.policy.name);
+            let message = format!("the policy `{}` does not partition", unable.name());
             return Err(Problem::new(message).help(format!("use one of {}", able.join(", "))).into());
         }
         all.push(set("placement", "partitioned"));
@@ -154,7 +180,7 @@ mod tests {
         assert!(choose_for_guests(0, None, &[]).expect("nothing is asked for").is_none());
         let chosen =
             choose_for_guests(2, Some("edf"), &settings("enforce=hard")).expect("it exists").expect("it was named");
-        assert_eq!((chosen.policy.name, chosen.knobs.get("enforce")), ("edf", 1));
+        assert_eq!((chosen.name(), chosen.knobs.get("enforce")), ("edf", 1));
         for (guests, name, knob, right) in [
             (0, "edf", "enforce=hard", "add such a VM"),
             (1, "edff", "enforce=hard", "did you mean `edf`"),

@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 use trace::{Event, MachineId, Sink};
 
 /// The CPU time that each entity on a host has consumed so far.
@@ -30,20 +31,15 @@ impl Consumed {
     }
 }
 
-/// Tells a [`Consumed`] of everything on a host.
-#[derive(Debug, Default)]
-pub(crate) struct Watcher(pub(crate) Rc<RefCell<Consumed>>);
-
-impl Sink for Watcher {
+impl Sink for Consumed {
     fn record(&mut self, at: Instant, event: &Event) {
-        let mut consumed = self.0.borrow_mut();
         match *event {
             Event::Action(Action::Run { entity, .. }) => {
-                consumed.running.insert(entity, at);
+                self.running.insert(entity, at);
             }
             Event::Action(Action::Stop { entity, .. }) => {
-                if let Some(since) = consumed.running.remove(&entity) {
-                    *consumed.sums.entry(entity).or_default() += at.since(since);
+                if let Some(since) = self.running.remove(&entity) {
+                    *self.sums.entry(entity).or_default() += at.since(since);
                 }
             }
             _ => {}
@@ -87,19 +83,22 @@ pub(crate) struct HostIds<'h> {
 
 /// The manager at work.
 #[derive(Debug)]
-pub(crate) struct Manager<'s> {
-    scenario: &'s Scenario,
-    spec: &'s ManagerSpec,
+pub(crate) struct Manager {
+    scenario: Arc<Scenario>,
+    spec: ManagerSpec,
     consumed: Rc<RefCell<Consumed>>,
     vms: Vec<Managed>,
     /// When its next turn is.
     pub(crate) next: Instant,
 }
 
-impl<'s> Manager<'s> {
-    pub(crate) fn new(scenario: &'s Scenario, spec: &'s ManagerSpec, consumed: Rc<RefCell<Consumed>>) -> Manager<'s> {
+impl Manager {
+    /// The manager of `scenario`, if there is one. It reads what VMs have consumed from `consumed`, a sink of the host.
+    pub(crate) fn of(scenario: &Arc<Scenario>, consumed: &Rc<RefCell<Consumed>>) -> Option<Manager> {
+        let spec = scenario.manager.clone()?;
         let vms = spec.targets.iter().map(|_| Managed::default()).collect();
-        Manager { scenario, spec, consumed, vms, next: Instant::ZERO }
+        let (scenario, consumed) = (Arc::clone(scenario), Rc::clone(consumed));
+        Some(Manager { scenario, spec, consumed, vms, next: Instant::ZERO })
     }
 
     pub(crate) fn into_vms(self) -> Vec<Managed> {
@@ -131,17 +130,17 @@ impl<'s> Manager<'s> {
         vm.before = so_far;
         let wanted_ppm = match since {
             None => {
-                vm.assigned_ppm = asked(self.scenario, target.vcpus.clone());
+                vm.assigned_ppm = asked(&self.scenario, target.vcpus.clone());
                 vm.wanted_ppm = vm.assigned_ppm;
-                bounded(self.spec, target.target_ppm)
+                bounded(&self.spec, target.target_ppm)
             }
             Some(since) => {
                 let consumed_ppm = ppm(so_far - before, now.since(since));
                 vm.intervals.push(Interval { assigned_ppm: vm.assigned_ppm, consumed_ppm });
-                next(self.spec, vm.wanted_ppm, target.target_ppm, consumed_ppm)
+                next(&self.spec, vm.wanted_ppm, target.target_ppm, consumed_ppm)
             }
         };
-        match assign(self.scenario, target.vcpus.start, wanted_ppm, ids, host, world) {
+        match assign(&self.scenario, target.vcpus.start, wanted_ppm, ids, host, world) {
             Some(assigned_ppm) => (vm.wanted_ppm, vm.assigned_ppm) = (wanted_ppm, assigned_ppm),
             // What it has is all there is to go on from.
             None => vm.refused += 1,

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 pub fn partition(scenario: &Scenario, choice: &Choice) -> Result<Scenario, Problems> {
     let mut placed = scenario.clone();
     // A run explains better why a policy does not work with these knobs.
-    let Ok(mut machine) = Machine::build(choice.policy, scenario.host, &choice.knobs, Kicks::Immediate) else {
+    let Ok(mut machine) = Machine::build(&*choice.policy, scenario.host, &choice.knobs, Kicks::Immediate) else {
         return Ok(placed);
     };
     for index in by_utilisation(scenario) {

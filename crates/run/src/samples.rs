@@ -46,12 +46,6 @@ impl Sampler {
         Sampler { spec, running: BTreeMap::new(), got: BTreeMap::new(), open: (Instant::ZERO, 0) }
     }
 
-    /// One for each host of `scenario`; none if it asks for no samples.
-    pub(crate) fn of_each_host(scenario: &Scenario) -> Vec<Sampler> {
-        let hosts = 0..scenario.hosts;
-        scenario.samples.iter().flat_map(|&spec| hosts.clone().map(move |_| Sampler::new(spec))).collect()
-    }
-
     /// The run is over: the running entities ran until `end`.
     pub(crate) fn end(&mut self, end: Instant) {
         for (entity, since) in std::mem::take(&mut self.running) {

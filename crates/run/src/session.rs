@@ -1,160 +1,307 @@
-//! [`Session`]: a world in which a scenario is played, and the ids that its entities have there.
+//! [`Session`]: a run under way, and the ids that the entities of its scenario have in its world.
 
 use crate::cables::{Cables, Seat};
+use crate::changes::{Change, Subject, applications, changes, entities};
 use crate::choose::Choice;
-use crate::manager::{self, Manager, Watcher};
-use crate::{Grant, HOST, Run};
+use crate::machines::{HOST, machine_of_host};
+use crate::manager::{self, Consumed, Manager};
+use crate::meters::{AllMeters, unshare};
+use crate::observers::Observers;
+use crate::outcome::{Grant, GuestOutcome, Outcome};
+use crate::readings::Readings;
+use crate::run::Run;
+use crate::samples;
 use input::problem::{Problem, Problems, Wrong};
 use input::source::Span;
-use measure::Meter;
-use scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
-use sched::{Descriptor, EntityId, GroupId, Instant, Params, Refused};
+use measure::Siblings;
+use scenario::{AppSpec, Group, Scenario};
+use sched::{EntityId, GroupId, Instant, Params, Refused};
 use sim::coordination::Coordinated;
 use sim::{Stuck, Workload, World};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use trace::MachineId;
-use workloads::metrics::{FlowNames, Metrics};
 use workloads::network::At;
 
-/// What happens at one moment, in this order: departures make room for arrivals, and a guest boots once all its vCPUs are there.
+/// The work of one step: inputs and visits of machines, and changes of the scenario. A step exceeds it by one round of an instant at most.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Change {
-    Leaves,
-    Comes,
-    Boots,
-    Adjusts,
+pub struct Budget(pub u64);
+
+impl Budget {
+    /// A budget whose steps take far less than 50 ms: a unit of work takes 0.1 to 10 us.
+    pub const STEP: Budget = Budget(1_000);
 }
 
-/// The subject of a change, by its place in the scenario: on the host (`None`) or in a guest.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Subject {
-    Entity(Option<usize>, usize),
-    Application(Option<usize>, usize),
-    Guest(usize),
-    /// The entity whose reservation changes, and how often it has changed before.
-    Reservation(usize, usize),
+/// How far a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// The simulated time reached.
+    pub now: Instant,
+    /// The simulated time at which the run ends.
+    pub end: Instant,
+    /// Whether the run is over.
+    pub is_done: bool,
 }
 
-/// A world, and the ids that the entities of a scenario have in it.
-pub(super) struct Session<'s, 'w> {
-    run: &'s Run<'s>,
-    choices: &'s [Choice],
-    pub(super) world: World<'w>,
-    pub(super) host: IdMap,
-    pub(super) guests: Vec<Option<IdMap>>,
-    /// Of each guest.
-    meters: Vec<Option<(&'w mut Meter, &'w mut Metrics)>>,
-    pub(super) manager: Option<Manager<'s>>,
+/// A run under way. It does nothing between two steps, and a run that is dropped is cancelled.
+pub struct Session<'a> {
+    run: Run,
+    choices: Vec<Choice>,
+    world: World<'a>,
+    host: IdMap,
+    guests: Vec<Option<IdMap>>,
+    meters: AllMeters,
+    manager: Option<Manager>,
+    /// By entity of the host: what the policy granted it when it came.
+    grants: Vec<Option<Grant>>,
     /// How many changes of each entity of the host were refused.
-    pub(super) refused: Vec<u64>,
-    pub(super) cables: Cables<'s>,
-    flow_owners: FlowOwners,
-    /// What had come of the coordination of each guest when measuring began; `None`: it has not.
+    refused: Vec<u64>,
+    cables: Cables,
+    /// The coordination of each guest when measuring began; `None`: it has not begun.
     before: Option<Vec<Option<Coordinated>>>,
+    /// The changes to come.
+    changes: VecDeque<(Instant, Change, Subject)>,
+    is_done: bool,
 }
 
-/// The owners of flows, for the metrics of applications on each host and in each guest.
-#[derive(Debug, Default)]
-pub(super) struct FlowOwners {
-    pub(super) hosts: Vec<FlowNames>,
-    pub(super) guests: Vec<FlowNames>,
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("run", &self.run).field("progress", &self.progress()).finish_non_exhaustive()
+    }
+}
+
+/// The next point at which a session acts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stop {
+    /// Measuring begins.
+    Measure,
+    /// The workload manager has its turn.
+    Turn,
+    /// The next change happens.
+    Change,
+    /// The run ends.
+    End,
 }
 
 /// The ids on one machine, or on all hosts together.
 #[derive(Debug)]
-pub(super) struct IdMap {
+struct IdMap {
     /// Of hosts: the first.
-    pub(super) machine: MachineId,
+    machine: MachineId,
     groups: Vec<GroupId>,
-    pub(super) entities: Vec<Option<EntityId>>,
+    entities: Vec<Option<EntityId>>,
     /// Each with its parts: where they are, and their numbers there.
     applications: Vec<Option<Vec<(Seat, u32)>>>,
 }
 
-impl<'s, 'w> Session<'s, 'w> {
-    pub(super) fn new(
-        run: &'s Run<'s>,
-        choices: &'s [Choice],
-        meters: &'w mut [Meter],
-        measures: &'w mut [Metrics],
-        flow_owners: FlowOwners,
-    ) -> Result<Session<'s, 'w>, Problems> {
-        let Run { scenario, policy, knobs, seed, .. } = *run;
-        let mut world = World::new(seed);
-        for (guest, within) in scenario.guests.iter().zip(choices) {
-            crate::suits::coordination(scenario, guest, (policy, knobs), within)?;
+impl Run {
+    /// Begins this run. What happens is shown to `observers`.
+    ///
+    /// # Errors
+    /// The policy does not work with these knobs on this machine, or refuses a group; a guest's policy does not exist. Where the
+    /// scenario asks for it, as far as it came from a file.
+    pub fn start<'a>(&self, observers: Observers<'a>) -> Result<Session<'a>, Problems> {
+        Session::new(self.clone(), AllMeters::of(&self.scenario), observers)
+    }
+
+    /// Plays this run to its end.
+    ///
+    /// # Errors
+    /// As [`start`](Run::start) and [`Session::step`].
+    pub fn play(&self, observers: Observers<'_>) -> Result<Outcome, Problems> {
+        let played = self.play_while(observers, |_| true)?;
+        Ok(played.expect("nothing cancels it"))
+    }
+
+    /// Plays this run in steps of [`Budget::STEP`] for as long as `goes_on` says so after each. `None`: it was cancelled.
+    ///
+    /// # Errors
+    /// As [`start`](Run::start) and [`Session::step`].
+    pub fn play_while(
+        &self,
+        observers: Observers<'_>,
+        mut goes_on: impl FnMut(Progress) -> bool,
+    ) -> Result<Option<Outcome>, Problems> {
+        let mut session = self.start(observers)?;
+        loop {
+            let progress = session.step(Budget::STEP)?;
+            if progress.is_done {
+                return Ok(Some(session.outcome()));
+            }
+            if !goes_on(progress) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Plays this run without observers except its workload manager, as fast as possible; returns how many inputs its machines accepted.
+    ///
+    /// # Errors
+    /// As [`play`](Run::play).
+    pub fn count_inputs(&self) -> Result<u64, Problems> {
+        let mut session = Session::new(self.clone(), AllMeters::default(), Observers::none())?;
+        while !session.step(Budget::STEP)?.is_done {}
+        Ok(session.world.inputs())
+    }
+}
+
+impl<'a> Session<'a> {
+    fn new(run: Run, meters: AllMeters, observers: Observers<'a>) -> Result<Session<'a>, Problems> {
+        let scenario = Arc::clone(&run.scenario);
+        let choices = run.guest_choices()?;
+        let mut world = World::new(run.seed);
+        for (guest, within) in scenario.guests.iter().zip(&choices) {
+            crate::suits::coordination(&scenario, guest, &run.choice, within)?;
         }
         for host in 0..scenario.hosts {
             let name = scenario.host_name(host);
-            let machine = world.add_host(&name, policy, scenario.host, knobs, scenario.costs);
-            let machine = machine.map_err(|why| refused_policy(scenario, policy, &why))?;
+            let Choice { policy, knobs } = &run.choice;
+            let machine = world.add_host(&name, &**policy, scenario.host, knobs, scenario.costs);
+            let machine = machine.map_err(|why| refused_policy(&scenario, policy.name(), &why))?;
             assert_eq!(machine, machine_of_host(host), "hosts come first");
         }
-        let cables = Cables::new(scenario, &mut world)?;
+        let cables = Cables::new(&scenario, &mut world)?;
+        let consumed = Rc::new(RefCell::new(Consumed::default()));
+        let manager = Manager::of(&scenario, &consumed);
+        if manager.is_some() {
+            world.watch(HOST, consumed);
+        }
+        for (host, meters) in meters.hosts.iter().enumerate() {
+            world.watch(machine_of_host(host), Rc::clone(meters));
+        }
+        if let (Some(outside), Some(clients)) = (cables.outside(), &meters.outside) {
+            world.watch(outside, Rc::clone(clients));
+        }
+        observers.host.into_iter().for_each(|sink| world.watch_boxed(HOST, sink));
+        observers.world.into_iter().for_each(|sink| world.watch_all_boxed(sink));
         let host = IdMap {
             machine: HOST,
-            groups: Vec::new(),
+            groups: create_groups(&scenario, &scenario.groups, &mut world, machine_of_host)?,
             entities: vec![None; scenario.entities.len()],
             applications: vec![None; scenario.applications.len()],
         };
-        let guests = scenario.guests.iter().map(|_| None).collect();
-        let refused = vec![0; scenario.entities.len()];
-        let meters = meters.iter_mut().zip(measures).map(Some).collect();
         Ok(Session {
-            run,
             choices,
             world,
             host,
-            guests,
+            guests: scenario.guests.iter().map(|_| None).collect(),
             meters,
-            manager: None,
-            refused,
+            manager,
+            grants: vec![None; scenario.entities.len()],
+            refused: vec![0; scenario.entities.len()],
             cables,
-            flow_owners,
             before: None,
+            changes: changes(&scenario, Instant::ZERO + scenario.length).into(),
+            is_done: false,
+            run,
         })
     }
 
-    /// The workload manager comes, if there is one, and watches through `watcher`.
-    pub(super) fn employ(&mut self, watcher: &'w mut Watcher) {
-        if let Some(spec) = &self.run.scenario.manager {
-            self.manager = Some(Manager::new(self.run.scenario, spec, Rc::clone(&watcher.0)));
-            self.world.watch(HOST, watcher);
+    /// Lets things happen until `budget` is used up or the run is over. A run in steps is the same as a run in one go.
+    ///
+    /// # Errors
+    /// The policy refuses the parameters of an entity; where the scenario asks for it, as far as it came from a file. Or tasks wait for
+    /// each other so that none can go on. The run cannot be stepped further then.
+    pub fn step(&mut self, budget: Budget) -> Result<Progress, Problems> {
+        let mut left = budget.0.max(1);
+        while left > 0 && !self.is_done {
+            let (at, stop) = self.next_stop();
+            if !self.world.run_within(at, &mut left).map_err(|stuck| self.stuck(&stuck))? {
+                break;
+            }
+            left = left.saturating_sub(1);
+            match stop {
+                Stop::Measure => self.before = Some(self.coordinated()),
+                Stop::Turn => self.manage(),
+                Stop::Change => self.change()?,
+                Stop::End => self.end()?,
+            }
+        }
+        Ok(self.progress())
+    }
+
+    /// How far the run is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress { now: self.world.now(), end: Instant::ZERO + self.run.scenario.length, is_done: self.is_done }
+    }
+
+    /// The next stop, and when it is. Arrivals and departures at the moment of a manager's turn come before it.
+    fn next_stop(&self) -> (Instant, Stop) {
+        let end = Instant::ZERO + self.run.scenario.length;
+        let mut next = self.changes.front().map_or((end, Stop::End), |(at, ..)| (*at, Stop::Change));
+        let from = self.run.scenario.measured_from();
+        if self.before.is_none() && from <= next.0 {
+            next = (from, Stop::Measure);
+        }
+        match self.manager.as_ref().map(|manager| manager.next) {
+            Some(turn) if turn < next.0 => (turn, Stop::Turn),
+            _ => next,
         }
     }
 
-    pub(super) fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
-        let scenario = self.run.scenario;
-        self.host.groups = create_groups(scenario, &scenario.groups, &mut self.world, machine_of_host)?;
-        let end = Instant::ZERO + scenario.length;
-        for (at, change, subject) in changes(scenario, end) {
-            self.advance(at)?;
-            match (change, subject) {
-                (_, Subject::Guest(guest)) => self.boot(guest)?,
-                (_, Subject::Reservation(index, nth)) => self.adjust(index, nth),
-                (Change::Leaves, subject) => self.leave(subject),
-                (_, subject) => self.come(subject, grants)?,
+    fn change(&mut self) -> Result<(), Problems> {
+        let (_, change, subject) = self.changes.pop_front().expect("there is a next change");
+        match (change, subject) {
+            (_, Subject::Guest(guest)) => self.boot(guest),
+            (_, Subject::Reservation(index, nth)) => {
+                self.adjust(index, nth);
+                Ok(())
             }
+            (Change::Leaves, subject) => {
+                self.leave(subject);
+                Ok(())
+            }
+            (_, subject) => self.come(subject),
         }
-        self.advance(end)?;
+    }
+
+    fn end(&mut self) -> Result<(), Problems> {
+        let end = Instant::ZERO + self.run.scenario.length;
         if self.manager.as_ref().is_some_and(|manager| manager.next == end) {
             self.manage();
         }
+        self.is_done = true;
         self.world.finish(end).map_err(|stuck| self.stuck(&stuck))
     }
 
-    /// Lets everything before `at` happen, and sees what has come of coordination where measuring begins.
-    fn advance(&mut self, at: Instant) -> Result<(), Problems> {
-        let from = self.run.scenario.measured_from();
-        if self.before.is_none() && from <= at {
-            self.pass(from)?;
-            self.before = Some(self.coordinated());
+    /// What the run came to.
+    ///
+    /// # Panics
+    /// The run is not over.
+    #[must_use]
+    pub fn outcome(self) -> Outcome {
+        assert!(self.is_done, "the run is over");
+        let (coordinated, stalls) = (self.coordinated_since(), self.world.stalls().cloned().collect());
+        let Session { run, choices, world, host, meters, manager, grants, refused, .. } = self;
+        drop(world);
+        let (scenario, from) = (&run.scenario, run.scenario.measured_from());
+        let end = Instant::ZERO + scenario.length;
+        let mut readings = Readings::new(meters.outside.map_or_else(Vec::new, |clients| unshare(clients).read(end)));
+        let (mut all, mut siblings, mut metrics, mut samplers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for meters in meters.hosts.into_iter().map(unshare) {
+            all.push(meters.meter);
+            siblings.push(meters.siblings.unwrap_or_else(|| Siblings::from(from)));
+            metrics.extend(meters.metrics);
+            samplers.extend(meters.sampler);
         }
-        self.pass(at)
+        let applications = readings.of(None, &scenario.applications, metrics, end);
+        let guests = scenario.guests.iter().zip(choices).zip(meters.guests.into_iter().map(unshare)).zip(coordinated);
+        let guests = guests.map(|(((guest, choice), meters), coordinated)| {
+            let metrics = meters.metrics.into_iter().collect();
+            let applications = readings.of(Some(&guest.name), &guest.applications, metrics, end);
+            GuestOutcome { choice, meter: meters.meter, applications, coordinated }
+        });
+        let guests = guests.collect();
+        let samples = scenario.samples.is_some().then(|| samples::of_vms(scenario, &host.entities, samplers));
+        let managed = manager.map(Manager::into_vms);
+        Outcome { run, meters: all, siblings, grants, refused, applications, guests, managed, samples, stalls }
     }
 
     /// What has come of the coordination of each guest since measuring began.
-    pub(super) fn coordinated_since(&self) -> Vec<Option<Coordinated>> {
+    fn coordinated_since(&self) -> Vec<Option<Coordinated>> {
         let mut coordinated = self.coordinated();
         for (got, before) in coordinated.iter_mut().zip(self.before.iter().flatten()) {
             *got = got.map(|got| before.map_or(got, |before| got.since(&before)));
@@ -166,15 +313,6 @@ impl<'s, 'w> Session<'s, 'w> {
     fn coordinated(&self) -> Vec<Option<Coordinated>> {
         let machines = self.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
         machines.map(|machine| self.world.coordinated(machine?)).collect()
-    }
-
-    /// Lets everything before `at` happen, with the turns of the manager. Arrivals and departures at the moment of a turn come before it.
-    fn pass(&mut self, at: Instant) -> Result<(), Problems> {
-        while let Some(turn) = self.manager.as_ref().map(|manager| manager.next).filter(|&turn| turn < at) {
-            self.world.run_until(turn).map_err(|stuck| self.stuck(&stuck))?;
-            self.manage();
-        }
-        self.world.run_until(at).map_err(|stuck| self.stuck(&stuck))
     }
 
     fn manage(&mut self) {
@@ -198,58 +336,55 @@ impl<'s, 'w> Session<'s, 'w> {
     }
 
     fn boot(&mut self, guest: usize) -> Result<(), Problems> {
-        let scenario = self.run.scenario;
+        let scenario = Arc::clone(&self.run.scenario);
         let spec = &scenario.guests[guest];
         let Choice { policy, knobs } = &self.choices[guest];
         let vcpus: Vec<EntityId> =
             self.host.entities[spec.vcpus.clone()].iter().map(|id| id.expect("its vCPUs have come")).collect();
         let cpus = sched::Topology::new(vcpus.len());
         let host = machine_of_host(scenario.host_of(guest));
-        let built = self.world.add_guest(host, &spec.name, &vcpus, *policy, cpus, knobs, spec.guest, scenario.costs);
+        let built = self.world.add_guest(host, &spec.name, &vcpus, &**policy, cpus, knobs, spec.guest, scenario.costs);
         let machine = built.map_err(|why| {
-            Problems::from(Wrong::from(&why).said_of(&spec.name).anywhere(placed(spec.place)).within(&scenario.source))
+            Problems::from(Wrong::from(&why).said_of(&spec.name).anywhere(spec.place.known()).within(&scenario.source))
         })?;
-        if let Some((meter, metrics)) = self.meters.get_mut(guest).and_then(Option::take) {
-            self.world.watch(machine, meter);
-            if !metrics.is_empty() {
-                self.world.watch(machine, metrics);
-            }
+        if let Some(meters) = self.meters.guests.get(guest) {
+            self.world.watch(machine, Rc::clone(meters));
         }
-        let groups = create_groups(scenario, &spec.groups, &mut self.world, |_| machine)?;
+        let groups = create_groups(&scenario, &spec.groups, &mut self.world, |_| machine)?;
         let vm = scenario.entities[spec.vcpus.start].group.map_or(GroupId::ROOT, |group| self.host.groups[group]);
         let laid = self.cables.boot(guest, machine, vm, &mut self.world);
-        laid.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
+        laid.map_err(|why| refused(&scenario, &spec.name, spec.place, &why))?;
         let (entities, applications) = (vec![None; spec.entities.len()], vec![None; spec.applications.len()]);
         self.guests[guest] = Some(IdMap { machine, groups, entities, applications });
         Ok(())
     }
 
-    fn come(&mut self, subject: Subject, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
-        let scenario = self.run.scenario;
+    fn come(&mut self, subject: Subject) -> Result<(), Problems> {
+        let scenario = Arc::clone(&self.run.scenario);
         match subject {
             Subject::Entity(of, index) => {
-                let asking = &entities(scenario, of)[index];
+                let asking = &entities(&scenario, of)[index];
                 let machine = self.machine(of, asking.host);
                 let group = asking.group.map_or(GroupId::ROOT, |group| self.cast(of).groups[group]);
                 let params = Params { group, ..asking.params };
                 let is_vcpu = of.is_none() && scenario.guests.iter().any(|guest| guest.vcpus.contains(&index));
                 let workload = if is_vcpu { Workload::Vcpu } else { asking.workload };
                 let attached = self.world.attach(machine, &asking.name, params, workload);
-                let id = attached.map_err(|why| refused(scenario, &asking.name, asking.place, &why))?;
+                let id = attached.map_err(|why| refused(&scenario, &asking.name, asking.place, &why))?;
                 self.cast(of).entities[index] = Some(id);
                 if let Some(switch) = asking.switch {
                     self.world.set_switch(machine, id, switch);
                 }
                 if of.is_none() {
-                    grants[index] = granted(&self.world, machine, id);
+                    self.grants[index] = granted(&self.world, machine, id);
                 }
             }
             Subject::Application(of, index) => {
-                let spec = &applications(scenario, of)[index];
+                let spec = &applications(&scenario, of)[index];
                 let machine = self.machine(of, spec.host);
                 let group = spec.group.map_or(GroupId::ROOT, |group| self.cast(of).groups[group]);
                 let started = self.world.start(machine, &spec.application, group);
-                let (id, _) = started.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
+                let (id, _) = started.map_err(|why| refused(&scenario, &spec.name, spec.place, &why))?;
                 let parts = self.connect(of, id, spec)?;
                 self.cast(of).applications[index] = Some(parts);
             }
@@ -272,7 +407,7 @@ impl<'s, 'w> Session<'s, 'w> {
 
     /// Starts the other parts of application number `id`, and lays the links between them.
     fn connect(&mut self, of: Option<usize>, id: u32, spec: &AppSpec) -> Result<Vec<(Seat, u32)>, Problems> {
-        let scenario = self.run.scenario;
+        let scenario = Arc::clone(&self.run.scenario);
         let mut parts = vec![(of.map_or(Seat::Host(spec.host), Seat::Guest), id)];
         for peer in &spec.reach.peers {
             let seat = match &peer.at {
@@ -280,10 +415,11 @@ impl<'s, 'w> Session<'s, 'w> {
                 At::Vm(name) => Seat::Guest(scenario.guest_of(name).expect("its VMs exist")),
             };
             let started = self.world.start(self.cables.machine(seat), &peer.application, GroupId::ROOT);
-            let (id, _) = started.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
+            let (id, _) = started.map_err(|why| refused(&scenario, &spec.name, spec.place, &why))?;
             parts.push((seat, id));
         }
-        let tape = of.map_or(self.flow_owners.hosts.get(spec.host), |guest| self.flow_owners.guests.get(guest));
+        let tape =
+            of.map_or(self.meters.flow_owners.hosts.get(spec.host), |guest| self.meters.flow_owners.guests.get(guest));
         for (number, link) in (0..).zip(&spec.reach.links) {
             let flow = self.cables.connect(link, &parts, &mut self.world);
             if let (Some(tape), 0) = (tape, link.to.part) {
@@ -296,7 +432,7 @@ impl<'s, 'w> Session<'s, 'w> {
     fn leave(&mut self, subject: Subject) {
         match subject {
             Subject::Entity(of, index) => {
-                let machine = self.machine(of, entities(self.run.scenario, of)[index].host);
+                let machine = self.machine(of, entities(&self.run.scenario, of)[index].host);
                 let id = self.cast(of).entities[index].expect("an entity leaves after it came");
                 self.world.detach(machine, id);
             }
@@ -313,9 +449,9 @@ impl<'s, 'w> Session<'s, 'w> {
 
     /// The run cannot go on. Where one application alone can be meant, its place is shown.
     fn stuck(&self, stuck: &Stuck) -> Problems {
-        let scenario = self.run.scenario;
+        let scenario = Arc::clone(&self.run.scenario);
         let mut all = scenario.applications.iter().chain(scenario.guests.iter().flat_map(|guest| &guest.applications));
-        let only = all.next().filter(|_| all.next().is_none()).and_then(|application| placed(application.place));
+        let only = all.next().filter(|_| all.next().is_none()).and_then(|application| application.place.known());
         let mut lines = vec![stuck.help.to_string()];
         lines.extend(stuck.waits());
         let problem =
@@ -327,26 +463,8 @@ impl<'s, 'w> Session<'s, 'w> {
     }
 }
 
-pub(crate) fn placed(place: Span) -> Option<Span> {
-    (place != Span::default()).then_some(place)
-}
-
-fn entities(scenario: &Scenario, guest: Option<usize>) -> &[EntitySpec] {
-    guest.map_or(&scenario.entities, |guest| &scenario.guests[guest].entities)
-}
-
-fn applications(scenario: &Scenario, guest: Option<usize>) -> &[AppSpec] {
-    guest.map_or(&scenario.applications, |guest| &scenario.guests[guest].applications)
-}
-
 fn refused(scenario: &Scenario, name: &str, place: Span, why: &Refused) -> Problems {
-    Wrong::from(why).said_of(name).anywhere(placed(place)).within(&scenario.source).into()
-}
-
-/// The machine of host number `host`: hosts come first.
-#[expect(clippy::cast_possible_truncation, reason = "there are few hosts")]
-pub(crate) fn machine_of_host(host: usize) -> MachineId {
-    MachineId(host as u32)
+    Wrong::from(why).said_of(name).anywhere(place.known()).within(&scenario.source).into()
 }
 
 fn granted(world: &World<'_>, machine: MachineId, entity: EntityId) -> Option<Grant> {
@@ -369,64 +487,10 @@ fn create_groups(
     Ok(ids)
 }
 
-/// When a guest boots: with the last of its vCPUs.
-fn boots(scenario: &Scenario, guest: &GuestSpec) -> Instant {
-    let vcpus = scenario.entities[guest.vcpus.clone()].iter();
-    vcpus.map(|vcpu| vcpu.arrival).max().unwrap_or(Instant::ZERO)
-}
-
-/// The guests in the order in which they boot.
-pub(crate) fn boot_order(scenario: &Scenario) -> Vec<usize> {
-    let end = Instant::ZERO + scenario.length;
-    let mut order: Vec<(Instant, usize)> =
-        scenario.guests.iter().enumerate().map(|(index, guest)| (boots(scenario, guest), index)).collect();
-    order.retain(|(at, _)| *at < end);
-    order.sort_unstable();
-    order.into_iter().map(|(_, index)| index).collect()
-}
-
-/// The changes before the end, in the order in which they happen.
-fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change, Subject)> {
-    let mut changes = Vec::new();
-    let mut add = |arrival: Instant, leaves: Option<Instant>, comes: Change, subject: Subject| {
-        if arrival < end {
-            changes.push((arrival, comes, subject));
-        }
-        if let Some(leaves) = leaves.filter(|&leaves| leaves < end) {
-            changes.push((leaves, Change::Leaves, subject));
-        }
-    };
-    for of in std::iter::once(None).chain((0..scenario.guests.len()).map(Some)) {
-        // In a guest, an entity that comes at the boot comes after it.
-        let comes = if of.is_none() { Change::Comes } else { Change::Boots };
-        for (index, entity) in entities(scenario, of).iter().enumerate() {
-            add(entity.arrival, entity.leaves, comes, Subject::Entity(of, index));
-        }
-        for (index, application) in applications(scenario, of).iter().enumerate() {
-            // One with parts in guests comes when they have booted, too.
-            let reaches = application.reach.peers.iter().any(|peer| peer.at != At::Outside);
-            let comes = if reaches { Change::Boots } else { comes };
-            add(application.arrival, application.leaves, comes, Subject::Application(of, index));
-        }
-    }
-    for (index, entity) in scenario.entities.iter().enumerate() {
-        for (nth, (at, _)) in entity.changes.iter().enumerate() {
-            add(*at, None, Change::Adjusts, Subject::Reservation(index, nth));
-        }
-    }
-    for (index, guest) in scenario.guests.iter().enumerate() {
-        add(boots(scenario, guest), None, Change::Boots, Subject::Guest(index));
-    }
-    // Guests first among those of one moment that come after all of the host.
-    let guests_first = |subject: &Subject| (!matches!(subject, Subject::Guest(_)), *subject);
-    changes.sort_unstable_by_key(|(at, change, subject)| (*at, *change, guests_first(subject)));
-    changes
-}
-
 /// The policy cannot be had like this on this machine.
-fn refused_policy(scenario: &Scenario, policy: &Descriptor, why: &Refused) -> Problems {
-    let chosen = scenario.policy.as_ref().filter(|chosen| chosen.name == policy.name);
-    let place = chosen.and_then(|chosen| placed(chosen.place));
-    let problem = Wrong::from(why).said_of(policy.name).anywhere(place);
+fn refused_policy(scenario: &Scenario, policy: &str, why: &Refused) -> Problems {
+    let chosen = scenario.policy.as_ref().filter(|chosen| chosen.name == policy);
+    let place = chosen.and_then(|chosen| chosen.place.known());
+    let problem = Wrong::from(why).said_of(policy).anywhere(place);
     if place.is_some() { problem.within(&scenario.source).into() } else { problem.into() }
 }

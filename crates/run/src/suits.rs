@@ -1,10 +1,9 @@
 //! Whether policies suit what is asked of guests that coordinate with their host: found out by trying, so that no policy is named here.
 
 use crate::choose::Choice;
-use crate::placed;
 use input::problem::{Problems, Wrong, quoted};
 use scenario::{GuestSpec, Scenario};
-use sched::{Class, CpuId, Descriptor, Input, Instant, Kicks, Knobs, Machine, Params, Topology, Wake};
+use sched::{Class, CpuId, Input, Instant, Kicks, Knobs, Machine, Params, PolicySource, Topology, Wake};
 use sim::coordination::{Boost, Coordination, Rule};
 
 /// That the host's policy takes the boosts of `guest`, and that the guest's keeps what its detector needs.
@@ -14,20 +13,20 @@ use sim::coordination::{Boost, Coordination, Rule};
 pub(crate) fn coordination(
     scenario: &Scenario,
     guest: &GuestSpec,
-    (policy, knobs): (&'static Descriptor, &Knobs),
+    host: &Choice,
     within: &Choice,
 ) -> Result<(), Problems> {
     let Some(Coordination { boost, detector, .. }) = guest.guest.coordination else { return Ok(()) };
     let at = guest.coordination_places;
-    let wrong = if !takes(policy, knobs, boost) {
-        let message = format!("the host's policy, {}, has no real-time classes", quoted(policy.name));
+    let wrong = if !takes(&*host.policy, &host.knobs, boost) {
+        let message = format!("the host's policy, {}, has no real-time classes", quoted(host.name()));
         let help =
             "use a boost of weight, such as \"nice:-20\", or a host under a policy with classes, such as `linux`";
         Some((Wrong::new(message, "no such class there", help), at.boost))
     } else {
         let cpus = Topology::new(guest.vcpus.len());
         missing(within, cpus, detector).map(|missing| {
-            let message = format!("the guest's policy, {}, keeps no {missing}", quoted(within.policy.name));
+            let message = format!("the guest's policy, {}, keeps no {missing}", quoted(within.name()));
             let own = Rule::ALL.iter().find(|(_, rule)| *rule == detector).map_or("", |(name, _)| name);
             let help = format!(
                 "use a guest under a policy that does, such as `{own}`, or a detector that needs nothing of its \
@@ -38,26 +37,26 @@ pub(crate) fn coordination(
     };
     match wrong {
         None => Ok(()),
-        Some((wrong, at)) => Err(wrong.said_of(&guest.name).anywhere(placed(at)).within(&scenario.source).into()),
+        Some((wrong, at)) => Err(wrong.said_of(&guest.name).anywhere(at.known()).within(&scenario.source).into()),
     }
 }
 
 /// What `detector` needs and the guest's policy does not show.
 fn missing(choice: &Choice, cpus: Topology, detector: Rule) -> Option<&'static str> {
     // What does not work at all is reported elsewhere.
-    let mut machine = Machine::build(choice.policy, cpus, &choice.knobs, Kicks::Immediate).ok()?;
+    let mut machine = Machine::build(&*choice.policy, cpus, &choice.knobs, Kicks::Immediate).ok()?;
     let task = machine.attach(Instant::ZERO, Params::default()).ok()?;
     detector.lacks(machine.position(task))
 }
 
 /// Whether a waiting entity under `policy` gets and keeps the CPU of an ordinary entity by this boost. Where that cannot be found
 /// out, yes.
-fn takes(policy: &Descriptor, knobs: &Knobs, boost: Boost) -> bool {
+fn takes(policy: &dyn PolicySource, knobs: &Knobs, boost: Boost) -> bool {
     matches!(boost, Boost::Weight(_)) || gets_the_cpu(policy, knobs, boost.over(Params::default())).unwrap_or(true)
 }
 
 /// Whether an entity that asks for `params` gets the CPU of its equal, and keeps it when the other asks for no more than that.
-fn gets_the_cpu(policy: &Descriptor, knobs: &Knobs, params: Params) -> Option<bool> {
+fn gets_the_cpu(policy: &dyn PolicySource, knobs: &Knobs, params: Params) -> Option<bool> {
     let (cpu, now) = (CpuId::new(0), Instant::ZERO);
     let mut machine = Machine::build(policy, Topology::new(1), knobs, Kicks::Immediate).ok()?;
     let [first, second] = [(); 2].map(|()| machine.attach(now, Params::default()));
@@ -89,7 +88,7 @@ mod tests {
         let boost = Boost::Class { takes_turns: true, priority: RtPriority::new(8).unwrap() };
         let taking: Vec<&str> = policies::ALL
             .iter()
-            .filter(|policy| takes(policy, &policy.defaults(), boost))
+            .filter(|policy| takes(**policy, &policy.defaults(), boost))
             .map(|policy| policy.name)
             .collect();
         assert_eq!(taking, ["bfs", "bmq", "linux", "muqss", "pds", "rt"]);

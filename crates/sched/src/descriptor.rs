@@ -299,7 +299,7 @@ impl Knob {
 }
 
 /// The values of a policy's knobs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Knobs {
     values: Vec<(&'static Knob, i64)>,
 }

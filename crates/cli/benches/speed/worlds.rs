@@ -1,7 +1,7 @@
 //! Two levels: inputs that all machines accept per second on one core, and over seeds on two.
 
 use crate::Spread;
-use run::{Choice, Run};
+use run::{Choice, Observers, Run};
 use scenario::Scenario;
 
 const FILE: &str = "bench-two-level.toml";
@@ -18,7 +18,7 @@ pub(crate) fn measure(runs: usize) {
     println!(
         "worlds: {} CPUs under {}, {} VMs, {} vCPUs, {tasks} tasks in guests; {} simulated, laws on",
         scenario.host.cpus,
-        choice.policy.name,
+        choice.name(),
         scenario.guests.len(),
         scenario.entities.len(),
         scenario.length,
@@ -59,8 +59,8 @@ fn applications(guest: &scenario::GuestSpec) -> usize {
     guest.applications.iter().map(|spec| spec.application.tasks.len()).sum()
 }
 
-fn run<'r>(scenario: &'r Scenario, choice: &'r Choice, seed: u64) -> Run<'r> {
-    Run { scenario, policy: choice.policy, knobs: &choice.knobs, guests: None, seed }
+fn run(scenario: &Scenario, choice: &Choice, seed: u64) -> Run {
+    Run { seed, ..Run::new(scenario.clone(), choice.clone()) }
 }
 
 fn count(scenario: &Scenario, choice: &Choice, seed: u64) -> u64 {
@@ -71,7 +71,7 @@ fn count(scenario: &Scenario, choice: &Choice, seed: u64) -> u64 {
 fn of_guests(scenario: &Scenario, choice: &Choice) -> f64 {
     let short = Scenario { length: sched::Nanos::ms(100), ..scenario.clone() };
     let mut inputs = Inputs::default();
-    run(&short, choice, 0).play(&mut [], &mut [&mut inputs]).expect("it can go on");
+    run(&short, choice, 0).play(Observers::none().world(&mut inputs)).expect("it can go on");
     100.0 * inputs.guests as f64 / (inputs.guests + inputs.host) as f64
 }
 

@@ -1,22 +1,23 @@
 //! The simulated demo, where promises cannot be kept on this machine.
 
 use super::outcome::{self, Side};
-use super::progress::Follow;
+
 use super::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, window};
 use crate::args::Demo;
 use crate::output::Draft;
+use crate::progress::Progress;
 use crate::record::{Watch, Window};
 use crate::{Failure, output, picture};
 use anyhow::Context;
 use daemon::Explanation;
 use measure::Meter;
 use report::{Report, Runs};
-use run::Choice;
+use run::{Choice, Observers, Run};
 use scenario::Scenario;
 use sched::Nanos;
 use std::io::Write;
 use std::path::Path;
-use trace::{Header, Sink, Timeline};
+use trace::{Header, Timeline};
 
 /// The policy of today's hosts.
 const FAIR: &str = "cfs";
@@ -65,12 +66,12 @@ pub(super) fn run(args: &Demo, why: &Explanation) -> Result<(), Failure> {
 }
 
 fn simulate(scenario: &Scenario, choice: &Choice, seed: u64, window: Window) -> Result<(Side, Timeline), Failure> {
-    let header = Header { policy: choice.policy.name.to_string(), cpus: scenario.host.cpus, seed };
+    let header = Header { policy: choice.name().to_string(), cpus: scenario.host.cpus, seed };
     let (mut meter, mut watch) = (Meter::new(), Watch::new(&header, window));
-    let mut progress = Follow::new(choice.policy.name, scenario.length);
-    let mut sinks: [&mut dyn Sink; 3] = [&mut meter, &mut watch, &mut progress];
-    let report = run::run(scenario, choice.policy, &choice.knobs, seed, &mut sinks).map(Report::of)?;
-    progress.finish();
+    let progress = Progress::new(format!("simulating {}", choice.name()), scenario.length);
+    let run = Run { seed, ..Run::new(scenario.clone(), choice.clone()) };
+    let report = progress.play(&run, Observers::none().host(&mut meter).host(&mut watch))?;
+    progress.finish(&format!("simulated {} under {}", scenario.length, choice.name()));
     Ok((Side::new(report, &meter), watch.finish()?))
 }
 

@@ -2,6 +2,7 @@
 //! picture. `UPDATE_EXPECT=1` rewrites them.
 
 use expect_test::expect_file;
+use run::{Observers, Run};
 use scenario::Scenario;
 use sched::{Instant, Nanos};
 use std::collections::BTreeSet;
@@ -37,7 +38,7 @@ fn run(
     let choices = run::choose(&scenario, &[policy.name.to_string()], &[]).expect("it is there");
     let header = Header { policy: policy.name.to_string(), cpus: scenario.host.cpus, seed: 0 };
     let mut kept = sink(&header);
-    let outcome = run::run(&scenario, policy, &choices[0].knobs, 0, &mut [kept.sink()]);
+    let outcome = Run::new(scenario, choices[0].clone()).play(Observers::none().host(kept.sink()));
     outcome.unwrap_or_else(|problems| panic!("{name} under {}: {problems}", policy.name));
     kept.text(length)
 }

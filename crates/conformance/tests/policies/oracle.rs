@@ -1,7 +1,7 @@
 //! The task sets for which four independent simulators agree about global EDF.
 
 use report::Report;
-use run::Choice;
+use run::{Choice, Observers, Run};
 use scenario::taskset;
 use sched::Nanos;
 use std::path::Path;
@@ -15,12 +15,12 @@ fn edf(set: &str, placement: &str) -> (Report, Counts) {
     let mut knobs = edf.defaults();
     knobs.set_word("enforce", "none").expect("it is a choice");
     knobs.set_word("placement", placement).expect("it is a choice");
-    let choice = Choice { policy: edf, knobs: knobs.clone() };
+    let choice = Choice::new(edf, knobs);
     let scenario = match placement {
         "partitioned" => run::partition(&scenario, &choice).expect("every task fits"),
         _ => scenario,
     };
-    let report = run::run(&scenario, edf, &knobs, 0, &mut []).map(Report::of).expect("nothing is refused");
+    let report = Run::new(scenario, choice).play(Observers::none()).map(Report::of).expect("nothing is refused");
     let total = report.total;
     let counts = Counts {
         releases: total.releases,

@@ -6,6 +6,7 @@ mod promises;
 
 use input::problem::Problems;
 pub use promises::{Promise, promises, scope, scope_in_words};
+use run::{Observers, Run};
 use scenario::Scenario;
 use sched::{Descriptor, Instant, Knob, Nanos};
 use std::fmt::Write;
@@ -84,12 +85,12 @@ pub fn index(policies: &[&Descriptor]) -> String {
 ///
 /// # Panics
 /// The run contradicts itself.
-pub fn picture(policy: &'static Descriptor, scenario: &Scenario) -> Result<String, Problems> {
+pub fn picture(policy: &Descriptor, scenario: &Scenario) -> Result<String, Problems> {
     let mut shown = scenario.clone();
     shown.length = SHOWN;
     let header = Header { policy: policy.name.to_string(), cpus: shown.host.cpus, seed: 0 };
     let mut builder = TimelineBuilder::new(&header);
-    run::run(&shown, policy, &policy.defaults(), 0, &mut [&mut builder])?;
+    Run::new(shown.clone(), policy).play(Observers::none().host(&mut builder))?;
     let timeline = builder.finish().expect("a run does not contradict itself");
     let (from, to) = (Instant::ZERO, Instant::ZERO + SHOWN);
     let picture = Picture { title: shown.name.clone(), from, to, width: WIDTH, rows_most: 20, cpus: true };

@@ -1,9 +1,8 @@
 //! A scenario played under its own policy, and the reading of its one application, `it`.
 
 use report::{AppReport, Report};
-use run::{Choice, Run};
+use run::{Observers, Run};
 use scenario::Scenario;
-use trace::WorldSink;
 use workloads::metrics::Reading;
 
 pub(crate) fn parse(text: &str) -> Scenario {
@@ -12,11 +11,11 @@ pub(crate) fn parse(text: &str) -> Scenario {
 
 /// Plays it under its own policy, with the auditor beside it.
 pub(crate) fn played(scenario: &Scenario) -> Report {
-    let Choice { policy, knobs } = run::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
-    let run = Run { scenario, policy, knobs: &knobs, guests: None, seed: 1 };
+    let choice = run::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
+    let run = Run { seed: 1, ..Run::new(scenario.clone(), choice) };
     let mut auditor = run.auditor().unwrap_or_else(|problems| panic!("{problems}"));
-    let watchers: &mut [&mut dyn WorldSink] = &mut [&mut auditor];
-    let report = run.play(&mut [], watchers).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"));
+    let report =
+        run.play(Observers::none().world(&mut auditor)).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"));
     assert!(auditor.findings().is_empty(), "{:?}", auditor.findings());
     report
 }

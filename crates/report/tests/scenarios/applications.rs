@@ -1,6 +1,7 @@
 //! Applications and what they are judged by: alone each gives what arithmetic says, and beside hogs it gets worse.
 
 use report::{AppReport, Report, Summary, Widths, applications, medians};
+use run::{Observers, Run};
 use scenario::Scenario;
 use sched::Nanos;
 use std::collections::BTreeMap;
@@ -15,9 +16,8 @@ fn scenario(cpus: usize, length: &str, policy: &str, tasks: &str) -> Scenario {
 
 fn played(scenario: &Scenario, seed: u64) -> Report {
     let choice = run::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
-    run::run(scenario, choice.policy, &choice.knobs, seed, &mut [])
-        .map(Report::of)
-        .unwrap_or_else(|problems| panic!("{problems}"))
+    let run = Run { seed, ..Run::new(scenario.clone(), choice) };
+    run.play(Observers::none()).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// The application `workload` alone on an ideal host.

@@ -1,7 +1,7 @@
 //! Promises that change while a scenario runs: `[[vm.change]]`.
 
 use report::Report;
-use run::Run;
+use run::{Observers, Run};
 use scenario::Scenario;
 
 fn scenario(change: &str) -> Result<Scenario, String> {
@@ -16,8 +16,8 @@ fn scenario(change: &str) -> Result<Scenario, String> {
 fn run(change: &str) -> Report {
     let scenario = scenario(change).expect("it is right");
     let choices = run::choose(&scenario, &[], &[]).unwrap_or_else(|problems| panic!("{problems}"));
-    let run = Run { scenario: &scenario, policy: choices[0].policy, knobs: &choices[0].knobs, guests: None, seed: 1 };
-    run.play(&mut [], &mut []).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
+    let run = Run { seed: 1, ..Run::new(scenario, choices[0].clone()) };
+    run.play(Observers::none()).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 #[test]

@@ -4,6 +4,7 @@ use expect_test::expect;
 use measure::Meter;
 use measure::statistics::Spread;
 use report::{GuestReport, Report, Summary, Widths, guests, medians};
+use run::{Observers, Run};
 use scenario::Scenario;
 use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Notice, Params, Wake};
 use trace::{Event, Sink};
@@ -60,7 +61,7 @@ fn report() -> Report {
     let text = "name = \"x\"\ncpus = 1\nlength = \"10ms\"\npolicy = \"credit\"\n[[vm]]\nname = \"web\"\nvcpus = 2\nworkload = \"hog\"\n";
     let scenario = Scenario::from_bytes("test.toml", text.into()).unwrap_or_else(|problems| panic!("{problems}"));
     let choice = run::choose(&scenario, &[], &[]).expect("the scenario names its policy").remove(0);
-    let mut report = run::run(&scenario, choice.policy, &choice.knobs, 0, &mut []).map(Report::of).expect("it runs");
+    let mut report = Run::new(scenario.clone(), choice).play(Observers::none()).map(Report::of).expect("it runs");
     let policy = run::policy("cfs").expect("there is one");
     report.guests.push(GuestReport::new(
         "web",
@@ -166,9 +167,10 @@ fn coordinated(host: &str, guest: &str, how: &str) -> Result<Report, String> {
     );
     let scenario = Scenario::from_bytes("test.toml", text.into()).unwrap_or_else(|problems| panic!("{problems}"));
     let choice = run::choose(&scenario, &[], &[]).expect("the scenario names its policy").remove(0);
-    let run = run::Run { scenario: &scenario, policy: choice.policy, knobs: &choice.knobs, guests: None, seed: 1 };
+    let run = Run { seed: 1, ..Run::new(scenario, choice) };
     let mut auditor = run.auditor().expect("its policies exist");
-    let report = run.play(&mut [], &mut [&mut auditor]).map(Report::of).map_err(|problems| problems.to_string())?;
+    let report =
+        run.play(Observers::none().world(&mut auditor)).map(Report::of).map_err(|problems| problems.to_string())?;
     assert_eq!(auditor.findings(), []);
     Ok(report)
 }

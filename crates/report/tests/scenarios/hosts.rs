@@ -1,7 +1,7 @@
 //! Several hosts in a scenario: the placement of entities, the links between hosts, and parallel programs across them.
 
 use report::Report;
-use run::{Choice, Run};
+use run::{Observers, Run};
 use scenario::Scenario;
 use trace::{MachineId, WorldSink};
 
@@ -15,11 +15,13 @@ fn parse(text: &str) -> Scenario {
 
 /// Plays it under its own policy, with the auditor beside it; shows it to `other`, too.
 fn watched(scenario: &Scenario, other: &mut dyn WorldSink) -> Report {
-    let Choice { policy, knobs } = run::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
-    let run = Run { scenario, policy, knobs: &knobs, guests: None, seed: 1 };
+    let choice = run::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
+    let run = Run { seed: 1, ..Run::new(scenario.clone(), choice) };
     let mut auditor = run.auditor().unwrap_or_else(|problems| panic!("{problems}"));
-    let watchers: &mut [&mut dyn WorldSink] = &mut [&mut auditor, other];
-    let report = run.play(&mut [], watchers).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"));
+    let report = run
+        .play(Observers::none().world(&mut auditor).world(other))
+        .map(Report::of)
+        .unwrap_or_else(|problems| panic!("{problems}"));
     assert!(auditor.findings().is_empty(), "{:?}", auditor.findings());
     report
 }
@@ -51,8 +53,8 @@ fn each_host_has_its_own_cpus_and_its_own_policy() {
     assert_eq!((report.hosts, report.cpus), (3, 1));
     assert!(report.total.delivered_ppm.abs_diff(666_667) <= 1, "{:?}", report.total);
     let scenario = parse(&text);
-    let Choice { policy, knobs } = run::choose(&scenario, &[], &[]).expect("it names one").remove(0);
-    let header = Run { scenario: &scenario, policy, knobs: &knobs, guests: None, seed: 1 }.header().expect("no guests");
+    let choice = run::choose(&scenario, &[], &[]).expect("it names one").remove(0);
+    let header = Run::new(scenario, choice).header().expect("no guests");
     let names: Vec<&str> = header.machines.iter().map(|machine| machine.name.as_str()).collect();
     assert_eq!(names, ["host-1", "host-2", "host-3"]);
 }

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use measure::Meter;
 use report::{Report, RunDescription, Runs, Widths, compared, side_by_side};
-use run::{Choice, Grant, live};
+use run::{Choice, Grant, Observers, Run, live};
 use scenario::Scenario;
 use sched::{Action, EntityId, Instant, Nanos};
 use std::collections::BTreeMap;
@@ -76,8 +76,8 @@ fn measured(events: &[(Instant, Event)]) -> Meter {
 /// The simulation, and its trace.
 fn simulated(scenario: &Scenario) -> (Report, Trace, Choice) {
     let choice = run::choose(scenario, &[], &[]).expect("it names its policy").remove(0);
-    let mut trace = Trace::new(Header { policy: choice.policy.name.to_string(), cpus: 1, seed: 0 });
-    let report = run::run(scenario, choice.policy, &choice.knobs, 0, &mut [&mut trace]).map(Report::of);
+    let mut trace = Trace::new(Header { policy: choice.name().to_string(), cpus: 1, seed: 0 });
+    let report = Run::new(scenario.clone(), choice.clone()).play(Observers::none().host(&mut trace)).map(Report::of);
     (report.unwrap_or_else(|problems| panic!("{problems}")), trace, choice)
 }
 
@@ -98,7 +98,7 @@ fn what_was_taken_apart_is_put_together_again() {
     assert_eq!(events.len(), trace.events.len() - scenario.groups.len());
     let meter = measured(&events);
     let again =
-        report::observed(&RunDescription::of(&scenario), choice.policy, &choice.knobs, 0, &meter, &grants(&report));
+        report::observed(&RunDescription::of(&scenario), &*choice.policy, &choice.knobs, 0, &meter, &grants(&report));
     assert_eq!(again, report);
     let json = serde_json::to_value(Runs { simulated: false, runs: &[again] }).unwrap();
     assert_eq!((&json["simulated"], &json["runs"][0]["groups"][0]["name"]), (&false.into(), &"tenant".into()));
@@ -146,7 +146,7 @@ fn a_client_without_a_promise_is_reported_with_its_cpu_time() {
     let seen = live::left_to_kernel(EntityId::new(9, 0), &spec.name, &spec.params, stay, Nanos::ms(50));
     let meter = measured(&live::merged(seen, &[], START, START + LENGTH));
     let observed =
-        report::observed(&RunDescription::of(&scenario), choice.policy, &choice.knobs, 0, &meter, &[None; 3]);
+        report::observed(&RunDescription::of(&scenario), &*choice.policy, &choice.knobs, 0, &meter, &[None; 3]);
     let [batch] = observed.entities.as_slice() else { panic!("the others did not come") };
     assert_eq!((batch.name.as_str(), batch.got.delivered_ppm, batch.got.waits), ("batch", 250_000, 0));
     assert_eq!(observed.groups.len(), report.groups.len());
@@ -172,8 +172,14 @@ fn a_prediction_and_what_came_of_it_stand_side_by_side() {
     };
     let seen = seen.into_iter().filter(|(_, event)| came(event));
     let meter = measured(&live::merged(seen, &told, START, START + LENGTH));
-    let observed =
-        report::observed(&RunDescription::of(&scenario), choice.policy, &choice.knobs, 0, &meter, &grants(&predicted));
+    let observed = report::observed(
+        &RunDescription::of(&scenario),
+        &*choice.policy,
+        &choice.knobs,
+        0,
+        &meter,
+        &grants(&predicted),
+    );
     let compared = compared(&predicted, &observed);
     expect![[r#"
               asked                      got jobs late slices short wake-up p50   p99   max

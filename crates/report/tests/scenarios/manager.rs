@@ -2,7 +2,7 @@
 
 use measure::statistics::Spread;
 use report::{ManagedVm, Report, Summary, Widths, medians};
-use run::Run;
+use run::{Observers, Run};
 use scenario::Scenario;
 
 fn scenario(text: &str) -> Scenario {
@@ -12,8 +12,8 @@ fn scenario(text: &str) -> Scenario {
 fn run(text: &str) -> Report {
     let scenario = scenario(text);
     let choices = run::choose(&scenario, &[], &[]).unwrap_or_else(|problems| panic!("{problems}"));
-    let run = Run { scenario: &scenario, policy: choices[0].policy, knobs: &choices[0].knobs, guests: None, seed: 1 };
-    run.play(&mut [], &mut []).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
+    let run = Run { seed: 1, ..Run::new(scenario, choices[0].clone()) };
+    run.play(Observers::none()).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 fn managed(report: &Report) -> &[ManagedVm] {
@@ -140,8 +140,8 @@ const BY_CHANCE: &str = "name = \"by chance\"\ncpus = 1\nlength = \"20s\"\npolic
 fn by_chance(seed: u64) -> Report {
     let scenario = scenario(BY_CHANCE);
     let choices = run::choose(&scenario, &[], &[]).unwrap_or_else(|problems| panic!("{problems}"));
-    let run = Run { scenario: &scenario, policy: choices[0].policy, knobs: &choices[0].knobs, guests: None, seed };
-    run.play(&mut [], &mut []).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
+    let run = Run { seed, ..Run::new(scenario, choices[0].clone()) };
+    run.play(Observers::none()).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 #[test]
@@ -172,8 +172,7 @@ fn what_is_counted_is_a_run_with_its_manager() {
     let counted = |text: &str| {
         let scenario = scenario(text);
         let choices = run::choose(&scenario, &[], &[]).unwrap_or_else(|problems| panic!("{problems}"));
-        let run =
-            Run { scenario: &scenario, policy: choices[0].policy, knobs: &choices[0].knobs, guests: None, seed: 1 };
+        let run = Run { seed: 1, ..Run::new(scenario, choices[0].clone()) };
         run.count_inputs().unwrap_or_else(|problems| panic!("{problems}"))
     };
     let scenario = |manager: &str| {

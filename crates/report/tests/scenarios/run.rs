@@ -1,6 +1,7 @@
 //! Runs of scenarios: arrivals and departures, and what the report says about them.
 
 use report::{Report, Widths, table};
+use run::{Observers, Run};
 use scenario::Scenario;
 
 fn scenario(text: &str) -> Scenario {
@@ -10,9 +11,7 @@ fn scenario(text: &str) -> Scenario {
 fn run(text: &str) -> Report {
     let scenario = scenario(text);
     let choice = run::choose(&scenario, &[], &[]).expect("the scenario names its policy").remove(0);
-    run::run(&scenario, choice.policy, &choice.knobs, 0, &mut [])
-        .map(Report::of)
-        .unwrap_or_else(|problems| panic!("{problems}"))
+    Run::new(scenario, choice).play(Observers::none()).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 const MACHINE: &str = "name = \"x\"\ncpus = 1\nlength = \"100ms\"\npolicy = \"edf\"\n";
@@ -44,7 +43,7 @@ fn a_refusal_names_the_place_and_what_would_fit() {
     );
     let scenario = scenario(&text);
     let choice = run::choose(&scenario, &[], &[]).expect("the scenario names its policy").remove(0);
-    let problems = run::run(&scenario, choice.policy, &choice.knobs, 0, &mut []).expect_err("it does not fit");
+    let problems = Run::new(scenario, choice).play(Observers::none()).expect_err("it does not fit");
     assert_eq!(
         problems.to_string(),
         "test.toml:13:9: `b`: 2ms every 10ms is 20.00 % of a CPU, but only 10.00 % can still be promised to one entity; \

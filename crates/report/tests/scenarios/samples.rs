@@ -1,15 +1,15 @@
 //! What every VM got, interval by interval (section 5.2 of S2: the error of an allocation is judged second by second).
 
 use report::Report;
-use run::Run;
+use run::{Observers, Run};
 use scenario::Scenario;
 
 fn run(text: &str) -> Report {
     let scenario = Scenario::from_bytes("sampled.toml", text.as_bytes().to_vec());
     let scenario = scenario.unwrap_or_else(|problems| panic!("{problems}"));
     let choices = run::choose(&scenario, &[], &[]).unwrap_or_else(|problems| panic!("{problems}"));
-    let run = Run { scenario: &scenario, policy: choices[0].policy, knobs: &choices[0].knobs, guests: None, seed: 1 };
-    run.play(&mut [], &mut []).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
+    let run = Run { seed: 1, ..Run::new(scenario, choices[0].clone()) };
+    run.play(Observers::none()).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 #[test]

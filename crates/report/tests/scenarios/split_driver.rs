@@ -12,7 +12,7 @@
 
 use measure::XenMon;
 use report::{AppReport, Report, XenMonReport};
-use run::Run;
+use run::{Observers, Run};
 use scenario::Scenario;
 use sched::Limit;
 
@@ -49,10 +49,10 @@ impl Xen {
         let text = if quiet { self.0.clone() } else { with(&self.0, "phase = \"3700us\"", &phase) };
         let scenario = Scenario::from_bytes("xen-io.toml", text.into_bytes()).unwrap_or_else(|wrong| panic!("{wrong}"));
         let choices = run::choose(&scenario, &[], &[]).expect("it works");
-        let (policy, knobs) = (choices[0].policy, &choices[0].knobs);
-        let run = Run { scenario: &scenario, policy, knobs, guests: None, seed };
+        let run = Run { seed, ..Run::new(scenario.clone(), choices[0].clone()) };
         let mut monitor = XenMon::new(scenario.measured_from());
-        let report = run.play(&mut [], &mut [&mut monitor]).map(Report::of).unwrap_or_else(|stuck| panic!("{stuck}"));
+        let report =
+            run.play(Observers::none().world(&mut monitor)).map(Report::of).unwrap_or_else(|stuck| panic!("{stuck}"));
         let header = run.header().expect("it works");
         let told = XenMonReport::new(&monitor, &header, scenario.warm_up, scenario.length);
         let [dom0, dom1] = &told.hosts[0].domains[..] else { panic!("two domains") };

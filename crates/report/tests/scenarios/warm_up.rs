@@ -1,6 +1,7 @@
 //! What a warm-up leaves out: a run is the same with it, and what is measured is what a run that ends with the warm-up has not had yet.
 
 use report::{AppReport, Entity, GuestReport, Report};
+use run::{Observers, Run};
 use scenario::Scenario;
 use sched::Nanos;
 
@@ -12,9 +13,8 @@ fn played(text: &str, length: Nanos, warm_up: Nanos) -> Report {
     let mut scenario = Scenario::from_bytes("x.toml", text.into()).unwrap_or_else(|wrong| panic!("{wrong}"));
     (scenario.length, scenario.warm_up) = (length, warm_up);
     let choices = run::choose(&scenario, &[], &[]).expect("it works");
-    run::run(&scenario, choices[0].policy, &choices[0].knobs, 7, &mut [])
-        .map(Report::of)
-        .unwrap_or_else(|wrong| panic!("{wrong}"))
+    let run = Run { seed: 7, ..Run::new(scenario, choices[0].clone()) };
+    run.play(Observers::none()).map(Report::of).unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
 /// What adds up over time: everything, up to when it is read.

@@ -113,17 +113,17 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     world.watch_all(&mut replays);
     world.watch_all(&mut hash);
     world.watch_all(&mut timeline);
-    let mut crowd = Crowd::default();
-    drawn.build(&mut world, &mut crowd, &mut dice);
+    let mut population = Population::default();
+    drawn.build(&mut world, &mut population, &mut dice);
     let net = dice.one_in(2).then(|| flows::lay(&mut world, &mut dice));
-    connect(&mut world, &mut crowd, net.as_ref(), &mut dice);
+    connect(&mut world, &mut population, net.as_ref(), &mut dice);
     let end = Instant::ZERO + options.length;
     while world.now() < end {
         let next = world.now().saturating_add(Nanos::us(1) + dice.span(Nanos::ms(20))).min(end);
         world.run_until(next).map_err(|stuck| stuck.to_string())?;
-        disturb(&mut world, &mut crowd, &mut dice);
+        disturb(&mut world, &mut population, &mut dice);
         if dice.one_in(8) {
-            connect(&mut world, &mut crowd, net.as_ref(), &mut dice);
+            connect(&mut world, &mut population, net.as_ref(), &mut dice);
         }
     }
     world.finish(end).map_err(|stuck| stuck.to_string())?;
@@ -153,23 +153,23 @@ impl WorldSink for Replays {
 
 /// The entities and applications that may be changed or removed.
 #[derive(Default)]
-struct Crowd {
+struct Population {
     visitors: Vec<(MachineId, EntityId)>,
     vcpus: Vec<(MachineId, EntityId)>,
     applications: Vec<(MachineId, u32)>,
 }
 
 /// Machines of the world exchange packets, if they have a network.
-fn connect(world: &mut World<'_>, crowd: &mut Crowd, net: Option<&Net>, dice: &mut Dice) {
+fn connect(world: &mut World<'_>, population: &mut Population, net: Option<&Net>, dice: &mut Dice) {
     let Some(net) = net else { return };
     for _ in 0..1 + dice.below(3) {
-        crowd.applications.extend(flows::flow(world, net, dice));
+        population.applications.extend(flows::flow(world, net, dice));
     }
 }
 
 /// Attaches, removes or changes an entity or application.
-fn disturb(world: &mut World<'_>, crowd: &mut Crowd, dice: &mut Dice) {
-    let Crowd { visitors, vcpus, applications } = crowd;
+fn disturb(world: &mut World<'_>, population: &mut Population, dice: &mut Dice) {
+    let Population { visitors, vcpus, applications } = population;
     let machine = MachineId(u32::try_from(dice.below(world.machines() as u64)).expect("there are few"));
     match dice.below(8) {
         0 if visitors.len() < 20 => {
@@ -198,7 +198,7 @@ fn disturb(world: &mut World<'_>, crowd: &mut Crowd, dice: &mut Dice) {
             let (machine, application) = applications.swap_remove(at);
             world.stop(machine, application);
         }
-        5 if applications.len() < 8 => begin(world, crowd, machine, dice),
+        5 if applications.len() < 8 => begin(world, population, machine, dice),
         _ => {}
     }
 }
@@ -264,7 +264,7 @@ impl Drawn {
         WorldHeader { machines: self.machines.iter().map(machine).collect() }
     }
 
-    fn build(&self, world: &mut World<'_>, crowd: &mut Crowd, dice: &mut Dice) {
+    fn build(&self, world: &mut World<'_>, population: &mut Population, dice: &mut Dice) {
         for machine in &self.machines {
             let Machine { policy, knobs, cpus, costs, guest } = machine;
             let id = match guest {
@@ -272,11 +272,11 @@ impl Drawn {
                 Some((host, kind)) => {
                     let host = MachineId(*host);
                     let vcpus = vcpus(world, host, cpus.cpus, dice);
-                    crowd.vcpus.extend(vcpus.iter().map(|&vcpu| (host, vcpu)));
+                    population.vcpus.extend(vcpus.iter().map(|&vcpu| (host, vcpu)));
                     world.add_guest(host, "vm", &vcpus, *policy, *cpus, knobs, *kind, *costs).expect("it was tried")
                 }
             };
-            populate(world, crowd, id, guest.is_some(), dice);
+            populate(world, population, id, guest.is_some(), dice);
         }
     }
 }
@@ -362,15 +362,15 @@ fn vcpus(world: &mut World<'_>, host: MachineId, count: usize, dice: &mut Dice) 
         let affinity = if pinned { CpuSet::one(CpuId::new(cpu % cpus)) } else { CpuSet::ALL };
         let plain = Params { group, affinity, ..Params::default() };
         // Some are urgent for good, or weigh something.
-        let wished = if dice.one_in(2) { Params { group, affinity, ..asked(dice) } } else { plain };
-        let given = world.attach(host, "vcpu", wished, Workload::Vcpu);
+        let drawn = if dice.one_in(2) { Params { group, affinity, ..asked(dice) } } else { plain };
+        let given = world.attach(host, "vcpu", drawn, Workload::Vcpu);
         given.unwrap_or_else(|_| world.attach(host, "vcpu", plain, Workload::Vcpu).expect("a vCPU asks for nothing"))
     };
     (0..count).map(vcpu).collect()
 }
 
 /// Attaches what a machine has from the beginning.
-fn populate(world: &mut World<'_>, crowd: &mut Crowd, machine: MachineId, is_guest: bool, dice: &mut Dice) {
+fn populate(world: &mut World<'_>, population: &mut Population, machine: MachineId, is_guest: bool, dice: &mut Dice) {
     for _ in 0..dice.below(3) {
         let _ = world.attach(machine, "jobs", asked(dice), jobs(dice));
     }
@@ -378,14 +378,14 @@ fn populate(world: &mut World<'_>, crowd: &mut Crowd, machine: MachineId, is_gue
         let _ = world.attach(machine, "hog", asked(dice), Workload::Hog);
     }
     for _ in 0..if is_guest { 1 + dice.below(3) } else { dice.below(2) } {
-        begin(world, crowd, machine, dice);
+        begin(world, population, machine, dice);
     }
 }
 
 /// Another application.
-fn begin(world: &mut World<'_>, crowd: &mut Crowd, machine: MachineId, dice: &mut Dice) {
+fn begin(world: &mut World<'_>, population: &mut Population, machine: MachineId, dice: &mut Dice) {
     let application = application(dice);
     if let Ok((number, _)) = world.start(machine, &application, GroupId::ROOT) {
-        crowd.applications.push((machine, number));
+        population.applications.push((machine, number));
     }
 }

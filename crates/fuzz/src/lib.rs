@@ -18,7 +18,7 @@ mod levels;
 mod options;
 mod outcome;
 mod programs;
-mod wishes;
+mod requests;
 mod world;
 
 pub use check::{check, run_metered, smoke};

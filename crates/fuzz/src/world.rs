@@ -4,7 +4,7 @@ use super::dice::Dice;
 use super::driver::{Driver, Lateness, Meter};
 use super::options::{GROUP_DEPTH, Options};
 use super::outcome::Run;
-use super::wishes;
+use super::requests;
 use run::Delays;
 use sched::{CpuId, EntityId, GroupId, Input, Kicks, Machine, Nanos, Notice, State, Wake};
 use sim::Auditor;
@@ -211,7 +211,7 @@ impl<'a> World<'a> {
     }
 
     fn attach(&mut self) {
-        let params = wishes::params(self.options, &self.groups, self.driver.now(), &mut self.dice);
+        let params = requests::params(self.options, &self.groups, self.driver.now(), &mut self.dice);
         let Some(id) = self.driver.attach(params) else { return };
         self.members.push(Member { id, woke: false, paused: false });
         // Every entity is runnable from the start.
@@ -224,12 +224,12 @@ impl<'a> World<'a> {
         let members: Vec<_> = self.members.iter().map(|member| member.id).collect();
         let Some(e) = self.dice.choose(&members) else { return };
         let old = *self.driver.machine().params(e);
-        let params = wishes::changed(self.options, &self.groups, self.driver.now(), old, &mut self.dice);
+        let params = requests::changed(self.options, &self.groups, self.driver.now(), old, &mut self.dice);
         self.driver.adjust(e, params);
     }
 
     fn create_group(&mut self) {
-        let params = wishes::group_params(self.options, &mut self.dice);
+        let params = requests::group_params(self.options, &mut self.dice);
         let parent = self.dice.choose(&self.groups).expect("the root is always there");
         let depth = self.depths.get(&parent).map_or(1, |depth| depth + 1);
         if self.groups.len() >= GROUPS_MOST || depth > GROUP_DEPTH {
@@ -242,7 +242,7 @@ impl<'a> World<'a> {
     }
 
     fn change_groups(&mut self) {
-        let params = wishes::group_params(self.options, &mut self.dice);
+        let params = requests::group_params(self.options, &mut self.dice);
         let group = self.dice.choose(&self.groups).expect("the root is always there");
         match self.dice.below(3) {
             0 => self.create_group(),

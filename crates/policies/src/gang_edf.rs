@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_that_does_not_fit_on_every_cpu_is_refused_and_says_what_would() {
+    fn a_gang_that_does_not_fit_on_every_cpu_is_refused_with_the_slice_that_would() {
         let mut host = host(2);
         awake(&mut host, asking(GroupId::ROOT, 6, 10)); // On CPU 0; 0.3 is left there, 0.9 on CPU 1.
         let vm = gang(&mut host);

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_where_it_waits_the_shortest() {
+    fn a_vcpu_wakes_on_the_cpu_with_the_shortest_wait() {
         let mut host = host(2);
         let left = Params { affinity: CpuSet::one(CPU), ..Params::default() };
         for _ in 0..3 {

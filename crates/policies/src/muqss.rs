@@ -97,7 +97,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
             _ => Yields::Expire,
         },
         smt_nice: i32::try_from(knobs.get("smt-nice")).ok().filter(|&levels| levels > 0),
-        goes_on: vec![None; host.cpus],
+        ignored_yields: vec![None; host.cpus],
     };
     let lengths = Lengths::exact(knobs.time("rr-interval"));
     Ok(Box::new(Bfs::new(host, knobs, lengths, Shape::Parts(parts))))

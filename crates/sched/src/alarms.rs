@@ -15,9 +15,9 @@ pub(crate) struct Cell {
     pub(crate) at: Instant,
     /// The CPU on which it goes off.
     pub(crate) on: CpuId,
-    told: Alarm,
-    told_at: Instant,
-    told_on: CpuId,
+    reported: Alarm,
+    reported_at: Instant,
+    reported_on: CpuId,
     listed: bool,
 }
 
@@ -27,9 +27,9 @@ const UNSET: Cell = Cell {
     alarm: UNOWNED,
     at: Instant::NEVER,
     on: CpuId::new(0),
-    told: UNOWNED,
-    told_at: Instant::NEVER,
-    told_on: CpuId::new(0),
+    reported: UNOWNED,
+    reported_at: Instant::NEVER,
+    reported_on: CpuId::new(0),
     listed: false,
 };
 
@@ -161,19 +161,19 @@ impl Alarms {
     }
 
     /// Reports the changes since the last call as actions.
-    pub(crate) fn tell(&mut self, actions: &mut Vec<Action>) {
+    pub(crate) fn report(&mut self, actions: &mut Vec<Action>) {
         for i in 0..self.changed.len() {
             let number = self.changed[i];
             let cell = &mut self.cells[number];
             let alarm = cell.alarm;
             cell.listed = false;
-            let known = cell.told == alarm || cell.at == Instant::NEVER;
-            if known && (cell.at, cell.on) == (cell.told_at, cell.told_on) {
+            let known = cell.reported == alarm || cell.at == Instant::NEVER;
+            if known && (cell.at, cell.on) == (cell.reported_at, cell.reported_on) {
                 continue;
             }
-            cell.told = alarm;
-            cell.told_at = cell.at;
-            cell.told_on = cell.on;
+            cell.reported = alarm;
+            cell.reported_at = cell.at;
+            cell.reported_on = cell.on;
             actions.push(match cell.at {
                 Instant::NEVER => Action::ClearAlarm { alarm },
                 at => Action::SetAlarm { alarm, on: cell.on, at },
@@ -198,11 +198,11 @@ mod tests {
             alarms.reserve(1, 1);
             let mut actions = Vec::new();
             alarms.set(of(0), on, Instant::at_ns(10));
-            alarms.tell(&mut actions);
+            alarms.report(&mut actions);
             alarms.drop_entity(EntityId::new(0, 0));
             alarms.set(of(1), on, at);
             actions.clear();
-            alarms.tell(&mut actions);
+            alarms.report(&mut actions);
             assert_eq!(actions, [Action::SetAlarm { alarm: of(1), on, at }]);
         }
     }

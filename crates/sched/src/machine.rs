@@ -123,7 +123,7 @@ impl Machine {
             return Err(Refused::NoGroup(parent));
         }
         let g = self.truth.add_group(params, parent);
-        let answer = self.tell_group(g, GroupChange::Created { parent });
+        let answer = self.notify_group(g, GroupChange::Created { parent });
         if answer.is_err() {
             self.truth.remove_group(g);
         }
@@ -141,7 +141,7 @@ impl Machine {
         }
         self.charge_all();
         let old = core::mem::replace(self.truth.group_params_mut(g), params);
-        let answer = self.tell_group(g, GroupChange::Params { old: &old });
+        let answer = self.notify_group(g, GroupChange::Params { old: &old });
         if answer.is_err() {
             *self.truth.group_params_mut(g) = old;
         }
@@ -160,12 +160,12 @@ impl Machine {
         if g == GroupId::ROOT || self.truth.group_in_use(g) {
             return Err(Refused::GroupInUse(g));
         }
-        self.tell_group(g, GroupChange::Removed)?;
+        self.notify_group(g, GroupChange::Removed)?;
         self.truth.remove_group(g);
         Ok(())
     }
 
-    fn tell_group(&mut self, g: GroupId, change: GroupChange<'_>) -> Result<(), Refused> {
+    fn notify_group(&mut self, g: GroupId, change: GroupChange<'_>) -> Result<(), Refused> {
         self.policy.group(g, change, &mut Cx::new(&mut self.truth, CpuId::default()))
     }
 
@@ -307,7 +307,7 @@ impl Machine {
             assert!(picks <= self.truth.picks_most, "the policy kicks without end at {now}");
         }
         self.truth.deciding = None;
-        self.truth.tell();
+        self.truth.report();
         self.truth.actions()
     }
 

@@ -25,7 +25,7 @@ struct Seat {
     /// The entity that runs here.
     entity: Option<EntityId>,
     /// The entity of the last [`Action::Run`] for this CPU.
-    told: Option<EntityId>,
+    reported: Option<EntityId>,
     /// The start of the time not charged yet.
     since: Instant,
     /// The end of the time slice.
@@ -35,7 +35,7 @@ struct Seat {
     /// Whether the CPU picked, or its time slice was cut, since the last report to the driver.
     decided: bool,
     /// Whether a requested kick has not been reported to the driver.
-    kick_told: bool,
+    kick_reported: bool,
 }
 
 #[derive(Debug)]
@@ -77,12 +77,12 @@ impl Truth {
     pub(crate) fn new(host: Topology, alarms: AlarmSlots, kicks: Kicks) -> Truth {
         let seat = Seat {
             entity: None,
-            told: None,
+            reported: None,
             since: Instant::ZERO,
             until: Instant::NEVER,
             touched: false,
             decided: false,
-            kick_told: true,
+            kick_reported: true,
         };
         let root = Group {
             generation: 0,
@@ -166,7 +166,7 @@ impl Truth {
             generation: 0,
             state: State::Blocked,
             held: 0,
-            held_told: 0,
+            held_reported: 0,
             hold_listed: false,
             class: 0,
             anywhere: false,
@@ -337,7 +337,7 @@ impl Truth {
         }
         if !self.will_pick_here(cpu) {
             self.kicked.insert(cpu);
-            self.seats[cpu.index()].kick_told = false;
+            self.seats[cpu.index()].kick_reported = false;
             self.touch(cpu);
         }
     }
@@ -472,65 +472,65 @@ impl Truth {
     // ---- Actions for the driver ----
 
     /// Turns all changes since the last call into actions: stops, holds, runs, alarms.
-    pub(crate) fn tell(&mut self) {
+    pub(crate) fn report(&mut self) {
         self.actions.clear();
         if let [cpu] = *self.touched {
-            self.tell_stop(cpu);
+            self.report_stop(cpu);
             if !self.hold_changes.is_empty() {
-                self.tell_holds();
+                self.report_holds();
             }
-            self.tell_run(cpu);
+            self.report_run(cpu);
         } else {
             for i in 0..self.touched.len() {
-                self.tell_stop(self.touched[i]);
+                self.report_stop(self.touched[i]);
             }
-            self.tell_holds();
+            self.report_holds();
             for i in 0..self.touched.len() {
-                self.tell_run(self.touched[i]);
+                self.report_run(self.touched[i]);
             }
         }
         self.touched.clear();
         if self.alarms.any_changed() {
-            self.alarms.tell(&mut self.actions);
+            self.alarms.report(&mut self.actions);
         }
     }
 
     #[inline]
-    fn tell_stop(&mut self, cpu: CpuId) {
+    fn report_stop(&mut self, cpu: CpuId) {
         let seat = &self.seats[cpu.index()];
-        if let Some(entity) = seat.told.filter(|_| seat.told != seat.entity) {
+        if let Some(entity) = seat.reported.filter(|_| seat.reported != seat.entity) {
             self.actions.push(Action::Stop { cpu, entity });
         }
     }
 
     #[inline]
-    fn tell_run(&mut self, cpu: CpuId) {
+    fn report_run(&mut self, cpu: CpuId) {
         let seat = &mut self.seats[cpu.index()];
         seat.touched = false;
-        let told = core::mem::replace(&mut seat.told, seat.entity);
+        let reported = core::mem::replace(&mut seat.reported, seat.entity);
         let decided = core::mem::replace(&mut seat.decided, false);
         if let Some(entity) = seat.entity.filter(|_| decided) {
             let until = seat.until;
-            self.actions.push(match told == seat.entity {
+            self.actions.push(match reported == seat.entity {
                 true => Action::Extend { cpu, until },
                 false => Action::Run { cpu, entity, until },
             });
         }
-        if !core::mem::replace(&mut seat.kick_told, true) && self.kicked.contains(cpu) {
+        if !core::mem::replace(&mut seat.kick_reported, true) && self.kicked.contains(cpu) {
             self.actions.push(Action::Kick { cpu });
         }
     }
 
     #[cold]
-    fn tell_holds(&mut self) {
+    fn report_holds(&mut self) {
         for entity in self.hold_changes.drain(..) {
             let slot = &mut self.slots[entity.index()];
             if !slot.attached || slot.generation != entity.generation() {
                 continue;
             }
             slot.hold_listed = false;
-            if slot.held != slot.held_told {
-                slot.held_told = slot.held;
+            if slot.held != slot.held_reported {
+                slot.held_reported = slot.held;
                 self.actions.push(Action::Held { entity, reasons: slot.held });
             }
         }

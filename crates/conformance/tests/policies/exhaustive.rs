@@ -81,7 +81,7 @@ impl World {
             Some(Reservation { slice: Nanos::ms(slice), period: Nanos::ms(period), deadline: None, start: None, limit })
         };
         let nice = |nice| Weight::nice(nice).expect("it is in range");
-        let wishes = [
+        let requests = [
             Params { group, reservation: promise(3, 10, Limit::Soft), ..Params::default() },
             Params {
                 weight: nice(-5),
@@ -91,7 +91,7 @@ impl World {
             },
             Params { weight: nice(5), ..Params::default() },
         ];
-        let ids = wishes.map(|wish| machine.attach(now, wish).expect("it is allowed"));
+        let ids = requests.map(|params| machine.attach(now, params).expect("it is allowed"));
         let driver = Driver::new(machine, |_, call| call());
         World { driver, ids, woke: [false; ENTITIES], paused: [false; ENTITIES] }
     }
@@ -189,9 +189,9 @@ impl World {
     fn replace(&mut self) {
         let last = ENTITIES - 1;
         let Driver { machine, now, .. } = &mut self.driver;
-        let wish = *machine.params(self.ids[last]);
+        let params = *machine.params(self.ids[last]);
         machine.detach(*now, self.ids[last]);
-        let id = machine.attach(*now, wish).expect("it fits in its own place");
+        let id = machine.attach(*now, params).expect("it fits in its own place");
         assert_eq!((id.index(), id == self.ids[last]), (self.ids[last].index(), false), "the index is used again");
         (self.ids[last], self.woke[last], self.paused[last]) = (id, false, false);
     }
@@ -220,7 +220,7 @@ impl World {
         }
         self.driver.settle();
         let mut left = self.paused.map(|paused| !paused);
-        self.run_until_seen(&mut left, if may_starve { SHORT_PATIENCE } else { PATIENCE });
+        self.run_until_each_ran(&mut left, if may_starve { SHORT_PATIENCE } else { PATIENCE });
         let starved = (0..ENTITIES).filter(|&n| left[n]);
         for n in starved {
             assert!(may_starve, "entity {n} waits for {PATIENCE} and never runs");
@@ -230,7 +230,7 @@ impl World {
             self.driver.settle();
             let mut alone = [false; ENTITIES];
             alone[n] = true;
-            self.run_until_seen(&mut alone, PATIENCE);
+            self.run_until_each_ran(&mut alone, PATIENCE);
             assert!(!alone[n], "entity {n} is lost: it is alone and does not run");
             let paused = self.paused;
             for other in (0..ENTITIES).filter(|&other| other != n && !paused[other]) {
@@ -242,7 +242,7 @@ impl World {
     }
 
     /// Lets time pass until each of `left` has run, and removes it; stops after `patience`.
-    fn run_until_seen(&mut self, left: &mut [bool; ENTITIES], patience: Nanos) {
+    fn run_until_each_ran(&mut self, left: &mut [bool; ENTITIES], patience: Nanos) {
         let end = self.driver.now + patience;
         loop {
             for (n, left) in left.iter_mut().enumerate() {

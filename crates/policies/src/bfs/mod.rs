@@ -151,7 +151,7 @@ pub(crate) struct Parts {
     /// How many nice levels better an entity must be to keep its sibling thread idle; `None`: it never does.
     pub(crate) smt_nice: Option<i32>,
     /// By CPU: the entity whose yield was ignored.
-    pub(crate) goes_on: Vec<Option<EntityId>>,
+    pub(crate) ignored_yields: Vec<Option<EntityId>>,
 }
 
 /// The effect of a yield in MuQSS. Source: `sched_yield_type`.
@@ -547,7 +547,7 @@ impl Policy for Bfs {
             self.queue.remove(e);
         }
         if let Shape::Parts(parts) = &mut self.shape {
-            parts.goes_on[cpu.index()] = None;
+            parts.ignored_yields[cpu.index()] = None;
         }
         if self.restricted > 0 || matches!(self.shape, Shape::Parts(_)) {
             self.call_for_stranded(cpu, cx);

@@ -8,7 +8,7 @@ impl Bfs {
     /// of all queues follows, of the nearer queue among equals. Otherwise it is the head of the CPU's own queue, and
     /// another queue's only if the own queue is empty.
     pub(super) fn best_of_parts(&self, parts: &Parts, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
-        if let Some(e) = parts.goes_on[cpu.index()].filter(|&e| self.queue.contains(e) && cx.may_run(e, cpu)) {
+        if let Some(e) = parts.ignored_yields[cpu.index()].filter(|&e| self.queue.contains(e) && cx.may_run(e, cpu)) {
             return Some(e);
         }
         let own = parts.queue_of[cpu.index()];
@@ -50,7 +50,7 @@ impl Bfs {
     pub(super) fn yielded(&mut self, e: EntityId, cpu: CpuId, now: Instant) {
         let Shape::Parts(parts) = &mut self.shape else { return };
         match parts.yields {
-            Yields::Ignored => parts.goes_on[cpu.index()] = Some(e),
+            Yields::Ignored => parts.ignored_yields[cpu.index()] = Some(e),
             Yields::ToBetter => {}
             Yields::Expire => self.refill(e, now),
         }

@@ -155,7 +155,7 @@ fn a_run_is_counted_from_when_the_cpu_switched_to_it() {
 }
 
 #[test]
-fn an_interactive_ones_boost_falls_to_the_least_and_is_told() {
+fn an_interactive_tasks_boost_falls_to_the_least_and_is_reported() {
     let mut lab = Lab::bmq(1);
     let e = lab.hog(nice(0));
     let mut told = Vec::new();

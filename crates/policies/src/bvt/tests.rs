@@ -61,7 +61,7 @@ fn the_worked_example() {
 
 /// Two equal hogs alternate after about C; the source intends twice that.
 #[test]
-fn hogs_take_turns_of_c_or_of_twice_that() {
+fn hogs_alternate_after_c_or_twice_that() {
     for (unit, first, turn) in [(0, 5_000, 5_000), (1, 5_000, 10_000)] {
         let mut host = host(1, &[("slice-unit", unit)]);
         let (a, b) = (hog(&mut host, Params::default()), hog(&mut host, Params::default()));
@@ -114,7 +114,7 @@ fn a_sleeper_gets_no_catch_up() {
 
 /// policies.md 5.5: a run is too long by a nanosecond for each MCU of the lead, so it is charged one MCU more.
 #[test]
-fn two_hogs_are_charged_as_the_table_says() {
+fn two_hogs_are_charged_as_in_the_table() {
     let mut host = host(1, &[]);
     let (d0, d1) = (hog(&mut host, Params::default()), hog(&mut host, Params::default()));
     host.run_until(Instant::at_ns(1));
@@ -349,7 +349,7 @@ fn an_overflow_keeps_the_shares_of_running_domains() {
 /// A warp that counts again while its domain waits has effect at the domain's next stop or wake-up; in the textbook at
 /// once.
 #[test]
-fn a_warp_that_counts_again_is_seen_late() {
+fn a_warp_that_counts_again_takes_effect_late() {
     for (rule, at_once) in [(0, false), (1, true)] {
         let mut host = host(1, &[("rule", rule)]);
         let e = [Params::default(), warping(3, 4, 12)].map(|params| hog(&mut host, params))[1];

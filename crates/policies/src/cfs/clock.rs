@@ -81,8 +81,8 @@ impl Queues {
     }
 
     /// Whether the queue of `id` is long enough for buddies.
-    fn is_crowded(&self, id: NodeId) -> bool {
-        self.queue(self.node(id).queue).nodes >= self.rule.0.crowd
+    fn has_long_queue(&self, id: NodeId) -> bool {
+        self.queue(self.node(id).queue).nodes >= self.rule.0.long_queue
     }
 }
 
@@ -244,11 +244,11 @@ impl Rule for LeastVruntime {
     // ---- Rule 7: wake-up preemption ----
 
     fn greet(queues: &mut Queues, id: NodeId, running: NodeId, arrival: Arrival) -> bool {
-        let favoured = queues.rule.0.next_buddy && queues.is_crowded(running) && arrival != Arrival::Forked;
-        if favoured {
+        let is_preferred = queues.rule.0.next_buddy && queues.has_long_queue(running) && arrival != Arrival::Forked;
+        if is_preferred {
             queues.set_buddy(Buddy::Next, id);
         }
-        favoured
+        is_preferred
     }
 
     fn preempts(queues: &mut Queues, wakee: NodeId, running: NodeId, greeted: bool) -> bool {
@@ -262,7 +262,7 @@ impl Rule for LeastVruntime {
     /// In a long queue, the preempted task becomes the last buddy.
     fn preempted(queues: &mut Queues, _wakee: NodeId, running: NodeId) {
         let is_task = running.entity_index().is_some();
-        if queues.rule.0.last_buddy && queues.is_crowded(running) && is_task && queues.node(running).queued {
+        if queues.rule.0.last_buddy && queues.has_long_queue(running) && is_task && queues.node(running).queued {
             queues.set_buddy(Buddy::Last, running);
         }
     }

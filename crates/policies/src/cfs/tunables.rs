@@ -57,7 +57,7 @@ pub(super) struct Times {
     pub(super) min_granularity: Nanos,
     pub(super) wakeup_granularity: Nanos,
     /// A queue of this many tasks is long (buddies count); beyond it the round grows.
-    pub(super) crowd: u32,
+    pub(super) long_queue: u32,
     /// How far before `min_vruntime` a sleeper is placed at most.
     pub(super) credit: Nanos,
     pub(super) child_runs_first: bool,
@@ -80,12 +80,12 @@ impl Times {
         tunables.place_unthrottled = knobs.on("place-unthrottled");
         let scaled = |name| tunables.scaled(knobs.time(name));
         let (latency, min_granularity) = (scaled("latency"), scaled("min-granularity"));
-        let crowd = latency.as_ns().div_ceil(min_granularity.as_ns());
+        let long_queue = latency.as_ns().div_ceil(min_granularity.as_ns());
         let times = Times {
             latency,
             min_granularity,
             wakeup_granularity: scaled("wakeup-granularity"),
-            crowd: u32::try_from(crowd).expect("a latency of 1 s is at most 10,000 granularities of 100 us"),
+            long_queue: u32::try_from(long_queue).expect("a latency of 1 s is at most 10,000 granularities of 100 us"),
             credit: if knobs.on("gentle-fair-sleepers") { latency.scale(1, 2) } else { latency },
             child_runs_first: knobs.on("child-runs-first"),
             start_debit: knobs.on("start-debit"),
@@ -100,6 +100,6 @@ impl Times {
 
     /// The round in which `tasks` tasks each run once.
     pub(super) fn period(&self, tasks: u32) -> Nanos {
-        if tasks > self.crowd { self.min_granularity.saturating_mul(u64::from(tasks)) } else { self.latency }
+        if tasks > self.long_queue { self.min_granularity.saturating_mul(u64::from(tasks)) } else { self.latency }
     }
 }

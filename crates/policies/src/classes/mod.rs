@@ -48,7 +48,7 @@ impl Below {
         }
     }
 
-    fn seen(&self) -> &dyn Policy {
+    fn policy_ref(&self) -> &dyn Policy {
         match self {
             Below::Fair(fair) => fair.as_ref(),
             Below::Background(background) => background,
@@ -117,12 +117,12 @@ impl Parts {
         }
     }
 
-    fn seen(&self, level: Level) -> &dyn Policy {
+    fn policy_ref(&self, level: Level) -> &dyn Policy {
         match level {
             Level::Stop => self.stop.as_ref().expect("it has members"),
             Level::Deadline => self.deadline.as_ref().expect("it has members"),
             Level::Rt => self.rt.as_ref().expect("it has members"),
-            Level::Below => self.below.seen(),
+            Level::Below => self.below.policy_ref(),
         }
     }
 
@@ -275,8 +275,8 @@ impl Classes {
     fn count_runnable(&mut self, comes: bool, cx: &mut Cx<'_>) {
         let view = &mut self.parts.server_view(cx);
         match (&mut self.parts.servers, comes) {
-            (Some(servers), true) => servers.comes(view),
-            (Some(servers), false) => servers.goes(view),
+            (Some(servers), true) => servers.add_runnable(view),
+            (Some(servers), false) => servers.remove_runnable(view),
             (None, _) => {}
         }
     }
@@ -476,18 +476,18 @@ impl Policy for Classes {
     }
 
     fn interactive(&self, e: EntityId) -> bool {
-        self.parts.seen(self.member(e).level).interactive(e)
+        self.parts.policy_ref(self.member(e).level).interactive(e)
     }
 
     fn promise(&self, e: EntityId) -> Option<PromiseState> {
-        self.parts.seen(self.member(e).level).promise(e)
+        self.parts.policy_ref(self.member(e).level).promise(e)
     }
 
     fn position(&self, e: EntityId) -> Option<Position> {
-        self.parts.seen(self.member(e).level).position(e)
+        self.parts.policy_ref(self.member(e).level).position(e)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
-        self.parts.seen(self.member(e).level).inspect(e, show);
+        self.parts.policy_ref(self.member(e).level).inspect(e, show);
     }
 }

@@ -90,7 +90,7 @@ impl FairServers {
     // ---- Runnable fair tasks ----
 
     /// A fair task has unblocked or joined the class.
-    pub(crate) fn comes(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn add_runnable(&mut self, cx: &mut Cx<'_>) {
         self.runnable += 1;
         if self.runnable == 1 {
             for cpu in cx.topology().iter() {
@@ -100,7 +100,7 @@ impl FairServers {
     }
 
     /// A fair task has blocked or left the class.
-    pub(crate) fn goes(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn remove_runnable(&mut self, cx: &mut Cx<'_>) {
         self.runnable -= 1;
         if self.runnable == 0 {
             for cpu in cx.topology().iter() {

@@ -8,17 +8,17 @@ use crate::credit::settings::Steal;
 use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 
 /// Whether an entity may be stolen to a CPU that its affinity excludes.
-pub(crate) type LetsGo<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
+pub(crate) type MayLeave<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
 
 impl Credit {
     /// The entity to run on `cpu`: the head of its queue, or, if the head is OVER or missing, a more urgent entity of
     /// another queue. `None`: the CPU idles.
-    pub(crate) fn choose(&mut self, cpu: CpuId, lets_go: LetsGo<'_>, cx: &Cx<'_>) -> Option<EntityId> {
+    pub(crate) fn choose(&mut self, cpu: CpuId, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let head = self.queues.first(cpu);
         let priority = head.map(|e| self.queues.priority(e));
         let stolen = match priority {
             Some(Priority::Under | Priority::Boost | Priority::RealTime) => None,
-            Some(Priority::Over) | None => self.steal(cpu, priority, lets_go, cx),
+            Some(Priority::Over) | None => self.steal(cpu, priority, may_leave, cx),
         };
         let chosen = stolen.or(head);
         if stolen.is_some() && head.is_some() {
@@ -81,7 +81,7 @@ impl Credit {
     }
 
     /// Steals work for `cpu` from other queues, unless it has tried a short while ago.
-    fn steal(&mut self, cpu: CpuId, than: Option<Priority>, lets_go: LetsGo<'_>, cx: &Cx<'_>) -> Option<EntityId> {
+    fn steal(&mut self, cpu: CpuId, than: Option<Priority>, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let interval = self.settings.steal_interval;
         let tried = &mut self.cpus[cpu.index()].tried_to_steal;
         if !interval.is_zero() {
@@ -90,7 +90,7 @@ impl Credit {
             }
             *tried = Some(cx.now());
         }
-        let stolen = self.find_to_steal(cpu, than, lets_go, cx)?;
+        let stolen = self.find_to_steal(cpu, than, may_leave, cx)?;
         let from = self.vcpus[stolen.index()].home;
         let first = CpuId::new(from.index() / cx.topology().llc * cx.topology().llc);
         self.cpus[first.index()].stolen_from = from;
@@ -99,7 +99,13 @@ impl Credit {
 
     /// Finds work for `cpu` in the queues of other CPUs. It is the first entity of the first queue that is more urgent
     /// than `than` (`None`: any entity) and may migrate.
-    fn find_to_steal(&self, cpu: CpuId, than: Option<Priority>, lets_go: LetsGo<'_>, cx: &Cx<'_>) -> Option<EntityId> {
+    fn find_to_steal(
+        &self,
+        cpu: CpuId,
+        than: Option<Priority>,
+        may_leave: MayLeave<'_>,
+        cx: &Cx<'_>,
+    ) -> Option<EntityId> {
         let mut peers = *self.queues.occupied();
         peers.remove(cpu);
         if self.settings.steal != Steal::Any {
@@ -107,7 +113,7 @@ impl Credit {
         }
         let from = |peer: CpuId| {
             let mut more_urgent = self.queues.iter(peer).take_while(|&e| Some(self.queues.priority(e)) > than);
-            let comes = |e| cx.may_run(e, cpu) || lets_go(e, cx);
+            let comes = |e| cx.may_run(e, cpu) || may_leave(e, cx);
             let stays = |e: EntityId| self.awaits_parking(e) || self.is_hot(e, cx) || self.is_bound_by_yield(e);
             more_urgent.find(|&e| comes(e) && !stays(e))
         };

@@ -77,7 +77,7 @@ fn admission_refuses_what_would_not_fit_and_leaves_the_set_unchanged() {
 }
 
 #[test]
-fn a_soft_slice_leaves_its_owner_the_unreserved_time() {
+fn a_soft_slice_leaves_its_entity_the_unreserved_time() {
     let entities = [(promise(20, 5), HOG), (Params::default(), HOG)];
     assert_eq!(turns(&knobs(&[], &[]), 40, &entities), "A 0-5, B 5-15, A 15-25, B 25-35, A 35-40");
     assert_eq!(turns(&knobs(&[("enforce", "hard")], &[]), 40, &entities), "A 0-5, B 5-20, A 20-25, B 25-40");

@@ -203,7 +203,7 @@ impl Queues {
     }
 
     /// Whether no other node may be picked for now.
-    fn is_left_in_peace(&self, id: NodeId) -> bool {
+    fn bars_others(&self, id: NodeId) -> bool {
         // In v6.17, a node is protected for a while even without run-to-parity.
         let counts = self.rule.0.run_to_parity || self.rule.0.protection == Protection::Shortest;
         counts && self.is_protected(id) && self.is_eligible(id)
@@ -258,7 +258,7 @@ impl Queues {
         let running = running.filter(|&id| self.node(id).queued && self.is_eligible(id));
         if let Some(id) = running
             && in_peace
-            && self.is_left_in_peace(id)
+            && self.bars_others(id)
         {
             return id;
         }
@@ -490,11 +490,11 @@ impl Rule for EarliestDeadline {
     // ---- Wake-up preemption ----
 
     fn greet(queues: &mut Queues, id: NodeId, _running: NodeId, arrival: Arrival) -> bool {
-        let favoured = queues.rule.0.next_buddy && arrival != Arrival::Forked;
-        if favoured {
+        let is_preferred = queues.rule.0.next_buddy && arrival != Arrival::Forked;
+        if is_preferred {
             queues.set_buddy(Buddy::Next, id);
         }
-        favoured
+        is_preferred
     }
 
     fn preempts(queues: &mut Queues, wakee: NodeId, running: NodeId, _greeted: bool) -> bool {

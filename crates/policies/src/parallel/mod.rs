@@ -180,14 +180,14 @@ impl Parallel {
         heads.into_iter().for_each(|head| self.arrange(head, None, cx));
         for e in left {
             if self.gangs.head_of(e).is_none() {
-                self.let_go(e, cx);
+                self.leave_gang(e, cx);
             }
         }
         self.count(cx);
     }
 
     /// `e` has left its gang and joined no other.
-    fn let_go(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+    fn leave_gang(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.rest(e);
         self.keep_in_place(e, cx);
     }
@@ -376,7 +376,7 @@ impl Policy for Parallel {
             self.arrange(head, None, cx);
         }
         if joined.is_none() {
-            self.let_go(e, cx);
+            self.leave_gang(e, cx);
         }
         Ok(())
     }
@@ -445,8 +445,8 @@ impl Policy for Parallel {
         let stopped = self.credit.requeue_stopped(cpu, cx);
         let first = self.credit.queues.first(cpu).filter(|_| self.parts.together.is_some_and(|by| by.exchange));
         let gangs = &self.gangs;
-        let lets_go = |e: EntityId, cx: &Cx<'_>| may_exchange(e, cpu, first, gangs, cx);
-        let Some(e) = self.credit.choose(cpu, &lets_go, cx) else { return Decision::IDLE };
+        let may_leave = |e: EntityId, cx: &Cx<'_>| may_exchange(e, cpu, first, gangs, cx);
+        let Some(e) = self.credit.choose(cpu, &may_leave, cx) else { return Decision::IDLE };
         self.exchange(e, cpu, cx);
         if let Some(head) = self.calls(e, cpu, cx) {
             self.call_together(head, e, cpu, cx);

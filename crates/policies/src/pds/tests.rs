@@ -73,7 +73,7 @@ fn a_deadline_is_renewed_by_using_a_slice_up_by_yielding_and_not_by_blocking() {
 }
 
 #[test]
-fn a_yielder_goes_behind_those_of_its_new_level() {
+fn a_yield_goes_behind_the_tasks_of_its_new_level() {
     let mut lab = Lab::pds(1);
     let [first, second] = [lab.hog(nice(0)), lab.hog(nice(0))];
     lab.yields(first);

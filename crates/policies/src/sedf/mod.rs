@@ -76,7 +76,7 @@ use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees, Instant, Knob,
     Knobs, Nanos, Params, Policy, PromiseState, Refused, Running, State, StopReason, Stopped, Topology, Wake,
 };
-use vcpu::{Turn, Unblock, Vcpu, Wish};
+use vcpu::{Request, Turn, Unblock, Vcpu};
 
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -241,11 +241,11 @@ impl Sedf {
     /// Queues `e`, which wakes, and kicks its CPU if that must decide again.
     fn unblock(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let (now, latency) = (cx.now(), cx.params(e).latency);
-        let first = !self.vcpu(e).seen;
+        let first = !self.vcpu(e).has_woken;
         if first {
             let vcpu = self.vcpu_mut(e);
             vcpu.deadline = now + vcpu.slice;
-            vcpu.seen = true;
+            vcpu.has_woken = true;
         }
         let Settings { unblock, quantum, .. } = self.settings;
         if now < self.vcpu(e).begin() {
@@ -260,7 +260,7 @@ impl Sedf {
         } else {
             self.vcpu_mut(e).unblock_long(unblock, latency, now);
         }
-        if self.vcpu(e).wish.extra {
+        if self.vcpu(e).request.extra {
             self.queue_utilisation(e);
         }
         self.queue_period(e, now);
@@ -324,8 +324,8 @@ impl Sedf {
             Turn::Utilisation | Turn::Slice => {
                 let paid = self.queues.leave_utilisation(e).expect("it runs from there");
                 let vcpu = self.vcpu_mut(e);
-                vcpu.extra_score = vcpu.wish.price;
-                if runnable && vcpu.wish.extra {
+                vcpu.extra_score = vcpu.request.price;
+                if runnable && vcpu.request.extra {
                     self.queues.lower_utilisation(cpu, paid);
                     self.queue_utilisation(e);
                 }
@@ -384,12 +384,12 @@ impl Sedf {
     // ---- Changes ----
 
     /// The request that `params` make.
-    fn wish(&self, params: &Params) -> Result<Wish, Refused> {
+    fn request(&self, params: &Params) -> Result<Request, Refused> {
         let Settings { unreserved, weight_period, reserved_by_utilisation, .. } = self.settings;
         let weight = params.weight;
         match params.reservation {
-            Some(reservation) => Wish::reserved(&reservation, reserved_by_utilisation, weight),
-            None => Ok(Wish::unreserved(weight_period, unreserved == Unreserved::ExtraWeight, weight)),
+            Some(reservation) => Request::reserved(&reservation, reserved_by_utilisation, weight),
+            None => Ok(Request::unreserved(weight_period, unreserved == Unreserved::ExtraWeight, weight)),
         }
     }
 
@@ -400,17 +400,17 @@ impl Sedf {
             return;
         }
         let (mut reserved, mut weights) = (Nanos::ZERO, 0);
-        for Vcpu { wish, .. } in self.vcpus.iter().flatten().filter(|vcpu| vcpu.home == cpu) {
-            if wish.reserved {
-                reserved += weight_period.scale(wish.slice.as_ns(), wish.period.as_ns());
+        for Vcpu { request, .. } in self.vcpus.iter().flatten().filter(|vcpu| vcpu.home == cpu) {
+            if request.reserved {
+                reserved += weight_period.scale(request.slice.as_ns(), request.period.as_ns());
             } else {
-                weights += u64::from(wish.weight.as_linux());
+                weights += u64::from(request.weight.as_linux());
             }
         }
         let left = weight_period.saturating_sub(weight_safety).saturating_sub(reserved);
-        for vcpu in self.vcpus.iter_mut().flatten().filter(|vcpu| vcpu.home == cpu && !vcpu.wish.reserved) {
-            vcpu.wish.slice = left.scale(vcpu.wish.weight.as_linux().into(), weights);
-            vcpu.slice = vcpu.wish.slice.scale(vcpu.period.as_ns(), vcpu.wish.period.as_ns());
+        for vcpu in self.vcpus.iter_mut().flatten().filter(|vcpu| vcpu.home == cpu && !vcpu.request.reserved) {
+            vcpu.request.slice = left.scale(vcpu.request.weight.as_linux().into(), weights);
+            vcpu.slice = vcpu.request.slice.scale(vcpu.period.as_ns(), vcpu.request.period.as_ns());
         }
     }
 
@@ -446,9 +446,9 @@ impl Sedf {
             self.queue_period(e, cx.now());
         }
         let queued = self.queues.wants_utilisation(e);
-        if vcpu.wish.extra && !queued {
+        if vcpu.request.extra && !queued {
             self.queue_utilisation(e);
-        } else if !vcpu.wish.extra && queued && !(running && vcpu.turn == Turn::Utilisation) {
+        } else if !vcpu.request.extra && queued && !(running && vcpu.turn == Turn::Utilisation) {
             self.leave_utilisation(e);
         }
         if cx.running(vcpu.home) != Running::Above {
@@ -459,12 +459,12 @@ impl Sedf {
 
 impl Policy for Sedf {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        let wish = self.wish(cx.params(e))?;
+        let request = self.request(cx.params(e))?;
         let home = self.homes.settle(e, cx);
         if self.vcpus.len() <= e.index() {
             self.vcpus.resize(e.index() + 1, None);
         }
-        self.vcpus[e.index()] = Some(Vcpu::new(home, wish));
+        self.vcpus[e.index()] = Some(Vcpu::new(home, request));
         self.queues.reserve(e);
         self.deal_slices(home);
         Ok(())
@@ -479,11 +479,11 @@ impl Policy for Sedf {
 
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let params = *cx.params(e);
-        let wish = self.wish(&params)?;
-        let changed = Ok(&wish) != self.wish(old).as_ref();
+        let request = self.request(&params)?;
+        let changed = Ok(&request) != self.request(old).as_ref();
         if changed {
             let vcpu = self.vcpu_mut(e);
-            (vcpu.wish, vcpu.period, vcpu.slice) = (wish, wish.period, wish.slice);
+            (vcpu.request, vcpu.period, vcpu.slice) = (request, request.period, request.slice);
         }
         let home = self.vcpu(e).home;
         if changed {

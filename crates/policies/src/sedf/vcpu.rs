@@ -10,7 +10,7 @@ pub(super) const SLICE_MIN: Nanos = Nanos::us(5);
 
 /// The parameters of an entity, in SEDF's terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wish {
+pub(super) struct Request {
     /// Whether it has a reservation; if not, slice and period follow from weights.
     pub(super) reserved: bool,
     pub(super) slice: Nanos,
@@ -22,11 +22,15 @@ pub(super) struct Wish {
     pub(super) weight: Weight,
 }
 
-impl Wish {
+impl Request {
     /// The price of a quantum at extra weight 1; the same as with 1/128 of a CPU reserved.
     const EQUAL: Score = 1 << 17;
 
-    pub(super) fn reserved(reservation: &Reservation, by_utilisation: bool, weight: Weight) -> Result<Wish, Refused> {
+    pub(super) fn reserved(
+        reservation: &Reservation,
+        by_utilisation: bool,
+        weight: Weight,
+    ) -> Result<Request, Refused> {
         let Reservation { slice, period, limit, .. } = *reservation;
         if period < PERIOD_MIN || period > PERIOD_MAX {
             return Err(Refused::OutOfRange { what: "period", least: PERIOD_MIN, most: PERIOD_MAX });
@@ -34,16 +38,16 @@ impl Wish {
         if slice < SLICE_MIN {
             return Err(Refused::OutOfRange { what: "slice", least: SLICE_MIN, most: period });
         }
-        let price = if by_utilisation { inverse_utilisation(period, slice) } else { Wish::EQUAL };
-        Ok(Wish { reserved: true, slice, period, extra: limit == Limit::Soft, price, weight })
+        let price = if by_utilisation { inverse_utilisation(period, slice) } else { Request::EQUAL };
+        Ok(Request { reserved: true, slice, period, extra: limit == Limit::Soft, price, weight })
     }
 
     /// Without a reservation: extra time by `weight` if `weighed`, otherwise equally.
-    pub(super) fn unreserved(period: Nanos, weighed: bool, weight: Weight) -> Wish {
+    pub(super) fn unreserved(period: Nanos, weighed: bool, weight: Weight) -> Request {
         // Xen's weights are a quarter of Linux's. No quantum is free.
-        let price = (4 * Wish::EQUAL / Score::from(weight.as_linux())).max(1);
-        let price = if weighed { price } else { Wish::EQUAL };
-        Wish { reserved: false, slice: Nanos::ZERO, period, extra: true, price, weight }
+        let price = (4 * Request::EQUAL / Score::from(weight.as_linux())).max(1);
+        let price = if weighed { price } else { Request::EQUAL };
+        Request { reserved: false, slice: Nanos::ZERO, period, extra: true, price, weight }
     }
 }
 
@@ -82,14 +86,14 @@ pub(super) enum Turn {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vcpu {
     pub(super) home: CpuId,
-    pub(super) wish: Wish,
+    pub(super) request: Request,
     /// The current period: shorter than that of the reservation after a wake-up by `atropos`.
     pub(super) period: Nanos,
     pub(super) slice: Nanos,
-    /// The end of its period; undefined until it is `seen`.
+    /// The end of its period; undefined until it `has_woken`.
     pub(super) deadline: Instant,
     /// Whether it has woken yet.
-    pub(super) seen: bool,
+    pub(super) has_woken: bool,
     /// The used part of its slice.
     pub(super) used: Nanos,
     /// The kind of the current run.
@@ -108,14 +112,14 @@ pub(super) struct Vcpu {
 }
 
 impl Vcpu {
-    pub(super) fn new(home: CpuId, wish: Wish) -> Vcpu {
+    pub(super) fn new(home: CpuId, request: Request) -> Vcpu {
         Vcpu {
             home,
-            wish,
-            period: wish.period,
-            slice: wish.slice,
+            request,
+            period: request.period,
+            slice: request.slice,
             deadline: Instant::ZERO,
-            seen: false,
+            has_woken: false,
             used: Nanos::ZERO,
             turn: Turn::Slice,
             ran: Nanos::ZERO,
@@ -130,7 +134,7 @@ impl Vcpu {
     /// The current period. A vCPU without a reservation has a period and, unless it has a weight, no slice.
     pub(super) fn promise(&self) -> PromiseState {
         let signed = |time: Nanos| time.as_ns().cast_signed();
-        let deadline = if self.seen { self.deadline } else { Instant::NEVER };
+        let deadline = if self.has_woken { self.deadline } else { Instant::NEVER };
         PromiseState {
             slice: self.slice,
             period: self.period,
@@ -147,10 +151,10 @@ impl Vcpu {
     /// The slice is used up; an overrun counts as used in the next period. A shortened period is doubled.
     pub(super) fn next_period(&mut self) {
         self.used -= self.slice;
-        if self.period < self.wish.period {
+        if self.period < self.request.period {
             (self.period, self.slice) = (self.period.saturating_mul(2), self.slice.saturating_mul(2));
-            if self.period > self.wish.period || self.slice > self.wish.slice {
-                (self.period, self.slice) = (self.wish.period, self.wish.slice);
+            if self.period > self.request.period || self.slice > self.request.slice {
+                (self.period, self.slice) = (self.request.period, self.request.slice);
             }
         }
         self.deadline += self.period;
@@ -216,7 +220,7 @@ impl Vcpu {
 
     /// Makes the period as short as `latency`, and the slice in proportion.
     fn shorten(&mut self, latency: Nanos) {
-        let Wish { slice, period, .. } = self.wish;
+        let Request { slice, period, .. } = self.request;
         if slice.is_zero() {
             return;
         }

@@ -50,17 +50,17 @@ impl Gate {
         allowed: &CpuSet,
         others: impl Fn(Option<CpuId>) -> I,
     ) -> Result<Option<CpuId>, Refused> {
-        let wish = Utilisation::density(asked);
+        let density = Utilisation::density(asked);
         let answer = match self.rule {
             Rule::Open => Ok(self.partitioned.then_some(first)),
-            Rule::Sum => self.books.admit(wish, Some(first), allowed, others),
+            Rule::Sum => self.books.admit(density, Some(first), allowed, others),
             Rule::Product if self.partitioned => {
                 let mut open = std::iter::once(first).chain(allowed.iter());
-                let found = open.find(|&cpu| wish.units_up() <= left_of_two(others(Some(cpu))));
+                let found = open.find(|&cpu| density.units_up() <= left_of_two(others(Some(cpu))));
                 found.map(Some).ok_or_else(|| full(left_of_two(others(Some(first))), Some(first)))
             }
             Rule::Product => match left_of_two(others(None)) {
-                left if wish.units_up() <= left => Ok(None),
+                left if density.units_up() <= left => Ok(None),
                 left => Err(full(left, None)),
             },
         };

@@ -270,14 +270,14 @@ impl Skewed {
             }
         }
         self.gangs.set_stopped(g, false);
-        self.let_go(g, cx);
+        self.release_all(g, cx);
         self.watch(g, cx);
         Ok(())
     }
 
     /// All vCPUs in `g`, which has just been started, may run. A vCPU that had to start but found no CPU, because there
     /// are fewer than siblings, begins to lag anew.
-    fn let_go(&mut self, g: GroupId, cx: &mut Cx<'_>) {
+    fn release_all(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
             let (threshold, all) = (self.gangs.threshold, self.gangs.rule == Rule::All);

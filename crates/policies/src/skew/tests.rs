@@ -43,7 +43,7 @@ fn column(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
 }
 
 /// Asserts the column at each of these times, in microseconds.
-fn comes_out_as(host: &mut Driver<'_>, all: &[(char, EntityId)], expected: &[(u64, &str)]) {
+fn assert_columns(host: &mut Driver<'_>, all: &[(char, EntityId)], expected: &[(u64, &str)]) {
     for &(us, wanted) in expected {
         run_through(host, us);
         assert_eq!(column(host, all), wanted, "at {us} us");
@@ -74,7 +74,7 @@ fn strict_the_picture_of_the_essay() {
         (105_999, "h. ab"),
         (106_001, "ab"),
     ];
-    comes_out_as(&mut host, &all, &expected);
+    assert_columns(&mut host, &all, &expected);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn relaxed_the_picture_of_the_essay() {
         (58_999, "ba"),
         (59_001, "bh"),
     ];
-    comes_out_as(&mut host, &all, &expected);
+    assert_columns(&mut host, &all, &expected);
 }
 
 /// In version 3 the VM stops as a whole, but only the lagging vCPUs must find a CPU.
@@ -108,7 +108,7 @@ fn version_3_starts_lagging_vcpus_first_and_the_others_when_they_can() {
         // Now a lags, and takes the CPU of b; b has had 3 ms less than h.
         (6_001, "ba"),
     ];
-    comes_out_as(&mut host, &all, &expected);
+    assert_columns(&mut host, &all, &expected);
 }
 
 /// A VM alone on the host has no skew, and none of its vCPUs is stopped.

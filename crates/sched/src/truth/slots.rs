@@ -15,7 +15,7 @@ pub(crate) struct Slot {
     pub(crate) state: State,
     /// The reasons it is held, [`Held`](crate::entity::Held) bits.
     pub(crate) held: u8,
-    pub(super) held_told: u8,
+    pub(super) held_reported: u8,
     pub(super) hold_listed: bool,
     pub(crate) class: u8,
     /// Whether affinity and confinement leave it every CPU.

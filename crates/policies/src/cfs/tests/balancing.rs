@@ -281,7 +281,7 @@ fn a_movable_task_behind_many_pinned_ones_is_found() {
 }
 
 #[test]
-fn an_equal_share_comes_round_within_the_starvation_bound() {
+fn an_equal_share_is_delivered_within_the_starvation_bound() {
     let mut world = World::new(1);
     world.hogs(20, nice(0));
     world.until_ms(2_000);

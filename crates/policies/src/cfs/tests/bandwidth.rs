@@ -253,7 +253,7 @@ fn a_late_slack_timer_leaves_a_near_refill_to_do_its_work() {
 }
 
 #[test]
-fn a_throttled_group_comes_back_with_a_sleepers_credit_only() {
+fn a_throttled_group_returns_with_a_sleepers_credit_only() {
     for (place_unthrottled, outside_first) in [(1, true), (0, false)] {
         let mut world = World::with(Topology::new(1), &[("place-unthrottled", place_unthrottled)]);
         let group = world.limited_group(Nanos::ms(20), Nanos::ms(1_000), GroupId::ROOT);

@@ -119,7 +119,7 @@ fn wake_ups_are_compared_where_the_branches_meet() {
 }
 
 #[test]
-fn a_group_left_by_a_sleeper_goes_on_with_its_slice() {
+fn a_group_with_a_blocked_member_continues_its_time_slice() {
     let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let group = world.group(1024, GroupId::ROOT);
     let sleeper = world.scripted(within(group, nice(0)));

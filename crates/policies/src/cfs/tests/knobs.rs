@@ -139,7 +139,7 @@ fn crowd(knobs: &[(&str, i64)]) -> (World, [EntityId; 2], EntityId) {
 }
 
 #[test]
-fn in_a_crowd_the_last_buddy_comes_back_after_the_wakee() {
+fn in_a_long_queue_the_last_buddy_runs_after_the_woken_task() {
     for on in [1, 0] {
         let (mut world, _, wakee) = crowd(&[("last-buddy", on)]);
         let running = world.running(0);
@@ -232,7 +232,7 @@ fn cache_hot_buddies_stay_behind() {
     // A queue of nine on CPU 0; the last buddy is the task that ran longest ago. CPU 1 is busy with a lower load.
     for on in [1, 0] {
         let mut world = World::with(Topology::new(2), &[("cache-hot-buddy", on), ("migration-cost", 0)]);
-        let buddy = last_buddy_of_a_crowd(&mut world);
+        let buddy = last_buddy_of_a_long_queue(&mut world);
         world.until_ms(1_040);
         let moved = world.record.borrow().turns.iter().any(|turn| turn.entity == buddy && turn.cpu == CpuId::new(1));
         assert_eq!(moved || world.cpu_of(buddy) == 1, on == 0);
@@ -240,7 +240,7 @@ fn cache_hot_buddies_stay_behind() {
 }
 
 /// Seventeen tasks on CPU 0 and one on CPU 1; only one of those on CPU 0 may migrate, and it is the last buddy there.
-fn last_buddy_of_a_crowd(world: &mut World) -> EntityId {
+fn last_buddy_of_a_long_queue(world: &mut World) -> EntityId {
     let wakee = world.scripted(on(&[0], nice(-10)));
     let hogs = world.hogs(16, on(&[0], nice(0)));
     world.hog(on(&[1], nice(0)));
@@ -285,7 +285,7 @@ fn wake_affine_weight_draws_a_wakee_to_the_less_loaded_cpu() {
 }
 
 #[test]
-fn wake_affine_bias_favours_the_wakers_cpu() {
+fn wake_affine_bias_prefers_the_wakers_cpu() {
     // 2048 here against 1991 (nice -3) there; with 8 % more there, it moves.
     assert_eq!(wakes_on(&[], false, -3), 0);
     assert_eq!(wakes_on(&[("wake-affine-bias", 0)], false, -3), 1);

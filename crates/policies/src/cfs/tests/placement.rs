@@ -34,7 +34,7 @@ pub(super) fn wake_by(world: &mut World, e: EntityId, waker: EntityId, sync: boo
 }
 
 #[test]
-fn a_wakee_goes_back_to_its_cpu_if_that_idles() {
+fn a_woken_task_returns_to_its_cpu_if_that_idles() {
     let mut world = World::new(4);
     let waker = waker_on(&mut world, 0);
     let e = sleeper_of(&mut world, 2);
@@ -87,7 +87,7 @@ fn a_synchronous_waker_that_runs_alone_draws_the_wakee_to_its_cpu() {
 }
 
 #[test]
-fn a_wakee_goes_to_the_less_loaded_of_two_busy_cpus() {
+fn a_woken_task_runs_on_the_less_loaded_of_two_busy_cpus() {
     // Two caches of one CPU each: there is no idle sibling. CPU 1 has `there` hogs.
     for (there, cpu) in [(1, 1), (3, 0)] {
         let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[]);

@@ -143,7 +143,7 @@ fn a_search_by_core_takes_idle_cores_and_threads_of_the_own_core_only() {
 }
 
 #[test]
-fn a_search_by_core_goes_through_the_cores_from_its_own_on() {
+fn a_search_by_core_begins_at_its_own_core() {
     let mut world = World::with(Topology { cpus: 6, smt: 2, llc: 6 }, &[("idle-search", 1)]);
     let e = sleeper_of(&mut world, 2);
     wakers_on(&mut world, &[2]);

@@ -38,7 +38,7 @@ fn credits_are_dealt_by_weight_and_among_active_members_equally() {
 }
 
 #[test]
-fn what_a_domain_cannot_use_goes_to_those_after_it() {
+fn unused_credit_of_a_domain_goes_to_the_next_ones() {
     // 768 of 1280 on two CPUs would be 360, but one entity can use only 300. So (360 − 300) · 1280 / 512 = 150 more for
     // the rest, that is (600 + 150) · 256 / 1280 = 150 each.
     let grants = round(2, 0, &[(768, 1, None), (256, 1, None), (256, 1, None)]);

@@ -104,7 +104,7 @@ fn two_vcpus_that_wake_each_other_in_turn_starve_a_hog() {
 }
 
 #[test]
-fn a_yield_goes_last_in_its_class_and_begins_a_new_turn() {
+fn a_yield_goes_last_in_its_class_and_begins_a_new_time_slice() {
     let mut host = host(1);
     let [a, b, c] = [(), (), ()].map(|()| hog(&mut host, Params::default()));
     host.run_until(at(12));

@@ -333,7 +333,7 @@ fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
 }
 
 #[test]
-fn a_yield_goes_behind_one_that_is_less_urgent() {
+fn a_yield_goes_behind_one_less_urgent_entity() {
     for (words, behind) in [(&[][..], false), (&[("yield", "behind-one")], true), (&TODAY, true)] {
         let mut host = one_cpu(words);
         // While the heavy one earns, the light ones become OVER.

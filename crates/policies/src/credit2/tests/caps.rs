@@ -86,7 +86,7 @@ fn an_overrun_of_the_quota_leaves_a_debt() {
 }
 
 #[test]
-fn what_is_not_used_is_not_saved() {
+fn unused_budget_is_not_saved() {
     let mut host = host(1);
     let vm = group(&mut host, capped(30));
     let e = scripted(&mut host, member(vm));
@@ -104,7 +104,7 @@ fn what_is_not_used_is_not_saved() {
 }
 
 #[test]
-fn a_cap_comes_into_force_at_once_and_goes_at_once() {
+fn a_cap_takes_effect_at_once_and_ends_at_once() {
     let mut host = host(1);
     let vm = group(&mut host, GroupParams::default());
     let e = hog(&mut host, member(vm));

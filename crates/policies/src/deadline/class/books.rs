@@ -24,7 +24,7 @@ impl Deadline {
 
     /// Admits `asked` for `e`, whose earlier reservation was withdrawn.
     pub(super) fn admit(&mut self, e: EntityId, asked: &Reservation, cx: &Cx<'_>) -> Result<Utilisation, Refused> {
-        let wish = if self.by_density { Utilisation::density(asked) } else { Utilisation::of(asked) };
+        let share = if self.by_density { Utilisation::density(asked) } else { Utilisation::of(asked) };
         let Deadline { tasks, leaving, servers, admission, .. } = self;
         let others = |_| {
             let members = tasks.iter().enumerate().filter(|&(index, _)| index != e.index());
@@ -32,8 +32,8 @@ impl Deadline {
             let gone = leaving.iter().filter(|gone| gone.id != e).map(|gone| &gone.account.share);
             members.chain(gone).chain(servers.iter())
         };
-        let full = match admission.admit(wish, None, &cx.topology().all(), others) {
-            Ok(_) => return Ok(wish),
+        let full = match admission.admit(share, None, &cx.topology().all(), others) {
+            Ok(_) => return Ok(share),
             Err(full) => full,
         };
         Err(Refused::Utilisation { asked: *asked, free_ppm: full.free_ppm, on: full.on })

@@ -63,7 +63,7 @@ fn a_wake_up_ends_the_reclaiming_of_its_share_at_once() {
 }
 
 #[test]
-fn a_share_is_counted_where_its_owner_is() {
+fn a_share_counts_on_the_cpu_of_its_task() {
     let mut host = host(2, (&[("reclaim", "v6.5")], &[("rt-bandwidth", 100)]));
     // Pinned together on CPU 0: 0.5 each. Nothing of CPU 1 is in use, but half of each CPU is reserved.
     let [a, b] = [(), ()].map(|()| hog(&mut host, pinned(with(soft(50, 100)), CPU)));

@@ -86,7 +86,7 @@ fn a_task_that_paid_in_its_sleep_is_owed_nothing_unless_delay_zero_is_off() {
 }
 
 #[test]
-fn what_a_tick_has_not_seen_to_be_paid_is_paid_back() {
+fn a_debt_that_no_tick_has_found_paid_is_paid_back() {
     let (slice, sleeps) = (Nanos::ms(10), Nanos::us(1_900));
     // At the tick at 2 ms, the other has caught up; half of the 0.5 ms since then is owed.
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 1).0 - us(250)).abs() < 10);

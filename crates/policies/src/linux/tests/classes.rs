@@ -124,7 +124,7 @@ fn a_fair_wake_up_that_a_real_time_one_overtakes_is_found_by_an_idle_cpu() {
 }
 
 #[test]
-fn a_task_that_runs_goes_on_at_once_as_a_real_time_one() {
+fn a_running_task_continues_at_once_as_a_real_time_task() {
     let mut host = host(1);
     let [e, other] = [(), ()].map(|()| hog(&mut host, nice(0)));
     host.run_until(at(100));

@@ -83,7 +83,7 @@ fn an_event_calls_the_whole_group() {
 
 /// A vCPU that blocked is called, and calls, as if it had never had rounds.
 #[test]
-fn rounds_end_when_their_owner_blocks() {
+fn rounds_end_when_their_vcpu_blocks() {
     let mut host = host(&poris::POLICY, 1, &[]);
     let above = group(&mut host, true, GroupId::ROOT);
     let vms = [(); 2].map(|()| group(&mut host, false, above)).map(|g| vm(&mut host, g, 1)[0]);

@@ -146,7 +146,7 @@ fn a_boosted_vcpu_queues_behind_earlier_ones() {
 }
 
 #[test]
-fn what_waking_does_is_a_knob() {
+fn the_effect_of_a_wake_up_is_a_knob() {
     for (word, expected) in [(0, REAL_TIME), (1, BOOST)] {
         let mut host = host(&rs::POLICY, 1, &[("woken", word)]);
         let marked = group(&mut host, true, GroupId::ROOT);

@@ -55,7 +55,7 @@ fn the_boot_cpu_calls_only_the_vcpus_it_chooses() {
 }
 
 #[test]
-fn a_vm_is_called_no_more_often_than_the_knob_says() {
+fn a_vm_is_called_at_most_as_often_as_the_knob_allows() {
     let shares: Vec<usize> = [30, 300, 3_000]
         .map(|every| {
             let (mut host, siblings) = crowded(&hybrid::POLICY, &[("signal-every", ms(every))], OTHER);

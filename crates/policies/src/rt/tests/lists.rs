@@ -71,14 +71,14 @@ fn an_entity_that_yields_goes_last() {
 }
 
 #[test]
-fn a_higher_priority_puts_one_last_in_its_new_list() {
+fn a_higher_priority_puts_an_entity_last_in_its_new_list() {
     let (mut host, [a, b, c]) = waiting([10, 20, 20]);
     host.adjust(a, fifo(20)).expect("accepted");
     assert_eq!(order(&mut host, 3), [b, c, a]);
 }
 
 #[test]
-fn a_lower_priority_puts_one_first_in_its_new_list() {
+fn a_lower_priority_puts_an_entity_first_in_its_new_list() {
     let (mut host, [a, b, c]) = waiting([10, 10, 20]);
     host.adjust(c, fifo(10)).expect("accepted");
     assert_eq!(order(&mut host, 3), [c, a, b]);
@@ -113,7 +113,7 @@ fn a_waiting_entity_raised_above_the_running_one_preempts() {
 }
 
 #[test]
-fn round_robin_takes_turns_of_100_ms_among_equals() {
+fn round_robin_has_time_slices_of_100_ms_among_equals() {
     let mut host = host(1);
     let [a, b] = [(), ()].map(|()| hog(&mut host, round_robin(10)));
     let low = hog(&mut host, round_robin(9));
@@ -127,7 +127,7 @@ fn round_robin_takes_turns_of_100_ms_among_equals() {
 }
 
 #[test]
-fn a_turn_goes_on_after_a_preemption() {
+fn a_time_slice_continues_after_a_preemption() {
     let mut host = host(1);
     let [a, b] = [(), ()].map(|()| hog(&mut host, round_robin(10)));
     let above = scripted(&mut host, fifo(20));
@@ -198,7 +198,7 @@ fn a_preempted_entity_is_pushed_to_the_least_urgent_cpu() {
 }
 
 #[test]
-fn a_cpu_that_runs_dry_pulls_the_most_urgent_that_waits() {
+fn a_cpu_without_work_pulls_the_most_urgent_waiting_entity() {
     let mut host = host(2);
     let [first, second] = [CPU, OTHER].map(|cpu| hog(&mut host, pinned(fifo(50), cpu)));
     let [low, high] = [10, 40].map(|priority| hog(&mut host, fifo(priority)));

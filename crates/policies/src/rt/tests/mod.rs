@@ -37,7 +37,7 @@ fn entities_without_a_priority_run_round_robin_below() {
 }
 
 #[test]
-fn turns_below_can_be_tuned() {
+fn the_time_slice_below_can_be_tuned() {
     let mut host = host_with(1, &[("quantum", 30_000_000)]);
     let [a, b] = [(), ()].map(|()| hog(&mut host, Params::default()));
     run_through(&mut host, 29);

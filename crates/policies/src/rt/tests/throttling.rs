@@ -39,7 +39,7 @@ fn throttling_can_be_tuned_and_switched_off() {
 }
 
 #[test]
-fn cpus_do_not_borrow_and_the_held_do_not_move() {
+fn cpus_do_not_borrow_and_held_entities_do_not_migrate() {
     let mut host = host_with(2, &[]);
     let hogs = [(), ()].map(|()| hog(&mut host, fifo(10)));
     let pinned_here = hog(&mut host, pinned(fifo(5), CPU));
@@ -73,7 +73,7 @@ fn an_entity_that_wakes_on_a_throttled_cpu_is_held_until_the_period_ends() {
 }
 
 #[test]
-fn time_not_used_is_not_saved() {
+fn unused_runtime_is_not_saved() {
     let mut host = host_with(1, &[]);
     let e = scripted(&mut host, fifo(10));
     wake(&mut host, e);
@@ -121,7 +121,7 @@ fn an_idle_host_is_quiet() {
 
 /// With two CPUs a hog that has used its 950 ms borrows 50 of the other's 950, and is not throttled.
 #[test]
-fn with_sharing_a_cpu_borrows_what_its_neighbours_have_left() {
+fn with_sharing_a_cpu_borrows_unused_runtime_of_others() {
     let mut host = host_with(2, &[("rt-runtime-share", 1)]);
     let e = hog(&mut host, pinned(fifo(10), CPU));
     let below = hog(&mut host, pinned(Params::default(), CPU));
@@ -138,7 +138,7 @@ fn with_sharing_a_cpu_borrows_what_its_neighbours_have_left() {
 
 /// Each other CPU lends a part of its unused runtime, not all of it: a third of 10 ms each.
 #[test]
-fn a_borrower_gets_a_part_of_what_is_left() {
+fn a_borrower_gets_a_part_of_the_unused_runtime() {
     let mut host = host_with(3, &[("rt-runtime-share", 1), ("rt-runtime", 10_000_000), ("rt-period", 100_000_000)]);
     let e = hog(&mut host, pinned(fifo(10), CPU));
     // 10 + 3.33 + 3.33, then a third of the remaining 6.67, and so on, until a loan is less than a tick.

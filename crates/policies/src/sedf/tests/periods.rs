@@ -1,7 +1,7 @@
 //! Slices and periods (6.3), reservations and their changes (6.2).
 
 use super::*;
-use crate::sedf::vcpu::{Vcpu, Wish};
+use crate::sedf::vcpu::{Request, Vcpu};
 use sched::Refused;
 
 fn ms(ms: u64) -> Instant {
@@ -24,7 +24,7 @@ fn vcpus_with_extra_time_idle_up_to_a_quantum_before_a_period() {
 
 /// No vCPU may have extra time: each rests once its slice is used up, even if CPUs idle.
 #[test]
-fn the_hard_get_their_slices_and_nothing_else() {
+fn hard_reservations_get_their_slices_and_no_more() {
     let mut host = host(1, &[]);
     let (a, b) = (hog(&mut host, hard(2_000, 10_000)), hog(&mut host, hard(5_000, 20_000)));
     let expected = [
@@ -79,8 +79,8 @@ fn a_missed_period_is_given_up() {
 #[test]
 fn periods_keep_their_grid() {
     let after = |deadline: u64, now: u64, go_on: fn(&mut Vcpu, Instant)| {
-        let wish = Wish::unreserved(Nanos::ms(10), false, Weight::NORMAL);
-        let mut vcpu = Vcpu { deadline: ms(deadline), used: Nanos::ms(1), ..Vcpu::new(CPU, wish) };
+        let request = Request::unreserved(Nanos::ms(10), false, Weight::NORMAL);
+        let mut vcpu = Vcpu { deadline: ms(deadline), used: Nanos::ms(1), ..Vcpu::new(CPU, request) };
         go_on(&mut vcpu, ms(now));
         vcpu.deadline.as_ns() / 1_000_000
     };

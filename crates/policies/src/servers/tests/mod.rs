@@ -96,7 +96,7 @@ fn periods_stay_on_their_grid() {
 
 /// The example of rt-xen's essay: (10, 4) on an idle CPU, blocked at 1, awake from 6 on.
 #[test]
-fn the_kinds_of_servers_are_told_apart() {
+fn the_kinds_of_servers_differ() {
     let expected = [
         ("deferrable", "a.....aaa.aaaa......"),
         ("periodic", "a.........aaaa......"),

@@ -50,16 +50,16 @@ fn reservation(now: Instant, dice: &mut Dice) -> Reservation {
 
 /// `old` with one parameter drawn again.
 pub(super) fn changed(options: &Options, groups: &[GroupId], now: Instant, old: Params, dice: &mut Dice) -> Params {
-    let wish = params(options, groups, now, dice);
+    let request = params(options, groups, now, dice);
     match dice.below(8) {
-        0 => Params { weight: wish.weight, ..old },
-        1 => Params { affinity: wish.affinity, ..old },
-        2 => Params { class: wish.class, ..old },
-        3 => Params { group: wish.group, ..old },
-        4 => Params { reservation: wish.reservation, ..old },
-        5 => Params { latency: wish.latency, ..old },
-        6 => Params { warp: wish.warp, ..old },
-        _ => wish,
+        0 => Params { weight: request.weight, ..old },
+        1 => Params { affinity: request.affinity, ..old },
+        2 => Params { class: request.class, ..old },
+        3 => Params { group: request.group, ..old },
+        4 => Params { reservation: request.reservation, ..old },
+        5 => Params { latency: request.latency, ..old },
+        6 => Params { warp: request.warp, ..old },
+        _ => request,
     }
 }
 

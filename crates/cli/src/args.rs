@@ -291,7 +291,7 @@ pub(crate) struct Work {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) phase_ns: u64,
     /// Number of jobs to record
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=daemon::part::JOBS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=daemon::processes::JOBS_MAX))]
     pub(crate) records: u64,
 }
 

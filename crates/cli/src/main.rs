@@ -8,10 +8,10 @@ mod doctor;
 mod experiments;
 mod ftrace;
 mod output;
-mod part;
 mod picture;
 mod pictures;
 mod policies_list;
+mod process;
 mod progress;
 mod record;
 mod restore;
@@ -110,8 +110,8 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Doctor(args)) => doctor::run(&args)?,
         Some(Command::Restore(args)) => restore::run(&args)?,
         Some(Command::Guardian { .. }) => unreachable!("it was run before anything was arranged"),
-        Some(Command::Work(args)) => part::work(&args)?,
-        Some(Command::Launch(args)) => part::launch(&args)?,
+        Some(Command::Work(args)) => process::work(&args)?,
+        Some(Command::Launch(args)) => process::launch(&args)?,
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);

@@ -1,68 +1,12 @@
 //! Trials of all mechanisms of enforcement on this host, on child processes; no result is guessed.
 
 mod groups;
+mod mechanism;
 mod trials;
 
 use crate::Explanation;
 pub use groups::clean_up;
-
-/// A mechanism to give or withhold CPU time, or to observe it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Mechanism {
-    /// Dispatching by real-time priorities, as Tactus does.
-    Fifo,
-    /// SCHED_DEADLINE reservations.
-    Deadline,
-    /// CPU affinity.
-    Affinity,
-    /// SIGSTOP and SIGCONT.
-    Stop,
-    /// The freezer of cgroup version 1.
-    FreezerOne,
-    /// The freezer of cgroup version 2.
-    FreezerTwo,
-    /// Recording context switches.
-    Switches,
-    /// CPU bandwidth limits of control groups.
-    Quota,
-    /// CPU weights of control groups.
-    Weight,
-    /// A scheduler written in BPF.
-    SchedExt,
-}
-
-impl Mechanism {
-    /// All mechanisms, in the order of the trials.
-    pub const ALL: [Mechanism; 10] = [
-        Mechanism::Fifo,
-        Mechanism::Deadline,
-        Mechanism::Affinity,
-        Mechanism::Stop,
-        Mechanism::FreezerOne,
-        Mechanism::FreezerTwo,
-        Mechanism::Switches,
-        Mechanism::Quota,
-        Mechanism::Weight,
-        Mechanism::SchedExt,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mechanism::Fifo => "SCHED_FIFO",
-            Mechanism::Deadline => "SCHED_DEADLINE",
-            Mechanism::Affinity => "affinity",
-            Mechanism::Stop => "stop and continue",
-            Mechanism::FreezerOne => "freezer, cgroup v1",
-            Mechanism::FreezerTwo => "freezer, cgroup v2",
-            Mechanism::Switches => "switch events",
-            Mechanism::Quota => "CPU quota",
-            Mechanism::Weight => "CPU weight",
-            Mechanism::SchedExt => "sched_ext",
-        }
-    }
-}
+pub use mechanism::Mechanism;
 
 /// The result of a trial.
 #[derive(Clone, PartialEq, Eq, Debug)]

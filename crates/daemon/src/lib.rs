@@ -1,7 +1,7 @@
 //! The driver for real hosts.
 //!
 //! [`host_profile`] describes a machine: how much CPU time admission may give away, and what endangers promises. [`doctor`]
-//! tries every mechanism of enforcement on child processes. [`lateness`] measures how late timers wake a thread. [`part`]
+//! tries every mechanism of enforcement on child processes. [`lateness`] measures how late timers wake a thread. [`processes`]
 //! starts the processes of a live run. [`kernel`] is the interface to a kernel; crate `simhost` implements it in virtual time.
 
 pub mod directory;
@@ -13,7 +13,7 @@ pub mod kernel;
 pub mod lateness;
 pub mod linux;
 pub mod live;
-pub mod part;
+pub mod processes;
 pub mod restore;
 pub mod table;
 pub mod terms;

@@ -5,20 +5,21 @@
 //!
 //! One process records (the daemon); any process may read, clear a stop, and forget.
 
+mod entry;
 mod row;
 #[cfg(test)]
 mod tests;
+
+pub use entry::{Entry, Original};
 
 use crate::kernel::Cells;
 use row::{
     OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_LEADER, OF_STOPPED, OF_THREAD, OF_USE, ROW, entry_of, identity_of,
     words_of, words_of_attributes,
 };
-use sched::CpuSet;
 use sched::id::CPUS_MAX;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
-use sys::attributes::Attributes;
 use sys::thread::Identity;
 
 /// `TACTUSTB`: stored last, so that an unfinished table is not recognized.
@@ -45,36 +46,6 @@ const BOOT_BYTES: usize = BOOT_WORDS * 8;
 /// On cache lines of their own, away from words that the agents do not write.
 const AT_AGENT_BEATS: usize = 64;
 const HEAD: usize = AT_AGENT_BEATS + CPUS_MAX;
-
-/// The values of a thread before Tactus changed it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Original {
-    /// Its scheduling attributes.
-    pub attributes: Attributes,
-    /// Its affinity.
-    pub affinity: CpuSet,
-}
-
-/// A thread that Tactus has changed, or is about to change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// The thread.
-    pub thread: Identity,
-    /// The first thread of its process.
-    pub leader: Identity,
-    /// Its originals.
-    pub original: Original,
-    /// The CPUs that Tactus confines it to.
-    pub confined: CpuSet,
-}
-
-impl Entry {
-    /// Whether it is the first thread of its process, whose row records a stop of the process.
-    #[must_use]
-    pub fn is_leader(&self) -> bool {
-        self.thread == self.leader
-    }
-}
 
 /// The index of a thread in the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

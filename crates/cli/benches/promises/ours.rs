@@ -6,7 +6,7 @@ use crate::{Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
 use daemon::dispatch::PromiseRequest;
 use daemon::live::{self, Control, Setup};
-use daemon::part::{Parts, Work};
+use daemon::processes::{Launcher, Work};
 use daemon::terms;
 use sched::{CpuSet, EntityId, Input, Instant, Limit, Nanos, Reservation};
 use std::path::PathBuf;
@@ -160,13 +160,13 @@ fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)
     let mut others = hogs();
     live::serve(&setup()?, |front| {
         // They live as long as the run.
-        let parts = Parts::of(PathBuf::from(env!("CARGO_BIN_EXE_tactus")));
+        let launcher = Launcher::of(PathBuf::from(env!("CARGO_BIN_EXE_tactus")));
         let (mut children, mut entities) = (Vec::new(), Vec::new());
         for promise in promises {
-            let mut part = parts.work("promised", Work::Hog, length).map_err(|reason| reason.to_string())?;
-            part.go(clock::now()).map_err(|reason| reason.to_string())?;
-            entities.push(admit(front, *promise, Limit::Soft, part.pid())?);
-            children.push(part);
+            let mut process = launcher.work("promised", Work::Hog, length).map_err(|reason| reason.to_string())?;
+            process.go(clock::now()).map_err(|reason| reason.to_string())?;
+            entities.push(admit(front, *promise, Limit::Soft, process.pid())?);
+            children.push(process);
         }
         let mut kept: Vec<(u64, Vec<Miss>)> = promises.iter().map(|_| (0, Vec::new())).collect();
         let end = clock::now().saturating_add(length);

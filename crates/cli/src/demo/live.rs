@@ -77,7 +77,7 @@ struct Run {
 pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
     let promised = from_scenario(&scenario(args.seconds)?, false)?;
     let mut alone = promised.clone();
-    alone.parts.iter_mut().for_each(|part| part.request = None);
+    alone.processes.iter_mut().for_each(|planned| planned.request = None);
     let drafts = (!args.json).then(|| Draft::create(Path::new(PICTURE))).transpose()?;
     let watcher = Watcher::begin();
     let in_order = output::end_in_order();

@@ -79,11 +79,11 @@ pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(
     let mut all = Vec::with_capacity(switches.len() + 64);
     let mut states: BTreeMap<u32, State> = BTreeMap::new();
     let mut entities: BTreeMap<EntityId, EntityId> = BTreeMap::new();
-    for (index, (part, came)) in plan.parts.iter().zip(&played.ends).enumerate() {
-        let entity = EntityId::new(u32::try_from(index).expect("parts are few"), 0);
+    for (index, (planned, came)) in plan.processes.iter().zip(&played.ends).enumerate() {
+        let entity = EntityId::new(u32::try_from(index).expect("processes are few"), 0);
         let params =
-            Params { reservation: part.request.as_ref().map(|request| request.reservation), ..Params::default() };
-        all.push((Instant::ZERO, Event::Attach { entity, name: part.name.clone(), params: Box::new(params) }));
+            Params { reservation: planned.request.as_ref().map(|request| request.reservation), ..Params::default() };
+        all.push((Instant::ZERO, Event::Attach { entity, name: planned.name.clone(), params: Box::new(params) }));
         states.insert(came.pid, State { entity, runnable: false, on: None });
         entities.extend(came.entities.iter().map(|&theirs| (theirs, entity)));
     }

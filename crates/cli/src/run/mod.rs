@@ -48,7 +48,7 @@ pub(crate) fn keep(terms: &Terms, directory: Directory, plan: &Plan) -> Result<P
 /// The exit status: that of the command, if there is only one.
 fn status(plan: &Plan, played: &Played) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
-    let alone = plan.parts.len() == 1;
+    let alone = plan.processes.len() == 1;
     match played.ends.first().and_then(|end| end.status).filter(|_| alone) {
         _ if played.interrupted => ExitCode::from(130),
         // As shells report it.

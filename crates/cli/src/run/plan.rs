@@ -6,7 +6,7 @@ use crate::args::Run;
 use daemon::directory::Directory;
 use daemon::dispatch::{PromiseRequest, Refusal};
 use daemon::host_profile::HostProfile;
-use daemon::part::{Periodic, Work};
+use daemon::processes::{Periodic, Work};
 use daemon::terms::Terms;
 use input::problem::{Problems, Wrong};
 use input::source::{Source as Text, Span};
@@ -21,7 +21,7 @@ const OPEN_END: Nanos = Nanos::s(1);
 
 /// A process of the run.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct PlannedProcess {
     pub(crate) name: String,
     pub(crate) source: Source,
     /// Its promise; `None`: it is left to the kernel.
@@ -50,7 +50,7 @@ pub(crate) enum Source {
 pub(crate) struct Plan {
     /// The run as its report describes it.
     pub(crate) description: RunDescription,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) processes: Vec<PlannedProcess>,
     /// Its duration; `None`: until all processes have ended.
     pub(crate) length: Option<Nanos>,
     /// Whether standard output is reserved for JSON.
@@ -65,24 +65,24 @@ impl Plan {
     /// The refusal of the promise to process number `index`, with its place if that is in a file.
     pub(crate) fn refused(&self, index: usize, refusal: &Refusal) -> Failure {
         match refusal {
-            Refusal::Promise(why) => self.cannot_promise(&self.parts[index], why),
+            Refusal::Promise(why) => self.cannot_promise(&self.processes[index], why),
             other => refused(&other.reason()),
         }
     }
 
     /// The plan, unless one of its promises would be refused everywhere.
     fn checked(self) -> Result<Plan, Failure> {
-        for (index, part) in self.parts.iter().enumerate() {
-            if let Some(Err(refusal)) = part.request.as_ref().map(PromiseRequest::check) {
+        for (index, planned) in self.processes.iter().enumerate() {
+            if let Some(Err(refusal)) = planned.request.as_ref().map(PromiseRequest::check) {
                 return Err(self.refused(index, &refusal));
             }
         }
         Ok(self)
     }
 
-    fn cannot_promise(&self, part: &Part, why: &Refused) -> Failure {
-        let name = &self.description.entities[part.entities.start].name;
-        let place = (part.place != Span::default()).then_some(part.place);
+    fn cannot_promise(&self, planned: &PlannedProcess, why: &Refused) -> Failure {
+        let name = &self.description.entities[planned.entities.start].name;
+        let place = (planned.place != Span::default()).then_some(planned.place);
         Problems::from(Wrong::from(why).said_of(name).anywhere(place).within(&self.source)).into()
     }
 }
@@ -125,7 +125,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
             entities: Vec::new(),
             groups: Vec::new(),
         },
-        parts: Vec::new(),
+        processes: Vec::new(),
         length,
         json: args.output.json,
         is_traced: args.output.trace.is_some(),
@@ -145,7 +145,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
                 job_period: None,
             });
         }
-        plan.parts.push(Part {
+        plan.processes.push(PlannedProcess {
             name,
             source,
             request: Some(request),
@@ -167,7 +167,7 @@ pub(crate) fn host() -> sched::Topology {
 /// The plan of a scenario on this host's CPUs, whatever machine it describes.
 pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Failure> {
     let description = RunDescription { cpus: host().cpus, ..RunDescription::of(scenario) };
-    let mut parts = Vec::with_capacity(scenario.entities.len());
+    let mut processes = Vec::with_capacity(scenario.entities.len());
     for (index, entity) in scenario.entities.iter().enumerate() {
         let source = match (&entity.real, entity.workload) {
             (Some(Real::Command(argv)), _) => Source::Command(argv.clone()),
@@ -186,7 +186,7 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
             cpus: 1,
             affinity: entity.params.affinity,
         });
-        parts.push(Part {
+        processes.push(PlannedProcess {
             name: entity.name.clone(),
             source,
             request,
@@ -197,7 +197,7 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
         });
     }
     let length = Some(scenario.length);
-    Plan { description, parts, length, json, is_traced: false, source: scenario.source.clone() }.checked()
+    Plan { description, processes, length, json, is_traced: false, source: scenario.source.clone() }.checked()
 }
 
 /// The terms of promises on this host.

@@ -1,6 +1,6 @@
 //! A live run from start to end, beside the daemon that keeps its promises.
 
-use super::plan::{Part as Planned, Plan, Source};
+use super::plan::{Plan, PlannedProcess, Source};
 use super::refused;
 use crate::progress::Progress;
 use crate::{Failure, output};
@@ -8,7 +8,7 @@ use daemon::Explanation;
 use daemon::dispatch::{Dismissed, PromiseRequest, Refusal};
 use daemon::guardian::this_program;
 use daemon::live::Control;
-use daemon::part::{Output, Part, Parts};
+use daemon::processes::{Launcher, Output, RunProcess};
 use measure::Meter;
 use run::live::{left_to_kernel, merged};
 use sched::{EntityId, Instant, Nanos};
@@ -66,7 +66,7 @@ pub(crate) struct End {
 struct Running {
     index: usize,
     /// `None`: it existed before the run, and stays.
-    part: Option<Part>,
+    child: Option<RunProcess>,
     process: Process,
     /// CPU time of a process without a promise, since its start.
     had: Option<Nanos>,
@@ -78,7 +78,7 @@ pub(crate) struct Player<'a, 'k> {
     /// `None`: all processes are left to the kernel.
     front: Option<Control<'a, 'k>>,
     plan: &'a Plan,
-    parts: Parts,
+    launcher: Launcher,
     /// Time zero of the daemon, by the monotonic clock.
     epoch: Instant,
     /// The start of the run, by the monotonic clock.
@@ -99,19 +99,19 @@ pub(crate) struct Player<'a, 'k> {
 
 /// Runs `plan`; without a daemon, all processes are left to the kernel. `what` is the text of the progress bar.
 pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> Result<Played, Failure> {
-    let ready = PREPARATION.saturating_add(Nanos::ms(2).saturating_mul(plan.parts.len() as u64));
+    let ready = PREPARATION.saturating_add(Nanos::ms(2).saturating_mul(plan.processes.len() as u64));
     let mut player = Player {
         front,
         plan,
-        parts: Parts::of(this_program().to_path_buf()),
+        launcher: Launcher::of(this_program().to_path_buf()),
         epoch: front.map_or_else(clock::now, |front| front.epoch()),
         start: clock::now().saturating_add(ready),
         running: Vec::new(),
-        ends: vec![End::default(); plan.parts.len()],
+        ends: vec![End::default(); plan.processes.len()],
         told: Vec::new(),
         alone: Vec::new(),
         events: Vec::new(),
-        meter: (!plan.parts.iter().any(|part| matches!(part.source, Source::Work(_)))).then(Meter::new),
+        meter: (!plan.processes.iter().any(|planned| matches!(planned.source, Source::Work(_)))).then(Meter::new),
         fresh: Vec::new(),
         lost: 0,
         left: Vec::new(),
@@ -132,7 +132,7 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
 impl Player<'_, '_> {
     fn run(&mut self, progress: Option<&Progress>) -> Result<(), Failure> {
         let mut coming: Vec<(Instant, usize)> =
-            self.plan.parts.iter().enumerate().map(|(index, part)| (part.arrival, index)).collect();
+            self.plan.processes.iter().enumerate().map(|(index, planned)| (planned.arrival, index)).collect();
         coming.sort_unstable();
         coming.reverse();
         let end = self.plan.length.map_or(Instant::NEVER, |length| self.start.saturating_add(length));
@@ -168,19 +168,19 @@ impl Player<'_, '_> {
     }
 
     fn begin(&mut self, index: usize) -> Result<(), Failure> {
-        let planned = &self.plan.parts[index];
+        let planned = &self.plan.processes[index];
         let said = |reason: Explanation| refused(&reason);
         let output = if self.plan.json { Output::ToStandardError } else { Output::Inherited };
         // A worker ends a little after the run.
         let length = self.plan.length.unwrap_or(Nanos::s(3_600)).saturating_add(Nanos::s(2));
-        let mut part = match &planned.source {
+        let mut child = match &planned.source {
             Source::Pid(_) => None,
-            Source::Command(argv) => Some(self.parts.command(&planned.name, argv, output).map_err(said)?),
-            Source::Work(work) => Some(self.parts.work(&planned.name, *work, length).map_err(said)?),
+            Source::Command(argv) => Some(self.launcher.command(&planned.name, argv, output).map_err(said)?),
+            Source::Work(work) => Some(self.launcher.work(&planned.name, *work, length).map_err(said)?),
         };
-        let pid = match (&planned.source, &part) {
+        let pid = match (&planned.source, &child) {
             (Source::Pid(pid), _) => *pid,
-            (_, Some(part)) => part.pid(),
+            (_, Some(child)) => child.pid(),
             _ => unreachable!("what is no pid was begun"),
         };
         let process = Process::open(pid).map_err(|error| match error {
@@ -190,23 +190,23 @@ impl Player<'_, '_> {
         let had_before = cpu_time(pid);
         let entities = self.promise(index, planned, pid)?;
         let goes = self.moment(planned.arrival);
-        if let Some(part) = &mut part {
-            part.go(goes).map_err(said)?;
+        if let Some(child) = &mut child {
+            child.go(goes).map_err(said)?;
         }
         self.ends[index].pid = pid;
         let had = entities.is_empty().then_some(Nanos::ZERO);
         if entities.is_empty() {
-            let entity = EntityId::new(WITHOUT_PROMISE + u32::try_from(index).expect("parts are few"), 0);
+            let entity = EntityId::new(WITHOUT_PROMISE + u32::try_from(index).expect("processes are few"), 0);
             self.ends[index].entities = vec![entity];
         } else {
             self.ends[index].entities = entities;
         }
-        self.running.push(Running { index, part, process, had, had_before });
+        self.running.push(Running { index, child, process, had, had_before });
         Ok(())
     }
 
     /// Makes its promise, if it has one and there is a daemon.
-    fn promise(&mut self, index: usize, planned: &Planned, pid: u32) -> Result<Vec<EntityId>, Failure> {
+    fn promise(&mut self, index: usize, planned: &PlannedProcess, pid: u32) -> Result<Vec<EntityId>, Failure> {
         let (Some(front), Some(request)) = (self.front, &planned.request) else { return Ok(Vec::new()) };
         let start = request.reservation.start.map(|start| self.counted(self.moment(start)));
         let request =
@@ -267,14 +267,14 @@ impl Player<'_, '_> {
         let is_left = |entity: &EntityId| left.iter().any(|left| left.entity == *entity);
         self.running.retain(|running| {
             let over = running.had.is_none() && ends[running.index].entities.iter().all(is_left);
-            running.part.is_some() || !over
+            running.child.is_some() || !over
         });
     }
 
     fn dismiss_leaving(&mut self, now: Instant) {
         let mut at = 0;
         while at < self.running.len() {
-            let leaves = self.plan.parts[self.running[at].index].leaves;
+            let leaves = self.plan.processes[self.running[at].index].leaves;
             if leaves.is_some_and(|leaves| self.moment(leaves) <= now) {
                 let running = self.running.swap_remove(at);
                 // A failure of a process that leaves does not affect the others.
@@ -287,18 +287,18 @@ impl Player<'_, '_> {
 
     /// Ends a promise; a process that the run has started ends, and a worker reports its jobs.
     fn end(&mut self, running: Running) -> Result<(), Failure> {
-        let Running { index, part, had, .. } = running;
+        let Running { index, child, had, .. } = running;
         if let (Some(front), None) = (self.front, had) {
             self.ends[index].entities.clone().into_iter().for_each(|e| front.dismiss(e));
         }
-        if let Some(part) = part.as_ref().filter(|part| part.is_command()) {
-            self.ask_to_end(part);
+        if let Some(child) = child.as_ref().filter(|child| child.is_command()) {
+            self.ask_to_end(child);
         }
         let now = self.counted(clock::now());
-        let outcome = part.map(Part::end).transpose().map_err(|reason| refused(&reason))?;
+        let outcome = child.map(RunProcess::end).transpose().map_err(|reason| refused(&reason))?;
         if let Some(had) = had {
             let time = outcome.as_ref().and_then(|outcome| outcome.cpu_time).unwrap_or(had);
-            let (entity, planned) = (self.ends[index].entities[0], &self.plan.parts[index]);
+            let (entity, planned) = (self.ends[index].entities[0], &self.plan.processes[index]);
             let described = &self.plan.description.entities[planned.entities.start];
             let end = self.plan.length.map_or(now, |length| self.counted(self.start.saturating_add(length)).min(now));
             let stay = (self.counted(self.moment(planned.arrival)), end);
@@ -320,11 +320,11 @@ impl Player<'_, '_> {
     }
 
     /// Requests the end of a command, and reads events meanwhile.
-    fn ask_to_end(&mut self, part: &Part) {
+    fn ask_to_end(&mut self, child: &RunProcess) {
         // It may have ended already.
-        let _ = part.terminate();
+        let _ = child.terminate();
         let end = clock::now().saturating_add(GRACE);
-        while !part.process().has_ended() && clock::now() < end {
+        while !child.process().has_ended() && clock::now() < end {
             clock::sleep(Nanos::ms(10));
             self.read();
         }

@@ -5,7 +5,7 @@ mod doctor;
 mod input;
 mod lab;
 mod output;
-mod parts;
+mod processes;
 mod record;
 mod restore;
 mod run;

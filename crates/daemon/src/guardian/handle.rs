@@ -1,6 +1,7 @@
 //! The daemon's handle of its guardian.
 
-use super::{COMMAND, Pulse};
+use super::name::COMMAND;
+use super::watch::Pulse;
 use crate::Explanation;
 use crate::directory::Directory;
 use crate::kernel::priority;

@@ -1,10 +1,16 @@
 //! Conclusions of the guardian from the daemon's beats, and of the daemon from the guardian's. They use neither a clock nor a
 //! kernel, so the simulated host runs the same code.
 
-use super::{AWAITED, INTERVAL, PATIENCE};
 use crate::table::{Beating, Table};
-use sched::Instant;
+use sched::{Instant, Nanos};
 
+/// Interval between two beats of the guardian.
+pub const INTERVAL: Nanos = Nanos::ms(50);
+/// After this many beats without a beat of the other side, the other side counts as hung.
+pub const PATIENCE: u32 = 6;
+/// After this many beats without the end of a killed daemon, all threads are restored, and again after as many. From its kill
+/// on the daemon does nothing more; but its last thread may wait for a CPU behind a raised thread.
+pub const AWAITED: u32 = 2;
 /// The daemon, as the guardian sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Daemon {

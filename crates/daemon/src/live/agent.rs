@@ -1,15 +1,14 @@
 //! An agent: the thread on each CPU that takes its turns.
 
-use super::Shared;
-use crate::dispatch::{Dispatcher, Signals};
+use super::shared::Shared;
+use crate::dispatch::Dispatcher;
 use crate::kernel::priority;
 use crate::linux::Linux;
 use crate::table::Beating;
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, TryLockError};
+use std::sync::{MutexGuard, TryLockError};
 use sys::attributes::{self, Attributes};
-use sys::event::{Bell, Waiting};
 use sys::{Result, affinity, clock, thread};
 
 /// Interval between beats of an idle agent.
@@ -19,47 +18,6 @@ pub(super) const BEAT: Nanos = Nanos::ms(100);
 const PATIENCE: Nanos = Nanos::ms(400);
 /// Interval between its attempts.
 const AGAIN: Nanos = Nanos::us(20);
-
-/// The event sources of an agent.
-const CALL: u64 = 0;
-const QUIET: u64 = 1;
-
-/// The channel to an agent.
-#[derive(Debug)]
-pub(super) struct Channel {
-    pub(super) cpu: CpuId,
-    call: Bell,
-    /// Rung by the sentinel.
-    pub(super) quiet: Arc<Bell>,
-    pub(super) waiting: Arc<Waiting>,
-}
-
-impl Channel {
-    pub(super) fn new(cpu: CpuId) -> Result<Channel> {
-        let channel =
-            Channel { cpu, call: Bell::new()?, quiet: Arc::new(Bell::new()?), waiting: Arc::new(Waiting::new()?) };
-        channel.waiting.add(&channel.call, CALL)?;
-        channel.waiting.add(&*channel.quiet, QUIET)?;
-        Ok(channel)
-    }
-
-    /// Calls the agent to a turn.
-    pub(super) fn call(&self) {
-        self.call.ring();
-    }
-
-    /// The signals received before `at`.
-    fn wait(&self, at: Instant) -> Result<Signals> {
-        Ok(match self.waiting.next(at)? {
-            Some(QUIET) => Signals { quiet: self.quiet.rings() > 0 },
-            Some(CALL) => {
-                let _ = self.call.rings();
-                Signals::default()
-            }
-            _ => Signals::default(),
-        })
-    }
-}
 
 /// Turns the calling thread into an agent.
 pub(super) fn enter(cpu: CpuId) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The keeper: the thread that adopts new threads and watches over the guardian.
 
-use super::{Setup, Shared, at_agent_priority};
+use super::setup::Setup;
+use super::shared::{Shared, at_agent_priority};
 use crate::Explanation;
 use crate::dispatch::{Known, find};
 use crate::guardian::Handle;

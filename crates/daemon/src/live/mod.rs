@@ -4,137 +4,32 @@
 //! waiting.
 
 mod agent;
+mod channel;
 mod keeper;
+mod setup;
+mod shared;
+
+pub use setup::Setup;
 
 use crate::Explanation;
-use crate::directory::{Directory, Refused};
+use crate::directory::Refused;
 use crate::dispatch::{Dismissed, Dispatcher, EVENTS_MOST, PromiseRequest, Refusal};
-use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
 use crate::restore::{self, PATIENCE};
-use crate::table::{Beating, Table};
-use agent::Channel;
+use channel::Channel;
 use keeper::Watcher;
-use sched::{CpuSet, Descriptor, EntityId, Instant, Knobs, Nanos, PromiseState};
+use sched::{EntityId, Instant, Nanos, PromiseState};
+use shared::{Shared, at_agent_priority, restore_all};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
-use sys::attributes::{self, Attributes};
 use sys::event::{Bell, Waiting};
 use sys::{affinity, clock, memory, thread};
 use trace::Event;
 
 /// Capacity of the table of originals, in threads.
 const ROWS: usize = 4096;
-
-/// Parameters of the daemon.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// The directory of the table of originals and the lock.
-    pub directory: Directory,
-    /// The program that runs as guardian with `guardian DIRECTORY`.
-    pub executable: PathBuf,
-    /// The policy.
-    pub policy: &'static Descriptor,
-    /// Its knobs.
-    pub knobs: Knobs,
-}
-
-/// State shared by the threads of the daemon.
-struct Shared<'k> {
-    kernel: &'k Linux,
-    dispatcher: Mutex<Dispatcher<&'k Linux>>,
-    table: Arc<Table>,
-    channels: Vec<Channel>,
-    /// By the number of the CPU, the index of its channel.
-    places: Vec<Option<usize>>,
-    /// The event set of the keeper, and its bell.
-    keeper_events: Arc<Waiting>,
-    keeper_bell: Bell,
-    over: AtomicBool,
-    /// The interval to scan for new threads where the host reports no forks. Unit: ns.
-    looking: AtomicU64,
-    warnings: Mutex<Vec<Explanation>>,
-    failure: Mutex<Option<Explanation>>,
-    /// Rung for events that the controlling thread must see.
-    notification: Bell,
-}
-
-impl<'k> Shared<'k> {
-    fn lock(&self) -> MutexGuard<'_, Dispatcher<&'k Linux>> {
-        self.dispatcher.lock().expect("a thread that panics with the dispatcher ends the daemon")
-    }
-
-    /// Calls the agents of these CPUs.
-    fn call(&self, cpus: &CpuSet) {
-        for cpu in cpus.iter() {
-            if let Some(Some(place)) = self.places.get(cpu.index()) {
-                self.channels[*place].call();
-            }
-        }
-    }
-
-    /// The CPUs with an agent: those that this process could use when it started.
-    fn cpus(&self) -> CpuSet {
-        self.channels.iter().map(|channel| channel.cpu).collect()
-    }
-
-    /// The interval to scan for new threads.
-    fn looking(&self) -> Nanos {
-        Nanos::ns(self.looking.load(Ordering::Relaxed))
-    }
-
-    fn warn(&self, reason: Explanation) {
-        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        if !warnings.contains(&reason) {
-            warnings.push(reason);
-        }
-    }
-
-    /// Waits until every agent has taken a turn: from then on the guardian expects beats.
-    fn begin_beating(&self) {
-        let has_begun = |place| self.table.beats(Beating::Agent(place)) > 0;
-        while !(0..self.channels.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
-            clock::sleep(Nanos::us(200));
-        }
-        if !self.over.load(Ordering::Acquire) {
-            self.table.set_agents(self.channels.len());
-        }
-    }
-
-    /// A thread of the daemon has failed: ends the daemon.
-    fn fail(&self, reason: Explanation) {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
-        self.end();
-        restore_all(self);
-        // No thread is raised, and the agents end: reporting the failure may take its time.
-        self.table.set_agents(0);
-    }
-
-    fn end(&self) {
-        self.over.store(true, Ordering::Release);
-        self.channels.iter().for_each(Channel::call);
-        self.keeper_bell.ring();
-        self.notification.ring();
-    }
-}
-
-/// Runs `work` at the priority of an agent.
-fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
-    let me = thread::current();
-    let before = attributes::get(me).ok();
-    // Without the privilege there are no agents that could be kept waiting. No child is forked in `work`, and undoing reset-on-fork
-    // would take CAP_SYS_NICE.
-    let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
-    let raised = attributes::apply(me, class).is_ok();
-    let done = work();
-    if let (true, Some(before)) = (raised, before) {
-        let _ = attributes::apply(me, before);
-    }
-    done
-}
 
 /// Control of a running daemon.
 #[derive(Clone, Copy)]
@@ -383,22 +278,5 @@ fn await_leaving(shared: &Shared<'_>) {
     shared.keeper_bell.ring();
     while !shared.over.load(Ordering::Acquire) && has_leaving() && clock::now() < end {
         clock::sleep(Nanos::ms(1));
-    }
-}
-
-/// Restores all threads: through the dispatcher where it is intact, otherwise from the table.
-fn restore_all(shared: &Shared<'_>) {
-    let orderly = catch_unwind(AssertUnwindSafe(|| {
-        at_agent_priority(|| match shared.dispatcher.lock() {
-            Ok(mut dispatcher) => {
-                dispatcher.dismiss_all();
-                true
-            }
-            Err(_) => false,
-        })
-    }));
-    if !matches!(orderly, Ok(true)) {
-        // Their children are found at the end.
-        restore::restore_at_once(shared.kernel, &shared.table);
     }
 }

@@ -5,7 +5,8 @@
 //! originals of the first thread of its parent's process. Real-time classes are not restored here: a hog that chose an
 //! ordinary class itself looks the same.
 
-use super::{End, Outcome, ThreadRestored, affinity};
+use super::entries::affinity;
+use super::outcome::{End, Outcome, ThreadRestored};
 use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::table::{Entry, Original};

@@ -1,7 +1,8 @@
 //! [`Restoring`]: a restoration in steps, for a daemon that dispatches other clients in between.
 
+use super::entries::bring_back;
 use super::newborn::Family;
-use super::{Restored, ThreadRestored, bring_back};
+use super::outcome::{Restored, ThreadRestored};
 use crate::kernel::Kernel;
 use crate::table::{Entry, Row, Table};
 use sched::{Instant, Nanos};

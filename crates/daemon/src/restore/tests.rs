@@ -1,10 +1,12 @@
 //! Tests on the real kernel, with child processes.
 
 use super::*;
+use crate::kernel::priority;
 use crate::linux::Linux;
-use crate::table::Beating;
+use crate::table::{Beating, Entry, Original, Row};
 use sched::{CpuSet, Nanos};
 use std::process::{Command, Stdio};
+use sys::attributes::{Attributes, Policy};
 use sys::child::{Child, Work};
 use sys::shared::Words;
 use sys::thread::{State, Thread};

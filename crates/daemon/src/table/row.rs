@@ -1,6 +1,6 @@
 //! The layout of a row.
 
-use super::{Entry, Original};
+use super::entry::{Entry, Original};
 use sched::id::CPUS_MAX;
 use sched::{CpuId, CpuSet, Nanos};
 use sys::attributes::{Attributes, Policy};

@@ -1,8 +1,8 @@
 use super::*;
-use sched::{CpuId, Nanos};
+use sched::{CpuId, CpuSet, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use sys::attributes::Policy;
+use sys::attributes::{Attributes, Policy};
 
 /// Memory of this process that logs every store.
 struct Heap {

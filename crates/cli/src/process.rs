@@ -5,7 +5,7 @@ use crate::args::{Launch, Work};
 use crate::doctor::in_words;
 use crate::output::complain;
 use anyhow::anyhow;
-use daemon::part::{self, Periodic};
+use daemon::processes::{self, Periodic};
 use sched::Nanos;
 
 /// A shell's exit code for a command that cannot be executed.
@@ -16,13 +16,13 @@ pub(crate) fn work(args: &Work) -> Result<(), Failure> {
         let period = Nanos::ns(period);
         Periodic { period, work: Nanos::ns(work), phase: Nanos::ns(args.phase_ns), deadline: period }
     });
-    let work = jobs.map_or(part::Work::Hog, part::Work::Periodic);
+    let work = jobs.map_or(processes::Work::Hog, processes::Work::Periodic);
     let records = usize::try_from(args.records).expect("it is at most a million");
-    part::work(work, records).map_err(|reason| anyhow!(in_words(&reason)).into())
+    processes::work(work, records).map_err(|reason| anyhow!(in_words(&reason)).into())
 }
 
 pub(crate) fn launch(args: &Launch) -> Result<(), Failure> {
-    let reason = part::launch(args.gate, args.files, &args.command);
+    let reason = processes::launch(args.gate, args.files, &args.command);
     complain(&format!("error: {}", in_words(&reason)));
     std::process::exit(NOT_RUN)
 }

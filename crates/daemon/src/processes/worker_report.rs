@@ -3,6 +3,11 @@
 use sched::{Instant, Nanos};
 use std::io::{self, Write};
 
+/// The number of jobs that a worker records one by one (24 MB); further jobs are counted.
+pub const JOBS_MAX: u64 = 1_000_000;
+
+/// A worker's message that it is ready.
+pub(super) const READY: u64 = u64::from_le_bytes(*b"tactus 1");
 /// A completed job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct JobRecord {
@@ -16,7 +21,7 @@ const HEAD: usize = 4;
 /// The words of a job.
 const JOB: usize = 3;
 
-/// All that is told.
+/// The report of a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct WorkerReport {
     /// CPU time from the start to the end.

@@ -1,126 +1,26 @@
-//! The processes of a live run: commands, and worker processes that behave like the simulator's workloads.
-//!
-//! Each process exists before it may start: it waits at a gate, so that it can get a promise before its first instruction, and
-//! all start at times relative to the same instant. None forms a process group of its own: the terminal reaches a command as
-//! usual. A worker ends with Tactus; it ignores the terminal, so that it can still report its jobs.
+//! [`RunProcess`]: a process of a live run, from its gate to its end.
 
-mod program;
-mod work;
-mod worker_report;
-
-pub use program::{find, launch};
-pub use work::{Periodic, Work, work};
-
+use super::work::{Periodic, Work};
+use super::worker_report::{JOBS_MAX, READY, WorkerReport};
 use crate::Explanation;
 use sched::{Instant, Nanos};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::{Child, ChildStdout, ExitStatus};
 use sys::clock;
 use sys::event::Waiting;
-use sys::launch as begin;
-use sys::privileges;
 use sys::process::Process;
 use trace::Job;
-use worker_report::WorkerReport;
 
-/// The number of jobs that a worker records one by one (24 MB); further jobs are counted.
-pub const JOBS_MAX: u64 = 1_000_000;
-
-/// A worker's message that it is ready.
-const READY: u64 = u64::from_le_bytes(*b"tactus 1");
 /// How long a worker may take for a step that takes milliseconds on an idle machine.
 const PATIENCE: Nanos = Nanos::s(10);
 /// How long a command may take to end on request.
 const GRACE: Nanos = Nanos::s(2);
 
-/// The standard output of a command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// That of this process.
-    Inherited,
-    /// The standard error of this process, where its output has another use.
-    ToStandardError,
-}
-
-/// Starts the processes of a run.
-#[derive(Clone, Debug)]
-pub struct Parts {
-    executable: PathBuf,
-}
-
-impl Parts {
-    /// With `executable`, a program that implements [work](work()) and [launch](launch()).
-    #[must_use]
-    pub fn of(executable: PathBuf) -> Parts {
-        Parts { executable }
-    }
-
-    /// Starts the command `argv` under the name `name`, and keeps it at its gate. It inherits standard input and error.
-    ///
-    /// # Errors
-    /// The program does not exist, or there are too many processes. Nothing was started.
-    pub fn command(&self, name: &str, argv: &[String], output: Output) -> Result<Part, Explanation> {
-        let path = std::env::var_os("PATH");
-        find(argv.first().map_or("", String::as_str), path.as_deref())?;
-        let (gate, handle) = io::pipe().map_err(|error| no_process(name, &error))?;
-        let mut command = Command::new(&self.executable);
-        let number = begin::inherit(&mut command, gate.into());
-        command.args(["launch", "--gate", &number.to_string()]);
-        if let Some(files) = privileges::files_before() {
-            command.args(["--files", &files.to_string()]);
-        }
-        command.arg("--").args(argv);
-        if output == Output::ToStandardError {
-            let copy = io::stderr().as_fd().try_clone_to_owned().map_err(|error| no_process(name, &error))?;
-            command.stdout(Stdio::from(copy));
-        }
-        let child = command.spawn().map_err(|error| no_process(name, &error))?;
-        Part::new(name, child, OwnedFd::from(handle), None)
-    }
-
-    /// Starts a worker that does `work` under the name `name`, and keeps it at its gate. It reports every job within `length`, up to
-    /// [`JOBS_MAX`]. It ends with the calling thread.
-    ///
-    /// # Errors
-    /// The period or work is zero, there are too many processes, or it is not ready within ten seconds.
-    pub fn work(&self, name: &str, work: Work, length: Nanos) -> Result<Part, Explanation> {
-        let mut command = Command::new(&self.executable);
-        command.arg("work");
-        if let Work::Periodic(jobs) = work {
-            if jobs.period.is_zero() || jobs.work.is_zero() {
-                return Err(Explanation::new(
-                    format!("the period or work of `{name}` is zero"),
-                    "use a period and work above zero",
-                ));
-            }
-            let records = (length.as_ns() / jobs.period.as_ns()).saturating_add(2).min(JOBS_MAX);
-            let options = [("--period-ns", jobs.period), ("--work-ns", jobs.work), ("--phase-ns", jobs.phase)];
-            command.args(options.into_iter().flat_map(|(option, time)| [option.to_string(), time.as_ns().to_string()]));
-            command.args(["--records", &records.to_string()]);
-        }
-        let begun = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = begun.map_err(|error| no_process(name, &error))?;
-        let handle = child.stdin.take().expect("it was asked to be a pipe");
-        let told = child.stdout.take().expect("it was asked to be a pipe");
-        let mut part = Part::new(name, child, OwnedFd::from(handle), Some(Worker { told, work }))?;
-        part.is_ready()?;
-        Ok(part)
-    }
-}
-
-fn no_process(name: &str, error: &io::Error) -> Explanation {
-    Explanation::new(
-        format!("cannot start `{name}`: {error}"),
-        "reduce the number of processes and open files, or raise the limits (ulimit -a)",
-    )
-}
-
 /// A process of a live run. Dropping it ends the process.
 #[derive(Debug)]
-pub struct Part {
+pub struct RunProcess {
     name: String,
     child: Child,
     process: Process,
@@ -134,10 +34,10 @@ pub struct Part {
 
 /// State of a worker.
 #[derive(Debug)]
-struct Worker {
+pub(super) struct Worker {
     /// The pipe with its output.
-    told: ChildStdout,
-    work: Work,
+    pub(super) output: ChildStdout,
+    pub(super) work: Work,
 }
 
 /// The result of a process.
@@ -153,13 +53,18 @@ pub struct Outcome {
     pub lost: u64,
 }
 
-impl Part {
-    fn new(name: &str, mut child: Child, gate: OwnedFd, worker: Option<Worker>) -> Result<Part, Explanation> {
+impl RunProcess {
+    pub(super) fn new(
+        name: &str,
+        mut child: Child,
+        gate: OwnedFd,
+        worker: Option<Worker>,
+    ) -> Result<RunProcess, Explanation> {
         // It is not reaped yet, so its pid is not reused.
         match Process::open(child.id()) {
             Ok(process) => {
                 let gate = Some(File::from(gate));
-                Ok(Part { name: name.to_string(), child, process, gate, start: None, worker })
+                Ok(RunProcess { name: name.to_string(), child, process, gate, start: None, worker })
             }
             Err(error) => {
                 // It ends at once: its gate is closed for good.
@@ -195,12 +100,12 @@ impl Part {
     }
 
     /// Waits for its message that it is ready.
-    fn is_ready(&mut self) -> Result<(), Explanation> {
+    pub(super) fn await_readiness(&mut self) -> Result<(), Explanation> {
         let worker = self.worker.as_mut().expect("a worker says so");
         let mut said = [0; 8];
         let mut heard = 0;
         while heard < said.len() {
-            match read_some(&mut worker.told, &mut said[heard..]) {
+            match read_some(&mut worker.output, &mut said[heard..]) {
                 Ok(count @ 1..) => heard += count,
                 _ => break,
             }
@@ -268,7 +173,7 @@ impl Part {
                 self.gate = None;
                 // Another process may have stopped it; then it could not report.
                 let _ = self.process.cont();
-                Some(read_all(&mut worker.told))
+                Some(read_all(&mut worker.output))
             }
         };
         self.stop();
@@ -305,7 +210,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for RunProcess {
     fn drop(&mut self) {
         self.stop();
         if self.process.ends_within(GRACE) {
@@ -316,11 +221,11 @@ impl Drop for Part {
 
 /// The jobs of `report` and the released ones without completion, and the number of jobs that are too many.
 fn jobs(periodic: &Periodic, start: Instant, report: &WorkerReport) -> (Vec<Job>, u64) {
-    let done = report.jobs().iter().map(|told| Job {
-        released: told.released,
-        deadline: told.released.saturating_add(periodic.deadline),
-        woke: told.woke,
-        done: Some(told.done),
+    let done = report.jobs().iter().map(|done| Job {
+        released: done.released,
+        deadline: done.released.saturating_add(periodic.deadline),
+        woke: done.woke,
+        done: Some(done.done),
     });
     let mut jobs: Vec<Job> = done.collect();
     let known = jobs.len() as u64 + report.lost;

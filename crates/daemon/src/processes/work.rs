@@ -4,7 +4,7 @@
 //! order, as in the simulator. The overhead of a job (falling asleep, waking, recording) is part of its work, so that `n` jobs
 //! take `n` times the work.
 
-use super::worker_report::{JobRecord, WorkerReport};
+use super::worker_report::{JobRecord, READY, WorkerReport};
 use crate::Explanation;
 use sched::{Instant, Nanos};
 use std::io::{self, ErrorKind, Read, Write};
@@ -60,7 +60,7 @@ pub fn work(work: Work, records: usize) -> Result<(), Explanation> {
     clock::set_slack(Nanos::ns(1))?;
     let mut worker = Worker::new(records)?;
     let mut output = io::stdout().lock();
-    output.write_all(&super::READY.to_le_bytes()).and_then(|()| output.flush()).map_err(unread)?;
+    output.write_all(&READY.to_le_bytes()).and_then(|()| output.flush()).map_err(unread)?;
     let Some(start) = start(&mut io::stdin().lock())? else { return Ok(()) };
     clock::sleep_until(start);
     let before = clock::thread_time();

@@ -2,14 +2,14 @@
 
 use super::Place;
 use daemon::Explanation;
-use daemon::part::{Output, Part, Parts, Periodic, Work};
+use daemon::processes::{Launcher, Output, Periodic, RunProcess, Work};
 use sched::{Instant, Nanos};
 use std::path::Path;
 use sys::attributes::{self, Attributes, Policy};
 use sys::clock;
 
-fn parts() -> Parts {
-    Parts::of(env!("CARGO_BIN_EXE_tactus").into())
+fn launcher() -> Launcher {
+    Launcher::of(env!("CARGO_BIN_EXE_tactus").into())
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -31,14 +31,14 @@ fn soon() -> Instant {
 
 #[test]
 fn a_hundred_jobs_take_a_hundred_times_their_work() {
-    let mut part = parts().work("beat", Work::Periodic(JOBS), Nanos::s(1)).unwrap();
-    assert_eq!((part.name(), part.is_command()), ("beat", false));
+    let mut process = launcher().work("beat", Work::Periodic(JOBS), Nanos::s(1)).unwrap();
+    assert_eq!((process.name(), process.is_command()), ("beat", false));
     let start = soon();
-    part.go(start).unwrap();
-    assert!(part.go(start).unwrap_err().reason.contains("has started already"));
+    process.go(start).unwrap();
+    assert!(process.go(start).unwrap_err().reason.contains("has started already"));
     clock::sleep_until(start + Nanos::ms(996));
-    let pid = part.pid();
-    let outcome = part.end().unwrap();
+    let pid = process.pid();
+    let outcome = process.end().unwrap();
     assert!(!is_there(pid));
     assert!(outcome.status.success() && outcome.lost == 0, "{outcome:?}");
     // On a busy machine the request to end may come a little later.
@@ -62,11 +62,11 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
 fn jobs_that_come_late_queue_up_in_order() {
     // More work than time: the second job waits for the first, and so on.
     let jobs = Periodic { period: Nanos::ms(2), work: Nanos::ms(3), phase: Nanos::ms(1), deadline: Nanos::ms(1) };
-    let mut part = parts().work("late", Work::Periodic(jobs), Nanos::ms(90)).unwrap();
+    let mut process = launcher().work("late", Work::Periodic(jobs), Nanos::ms(90)).unwrap();
     let start = soon();
-    part.go(start).unwrap();
+    process.go(start).unwrap();
     clock::sleep_until(start + Nanos::ms(90));
-    let all = part.end().unwrap().jobs;
+    let all = process.end().unwrap().jobs;
     let done: Vec<_> = all.iter().filter_map(|job| job.done).collect();
     assert!(done.len() < 31 && all.len() >= 45, "{all:?}");
     assert!(done.is_sorted() && all[..done.len()].iter().all(|job| job.done.is_some()), "{all:?}");
@@ -77,22 +77,22 @@ fn jobs_that_come_late_queue_up_in_order() {
 #[test]
 fn jobs_beyond_the_room_for_them_are_counted() {
     let jobs = Periodic { period: Nanos::ms(1), work: Nanos::us(10), phase: Nanos::ZERO, deadline: Nanos::ms(1) };
-    let mut part = parts().work("many", Work::Periodic(jobs), Nanos::ms(8)).unwrap();
+    let mut process = launcher().work("many", Work::Periodic(jobs), Nanos::ms(8)).unwrap();
     let start = soon();
-    part.go(start).unwrap();
+    process.go(start).unwrap();
     clock::sleep_until(start + Nanos::ms(100));
-    let outcome = part.end().unwrap();
+    let outcome = process.end().unwrap();
     assert_eq!(outcome.jobs.len(), 10);
     assert!((1..=92).contains(&outcome.lost), "{}", outcome.lost);
 }
 
 #[test]
 fn a_hog_uses_its_cpu_from_its_start_on() {
-    let mut part = parts().work("hog", Work::Hog, Nanos::s(1)).unwrap();
+    let mut process = launcher().work("hog", Work::Hog, Nanos::s(1)).unwrap();
     let start = soon();
-    part.go(start).unwrap();
+    process.go(start).unwrap();
     clock::sleep_until(start + Nanos::ms(300));
-    let had = part.end().unwrap().cpu_time.unwrap();
+    let had = process.end().unwrap().cpu_time.unwrap();
     // Other processes run here as well; but more than the elapsed time is impossible, and so is a sleep.
     assert!((Nanos::ms(60)..Nanos::ms(400)).contains(&had), "{had}");
 }
@@ -100,7 +100,7 @@ fn a_hog_uses_its_cpu_from_its_start_on() {
 #[test]
 fn a_worker_of_no_time_is_refused() {
     let jobs = Periodic { work: Nanos::ZERO, ..JOBS };
-    let refused = parts().work("nothing", Work::Periodic(jobs), Nanos::s(1)).unwrap_err();
+    let refused = launcher().work("nothing", Work::Periodic(jobs), Nanos::s(1)).unwrap_err();
     assert_eq!(
         refused,
         Explanation::new("the period or work of `nothing` is zero", "use a period and work above zero")
@@ -112,19 +112,19 @@ fn a_command_does_nothing_before_it_may_and_can_be_promised_something_before() {
     let place = Place::new();
     let file = place.0.path().join("told");
     let script = format!("chrt -p $$ > {0}.part 2>&1; echo $$ >> {0}.part; mv {0}.part {0}; exit 7", file.display());
-    let mut part = parts().command("told", &words(&["sh", "-c", &script]), Output::ToStandardError).unwrap();
+    let mut process = launcher().command("told", &words(&["sh", "-c", &script]), Output::ToStandardError).unwrap();
     clock::sleep(Nanos::ms(100));
-    assert!(is_there(part.pid()) && part.try_wait().unwrap().is_none() && place.files().is_empty());
-    attributes::set(part.pid(), Attributes::of(Policy::Batch { nice: 3 })).unwrap();
+    assert!(is_there(process.pid()) && process.try_wait().unwrap().is_none() && place.files().is_empty());
+    attributes::set(process.pid(), Attributes::of(Policy::Batch { nice: 3 })).unwrap();
     let start = soon();
-    part.go(start).unwrap();
-    assert!(part.process().ends_within(Nanos::s(20)));
+    process.go(start).unwrap();
+    assert!(process.process().ends_within(Nanos::s(20)));
     assert!(clock::now() >= start);
-    assert_eq!(part.try_wait().unwrap().unwrap().code(), Some(7));
+    assert_eq!(process.try_wait().unwrap().unwrap().code(), Some(7));
     let told = std::fs::read_to_string(file).unwrap();
-    assert!(told.ends_with(&format!("{}\n", part.pid())), "it kept its number: {told}");
+    assert!(told.ends_with(&format!("{}\n", process.pid())), "it kept its number: {told}");
     assert!(told.contains("SCHED_BATCH") || told.contains("not found"), "{told}");
-    assert_eq!(part.end().unwrap().status.code(), Some(7));
+    assert_eq!(process.end().unwrap().status.code(), Some(7));
 }
 
 #[test]
@@ -133,22 +133,22 @@ fn a_command_inherits_nothing_of_ours_but_its_standard_streams() {
     let listing = |name: &str| format!("ls /proc/$$/fd > {}", place.0.path().join(name).display());
     let direct = std::process::Command::new("sh").args(["-c", &listing("direct")]).status().unwrap();
     assert!(direct.success());
-    let mut part = parts().command("x", &words(&["sh", "-c", &listing("launched")]), Output::Inherited).unwrap();
-    part.go(Instant::ZERO).unwrap();
-    assert!(part.process().ends_within(Nanos::s(20)));
+    let mut process = launcher().command("x", &words(&["sh", "-c", &listing("launched")]), Output::Inherited).unwrap();
+    process.go(Instant::ZERO).unwrap();
+    assert!(process.process().ends_within(Nanos::s(20)));
     assert_eq!(place.read("launched"), place.read("direct"));
 }
 
 #[test]
 fn what_is_no_command_is_refused_and_nothing_is_begun() {
-    for (command, part) in [
+    for (command, reason) in [
         (&["no-such-command"][..], "there is no command `no-such-command` in PATH"),
         (&["/"], "/ is a directory"),
         (&["/proc/version"], "/proc/version is not executable for this user"),
         (&[], "the command has no name"),
     ] {
-        let refused = parts().command("x", &words(command), Output::Inherited).unwrap_err();
-        assert!(refused.reason.contains(part) && !refused.remedy.is_empty(), "{refused:?}");
+        let refused = launcher().command("x", &words(command), Output::Inherited).unwrap_err();
+        assert!(refused.reason.contains(reason) && !refused.remedy.is_empty(), "{refused:?}");
     }
 }
 
@@ -157,65 +157,65 @@ fn what_turns_out_to_be_no_program_says_so_when_it_may_begin() {
     let place = Place::new();
     let file = place.file("noise", "#!/no/such/interpreter\n");
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let mut part = parts().command("noise", &[file.display().to_string()], Output::Inherited).unwrap();
-    part.go(Instant::ZERO).unwrap();
-    assert!(part.process().ends_within(Nanos::s(20)));
-    assert_eq!(part.end().unwrap().status.code(), Some(126));
+    let mut process = launcher().command("noise", &[file.display().to_string()], Output::Inherited).unwrap();
+    process.go(Instant::ZERO).unwrap();
+    assert!(process.process().ends_within(Nanos::s(20)));
+    assert_eq!(process.end().unwrap().status.code(), Some(126));
 }
 
 #[test]
 fn no_process_is_left_behind_in_any_state() {
     let sleep = words(&["sleep", "1000"]);
     let deaf = words(&["sh", "-c", "trap '' TERM; while :; do :; done"]);
-    let gone: Vec<(&str, Part)> = [
-        ("a command at its gate", parts().command("a", &sleep, Output::Inherited)),
-        ("a command that runs", parts().command("b", &sleep, Output::Inherited)),
-        ("a command that is stopped", parts().command("c", &sleep, Output::Inherited)),
-        ("a worker at its gate", parts().work("d", Work::Hog, Nanos::s(1))),
-        ("a hog", parts().work("e", Work::Hog, Nanos::s(1))),
-        ("a worker that is stopped", parts().work("f", Work::Periodic(JOBS), Nanos::s(1))),
-        ("a shell that does not listen", parts().command("g", &deaf, Output::Inherited)),
+    let gone: Vec<(&str, RunProcess)> = [
+        ("a command at its gate", launcher().command("a", &sleep, Output::Inherited)),
+        ("a command that runs", launcher().command("b", &sleep, Output::Inherited)),
+        ("a command that is stopped", launcher().command("c", &sleep, Output::Inherited)),
+        ("a worker at its gate", launcher().work("d", Work::Hog, Nanos::s(1))),
+        ("a hog", launcher().work("e", Work::Hog, Nanos::s(1))),
+        ("a worker that is stopped", launcher().work("f", Work::Periodic(JOBS), Nanos::s(1))),
+        ("a shell that does not listen", launcher().command("g", &deaf, Output::Inherited)),
     ]
     .into_iter()
-    .map(|(state, part)| (state, part.unwrap()))
+    .map(|(state, process)| (state, process.unwrap()))
     .collect();
-    for (state, mut part) in gone {
+    for (state, mut process) in gone {
         if !state.ends_with("gate") {
-            part.go(Instant::ZERO).unwrap();
+            process.go(Instant::ZERO).unwrap();
             clock::sleep(Nanos::ms(60));
         }
         if state.ends_with("stopped") {
-            part.process().stop().unwrap();
+            process.process().stop().unwrap();
         }
-        let pid = part.pid();
+        let pid = process.pid();
         assert!(is_there(pid), "{state}");
-        drop(part);
+        drop(process);
         assert!(!is_there(pid), "{state}");
     }
 }
 
 #[test]
 fn a_killed_worker_sends_no_report_and_an_unstarted_one_an_empty_report() {
-    let mut part = parts().work("killed", Work::Periodic(JOBS), Nanos::s(1)).unwrap();
-    part.go(Instant::ZERO).unwrap();
-    part.kill().unwrap();
-    let silent = part.end().unwrap_err();
+    let mut process = launcher().work("killed", Work::Periodic(JOBS), Nanos::s(1)).unwrap();
+    process.go(Instant::ZERO).unwrap();
+    process.kill().unwrap();
+    let silent = process.end().unwrap_err();
     assert!(silent.reason.contains("`killed` sent no report (signal: 9"), "{silent:?}");
-    let outcome = parts().work("idle", Work::Hog, Nanos::s(1)).unwrap().end().unwrap();
+    let outcome = launcher().work("idle", Work::Hog, Nanos::s(1)).unwrap().end().unwrap();
     assert_eq!((outcome.status.code(), outcome.cpu_time), (Some(0), None));
 }
 
 #[test]
 fn a_worker_ignores_the_terminal_and_ends_with_its_parent() {
     let process = std::thread::spawn(|| {
-        let mut part = parts().work("orphan", Work::Hog, Nanos::s(1)).unwrap();
-        part.go(Instant::ZERO).unwrap();
-        part.terminate().unwrap();
+        let mut worker = launcher().work("orphan", Work::Hog, Nanos::s(1)).unwrap();
+        worker.go(Instant::ZERO).unwrap();
+        worker.terminate().unwrap();
         clock::sleep(Nanos::ms(50));
-        assert!(part.try_wait().unwrap().is_none(), "another process has ended it");
-        let process = sys::process::Process::open(part.pid()).unwrap();
+        assert!(worker.try_wait().unwrap().is_none(), "another process has ended it");
+        let process = sys::process::Process::open(worker.pid()).unwrap();
         // The end of its thread, not of its handle, ends it.
-        std::mem::forget(part);
+        std::mem::forget(worker);
         process
     })
     .join()

@@ -1,0 +1,204 @@
+//! The guardian's process: it watches the daemon, and restores all threads in its place.
+
+use super::name::NAME;
+use super::watch::{Daemon, INTERVAL, PATIENCE, Verdict, Watch};
+use crate::Explanation;
+use crate::directory::{Directory, Refused};
+use crate::kernel::priority;
+use crate::linux::Linux;
+use crate::restore::{End, Restored, restore, restore_at_once};
+use crate::table::Table;
+use sched::{CpuSet, Nanos};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use sys::attributes::{self, Attributes};
+use sys::event::Waiting;
+use sys::process::{self, Process};
+use sys::shared::Lock;
+use sys::thread::{self, Thread};
+use sys::{affinity, clock, cpus, memory};
+
+/// How many threads a report lists one by one.
+const TOLD: usize = 32;
+
+/// Turns this process into the guardian of the daemon with the table in `directory`. Returns when nothing is left to guard.
+#[must_use]
+pub fn main(directory: &Path) -> ExitCode {
+    process::ignore_requests();
+    let mut report = String::new();
+    let settled = guard(&Directory::at(directory), &mut report).unwrap_or_else(|reason| {
+        let _ = writeln!(report, "tactus guardian: {}", reason.reason);
+        false
+    });
+    // Written last: the reader may be slow, or gone.
+    let _ = std::io::stderr().lock().write_all(report.as_bytes());
+    if settled { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Guards; returns whether everything is settled, and writes into `report` what was done.
+fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation> {
+    let table = directory.open_table()?.ok_or_else(|| {
+        let why = format!("there is no table of originals in {}", directory.path().display());
+        Explanation::new(why, "start it from a daemon, which creates the table")
+    })?;
+    let kernel = Linux::new()?;
+    // Reported only if the guardian has to act.
+    let mut complaints = String::new();
+    let me = prepare(&mut complaints)?;
+    let waiting = Waiting::new()?;
+    let daemon = match Process::open_as(table.daemon()) {
+        Ok(daemon) => Some(daemon),
+        Err(sys::Error::Gone(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(daemon) = &daemon {
+        waiting.add(daemon, 0)?;
+    }
+    table.set_guardian(me.identity());
+    let mut watch = Watch::default();
+    let mut due = clock::now();
+    loop {
+        let state = match &daemon {
+            Some(daemon) if !daemon.has_ended() => Daemon::Lives,
+            _ => Daemon::HasEnded,
+        };
+        let verdict = watch.step(&table, state);
+        if matches!(verdict, Verdict::Kill { .. } | Verdict::Restore) {
+            report.push_str(&std::mem::take(&mut complaints));
+        }
+        match verdict {
+            Verdict::Fine => {}
+            Verdict::End => return Ok(true),
+            Verdict::Kill { agent } => {
+                let missed = INTERVAL.saturating_mul(PATIENCE.into());
+                let _ = writeln!(
+                    report,
+                    "tactus guardian: agent {agent} of the daemon has not beaten for {missed}: it is killed"
+                );
+                // It has ended if the kill fails so.
+                if let Some(Err(error)) = daemon.as_ref().map(Process::kill) {
+                    let _ = writeln!(report, "tactus guardian: {error}");
+                }
+            }
+            Verdict::Restore => {
+                if let Some(settled) = bring_back(&kernel, directory, &table, state, report) {
+                    return Ok(settled);
+                }
+            }
+        }
+        due = due.saturating_add(INTERVAL);
+        if due <= clock::now() {
+            // Missed beats are skipped: after a suspension of the machine the guardian must not count faster.
+            due = clock::now().saturating_add(INTERVAL);
+        }
+        if waiting.next(due).is_err() {
+            clock::sleep_until(due);
+        }
+    }
+}
+
+/// Gives this process the priority to preempt a hung process, as far as it is permitted.
+fn prepare(report: &mut String) -> sys::Result<Thread> {
+    thread::set_name(NAME);
+    let me = thread::current();
+    let mut tried = |outcome: sys::Result<()>| {
+        if let Err(error) = outcome {
+            let _ = writeln!(report, "tactus guardian: {error}");
+        }
+    };
+    // The parent may be pinned. A cpuset may forbid some CPUs.
+    let everywhere: CpuSet = cpus::online()?;
+    match affinity::set(me, &everywhere) {
+        Err(sys::Error::NotKept { .. }) => {}
+        outcome => tried(outcome),
+    }
+    // A guardian that was started by hand leads a process group already.
+    let _ = process::leave_session();
+    tried(clock::set_slack(Nanos::ns(1)));
+    tried(memory::lock());
+    tried(attributes::set(me, Attributes::raised(priority::GUARDIAN)));
+    Thread::open(me)
+}
+
+/// Restores all threads. Returns whether everything is settled, if this was the last restoration.
+fn bring_back(
+    kernel: &Linux,
+    directory: &Directory,
+    table: &Table,
+    daemon: Daemon,
+    report: &mut String,
+) -> Option<bool> {
+    let begin = clock::now();
+    let held = match daemon {
+        Daemon::HasEnded => match wait_for_lock(directory, table) {
+            Waited::Done => return Some(true),
+            Waited::Held(lock) => lock,
+        },
+        // The daemon was killed and only finishes its current calls: their changes are restored at its end.
+        Daemon::Lives => None,
+    };
+    let restored = match daemon {
+        Daemon::HasEnded => restore(kernel, table, clock::sleep),
+        // Children that are being forked are found at the end of the daemon.
+        Daemon::Lives => restore_at_once(kernel, table),
+    };
+    let took = clock::now().saturating_since(begin);
+    if !(restored.threads.is_empty() && restored.is_settled()) {
+        let (process, end) = (table.daemon().tid, if daemon == Daemon::Lives { "was killed" } else { "has ended" });
+        let _ = writeln!(report, "tactus guardian: the daemon, process {process}, {end}: {restored}, within {took}");
+        tell(&restored, report);
+    }
+    if daemon == Daemon::Lives {
+        return None;
+    }
+    let settled = restored.is_settled();
+    if settled {
+        table.finish();
+        if let Some(Err(reason)) = held.map(|lock| directory.remove_table_of(table.daemon(), &lock)) {
+            let _ = writeln!(report, "tactus guardian: {}", reason.reason);
+        }
+    } else {
+        let _ = writeln!(report, "tactus guardian: `tactus restore` tries again");
+    }
+    Some(settled)
+}
+
+/// The result of waiting for the lock.
+enum Waited {
+    /// Another process held the lock and has restored all threads.
+    Done,
+    /// This process holds the lock; or it is unavailable, and restoring must not wait for it.
+    Held(Option<Lock>),
+}
+
+/// Waits briefly for the lock: another holder restores all threads first, too.
+fn wait_for_lock(directory: &Directory, table: &Table) -> Waited {
+    for _ in 0..PATIENCE {
+        match directory.try_lock() {
+            Ok(lock) => return Waited::Held(Some(lock)),
+            Err(Refused::Failed(_)) => break,
+            Err(Refused::Held(_)) => clock::sleep(INTERVAL),
+        }
+        if table.is_finished() {
+            return Waited::Done;
+        }
+    }
+    Waited::Held(None)
+}
+
+/// Reports the changed threads.
+fn tell(restored: &Restored, report: &mut String) {
+    let changed = |end: End| matches!(end, End::Restored | End::Failed | End::Left);
+    let mut told = restored.threads.iter().filter(|thread| changed(thread.end()));
+    for thread in told.by_ref().take(TOLD) {
+        let _ = writeln!(report, "  {thread}");
+    }
+    match told.count() {
+        0 => {}
+        more => {
+            let _ = writeln!(report, "  and {more} more");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! [`Channel`]: the events that an agent waits for.
+
+use crate::dispatch::Signals;
+use sched::{CpuId, Instant};
+use std::sync::Arc;
+use sys::Result;
+use sys::event::{Bell, Waiting};
+
+/// The event sources of an agent.
+const CALL: u64 = 0;
+const QUIET: u64 = 1;
+
+/// The channel to an agent.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) cpu: CpuId,
+    call: Bell,
+    /// Rung by the sentinel.
+    pub(super) quiet: Arc<Bell>,
+    pub(super) waiting: Arc<Waiting>,
+}
+
+impl Channel {
+    pub(super) fn new(cpu: CpuId) -> Result<Channel> {
+        let channel =
+            Channel { cpu, call: Bell::new()?, quiet: Arc::new(Bell::new()?), waiting: Arc::new(Waiting::new()?) };
+        channel.waiting.add(&channel.call, CALL)?;
+        channel.waiting.add(&*channel.quiet, QUIET)?;
+        Ok(channel)
+    }
+
+    /// Calls the agent to a turn.
+    pub(super) fn call(&self) {
+        self.call.ring();
+    }
+
+    /// The signals received before `at`.
+    pub(super) fn wait(&self, at: Instant) -> Result<Signals> {
+        Ok(match self.waiting.next(at)? {
+            Some(QUIET) => Signals { quiet: self.quiet.rings() > 0 },
+            Some(CALL) => {
+                let _ = self.call.rings();
+                Signals::default()
+            }
+            _ => Signals::default(),
+        })
+    }
+}

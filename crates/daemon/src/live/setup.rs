@@ -1,0 +1,18 @@
+//! [`Setup`]: the parameters of the daemon.
+
+use crate::directory::Directory;
+use sched::{Descriptor, Knobs};
+use std::path::PathBuf;
+
+/// Parameters of the daemon.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The directory of the table of originals and the lock.
+    pub directory: Directory,
+    /// The program that runs as guardian with `guardian DIRECTORY`.
+    pub executable: PathBuf,
+    /// The policy.
+    pub policy: &'static Descriptor,
+    /// Its knobs.
+    pub knobs: Knobs,
+}

@@ -1,0 +1,127 @@
+//! [`Shared`]: the state that the threads of the daemon share.
+
+use super::channel::Channel;
+use crate::Explanation;
+use crate::dispatch::Dispatcher;
+use crate::kernel::priority;
+use crate::linux::Linux;
+use crate::restore;
+use crate::table::{Beating, Table};
+use sched::{CpuSet, Nanos};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use sys::attributes::{self, Attributes};
+use sys::event::{Bell, Waiting};
+use sys::{clock, thread};
+
+/// State shared by the threads of the daemon.
+pub(super) struct Shared<'k> {
+    pub(super) kernel: &'k Linux,
+    pub(super) dispatcher: Mutex<Dispatcher<&'k Linux>>,
+    pub(super) table: Arc<Table>,
+    pub(super) channels: Vec<Channel>,
+    /// By the number of the CPU, the index of its channel.
+    pub(super) places: Vec<Option<usize>>,
+    /// The event set of the keeper, and its bell.
+    pub(super) keeper_events: Arc<Waiting>,
+    pub(super) keeper_bell: Bell,
+    pub(super) over: AtomicBool,
+    /// The interval to scan for new threads where the host reports no forks. Unit: ns.
+    pub(super) looking: AtomicU64,
+    pub(super) warnings: Mutex<Vec<Explanation>>,
+    pub(super) failure: Mutex<Option<Explanation>>,
+    /// Rung for events that the controlling thread must see.
+    pub(super) notification: Bell,
+}
+
+impl<'k> Shared<'k> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Dispatcher<&'k Linux>> {
+        self.dispatcher.lock().expect("a thread that panics with the dispatcher ends the daemon")
+    }
+
+    /// Calls the agents of these CPUs.
+    pub(super) fn call(&self, cpus: &CpuSet) {
+        for cpu in cpus.iter() {
+            if let Some(Some(place)) = self.places.get(cpu.index()) {
+                self.channels[*place].call();
+            }
+        }
+    }
+
+    /// The CPUs with an agent: those that this process could use when it started.
+    pub(super) fn cpus(&self) -> CpuSet {
+        self.channels.iter().map(|channel| channel.cpu).collect()
+    }
+
+    /// The interval to scan for new threads.
+    pub(super) fn looking(&self) -> Nanos {
+        Nanos::ns(self.looking.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn warn(&self, reason: Explanation) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.contains(&reason) {
+            warnings.push(reason);
+        }
+    }
+
+    /// Waits until every agent has taken a turn: from then on the guardian expects beats.
+    pub(super) fn begin_beating(&self) {
+        let has_begun = |place| self.table.beats(Beating::Agent(place)) > 0;
+        while !(0..self.channels.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
+            clock::sleep(Nanos::us(200));
+        }
+        if !self.over.load(Ordering::Acquire) {
+            self.table.set_agents(self.channels.len());
+        }
+    }
+
+    /// A thread of the daemon has failed: ends the daemon.
+    pub(super) fn fail(&self, reason: Explanation) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.end();
+        restore_all(self);
+        // No thread is raised, and the agents end: reporting the failure may take its time.
+        self.table.set_agents(0);
+    }
+
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.channels.iter().for_each(Channel::call);
+        self.keeper_bell.ring();
+        self.notification.ring();
+    }
+}
+
+/// Runs `work` at the priority of an agent.
+pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
+    let me = thread::current();
+    let before = attributes::get(me).ok();
+    // Without the privilege there are no agents that could be kept waiting. No child is forked in `work`, and undoing reset-on-fork
+    // would take CAP_SYS_NICE.
+    let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
+    let raised = attributes::apply(me, class).is_ok();
+    let done = work();
+    if let (true, Some(before)) = (raised, before) {
+        let _ = attributes::apply(me, before);
+    }
+    done
+}
+
+/// Restores all threads: through the dispatcher where it is intact, otherwise from the table.
+pub(super) fn restore_all(shared: &Shared<'_>) {
+    let orderly = catch_unwind(AssertUnwindSafe(|| {
+        at_agent_priority(|| match shared.dispatcher.lock() {
+            Ok(mut dispatcher) => {
+                dispatcher.dismiss_all();
+                true
+            }
+            Err(_) => false,
+        })
+    }));
+    if !matches!(orderly, Ok(true)) {
+        // Their children are found at the end.
+        restore::restore_at_once(shared.kernel, &shared.table);
+    }
+}

@@ -1,0 +1,96 @@
+//! [`Launcher`]: starts commands and workers, and keeps them at their gates.
+
+use super::program::find;
+use super::run_process::{RunProcess, Worker};
+use super::work::Work;
+use super::worker_report::JOBS_MAX;
+use crate::Explanation;
+use sched::Nanos;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use sys::launch as begin;
+use sys::privileges;
+
+/// The standard output of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// That of this process.
+    Inherited,
+    /// The standard error of this process, where its output has another use.
+    ToStandardError,
+}
+
+/// Starts the processes of a run.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    executable: PathBuf,
+}
+
+impl Launcher {
+    /// With `executable`, a program that implements [work](work()) and [launch](launch()).
+    #[must_use]
+    pub fn of(executable: PathBuf) -> Launcher {
+        Launcher { executable }
+    }
+
+    /// Starts the command `argv` under the name `name`, and keeps it at its gate. It inherits standard input and error.
+    ///
+    /// # Errors
+    /// The program does not exist, or there are too many processes. Nothing was started.
+    pub fn command(&self, name: &str, argv: &[String], output: Output) -> Result<RunProcess, Explanation> {
+        let path = std::env::var_os("PATH");
+        find(argv.first().map_or("", String::as_str), path.as_deref())?;
+        let (gate, handle) = io::pipe().map_err(|error| no_process(name, &error))?;
+        let mut command = Command::new(&self.executable);
+        let number = begin::inherit(&mut command, gate.into());
+        command.args(["launch", "--gate", &number.to_string()]);
+        if let Some(files) = privileges::files_before() {
+            command.args(["--files", &files.to_string()]);
+        }
+        command.arg("--").args(argv);
+        if output == Output::ToStandardError {
+            let copy = io::stderr().as_fd().try_clone_to_owned().map_err(|error| no_process(name, &error))?;
+            command.stdout(Stdio::from(copy));
+        }
+        let child = command.spawn().map_err(|error| no_process(name, &error))?;
+        RunProcess::new(name, child, OwnedFd::from(handle), None)
+    }
+
+    /// Starts a worker that does `work` under the name `name`, and keeps it at its gate. It reports every job within `length`, up to
+    /// [`JOBS_MAX`]. It ends with the calling thread.
+    ///
+    /// # Errors
+    /// The period or work is zero, there are too many processes, or it is not ready within ten seconds.
+    pub fn work(&self, name: &str, work: Work, length: Nanos) -> Result<RunProcess, Explanation> {
+        let mut command = Command::new(&self.executable);
+        command.arg("work");
+        if let Work::Periodic(jobs) = work {
+            if jobs.period.is_zero() || jobs.work.is_zero() {
+                return Err(Explanation::new(
+                    format!("the period or work of `{name}` is zero"),
+                    "use a period and work above zero",
+                ));
+            }
+            let records = (length.as_ns() / jobs.period.as_ns()).saturating_add(2).min(JOBS_MAX);
+            let options = [("--period-ns", jobs.period), ("--work-ns", jobs.work), ("--phase-ns", jobs.phase)];
+            command.args(options.into_iter().flat_map(|(option, time)| [option.to_string(), time.as_ns().to_string()]));
+            command.args(["--records", &records.to_string()]);
+        }
+        let begun = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = begun.map_err(|error| no_process(name, &error))?;
+        let handle = child.stdin.take().expect("it was asked to be a pipe");
+        let output = child.stdout.take().expect("it was asked to be a pipe");
+        let mut process = RunProcess::new(name, child, OwnedFd::from(handle), Some(Worker { output, work }))?;
+        process.await_readiness()?;
+        Ok(process)
+    }
+}
+
+fn no_process(name: &str, error: &io::Error) -> Explanation {
+    Explanation::new(
+        format!("cannot start `{name}`: {error}"),
+        "reduce the number of processes and open files, or raise the limits (ulimit -a)",
+    )
+}

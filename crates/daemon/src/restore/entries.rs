@@ -1,0 +1,146 @@
+//! Restoring the entries of the table, property by property.
+
+use super::outcome::{Outcome, ThreadRestored};
+use crate::Explanation;
+use crate::kernel::{Kernel, priority};
+use crate::table::{Entry, Row, Table};
+use sys::attributes::{Attributes, Policy};
+use sys::thread::Identity;
+
+/// Restores all threads of `table`.
+pub(super) fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, Entry, bool)]) -> Vec<ThreadRestored> {
+    let begin = |(row, entry, _): &(Row, Entry, bool)| ThreadRestored::begin(Some(*row), entry);
+    let mut threads: Vec<ThreadRestored> = entries.iter().map(begin).collect();
+    let rows = || entries.iter().map(|(row, entry, stopped)| (*row, entry, *stopped));
+    for (done, (_, entry, _)) in threads.iter_mut().zip(rows()).filter(|(_, (_, entry, _))| !comes_last(entry)) {
+        done.attributes = opened(kernel, entry.thread, |thread| attributes(kernel, thread, entry));
+    }
+    for (done, (row, entry, _)) in threads.iter_mut().zip(rows()).filter(|(_, (_, _, stopped))| *stopped) {
+        done.stop = opened(kernel, entry.leader, |leader| go_on(kernel, leader, table, row));
+    }
+    for (done, (_, entry, _)) in threads.iter_mut().zip(rows()) {
+        done.affinity = opened(kernel, entry.thread, |thread| affinity(kernel, thread, entry));
+    }
+    for (done, (_, entry, _)) in threads.iter_mut().zip(rows()).filter(|(_, (_, entry, _))| comes_last(entry)) {
+        done.attributes = opened(kernel, entry.thread, |thread| attributes(kernel, thread, entry));
+    }
+    threads
+}
+
+/// Restores the thread of `row`, with entry `entry` and handle `thread`, and continues its process if it is the first thread
+/// of a process that Tactus has stopped. The row stays; the caller forgets it.
+pub fn restore_entry<K: Kernel>(
+    kernel: &K,
+    table: &Table,
+    row: Row,
+    entry: &Entry,
+    thread: &K::Thread,
+) -> ThreadRestored {
+    let mut done = ThreadRestored::begin(Some(row), entry);
+    if !comes_last(entry) {
+        done.attributes = attributes(kernel, thread, entry);
+    }
+    if table.is_stopped(row) {
+        done.stop = opened(kernel, entry.leader, |leader| go_on(kernel, leader, table, row));
+    }
+    done.affinity = affinity(kernel, thread, entry);
+    if comes_last(entry) {
+        done.attributes = attributes(kernel, thread, entry);
+    }
+    done
+}
+
+/// Restores the thread that was `identity`.
+fn opened<K: Kernel>(kernel: &K, identity: Identity, act: impl FnOnce(&K::Thread) -> Outcome) -> Outcome {
+    match kernel.open_as(identity) {
+        Ok(thread) => act(&thread),
+        Err(error) => Outcome::of(error),
+    }
+}
+
+/// Whether it needs its affinity first: SCHED_DEADLINE requires all CPUs.
+fn comes_last(entry: &Entry) -> bool {
+    matches!(entry.original.attributes.policy, Policy::Deadline { .. })
+}
+
+/// The closest attributes to `original` where those are refused: not real-time, and without reset-on-fork cleared, which takes
+/// a privilege.
+fn near(original: Attributes) -> Attributes {
+    let policy = match original.policy {
+        fair @ (Policy::Other { .. } | Policy::Batch { .. } | Policy::Idle) => fair,
+        _ => Policy::Other { nice: 0 },
+    };
+    Attributes { reset_on_fork: true, ..Attributes::of(policy) }
+}
+
+/// Whether Tactus has changed `original` to `found`.
+fn is_ours(found: Attributes, original: Attributes) -> bool {
+    let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
+    raised.contains(&found) || found == near(original)
+}
+
+/// Restores the attributes, if Tactus has changed them.
+fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outcome {
+    let original = entry.original.attributes;
+    let change = || {
+        let found = kernel.attributes(thread)?;
+        if found == original {
+            return Ok(Outcome::AsBefore);
+        }
+        if !is_ours(found, original) {
+            return Ok(Outcome::Left);
+        }
+        let refused = match kernel.schedule(thread, original) {
+            Ok(()) => None,
+            Err(gone @ sys::Error::Gone(_)) => return Err(gone),
+            Err(refused) => {
+                // It must not stay real-time.
+                kernel.schedule(thread, near(original))?;
+                Some(Explanation::from(refused))
+            }
+        };
+        let kept = kernel.attributes(thread)?;
+        // The call by number has reached this thread.
+        kernel.status(thread)?;
+        Ok(match refused {
+            _ if kept == original => Outcome::Restored,
+            Some(reason) => {
+                Outcome::Failed(Explanation { reason: format!("{}; it is {kept} now", reason.reason).into(), ..reason })
+            }
+            None => {
+                let why = format!("thread {} is {kept} and not {original} as before", entry.thread.tid);
+                Outcome::Failed(Explanation::new(why, "try again with `tactus restore`"))
+            }
+        })
+    };
+    change().unwrap_or_else(Outcome::of)
+}
+
+/// Continues a process that Tactus has stopped, or was about to stop.
+fn go_on<K: Kernel>(kernel: &K, leader: &K::Thread, table: &Table, row: Row) -> Outcome {
+    match kernel.cont(leader) {
+        Ok(()) => {
+            table.set_stopped(row, false);
+            Outcome::Restored
+        }
+        Err(error) => Outcome::of(error),
+    }
+}
+
+/// Restores the affinity, if Tactus has changed it.
+pub(super) fn affinity<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outcome {
+    let original = entry.original.affinity;
+    let change = || {
+        let found = kernel.affinity(thread)?;
+        if found == original {
+            return Ok(Outcome::AsBefore);
+        }
+        if found != entry.confined {
+            return Ok(Outcome::Left);
+        }
+        kernel.set_affinity(thread, &original)?;
+        kernel.status(thread)?;
+        Ok(Outcome::Restored)
+    };
+    change().unwrap_or_else(Outcome::of)
+}

@@ -1,0 +1,208 @@
+//! The outcome of restoring: for a property, for a thread, and for all threads.
+
+use crate::Explanation;
+use crate::table::{Entry, Original, Row};
+use std::fmt;
+use sys::thread::Identity;
+
+/// The outcome for one property of a thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It needed no change.
+    AsBefore,
+    /// It had the value that Tactus had set, and has the original again.
+    Restored,
+    /// Another process has set it since. It is left alone.
+    Left,
+    /// The thread has ended.
+    Gone,
+    /// It keeps the value that Tactus had set, or has the closest possible one.
+    Failed(Explanation),
+}
+
+impl Outcome {
+    pub(super) fn of(error: sys::Error) -> Outcome {
+        match error {
+            sys::Error::Gone(_) => Outcome::Gone,
+            error => Outcome::Failed(error.into()),
+        }
+    }
+}
+
+/// The outcome for a thread, in a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// It has ended.
+    Gone,
+    /// A property could not be restored.
+    Failed,
+    /// A property was restored.
+    Restored,
+    /// Another process has set a property, and no other needed a change.
+    Left,
+    /// It needed no change.
+    AsBefore,
+}
+
+/// The outcome for a thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ThreadRestored {
+    /// The thread.
+    pub thread: Identity,
+    /// The first thread of its process.
+    pub leader: Identity,
+    /// Its row in the table; `None` for a thread that started since and was found.
+    pub row: Option<Row>,
+    /// Its original attributes and affinity.
+    pub original: Original,
+    /// The outcome for its scheduling attributes.
+    pub attributes: Outcome,
+    /// The outcome for a stop of its process. Part of the first thread.
+    pub stop: Outcome,
+    /// The outcome for its affinity.
+    pub affinity: Outcome,
+}
+
+impl ThreadRestored {
+    pub(super) fn begin(row: Option<Row>, entry: &Entry) -> ThreadRestored {
+        let nothing = Outcome::AsBefore;
+        ThreadRestored {
+            thread: entry.thread,
+            leader: entry.leader,
+            row,
+            original: entry.original,
+            attributes: nothing.clone(),
+            stop: nothing.clone(),
+            affinity: nothing,
+        }
+    }
+
+    fn outcomes(&self) -> [&Outcome; 3] {
+        [&self.attributes, &self.stop, &self.affinity]
+    }
+
+    /// The outcome in a word.
+    #[must_use]
+    pub fn end(&self) -> End {
+        let has = |wanted: &Outcome| self.outcomes().contains(&wanted);
+        if has(&Outcome::Gone) {
+            End::Gone
+        } else if self.failures().next().is_some() {
+            End::Failed
+        } else if has(&Outcome::Restored) {
+            End::Restored
+        } else if has(&Outcome::Left) {
+            End::Left
+        } else {
+            End::AsBefore
+        }
+    }
+
+    /// Why properties could not be restored.
+    pub fn failures(&self) -> impl Iterator<Item = &Explanation> {
+        self.outcomes().into_iter().filter_map(|outcome| match outcome {
+            Outcome::Failed(reason) => Some(reason),
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Display for ThreadRestored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {}", self.thread.tid)?;
+        if self.thread != self.leader {
+            write!(f, " of process {}", self.leader.tid)?;
+        }
+        if self.end() == End::Gone {
+            return f.write_str(": gone");
+        }
+        let mut separator = ": ";
+        let mut say = |words: String| {
+            let said = write!(f, "{separator}{words}");
+            separator = "; ";
+            said
+        };
+        match &self.attributes {
+            Outcome::Restored => say(self.original.attributes.to_string())?,
+            Outcome::Left => say("scheduled by another process since".to_string())?,
+            Outcome::Failed(reason) => say(reason.reason.to_string())?,
+            _ => {}
+        }
+        match &self.stop {
+            Outcome::Restored => say("goes on".to_string())?,
+            Outcome::Failed(reason) => say(reason.reason.to_string())?,
+            _ => {}
+        }
+        match &self.affinity {
+            Outcome::Restored => say(format!("on CPUs {}", self.original.affinity))?,
+            Outcome::Left => say("sent to other CPUs by another process since".to_string())?,
+            Outcome::Failed(reason) => say(reason.reason.to_string())?,
+            _ => {}
+        }
+        if self.outcomes().iter().all(|outcome| **outcome == Outcome::AsBefore) {
+            say("as before".to_string())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The outcome for all threads.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Restored {
+    /// Each thread: those of the table in the order of its rows, then those that started since.
+    pub threads: Vec<ThreadRestored>,
+    /// The number of unreadable rows of the table.
+    pub damaged: usize,
+    /// Why threads that started since may have been missed.
+    pub missed: Option<Explanation>,
+    /// Threads that may still be in a fork that began before; the child would keep inherited values. They had too little CPU time
+    /// to tell, which a repetition would not change: nothing is left to do about them.
+    pub unsure: Vec<Identity>,
+}
+
+impl Restored {
+    /// Whether nothing is left to do.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.damaged == 0 && self.missed.is_none() && self.count(End::Failed) == 0
+    }
+
+    /// Why threads that started since may have been missed, in words, whether a repetition would help or not.
+    #[must_use]
+    pub fn doubt(&self) -> Option<String> {
+        let unsure = match self.unsure.len() {
+            0 => None,
+            1 => Some("1 thread has had no CPU to end a fork on".to_string()),
+            many => Some(format!("{many} threads have had no CPU to end a fork on")),
+        };
+        let both = [self.missed.as_ref().map(|reason| reason.reason.to_string()), unsure];
+        both.into_iter().flatten().reduce(|first, second| format!("{first}; {second}"))
+    }
+
+    /// The number of threads with this outcome.
+    #[must_use]
+    pub fn count(&self, end: End) -> usize {
+        self.threads.iter().filter(|thread| thread.end() == end).count()
+    }
+}
+
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [restored, before, left, gone, failed] =
+            [End::Restored, End::AsBefore, End::Left, End::Gone, End::Failed].map(|end| self.count(end));
+        let threads = if restored == 1 { "thread" } else { "threads" };
+        write!(
+            f,
+            "{restored} {threads} restored, {before} as before, {left} left as another process has set them since"
+        )?;
+        write!(f, ", {gone} gone, {failed} failed")?;
+        if self.damaged > 0 {
+            write!(f, "; {} rows of the table cannot be understood", self.damaged)?;
+        }
+        match self.doubt() {
+            Some(why) => write!(f, "; threads born since may have been missed: {why}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,32 +1,13 @@
 //! Forks: immediate ones, and forks that take CPU time, during which the parent may lose its CPU.
 
-use crate::tasks::{INIT, Process, Setting};
+use crate::fork::{Birth, Kind};
+use crate::setting::Setting;
+use crate::tasks::{INIT, Process};
 use crate::world::World;
 use sched::Nanos;
 use sim::Workload;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Owner;
-
-/// The kind of a fork.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// A process.
-    Process,
-    /// Another thread of the same process.
-    Thread,
-}
-
-/// A fork in progress: inherited values are copied at its start, and the child appears at its end. Source: `copy_process`,
-/// kernel/fork.c, v6.12.
-#[derive(Clone, Debug)]
-pub(super) struct Birth {
-    kind: Kind,
-    /// The setting of the child, and the setting it would have without Tactus.
-    settings: (Setting, Setting),
-    workload: Workload,
-    /// The parent's CPU time at which it is over.
-    until: Nanos,
-}
 
 impl World {
     /// Starts a process as a child of init; `None` if all numbers are in use.

@@ -1,7 +1,8 @@
 //! [`Caller`]: a process of Tactus as the kernel sees it: the simulated [`Kernel`].
 
 use crate::life::{Life, Mapping, Memory};
-use crate::tasks::{Process, Setting, params};
+use crate::setting::{Setting, params};
+use crate::tasks::Process;
 use crate::world::World;
 use daemon::kernel::Kernel;
 use sched::{CpuId, CpuSet, Instant, State as Where};

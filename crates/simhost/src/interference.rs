@@ -1,7 +1,8 @@
 //! Changes to threads and processes by processes other than Tactus, and the values they would have without Tactus.
 
 use crate::life::Fault;
-use crate::tasks::{INIT, Place, Refuses, Setting, is_raised, params};
+use crate::setting::{Setting, is_raised, params};
+use crate::tasks::{INIT, Place, Refuses};
 use crate::world::World;
 use sched::{CpuId, CpuSet, Nanos, State};
 use std::fmt;

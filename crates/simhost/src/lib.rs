@@ -25,73 +25,40 @@
 //! Not modelled: SCHED_DEADLINE, freezers, memory, and signals other than SIGKILL, SIGSTOP and SIGCONT. Actors use the time
 //! of their calls only.
 
+mod actor;
 mod actors;
 mod births;
 mod caller;
 mod dice;
+mod fork;
 mod interference;
 mod life;
+mod setting;
+mod settings;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod world;
 
-pub use births::Kind;
 pub use caller::{Caller, Held};
 pub use dice::Dice;
+pub use fork::Kind;
 pub use interference::Difference;
 pub use life::{Fault, Mapping, Memory};
-pub use tasks::{Refuses, Setting};
+pub use setting::Setting;
+pub use settings::{Lateness, Settings};
+pub use tasks::Refuses;
 pub use world::{Others, World};
 
-use actors::{Actor, Duty};
+use actor::{Actor, Duty};
 use daemon::kernel::priority;
 use life::Life;
-use sched::{CpuId, CpuSet, Descriptor, Instant, Nanos, Refused};
+use sched::{CpuId, CpuSet, Instant, Refused};
 use sim::Workload;
 use std::cell::{Ref, RefCell, RefMut};
 use std::rc::Rc;
 use sys::attributes::Attributes;
 use sys::thread::Owner;
-
-/// Lateness of timers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Lateness {
-    /// Usual maximum.
-    pub most: Nanos,
-    /// Rare lateness.
-    pub rare: Nanos,
-    /// A timer is rarely late once in so many times; 0: never.
-    pub rare_in: u64,
-}
-
-/// Parameters of a world.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Number of CPUs.
-    pub cpus: usize,
-    /// The host's policy: `linux`, or another policy with real-time classes.
-    pub policy: &'static Descriptor,
-    /// Knobs that differ from their defaults.
-    pub knobs: Vec<(&'static str, i64)>,
-    /// Threads are numbered from 1 to this; then numbers are reused.
-    pub numbers: u32,
-    /// Seed of the random numbers.
-    pub seed: u64,
-    /// How late timers are.
-    pub lateness: Lateness,
-    /// The longest duration of a call into the kernel; the shortest is half of it.
-    pub call: Nanos,
-}
-
-impl Settings {
-    /// A host of `cpus` CPUs without lateness, on which calls take no time.
-    #[must_use]
-    pub fn new(policy: &'static Descriptor, cpus: usize) -> Settings {
-        let lateness = Lateness::default();
-        Settings { cpus, policy, knobs: Vec::new(), numbers: 500, seed: 0, lateness, call: Nanos::ZERO }
-    }
-}
 
 /// A shared handle of a world.
 #[derive(Clone, Debug)]

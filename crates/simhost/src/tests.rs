@@ -2,7 +2,7 @@
 
 use super::*;
 use daemon::kernel::{Cells, Kernel};
-use sched::Wake;
+use sched::{Nanos, Wake};
 use sim::Periodic;
 use sys::Error;
 use sys::attributes::Policy;

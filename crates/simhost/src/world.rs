@@ -2,8 +2,9 @@
 
 use crate::dice::Dice;
 use crate::life::{Fault, Life};
-use crate::tasks::{Account, INIT, Place, Process, Setting, Tasks, Thread, params};
-use crate::{Lateness, Settings};
+use crate::setting::{Setting, params};
+use crate::settings::{Lateness, Settings};
+use crate::tasks::{Account, INIT, Place, Process, Tasks, Thread};
 use sched::{CpuId, CpuSet, Instant, Nanos, Refused, State, Wake};
 use sim::{Costs, Workload};
 use std::collections::VecDeque;

@@ -1,8 +1,9 @@
 //! [`Judge`]: whether promises were kept while no process failed, and whether all threads are restored afterwards.
 
+use crate::finding::Finding;
 use crate::neighbours::{Ledger, is_requested};
+use crate::options::Options;
 use crate::session::{Doubt, Served, Session};
-use crate::{Finding, Options};
 use sched::{EntityId, Instant, Limit, Nanos, Reservation};
 use simhost::{Difference, World};
 use std::collections::BTreeMap;

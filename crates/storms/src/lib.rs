@@ -12,67 +12,28 @@
 //! set in between stays, or the value before it where Tactus had to set it again.
 
 mod agreement;
+mod finding;
 mod judge;
 mod neighbours;
 mod options;
+mod policies;
 mod session;
 
+pub use finding::Finding;
 pub use options::{Options, Plan, Target};
+pub use policies::Policies;
 
 use daemon::dispatch::PromiseRequest;
 use judge::Judge;
 use neighbours::{Ledger, NUMBERS, Neighbours};
-use sched::{CpuSet, Descriptor, Instant, Limit, Nanos, Reservation};
+use sched::{CpuSet, Instant, Limit, Nanos, Reservation};
 use session::Session;
 use sim::Workload;
 use simhost::{Dice, Settings, SimulatedKernel};
-use std::fmt;
 use sys::thread::Owner;
 
 /// How long restoring all threads may take.
 const WITHIN: Nanos = Nanos::s(1);
-/// How many of the last operations a finding lists.
-const TOLD: usize = 60;
-
-/// The policies of the host and of the daemon: `linux` and `edf`.
-#[derive(Clone, Copy, Debug)]
-pub struct Policies {
-    /// The host's.
-    pub linux: &'static Descriptor,
-    /// The daemon's.
-    pub edf: &'static Descriptor,
-}
-
-/// A broken promise.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// The fault.
-    pub what: String,
-    /// Its time.
-    pub at: Instant,
-    /// The last operations before it.
-    pub before: Vec<(Instant, String)>,
-}
-
-impl Finding {
-    fn new(host: &SimulatedKernel, what: String) -> Finding {
-        let world = host.world();
-        let recorded = world.recorded();
-        Finding { what, at: world.now(), before: recorded[recorded.len().saturating_sub(TOLD)..].to_vec() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, what) in &self.before {
-            writeln!(f, "  {at} {what}")?;
-        }
-        write!(f, "at {}: {}", self.at, self.what)
-    }
-}
-
-impl std::error::Error for Finding {}
-
 /// Statistics of a storm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {

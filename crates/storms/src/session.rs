@@ -1,8 +1,9 @@
 //! [`Session`]: daemon and guardian on a simulated host. Each of their threads is an actor; `live` uses real threads.
 
 use crate::agreement::{wrong_level, wrong_state};
+use crate::finding::Finding;
 use crate::options::{Options, Target};
-use crate::{Finding, Policies};
+use crate::policies::Policies;
 use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, find};
 use daemon::guardian::{Daemon as Seen, INTERVAL, Pulse, Verdict, Watch};
 use daemon::kernel::{Kernel, priority};

@@ -1,6 +1,5 @@
 //! Identity of threads: their state under /proc, and handles that no later thread with the same number answers to.
 
-use crate::usage::{Meter, StateMeter};
 use crate::{Error, Result, file};
 use rustix::fd::OwnedFd;
 use std::io;
@@ -175,20 +174,9 @@ impl Thread {
         Ok(children)
     }
 
-    /// Its CPU time, as an open file.
-    ///
-    /// # Errors
-    /// The thread has ended, or the kernel has no schedstat.
-    pub fn meter(&self) -> Result<Meter> {
-        Meter::of(self.tid(), &self.directory)
-    }
-
-    /// Its state, as an open file.
-    ///
-    /// # Errors
-    /// The thread has ended.
-    pub fn state_meter(&self) -> Result<StateMeter> {
-        StateMeter::of(self.tid(), &self.directory)
+    /// Its directory under /proc.
+    pub(crate) fn directory(&self) -> &OwnedFd {
+        &self.directory
     }
 
     fn read(&self, name: &str) -> Result<String> {

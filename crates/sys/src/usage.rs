@@ -1,6 +1,6 @@
 //! CPU time and state of a thread: its files under /proc, held open and read in one call each, without allocating.
 
-use crate::thread::{State, path, problem};
+use crate::thread::{State, Thread, path, problem};
 use crate::{Error, Result, file};
 use rustix::fd::AsFd;
 use rustix::fs::OFlags;
@@ -33,7 +33,7 @@ impl Meter {
     /// # Errors
     /// The thread has ended, or the kernel has no schedstat.
     pub fn open(tid: u32) -> Result<Meter> {
-        crate::thread::Thread::open(tid)?.meter()
+        Thread::open(tid)?.meter()
     }
 
     pub(crate) fn of(tid: u32, directory: impl AsFd) -> Result<Meter> {
@@ -82,7 +82,7 @@ impl StateMeter {
     /// # Errors
     /// The thread has ended.
     pub fn open(tid: u32) -> Result<StateMeter> {
-        crate::thread::Thread::open(tid)?.state_meter()
+        Thread::open(tid)?.state_meter()
     }
 
     pub(crate) fn of(tid: u32, directory: impl AsFd) -> Result<StateMeter> {
@@ -133,6 +133,24 @@ impl Births {
         let read = read.map_err(|error| Error::from(error, format!("read {LOADAVG}"), "a mounted /proc"))?;
         let malformed = || Error::Malformed { path: LOADAVG.into(), wanted: "a line that ends in a number" };
         words(&bytes[..read]).last().and_then(number).ok_or_else(malformed)
+    }
+}
+
+impl Thread {
+    /// Its CPU time, as an open file.
+    ///
+    /// # Errors
+    /// The thread has ended, or the kernel has no schedstat.
+    pub fn meter(&self) -> Result<Meter> {
+        Meter::of(self.tid(), self.directory())
+    }
+
+    /// Its state, as an open file.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn state_meter(&self) -> Result<StateMeter> {
+        StateMeter::of(self.tid(), self.directory())
     }
 }
 

@@ -1,0 +1,51 @@
+//! [`Setting`]: the changeable values of a thread, and what they mean to the scheduler.
+
+use sched::{Class, CpuSet, Params, RtPriority, Weight};
+use sys::attributes::{Attributes, Policy};
+
+/// The changeable values of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// Its scheduling attributes.
+    pub attributes: Attributes,
+    /// The CPUs it may run on.
+    pub affinity: CpuSet,
+}
+
+impl Setting {
+    /// The setting of a child. Source: `sched_fork`, kernel/sched/core.c, v5.13.
+    pub(super) fn of_child(self) -> Setting {
+        let Setting { attributes, affinity } = self;
+        if !attributes.reset_on_fork {
+            return self;
+        }
+        let policy = match attributes.policy {
+            Policy::Other { nice } => Policy::Other { nice: nice.max(0) },
+            Policy::Batch { nice } => Policy::Batch { nice: nice.max(0) },
+            Policy::Idle => Policy::Idle,
+            _ => Policy::Other { nice: 0 },
+        };
+        Setting { attributes: Attributes::of(policy), affinity }
+    }
+}
+
+/// The scheduler's parameters for a thread; `None`: this kernel lacks the class.
+pub(super) fn params(setting: &Setting) -> Option<Params> {
+    let nice = |nice: i32| Weight::nice(nice);
+    let priority = |priority: u32| RtPriority::new(u8::try_from(priority).ok()?);
+    let (class, weight) = match setting.attributes.policy {
+        Policy::Other { nice: value } => (Class::Normal, nice(value)?),
+        Policy::Batch { nice: value } => (Class::Batch, nice(value)?),
+        Policy::Idle => (Class::Idle, Weight::IDLE),
+        Policy::Fifo { priority: number } => (Class::Fifo(priority(number)?), Weight::NORMAL),
+        Policy::RoundRobin { priority: number } => (Class::RoundRobin(priority(number)?), Weight::NORMAL),
+        Policy::Deadline { .. } | Policy::Ext { .. } | Policy::Unknown(_) => return None,
+    };
+    Some(Params { class, weight, affinity: setting.affinity, ..Params::default() })
+}
+
+/// Whether this is a priority of a raised thread.
+pub(super) fn is_raised(attributes: &Attributes) -> bool {
+    use daemon::kernel::priority::{AMONG_OTHERS, RAISED};
+    matches!(attributes.policy, Policy::Fifo { priority } if (AMONG_OTHERS..=RAISED).contains(&priority))
+}

@@ -1,0 +1,38 @@
+//! [`Finding`]: a broken promise.
+
+use sched::Instant;
+use simhost::SimulatedKernel;
+use std::fmt;
+
+/// How many of the last operations a finding lists.
+const TOLD: usize = 60;
+
+/// A broken promise.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The fault.
+    pub what: String,
+    /// Its time.
+    pub at: Instant,
+    /// The last operations before it.
+    pub before: Vec<(Instant, String)>,
+}
+
+impl Finding {
+    pub(super) fn new(host: &SimulatedKernel, what: String) -> Finding {
+        let world = host.world();
+        let recorded = world.recorded();
+        Finding { what, at: world.now(), before: recorded[recorded.len().saturating_sub(TOLD)..].to_vec() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, what) in &self.before {
+            writeln!(f, "  {at} {what}")?;
+        }
+        write!(f, "at {}: {}", self.at, self.what)
+    }
+}
+
+impl std::error::Error for Finding {}

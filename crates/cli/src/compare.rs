@@ -1,10 +1,11 @@
 //! `tactus compare`: the predictions of a simulation beside the observations of a live run.
 
 use crate::args::Compare;
+use crate::failure::Failure;
+use crate::output;
 use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan;
-use crate::{Failure, output};
 use report::{Report, Widths, compared, short, side_by_side};
 use run::{Choice, Observers, Run};
 

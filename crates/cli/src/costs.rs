@@ -1,7 +1,8 @@
 //! `tactus costs`: the machines with known costs for scenarios, and the source of every figure.
 
 use crate::args::Costs;
-use crate::{Failure, output};
+use crate::failure::Failure;
+use crate::output;
 use scenario::costs::{Basis, Figure, Machine, machine, machines};
 use serde::Serialize;
 

@@ -6,9 +6,10 @@ mod seen;
 mod simulated;
 
 use crate::args::Demo;
+use crate::failure::Failure;
+use crate::output;
 use crate::record::Window;
 use crate::run::plan;
-use crate::{Failure, output};
 use daemon::Explanation;
 use sched::{Instant, Nanos};
 

@@ -4,8 +4,9 @@ mod facts;
 mod shown;
 
 use crate::args::Doctor;
+use crate::failure::Failure;
+use crate::output;
 use crate::progress::Progress;
-use crate::{Failure, output};
 use anyhow::{Context, anyhow};
 use daemon::Explanation;
 use daemon::doctor::{Finding, Mechanism, examine};

@@ -1,9 +1,10 @@
 //! `tactus lab`: the figures and tables of papers, run, judged and drawn.
 
 use crate::args::{Lab, LabList, LabRun, LabWhat};
+use crate::failure::{Failure, usage};
+use crate::output;
 use crate::pictures::{self, keep};
 use crate::progress::Progress;
-use crate::{Failure, output, usage};
 use anyhow::anyhow;
 use lab::experiment::Extent;
 use lab::judge::{Status, Verdict, judge};

@@ -1,8 +1,8 @@
 //! Traces in ftrace's text format: one file for the host, and one for each guest and each further host, since a kernel knows its
 //! own tasks only.
 
+use crate::failure::{Failure, usage};
 use crate::output::Draft;
-use crate::{Failure, usage};
 use anyhow::Context;
 use sched::Instant;
 use std::fs::File;

@@ -6,6 +6,7 @@ mod costs;
 mod demo;
 mod doctor;
 mod experiments;
+mod failure;
 mod ftrace;
 mod output;
 mod picture;
@@ -25,38 +26,8 @@ mod world;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
-use input::problem::Problems;
+use failure::Failure;
 use std::process::ExitCode;
-
-/// Why a command failed.
-#[derive(Debug)]
-enum Failure {
-    /// The input is wrong; nothing was done.
-    Input(Problems),
-    /// The arguments contradict each other; nothing was done.
-    Usage(miette::Report),
-    /// An operation failed.
-    Failed(anyhow::Error),
-    /// An interrupt cancelled it.
-    Interrupted,
-}
-
-/// A failure caused by the arguments: the reason, and the remedy.
-fn usage(reason: String, right: &str) -> Failure {
-    Failure::Usage(miette::miette!(help = right.to_string(), "{reason}"))
-}
-
-impl From<Problems> for Failure {
-    fn from(problems: Problems) -> Failure {
-        Failure::Input(problems)
-    }
-}
-
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Failure {
-        Failure::Failed(error)
-    }
-}
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

@@ -2,9 +2,9 @@
 
 use crate::args::LabReport;
 use crate::experiments::{RECORDED, named};
+use crate::failure::{Failure, usage};
 use crate::output::{self, Draft};
 use crate::progress::Progress;
-use crate::{Failure, usage};
 use anyhow::Context;
 use lab::experiment::{Experiment, Extent, Schedule};
 use lab::page::{self, Drawing, Picture, Report};

@@ -1,7 +1,8 @@
 //! `tactus policies`: the policies.
 
 use crate::args::Policies;
-use crate::{Failure, output};
+use crate::failure::Failure;
+use crate::output;
 use report::book;
 use sched::{Conserving, Descriptor, Knob, Nanos, Unit};
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! `tactus work` and `tactus launch`: the processes of a live run.
 
-use crate::Failure;
 use crate::args::{Launch, Work};
 use crate::doctor::in_words;
+use crate::failure::Failure;
 use crate::output::complain;
 use anyhow::anyhow;
 use daemon::processes::{self, Periodic};

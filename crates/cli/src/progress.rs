@@ -1,6 +1,6 @@
 //! Progress of long operations: a bar on a terminal, a line otherwise.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{complain, is_interrupted};
 use crate::terminal::safe;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -1,8 +1,9 @@
 //! Recording a run: a trace in a file, and the timeline of a window to draw.
 
 use crate::args::Output;
+use crate::failure::{Failure, usage};
 use crate::output::Draft;
-use crate::{Failure, picture, usage};
+use crate::picture;
 use anyhow::Context;
 use report::RunDescription;
 use sched::{Instant, Nanos};

@@ -1,7 +1,8 @@
 //! `tactus restore`: restores the threads that a dead dispatcher has left changed.
 
 use crate::args::Restore;
-use crate::{Failure, output, usage};
+use crate::failure::{Failure, usage};
+use crate::output;
 use anyhow::anyhow;
 use daemon::Explanation;
 use daemon::directory::{Directory, Refused};

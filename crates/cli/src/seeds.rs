@@ -1,9 +1,10 @@
 //! `tactus sim --seeds`: runs with many seeds in parallel, and medians.
 
 use crate::args::Sim;
+use crate::failure::Failure;
+use crate::output;
 use crate::progress::Progress;
 use crate::sim::{Plan, broken};
-use crate::{Failure, output};
 use anyhow::anyhow;
 use lab::parallel::in_order;
 use report::{Report, SeededRuns, Summary, Widths, medians};

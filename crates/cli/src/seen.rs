@@ -1,9 +1,10 @@
 //! Recording and drawing of simulated runs, of one machine or of a world.
 
+use crate::failure::Failure;
 use crate::output::Draft;
+use crate::picture;
 use crate::record::{TraceFile, Watch, Window};
 use crate::world::{self, WorldTraceFile};
-use crate::{Failure, picture};
 use anyhow::Context;
 use scenario::Scenario;
 use sched::Instant;

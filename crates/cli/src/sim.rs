@@ -1,11 +1,12 @@
 //! `tactus sim`: scenarios and task sets under one policy or several.
 
 use crate::args::Sim;
+use crate::failure::{Failure, usage};
 use crate::ftrace::{self, FtraceFiles};
 use crate::output::Draft;
 use crate::record::{Form, Window};
 use crate::seen::{self, Seen, Watching, Writing};
-use crate::{Failure, output, seeds, sweep, usage};
+use crate::{output, seeds, sweep};
 use anyhow::{Context, anyhow};
 use input::knobs::KnobSetting;
 use input::problem::Problems;

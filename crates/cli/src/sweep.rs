@@ -1,11 +1,12 @@
 //! `tactus sim --vary`: every combination of values, several runs at a time, in one table.
 
 use crate::args::Sim;
+use crate::failure::{Failure, usage};
+use crate::output;
 use crate::output::Draft;
 use crate::progress::Progress;
 use crate::seeds::{self, threads};
 use crate::sim::{Plan, plan_of};
-use crate::{Failure, output, usage};
 use anyhow::{Context, anyhow};
 use input::problem::Problems;
 use lab::disk::Disk;

@@ -1,6 +1,6 @@
 //! Recording and drawing of runs with several machines, hosts and guests.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::Draft;
 use crate::picture::{ALONE, BESIDE};
 use crate::record::{Form, Window, begin};

@@ -5,8 +5,9 @@ pub(crate) mod plan;
 pub(crate) mod play;
 
 use crate::args::Run;
+use crate::failure::{Failure, usage};
+use crate::output;
 use crate::record::Form;
-use crate::{Failure, output, usage};
 use daemon::Explanation;
 use daemon::directory::Directory;
 use daemon::live;

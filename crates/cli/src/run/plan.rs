@@ -1,8 +1,8 @@
 //! The plan of a live run: its processes and their promises.
 
 use super::refused;
-use crate::Failure;
 use crate::args::Run;
+use crate::failure::Failure;
 use daemon::directory::Directory;
 use daemon::dispatch::{PromiseRequest, Refusal};
 use daemon::host_profile::HostProfile;

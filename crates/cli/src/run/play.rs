@@ -2,8 +2,9 @@
 
 use super::plan::{Plan, PlannedProcess, Source};
 use super::refused;
+use crate::failure::Failure;
+use crate::output;
 use crate::progress::Progress;
-use crate::{Failure, output};
 use daemon::Explanation;
 use daemon::dispatch::{Dismissed, PromiseRequest, Refusal};
 use daemon::guardian::this_program;

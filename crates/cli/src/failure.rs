@@ -1,0 +1,33 @@
+//! [`Failure`]: why a command failed.
+
+use input::problem::Problems;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The input is wrong; nothing was done.
+    Input(Problems),
+    /// The arguments contradict each other; nothing was done.
+    Usage(miette::Report),
+    /// An operation failed.
+    Failed(anyhow::Error),
+    /// An interrupt cancelled it.
+    Interrupted,
+}
+
+/// A failure caused by the arguments: the reason, and the remedy.
+pub(crate) fn usage(reason: String, right: &str) -> Failure {
+    Failure::Usage(miette::miette!(help = right.to_string(), "{reason}"))
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Failure {
+        Failure::Input(problems)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Failed(error)
+    }
+}

@@ -1,5 +1,6 @@
 //! `tactus doctor`: properties of this machine, and the mechanisms that work on it.
 
+mod examination;
 mod facts;
 mod shown;
 
@@ -8,48 +9,15 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use anyhow::{Context, anyhow};
-use daemon::Explanation;
 use daemon::doctor::{Finding, Mechanism, examine};
 use daemon::host_profile::{self, HostProfile};
-use daemon::lateness::{self, Measured};
+use daemon::lateness;
+use examination::{Examination, INTERVAL};
 use report::{percent, short};
 use sched::Nanos;
 
-/// Interval between two timers.
-const INTERVAL: Nanos = Nanos::ms(1);
 /// Width of the labels on the left.
 const LABELS: usize = 20;
-
-/// All results.
-struct Examination {
-    host: HostProfile,
-    findings: Vec<Finding>,
-    measured: Measured,
-    length: Nanos,
-    /// Steal time meanwhile. Unit: parts per million of the time of all CPUs.
-    stolen_ppm: Option<u64>,
-}
-
-impl Examination {
-    /// The mechanisms that can keep promises here, with the share of each CPU that each may promise.
-    fn promisable(&self) -> impl Iterator<Item = (Mechanism, u64)> {
-        let working = self.findings.iter().filter(|finding| finding.verdict.is_ok());
-        let shares = working.filter_map(|finding| Some((finding.mechanism, self.promisable_by(finding)?)));
-        shares.filter(|&(_, ppm)| ppm > 0)
-    }
-
-    /// The share of each CPU that the mechanism of `finding` may promise.
-    fn promisable_by(&self, finding: &Finding) -> Option<u64> {
-        // sched_ext keeps no promises yet, whether a foreign scheduler is loaded or not.
-        let ours = finding.mechanism != Mechanism::SchedExt;
-        self.host.promisable_ppm(finding.mechanism).filter(|_| ours && finding.verdict.is_ok())
-    }
-
-    /// Whether there is one.
-    fn keeps_promises(&self) -> bool {
-        self.promisable().next().is_some()
-    }
-}
 
 pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
     let examination = examine_all(Nanos::s(args.seconds))?;
@@ -92,7 +60,7 @@ fn text(examination: &Examination) -> String {
     for Finding { mechanism, verdict } in &examination.findings {
         let words = match verdict {
             Ok(seen) => format!("works: {seen}"),
-            Err(reason) => format!("does not: {}", in_words(reason)),
+            Err(reason) => format!("does not: {reason}"),
         };
         text += &labelled(mechanism.name(), &words);
     }
@@ -109,7 +77,7 @@ fn text(examination: &Examination) -> String {
                 };
                 format!("{:<LABELS$}{:>10}{median:>10}{most:>10}{longest:>10}{slack}\n", class.name(), found.wakeups)
             }
-            Err(reason) => labelled(class.name(), &in_words(reason)),
+            Err(reason) => labelled(class.name(), &reason.to_string()),
         };
     }
     let stolen = examination.stolen_ppm.map_or("not counted".to_string(), percent);
@@ -118,7 +86,7 @@ fn text(examination: &Examination) -> String {
     if !warnings.is_empty() {
         text += &format!("\n{}\n", output::heading("To know"));
         for warning in &warnings {
-            text += &labelled(warning.about, &in_words(&warning.reason));
+            text += &labelled(warning.about, &warning.reason.to_string());
         }
     }
     text + "\n" + &verdict(examination)
@@ -137,11 +105,6 @@ fn verdict(examination: &Examination) -> String {
             output::folded(&words, usize::from(output::width())).join("\n") + "\n"
         }
     }
-}
-
-/// The reason, and the remedy.
-pub(crate) fn in_words(reason: &Explanation) -> String {
-    reason.to_string()
 }
 
 /// A labelled line, folded.

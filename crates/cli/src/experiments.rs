@@ -1,9 +1,10 @@
 //! `tactus lab`: the figures and tables of papers, run, judged and drawn.
 
 use crate::args::{Lab, LabList, LabRun, LabWhat};
+use crate::claims::{RECORDED, named};
 use crate::failure::{Failure, usage};
-use crate::output;
-use crate::pictures::{self, keep};
+use crate::output::{self, keep};
+use crate::pictures;
 use crate::progress::Progress;
 use anyhow::anyhow;
 use lab::experiment::Extent;
@@ -113,16 +114,6 @@ fn extent(full: bool, smoke: bool) -> Extent {
     }
 }
 
-/// The claims that `asked` names; `None` for all.
-pub(crate) fn named(asked: &[String]) -> Result<Vec<String>, Failure> {
-    let (all, named): (Vec<String>, Vec<String>) = asked.iter().cloned().partition(|id| id == "all");
-    if all.is_empty() || named.is_empty() {
-        return Ok(named);
-    }
-    let reason = format!("`all` stands for every claim, and {} beside it for nothing more", named.join(", "));
-    Err(usage(reason, "use `all` alone, or the claims alone"))
-}
-
 fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     let mut papers = Paper::all(&args.papers)?;
     if args.smoke {
@@ -193,9 +184,6 @@ fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
     )))
 }
 
-/// The file with the results of a paper.
-pub(crate) const RECORDED: &str = "measured.json";
-
 fn tell(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCode, Failure> {
     let mut text = String::new();
     let mut judged = Vec::new();
@@ -257,5 +245,6 @@ fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
 /// Writes both files of `paper`: each is complete, new or old, even after an interruption.
 fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
     keep(&paper.directory.join(RECORDED), measured.to_text().as_bytes())?;
-    keep(&paper.directory.join("RESULT.md"), result::text(paper, measured, verdicts).as_bytes())
+    keep(&paper.directory.join("RESULT.md"), result::text(paper, measured, verdicts).as_bytes())?;
+    Ok(())
 }

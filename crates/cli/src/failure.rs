@@ -1,5 +1,6 @@
 //! [`Failure`]: why a command failed.
 
+use daemon::Explanation;
 use input::problem::Problems;
 
 /// Why a command failed.
@@ -29,5 +30,13 @@ impl From<Problems> for Failure {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
         Failure::Failed(error)
+    }
+}
+
+/// A refusal as a failure of the arguments.
+pub(crate) fn refused(reason: &Explanation) -> Failure {
+    match reason.remedy.as_ref() {
+        "" => Failure::Usage(miette::miette!("{}", reason.reason)),
+        remedy => usage(reason.reason.to_string(), remedy),
     }
 }

@@ -1,6 +1,7 @@
 //! `tactus`, the command.
 
 mod args;
+mod claims;
 mod compare;
 mod costs;
 mod demo;
@@ -22,6 +23,7 @@ mod seen;
 mod sim;
 mod sweep;
 mod terminal;
+mod window;
 mod world;
 
 use args::{Cli, Command};

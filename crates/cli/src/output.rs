@@ -173,3 +173,11 @@ impl Drop for Draft {
         }
     }
 }
+
+/// Writes a file that appears complete or not at all.
+pub(crate) fn keep(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let mut draft = Draft::create(path)?;
+    draft.file().write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    draft.keep()?;
+    Ok(())
+}

@@ -1,21 +1,13 @@
 //! Schedules, drawn for a terminal or a browser.
 
-use crate::record::Window;
+use crate::window::Window;
 use trace::Timeline;
 use trace::gantt::{Gantt, Glyphs};
 use trace::svg::{Picture, side_by_side};
 
-/// The widest column of names in a drawing.
-const NAMES_MOST: usize = 24;
 /// Width of a picture alone, and beside others, in pixels.
 pub(crate) const ALONE: u32 = 1_100;
 pub(crate) const BESIDE: u32 = 720;
-
-/// Number of cells beside the `names` of the entities in a drawing with `width` characters.
-pub(crate) fn cells<'a>(names: impl IntoIterator<Item = &'a str>, width: u16) -> usize {
-    let names = names.into_iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    usize::from(width).saturating_sub(names.min(NAMES_MOST) + 2).max(20)
-}
 
 /// The part of `timeline` in `window` as text, for the first `rows_most` entities.
 pub(crate) fn gantt(timeline: &Timeline, window: Window, width: usize, rows_most: usize) -> String {

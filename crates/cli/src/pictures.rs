@@ -1,9 +1,9 @@
 //! `tactus lab report`: a page of all claims, and the figures, from earlier measurements.
 
 use crate::args::LabReport;
-use crate::experiments::{RECORDED, named};
+use crate::claims::{RECORDED, named};
 use crate::failure::{Failure, usage};
-use crate::output::{self, Draft};
+use crate::output::{self, keep};
 use crate::progress::Progress;
 use anyhow::Context;
 use lab::experiment::{Experiment, Extent, Schedule};
@@ -11,7 +11,6 @@ use lab::page::{self, Drawing, Picture, Report};
 use lab::store::{self, Store};
 use lab::{Paper, Results, Suite};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::num::NonZero;
 use std::path::Path;
 use std::process::ExitCode;
@@ -121,14 +120,6 @@ fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
     })?;
     bar.finish("all figures are drawn");
     Ok(all.len())
-}
-
-/// Writes a file that appears complete or not at all.
-pub(crate) fn keep(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let mut draft = Draft::create(path)?;
-    draft.file().write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
-    draft.keep()?;
-    Ok(())
 }
 
 /// Prints which files were written.

@@ -1,7 +1,6 @@
 //! `tactus work` and `tactus launch`: the processes of a live run.
 
 use crate::args::{Launch, Work};
-use crate::doctor::in_words;
 use crate::failure::Failure;
 use crate::output::complain;
 use anyhow::anyhow;
@@ -18,11 +17,11 @@ pub(crate) fn work(args: &Work) -> Result<(), Failure> {
     });
     let work = jobs.map_or(processes::Work::Hog, processes::Work::Periodic);
     let records = usize::try_from(args.records).expect("it is at most a million");
-    processes::work(work, records).map_err(|reason| anyhow!(in_words(&reason)).into())
+    processes::work(work, records).map_err(|reason| anyhow!(reason).into())
 }
 
 pub(crate) fn launch(args: &Launch) -> Result<(), Failure> {
     let reason = processes::launch(args.gate, args.files, &args.command);
-    complain(&format!("error: {}", in_words(&reason)));
+    complain(&format!("error: {reason}"));
     std::process::exit(NOT_RUN)
 }

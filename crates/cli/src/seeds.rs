@@ -4,7 +4,7 @@ use crate::args::Sim;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
-use crate::sim::{Plan, broken};
+use crate::sim::plan::{Plan, broken};
 use anyhow::anyhow;
 use lab::parallel::in_order;
 use report::{Report, SeededRuns, Summary, Widths, medians};

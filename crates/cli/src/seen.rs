@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use crate::output::Draft;
 use crate::picture;
-use crate::record::{TraceFile, Watch, Window};
+use crate::record::{TraceFile, Watch};
+use crate::window::{Window, cells};
 use crate::world::{self, WorldTraceFile};
 use anyhow::Context;
 use scenario::Scenario;
@@ -92,7 +93,7 @@ pub(crate) fn gantt(seen: &Seen, scenario: &Scenario, window: Window, width: u16
     match seen {
         Seen::One(timeline) => {
             let names = scenario.entities.iter().map(|entity| entity.name.as_str());
-            picture::gantt(timeline, window, picture::cells(names, width), rows_most)
+            picture::gantt(timeline, window, cells(names, width), rows_most)
         }
         Seen::World(world) => world::gantt(world, window, width, rows_most),
     }

@@ -6,7 +6,7 @@ use crate::output;
 use crate::output::Draft;
 use crate::progress::Progress;
 use crate::seeds::{self, threads};
-use crate::sim::{Plan, plan_of};
+use crate::sim::plan::{Plan, plan_of};
 use anyhow::{Context, anyhow};
 use input::problem::Problems;
 use lab::disk::Disk;

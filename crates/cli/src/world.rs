@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use crate::output::Draft;
 use crate::picture::{ALONE, BESIDE};
-use crate::record::{Form, Window, begin};
+use crate::record::{Form, begin};
+use crate::window::Window;
 use anyhow::Context;
 use sched::Instant;
 use std::collections::BTreeSet;

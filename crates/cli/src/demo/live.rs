@@ -1,16 +1,17 @@
 //! The demo on this machine: two runs of the same processes.
 
-use super::outcome::{self, Side};
+use super::drawing::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, TRACE, window};
+use super::outcome::{self, Side, TACTUS};
 use super::seen::{self, Watcher};
-use super::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, TRACE, window};
 use crate::args::Demo;
-use crate::failure::Failure;
+use crate::failure::{Failure, refused};
 use crate::output::Draft;
-use crate::record::{TraceFile, Watch, Window};
+use crate::record::{TraceFile, Watch};
+use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan::{Plan, directory, from_scenario};
 use crate::run::play::{Played, play};
-use crate::run::{keep, refused};
+use crate::window::Window;
 use crate::{output, picture};
 use anyhow::Context;
 use daemon::kernel::priority;
@@ -31,8 +32,6 @@ const BATCH: usize = 5;
 const ABOVE: u64 = 10;
 /// Name of the first run, without promises.
 const KERNEL: &str = "the kernel";
-/// Name of the second run.
-pub(super) const TACTUS: &str = "Tactus";
 
 /// Checks whether promises can be kept here.
 ///

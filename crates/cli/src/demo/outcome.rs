@@ -4,6 +4,9 @@ use crate::output;
 use measure::{Measures, Meter};
 use report::{Report, percent, short};
 
+/// The name of the run under promises.
+pub(super) const TACTUS: &str = "Tactus";
+
 /// A kind of VM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Kind {
@@ -75,7 +78,7 @@ pub(super) fn table(sides: &[&Side]) -> String {
 
 /// Label of the CPU time that no VM of the demo used.
 fn left_over(side: &Side) -> &'static str {
-    if side.report.policy == super::live::TACTUS { "idle or other processes" } else { "idle" }
+    if side.report.policy == TACTUS { "idle or other processes" } else { "idle" }
 }
 
 /// The result of the two VMs with deadlines under each policy, derived from the numbers.

@@ -2,12 +2,13 @@
 
 use super::outcome::{self, Side};
 
-use super::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, window};
+use super::drawing::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, window};
 use crate::args::Demo;
 use crate::failure::Failure;
 use crate::output::Draft;
 use crate::progress::Progress;
-use crate::record::{Watch, Window};
+use crate::record::Watch;
+use crate::window::Window;
 use crate::{output, picture};
 use anyhow::Context;
 use daemon::Explanation;

@@ -1,6 +1,5 @@
 //! The properties of a machine, in words.
 
-use super::in_words;
 use daemon::host_profile::HostProfile;
 use report::percent;
 use sys::kernel::{Configured, SchedExt};
@@ -28,7 +27,7 @@ pub(super) fn facts(host: &HostProfile) -> Vec<(&'static str, String)> {
             "SCHED_DEADLINE",
             match &host.realtime.deadline_periods {
                 Ok((shortest, longest)) => format!("periods from {shortest} to {longest}"),
-                Err(reason) => in_words(reason),
+                Err(reason) => reason.to_string(),
             },
         ),
         (
@@ -68,7 +67,7 @@ fn kernel(host: &HostProfile) -> String {
 fn clock(host: &HostProfile) -> String {
     match &host.kernel.clock {
         Ok(clock) => format!("{}; available: {}", clock.current, clock.available.join(", ")),
-        Err(reason) => in_words(reason),
+        Err(reason) => reason.to_string(),
     }
 }
 
@@ -117,7 +116,7 @@ fn throttling(host: &HostProfile) -> String {
 fn fair_server(host: &HostProfile) -> String {
     match &host.realtime.fair_servers {
         Err(reason) => match host.fair_server() {
-            Some(usual) => format!("{}; taken to be as usual, {}", in_words(reason), bandwidth(&usual)),
+            Some(usual) => format!("{reason}; taken to be as usual, {}", bandwidth(&usual)),
             None => "not in this kernel".to_string(),
         },
         Ok(servers) => {

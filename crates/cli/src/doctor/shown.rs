@@ -1,6 +1,6 @@
 //! The examination as JSON. Keys end in their unit; an unknown value is null, with the reason beside it.
 
-use super::{Examination, INTERVAL};
+use super::examination::{Examination, INTERVAL};
 use daemon::Explanation;
 use daemon::doctor::Finding;
 use daemon::host_profile::{HostProfile, Warning};

@@ -5,10 +5,9 @@ pub(crate) mod plan;
 pub(crate) mod play;
 
 use crate::args::Run;
-use crate::failure::{Failure, usage};
+use crate::failure::{Failure, refused};
 use crate::output;
 use crate::record::Form;
-use daemon::Explanation;
 use daemon::directory::Directory;
 use daemon::live;
 use daemon::terms::Terms;
@@ -59,13 +58,5 @@ fn status(plan: &Plan, played: &Played) -> ExitCode {
             (None, None) => ExitCode::FAILURE,
         },
         None => ExitCode::SUCCESS,
-    }
-}
-
-/// A refusal as a failure of the arguments.
-pub(crate) fn refused(reason: &Explanation) -> Failure {
-    match reason.remedy.as_ref() {
-        "" => Failure::Usage(miette::miette!("{}", reason.reason)),
-        remedy => usage(reason.reason.to_string(), remedy),
     }
 }

@@ -3,10 +3,10 @@
 use super::plan::Plan;
 use super::play::Played;
 use crate::args::Output;
-use crate::doctor::in_words;
 use crate::failure::Failure;
 use crate::output::Draft;
-use crate::record::{TraceFile, Watch, Window};
+use crate::record::{TraceFile, Watch};
+use crate::window::{Window, cells};
 use crate::{output, picture};
 use anyhow::Context;
 use daemon::terms::Terms;
@@ -63,7 +63,7 @@ impl Kept {
         let mut text = String::new();
         let played = &self.played;
         for (name, reason) in &played.troubles {
-            text += &format!("\n{name} was not served to the end: {}.\n", in_words(reason));
+            text += &format!("\n{name} was not served to the end: {reason}.\n");
         }
         if !played.reports_wakeups {
             text += "\nThis host does not report wake-ups of threads: they are polled every millisecond, and detected late. To avoid \
@@ -130,7 +130,7 @@ impl<'a> Shown<'a> {
         );
         let mut text = output::heading(&title) + "\n\n";
         let names = run.entities.iter().map(|entity| entity.name.as_str());
-        text += &picture::gantt(timeline, window, picture::cells(names, width), ROWS_MOST);
+        text += &picture::gantt(timeline, window, cells(names, width), ROWS_MOST);
         text.push('\n');
         text += &report::table(&kept.report, Widths(width));
         text += &kept.remarks();

@@ -1,8 +1,7 @@
 //! The plan of a live run: its processes and their promises.
 
-use super::refused;
 use crate::args::Run;
-use crate::failure::Failure;
+use crate::failure::{Failure, refused};
 use daemon::directory::Directory;
 use daemon::dispatch::{PromiseRequest, Refusal};
 use daemon::host_profile::HostProfile;

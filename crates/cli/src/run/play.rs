@@ -1,8 +1,7 @@
 //! A live run from start to end, beside the daemon that keeps its promises.
 
 use super::plan::{Plan, PlannedProcess, Source};
-use super::refused;
-use crate::failure::Failure;
+use crate::failure::{Failure, refused};
 use crate::output;
 use crate::progress::Progress;
 use daemon::Explanation;

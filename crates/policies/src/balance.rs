@@ -159,7 +159,7 @@ impl Policy for Balance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{at_ms, at_us, group, hog, host_under, is_running, member, scripted, shows};
+    use crate::fixture::{Dice, at_ms, at_us, group, hog, host_under, is_running, member, scripted, shows};
     use sched::{GroupParams, State};
     use sim::Driver;
 
@@ -175,10 +175,9 @@ mod tests {
         let vms = [vm(&mut host, 3), vm(&mut host, 3)];
         let hogs: Vec<_> = (0..5).map(|_| hog(&mut host, Params::default())).collect();
         let all: Vec<EntityId> = vms.iter().flatten().copied().collect();
-        let (mut stacked, mut dice) = (0, 1_u64);
+        let (mut stacked, mut dice) = (0, Dice(1));
         for step in 0..400 {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let e = all[usize::try_from(dice >> 33).expect("it fits") % all.len()];
+            let e = all[dice.index(all.len())];
             match host.machine().state(e) {
                 State::Blocked => host.wake(e, Wake::By { waker: hogs[0], sync: false }),
                 State::Running(cpu) => host.block(cpu),

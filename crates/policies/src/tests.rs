@@ -1,10 +1,9 @@
 //! The answers of every policy about a reservation.
 
 use crate::ALL;
-use sched::{
-    CpuId, Descriptor, EntityId, Instant, Knobs, Limit, Nanos, Params, PromiseState, Reservation, Topology, Wake,
-};
-use sim::{Costs, Driver, Workload};
+use crate::fixture::{self, host_with, reserving};
+use sched::{CpuId, Descriptor, EntityId, Instant, Knobs, Limit, Nanos, PromiseState, Topology, Wake};
+use sim::{Driver, Workload};
 
 const CPU: CpuId = CpuId::new(0);
 
@@ -12,9 +11,8 @@ const ASKED: (Nanos, Nanos) = (Nanos::ms(2), Nanos::ms(10));
 
 /// A host of one CPU, and an entity with 2 ms in every 10 ms that wakes at once; `None` if the reservation is refused.
 fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -> Option<(Driver<'a>, EntityId)> {
-    let mut host = Driver::new(policy, Topology::new(1), knobs, Costs::NONE).expect("one CPU is enough");
-    let reservation = Some(Reservation { limit, ..Reservation::new(ASKED.0, ASKED.1) });
-    let e = host.attach("e", Params { reservation, ..Params::default() }, Workload::Scripted).ok()?;
+    let mut host = host_with(policy, Topology::new(1), knobs);
+    let e = host.attach("e", reserving(ASKED.0, ASKED.1, limit), Workload::Scripted).ok()?;
     host.wake(e, Wake::New { parent: None });
     Some((host, e))
 }
@@ -31,14 +29,6 @@ fn answers(policy: &'static Descriptor, knobs: &Knobs) -> Option<(Instant, Nanos
     host.block(CPU);
     host.run_until(end + Nanos::ns(1));
     Some((end, host.machine().charged(e), [begun, host.machine().promise(e)]))
-}
-
-fn knobs(policy: &'static Descriptor, words: &[(&str, &str)]) -> Knobs {
-    let mut knobs = policy.defaults();
-    for &(name, word) in words {
-        knobs.set_word(name, word).expect("it is a choice");
-    }
-    knobs
 }
 
 #[test]
@@ -58,7 +48,8 @@ fn every_policy_with_reservations_answers_slice_period_deadline_and_remaining() 
     answering.dedup();
     for (name, words) in cases {
         let policy = crate::find(name).expect("it is registered");
-        let (end, used, [begun, ran]) = answers(policy, &knobs(policy, words)).expect("2 ms in 10 ms are granted");
+        let (end, used, [begun, ran]) =
+            answers(policy, &fixture::knobs(policy, words, &[])).expect("2 ms in 10 ms are granted");
         for state in [begun, ran] {
             let state = state.unwrap_or_else(|| panic!("{name} {words:?} answers nothing"));
             assert_eq!((state.slice, state.period), ASKED, "{name} {words:?}");

@@ -2,7 +2,8 @@
 
 use super::POLICY;
 use crate::fixture::{
-    self, CPU, awake as hog, fifo, host_under, nice, of_class as of, run_through_us as run_through, running, scripted,
+    self, CPU, Dice, awake as hog, fifo, host_under, nice, of_class as of, run_through_us as run_through, running,
+    scripted,
 };
 use sched::{Class, CpuId, CpuSet, EntityId, Nanos, Params, State, Wake};
 use sim::Driver;
@@ -288,18 +289,17 @@ fn the_tree_finds_the_same_task_as_the_scan_of_the_source() {
             scripted(&mut host, Params { affinity, class, ..nice(n % 7 * 3 - 9) })
         })
         .collect();
-    let mut dice = 7_u64;
+    let mut dice = Dice(7);
     for _ in 0..20_000 {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let draw = usize::try_from(dice >> 33).expect("it fits");
-        let e = all[draw % all.len()];
+        let e = all[dice.index(all.len())];
+        let draw = dice.below(3);
         match host.machine().state(e) {
             State::Blocked => host.wake(e, Wake::Timer),
-            State::Running(cpu) if draw % 3 == 0 => host.block(cpu),
-            State::Running(cpu) if draw % 3 == 1 => host.yield_now(cpu),
+            State::Running(cpu) if draw == 0 => host.block(cpu),
+            State::Running(cpu) if draw == 1 => host.yield_now(cpu),
             State::Running(_) | State::Waiting => {}
         }
-        host.run_until(host.now() + Nanos::us(1 + draw as u64 % 700));
+        host.run_until(host.now() + Nanos::us(1 + dice.below(700)));
     }
     let ran = all.iter().filter(|&&e| host.machine().charged(e) > Nanos::ZERO).count();
     assert!(ran >= 18, "all but those of the idle class, perhaps: {ran}");

@@ -205,6 +205,7 @@ impl RunQueues {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::Dice;
 
     const CPU: CpuId = CpuId::new(0);
 
@@ -265,10 +266,9 @@ mod tests {
     fn remembering_gives_the_same_order_as_walking() {
         let (mut queues, e) = queue(&[Priority::Under; 12]);
         let mut list = Vec::new();
-        let mut seed = 1_u64;
+        let mut dice = Dice(1);
         for _ in 0..20_000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let draw = (seed >> 33) as usize;
+            let draw = dice.index(1 << 31);
             let one = e[draw % 12];
             match draw / 12 % 4 {
                 0 | 1 if queues.remove(one) => list.retain(|&other| other != one),

@@ -154,11 +154,10 @@ fn charging_by_the_wall_needs_slices_that_end_and_assigned_cpus() {
 
 #[test]
 fn time_lost_to_an_interrupt_is_delivered_later() {
-    use sched::{Input, Kicks, Machine, Wake};
+    use sched::{Input, Wake};
     let cpu = CpuId::new(0);
     let hard = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("late", "carry")], &[]);
-    let mut machine =
-        Machine::build(&POLICY, Topology::new(1), &hard, Kicks::Immediate).expect("edf takes these knobs");
+    let mut machine = fixture::machine(&POLICY, 1, &hard);
     let e = machine.attach(at(0), promise(20, 5)).expect("it is admitted");
     machine.input(at(0), Input::Wake { entity: e, why: Wake::Resumed });
     assert!(machine.settle(at(0)).contains(&Action::Run { cpu, entity: e, until: at(5) }));
@@ -185,12 +184,11 @@ fn time_lost_to_an_interrupt_is_delivered_later() {
 /// With `renew`, a period begins at a wake-up, so the entity never waits for another grid.
 #[test]
 fn with_renew_periods_follow_the_wake_ups() {
-    use sched::{Input, Kicks, Machine, Wake};
+    use sched::{Input, Wake};
     let cpu = CpuId::new(0);
     let delivered = |rest: &str| {
         let knobs = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("rest", rest)], &[]);
-        let mut machine =
-            Machine::build(&POLICY, Topology::new(1), &knobs, Kicks::Immediate).expect("edf takes these knobs");
+        let mut machine = fixture::machine(&POLICY, 1, &knobs);
         let e = machine.attach(at(0), promise(10, 4)).expect("it is admitted");
         machine.input(at(0), Input::Wake { entity: e, why: Wake::Resumed });
         let _ = machine.settle(at(0));

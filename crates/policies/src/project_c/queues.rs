@@ -275,6 +275,7 @@ impl Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::Dice;
 
     const SHIFT: u32 = 22;
     const DUE: Level = 3;
@@ -309,11 +310,8 @@ mod tests {
         let mut model = Model { levels: vec![Vec::new(); DUE + 64], edge: 0 };
         let entities: Vec<_> = (0..100).map(|n| EntityId::new(n, 0)).collect();
         entities.iter().for_each(|&e| queues.reserve(e));
-        let (mut state, mut now) = (12345_u64, Instant::ZERO);
-        let mut dice = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let (mut dice, mut now) = (Dice(12345), Instant::ZERO);
+        let mut dice = |below: u64| dice.below(below);
         for _ in 0..20_000 {
             // Mostly within a slot, sometimes over all 64 of them.
             let slots = if dice(50) == 0 { dice(100) } else { dice(2) };

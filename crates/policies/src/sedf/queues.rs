@@ -141,6 +141,7 @@ impl Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::Dice;
 
     const CPU: CpuId = CpuId::new(0);
 
@@ -166,13 +167,12 @@ mod tests {
         let (mut extra, mut penalty, mut periods) = (List::default(), List::default(), List::default());
         let entities: Vec<EntityId> = (0..12).map(|n| EntityId::new(n, 0)).collect();
         entities.iter().for_each(|&e| queues.reserve(e));
-        let mut state = 99_u64;
+        let mut dice = Dice(99);
         for _ in 0..20_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let e = entities[usize::try_from(state >> 33).expect("it is small") % entities.len()];
+            let e = entities[dice.index(entities.len())];
             // Few different scores, so that many are equal.
-            let score = Score::from(state >> 50 & 7);
-            match state >> 60 {
+            let score = Score::from(dice.below(8));
+            match dice.below(16) {
                 0..5 => {
                     let left = extra.remove(e);
                     assert_eq!(queues.leave_utilisation(e), left);

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::fair::{PERIOD, SLACK};
-use sched::{Alarm, AlarmOwner, Input, Kicks, Machine};
+use crate::fixture;
+use sched::{Alarm, AlarmOwner, Input};
 
 /// A group of 50 ms in 100 ms, and a hog of it pinned to each of two CPUs.
 fn two_limited_hogs() -> (World, GroupId, [EntityId; 2]) {
@@ -225,7 +226,7 @@ fn returned_quota_waits_for_a_refill_that_is_near() {
 
 #[test]
 fn a_late_slack_timer_leaves_a_near_refill_to_do_its_work() {
-    let mut machine = Machine::build(&POLICY, Topology::new(4), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let mut machine = fixture::machine(&POLICY, 4, &POLICY.defaults());
     let quota = Some(Quota::new(Nanos::ms(25), Nanos::ms(100)).unwrap());
     let limited = GroupParams { quota, ..GroupParams::default() };
     let group = machine.create_group(Instant::ZERO, limited, GroupId::ROOT).unwrap();

@@ -1,7 +1,8 @@
 //! Changes of parameters, arrivals and departures, and late alarms.
 
 use super::*;
-use sched::{Action, Alarm, AlarmOwner, Input, Kicks, Machine};
+use crate::fixture;
+use sched::{Action, Alarm, AlarmOwner, Input, Machine};
 
 // ---- Affinity ----
 
@@ -211,7 +212,7 @@ fn drive(machine: &mut Machine, now: Instant, input: Input) -> Vec<Action> {
 
 #[test]
 fn a_late_tick_does_its_work_and_the_next_one_is_on_the_grid() {
-    let mut machine = Machine::build(&POLICY, Topology::new(1), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let mut machine = fixture::machine(&POLICY, 1, &POLICY.defaults());
     let [a, b] = [(); 2].map(|()| machine.attach(Instant::ZERO, nice(0)).unwrap());
     for entity in [a, b] {
         drive(&mut machine, Instant::ZERO, Input::Wake { entity, why: Wake::Timer });
@@ -230,7 +231,7 @@ fn a_late_tick_does_its_work_and_the_next_one_is_on_the_grid() {
 
 #[test]
 fn a_late_refill_is_one_refill_and_the_next_one_is_on_the_grid() {
-    let mut machine = Machine::build(&POLICY, Topology::new(1), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let mut machine = fixture::machine(&POLICY, 1, &POLICY.defaults());
     let quota = Some(Quota::new(Nanos::ms(10), Nanos::ms(100)).unwrap());
     let limited = GroupParams { quota, ..GroupParams::default() };
     let group = machine.create_group(Instant::ZERO, limited, GroupId::ROOT).unwrap();

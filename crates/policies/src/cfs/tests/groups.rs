@@ -1,7 +1,8 @@
 //! Nested groups.
 
 use super::*;
-use sched::{Alarm, AlarmOwner, Input, Kicks, Machine};
+use crate::fixture;
+use sched::{Alarm, AlarmOwner, Input};
 
 #[test]
 fn groups_share_by_their_weights_whatever_is_in_them() {
@@ -185,7 +186,7 @@ fn a_group_of_the_least_weight_still_runs() {
 
 #[test]
 fn a_removed_groups_index_starts_afresh() {
-    let mut machine = Machine::build(&POLICY, Topology::new(1), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let mut machine = fixture::machine(&POLICY, 1, &POLICY.defaults());
     let quota = Some(Quota::new(Nanos::ms(1), Nanos::ms(1_000)).unwrap());
     let limited = GroupParams { quota, ..GroupParams::default() };
     let old = machine.create_group(Instant::ZERO, limited, GroupId::ROOT).unwrap();

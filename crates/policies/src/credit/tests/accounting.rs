@@ -3,6 +3,7 @@
 use super::*;
 use crate::credit::accounting::{Grant, Round};
 use crate::credit::domains::{DomainId, Domains};
+use crate::fixture;
 
 /// The grants of the members of each domain `(weight, members, cap)`, in the order of the list; and the new order.
 fn round(cpus: usize, balance: i64, domains: &[(u32, u32, Option<u32>)]) -> Vec<Grant> {
@@ -259,9 +260,8 @@ fn a_change_of_weight_counts_from_the_next_accounting() {
 
 #[test]
 fn late_ticks_and_accountings_come_once_and_keep_their_phase() {
-    use sched::{Action, Alarm, AlarmOwner, Input, Kicks, Machine};
-    let mut machine =
-        Machine::build(&POLICY, sched::Topology::new(1), &POLICY.defaults(), Kicks::Immediate).expect("it works");
+    use sched::{Action, Alarm, AlarmOwner, Input};
+    let mut machine = fixture::machine(&POLICY, 1, &POLICY.defaults());
     let e = machine.attach(Instant::ZERO, Params::default()).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
     let (tick, accounting) =

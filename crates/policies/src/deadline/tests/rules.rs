@@ -1,7 +1,7 @@
 //! The wake-up rule, throttling, yields, ties: policies.md 2.3.
 
 use super::*;
-use sched::{Input, Kicks, Machine};
+use sched::Input;
 
 #[test]
 fn the_example_of_the_essay() {
@@ -159,8 +159,7 @@ fn a_period_that_could_begin_during_a_rest_begins_after_it_or_as_in_the_kernel_t
 fn an_overrun_is_paid_off_asleep_or_awake() {
     for asleep in ["lapse", "renew"] {
         let settings: Settings<'_> = (&[("reclaim", "off"), ("asleep", asleep)], &[]);
-        let mut machine =
-            Machine::build(&POLICY, sched::Topology::new(1), &knobs(settings), Kicks::Immediate).expect("it works");
+        let mut machine = fixture::machine(&POLICY, 1, &knobs(settings));
         let e = machine.attach(Instant::ZERO, with(promise(10, 100))).expect("accepted");
         machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
         machine.settle(Instant::ZERO);
@@ -181,8 +180,7 @@ fn an_overrun_is_paid_off_asleep_or_awake() {
 #[test]
 fn an_overrun_is_paid_off_in_whole_periods() {
     let descriptor = &POLICY;
-    let mut machine =
-        Machine::build(descriptor, sched::Topology::new(1), &knobs(PLAIN), Kicks::Immediate).expect("it works");
+    let mut machine = fixture::machine(descriptor, 1, &knobs(PLAIN));
     let e = machine.attach(Instant::ZERO, with(promise(10, 100))).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
     machine.settle(Instant::ZERO);

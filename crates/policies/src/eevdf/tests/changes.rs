@@ -1,7 +1,8 @@
 //! Changes of parameters, also of delayed sleepers.
 
 use super::*;
-use sched::{GroupParams, Input, Kicks, Machine, Weight};
+use crate::fixture;
+use sched::{GroupParams, Input, Machine, Weight};
 
 /// CPU 0 with a hog, and a task that sleeps there, 0.3 ms in debt.
 fn with_delayed(cpus: usize) -> (World, EntityId, EntityId) {
@@ -88,7 +89,7 @@ fn a_delayed_sleeper_of_a_throttled_group_wakes_and_is_held() {
 #[test]
 fn a_group_may_go_while_its_part_still_pays() {
     let cpu = CpuId::new(0);
-    let mut machine = Machine::build(&POLICY, Topology::new(1), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let mut machine = fixture::machine(&POLICY, 1, &POLICY.defaults());
     let group = machine.create_group(Instant::ZERO, GroupParams::default(), GroupId::ROOT).unwrap();
     let inside = machine.attach(Instant::ZERO, within(group, nice(0))).unwrap();
     let hog = machine.attach(Instant::ZERO, nice(0)).unwrap();

@@ -1,6 +1,7 @@
 //! At most 0.95 s of each second.
 
 use super::*;
+use crate::fixture;
 
 #[test]
 fn a_hog_gets_95_percent_of_a_cpu() {
@@ -90,9 +91,8 @@ fn unused_runtime_is_not_saved() {
 
 #[test]
 fn a_late_end_of_period_counts_for_all_that_have_passed() {
-    use sched::{Alarm, AlarmOwner, Input, Kicks, Machine};
-    let mut machine =
-        Machine::build(&POLICY, sched::Topology::new(1), &POLICY.defaults(), Kicks::Immediate).expect("works");
+    use sched::{Alarm, AlarmOwner, Input};
+    let mut machine = fixture::machine(&POLICY, 1, &POLICY.defaults());
     let e = machine.attach(Instant::ZERO, fifo(10)).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
     machine.settle(Instant::ZERO);

@@ -6,13 +6,19 @@ mod wakeups;
 
 use super::POLICY;
 use crate::fixture::{
-    CPU, OTHER, hog, host_under, reserving, run_through_us as run_through, running, scripted, shows, used, weighing,
+    CPU, OTHER, hog, host_of_costs, host_under, host_with, knobs, reserving, run_through_us as run_through, running,
+    scripted, shows, used, weighing,
 };
 use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Params, State, Wake, Weight};
 use sim::{Costs, Driver, Workload};
 
 fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
     host_under(&POLICY, sched::Topology::new(cpus), knobs)
+}
+
+/// One CPU with this word of the knob `unblock`.
+fn host_that_unblocks<'a>(word: &str) -> Driver<'a> {
+    host_with(&POLICY, sched::Topology::new(1), &knobs(&POLICY, &[("unblock", word)], &[]))
 }
 
 fn runs(host: &Driver<'_>) -> Option<EntityId> {

@@ -95,8 +95,7 @@ fn periods_keep_their_grid() {
 #[test]
 fn what_is_run_beyond_a_slice_is_paid_back() {
     let costs = Costs { kick: Nanos::us(300), ..Costs::NONE };
-    let mut host =
-        Driver::new(&POLICY, sched::Topology::new(1), &POLICY.defaults(), costs).expect("it works everywhere");
+    let mut host = host_of_costs(&POLICY, sched::Topology::new(1), &POLICY.defaults(), costs);
     let e = hog(&mut host, hard(4_000, 10_000));
     run_through(&mut host, 6_000);
     assert_eq!((runs(&host), shows(&host, e, "used")), (Some(e), 0));

@@ -115,9 +115,7 @@ fn each_way_of_waking_has_its_deadline() {
         ("resume", 14_000, 38_000, 0),
     ] {
         for (wake, deadline) in [(6_000, short), (28_000, long)] {
-            let mut values = POLICY.defaults();
-            values.set_word("unblock", unblock).expect("a way of waking");
-            let mut host = Driver::new(&POLICY, sched::Topology::new(1), &values, Costs::NONE).expect("it works");
+            let mut host = host_that_unblocks(unblock);
             let params = Params { latency: Some(Nanos::ms(2)), ..hard(4_000, 10_000) };
             let e = hog(&mut host, params);
             block_at(&mut host, 5_000, e);
@@ -133,9 +131,7 @@ fn each_way_of_waking_has_its_deadline() {
 #[test]
 fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
     for (wake, runs_until, deadline) in [(7_400, Some(8_000), 14_000), (7_600, None, 24_000)] {
-        let mut values = POLICY.defaults();
-        values.set_word("unblock", "resume").expect("a way of waking");
-        let mut host = Driver::new(&POLICY, sched::Topology::new(1), &values, Costs::NONE).expect("it works");
+        let mut host = host_that_unblocks("resume");
         let e = hog(&mut host, hard(4_000, 10_000));
         block_at(&mut host, 5_000, e);
         wake_at(&mut host, wake, e);
@@ -148,9 +144,7 @@ fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
 /// Atropos: a period as short as the latency; slice and period are doubled until they reach those of the reservation.
 #[test]
 fn a_short_period_grows_back() {
-    let mut values = POLICY.defaults();
-    values.set_word("unblock", "atropos").expect("a way of waking");
-    let mut host = Driver::new(&POLICY, sched::Topology::new(1), &values, Costs::NONE).expect("it works");
+    let mut host = host_that_unblocks("atropos");
     let e = hog(&mut host, Params { latency: Some(Nanos::ms(3)), ..hard(4_000, 20_000) });
     block_at(&mut host, 5_000, e);
     wake_at(&mut host, 40_000, e);

@@ -1,6 +1,7 @@
 //! Admission control, and the guarantee for admitted servers.
 
 use super::{asking, awake, host, run_through};
+use crate::fixture::Dice;
 use crate::{rt_xen, rtds};
 use sched::{CpuId, CpuSet, Descriptor, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake};
 use sim::auditor::Promises;
@@ -79,16 +80,12 @@ fn a_reservation_that_does_not_fit_on_the_emptiest_cpu_may_fit_on_another() {
 fn what_was_let_in_is_kept() {
     let orders: [(&Descriptor, &str); 3] =
         [(&rtds::POLICY, ""), (&rt_xen::POLICY, "edf"), (&rt_xen::POLICY, "deadline-monotonic")];
-    let mut dice = 1_u64;
-    let mut below = |n: u64| {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (dice >> 33) % n
-    };
+    let mut dice = Dice(1);
     for (policy, order) in orders {
         for server in ["deferrable", "periodic", "polling"] {
             let mut knobs = vec![CLOSED];
             if !order.is_empty() {
-                let ties = ["stay", "turn"][usize::try_from(below(2)).expect("it is small")];
+                let ties = ["stay", "turn"][dice.index(2)];
                 knobs.extend([("order", order), ("server", server), ("ties", ties)]);
             }
             let mut judged = 0;
@@ -102,9 +99,9 @@ fn what_was_let_in_is_kept() {
                 let mut all = Vec::new();
                 let mut asked = asking(1, 10, Limit::Hard);
                 for _ in 0..12 {
-                    let period = Nanos::us(2_000 + 500 * below(30));
-                    let slice = period.scale(1 + below(50), 100);
-                    let limit = [Limit::Hard, Limit::Soft][usize::try_from(below(2)).expect("it is small")];
+                    let period = Nanos::us(2_000 + 500 * dice.below(30));
+                    let slice = period.scale(1 + dice.below(50), 100);
+                    let limit = [Limit::Hard, Limit::Soft][dice.index(2)];
                     asked.reservation = Some(Reservation { limit, ..Reservation::new(slice, period) });
                     let answer = host.attach("e", asked, Workload::Scripted);
                     if let Err(refused) = &answer

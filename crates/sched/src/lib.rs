@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod alarm;
 mod alarms;
+mod answers;
 mod cx;
 pub mod descriptor;
 mod entity;
@@ -20,11 +21,11 @@ pub mod params;
 pub mod policy;
 pub mod queue;
 mod source;
-mod standing;
 pub mod time;
 mod truth;
 
 pub use alarm::{Alarm, AlarmKind, AlarmOwner, AlarmSlots};
+pub use answers::{FairPosition, Position, PromiseState};
 pub use cx::{AlarmBase, Cx, Running};
 pub use descriptor::{
     Bound, Build, CapBound, Conserving, Descriptor, Guarantees, Knob, KnobError, Knobs, LoadBounds, Unit,
@@ -36,5 +37,4 @@ pub use machine::{Action, Input, Kicks, Machine};
 pub use params::{Class, GroupParams, Limit, Params, Quota, Refused, Reservation, RtPriority, Topology, Warp, Weight};
 pub use policy::{Decision, GroupChange, Notice, Policy, StopReason, Stopped, Wake};
 pub use source::{MadePolicy, PolicySource};
-pub use standing::{FairPosition, Position, PromiseState};
 pub use time::{Instant, Nanos, Virtual};

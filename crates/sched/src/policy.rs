@@ -18,10 +18,10 @@
 //! CPU that needs a decision.
 
 use crate::alarm::Alarm;
+use crate::answers::{Position, PromiseState};
 use crate::cx::Cx;
 use crate::id::{CpuId, EntityId, GroupId};
 use crate::params::{GroupParams, Params, Refused};
-use crate::standing::{Position, PromiseState};
 use crate::time::{Instant, Nanos};
 
 /// A scheduling policy. Pure: no clock, no IO, no randomness, no floats, no iteration over hash maps, and no

@@ -2,10 +2,10 @@
 
 use super::Machine;
 use crate::alarm::Alarm;
+use crate::answers::{Position, PromiseState};
 use crate::entity::State;
 use crate::id::{CpuId, CpuSet, EntityId};
 use crate::params::{Params, Topology};
-use crate::standing::{Position, PromiseState};
 use crate::time::{Instant, Nanos};
 
 impl Machine {

@@ -98,7 +98,7 @@ fn miswritten(workload: &str, example: &str) -> Wrong {
 
 /// `workload` with the settings of `table`; `None` when something in it is wrong or missing.
 fn selected(workload: &'static WorkloadDescriptor, table: &Table<'_, '_>, findings: &mut Findings) -> Option<Work> {
-    let application = match (workload.read)(&mut Settings::new(workload, table, findings))? {
+    let application = match (workload.read)(&mut Settings::new((workload.name, workload.example), table, findings))? {
         Selected::Entity(workload) => return Some(Work::Entity(workload)),
         Selected::Application(application) => application,
     };

@@ -1,4 +1,4 @@
-//! Lengths of time in a scenario, always the same or random.
+//! Lengths of time in a scenario, always the same or random: reading, bounds and parts.
 
 use input::form::{mistyped, single, time};
 use input::problem::{Wrong, quoted, right_instead};
@@ -70,4 +70,64 @@ pub fn length_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Lengt
 fn check_mean(key: &'static str, mean: Nanos) -> Result<(), Wrong> {
     let most = Nanos::ns(SPAN_MAX.as_ns() / 32);
     if mean > most { Err(Wrong::from(&Refused::TooLong { what: key, most })) } else { Ok(()) }
+}
+
+/// The shortest that `length` can be.
+#[must_use]
+pub fn least(length: Length) -> Nanos {
+    match length {
+        Length::Fixed(time) => time,
+        Length::Uniform { least, .. } | Length::AtLeast { least, .. } => least,
+        Length::Exponential { .. } => Nanos::ZERO,
+    }
+}
+
+/// `length`, unless chance decides it.
+pub(crate) fn fixed(length: Length) -> Option<Nanos> {
+    if let Length::Fixed(time) = length { Some(time) } else { None }
+}
+
+/// What `length` is in the mean.
+#[must_use]
+pub fn mean(length: Length) -> Nanos {
+    match length {
+        Length::Fixed(time) | Length::Exponential { mean: time } | Length::AtLeast { mean: time, .. } => time,
+        Length::Uniform { least, most } => Nanos::ns(least.as_ns() + (most.as_ns() - least.as_ns()) / 2),
+    }
+}
+
+/// Whether `length` is never above zero.
+#[must_use]
+pub fn is_nothing(length: Length) -> bool {
+    match length {
+        Length::Fixed(time)
+        | Length::Uniform { most: time, .. }
+        | Length::Exponential { mean: time }
+        | Length::AtLeast { mean: time, .. } => time.is_zero(),
+    }
+}
+
+/// `length` in `parts` that are as long as each other but for a nanosecond, and as long as it together.
+pub(crate) fn parts(length: Length, parts: u32) -> impl Iterator<Item = Length> {
+    let part = move |time: Nanos, number: u32| {
+        let (whole, rest) = (time.as_ns() / u64::from(parts), time.as_ns() % u64::from(parts));
+        Nanos::ns(whole + u64::from(u64::from(number) < rest))
+    };
+    (0..parts).map(move |number| match length {
+        Length::Fixed(time) => Length::Fixed(part(time, number)),
+        Length::Uniform { least, most } => {
+            let least = part(least, number);
+            Length::Uniform { least, most: part(most, number).max(least) }
+        }
+        Length::Exponential { mean } => Length::Exponential { mean: part(mean, number) },
+        Length::AtLeast { least, mean } => {
+            let least = part(least, number);
+            Length::AtLeast { least, mean: part(mean, number).max(least) }
+        }
+    })
+}
+
+/// No delay.
+pub(crate) fn at_once() -> Length {
+    Length::Fixed(Nanos::ZERO)
 }

@@ -1,6 +1,7 @@
 //! [`Settings`]: the settings of a named workload, each with its default.
 
-use crate::{ApplicationWorkload, Selected, TASKS_MAX, WorkloadDescriptor, least, length};
+use crate::application::{ApplicationWorkload, Selected};
+use crate::length::{self, least};
 use input::form::{self, vms};
 use input::problem::{Findings, Problem, Wrong};
 use input::table::{Given, Table};
@@ -10,10 +11,16 @@ use sim::program::Length;
 use std::sync::Arc;
 use toml::de::DeValue;
 
+/// The most tasks of an application, and of all applications of a scenario. A file of a few bytes can ask for any number, and each
+/// takes about half a kilobyte before it runs.
+pub const TASKS_MAX: usize = 1 << 20;
+
 /// Reads settings with a default, and remembers whether one was wrong.
 #[derive(Debug)]
 pub struct Settings<'t, 'a, 'i, 'f> {
-    workload: &'static WorkloadDescriptor,
+    /// The name of the workload, and its shortest right value.
+    name: &'static str,
+    example: &'static str,
     /// The table in which they are written.
     pub table: &'t Table<'a, 'i>,
     /// What is wrong so far.
@@ -23,13 +30,13 @@ pub struct Settings<'t, 'a, 'i, 'f> {
 }
 
 impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
-    /// Those of `workload` in `table`.
+    /// The settings of the workload `name` in `table`; `example` is its shortest right value.
     pub fn new(
-        workload: &'static WorkloadDescriptor,
+        (name, example): (&'static str, &'static str),
         table: &'t Table<'a, 'i>,
         findings: &'f mut Findings,
     ) -> Settings<'t, 'a, 'i, 'f> {
-        Settings { workload, table, findings, right: true }
+        Settings { name, example, table, findings, right: true }
     }
 
     /// `workload`, if nothing was wrong.
@@ -67,11 +74,11 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
 
     /// A length that has to be there.
     pub fn required(&mut self, key: &'static str) -> Length {
-        let of = self.workload.name;
+        let of = self.name;
         if self.table.read(key, |_| Ok(()), self.findings).is_absent() {
             let problem =
                 Problem::new(format!("the workload `{of}` has no {key}")).at(self.table.at, format!("no {key}"));
-            self.findings.add(problem.help(format!("use {}", self.workload.example)));
+            self.findings.add(problem.help(format!("use {}", self.example)));
             self.right = false;
         }
         self.above_zero(key, Length::Fixed(Nanos::ZERO))

@@ -1,6 +1,7 @@
 //! A stream in small batches: how long after its beat each is done.
 
-use super::{Fact, Gauge, Reading, per_second, ratio};
+use super::gauge::{Fact, Gauge};
+use super::reading::{Reading, per_second, ratio};
 use sched::{Instant, Nanos};
 use trace::Durations;
 

@@ -1,7 +1,9 @@
 //! Pictures at every beat: how regularly they come.
 
+use super::gauge::{Fact, Gauge};
+use super::reading::{Reading, per_second};
 use super::sound::Buffer;
-use super::{Fact, Gauge, Grade, Reading, Sound, per_second};
+use super::{Grade, Sound};
 use sched::{Instant, Nanos};
 use trace::Durations;
 

@@ -1,7 +1,8 @@
 //! Telephone calls, as the receiver of their packets hears them.
 
+use super::gauge::{Fact, Gauge};
+use super::reading::Reading;
 use super::voip::{Call, Phone};
-use super::{Fact, Gauge, Reading};
 use sched::Instant;
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,6 +1,7 @@
 //! From the beginning of an application to its end.
 
-use super::{Fact, Gauge, Reading, ratio};
+use super::gauge::{Fact, Gauge};
+use super::reading::{Reading, ratio};
 use sched::{Instant, Nanos};
 
 /// From the coming of its first task to the end of its last.

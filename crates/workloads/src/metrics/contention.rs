@@ -1,6 +1,7 @@
 //! Load that is played back: how many tasks of it were runnable.
 
-use super::{Fact, Gauge, Reading, ratio};
+use super::gauge::{Fact, Gauge};
+use super::reading::{Reading, ratio};
 use sched::{Instant, Nanos};
 
 /// The integral of the tasks that are runnable, over time.

@@ -1,6 +1,8 @@
 //! [`Metrics`]: from the events of a machine to the applications they are about.
 
-use super::{Fact, Gauge, Metric, Reading};
+use super::Metric;
+use super::gauge::{Fact, Gauge};
+use super::reading::Reading;
 use sched::{Action, EntityId, Input, Instant};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

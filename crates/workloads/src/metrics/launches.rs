@@ -1,6 +1,7 @@
 //! How long an application takes to start, launch by launch.
 
-use super::{Fact, Gauge, Reading};
+use super::gauge::{Fact, Gauge};
+use super::reading::Reading;
 use sched::{Instant, Nanos};
 use trace::Durations;
 

@@ -13,10 +13,12 @@ mod calls;
 mod completion;
 mod contention;
 mod follow;
+mod gauge;
 mod grade;
 mod launches;
 mod operations;
 mod picture;
+mod reading;
 pub(crate) mod requests;
 mod responses;
 mod rounds;
@@ -27,12 +29,13 @@ mod wakeups;
 
 pub use follow::{FlowNames, Metrics};
 pub use grade::Grade;
+pub use operations::Operations;
 pub use picture::Film;
+pub use reading::{Named, Reading};
 pub use sound::Sound;
 
-use sched::{Instant, Nanos};
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use std::fmt::Debug;
+use gauge::Gauge;
+use sched::Nanos;
 
 /// What an application is measured by.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -93,23 +96,6 @@ pub enum Metric {
     Launches,
 }
 
-/// How the jobs of a program that works on files are counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Operations {
-    /// Whether an operation is called a transaction, which has several and no duration of its own.
-    pub is_transactions: bool,
-    /// So many jobs …. Range: 1 ….
-    pub jobs: u64,
-    /// … are so many operations. Range: 1 ….
-    pub operations: u64,
-    /// All there are; `None`: without end.
-    pub most: Option<u64>,
-    /// What they read. Unit: bytes.
-    pub read: u64,
-    /// What they write. Unit: bytes.
-    pub written: u64,
-}
-
 impl Metric {
     fn gauge(self) -> Box<dyn Gauge> {
         match self {
@@ -152,126 +138,6 @@ impl Metric {
             Metric::Launches => "launches",
         }
     }
-}
-
-/// What a task of an application does, or what happens to it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fact {
-    /// It is there.
-    Came,
-    /// It is gone.
-    Left,
-    /// It could run now.
-    Awake,
-    /// It waits for something else than a CPU.
-    Asleep,
-    /// A job of it begins.
-    Begins,
-    /// Its job is done.
-    Done,
-    /// It runs, so long after the time to which it slept.
-    Late(Nanos),
-    /// A packet has come for it, over this link of its application.
-    Arrived {
-        /// Which.
-        link: u32,
-        /// How long it was on its way.
-        took: Nanos,
-    },
-    /// A packet for it was dropped.
-    Lost {
-        /// Of which link.
-        link: u32,
-    },
-    /// It has left out so many beats.
-    LeftOut(u64),
-}
-
-/// Measures one application.
-trait Gauge: Debug {
-    /// Something happened to its task `role`: what comes after `/` in the task's name; empty for a task that has the name alone.
-    fn note(&mut self, at: Instant, role: &str, fact: Fact);
-
-    /// Counting begins at `at`: earlier events no longer change any number. A gauge whose tasks are not there has nothing to forget.
-    fn begin(&mut self, at: Instant);
-
-    /// What is known at the end of the run.
-    fn read(&mut self, end: Instant) -> Reading;
-}
-
-/// What a metric says: numbers with names, in the order in which people want to see them.
-///
-/// A name ends in its unit: `_ns`, `_ppm` (millionths), `_milli` (thousandths); others are counts, and `grade` is a [`Grade`].
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Reading {
-    /// The numbers.
-    pub values: Named<u64>,
-    /// The same over time: a number for each second since the application came, the last one begun included.
-    pub series: Named<Vec<u64>>,
-    /// How often each class of a value occurred, in ascending order; empty classes are left out.
-    pub histograms: Named<Vec<(u64, u64)>>,
-}
-
-impl Reading {
-    /// The number called `name`.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<u64> {
-        self.values.0.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
-    }
-
-    fn add(&mut self, name: &'static str, value: u64) {
-        self.values.0.push((name, value));
-    }
-
-    fn time(&mut self, name: &'static str, time: Nanos) {
-        self.add(name, time.as_ns());
-    }
-
-    /// All of another reading behind this one.
-    fn extend(&mut self, other: Reading) {
-        self.values.0.extend(other.values.0);
-        self.series.0.extend(other.series.0);
-        self.histograms.0.extend(other.histograms.0);
-    }
-}
-
-/// Things with names, in order. JSON: an object.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Named<T>(pub Vec<(&'static str, T)>);
-
-impl<T> Default for Named<T> {
-    fn default() -> Named<T> {
-        Named(Vec::new())
-    }
-}
-
-impl<T> Named<T> {
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl<T: Serialize> Serialize for Named<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
-        map.end()
-    }
-}
-
-/// `part` of `whole` in parts of `unit`, rounded down; 0 of nothing. Larger than all numbers: the largest.
-fn ratio(part: u64, unit: u64, whole: u64) -> u64 {
-    let parts = (u128::from(part) * u128::from(unit)).checked_div(u128::from(whole)).unwrap_or(0);
-    u64::try_from(parts).unwrap_or(u64::MAX)
-}
-
-/// How many per second, in thousandths, `count` in `time` are.
-fn per_second(count: u64, time: Nanos) -> u64 {
-    // Rounded: a frame time is a whole number of nanoseconds, and 24 of 41,666,667 ns are 24 in a second.
-    let half = ratio(count, 2_000_000_000_000, time.as_ns());
-    half.div_ceil(2)
 }
 
 #[cfg(test)]

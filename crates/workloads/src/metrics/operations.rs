@@ -1,9 +1,27 @@
 //! What a program does with files: operations in a second, and how much is read and written with them.
 
-use super::{Fact, Gauge, Operations, Reading, per_second, ratio};
+use super::gauge::{Fact, Gauge};
+use super::reading::{Reading, per_second, ratio};
 use sched::Instant;
 use std::collections::BTreeMap;
 use trace::Durations;
+
+/// How the jobs of a program that works on files are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operations {
+    /// Whether an operation is called a transaction, which has several and no duration of its own.
+    pub is_transactions: bool,
+    /// So many jobs …. Range: 1 ….
+    pub jobs: u64,
+    /// … are so many operations. Range: 1 ….
+    pub operations: u64,
+    /// All there are; `None`: without end.
+    pub most: Option<u64>,
+    /// What they read. Unit: bytes.
+    pub read: u64,
+    /// What they write. Unit: bytes.
+    pub written: u64,
+}
 
 /// Every job done is so many operations.
 #[derive(Debug)]

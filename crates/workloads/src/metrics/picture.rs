@@ -1,7 +1,9 @@
 //! A film: frames, sound and how long it took.
 
+use super::gauge::{Fact, Gauge};
+use super::reading::{Reading, per_second};
 use super::sound::Buffer;
-use super::{Fact, Gauge, Grade, Reading, Sound, beats::Intervals, per_second};
+use super::{Grade, Sound, beats::Intervals};
 use sched::{Instant, Nanos};
 use trace::Durations;
 

@@ -1,6 +1,7 @@
 //! Requests to a server, as its clients see them.
 
-use super::{Fact, Gauge, Reading, per_second};
+use super::gauge::{Fact, Gauge};
+use super::reading::{Reading, per_second};
 use sched::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use trace::Durations;

@@ -1,6 +1,8 @@
 //! Answers to a user.
 
-use super::{Fact, Gauge, Grade, Reading};
+use super::Grade;
+use super::gauge::{Fact, Gauge};
+use super::reading::Reading;
 use sched::Instant;
 use trace::Durations;
 

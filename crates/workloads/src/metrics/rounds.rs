@@ -1,6 +1,7 @@
 //! Rounds of a parallel program: how fast it goes through them.
 
-use super::{Fact, Gauge, Reading, per_second, ratio};
+use super::gauge::{Fact, Gauge};
+use super::reading::{Reading, per_second, ratio};
 use sched::{Instant, Nanos};
 use trace::Durations;
 

@@ -1,6 +1,8 @@
 //! A sound card's buffer: it is filled period by period, plays on, and clicks where it runs empty.
 
-use super::{Fact, Gauge, Grade, Reading};
+use super::Grade;
+use super::gauge::{Fact, Gauge};
+use super::reading::Reading;
 use sched::{Instant, Nanos};
 
 /// Sound that is played.
@@ -109,7 +111,7 @@ impl Buffer {
     fn grade(&self, played: Nanos) -> Grade {
         // Less than a minute counts as one: a single click in a short run is a single click.
         let minutes = played.max(Nanos::s(60)).as_ns();
-        let clicks = super::ratio(self.underruns, 60_000_000_000, minutes);
+        let clicks = super::reading::ratio(self.underruns, 60_000_000_000, minutes);
         match (self.filled, self.plays) {
             (0, _) | (_, false) => Grade::Jitter,
             // A click every two minutes rounds to none, but is not nothing.

@@ -1,7 +1,8 @@
+use super::gauge::{Fact, Gauge};
 use super::launches::Launches;
 use super::sound::Buffer;
 use super::wakeups::Wakeups;
-use super::{Fact, Gauge, Grade, Metric, Metrics, Sound};
+use super::{Grade, Metric, Metrics, Sound};
 use sched::{EntityId, Instant, Nanos};
 use trace::{Event, Sink};
 

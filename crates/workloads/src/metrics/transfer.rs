@@ -1,6 +1,7 @@
 //! What is transferred over a network, or from a disk.
 
-use super::{Fact, Gauge, Reading, ratio};
+use super::gauge::{Fact, Gauge};
+use super::reading::{Reading, ratio};
 use sched::Instant;
 
 /// Every job done is a block.

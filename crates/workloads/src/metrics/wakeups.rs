@@ -1,6 +1,7 @@
 //! How late threads come to run: what cyclictest prints.
 
-use super::{Fact, Gauge, Named, Reading, ratio};
+use super::gauge::{Fact, Gauge};
+use super::reading::{Named, Reading, ratio};
 use sched::{Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::Durations;

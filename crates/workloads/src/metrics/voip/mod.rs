@@ -11,7 +11,7 @@ pub use e_model::{Codec, Line, Quality, rate};
 pub use jitter::Jitter;
 pub use playout::Playout;
 
-use super::{Reading, ratio};
+use super::reading::{Reading, ratio};
 use sched::{Instant, Nanos};
 
 /// What the far end does with packets, and what is spoken.

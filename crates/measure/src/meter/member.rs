@@ -1,7 +1,8 @@
 //! [`Member`]: an entity of a run, and its state from event to event.
 
-use super::promise::{Doing, Watch};
-use super::{Measures, Moments, Promise};
+use super::jobs::Moments;
+use super::measures::Measures;
+use super::promise::{Doing, Promise, Watch};
 use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Notice, Params};
 use trace::{Durations, Event};
 

@@ -1,5 +1,6 @@
 use super::*;
 use sched::{Action, Input, Reservation, Wake};
+use trace::Durations;
 
 const CPU: CpuId = CpuId::new(0);
 const A: EntityId = EntityId::new(0, 0);

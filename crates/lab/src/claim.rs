@@ -3,6 +3,7 @@
 use crate::compute;
 use crate::experiment::Point;
 use crate::problem::Problem;
+use crate::world::Wrong;
 use serde::Deserialize;
 use std::path::Path;
 
@@ -56,16 +57,6 @@ pub struct Check {
     /// A world in which the claim is false: the results of some points stand in place of those of others.
     #[serde(default)]
     pub wrong: Option<Wrong>,
-}
-
-/// A wrong world: wherever an experiment is asked for points like `of`, those that differ from them as in `is` answer.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Wrong {
-    /// Which points.
-    pub of: Point,
-    /// The points whose results stand in place of theirs.
-    pub is: Point,
 }
 
 /// How far off a number may be.

@@ -1,12 +1,11 @@
 //! The language of experiments: templates of scenarios, and expressions over what a run reported and what many runs measured.
 
-use crate::claim::Wrong;
 use crate::experiment::Point;
 use crate::results::{Results, Row};
+use crate::world::World;
 use minijinja::value::{Kwargs, Serde, Value};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Templates and expressions with the functions of statistics. What is not defined is an error.
 pub(crate) fn environment() -> Environment<'static> {
@@ -131,25 +130,6 @@ fn line(x: &[f64], y: &[f64]) -> Result<(f64, f64), Error> {
     Ok((both / along, if up == 0.0 { 1.0 } else { both * both / (along * up) }))
 }
 
-/// The points whose results an expression gets: the points that it asks for or, in a wrong world, others.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct World {
-    wrong: Option<Wrong>,
-    /// Whether others have answered.
-    swapped: Arc<AtomicBool>,
-}
-
-impl World {
-    pub(crate) fn of(wrong: &Wrong) -> World {
-        World { wrong: Some(wrong.clone()), ..World::default() }
-    }
-
-    /// Whether no point has been replaced by another.
-    pub(crate) fn is_idle(&self) -> bool {
-        !self.swapped.load(Ordering::Relaxed)
-    }
-}
-
 /// An environment whose expressions can ask what was measured with seed number `seed` (from 0): `at("table-1", policy="bvt").requests`,
 /// `all("fig-2", policy="bvt") | map(attribute="requests")`.
 pub(crate) fn over(results: &Arc<Results>, seed: usize, world: &World) -> Environment<'static> {
@@ -212,7 +192,7 @@ impl Asked {
     }
 
     fn answer(&self, experiment: &str, rows: &[Row], row: &Row) -> Result<Value, Error> {
-        let answers = match &self.world.wrong {
+        let answers = match self.world.wrong() {
             Some(wrong) if matches(&row.point, &wrong.of) => {
                 let mut point = row.point.clone();
                 point.extend(wrong.is.clone());
@@ -224,7 +204,7 @@ impl Asked {
                     )
                 };
                 if point != row.point {
-                    self.world.swapped.store(true, Ordering::Relaxed);
+                    self.world.mark_swapped();
                 }
                 rows.iter().find(|other| other.point == point).ok_or_else(missing)?
             }

@@ -1,11 +1,12 @@
 //! [`judge`]: which claims hold of what was measured.
 
 use crate::claim::{Accepted, Check, Claim};
-use crate::compute::{self, World};
+use crate::compute;
 use crate::experiment::{Point, shown};
 use crate::paper::Paper;
 use crate::problem::Problem;
 use crate::results::Results;
+use crate::world::World;
 use measure::statistics;
 use minijinja::Value;
 use minijinja::value::Serde;

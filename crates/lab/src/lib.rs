@@ -22,6 +22,7 @@ pub mod results;
 mod schedule;
 pub mod store;
 pub mod suite;
+mod world;
 
 pub use claim::Claim;
 pub use experiment::Experiment;
@@ -29,3 +30,4 @@ pub use paper::Paper;
 pub use problem::Problem;
 pub use results::Results;
 pub use suite::Suite;
+pub use world::Wrong;

@@ -1,7 +1,10 @@
 //! [`Compared`]: what a simulation predicts for each entity, and what the entity got.
 
-use super::text::{Grid, ROWS_MAX, Widths, and_more, shown};
-use super::{Asked, Entity, Got, Report, percent, short};
+use crate::asked::{Asked, shown};
+use crate::got::{Entity, Got};
+use crate::run_report::Report;
+use crate::short::{percent, short};
+use crate::tables::grid::{Grid, ROWS_MAX, Widths, and_more};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

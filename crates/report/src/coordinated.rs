@@ -1,7 +1,8 @@
 //! [`CoordinationGot`]: what came of the coordination of a guest and its host, in one run and over several.
 
-use super::summary::{Form, Spreads, cell};
-use super::{percent, ppm, short};
+use crate::got::ppm;
+use crate::short::{percent, short};
+use crate::spreads::{Form, Spreads, cell};
 use measure::statistics::Spread;
 use sched::Nanos;
 use serde::Serialize;

@@ -1,8 +1,5 @@
 //! [`ManagerReport`]: what a workload manager assigned, what was consumed of it, and whether that came to rest.
 
-use super::summary::{Form, cell};
-use super::text::Grid;
-use super::{Report, Summary, percent};
 use measure::statistics::Spread;
 use run::manager::Managed;
 use scenario::ManagerSpec;
@@ -74,9 +71,9 @@ pub struct ManagedSpreads {
 }
 
 impl ManagerSummary {
-    /// Of `runs`, which differ in nothing but their seed; `None`: there is no manager.
-    pub(super) fn new(runs: &[Report]) -> Option<ManagerSummary> {
-        let managers: Vec<&ManagerReport> = runs.iter().filter_map(|run| run.manager.as_ref()).collect();
+    /// Of the `managers` of runs that differ in nothing but their seed; `None`: there is no manager.
+    pub(crate) fn new<'r>(managers: impl Iterator<Item = &'r ManagerReport>) -> Option<ManagerSummary> {
+        let managers: Vec<&ManagerReport> = managers.collect();
         let first = managers.first()?;
         let vm = |(nth, vm): (usize, &ManagedVm)| {
             let of: Vec<&ManagedVm> = managers.iter().filter_map(|manager| manager.vms.get(nth)).collect();
@@ -96,31 +93,6 @@ impl ManagerSummary {
         let vms = first.vms.iter().enumerate().map(vm).collect();
         Some(ManagerSummary { interval_ns: first.interval_ns, vms })
     }
-}
-
-/// The medians of what managers did, under each policy; nothing if there is no manager.
-pub(super) fn manager_medians(summaries: &[Summary]) -> String {
-    if summaries.iter().all(|summary| summary.manager.is_none()) {
-        return String::new();
-    }
-    const HEADER: [&str; 8] =
-        ["", "policy", "target", "error", "consumed − assigned", "amplitude", "settled", "refused"];
-    let mut grid = Grid::new(HEADER.map(str::to_string).to_vec(), 2);
-    for summary in summaries {
-        for vm in summary.manager.iter().flat_map(|manager| &manager.vms) {
-            grid.add(vec![
-                vm.name.clone(),
-                summary.policy.clone(),
-                percent(vm.target_ppm),
-                cell(vm.error_ppm, Form::Percent),
-                cell(vm.allocation_error_ppm, Form::Percent),
-                cell(vm.amplitude_ppm, Form::Percent),
-                format!("{} of {}", vm.settled_runs, vm.runs),
-                cell(vm.refused, Form::Count),
-            ]);
-        }
-    }
-    format!("\nManaged, in the last half of each run:\n{grid}")
 }
 
 impl ManagerReport {
@@ -149,31 +121,4 @@ impl ManagerReport {
         let vms = spec.targets.iter().zip(vms).map(vm).collect();
         ManagerReport { interval_ns: spec.interval.as_ns(), vms }
     }
-}
-
-/// What the manager of each run did with each VM; nothing of runs without.
-#[must_use]
-pub fn manager(reports: &[Report]) -> String {
-    if reports.iter().all(|report| report.manager.is_none()) {
-        return String::new();
-    }
-    const HEADER: [&str; 8] =
-        ["", "policy", "target", "error", "consumed − assigned", "amplitude", "settled", "intervals"];
-    let mut grid = Grid::new(HEADER.map(str::to_string).to_vec(), 2);
-    for report in reports {
-        for vm in report.manager.iter().flat_map(|manager| &manager.vms) {
-            let settled = if vm.settled { "yes" } else { "no" };
-            grid.add(vec![
-                vm.name.clone(),
-                report.policy.clone(),
-                percent(vm.target_ppm),
-                percent(vm.error_ppm),
-                percent(vm.allocation_error_ppm),
-                percent(vm.amplitude_ppm),
-                settled.to_string(),
-                vm.assigned_ppm.len().to_string(),
-            ]);
-        }
-    }
-    format!("\nManaged, in the last half (see --json for every interval):\n{grid}")
 }

@@ -1,17 +1,17 @@
 //! [`Summary`]: what each entity got over many runs that differ only in their seed.
 
-use super::text::{Grid, ROWS_MAX, Widths, and_more, shown};
-use super::xenmon::{self, HostSpreads};
-use super::{
-    AppSummary, Asked, CoordinationSpreads, Entity, Got, GroupGot, ManagerSummary, Report, applications, manager,
-    percent, short,
-};
+use crate::applications::AppSummary;
+use crate::asked::Asked;
+use crate::coordinated::CoordinationSpreads;
+use crate::got::{Entity, Got, GroupGot, is_zero};
+use crate::guest::GuestReport;
+use crate::manager::ManagerSummary;
+use crate::run_report::Report;
+use crate::spreads::{Spreads, spreads};
+use crate::xenmon::{self, HostSpreads};
 use measure::statistics::{Spread, confidence};
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// Of each number of a [`Got`] or [`DomainGot`](super::DomainGot), by its name there, the median over the runs.
-pub(super) type Spreads = BTreeMap<String, Spread>;
 
 /// The medians over several runs of one scenario under one policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -25,7 +25,7 @@ pub struct Summary {
     /// Length of each run. Unit: nanoseconds.
     pub length_ns: u64,
     /// What was left out of its beginning. Unit: nanoseconds.
-    #[serde(skip_serializing_if = "super::is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub warm_up_ns: u64,
     /// The seeds of the runs, in order.
     pub seeds: Vec<u64>,
@@ -98,9 +98,8 @@ impl Summary {
         let first = &runs[0];
         let guest = |index: usize| {
             let of: Vec<_> = runs.iter().filter_map(|run| run.guests.get(index)).collect();
-            let over = |number: fn(&super::GuestReport) -> u64| {
-                Spread::of(&of.iter().map(|guest| number(guest)).collect::<Vec<_>>())
-            };
+            let over =
+                |number: fn(&GuestReport) -> u64| Spread::of(&of.iter().map(|guest| number(guest)).collect::<Vec<_>>());
             GuestSummary {
                 name: of[0].name.clone(),
                 policy: of[0].policy.clone(),
@@ -127,8 +126,8 @@ impl Summary {
             groups: lines(runs.iter().map(|run| run.groups.iter().map(group))),
             applications: AppSummary::all(runs.iter().map(|run| run.applications.as_slice())),
             guests: (0..guests).map(guest).collect(),
-            manager: ManagerSummary::new(runs),
-            xenmon: xenmon::hosts(runs),
+            manager: ManagerSummary::new(runs.iter().filter_map(|run| run.manager.as_ref())),
+            xenmon: xenmon::hosts(runs.iter().filter_map(|run| run.xenmon.as_ref())),
         }
     }
 }
@@ -164,164 +163,4 @@ fn lines<'r>(runs: impl Iterator<Item = impl Iterator<Item = (&'r str, &'r Asked
         got: spreads(got.into_iter()),
     };
     order.into_iter().map(line).collect()
-}
-
-/// The numbers in `got`, by their names there.
-pub(super) fn numbers<G: Serialize>(got: &G) -> impl Iterator<Item = (String, u64)> + use<G> {
-    let serde_json::Value::Object(numbers) = serde_json::to_value(got).expect("numbers can be written") else {
-        unreachable!("what an entity got is an object")
-    };
-    numbers.into_iter().map(|(name, number)| (name, number.as_u64().expect("all of it are whole numbers")))
-}
-
-pub(super) fn spreads<'g, G: Serialize + 'g>(of: impl Iterator<Item = &'g G>) -> Spreads {
-    let mut values: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    for (name, number) in of.flat_map(numbers) {
-        values.entry(name).or_default().push(number);
-    }
-    values.into_iter().map(|(name, values)| (name, Spread::of(&values))).collect()
-}
-
-/// How a column's numbers are shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
-    Percent,
-    Time,
-    Count,
-    Thousandths,
-}
-
-/// The columns after name, asked and policy: the number's name in a [`Got`], the title, the form; those that are zero throughout are
-/// left out, but for the first.
-const COLUMNS: [(&str, &str, Form); 12] = [
-    ("delivered_ppm", "got", Form::Percent),
-    ("misses", "late", Form::Count),
-    ("unfinished_late", "open", Form::Count),
-    ("periods_missed", "short", Form::Count),
-    ("wait_p99_ns", "wait p99", Form::Time),
-    ("wait_max_ns", "wait max", Form::Time),
-    ("wakeup_p50_ns", "wake-up p50", Form::Time),
-    ("wakeup_p99_ns", "wake-up p99", Form::Time),
-    ("response_p50_ns", "response p50", Form::Time),
-    ("response_p99_ns", "response p99", Form::Time),
-    ("stolen_ns", "stolen", Form::Time),
-    ("spun_ns", "spinning", Form::Time),
-];
-
-/// Which go first where there is no room for all.
-const LEAST_MISSED: [&str; 9] = [
-    "unfinished_late",
-    "wait_p99_ns",
-    "wakeup_p50_ns",
-    "response_p50_ns",
-    "spun_ns",
-    "wait_max_ns",
-    "wakeup_p99_ns",
-    "periods_missed",
-    "stolen_ns",
-];
-
-pub(super) fn cell(spread: Spread, form: Form) -> String {
-    let shown = |number: u64| match form {
-        Form::Percent => percent(number),
-        Form::Time => short(number),
-        Form::Count => number.to_string(),
-        Form::Thousandths => format!("{}.{:03}", number / 1000, number % 1000),
-    };
-    let [median, low, high] = [spread.median, spread.low, spread.high].map(shown);
-    if low == high { median } else { format!("{median} ({low}–{high})") }
-}
-
-/// A line of a table: words, as many as the table has columns of words, and numbers.
-pub(super) type Row<'a> = (Vec<String>, &'a Spreads);
-
-/// The table of `rows` under `words`, the headers of its columns of words. Columns of numbers that find no room are left out.
-pub(super) fn table_of(words: &[String], rows: &[Row<'_>], widths: Widths) -> String {
-    let matters = |name: &str, nth: usize| {
-        nth == 0 || rows.iter().any(|(_, got)| got.get(name).is_some_and(|spread| spread.high > 0))
-    };
-    let mut columns: Vec<_> =
-        COLUMNS.into_iter().enumerate().filter(|(nth, (name, ..))| matters(name, *nth)).map(|(_, it)| it).collect();
-    let all = columns.len();
-    let mut least_missed = LEAST_MISSED.iter();
-    loop {
-        let text = drawn(words, rows, &columns);
-        let width = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
-        let next = least_missed.find(|least| columns.iter().any(|(name, ..)| name == *least));
-        let Some(least) = next.filter(|_| width > usize::from(widths.0)) else {
-            let dropped = all - columns.len();
-            let note = format!("({dropped} more columns need a larger --width, or --json)\n");
-            return if dropped == 0 { text } else { text + &note };
-        };
-        columns.retain(|(name, ..)| name != least);
-    }
-}
-
-fn drawn(words: &[String], rows: &[Row<'_>], columns: &[(&str, &str, Form)]) -> String {
-    let header = words.iter().cloned().chain(columns.iter().map(|(_, title, _)| (*title).to_string()));
-    let mut grid = Grid::new(header.collect(), words.len());
-    for (words, got) in rows {
-        let numbers =
-            columns.iter().map(|(name, _, form)| got.get(*name).map_or_else(String::new, |it| cell(*it, *form)));
-        grid.add(words.iter().cloned().chain(numbers).collect());
-    }
-    grid.to_string()
-}
-
-/// The rows of one kind of line in all `summaries`: each name once, with a row for each policy, and what all got together.
-fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) -> String {
-    let count = of.iter().map(|(_, lines, _)| lines.len()).max().unwrap_or(0);
-    let most = (ROWS_MAX / of.len().max(1)).max(1).min(count);
-    let several = of.len() > 1;
-    let words = |name: &str, asked: String, policy: &str| {
-        let mut words = vec![name.to_string(), asked];
-        words.extend(several.then(|| policy.to_string()));
-        words
-    };
-    let mut rows: Vec<Row<'s>> = Vec::new();
-    for index in 0..most {
-        let there = of.iter().filter_map(|(policy, lines, _)| Some((*policy, lines.get(index)?)));
-        for (nth, (policy, line)) in there.enumerate() {
-            let (name, asked) = if nth == 0 { (line.name.as_str(), shown(&line.asked)) } else { ("", String::new()) };
-            rows.push((words(name, asked, policy), &line.got));
-        }
-    }
-    for (nth, (policy, _, total)) in of.iter().enumerate() {
-        rows.push((words(if nth == 0 { "all" } else { "" }, String::new(), policy), total));
-    }
-    let mut header = vec![String::new(), "asked".to_string()];
-    header.extend(several.then(|| "policy".to_string()));
-    table_of(&header, &rows, widths) + &and_more(count - most)
-}
-
-/// The table of medians of several policies, which had the same seeds, and of the guests; and how to read it. At least one.
-#[must_use]
-pub fn medians(summaries: &[Summary], widths: Widths) -> String {
-    let host: Vec<_> = summaries.iter().map(|it| (it.policy.as_str(), it.entities.as_slice(), &it.total)).collect();
-    let mut text = rows(&host, widths);
-    let by_policy: Vec<_> = summaries.iter().map(|it| (it.policy.as_str(), it.applications.as_slice())).collect();
-    text += &applications::summed(&by_policy);
-    for index in 0..summaries.iter().map(|summary| summary.guests.len()).max().unwrap_or(0) {
-        let guests: Vec<(&str, &GuestSummary)> =
-            summaries.iter().filter_map(|it| Some((it.policy.as_str(), it.guests.get(index)?))).collect();
-        text += &format!("\nIn {} ({}):\n", guests[0].1.name, guests[0].1.policy);
-        for (policy, guest) in &guests {
-            let under = if summaries.len() > 1 { format!("under {policy} ") } else { String::new() };
-            let stolen = cell(guest.stolen_ppm, Form::Percent);
-            text += &format!("{under}{stolen} of its vCPUs' time stolen\n");
-            text += &guest.coordination.as_ref().map_or(String::new(), |it| format!("{under}{}", it.text()));
-        }
-        let of: Vec<_> = guests.iter().map(|(policy, it)| (*policy, it.entities.as_slice(), &it.total)).collect();
-        text += &rows(&of, widths);
-        let by_policy: Vec<_> = guests.iter().map(|(policy, it)| (*policy, it.applications.as_slice())).collect();
-        text += &applications::summed(&by_policy);
-    }
-    text += &manager::manager_medians(summaries);
-    text += &xenmon::xenmon_medians(summaries, widths);
-    let (runs, sure) = (summaries[0].seeds.len(), percent(summaries[0].confidence_ppm));
-    text + &match runs {
-        1 => "\nOne run has a median, but no interval: --seeds 6 or more for 95 %.\n".to_string(),
-        2..=5 => format!("\nMedians of {runs} runs (least–greatest: {sure} sure; --seeds 6 or more for 95 %).\n"),
-        _ => format!("\nMedians of {runs} runs, and where the median of all lies ({sure} sure).\n"),
-    }
 }

@@ -1,8 +1,11 @@
 //! A sweep: the medians of every point under every policy, as one table, as CSV and as JSON.
 
-use super::summary::{Row, Spreads, table_of};
-use super::text::{Widths, shown};
-use super::{AppSummary, Summary, SummaryLine};
+use crate::applications::AppSummary;
+use crate::asked::shown;
+use crate::spreads::Spreads;
+use crate::summary::{Summary, SummaryLine};
+use crate::tables::grid::Widths;
+use crate::tables::medians::{Row, table_of};
 use measure::statistics::Spread;
 use run::sweep::{Point, value_shown};
 use serde::Serialize;

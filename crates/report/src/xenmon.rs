@@ -1,8 +1,7 @@
 //! [`XenMonReport`]: the domains of each host as Xen's performance monitor tells of them; the measures are [`measure::XenMon`]'s.
 
-use super::summary::{Spreads, numbers, spreads};
-use super::text::{Grid, ROWS_MAX, Widths, and_more};
-use super::{Report, Summary, percent, ppm, short};
+use crate::got::ppm;
+use crate::spreads::{Spreads, spreads};
 use measure::statistics::Spread;
 use measure::{Domain, DomainMeasures, HostMeasures, XenMon};
 use scenario::devices::OUTSIDE;
@@ -188,9 +187,9 @@ pub struct DomainSpreads {
     pub got: Spreads,
 }
 
-/// The medians over `runs`, as far as their domains were measured.
-pub(super) fn hosts(runs: &[Report]) -> Vec<HostSpreads> {
-    let runs: Vec<&XenMonReport> = runs.iter().filter_map(|run| run.xenmon.as_ref()).collect();
+/// The medians over the runs whose domains were measured.
+pub(crate) fn hosts<'r>(runs: impl Iterator<Item = &'r XenMonReport>) -> Vec<HostSpreads> {
+    let runs: Vec<&XenMonReport> = runs.collect();
     let count = runs.iter().map(|run| run.hosts.len()).max().unwrap_or(0);
     let host = |index: usize| {
         let of: Vec<&HostReport> = runs.iter().filter_map(|run| run.hosts.get(index)).collect();
@@ -219,161 +218,4 @@ pub(super) fn hosts(runs: &[Report]) -> Vec<HostSpreads> {
         }
     };
     (0..count).map(host).collect()
-}
-
-/// How a column's numbers are shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
-    Percent,
-    Time,
-    Count,
-    Thousandths,
-}
-
-impl Form {
-    fn show(self, number: u64) -> String {
-        match self {
-            Form::Percent => percent(number),
-            Form::Time => short(number),
-            Form::Count => number.to_string(),
-            Form::Thousandths if number < 99_950 => format!("{}.{}", (number + 50) / 1_000, (number + 50) / 100 % 10),
-            Form::Thousandths => ((number + 500) / 1_000).to_string(),
-        }
-    }
-}
-
-/// The columns after the name: the number's name in a [`DomainGot`], the title, the form.
-const COLUMNS: [(&str, &str, Form); 14] = [
-    ("cpu_ns", "CPU time", Form::Time),
-    ("cpu_ppm", "CPU", Form::Percent),
-    ("cpu_per_execution_ns", "/ex", Form::Time),
-    (ALLOCATED, "allocated/ex", Form::Time),
-    ("waited_ns", "waited", Form::Time),
-    ("waited_ppm", "%", Form::Percent),
-    ("waited_per_execution_ns", "/ex", Form::Time),
-    ("blocked_ns", "blocked", Form::Time),
-    ("blocked_ppm", "%", Form::Percent),
-    ("blocked_per_io_ns", "/io", Form::Time),
-    ("executions_per_1000s", "ex/s", Form::Thousandths),
-    ("io", "io", Form::Count),
-    ("io_per_1000s", "io/s", Form::Thousandths),
-    ("io_per_1000_executions", "io/ex", Form::Thousandths),
-];
-
-/// Which go first where there is no room for all; what is left fits.
-const LEAST_MISSED: [&str; 8] = [
-    "io",
-    "blocked_ns",
-    "waited_ns",
-    "blocked_per_io_ns",
-    "io_per_1000s",
-    "cpu_ns",
-    ALLOCATED,
-    "waited_per_execution_ns",
-];
-
-/// The columns on I/O, which are left out where there was none.
-const ON_IO: [&str; 4] = ["blocked_per_io_ns", "io", "io_per_1000s", "io_per_1000_executions"];
-
-/// The column that is left out where no slice has an end.
-const ALLOCATED: &str = "allocated_per_execution_ns";
-
-/// What there was in any of the rows of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Has {
-    /// I/O.
-    io: bool,
-    /// Slices with an end.
-    ends: bool,
-}
-
-/// A line: a name, and how its numbers are shown.
-type Row<'a> = (&'a str, Vec<(String, String)>);
-
-fn table(rows: &[Row<'_>], has: Has, widths: Widths) -> String {
-    let mut columns: Vec<_> = COLUMNS.to_vec();
-    columns.retain(|(name, ..)| match *name {
-        ALLOCATED => has.ends,
-        name => has.io || !ON_IO.contains(&name),
-    });
-    let all = columns.len();
-    let mut least_missed = LEAST_MISSED.iter();
-    loop {
-        let header = std::iter::once("").chain(columns.iter().map(|(_, title, _)| *title)).map(str::to_string);
-        let mut grid = Grid::new(header.collect(), 1);
-        for (name, numbers) in rows {
-            let shown =
-                |of: &str| numbers.iter().find(|(name, _)| name == of).map_or_else(String::new, |it| it.1.clone());
-            grid.add(std::iter::once((*name).to_string()).chain(columns.iter().map(|(of, ..)| shown(of))).collect());
-        }
-        let text = grid.to_string();
-        let width = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
-        let next = least_missed.find(|least| columns.iter().any(|(name, ..)| name == *least));
-        let Some(least) = next.filter(|_| width > usize::from(widths.0)) else {
-            let dropped = all - columns.len();
-            let note = format!("({dropped} more columns need a larger --width, or --json)\n");
-            return if dropped == 0 { text } else { text + &note };
-        };
-        columns.retain(|(name, ..)| name != least);
-    }
-}
-
-/// The numbers of `got`, each as its column shows it.
-fn shown(got: &DomainGot) -> Vec<(String, String)> {
-    let form = |of: &str| COLUMNS.iter().find(|(name, ..)| *name == of).map(|(_, _, form)| *form);
-    numbers(got).filter_map(|(name, number)| form(&name).map(|form| (name, form.show(number)))).collect()
-}
-
-/// The medians in `got`, each as its column shows it, with the interval where there is one.
-fn shown_medians(got: &Spreads) -> Vec<(String, String)> {
-    let show = |(of, _, form): &(&str, &str, Form)| {
-        let [median, low, high] = [got[*of].median, got[*of].low, got[*of].high].map(|number| form.show(number));
-        ((*of).to_string(), if low == high { median } else { format!("{median} ({low}–{high})") })
-    };
-    COLUMNS.iter().map(show).collect()
-}
-
-/// `Domains of host under edf, from 1s on: 12.5% of its CPU time idle`.
-fn title(host: &str, under: Option<&str>, warm_up_ns: u64, idle: &str) -> String {
-    let under = under.map_or(String::new(), |policy| format!(" under {policy}"));
-    let from = if warm_up_ns == 0 { String::new() } else { format!(", from {} on", short(warm_up_ns)) };
-    format!("\nDomains of {host}{under}{from} ({idle} idle):\n")
-}
-
-/// The domains of each host, a table for each run; nothing of runs that were not monitored.
-#[must_use]
-pub fn xenmon(reports: &[Report], widths: Widths) -> String {
-    let mut text = String::new();
-    for report in reports {
-        let under = (reports.len() > 1).then_some(report.policy.as_str());
-        let Some(monitored) = &report.xenmon else { continue };
-        for host in &monitored.hosts {
-            text += &title(&host.name, under, monitored.warm_up_ns, &percent(host.idle_ppm));
-            let most = host.domains.len().min(ROWS_MAX);
-            let domains = host.domains[..most].iter().map(|it| (it.name.as_str(), shown(&it.got)));
-            let has = Has { io: host.total.io > 0, ends: host.total.allocated_per_execution_ns > 0 };
-            let rows: Vec<Row<'_>> = domains.chain([("all", shown(&host.total))]).collect();
-            text += &table(&rows, has, widths);
-            text += &and_more(host.domains.len() - most);
-        }
-    }
-    text
-}
-
-/// The same of medians over several runs.
-pub(super) fn xenmon_medians(summaries: &[Summary], widths: Widths) -> String {
-    let mut text = String::new();
-    for summary in summaries {
-        let under = (summaries.len() > 1).then_some(summary.policy.as_str());
-        for host in &summary.xenmon {
-            text += &title(&host.name, under, summary.warm_up_ns, &percent(host.idle_ppm.median));
-            let most = host.domains.len().min(ROWS_MAX);
-            let domains = host.domains[..most].iter().map(|it| (it.name.as_str(), shown_medians(&it.got)));
-            let has = Has { io: host.total["io"].high > 0, ends: host.total[ALLOCATED].high > 0 };
-            let rows: Vec<Row<'_>> = domains.chain([("all", shown_medians(&host.total))]).collect();
-            text += &table(&rows, has, widths);
-            text += &and_more(host.domains.len() - most);
-        }
-    }
-    text
 }

@@ -1,0 +1,108 @@
+//! [`Asked`]: what is asked for an entity or a group.
+
+use crate::description::{EntityDescription, RunDescription};
+use crate::short::short;
+use sched::{Class, GroupParams, Limit, Params};
+use serde::Serialize;
+
+/// What is asked for an entity or a group.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Asked {
+    /// Its weight in Linux's scale, 1024 = normal.
+    pub weight_linux: u32,
+    /// CPU time promised in every period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice_ns: Option<u64>,
+    /// The period of the promise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period_ns: Option<u64>,
+    /// Whether it gets more than promised: `soft` or `hard`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<&'static str>,
+    /// Its class, unless it is the normal one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// Its cap, in millionths of a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap_ppm: Option<u64>,
+    /// Its ceiling as in `cpu.max`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_ns: Option<u64>,
+    /// The period of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_period_ns: Option<u64>,
+}
+
+impl Asked {
+    pub(crate) fn by(entity: &EntityDescription, run: &RunDescription) -> Asked {
+        let mut asked = Asked::with(&entity.params);
+        // A VM of one vCPU has its ceilings in the group around it.
+        let group = entity.group.map(|group| &run.groups[group]).filter(|group| group.name == entity.name);
+        if let Some(group) = group {
+            asked.limit_by(&group.params);
+        }
+        asked
+    }
+
+    pub(crate) fn with(params: &Params) -> Asked {
+        let reservation = params.reservation;
+        Asked {
+            weight_linux: params.weight.as_linux(),
+            slice_ns: reservation.map(|reservation| reservation.slice.as_ns()),
+            period_ns: reservation.map(|reservation| reservation.period.as_ns()),
+            limit: reservation.map(|reservation| match reservation.limit {
+                Limit::Soft => "soft",
+                Limit::Hard => "hard",
+            }),
+            class: class(params.class),
+            ..Asked::default()
+        }
+    }
+
+    pub(crate) fn of(group: &GroupParams) -> Asked {
+        let mut asked = Asked { weight_linux: group.weight.as_linux(), ..Asked::default() };
+        asked.limit_by(group);
+        asked
+    }
+
+    fn limit_by(&mut self, group: &GroupParams) {
+        self.cap_ppm = group.cap_percent.map(|percent| u64::from(percent) * 10_000);
+        self.quota_ns = group.quota.map(|quota| quota.quota.as_ns());
+        self.quota_period_ns = group.quota.map(|quota| quota.period.as_ns());
+    }
+}
+
+fn class(class: Class) -> Option<String> {
+    match class {
+        Class::Normal => None,
+        Class::Batch => Some("batch".to_string()),
+        Class::Idle => Some("idle".to_string()),
+        Class::Isochronous => Some("iso".to_string()),
+        Class::Stop => Some("stop".to_string()),
+        Class::Fifo(priority) => Some(format!("fifo {}", priority.number())),
+        Class::RoundRobin(priority) => Some(format!("rr {}", priority.number())),
+    }
+}
+
+/// What was asked for, in a few words.
+pub(crate) fn shown(asked: &Asked) -> String {
+    let mut words = Vec::new();
+    if let (Some(slice), Some(period)) = (asked.slice_ns, asked.period_ns) {
+        words.push(format!("{}/{}", short(slice), short(period)));
+    }
+    words.extend(asked.class.clone());
+    if asked.limit == Some("hard") {
+        words.push("hard".to_string());
+    }
+    if let Some(cap) = asked.cap_ppm {
+        words.push(format!("cap {}%", cap / 10_000));
+    }
+    if let (Some(quota), Some(period)) = (asked.quota_ns, asked.quota_period_ns) {
+        words.push(format!("quota {}/{}", short(quota), short(period)));
+    }
+    if asked.weight_linux != 1024 || words.is_empty() {
+        let weight = sched::Weight::linux(asked.weight_linux).unwrap_or_default();
+        words.insert(0, format!("weight {weight}"));
+    }
+    words.join(", ")
+}

@@ -1,0 +1,229 @@
+//! [`Report`]: what each entity asked for and got in one run.
+
+use crate::applications::AppReport;
+use crate::asked::Asked;
+use crate::description::{GroupDescription, RunDescription};
+use crate::got::{Entity, Got, GroupGot, SiblingDelays, is_zero, ppm, there};
+use crate::guest::{self, GuestReport};
+use crate::manager::ManagerReport;
+use crate::samples::SamplesReport;
+use crate::stalls::Stall;
+use crate::xenmon::XenMonReport;
+use measure::jobs::Job;
+use measure::{Measures, Member, Meter, Siblings};
+use run::{Grant, Outcome};
+use scenario::Scenario;
+use sched::{Instant, Knobs, PolicySource};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One run: its conditions, what each entity asked for, and what it got.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Report {
+    /// The scenario's title.
+    pub scenario: String,
+    /// The policy's name.
+    pub policy: String,
+    /// Its knobs and their values, in words.
+    pub knobs: BTreeMap<&'static str, String>,
+    /// How many hosts there are, if there are several.
+    #[serde(skip_serializing_if = "is_alone")]
+    pub hosts: usize,
+    /// CPUs of the machine, or of each host.
+    pub cpus: usize,
+    /// Length of the run. Unit: nanoseconds.
+    pub length_ns: u64,
+    /// What was left out of its beginning, in all that follows but what the manager and the list of jobs tell. Unit: nanoseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub warm_up_ns: u64,
+    /// The seed.
+    pub seed: u64,
+    /// All together; its `delivered_ppm` is of all CPUs.
+    pub total: Got,
+    /// In the order of the scenario, and then the tasks of its applications. Those that had not come when the run ended are not among
+    /// them.
+    pub entities: Vec<Entity>,
+    /// VMs and other groups, in the order of the scenario.
+    pub groups: Vec<GroupGot>,
+    /// What its applications say of themselves, in the order of the scenario; none if none has a metric.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<AppReport>,
+    /// What became of the guests of its VMs, in the order of the scenario; none if no VM has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guests: Vec<GuestReport>,
+    /// What its workload manager did, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manager: Option<ManagerReport>,
+    /// What its VMs got in each interval, if the scenario asks for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<SamplesReport>,
+    /// The applications that could not go on and waited until they were stopped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stalls: Vec<Stall>,
+    /// What its domains did, as Xen's performance monitor tells of them, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xenmon: Option<XenMonReport>,
+    /// Every job, in order of release, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<Vec<Job>>,
+}
+
+impl Report {
+    /// What `outcome` is, in words and numbers.
+    #[must_use]
+    pub fn of(outcome: Outcome) -> Report {
+        let Outcome { run, meters, siblings, grants, refused, applications, guests, managed, samples, stalls } =
+            outcome;
+        let scenario = &run.scenario;
+        let description = RunDescription::of(scenario);
+        let mut report = Report::new(&description, &*run.choice.policy, &run.choice.knobs, run.seed, &meters, &grants);
+        report.refuse_changes(scenario, &refused);
+        meters.iter().zip(&siblings).for_each(|(meter, siblings)| report.tell_siblings(siblings, meter));
+        report.applications = applications.into_iter().map(AppReport::new).collect();
+        let guests = scenario.guests.iter().zip(guests);
+        report.guests = guests.map(|(spec, outcome)| GuestReport::of(scenario, spec, outcome)).collect();
+        report.manager = scenario.manager.as_ref().zip(managed).map(|(spec, vms)| ManagerReport::new(spec, &vms));
+        report.samples = scenario.samples.zip(samples).map(|(spec, vms)| SamplesReport::new(spec, vms));
+        report.stalls = stalls.iter().map(Stall::new).collect();
+        report
+    }
+
+    fn new(
+        run: &RunDescription,
+        policy: &dyn PolicySource,
+        knobs: &Knobs,
+        seed: u64,
+        meters: &[Meter],
+        grants: &[Option<Grant>],
+    ) -> Report {
+        let mut total = Measures::default();
+        meters.iter().for_each(|meter| total.add(&meter.total()));
+        let present = present(run, meters);
+        let all = run.measured_time().saturating_mul((run.hosts.len() * run.cpus) as u64);
+        let others = meters.iter().enumerate().flat_map(|(host, meter)| {
+            let tasks = guest::tasks(others(run, meter), meter, run.measured()).into_iter();
+            tasks.map(move |task| Entity { host: run.host_among_several(host), ..task })
+        });
+        Report {
+            scenario: run.title.clone(),
+            policy: policy.name().to_string(),
+            knobs: knobs.iter().map(|(knob, value)| (knob.name, knob.show(value))).collect(),
+            hosts: run.hosts.len(),
+            cpus: run.cpus,
+            length_ns: run.length.as_ns(),
+            warm_up_ns: run.warm_up.as_ns(),
+            seed,
+            total: Got::new(&total, all),
+            entities: entities(run, &present, grants).into_iter().chain(others).collect(),
+            groups: group_lines(run, &present),
+            applications: Vec::new(),
+            guests: Vec::new(),
+            manager: None,
+            samples: None,
+            stalls: Vec::new(),
+            xenmon: None,
+            jobs: None,
+        }
+    }
+
+    /// Its gangs come from `siblings`, their names from `meter`.
+    fn tell_siblings(&mut self, siblings: &Siblings, meter: &Meter) {
+        for (group, delays) in siblings.gangs() {
+            let name = meter.group(group).map(|(name, _)| name);
+            let gang = self.groups.iter_mut().find(|it| Some(it.name.as_str()) == name);
+            gang.into_iter().for_each(|it| it.siblings = Some(SiblingDelays::new(delays)));
+        }
+    }
+}
+
+impl Report {
+    /// So many changes of each entity of `scenario` were refused.
+    fn refuse_changes(&mut self, scenario: &Scenario, refused: &[u64]) {
+        for (asking, &refused) in scenario.entities.iter().zip(refused) {
+            if let Some(entity) = self.entities.iter_mut().find(|entity| refused > 0 && entity.name == asking.name) {
+                entity.changes_refused = refused;
+            }
+        }
+    }
+}
+
+/// The report of the live run `run` that `meter` has measured from start to end. `run.length` is its real length, and `grants` has
+/// the promise to each entity.
+///
+/// Each entity is found by its name. The groups are those of the description, even if the trace has no event of them.
+///
+/// # Panics
+/// There are not as many grants as entities.
+#[must_use]
+pub fn observed(
+    run: &RunDescription,
+    policy: &dyn PolicySource,
+    knobs: &Knobs,
+    seed: u64,
+    meter: &Meter,
+    grants: &[Option<Grant>],
+) -> Report {
+    assert_eq!(grants.len(), run.entities.len(), "each entity has a grant, or none");
+    Report::new(run, policy, knobs, seed, std::slice::from_ref(meter), grants)
+}
+
+/// By entity of the scenario, its member; `None`: it had not come when the run ended. Names are unique, and each entity comes once.
+fn present<'m>(run: &RunDescription, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
+    let members = meters.iter().flat_map(Meter::members);
+    let named: BTreeMap<&str, &Member> = members.map(|member| (member.name.as_str(), member)).collect();
+    run.entities.iter().map(|entity| named.get(entity.name.as_str()).copied()).collect()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_alone(hosts: &usize) -> bool {
+    *hosts == 1
+}
+
+/// Tasks of applications: members of the run that are no entities of the scenario.
+fn others<'m>(run: &RunDescription, meter: &'m Meter) -> impl Iterator<Item = &'m Member> + use<'m> {
+    let named: std::collections::BTreeSet<String> = run.entities.iter().map(|entity| entity.name.clone()).collect();
+    meter.members().iter().filter(move |member| !named.contains(&member.name))
+}
+
+fn entities(run: &RunDescription, present: &[Option<&Member>], grants: &[Option<Grant>]) -> Vec<Entity> {
+    let mut lines = Vec::with_capacity(present.len());
+    for ((asking, member), grant) in run.entities.iter().zip(present).zip(grants) {
+        let Some(member) = member else { continue };
+        let there = there(member, run.measured());
+        lines.push(Entity {
+            name: asking.name.clone(),
+            instances: 1,
+            group: asking.group.map(|group| run.groups[group].name.clone()),
+            host: run.host_among_several(asking.host),
+            came_ns: member.came.as_ns(),
+            left_ns: member.left.map(Instant::as_ns),
+            changes_refused: 0,
+            asked: Asked::by(asking, run),
+            granted_ppm: grant.map(|grant| ppm(grant.slice, grant.period)),
+            got: Got::new(&member.got, there),
+        });
+    }
+    lines
+}
+
+fn group_lines(run: &RunDescription, present: &[Option<&Member>]) -> Vec<GroupGot> {
+    let mut sums = vec![(0, Measures::default()); run.groups.len()];
+    for (entity, member) in run.entities.iter().zip(present) {
+        let mut group = entity.group;
+        while let Some(at) = group {
+            sums[at].0 += 1;
+            if let Some(member) = member {
+                sums[at].1.add(&member.got);
+            }
+            group = run.groups[at].parent;
+        }
+    }
+    let line = |(group, (entities, got)): (&GroupDescription, (u64, Measures))| GroupGot {
+        name: group.name.clone(),
+        entities,
+        asked: Asked::of(&group.params),
+        got: Got::new(&got, run.measured_time()),
+        siblings: None,
+    };
+    run.groups.iter().zip(sums).map(line).collect()
+}

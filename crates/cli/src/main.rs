@@ -46,7 +46,9 @@ fn main() -> ExitCode {
     };
     if let Some(Command::Guardian { directory }) = &cli.command {
         // The guardian must survive signals: before any handler of interrupts is installed.
-        return daemon::guardian::main(directory);
+        let end = daemon::guardian::run(directory);
+        output::complain(&end.report);
+        return if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     match run(cli) {
         Ok(code) => code,

@@ -11,5 +11,5 @@ mod watch;
 pub use handle::{Handle, this_program};
 pub use name::COMMAND;
 pub(crate) use name::NAME;
-pub use process::main;
-pub use watch::{AWAITED, Daemon, INTERVAL, PATIENCE, Pulse, Verdict, Watch};
+pub use process::{GuardianEnd, run};
+pub use watch::{AWAITED, DaemonState, INTERVAL, PATIENCE, Pulse, Verdict, Watch};

@@ -5,7 +5,7 @@ use crate::finding::Finding;
 use crate::options::{Options, Target};
 use crate::policies::Policies;
 use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, find};
-use daemon::guardian::{Daemon as Seen, INTERVAL, Pulse, Verdict, Watch};
+use daemon::guardian::{DaemonState, INTERVAL, Pulse, Verdict, Watch};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, restore_at_once};
 use daemon::table::{Beating, Table};
@@ -326,7 +326,7 @@ impl Session {
         if guardian.table.guardian() != Some(guardian.identity) {
             guardian.table.set_guardian(guardian.identity);
         }
-        let state = if self.daemon.caller.has_ended() { Seen::HasEnded } else { Seen::Lives };
+        let state = if self.daemon.caller.has_ended() { DaemonState::HasEnded } else { DaemonState::Lives };
         match guardian.watch.step(&guardian.table, state) {
             Verdict::Fine => {}
             Verdict::End => guardian.is_over = true,
@@ -335,7 +335,7 @@ impl Session {
             Verdict::Restore => {
                 let mut restoring = Restoring::begin(&guardian.caller, &guardian.table, |_| true);
                 restoring.look(&guardian.caller, &guardian.table);
-                if state == Seen::HasEnded {
+                if state == DaemonState::HasEnded {
                     return self.go_on_restoring(restoring);
                 }
             }

@@ -297,6 +297,7 @@ fn control_characters_in_arguments_never_reach_the_terminal() {
             &["compare", path],
             &["lab", "run", path],
             &["run", path],
+            &["guardian", path],
             &["policies", path],
             &[DRIVES],
         ] {

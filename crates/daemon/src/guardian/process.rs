@@ -1,7 +1,7 @@
 //! The guardian's process: it watches the daemon, and restores all threads in its place.
 
 use super::name::NAME;
-use super::watch::{Daemon, INTERVAL, PATIENCE, Verdict, Watch};
+use super::watch::{DaemonState, INTERVAL, PATIENCE, Verdict, Watch};
 use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::kernel::priority;
@@ -10,9 +10,7 @@ use crate::restore::{End, Restored, restore, restore_at_once};
 use crate::table::Table;
 use sched::{CpuSet, Nanos};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::ExitCode;
 use sys::attributes::{self, Attributes};
 use sys::event::Waiting;
 use sys::process::{self, Process};
@@ -21,20 +19,28 @@ use sys::thread::{self, Thread};
 use sys::{affinity, clock, cpus, memory};
 
 /// How many threads a report lists one by one.
-const TOLD: usize = 32;
+const LISTED_MOST: usize = 32;
 
-/// Turns this process into the guardian of the daemon with the table in `directory`. Returns when nothing is left to guard.
+/// The end of a guardian.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GuardianEnd {
+    /// What it did, in lines for a reader; empty if it had nothing to do.
+    pub report: String,
+    /// Whether every thread is restored.
+    pub is_settled: bool,
+}
+
+/// Turns this process into the guardian of the daemon with the table in `directory`. Returns when nothing is left to guard. The caller
+/// writes the report last, since its reader may be slow or gone.
 #[must_use]
-pub fn main(directory: &Path) -> ExitCode {
+pub fn run(directory: &Path) -> GuardianEnd {
     process::ignore_requests();
     let mut report = String::new();
-    let settled = guard(&Directory::at(directory), &mut report).unwrap_or_else(|reason| {
+    let is_settled = guard(&Directory::at(directory), &mut report).unwrap_or_else(|reason| {
         let _ = writeln!(report, "tactus guardian: {}", reason.reason);
         false
     });
-    // Written last: the reader may be slow, or gone.
-    let _ = std::io::stderr().lock().write_all(report.as_bytes());
-    if settled { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    GuardianEnd { report, is_settled }
 }
 
 /// Guards; returns whether everything is settled, and writes into `report` what was done.
@@ -61,8 +67,8 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
     let mut due = clock::now();
     loop {
         let state = match &daemon {
-            Some(daemon) if !daemon.has_ended() => Daemon::Lives,
-            _ => Daemon::HasEnded,
+            Some(daemon) if !daemon.has_ended() => DaemonState::Lives,
+            _ => DaemonState::HasEnded,
         };
         let verdict = watch.step(&table, state);
         if matches!(verdict, Verdict::Kill { .. } | Verdict::Restore) {
@@ -127,30 +133,31 @@ fn bring_back(
     kernel: &Linux,
     directory: &Directory,
     table: &Table,
-    daemon: Daemon,
+    daemon: DaemonState,
     report: &mut String,
 ) -> Option<bool> {
     let begin = clock::now();
     let held = match daemon {
-        Daemon::HasEnded => match wait_for_lock(directory, table) {
+        DaemonState::HasEnded => match wait_for_lock(directory, table) {
             Waited::Done => return Some(true),
             Waited::Held(lock) => lock,
         },
         // The daemon was killed and only finishes its current calls: their changes are restored at its end.
-        Daemon::Lives => None,
+        DaemonState::Lives => None,
     };
     let restored = match daemon {
-        Daemon::HasEnded => restore(kernel, table, clock::sleep),
+        DaemonState::HasEnded => restore(kernel, table, clock::sleep),
         // Children that are being forked are found at the end of the daemon.
-        Daemon::Lives => restore_at_once(kernel, table),
+        DaemonState::Lives => restore_at_once(kernel, table),
     };
     let took = clock::now().saturating_since(begin);
     if !(restored.threads.is_empty() && restored.is_settled()) {
-        let (process, end) = (table.daemon().tid, if daemon == Daemon::Lives { "was killed" } else { "has ended" });
+        let (process, end) =
+            (table.daemon().tid, if daemon == DaemonState::Lives { "was killed" } else { "has ended" });
         let _ = writeln!(report, "tactus guardian: the daemon, process {process}, {end}: {restored}, within {took}");
-        tell(&restored, report);
+        list_changed(&restored, report);
     }
-    if daemon == Daemon::Lives {
+    if daemon == DaemonState::Lives {
         return None;
     }
     let settled = restored.is_settled();
@@ -189,13 +196,13 @@ fn wait_for_lock(directory: &Directory, table: &Table) -> Waited {
 }
 
 /// Reports the changed threads.
-fn tell(restored: &Restored, report: &mut String) {
+fn list_changed(restored: &Restored, report: &mut String) {
     let changed = |end: End| matches!(end, End::Restored | End::Failed | End::Left);
-    let mut told = restored.threads.iter().filter(|thread| changed(thread.end()));
-    for thread in told.by_ref().take(TOLD) {
+    let mut listed = restored.threads.iter().filter(|thread| changed(thread.end()));
+    for thread in listed.by_ref().take(LISTED_MOST) {
         let _ = writeln!(report, "  {thread}");
     }
-    match told.count() {
+    match listed.count() {
         0 => {}
         more => {
             let _ = writeln!(report, "  and {more} more");

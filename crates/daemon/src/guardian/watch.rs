@@ -13,7 +13,7 @@ pub const PATIENCE: u32 = 6;
 pub const AWAITED: u32 = 2;
 /// The daemon, as the guardian sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Daemon {
+pub enum DaemonState {
     /// It is alive.
     Lives,
     /// The whole process has ended.
@@ -38,13 +38,13 @@ pub enum Verdict {
 
 /// Beats of the other side, sampled at each own beat.
 #[derive(Clone, Copy, Default, Debug)]
-struct Seen {
+struct LastBeat {
     beats: u64,
     /// How many own beats ago the value changed.
     ago: u32,
 }
 
-impl Seen {
+impl LastBeat {
     /// Whether it changed at least this many own beats ago.
     fn is_late(&mut self, beats: u64) -> bool {
         self.ago = if self.beats == beats { self.ago.saturating_add(1) } else { 0 };
@@ -57,30 +57,30 @@ impl Seen {
 /// guardian itself ran, so that a suspension of the machine raises no alarm.
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
-    agents: Vec<Seen>,
+    agents: Vec<LastBeat>,
     /// How many beats ago the daemon was killed.
     killed: Option<u32>,
 }
 
 impl Watch {
     /// A beat of the guardian that samples `daemon`.
-    pub fn step(&mut self, table: &Table, daemon: Daemon) -> Verdict {
+    pub fn step(&mut self, table: &Table, daemon: DaemonState) -> Verdict {
         table.beat(Beating::Guardian);
         if table.is_finished() {
             return Verdict::End;
         }
-        if daemon == Daemon::HasEnded {
+        if daemon == DaemonState::HasEnded {
             return Verdict::Restore;
         }
         if let Some(ago) = &mut self.killed {
             *ago += 1;
             return if ago.is_multiple_of(AWAITED) { Verdict::Restore } else { Verdict::Fine };
         }
-        self.agents.resize(table.agents(), Seen::default());
-        let late = |(nth, seen): (usize, &mut Seen)| {
+        self.agents.resize(table.agents(), LastBeat::default());
+        let late = |(nth, last): (usize, &mut LastBeat)| {
             let beats = table.beats(Beating::Agent(nth));
             // An agent without any beat is still starting, perhaps on a busy machine, and has raised no thread.
-            (seen.is_late(beats) && beats > 0).then_some(nth)
+            (last.is_late(beats) && beats > 0).then_some(nth)
         };
         // Every agent is sampled, late or not.
         let late: Vec<usize> = self.agents.iter_mut().enumerate().filter_map(late).collect();
@@ -98,7 +98,7 @@ impl Watch {
 /// count, so that a suspension of the machine raises no alarm here either.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
-    seen: Seen,
+    last: LastBeat,
     counted: Instant,
 }
 
@@ -106,16 +106,16 @@ impl Pulse {
     /// Starts at `now`.
     #[must_use]
     pub fn begin(table: &Table, now: Instant) -> Pulse {
-        Pulse { seen: Seen { beats: table.beats(Beating::Guardian), ago: 0 }, counted: now }
+        Pulse { last: LastBeat { beats: table.beats(Beating::Guardian), ago: 0 }, counted: now }
     }
 
     /// Whether the guardian beats, as of `now`.
     pub fn is_felt(&mut self, table: &Table, now: Instant) -> bool {
         if now < self.counted.saturating_add(INTERVAL) {
-            return self.seen.ago < PATIENCE;
+            return self.last.ago < PATIENCE;
         }
         self.counted = now;
-        !self.seen.is_late(table.beats(Beating::Guardian))
+        !self.last.is_late(table.beats(Beating::Guardian))
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let (table, mut watch) = (table(), Watch::default());
         let mut step = |beating: &[usize]| {
             beating.iter().for_each(|&nth| table.beat(Beating::Agent(nth)));
-            watch.step(&table, Daemon::Lives)
+            watch.step(&table, DaemonState::Lives)
         };
         for _ in 0..3 * PATIENCE {
             assert_eq!(step(&[]), Verdict::Fine, "none is to be watched");
@@ -175,7 +175,7 @@ mod tests {
         }
         assert_eq!(step(&[]), Verdict::Restore, "it does not end");
         assert_eq!(step(&[]), Verdict::Fine);
-        assert_eq!(watch.step(&table, Daemon::HasEnded), Verdict::Restore);
+        assert_eq!(watch.step(&table, DaemonState::HasEnded), Verdict::Restore);
         assert!(table.beats(Beating::Guardian) > 10);
     }
 
@@ -185,23 +185,23 @@ mod tests {
         table.set_agents(1);
         table.beat(Beating::Agent(0));
         for _ in 0..PATIENCE {
-            assert_eq!(watch.step(&table, Daemon::Lives), Verdict::Fine);
+            assert_eq!(watch.step(&table, DaemonState::Lives), Verdict::Fine);
         }
         table.set_agents(0);
-        assert_eq!(watch.step(&table, Daemon::Lives), Verdict::Fine);
+        assert_eq!(watch.step(&table, DaemonState::Lives), Verdict::Fine);
         table.set_agents(1);
         for _ in 0..PATIENCE {
-            assert_eq!(watch.step(&table, Daemon::Lives), Verdict::Fine);
+            assert_eq!(watch.step(&table, DaemonState::Lives), Verdict::Fine);
         }
-        assert_eq!(watch.step(&table, Daemon::Lives), Verdict::Kill { agent: 0 });
+        assert_eq!(watch.step(&table, DaemonState::Lives), Verdict::Kill { agent: 0 });
     }
 
     #[test]
     fn a_daemon_that_ends_is_restored_after_unless_it_had_finished() {
         let (table, mut watch) = (table(), Watch::default());
-        assert_eq!(watch.step(&table, Daemon::HasEnded), Verdict::Restore);
+        assert_eq!(watch.step(&table, DaemonState::HasEnded), Verdict::Restore);
         table.finish();
-        for daemon in [Daemon::Lives, Daemon::HasEnded] {
+        for daemon in [DaemonState::Lives, DaemonState::HasEnded] {
             assert_eq!(watch.step(&table, daemon), Verdict::End);
         }
     }

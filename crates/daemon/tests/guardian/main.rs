@@ -34,7 +34,11 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["guardian", directory] => daemon::guardian::main(directory.as_ref()),
+        ["guardian", directory] => {
+            let end = daemon::guardian::run(directory.as_ref());
+            eprint!("{}", end.report);
+            if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
         ["daemon", directory, victims @ ..] => roles::daemon(directory, victims),
         ["restless", directory, victims @ ..] => roles::restless(directory, victims),
         ["victim"] => roles::victim(),

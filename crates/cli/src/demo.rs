@@ -3,8 +3,8 @@
 mod drawing;
 mod live;
 mod outcome;
-mod seen;
 mod simulated;
+mod switches;
 
 use crate::args::Demo;
 use crate::failure::Failure;

@@ -146,7 +146,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     };
     match extent {
         Extent::Smoke => compare(&papers, &results),
-        _ => tell(&suite, &results, args),
+        _ => report(&suite, &results, args),
     }
 }
 
@@ -184,7 +184,7 @@ fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
     )))
 }
 
-fn tell(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCode, Failure> {
+fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCode, Failure> {
     let mut text = String::new();
     let mut judged = Vec::new();
     for (paper, measured) in suite.papers.iter().zip(results) {
@@ -223,11 +223,11 @@ fn tell(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCod
 fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
     let accepts =
         |check: &&lab::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
-    let told = verdict.checks.iter().filter(accepts).map(|check| {
+    let accepting = verdict.checks.iter().filter(accepts).map(|check| {
         let idle = if check.wrong_is_idle { " (`wrong` answers for no point that it asks for)" } else { "" };
         format!("{}: {}{idle}", verdict.id, check.what)
     });
-    told.collect()
+    accepting.collect()
 }
 
 fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {

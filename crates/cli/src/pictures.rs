@@ -38,7 +38,7 @@ pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
     let written = draw(&reports, &args.results)?;
     let path = args.results.join("report.html");
     keep(&path, page::html(&reports).as_bytes())?;
-    output::print(&told(&reports, &path, &args.results, written))?;
+    output::print(&written_files(&reports, &path, &args.results, written))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,7 +123,7 @@ fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
 }
 
 /// Prints which files were written.
-fn told(reports: &[Report<'_>], page: &Path, directory: &Path, pictures: usize) -> String {
+fn written_files(reports: &[Report<'_>], page: &Path, directory: &Path, pictures: usize) -> String {
     let claims: usize = reports.iter().map(|report| report.verdicts.len()).sum();
     let open: Vec<&str> = reports.iter().flat_map(|report| report.open.iter().copied()).collect();
     let (of, folder) = (counted(reports.len(), "paper"), directory.join("figures"));

@@ -6,7 +6,7 @@ use crate::args::Sim;
 use crate::failure::Failure;
 use crate::ftrace::FtraceFiles;
 use crate::output::Draft;
-use crate::seen::{self, Seen, Watching, Writing};
+use crate::recording::{self, Recording, Watching, Writing};
 use crate::{output, seeds, sweep};
 use anyhow::{Context, anyhow};
 use measure::jobs::JobLog;
@@ -21,7 +21,7 @@ const ROWS_MOST: usize = 20;
 /// The result of one run.
 struct Outcome {
     report: Report,
-    seen: Seen,
+    recording: Recording,
     /// The written traces.
     files: Vec<Draft>,
     /// Broken laws, in words; `None` without an audit.
@@ -42,8 +42,8 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
         outcomes.push(simulate(&plan, choice, args)?);
     }
     if let Some(picture) = &mut picture {
-        let seen: Vec<&Seen> = outcomes.iter().map(|outcome| &outcome.seen).collect();
-        let svg = seen::svg(&plan.scenario.name, &seen, plan.window, ROWS_MOST);
+        let recordings: Vec<&Recording> = outcomes.iter().map(|outcome| &outcome.recording).collect();
+        let svg = recording::svg(&plan.scenario.name, &recordings, plan.window, ROWS_MOST);
         picture.file().write_all(svg.as_bytes()).context("cannot write the picture")?;
     }
     let text = if args.output.json { json(&outcomes)? } else { text(&plan, args, &outcomes) };
@@ -88,7 +88,7 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     let mut files = traces.map(FtraceFiles::finish).transpose()?.unwrap_or_default();
     files.extend(file.map(Writing::finish).transpose()?);
     let audit = auditor.map(|auditor| broken(&auditor));
-    Ok(Outcome { report, seen: watch.finish()?, files, audit })
+    Ok(Outcome { report, recording: watch.finish()?, files, audit })
 }
 
 fn json(outcomes: &[Outcome]) -> anyhow::Result<String> {
@@ -131,7 +131,7 @@ fn pictures(plan: &Plan, outcomes: &[Outcome]) -> String {
         if outcomes.len() > 1 {
             text += &format!("{}:\n", outcome.report.policy);
         }
-        text += &seen::gantt(&outcome.seen, &plan.scenario, plan.window, plan.width, ROWS_MOST);
+        text += &recording::gantt(&outcome.recording, &plan.scenario, plan.window, plan.width, ROWS_MOST);
         text.push('\n');
     }
     text

@@ -101,7 +101,7 @@ mod tests {
         WorldHeader { machines: vec![machine("host", "edf", None), machine("vm", "cfs", Some(MachineId(0)))] }
     }
 
-    fn tell(sink: &mut dyn WorldSink) {
+    fn send_events(sink: &mut dyn WorldSink) {
         let cpu = CpuId::new(0);
         for (ms, machine, event) in [
             (0, 0, Event::Action(Action::Kick { cpu })),
@@ -119,7 +119,7 @@ mod tests {
         let at = |ms| Instant::ZERO + Nanos::ms(ms);
         for (end, to) in [(2, 2), (5, 5), (100, 9)] {
             let mut watch = WorldWatch::new(&header(), at(end));
-            tell(&mut watch);
+            send_events(&mut watch);
             let world = watch.finish().expect("it makes sense");
             assert_eq!(world.machines.iter().map(|timeline| timeline.to).collect::<Vec<_>>(), [at(to), at(to)]);
         }
@@ -132,7 +132,7 @@ mod tests {
         for (name, begin) in [("a.txt", "tactus-world 1 machines=2\n"), ("a.json", "{\"displayTimeUnit\":\"ns\",")] {
             let path = folder.join(name);
             let Ok(mut file) = WorldTraceFile::create(&path, &header()) else { panic!("it can be written") };
-            tell(&mut file);
+            send_events(&mut file);
             file.finish().and_then(Draft::keep).expect("it was written");
             let text = std::fs::read_to_string(&path).expect("it is there");
             assert!(text.starts_with(begin) && text.ends_with('\n'), "{text}");

@@ -149,8 +149,8 @@ impl Directory {
             Err(error) => return Err(error.into()),
         };
         let remedy = "remove it, once no thread is left at a wrong real-time priority or stopped";
-        let told = |error| Explanation::new(format!("{} cannot be read: {error}", path.display()), remedy);
-        Table::open(Box::new(words)).map(Some).map_err(told)
+        let unreadable = |error| Explanation::new(format!("{} cannot be read: {error}", path.display()), remedy);
+        Table::open(Box::new(words)).map(Some).map_err(unreadable)
     }
 
     /// Removes the table, if there is one. Processes that have it open still see it.

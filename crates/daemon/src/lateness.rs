@@ -132,11 +132,14 @@ mod tests {
 
     #[test]
     fn lateness_is_measured_in_each_class_that_is_permitted() {
-        let mut told = Vec::new();
+        let mut passed_times = Vec::new();
         let begin = clock::now();
-        let measured = measure(Nanos::ms(1), Nanos::ms(300), &mut |passed| told.push(passed));
+        let measured = measure(Nanos::ms(1), Nanos::ms(300), &mut |passed| passed_times.push(passed));
         assert!(clock::now() >= begin + Nanos::ms(300));
-        assert!(told.is_sorted() && told.last().is_some_and(|&last| last <= Nanos::ms(300)), "{told:?}");
+        assert!(
+            passed_times.is_sorted() && passed_times.last().is_some_and(|&last| last <= Nanos::ms(300)),
+            "{passed_times:?}"
+        );
         for (class, lateness) in measured {
             match lateness {
                 Ok(found) => {

@@ -237,15 +237,15 @@ impl Kernel for Linux {
 
     fn await_births(&self, thread: &mut Thread, cpu: CpuId) -> Result<Vec<u32>> {
         let Some(keeper) = &self.keeper else { return Ok(Vec::new()) };
-        let mut told = Vec::new();
+        let mut forked = Vec::new();
         let has_ended = !thread.held.is_there();
         if let Some(children) = &mut thread.children {
-            children.tell(&mut told);
+            children.read_into(&mut forked);
             if has_ended {
                 // It would be reported forever.
                 thread.children = None;
             }
-            return Ok(told);
+            return Ok(forked);
         }
         if has_ended {
             return Err(Error::Gone(thread.tid()));
@@ -255,7 +255,7 @@ impl Kernel for Linux {
         thread.held.status()?;
         keeper.add(&children, Linux::BIRTH)?;
         thread.children = Some(children);
-        Ok(told)
+        Ok(forked)
     }
 
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {

@@ -102,7 +102,7 @@ impl fmt::Display for Attributes {
                     f.write_str(", reclaiming")?;
                 }
                 if overrun {
-                    f.write_str(", told of overruns")?;
+                    f.write_str(", with overrun signals")?;
                 }
             }
             Policy::Ext { nice } => write!(f, "SCHED_EXT, nice {nice}")?,

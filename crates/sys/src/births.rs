@@ -42,13 +42,13 @@ impl Children {
         });
         begun.map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => Error::Gone(tid),
-            _ => refused(error, format!("be told what thread {tid} begins")),
+            _ => refused(error, format!("watch the forks of thread {tid}")),
         })
     }
 
     /// Adds the processes forked since the last call to `processes`, without those that have ended since. A process is
     /// reported even when its parent has ended.
-    pub fn tell(&mut self, processes: &mut Vec<u32>) {
+    pub fn read_into(&mut self, processes: &mut Vec<u32>) {
         while let Some(record) = self.sampler.next_record() {
             let mut bytes = [0; 16];
             let copied = record.data().iter().copied().flatten().copied().take(bytes.len());
@@ -103,9 +103,9 @@ mod tests {
         let Some((mut children, waiting)) = ours() else { return };
         std::thread::spawn(|| ()).join().unwrap();
         assert_eq!(waiting.next(now() + Nanos::s(5)).unwrap(), Some(7));
-        let mut told = Vec::new();
-        children.tell(&mut told);
-        assert!(told.is_empty(), "a thread is no process: {told:?}");
+        let mut forked = Vec::new();
+        children.read_into(&mut forked);
+        assert!(forked.is_empty(), "a thread is no process: {forked:?}");
         assert_eq!(waiting.next(now() + Nanos::ms(2)).unwrap(), None);
         assert!(matches!(Children::of_thread(u32::MAX >> 2, CpuId::new(0)), Err(Error::Gone(_))));
     }
@@ -117,11 +117,11 @@ mod tests {
         let said = std::process::Command::new("sh").args(["-c", script]).output().unwrap();
         let orphan: u32 = String::from_utf8(said.stdout).unwrap().trim().parse().unwrap();
         let end = now() + Nanos::s(5);
-        let mut told = Vec::new();
-        while told != [orphan] {
+        let mut forked = Vec::new();
+        while forked != [orphan] {
             waiting.next(end).unwrap();
-            children.tell(&mut told);
-            assert!(now() < end, "{told:?}, and not {orphan}");
+            children.read_into(&mut forked);
+            assert!(now() < end, "{forked:?}, and not {orphan}");
         }
         let orphan = crate::process::Process::open(orphan).unwrap();
         orphan.kill().unwrap();

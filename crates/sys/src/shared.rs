@@ -39,8 +39,8 @@ impl std::fmt::Debug for Words {
 /// Opens a file that belongs to this user; follows no symbolic link.
 fn open(path: &Path, flags: OFlags, what: &str) -> Result<OwnedFd> {
     let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let told = |errno: Errno| Error::from(errno, format!("{what} {}", path.display()), REMEDY);
-    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(told)
+    let explained = |errno: Errno| Error::from(errno, format!("{what} {}", path.display()), REMEDY);
+    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(explained)
 }
 
 impl Words {
@@ -57,10 +57,10 @@ impl Words {
     }
 
     fn fill(path: &Path, file: &OwnedFd, count: usize) -> Result<Words> {
-        let told = |errno: Errno| Error::from(errno, format!("fill {}", path.display()), REMEDY);
+        let explained = |errno: Errno| Error::from(errno, format!("fill {}", path.display()), REMEDY);
         let bytes = (count as u64).checked_mul(8).filter(|bytes| (1..=LARGEST).contains(bytes));
-        let bytes = bytes.ok_or_else(|| told(Errno::FBIG))?;
-        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes).map_err(told)?;
+        let bytes = bytes.ok_or_else(|| explained(Errno::FBIG))?;
+        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes).map_err(explained)?;
         Words::map(path, file, count)
     }
 
@@ -70,9 +70,9 @@ impl Words {
     /// It does not exist, or is not such a file.
     pub fn open(path: &Path, least: usize) -> Result<Words> {
         let file = open(path, OFlags::NONBLOCK, "open")?;
-        let told = |errno: Errno| Error::from(errno, format!("open {}", path.display()), REMEDY);
+        let explained = |errno: Errno| Error::from(errno, format!("open {}", path.display()), REMEDY);
         let malformed = |wanted| Error::Malformed { path: path.to_path_buf(), wanted };
-        let found = rustix::fs::fstat(&file).map_err(told)?;
+        let found = rustix::fs::fstat(&file).map_err(explained)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
             return Err(malformed("a regular file"));
         }
@@ -85,7 +85,7 @@ impl Words {
             return Err(malformed("of the length of a file of shared words"));
         }
         // Reading a hole would allocate space, which might be exhausted by then.
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(told)?;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(explained)?;
         Words::map(path, &file, count)
     }
 
@@ -160,13 +160,13 @@ impl Lock {
 /// # Errors
 /// It cannot be created, is no directory, or other users may change its content.
 pub fn own_directory(path: &Path) -> Result<()> {
-    let told = |errno: Errno| Error::from(errno, format!("make the directory {}", path.display()), REMEDY);
+    let explained = |errno: Errno| Error::from(errno, format!("make the directory {}", path.display()), REMEDY);
     match rustix::fs::mkdir(path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(told(errno)),
+        Err(errno) => return Err(explained(errno)),
     }
     // The owner of a symbolic link may redirect it.
-    let found = rustix::fs::lstat(path).map_err(told)?;
+    let found = rustix::fs::lstat(path).map_err(explained)?;
     let is_ours = FileType::from_raw_mode(found.st_mode) == FileType::Directory
         && found.st_uid == rustix::process::geteuid().as_raw()
         && found.st_mode & (Mode::WGRP | Mode::WOTH).as_raw_mode() == 0;

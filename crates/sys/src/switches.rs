@@ -62,7 +62,7 @@ pub struct Switch {
 
 /// A record of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Seen {
+pub enum Record {
     /// A switch.
     Switch(Switch),
     /// Number of switches that were lost because they were not read in time.
@@ -150,14 +150,14 @@ impl Switches {
     }
 
     /// The oldest unread record. Allocates nothing.
-    pub fn next_seen(&mut self) -> Option<Seen> {
+    pub fn next_record(&mut self) -> Option<Record> {
         loop {
             let record = self.sampler.next_record()?;
             let mut bytes = [0; 40];
             let copied = record.data().iter().copied().flatten().copied().take(bytes.len());
             let length = copied.zip(&mut bytes).map(|(byte, place)| *place = byte).count();
-            if let Some(seen) = parse(record.ty(), record.misc(), &bytes[..length]) {
-                return Some(seen);
+            if let Some(record) = parse(record.ty(), record.misc(), &bytes[..length]) {
+                return Some(record);
             }
         }
     }
@@ -171,11 +171,11 @@ impl AsFd for Switches {
 }
 
 /// The body of a record, which ends with the requested identification: pid, tid, time, CPU, and padding.
-fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Seen> {
+fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Record> {
     let word = |at: usize| Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
     let identified = match kind {
-        RECORD_LOST => return Some(Seen::Lost(long(8)?)),
+        RECORD_LOST => return Some(Record::Lost(long(8)?)),
         RECORD_SWITCH => 0,
         // The pid and tid of the other side of the switch come first.
         RECORD_SWITCH_CPU_WIDE => 8,
@@ -188,7 +188,7 @@ fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Seen> {
     };
     let cpu = usize::try_from(word(identified + 16)?).ok().filter(|&cpu| cpu < sched::id::CPUS_MAX)?;
     let (tid, at) = (word(identified + 4)?, Instant::at_ns(long(identified + 8)?));
-    Some(Seen::Switch(Switch { at, cpu: CpuId::new(cpu), tid, turn }))
+    Some(Record::Switch(Switch { at, cpu: CpuId::new(cpu), tid, turn }))
 }
 
 /// The restriction of unprivileged users: with 2 users see their own threads, with 3 and above none.
@@ -232,10 +232,10 @@ mod tests {
         let (mut all, end) = (Vec::new(), clock::now() + Nanos::s(10));
         while all.len() < most && clock::now() < end {
             wait(&switches);
-            while let Some(seen) = switches.next_seen() {
-                match seen {
-                    Seen::Switch(switch) => all.push(switch),
-                    Seen::Lost(count) => eprintln!("{count} were lost"),
+            while let Some(record) = switches.next_record() {
+                match record {
+                    Record::Switch(switch) => all.push(switch),
+                    Record::Lost(count) => eprintln!("{count} were lost"),
                 }
             }
         }
@@ -262,21 +262,21 @@ mod tests {
             }
             read(begun, 20, |_| assert_eq!(waiting.next(clock::now() + Nanos::s(5)).unwrap(), Some(0)))
         };
-        let Some(seen) = std::thread::scope(|scope| scope.spawn(watch).join().unwrap()) else { return };
-        assert!(seen.iter().all(|switch| switch.tid == child.pid()));
-        assert!(seen.is_sorted_by_key(|switch| switch.at) && seen[0].at <= clock::now());
-        assert!(seen.windows(2).all(|two| (two[0].turn == Turn::In) != (two[1].turn == Turn::In)), "{seen:#?}");
-        assert!(seen.iter().any(|switch| switch.turn == Turn::Blocked), "{seen:#?}");
+        let Some(switches) = std::thread::scope(|scope| scope.spawn(watch).join().unwrap()) else { return };
+        assert!(switches.iter().all(|switch| switch.tid == child.pid()));
+        assert!(switches.is_sorted_by_key(|switch| switch.at) && switches[0].at <= clock::now());
+        assert!(switches.windows(2).all(|two| (two[0].turn == Turn::In) != (two[1].turn == Turn::In)), "{switches:#?}");
+        assert!(switches.iter().any(|switch| switch.turn == Turn::Blocked), "{switches:#?}");
         assert!(matches!(Switches::of_thread(u32::MAX >> 2, Wake::OnLeave), Err(Error::Gone(_))));
     }
 
     #[test]
     fn all_threads_on_a_cpu_are_recorded() {
         let (child, cpu) = on_own_cpu();
-        let Some(seen) = read(Switches::on_cpu(cpu), 50, |_| clock::sleep(Nanos::ms(5))) else { return };
-        assert!(seen.iter().all(|switch| switch.cpu == cpu));
-        assert!(seen.iter().any(|switch| switch.tid == child.pid() && switch.turn == Turn::In), "{seen:#?}");
-        assert!(seen.iter().any(|switch| switch.tid != child.pid()));
+        let Some(switches) = read(Switches::on_cpu(cpu), 50, |_| clock::sleep(Nanos::ms(5))) else { return };
+        assert!(switches.iter().all(|switch| switch.cpu == cpu));
+        assert!(switches.iter().any(|switch| switch.tid == child.pid() && switch.turn == Turn::In), "{switches:#?}");
+        assert!(switches.iter().any(|switch| switch.tid != child.pid()));
         assert!(Switches::on_cpu(CpuId::new(sched::id::CPUS_MAX - 1)).is_err());
     }
 
@@ -284,9 +284,9 @@ mod tests {
     fn a_thread_is_recorded_without_waking_its_watcher() {
         let (child, _) = on_own_cpu();
         let begun = Switches::of_thread(child.pid(), Wake::Seldom);
-        let Some(seen) = read(begun, 10, |_| clock::sleep(Nanos::ms(2))) else { return };
-        assert!(seen.iter().all(|switch| switch.tid == child.pid()));
-        assert!(seen.iter().any(|switch| switch.turn == Turn::Blocked), "{seen:#?}");
+        let Some(switches) = read(begun, 10, |_| clock::sleep(Nanos::ms(2))) else { return };
+        assert!(switches.iter().all(|switch| switch.tid == child.pid()));
+        assert!(switches.iter().any(|switch| switch.turn == Turn::Blocked), "{switches:#?}");
     }
 
     #[test]
@@ -308,15 +308,15 @@ mod tests {
             // More often than the buffer holds records.
             for _ in 0..200 {
                 switches.resume().unwrap();
-                let told = loop {
+                let record = loop {
                     assert_eq!(waiting.next(clock::now() + Nanos::s(5)).unwrap(), Some(7));
                     // The wake-up may belong to a record that `resume` discarded.
-                    if let Some(seen) = switches.next_seen() {
-                        break seen;
+                    if let Some(record) = switches.next_record() {
+                        break record;
                     }
                 };
                 switches.pause().unwrap();
-                assert!(matches!(told, Seen::Switch(switch) if switch.tid == child.pid()), "{told:?}");
+                assert!(matches!(record, Record::Switch(switch) if switch.tid == child.pid()), "{record:?}");
             }
             // Records from between the wake-up and the pause.
             let _ = waiting.next(Instant::ZERO).unwrap();
@@ -334,13 +334,13 @@ mod tests {
         body.extend([3_u32, 0].iter().flat_map(|word| word.to_ne_bytes()));
         let switch = Switch { at: Instant::at_ns(1_000), cpu: CpuId::new(3), tid: 42, turn: Turn::Preempted };
         let out = MISC_SWITCH_OUT | MISC_SWITCH_OUT_PREEMPT;
-        assert_eq!(parse(RECORD_SWITCH, out, &body), Some(Seen::Switch(switch)));
+        assert_eq!(parse(RECORD_SWITCH, out, &body), Some(Record::Switch(switch)));
         let wide = [&[0; 8][..], &body].concat();
         let inward = Switch { turn: Turn::In, ..switch };
-        assert_eq!(parse(RECORD_SWITCH_CPU_WIDE, 0, &wide), Some(Seen::Switch(inward)));
+        assert_eq!(parse(RECORD_SWITCH_CPU_WIDE, 0, &wide), Some(Record::Switch(inward)));
         assert_eq!(parse(RECORD_SWITCH, MISC_SWITCH_OUT, &body[..12]), None);
         let lost = [1_u64, 5].map(u64::to_ne_bytes).concat();
-        assert_eq!(parse(RECORD_LOST, 0, &lost), Some(Seen::Lost(5)));
+        assert_eq!(parse(RECORD_LOST, 0, &lost), Some(Record::Lost(5)));
         assert_eq!(parse(9, 0, &body), None);
     }
 }

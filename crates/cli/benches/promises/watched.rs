@@ -4,7 +4,7 @@ use crate::Promise;
 use sched::{Instant, Nanos};
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::clock;
-use sys::switches::{Seen, Switches, Turn, Wake};
+use sys::switches::{Record, Switches, Turn, Wake};
 
 /// Periods, and those in which less than the slice was delivered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,11 +27,11 @@ pub(crate) fn record(mut switches: Switches, over: &AtomicBool) -> Result<Stretc
     let (mut stretches, mut since) = (Vec::with_capacity(1 << 16), None);
     while !over.load(Ordering::Relaxed) {
         clock::sleep(Nanos::ms(2));
-        while let Some(seen) = switches.next_seen() {
-            match seen {
-                Seen::Lost(count) => return Err(format!("{count} switches were lost")),
-                Seen::Switch(switch) if switch.turn == Turn::In => since = Some(switch.at),
-                Seen::Switch(switch) => stretches.extend(since.take().map(|since| (since, switch.at))),
+        while let Some(record) = switches.next_record() {
+            match record {
+                Record::Lost(count) => return Err(format!("{count} switches were lost")),
+                Record::Switch(switch) if switch.turn == Turn::In => since = Some(switch.at),
+                Record::Switch(switch) => stretches.extend(since.take().map(|since| (since, switch.at))),
             }
         }
     }

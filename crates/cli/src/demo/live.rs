@@ -2,7 +2,7 @@
 
 use super::drawing::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, TRACE, window};
 use super::outcome::{self, Side, TACTUS};
-use super::seen::{self, Watcher};
+use super::switches::{self, Watcher};
 use crate::args::Demo;
 use crate::failure::{Failure, refused};
 use crate::output::Draft;
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
 
 /// The result of a run.
 fn finish(plan: &Plan, terms: &Terms, played: Played, watcher: Watcher, name: &str) -> Run {
-    let switches = watcher.end();
+    let recorded = watcher.end();
     let mut kept = Kept::new(plan, terms, played);
     kept.report.policy = name.to_string();
     kept.header.policy = name.to_string();
@@ -114,7 +114,7 @@ fn finish(plan: &Plan, terms: &Terms, played: Played, watcher: Watcher, name: &s
     kept.played.events.iter().for_each(|(at, event)| meter.record(*at, event));
     let side = Side::new(kept.report.clone(), &meter);
     let events =
-        switches.map_or_else(|| kept.played.events.clone(), |switches| seen::events(plan, &kept.played, &switches));
+        recorded.map_or_else(|| kept.played.events.clone(), |recorded| switches::events(plan, &kept.played, &recorded));
     Run { kept, side, events }
 }
 
@@ -139,7 +139,7 @@ fn show(runs: &[Run; 2], terms: &Terms, picture: Option<Draft>) -> Result<(), Fa
         let svg = picture::svg(&title, &timelines.each_ref(), window, PICTURE_ROWS_MOST);
         picture.file().write_all(svg.as_bytes()).context("cannot write the picture")?;
         let mut trace = TraceFile::create(Path::new(TRACE), &second.kept.header)?;
-        seen::chained(&first.events, &second.events).iter().for_each(|(at, event)| trace.record(*at, event));
+        switches::chained(&first.events, &second.events).iter().for_each(|(at, event)| trace.record(*at, event));
         trace.finish()?.keep()?;
         picture.keep()?;
         text += &format!(

@@ -85,7 +85,7 @@ pub(crate) struct Player<'a, 'k> {
     start: Instant,
     running: Vec<Running>,
     ends: Vec<End>,
-    told: Vec<(EntityId, Vec<Job>)>,
+    reported: Vec<(EntityId, Vec<Job>)>,
     /// Events of processes without a promise.
     alone: Vec<(Instant, Event)>,
     events: Vec<(Instant, Event)>,
@@ -108,7 +108,7 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
         start: clock::now().saturating_add(ready),
         running: Vec::new(),
         ends: vec![End::default(); plan.processes.len()],
-        told: Vec::new(),
+        reported: Vec::new(),
         alone: Vec::new(),
         events: Vec::new(),
         meter: (!plan.processes.iter().any(|planned| matches!(planned.source, Source::Work(_)))).then(Meter::new),
@@ -312,7 +312,7 @@ impl Player<'_, '_> {
                 woke: job.woke.map(|at| self.counted(at)),
                 done: job.done.map(|at| self.counted(at)),
             });
-            self.told.push((self.ends[index].entities[0], jobs.collect()));
+            self.reported.push((self.ends[index].entities[0], jobs.collect()));
             self.ends[index].status = Some(outcome.status);
             self.lost += outcome.lost;
         }
@@ -344,13 +344,13 @@ impl Player<'_, '_> {
     fn into_played(self, length: Nanos) -> Played {
         let begun = self.counted(self.start);
         let end = begun.saturating_add(length);
-        let Player { events, told, lost, ends, left, reports_wakeups, start, mut meter, alone, front, .. } = self;
+        let Player { events, reported, lost, ends, left, reports_wakeups, start, mut meter, alone, front, .. } = self;
         if let Some(meter) = &mut meter {
             for (at, event) in merged(in_time(alone.iter().cloned(), end), &[], begun, end) {
                 meter.record(at, &event);
             }
         }
-        let events = merged(in_time(events.into_iter().chain(alone), end), &told, begun, end);
+        let events = merged(in_time(events.into_iter().chain(alone), end), &reported, begun, end);
         let mut troubles: Vec<(String, Explanation)> =
             left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
         let warnings = front.map(|front| front.warnings()).unwrap_or_default();

@@ -144,9 +144,9 @@ fn warm_up(args: &Sim, scenario: &Scenario) -> Result<Nanos, Failure> {
 
 /// The findings of an auditor, in words.
 pub(crate) fn broken(auditor: &WorldAuditor) -> Vec<String> {
-    let told = |(machine, finding): (Option<MachineId>, Finding)| match machine {
+    let in_words = |(machine, finding): (Option<MachineId>, Finding)| match machine {
         Some(machine) if machine != MachineId(0) => format!("{finding} (machine {machine})"),
         _ => finding.to_string(),
     };
-    auditor.findings().into_iter().map(told).collect()
+    auditor.findings().into_iter().map(in_words).collect()
 }

@@ -8,7 +8,7 @@ use sys::attributes::{self, Attributes, Policy};
 use sys::cgroup::Hierarchy;
 use sys::child::{Child, Work};
 use sys::freezer::{self, State as Frost};
-use sys::switches::{Seen, Switches, Turn, Wake};
+use sys::switches::{Record, Switches, Turn, Wake};
 use sys::thread::State;
 use sys::usage::{Meter, StateMeter};
 use sys::{affinity, clock, kernel};
@@ -123,7 +123,7 @@ pub(super) fn stop() -> Verdict {
     let (meter, begin) = (StateMeter::open(child.pid())?, clock::now());
     child.process().stop()?;
     let Some(at) = within_patience(|| Ok(meter.read()?.state == State::Stopped))? else {
-        return Err(Explanation::new(format!("a child was told to stop and had not after {PATIENCE}"), TRY_AGAIN));
+        return Err(Explanation::new(format!("a child did not stop within {PATIENCE}"), TRY_AGAIN));
     };
     if !stands_still(&child)? {
         return Err(Explanation::new("a child that was stopped went on", TRY_AGAIN));
@@ -171,7 +171,7 @@ fn freezer(hierarchy: &Hierarchy) -> Verdict {
 pub(super) fn switches() -> Verdict {
     let child = half_busy()?;
     let (mut switches, how) = match Switches::of_thread(child.pid(), Wake::OnLeave) {
-        Ok(switches) => (switches, "told when a child leaves its CPU"),
+        Ok(switches) => (switches, "a record when a child leaves its CPU"),
         // Without the privilege to be woken, the records can still be read.
         Err(refused) => match Switches::of_thread(child.pid(), Wake::Seldom) {
             Ok(switches) => (switches, "read, but without wake-ups"),
@@ -180,8 +180,8 @@ pub(super) fn switches() -> Verdict {
     };
     let (mut count, mut blocked) = (0_u32, false);
     within_patience(|| {
-        while let Some(seen) = switches.next_seen() {
-            if let Seen::Switch(switch) = seen {
+        while let Some(record) = switches.next_record() {
+            if let Record::Switch(switch) = record {
                 count += 1;
                 blocked |= switch.turn == Turn::Blocked;
             }

@@ -74,9 +74,9 @@ impl WorkerReport {
     pub(super) fn read(bytes: &[u8]) -> Option<WorkerReport> {
         let (chunks, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();
-        let (&[cpu_time, end, lost, count], told) = words.split_first_chunk::<HEAD>()?;
-        let (told, others) = told.as_chunks::<JOB>();
-        if !rest.is_empty() || !others.is_empty() || told.len() as u64 != count {
+        let (&[cpu_time, end, lost, count], records) = words.split_first_chunk::<HEAD>()?;
+        let (records, others) = records.as_chunks::<JOB>();
+        if !rest.is_empty() || !others.is_empty() || records.len() as u64 != count {
             return None;
         }
         let job = |&[released, woke, done]: &[u64; JOB]| JobRecord {
@@ -84,7 +84,7 @@ impl WorkerReport {
             woke: (woke != 0).then(|| Instant::at_ns(woke)),
             done: Instant::at_ns(done),
         };
-        let jobs: Vec<JobRecord> = told.iter().map(job).collect();
+        let jobs: Vec<JobRecord> = records.iter().map(job).collect();
         Some(WorkerReport { cpu_time: Nanos::ns(cpu_time), end: Instant::at_ns(end), lost, room: jobs.len(), jobs })
     }
 }

@@ -79,7 +79,7 @@ impl Shell {
         Shell(begun.unwrap())
     }
 
-    fn tell(&mut self, words: &str) {
+    fn write(&mut self, words: &str) {
         use std::io::Write;
         self.0.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
     }
@@ -233,7 +233,7 @@ fn children_that_are_not_in_the_table_are_found_down_to_the_last() {
     let (_, entry) = place.record(pid, first);
     let is_raised = raise(pid, priority::RAISED);
     affinity::set(pid, &first).unwrap();
-    shell.tell("go\n");
+    shell.write("go\n");
     let born = shell.hear();
     assert_eq!(born.len(), 2);
     let begun = if is_raised { 0 } else { 5 };
@@ -262,7 +262,7 @@ fn one_client_is_restored_and_those_of_another_are_not_taken_for_its_children() 
     let parent = shell.0.id();
     let (_, entry) = place.record(parent, first);
     affinity::set(parent, &first).unwrap();
-    shell.tell("go\n");
+    shell.write("go\n");
     let child = shell.hear()[0];
     place.record(child, first);
     let mut restoring = Restoring::begin(&kernel, &place.table, |found| found.leader == entry.leader);

@@ -89,7 +89,7 @@ impl Round {
         run.all_end_within(END)?;
         clock::sleep(REST);
         let changed = changes(victims, &before)?;
-        ensure!(changed.is_empty(), "all was as before, and {REST} later it is not:\n{}", told(&changed));
+        ensure!(changed.is_empty(), "all was as before, and {REST} later it is not:\n{}", lines_of(&changed));
         Ok(took)
     }
 
@@ -137,7 +137,7 @@ impl Round {
         }
         let left = changes(victims, before)?;
         last?;
-        bail!("not as before after {PROMISED}; then:\n{}", told(&left))
+        bail!("not as before after {PROMISED}; then:\n{}", lines_of(&left))
     }
 
     /// Whether the victim with the promise is changed.
@@ -172,7 +172,7 @@ fn changes<'f>(victims: &'f Victims, before: &[Picture]) -> Result<Vec<(&'f Vict
     Ok(all)
 }
 
-fn told(changes: &[(&Victim, Change)]) -> String {
+fn lines_of(changes: &[(&Victim, Change)]) -> String {
     let lines: Vec<String> = changes.iter().map(|(victim, change)| format!("{}: {change}", victim.name())).collect();
     lines.join("\n")
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use trace::{Event, MachineId, Sink, Timeline, WorldHeader, WorldSink, WorldTimeline, WorldWatch};
 
 /// The schedule within the window.
-pub(crate) enum Seen {
+pub(crate) enum Recording {
     One(Timeline),
     World(Box<WorldTimeline>),
 }
@@ -32,10 +32,10 @@ impl Watching {
         }
     }
 
-    pub(crate) fn finish(self) -> anyhow::Result<Seen> {
+    pub(crate) fn finish(self) -> anyhow::Result<Recording> {
         Ok(match self {
-            Watching::One(watch) => Seen::One(watch.finish()?),
-            Watching::World(watch) => Seen::World(Box::new(watch.finish().context("the run contradicts itself")?)),
+            Watching::One(watch) => Recording::One(watch.finish()?),
+            Watching::World(watch) => Recording::World(Box::new(watch.finish().context("the run contradicts itself")?)),
         })
     }
 }
@@ -89,24 +89,30 @@ impl WorldSink for Writing {
 }
 
 /// The recorded `window` as text, `width` characters wide, with at most `rows_most` entities.
-pub(crate) fn gantt(seen: &Seen, scenario: &Scenario, window: Window, width: u16, rows_most: usize) -> String {
-    match seen {
-        Seen::One(timeline) => {
+pub(crate) fn gantt(
+    recording: &Recording,
+    scenario: &Scenario,
+    window: Window,
+    width: u16,
+    rows_most: usize,
+) -> String {
+    match recording {
+        Recording::One(timeline) => {
             let names = scenario.entities.iter().map(|entity| entity.name.as_str());
             picture::gantt(timeline, window, cells(names, width), rows_most)
         }
-        Seen::World(world) => world::gantt(world, window, width, rows_most),
+        Recording::World(world) => world::gantt(world, window, width, rows_most),
     }
 }
 
 /// The recorded `window` as one SVG document, side by side for several runs of one scenario.
-pub(crate) fn svg(title: &str, seen: &[&Seen], window: Window, rows_most: usize) -> String {
+pub(crate) fn svg(title: &str, recordings: &[&Recording], window: Window, rows_most: usize) -> String {
     let mut alone = Vec::new();
     let mut worlds = Vec::new();
-    for seen in seen {
-        match seen {
-            Seen::One(timeline) => alone.push(timeline),
-            Seen::World(world) => worlds.push(&**world),
+    for recording in recordings {
+        match recording {
+            Recording::One(timeline) => alone.push(timeline),
+            Recording::World(world) => worlds.push(&**world),
         }
     }
     if worlds.is_empty() {

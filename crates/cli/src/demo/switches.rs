@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use sys::attributes::{self, Attributes};
-use sys::switches::{Seen, Switch, Switches, Turn};
+use sys::switches::{Record, Switch, Switches, Turn};
 use sys::{affinity, clock, thread};
 use trace::Event;
 
@@ -42,10 +42,10 @@ impl Watcher {
             while !until.load(Ordering::Relaxed) {
                 clock::sleep(READ);
                 for switches in &mut watched {
-                    while let Some(seen) = switches.next_seen() {
-                        match seen {
-                            Seen::Switch(switch) if all.len() < MOST => all.push(switch),
-                            Seen::Switch(_) | Seen::Lost(_) => {}
+                    while let Some(record) = switches.next_record() {
+                        match record {
+                            Record::Switch(switch) if all.len() < MOST => all.push(switch),
+                            Record::Switch(_) | Record::Lost(_) => {}
                         }
                     }
                 }

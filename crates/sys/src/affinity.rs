@@ -5,8 +5,8 @@ use rustix::process::Pid;
 use rustix::thread::CpuSet as Mask;
 use sched::{CpuId, CpuSet};
 
-const REMEDY: &str = "a thread of this user or CAP_SYS_NICE, CPUs that are online and in its cpuset, and for a thread under \
-    SCHED_DEADLINE all of those";
+const REMEDY: &str = "choose a thread of this user or run with CAP_SYS_NICE; use CPUs that are online and in its cpuset, and \
+    all of those for a thread under SCHED_DEADLINE";
 
 fn pid(tid: u32) -> Result<Option<Pid>> {
     i32::try_from(tid).ok().and_then(Pid::from_raw).map(Some).ok_or(Error::Gone(tid))

@@ -9,7 +9,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use std::io;
 use std::path::{Path, PathBuf};
 
-const REMEDY: &str = "root, or a control group that is delegated to this user, where groups are not mounted read-only";
+const REMEDY: &str = "run as root, or use a control group that is delegated to this user and not mounted read-only";
 const MOUNTED: &str = "mount a control group hierarchy (/sys/fs/cgroup), or run with the privilege to mount one";
 
 /// The two versions of hierarchies.
@@ -67,7 +67,7 @@ impl Hierarchy {
         };
         let root = mount().map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
-                Error::from(error, format!("mount the cgroup hierarchy of {controller}"), "CAP_SYS_ADMIN")
+                Error::from(error, format!("mount the cgroup hierarchy of {controller}"), "run with CAP_SYS_ADMIN")
             }
             _ => missing,
         })?;

@@ -47,7 +47,7 @@ impl Child {
             0 => live(work, parent, end, &ready),
             -1 => {
                 let error = std::io::Error::last_os_error();
-                Err(Error::from(error, "begin a child process", "fewer processes, or a higher limit (ulimit -u)"))
+                Err(Error::from(error, "start a child process", "use fewer processes, or raise the limit (ulimit -u)"))
             }
             _ => {
                 // It is not reaped yet, so its pid is not reused.

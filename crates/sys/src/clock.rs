@@ -64,7 +64,7 @@ pub fn sleep(length: Nanos) {
 pub fn slack() -> Result<Nanos> {
     match rustix::thread::current_timer_slack() {
         Ok(ns) => Ok(Nanos::ns(ns)),
-        Err(errno) => Err(Error::from(errno, "read the timer slack of this thread", "a kernel with timer slack")),
+        Err(errno) => Err(Error::from(errno, "read the timer slack of this thread", "use a kernel with timer slack")),
     }
 }
 
@@ -74,8 +74,9 @@ pub fn slack() -> Result<Nanos> {
 /// The kernel lacks it.
 pub fn set_slack(slack: Nanos) -> Result<()> {
     let ns = NonZeroU64::new(slack.as_ns()).unwrap_or(NonZeroU64::MIN);
-    rustix::thread::set_current_timer_slack(Some(ns))
-        .map_err(|errno| Error::from(errno, format!("set the timer slack of this thread to {slack}"), "at least 1ns"))
+    rustix::thread::set_current_timer_slack(Some(ns)).map_err(|errno| {
+        Error::from(errno, format!("set the timer slack of this thread to {slack}"), "use at least 1ns")
+    })
 }
 
 /// Sleeps on a grid, and reports the lateness of each wake-up.
@@ -123,7 +124,7 @@ impl Timer {
     pub fn new() -> Result<Timer> {
         match timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK) {
             Ok(handle) => Ok(Timer { handle }),
-            Err(errno) => Err(Error::from(errno, "make a timer", "a kernel with timerfd")),
+            Err(errno) => Err(Error::from(errno, "create a timer", "use a kernel with timerfd")),
         }
     }
 

@@ -25,7 +25,7 @@ impl Bell {
     pub fn new() -> Result<Bell> {
         match eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) {
             Ok(handle) => Ok(Bell { handle }),
-            Err(errno) => Err(Error::from(errno, "make an eventfd", "a kernel with eventfd")),
+            Err(errno) => Err(Error::from(errno, "create an eventfd", "use a kernel with eventfd")),
         }
     }
 
@@ -98,7 +98,7 @@ impl Waiting {
     pub fn new() -> Result<Waiting> {
         match epoll::create(CreateFlags::CLOEXEC) {
             Ok(handle) => Ok(Waiting { handle }),
-            Err(errno) => Err(Error::from(errno, "make an epoll", "a kernel with epoll")),
+            Err(errno) => Err(Error::from(errno, "create an epoll instance", "use a kernel with epoll")),
         }
     }
 
@@ -107,8 +107,9 @@ impl Waiting {
     /// # Errors
     /// It is in the set already, or cannot be waited for.
     pub fn add(&self, source: impl AsFd, number: u64) -> Result<()> {
-        epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::IN)
-            .map_err(|errno| Error::from(errno, format!("wait for source {number}"), "a descriptor that can be polled"))
+        epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::IN).map_err(|errno| {
+            Error::from(errno, format!("wait for source {number}"), "use a descriptor that can be polled")
+        })
     }
 
     /// Adds `source`, edge-triggered: it is reported once each time it becomes readable. For sources that stay readable for
@@ -117,8 +118,9 @@ impl Waiting {
     /// # Errors
     /// It is in the set already, or cannot be waited for.
     pub fn add_edges(&self, source: impl AsFd, number: u64) -> Result<()> {
-        epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::IN | EventFlags::ET)
-            .map_err(|errno| Error::from(errno, format!("wait for source {number}"), "a descriptor that can be polled"))
+        epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::IN | EventFlags::ET).map_err(|errno| {
+            Error::from(errno, format!("wait for source {number}"), "use a descriptor that can be polled")
+        })
     }
 
     /// Removes `source`.
@@ -127,7 +129,7 @@ impl Waiting {
     /// It is not in the set.
     pub fn remove(&self, source: impl AsFd) -> Result<()> {
         epoll::delete(&self.handle, source)
-            .map_err(|errno| Error::from(errno, "wait no more for a source", "one that was added"))
+            .map_err(|errno| Error::from(errno, "stop waiting for a source", "use a source that was added"))
     }
 
     /// Waits until `end` for a readable source, and returns its number. Allocates nothing. Several readable sources are
@@ -146,7 +148,7 @@ impl Waiting {
                     return Ok(events.first().map(|event| { event.data }.u64()));
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Error::from(errno, "wait", "a descriptor of an epoll")),
+                Err(errno) => return Err(Error::from(errno, "wait", "use the descriptor of an epoll instance")),
             }
         }
     }

@@ -58,7 +58,7 @@ pub fn inherited(number: i32) -> Result<OwnedFd> {
 /// The kernel refuses.
 pub fn end_with_parent() -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|errno| Error::from(errno, "end with the parent process", "a kernel with PR_SET_PDEATHSIG"))
+        .map_err(|errno| Error::from(errno, "end with the parent process", "use a kernel with PR_SET_PDEATHSIG"))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub fn lock() -> Result<()> {
 /// # Errors
 /// The kernel refuses.
 pub fn unlock() -> Result<()> {
-    munlockall().map_err(|errno| Error::from(errno, "unlock the memory of this process", "a kernel with mlockall"))
+    munlockall().map_err(|errno| Error::from(errno, "unlock the memory of this process", "use a kernel with mlockall"))
 }
 
 #[cfg(test)]

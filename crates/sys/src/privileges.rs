@@ -74,8 +74,9 @@ impl Capability {
 /// # Errors
 /// The kernel does not report them.
 pub fn held() -> Result<Vec<Capability>> {
-    let sets = capabilities(None)
-        .map_err(|errno| Error::from(errno, "read the capabilities of this thread", "a kernel with capabilities"))?;
+    let sets = capabilities(None).map_err(|errno| {
+        Error::from(errno, "read the capabilities of this thread", "use a kernel with capabilities")
+    })?;
     Ok(Capability::ALL.into_iter().filter(|one| sets.effective.contains(one.bit())).collect())
 }
 
@@ -115,7 +116,7 @@ pub fn raise_file_limit() -> Result<()> {
     let before = FILES_BEFORE.get_or_init(|| current);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).map_err(|errno| {
         let what = format!("have more files open than {}", before.map_or("any".to_string(), |most| most.to_string()));
-        Error::from(errno, what, "a higher limit (ulimit -n)")
+        Error::from(errno, what, "raise the limit (ulimit -n)")
     })
 }
 
@@ -132,7 +133,7 @@ pub fn files_before() -> Option<u64> {
 pub fn set_file_limit(most: u64) -> Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum })
-        .map_err(|errno| Error::from(errno, format!("have {most} files open"), "a higher limit (ulimit -n)"))
+        .map_err(|errno| Error::from(errno, format!("have {most} files open"), "raise the limit (ulimit -n)"))
 }
 
 #[cfg(test)]

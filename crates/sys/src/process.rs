@@ -215,7 +215,7 @@ fn answer(signal: i32, how: libc::sighandler_t) {
 /// `parent`, the process of that thread, has ended already.
 pub fn end_with(parent: u32) -> Result<()> {
     let set = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    set.map_err(|errno| Error::of(errno, parent, format!("end with process {parent}"), "a kernel with prctl"))?;
+    set.map_err(|errno| Error::of(errno, parent, format!("end with process {parent}"), "use a kernel with prctl"))?;
     // No signal is sent for a parent that ended before the call.
     let found = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
     if found == Some(parent) { Ok(()) } else { Err(Error::Gone(parent)) }

@@ -98,7 +98,7 @@ fn not_shown(error: io::Error, path: &str) -> Error {
         (io::ErrorKind::PermissionDenied, Some(_)) => {
             Error::from(error, what(), "use a kernel that is not locked down (/sys/kernel/security/lockdown)")
         }
-        _ => Error::from(error, what(), "root, on a kernel that is not locked down"),
+        _ => Error::from(error, what(), "run as root, on a kernel that is not locked down"),
     }
 }
 

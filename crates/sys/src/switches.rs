@@ -137,7 +137,9 @@ impl Switches {
         // A full buffer would accept no records and cause no wake-up.
         while self.sampler.next_record().is_some() {}
         let resumed = self.sampler.as_counter_mut().enable();
-        resumed.map_err(|error| Error::from(error, "resume the record of context switches", "a thread that is there"))
+        resumed.map_err(|error| {
+            Error::from(error, "resume the record of context switches", "use a thread that has not ended")
+        })
     }
 
     /// Pauses recording. Existing records can still be read. Allocates nothing unless it fails.
@@ -146,7 +148,9 @@ impl Switches {
     /// The kernel refuses.
     pub fn pause(&mut self) -> Result<()> {
         let paused = self.sampler.as_counter_mut().disable();
-        paused.map_err(|error| Error::from(error, "pause the record of context switches", "a thread that is there"))
+        paused.map_err(|error| {
+            Error::from(error, "pause the record of context switches", "use a thread that has not ended")
+        })
     }
 
     /// The oldest unread record. Allocates nothing.

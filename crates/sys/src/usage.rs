@@ -119,8 +119,7 @@ impl Births {
     /// There is no /proc.
     pub fn open() -> Result<Births> {
         let file = File::open(LOADAVG);
-        file.map(|file| Births { file })
-            .map_err(|error| Error::from(error, format!("open {LOADAVG}"), "a mounted /proc"))
+        file.map(|file| Births { file }).map_err(|error| Error::from(error, format!("open {LOADAVG}"), "mount /proc"))
     }
 
     /// The number of the newest thread. Allocates nothing unless it fails.
@@ -130,7 +129,7 @@ impl Births {
     pub fn read(&self) -> Result<u64> {
         let mut bytes = [0; 96];
         let read = self.file.read_at(&mut bytes, 0);
-        let read = read.map_err(|error| Error::from(error, format!("read {LOADAVG}"), "a mounted /proc"))?;
+        let read = read.map_err(|error| Error::from(error, format!("read {LOADAVG}"), "mount /proc"))?;
         let malformed = || Error::Malformed { path: LOADAVG.into(), wanted: "a line that ends in a number" };
         words(&bytes[..read]).last().and_then(number).ok_or_else(malformed)
     }

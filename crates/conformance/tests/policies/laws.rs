@@ -45,7 +45,7 @@ fn every_canary_is_caught() {
         ("canary-past", "law 1:"),
         ("canary-picks-blocked", "law"),
         ("canary-picks-held", "law 2:"),
-        ("canary-refuses", "assertion `left == right` failed: a wish was refused"),
+        ("canary-refuses", "assertion `left == right` failed: a request was refused"),
         ("canary-remembers", "law 8:"),
         ("canary-rings", "law 7:"),
         ("canary-starves", "law 12"),

@@ -3,7 +3,6 @@
 //! At one instant, in this order: bursts and slices that end (by CPU), releases (by entity), kicks that arrive (by
 //! CPU), alarms (by number), then one decision. Nothing else orders events, so the same calls give the same run.
 
-use crate::coordination::Note;
 use crate::costs::Costs;
 use crate::cpus::{Cpus, Deferred};
 use crate::guest::{Guest, Spinning};
@@ -15,6 +14,7 @@ use sched::{
     CpuId, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos, Notice, PolicySource, Refused, State, Wake,
 };
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use trace::replay::SettleMarks;
 use trace::{Counts, Event, MachineId, Sink, WorldSink};
@@ -159,9 +159,10 @@ impl<'a> Driver<'a> {
         self.tell(event);
     }
 
+    #[inline]
     fn tell(&mut self, event: &Event) {
         let now = self.cpus.now;
-        self.cpus.outbox.note(Note::of(event));
+        self.cpus.outbox.note(event);
         for sink in &mut self.sinks {
             sink.record(now, event);
         }
@@ -183,7 +184,10 @@ impl<'a> Driver<'a> {
     pub(crate) fn pass_on(&mut self, input: Input) {
         // Freezes and thaws come from its host, not from its tasks.
         self.inputs += u64::from(!matches!(input, Input::Freeze { .. } | Input::Thaw { .. }));
-        self.show(|| input.into());
+        if self.is_watched {
+            // An input owns nothing, so there is nothing to drop.
+            self.record(&ManuallyDrop::new(Event::Input(input)));
+        }
         self.machine.input(self.cpus.now, input);
     }
 
@@ -447,7 +451,8 @@ impl<'a> Driver<'a> {
                 self.tell(&Event::Settled);
             }
             for at in 0..actions {
-                self.record(&Event::Action(self.machine.actions()[at]));
+                // An action follows its settle, so no other settle is marked before it.
+                self.tell(&ManuallyDrop::new(Event::Action(self.machine.actions()[at])));
             }
         }
         for action in self.machine.actions() {

@@ -5,6 +5,7 @@ use crate::coordination::Note;
 use crate::network::Packet;
 use crate::program::ObjectId;
 use sched::{CpuId, EntityId, Nanos, Wake};
+use trace::Event;
 
 /// A message of a guest to its host, or of a host to its guests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,9 +97,11 @@ impl Outbox {
         self.traffic.push(traffic);
     }
 
-    pub(crate) fn note(&mut self, note: Option<Note>) {
+    /// Keeps a note of `event`, if one is taken of its kind.
+    #[inline]
+    pub(crate) fn note(&mut self, event: &Event) {
         if self.coordinates {
-            self.notes.extend(note);
+            self.notes.extend(Note::of(event));
         }
     }
 
@@ -173,13 +176,13 @@ mod tests {
     #[test]
     fn exits_and_notes_are_kept_only_where_a_guest_coordinates_with_its_host() {
         let mut outbox = Outbox::default();
-        let note = Note::Stopped(EntityId::new(0, 0));
+        let event = Event::Detach { entity: EntityId::new(0, 0) };
         outbox.send_exit(CpuId::new(0));
-        outbox.note(Some(note));
+        outbox.note(&event);
         assert!(outbox.is_empty() && outbox.take_notes().is_empty());
         outbox.coordinates = true;
         outbox.send_exit(CpuId::new(0));
-        outbox.note(Some(note));
+        outbox.note(&event);
         assert_eq!(outbox.take(Message::exit), Some(CpuId::new(0)));
         assert_eq!(outbox.take_notes().len(), 1);
     }

@@ -29,61 +29,115 @@ impl Jobs {
     }
 }
 
-/// Moments at equal distances.
+/// A job that is not completed yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct OpenJob {
+    pub(super) released: Instant,
+    pub(super) deadline: Instant,
+}
+
+/// Jobs at equal distances.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
-    first: Instant,
-    apart: Nanos,
+    first: OpenJob,
+    /// From one release to the next, and from one deadline to the next.
+    apart: [Nanos; 2],
     count: u64,
 }
 
 impl Stretch {
-    /// The one after the last, if it were longer.
-    fn next(&self) -> Instant {
-        self.first.saturating_add(self.apart.saturating_mul(self.count))
+    const EMPTY: Stretch = Stretch {
+        first: OpenJob { released: Instant::ZERO, deadline: Instant::ZERO },
+        apart: [Nanos::ZERO; 2],
+        count: 0,
+    };
+
+    /// The job number `n` from the first.
+    fn job(&self, n: u64) -> OpenJob {
+        let [released, deadline] = self.apart.map(|apart| apart.saturating_mul(n));
+        OpenJob {
+            released: self.first.released.saturating_add(released),
+            deadline: self.first.deadline.saturating_add(deadline),
+        }
+    }
+
+    /// Adds `job` at the end. Returns false where the distances would not stay equal.
+    #[inline]
+    fn extend(&mut self, job: OpenJob) -> bool {
+        match self.count {
+            0 => self.first = job,
+            1 if job.released >= self.first.released && job.deadline >= self.first.deadline => {
+                self.apart = [job.released.since(self.first.released), job.deadline.since(self.first.deadline)];
+            }
+            1 => return false,
+            count if self.job(count) != job => return false,
+            _ => {}
+        }
+        self.count += 1;
+        true
+    }
+
+    /// How many deadlines lie before `now`.
+    fn late(&self, now: Instant) -> u64 {
+        match (now.saturating_since(self.first.deadline).as_ns(), self.apart[1].as_ns()) {
+            (0, _) => 0,
+            (_, 0) => self.count,
+            (past, apart) => past.div_ceil(apart).min(self.count),
+        }
     }
 }
 
-/// The deadlines, or the releases, of the jobs not completed yet, in order of release. Equal distances take no room, however many.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Moments(VecDeque<Stretch>);
+/// The jobs not completed yet, in order of release. Jobs at equal distances take no room, however many.
+#[derive(Clone, Debug)]
+pub(super) struct OpenJobs {
+    /// The oldest; empty only if there is none. Almost always there are no others.
+    oldest: Stretch,
+    later: VecDeque<Stretch>,
+}
 
-impl Moments {
-    pub(super) fn push(&mut self, moment: Instant) {
-        match self.0.back_mut() {
-            Some(last) if last.count == 1 && moment >= last.first => {
-                last.apart = moment.since(last.first);
-                last.count = 2;
-            }
-            Some(last) if last.next() == moment => last.count += 1,
-            _ => self.0.push_back(Stretch { first: moment, apart: Nanos::ZERO, count: 1 }),
+impl Default for OpenJobs {
+    fn default() -> OpenJobs {
+        OpenJobs { oldest: Stretch::EMPTY, later: VecDeque::new() }
+    }
+}
+
+impl OpenJobs {
+    #[inline]
+    pub(super) fn push(&mut self, job: OpenJob) {
+        if !(self.later.is_empty() && self.oldest.extend(job)) {
+            self.push_later(job);
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<Instant> {
-        let stretch = self.0.front_mut()?;
-        let moment = stretch.first;
-        if stretch.count == 1 {
-            self.0.pop_front();
-        } else {
-            stretch.first = stretch.first.saturating_add(stretch.apart);
-            stretch.count -= 1;
+    #[cold]
+    fn push_later(&mut self, job: OpenJob) {
+        if !self.later.back_mut().is_some_and(|last| last.extend(job)) {
+            self.later.push_back(Stretch { first: job, count: 1, ..Stretch::EMPTY });
         }
-        Some(moment)
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<OpenJob> {
+        let job = self.oldest.first;
+        match self.oldest.count {
+            0 => return None,
+            1 if self.later.is_empty() => self.oldest.count = 0,
+            1 => self.oldest = self.later.pop_front().unwrap_or(Stretch::EMPTY),
+            _ => {
+                self.oldest.first = self.oldest.job(1);
+                self.oldest.count -= 1;
+            }
+        }
+        Some(job)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.oldest.count == 0
     }
 
-    /// How many lie before `now`.
-    pub(super) fn before(&self, now: Instant) -> u64 {
-        let count = |stretch: &Stretch| match now.saturating_since(stretch.first).as_ns() {
-            0 => 0,
-            past if stretch.apart.is_zero() => stretch.count.min(past.saturating_mul(stretch.count)),
-            past => past.div_ceil(stretch.apart.as_ns()).min(stretch.count),
-        };
-        self.0.iter().map(count).sum()
+    /// How many deadlines lie before `now`.
+    pub(super) fn late(&self, now: Instant) -> u64 {
+        std::iter::once(&self.oldest).chain(&self.later).map(|stretch| stretch.late(now)).sum()
     }
 }
 
@@ -91,27 +145,33 @@ impl Moments {
 mod tests {
     use super::*;
 
+    fn job(released: u64, deadline: u64) -> OpenJob {
+        OpenJob { released: Instant::at_ns(released), deadline: Instant::at_ns(deadline) }
+    }
+
     #[test]
-    fn moments_come_out_as_they_went_in() {
-        let given: Vec<u64> = vec![10, 20, 30, 35, 36, 36, 36, 5, 9, 100, 100];
-        let mut moments = Moments::default();
-        for &at in &given {
-            moments.push(Instant::at_ns(at));
+    fn jobs_are_taken_in_the_order_in_which_they_were_added() {
+        let deadlines = [10, 20, 30, 35, 36, 36, 36, 5, 9, 100, 100];
+        // Releases at equal distances, and at others than the deadlines.
+        for released in [|i: u64, _: u64| 7 * i, |_, deadline| deadline, |i, deadline| deadline * i % 11] {
+            let given: Vec<OpenJob> = (0..).zip(deadlines).map(|(i, at)| job(released(i, at), at)).collect();
+            let mut jobs = OpenJobs::default();
+            given.iter().for_each(|&job| jobs.push(job));
+            for now in 0..=101 {
+                let late = given.iter().filter(|job| job.deadline < Instant::at_ns(now)).count() as u64;
+                assert_eq!(jobs.late(Instant::at_ns(now)), late, "before {now}");
+            }
+            let found: Vec<OpenJob> = std::iter::from_fn(|| jobs.pop()).collect();
+            assert_eq!(found, given);
+            assert!(jobs.is_empty());
         }
-        for now in 0..=101 {
-            let right = given.iter().filter(|&&at| at < now).count() as u64;
-            assert_eq!(moments.before(Instant::at_ns(now)), right, "before {now}");
-        }
-        let found: Vec<u64> = std::iter::from_fn(|| moments.pop()).map(Instant::as_ns).collect();
-        assert_eq!(found, given);
-        assert!(moments.0.is_empty());
     }
 
     #[test]
     fn a_million_periods_late_take_no_room() {
-        let mut moments = Moments::default();
-        (0..1_000_000).for_each(|i| moments.push(Instant::at_ns(7 + 3 * i)));
-        assert_eq!(moments.0.len(), 1);
-        assert_eq!(moments.before(Instant::NEVER), 1_000_000);
+        let mut jobs = OpenJobs::default();
+        (0..1_000_000).for_each(|i| jobs.push(job(3 * i, 7 + 3 * i)));
+        assert!(jobs.later.is_empty());
+        assert_eq!(jobs.late(Instant::NEVER), 1_000_000);
     }
 }

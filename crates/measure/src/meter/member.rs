@@ -1,6 +1,6 @@
 //! [`Member`]: an entity of a run, and its state from event to event.
 
-use super::jobs::Moments;
+use super::jobs::{OpenJob, OpenJobs};
 use super::measures::Measures;
 use super::promise::{Doing, Promise, Watch};
 use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Notice, Params};
@@ -36,9 +36,9 @@ pub struct Member {
     tells: bool,
     held_since: Option<Instant>,
     upto: Instant,
-    pub(super) deadlines: Moments,
-    /// When each of the jobs not completed yet was released.
-    releases: Moments,
+    /// What it was doing until then.
+    did: Doing,
+    pub(super) open: OpenJobs,
     watch: Option<Watch>,
     /// Time on a CPU whose part that was CPU time is not known yet.
     unmeasured: Nanos,
@@ -63,8 +63,8 @@ impl Member {
             tells: false,
             held_since: None,
             upto: now,
-            deadlines: Moments::default(),
-            releases: Moments::default(),
+            did: Doing::Blocked,
+            open: OpenJobs::default(),
             watch: params.reservation.map(|reservation| Watch::new(reservation, now)),
             unmeasured: Nanos::ZERO,
         }
@@ -76,7 +76,10 @@ impl Member {
         let doing = self.doing();
         if now != self.upto {
             self.pass(doing, now);
+        } else if doing == self.did {
+            return; // All until now is accounted for.
         }
+        self.did = doing;
         if let Some(watch) = &mut self.watch {
             watch.advance(doing, now, &mut self.got.promise);
         }
@@ -219,22 +222,20 @@ impl Member {
     #[inline]
     pub(super) fn release(&mut self, deadline: Instant, now: Instant) {
         self.got.jobs.releases += 1;
-        self.deadlines.push(deadline);
-        self.releases.push(now);
+        self.open.push(OpenJob { released: now, deadline });
     }
 
     #[inline]
     pub(super) fn complete(&mut self, now: Instant) {
-        if let Some(released) = self.releases.pop() {
-            self.got.responses.record(now.since(released));
-        }
         let jobs = &mut self.got.jobs;
         jobs.completions += 1;
         self.begun = false;
-        if let Some(deadline) = self.deadlines.pop().filter(|&deadline| now > deadline) {
+        let Some(job) = self.open.pop() else { return };
+        if now > job.deadline {
             jobs.misses += 1;
-            jobs.worst_lateness = jobs.worst_lateness.max(now.since(deadline));
+            jobs.worst_lateness = jobs.worst_lateness.max(now.since(job.deadline));
         }
+        self.got.responses.record(now.since(job.released));
     }
 
     fn adjust(&mut self, params: &Params, now: Instant) {
@@ -255,7 +256,7 @@ impl Member {
         self.on = None;
         self.frozen = false;
         self.hold(false, now);
-        self.got.jobs.unfinished_late = self.deadlines.before(now);
+        self.got.jobs.unfinished_late = self.open.late(now);
     }
 }
 

@@ -222,7 +222,7 @@ impl Meter {
             _ => false,
         };
         // An entity that really blocks does so in a later event.
-        let next = |member: &&mut Member| member.on.is_some() && !member.deadlines.is_empty();
+        let next = |member: &&mut Member| member.on.is_some() && !member.open.is_empty();
         if let Some(member) = self.member(entity).filter(|member| !stops && next(member)) {
             member.dispatch();
         }
@@ -231,11 +231,8 @@ impl Meter {
 
 impl Sink for Meter {
     fn record(&mut self, now: Instant, event: &Event) {
-        if let Some(entity) = self.completed.take() {
-            self.go_on(entity, event);
-        }
-        if let Some(start) = self.from.take_if(|start| *start <= now) {
-            self.begin(start);
+        if self.completed.is_some() | self.from.is_some() {
+            self.catch_up(now, event);
         }
         match *event {
             Event::Action(Action::Run { cpu, entity, .. }) => self.run(cpu, entity, now),
@@ -268,6 +265,16 @@ impl Sink for Meter {
 }
 
 impl Meter {
+    /// What the next event decides: whether the next job begins at once, and whether it counts from now on.
+    fn catch_up(&mut self, now: Instant, event: &Event) {
+        if let Some(entity) = self.completed.take() {
+            self.go_on(entity, event);
+        }
+        if let Some(start) = self.from.take_if(|start| *start <= now) {
+            self.begin(start);
+        }
+    }
+
     /// Counts from `start` on.
     #[cold]
     fn begin(&mut self, start: Instant) {

@@ -159,13 +159,21 @@ impl<'a> Driver<'a> {
         self.tell(event);
     }
 
-    #[inline]
+    #[inline(always)]
     fn tell(&mut self, event: &Event) {
         let now = self.cpus.now;
-        self.cpus.outbox.note(event);
         for sink in &mut self.sinks {
             sink.record(now, event);
         }
+        if self.world.is_some() | self.cpus.outbox.coordinates {
+            self.tell_world(event);
+        }
+    }
+
+    /// Tells what is not of this machine alone: the coordination of a guest, and the sinks of the world.
+    fn tell_world(&mut self, event: &Event) {
+        let now = self.cpus.now;
+        self.cpus.outbox.note(event);
         if let Some((machine, watchers)) = &self.world {
             for sink in watchers.borrow_mut().iter_mut() {
                 sink.record(*machine, now, event);

@@ -144,6 +144,15 @@ impl Cpus {
         }
     }
 
+    /// A job is completed, `lateness` after its deadline.
+    #[inline]
+    pub(crate) fn count_completion(&mut self, lateness: Nanos) {
+        let counts = &mut self.counts;
+        counts.completions += 1;
+        counts.misses += u64::from(!lateness.is_zero());
+        counts.worst_lateness = counts.worst_lateness.max(lateness);
+    }
+
     pub(crate) fn task(&mut self, entity: EntityId) -> &mut Task {
         self.tasks[entity.index()].as_mut().expect("it is attached")
     }

@@ -4,7 +4,7 @@
 //! CPU), alarms (by number), then one decision. Nothing else orders events, so the same calls give the same run.
 
 use crate::costs::Costs;
-use crate::cpus::{Cpus, Deferred};
+use crate::cpus::{Cpus, Deferred, Task};
 use crate::guest::{Guest, Spinning};
 use crate::outbox::Message;
 use crate::program::Tasks;
@@ -141,7 +141,21 @@ impl<'a> Driver<'a> {
     /// Totals so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.cpus.counts
+        let late: u64 = self.cpus.tasks.iter().flatten().map(|task| self.late_jobs(task)).sum();
+        Counts { unfinished_late: self.cpus.counts.unfinished_late + late, ..self.cpus.counts }
+    }
+
+    /// The number of open jobs of `task` whose deadline has passed; of a program, whether that of its last job has.
+    pub(crate) fn late_jobs(&self, task: &Task) -> u64 {
+        let now = self.cpus.now;
+        match task.progress.workload {
+            Workload::Periodic(jobs) => {
+                let late = now.saturating_since(task.progress.released + jobs.deadline).as_ns();
+                late.div_ceil(jobs.period.as_ns()).min(task.progress.open.into())
+            }
+            Workload::Program => u64::from(self.tasks.deadline_of(task.id) < now),
+            Workload::Hog | Workload::Scripted | Workload::Vcpu => 0,
+        }
     }
 
     #[inline]
@@ -373,14 +387,13 @@ impl<'a> Driver<'a> {
         self.show(|| Event::Complete { entity });
         let progress = &mut self.cpus.task(entity).progress;
         let Workload::Periodic(jobs) = &progress.workload else { panic!("only jobs are completed") };
-        let late = now > progress.released + jobs.deadline;
+        let lateness = now.saturating_since(progress.released + jobs.deadline);
         progress.open -= 1;
         progress.begun = false;
         progress.left = Some(jobs.work);
         progress.released += jobs.period;
         let (open, end) = (progress.open, jobs.end);
-        self.cpus.counts.completions += 1;
-        self.cpus.counts.misses += u64::from(late);
+        self.cpus.count_completion(lateness);
         self.cpus.cpus[cpu.index()].done = Instant::NEVER;
         if open == 0 {
             self.input(Input::Block { cpu });
@@ -398,14 +411,14 @@ impl<'a> Driver<'a> {
 
     #[inline]
     fn release(&mut self, index: usize) {
-        let task = self.cpus.tasks[index].expect("only attached entities release jobs");
-        let home = task.last_cpu.unwrap_or_else(|| self.machine.last_cpu(task.id));
-        if self.cpus.defer(home, Deferred::Release(task.id), Wake::Timer) {
+        let &Task { id, last_cpu, .. } = self.cpus.tasks[index].as_ref().expect("only attached entities release jobs");
+        let home = last_cpu.unwrap_or_else(|| self.machine.last_cpu(id));
+        if self.cpus.defer(home, Deferred::Release(id), Wake::Timer) {
             self.cpus.releases.clear(index);
             return;
         }
         self.cpus.interrupt(home);
-        self.released(task.id);
+        self.released(id);
     }
 
     /// The release or the end of the sleep of `entity` is due now.

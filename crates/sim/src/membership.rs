@@ -132,6 +132,8 @@ impl Driver<'_> {
     /// Removes an entity in any state.
     pub fn detach(&mut self, entity: EntityId) {
         self.unsettled = true;
+        let late = self.cpus.tasks[entity.index()].as_ref().map_or(0, |task| self.late_jobs(task));
+        self.cpus.counts.unfinished_late += late;
         if self.tasks.follows(entity) {
             self.leave_application(entity);
         }

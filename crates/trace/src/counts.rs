@@ -1,5 +1,7 @@
 //! [`Counts`]: what happened in a run, in numbers.
 
+use sched::Nanos;
+
 /// Totals of a run, under the names of the EDF oracle table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
@@ -15,4 +17,8 @@ pub struct Counts {
     pub dispatches: u64,
     /// Times a job (or a hog) resumed on another CPU than the one it was taken off.
     pub migrations: u64,
+    /// Jobs not completed whose deadline had passed when the run or their entity's stay ended.
+    pub unfinished_late: u64,
+    /// The time from the deadline to the completion of the job that was completed latest; zero if none was late.
+    pub worst_lateness: Nanos,
 }

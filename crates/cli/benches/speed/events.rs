@@ -68,7 +68,7 @@ fn fastest<T>(mut run: impl FnMut() -> T) -> (f64, T) {
 }
 
 fn columns(counts: Counts) -> [u64; 6] {
-    let Counts { releases, completions, misses, preemptions, dispatches, migrations } = counts;
+    let Counts { releases, completions, misses, preemptions, dispatches, migrations, .. } = counts;
     [releases, completions, misses, preemptions, dispatches, migrations]
 }
 

@@ -66,6 +66,8 @@ impl Measures {
             preemptions: self.preemptions,
             dispatches: self.dispatches,
             migrations: self.migrations,
+            unfinished_late: self.jobs.unfinished_late,
+            worst_lateness: self.jobs.worst_lateness,
         }
     }
 }

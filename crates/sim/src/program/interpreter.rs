@@ -115,9 +115,8 @@ impl Driver<'_> {
     }
 
     fn end_job(&mut self, entity: EntityId) -> StepOutcome {
-        let late = self.cpus.now > self.tasks.of(entity).deadline;
-        self.cpus.counts.completions += 1;
-        self.cpus.counts.misses += u64::from(late);
+        let deadline = std::mem::replace(&mut self.tasks.of(entity).deadline, Instant::NEVER);
+        self.cpus.count_completion(self.cpus.now.saturating_since(deadline));
         self.show(|| Event::Complete { entity });
         StepOutcome::Next
     }

@@ -40,7 +40,7 @@ pub(crate) struct TaskState {
     pub(crate) since: Instant,
     /// When its last sleep was to end.
     pub(crate) due: Instant,
-    /// The deadline of its job.
+    /// The deadline of its open job; NEVER if it has none.
     pub(crate) deadline: Instant,
     /// The task that forked it.
     pub(crate) parent: Option<EntityId>,

@@ -80,6 +80,12 @@ impl Tasks {
         self.states.get(entity.index()).is_some_and(Option::is_some)
     }
 
+    /// The deadline of the open job of `entity`; NEVER if it has none.
+    pub(crate) fn deadline_of(&self, entity: EntityId) -> Instant {
+        let state = self.states.get(entity.index()).and_then(Option::as_ref);
+        state.map_or(Instant::NEVER, |state| state.deadline)
+    }
+
     /// Adds the objects of an application.
     pub(crate) fn share(&mut self, objects: &[(String, Object)]) {
         self.has_rings |= objects.iter().any(|(_, object)| matches!(object, Object::Ring(_)));

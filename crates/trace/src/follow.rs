@@ -4,8 +4,9 @@
 use crate::span::{Job, Span, State};
 use crate::{Event, Header};
 use sched::id::CPUS_MAX;
+use rustc_hash::FxHashMap;
 use sched::{Action, CpuId, CpuSet, EntityId, Input, Instant, Params};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 
 /// A fact that the events imply.
@@ -136,6 +137,11 @@ impl Live {
         }
     }
 
+    /// Marks it as changed at this instant. Returns whether it was not yet.
+    fn touch(&mut self) -> bool {
+        !std::mem::replace(&mut self.touched, true)
+    }
+
     fn become_at(&mut self, at: Instant, state: Option<State>) {
         if state == self.open.state {
             return;
@@ -159,7 +165,7 @@ impl Live {
 pub struct Follower {
     now: Instant,
     number: u64,
-    live: BTreeMap<EntityId, Live>,
+    live: FxHashMap<EntityId, Live>,
     seats: Vec<Option<EntityId>>,
     /// The frozen CPUs: vCPUs without a CPU.
     frozen: CpuSet,
@@ -174,7 +180,7 @@ impl Follower {
     #[must_use]
     pub fn new(header: &Header) -> Follower {
         let seats = vec![None; header.cpus.min(CPUS_MAX)];
-        let (live, touched) = (BTreeMap::new(), Vec::new());
+        let (live, touched) = (FxHashMap::default(), Vec::new());
         Follower { now: Instant::ZERO, number: 0, live, seats, frozen: CpuSet::EMPTY, touched }
     }
 
@@ -227,8 +233,10 @@ impl Follower {
     /// Ends the trace: emits the remaining facts, and returns the instant of the last event.
     pub fn finish(mut self, emit: &mut Emit<'_>) -> Instant {
         self.flush(emit);
-        for (&entity, live) in &mut self.live {
-            give_up(entity, live, self.now, emit);
+        let mut live: Vec<(EntityId, Live)> = self.live.into_iter().collect();
+        live.sort_unstable_by_key(|(entity, _)| *entity);
+        for (entity, mut live) in live {
+            give_up(entity, &mut live, self.now, emit);
             emit_span(entity, live.open, self.now, emit);
         }
         self.now
@@ -451,7 +459,9 @@ impl Follower {
         give_up(entity, live, at, emit);
         let seat = live.seat.take();
         live.become_at(at, None);
-        self.touch(entity);
+        if live.touch() {
+            self.touched.push(entity);
+        }
         if let Some(cpu) = seat {
             self.seats[cpu.index()] = None;
         }
@@ -463,12 +473,7 @@ impl Follower {
         let now = self.now;
         let live = self.live.get_mut(&entity).expect("only attached entities change");
         live.become_at(now, Some(live.state(&self.frozen)));
-        self.touch(entity);
-    }
-
-    fn touch(&mut self, entity: EntityId) {
-        let live = self.live.get_mut(&entity).expect("only attached entities change");
-        if !std::mem::replace(&mut live.touched, true) {
+        if live.touch() {
             self.touched.push(entity);
         }
     }

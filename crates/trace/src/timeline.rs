@@ -3,8 +3,8 @@
 use crate::event::{Event, Header, Sink, Trace};
 use crate::follow::{Fact, Follower, Inconsistent};
 pub use crate::span::{Job, Span, State};
+use rustc_hash::FxHashMap;
 use sched::{EntityId, Instant, Nanos, Params};
-use std::collections::BTreeMap;
 
 /// An interval in which one entity had a CPU: from `from` up to but without `to`, which is later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,7 +130,7 @@ impl TimelineBuilder {
     pub fn new(header: &Header) -> TimelineBuilder {
         let follower = Follower::new(header);
         let facts = Facts {
-            rows: BTreeMap::new(),
+            rows: FxHashMap::default(),
             cpus: vec![Vec::new(); follower.cpus()],
             stolen: vec![Vec::new(); follower.cpus()],
         };
@@ -148,7 +148,8 @@ impl TimelineBuilder {
         let facts = &mut self.facts;
         let to = self.follower.finish(&mut |fact| facts.take(&fact));
         let Facts { rows, cpus, stolen } = self.facts;
-        let rows = rows.into_values().collect();
+        let mut rows: Vec<Row> = rows.into_values().collect();
+        rows.sort_unstable_by_key(|row| row.entity);
         Ok(Timeline { header: self.header, from: self.from.unwrap_or_default(), to, rows, cpus, stolen })
     }
 
@@ -184,7 +185,7 @@ impl Sink for TimelineBuilder {
 /// The facts so far.
 #[derive(Debug)]
 struct Facts {
-    rows: BTreeMap<EntityId, Row>,
+    rows: FxHashMap<EntityId, Row>,
     cpus: Vec<Vec<Run>>,
     stolen: Vec<Vec<Run>>,
 }

@@ -17,6 +17,8 @@ const READY: usize = 0;
 struct Key(u128);
 
 impl Key {
+    /// Sorts before everything.
+    const LEAST: Key = Key(0);
     /// Sorts behind every reserved entity.
     const BACKGROUND: Key = Key(u128::MAX - 1);
     /// Sorts behind everything: a CPU that is free.
@@ -25,12 +27,6 @@ impl Key {
     #[inline]
     fn of(deadline: Instant, e: EntityId) -> Key {
         Key(u128::from(deadline.as_ns()) << 64 | e.index() as u128)
-    }
-
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "a half is 64 bits")]
-    fn halves(self) -> (u64, u64) {
-        ((self.0 >> 64) as u64, self.0 as u64)
     }
 }
 
@@ -111,7 +107,7 @@ impl Global {
     /// another. Returns whether it was one of them.
     #[inline]
     fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
-        let (worst, urgency, free) = self.least_urgent();
+        let (worst, urgency) = self.least_urgent();
         let queued = self.edf.ready.first(READY).map(|(deadline, e)| (Key::of(deadline, e), e));
         match (self.woken.as_slice(), queued) {
             (&[e], queued) => {
@@ -130,7 +126,7 @@ impl Global {
                 true
             }
             ([], Some((key, e))) if urgency == Key::FREE => {
-                if free > 1 {
+                if self.urgency[worst.index() + 1..].contains(&Key::FREE) {
                     return false;
                 }
                 self.edf.ready.pop(READY);
@@ -176,22 +172,17 @@ impl Global {
         }
     }
 
-    /// The lowest free CPU, or else the CPU of the least urgent running entity; its urgency; and the number of free
-    /// CPUs.
+    /// The lowest free CPU, or else the CPU of the least urgent running entity; and its urgency.
     #[inline]
-    fn least_urgent(&self) -> (CpuId, Key, usize) {
-        // The result is unpredictable, so no branch should depend on it. Comparing halves keeps the compiler from
-        // emitting one.
-        let (mut worst, mut worst_high, mut worst_low, mut free) = (0, 0, 0, 0);
+    fn least_urgent(&self) -> (CpuId, Key) {
+        // The result is unpredictable, so no branch should depend on it.
+        let (mut worst, mut urgency) = (0, Key::LEAST);
         for (cpu, &key) in self.urgency.iter().enumerate() {
-            let (high, low) = key.halves();
-            let worse = (high > worst_high) | ((high == worst_high) & (low > worst_low));
-            free += usize::from(high & low == u64::MAX);
+            let worse = key > urgency;
             worst = select_unpredictable(worse, cpu, worst);
-            worst_high = select_unpredictable(worse, high, worst_high);
-            worst_low = select_unpredictable(worse, low, worst_low);
+            urgency = select_unpredictable(worse, key, urgency);
         }
-        (CpuId::new(worst), Key(u128::from(worst_high) << 64 | u128::from(worst_low)), free)
+        (CpuId::new(worst), urgency)
     }
 
     /// The CPU that runs the least urgent entity.

@@ -2,7 +2,7 @@
 
 pub(crate) mod plan;
 
-use crate::args::Sim;
+use crate::args::{Output, Sim};
 use crate::failure::Failure;
 use crate::ftrace::FtraceFiles;
 use crate::output::Draft;
@@ -11,8 +11,8 @@ use crate::{output, seeds, sweep};
 use anyhow::{Context, anyhow};
 use measure::jobs::JobLog;
 use plan::{Plan, broken};
-use report::{Report, Runs, Widths};
-use run::{Choice, Observers};
+use report::{Report, Runs, Totals, Widths};
+use run::{Choice, Observers, Tally};
 use std::io::Write;
 
 /// Number of entities in a drawing.
@@ -36,6 +36,9 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     if let Some(seeds) = args.seeds {
         return seeds::run(&plan, seeds, args);
     }
+    if args.tasks.is_some() && !needs_events(args) {
+        return tally(&plan, args);
+    }
     let mut picture = args.output.svg.as_deref().map(Draft::create).transpose()?;
     let mut outcomes = Vec::with_capacity(plan.choices.len());
     for choice in &plan.choices {
@@ -55,6 +58,27 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     if broken.is_empty() { Ok(()) } else { Err(anyhow!("{}", broken.join("\n")).into()) }
 }
 
+/// Whether the output for a task set needs more than totals.
+fn needs_events(args: &Sim) -> bool {
+    let Output { json, svg, trace, .. } = &args.output;
+    *json || svg.is_some() || trace.is_some() || args.ftrace.is_some() || args.jobs || args.audit || args.xenmon
+}
+
+/// Runs a task set for its totals alone, which the machines count themselves: meters take as long as scheduling.
+fn tally(plan: &Plan, args: &Sim) -> Result<(), Failure> {
+    let in_order = output::end_in_order();
+    let mut totals = Vec::with_capacity(plan.choices.len());
+    for choice in &plan.choices {
+        let tally = plan.run(choice, plan.seed).tally_while(|_| !output::is_interrupted())?;
+        let Tally { counts, .. } = tally.ok_or(Failure::Interrupted)?;
+        totals.push(Totals { policy: choice.name().to_string(), counts });
+    }
+    drop(in_order);
+    let heading = output::heading(&title(plan));
+    output::print(&format!("{heading}\n\n{}\n{}", report::totals(&totals), next(plan, args)))?;
+    Ok(())
+}
+
 /// The findings of the auditor, each with its policy.
 fn broken_laws(outcome: &Outcome) -> Vec<String> {
     let findings = outcome.audit.iter().flatten();
@@ -72,7 +96,8 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     let mut monitor = plan.monitor();
     let mut observers = Observers::none();
     observers.extend(monitor.as_mut());
-    if !args.output.json || args.output.svg.is_some() {
+    let is_drawn = !args.output.json && args.tasks.is_none();
+    if is_drawn || args.output.svg.is_some() {
         observers.extend(Some(&mut watch));
     }
     observers.extend(file.as_mut());
@@ -100,7 +125,7 @@ fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
     let reports: Vec<Report> = outcomes.iter().map(|outcome| outcome.report.clone()).collect();
     let mut text = output::heading(&title(plan)) + "\n\n";
     text += &match args.tasks {
-        Some(_) => report::totals(&reports),
+        Some(_) => report::totals(&reports.iter().map(Report::totals).collect::<Vec<_>>()),
         None => pictures(plan, outcomes) + &tables(plan, &reports) + &report::guests(&reports, Widths(plan.width)),
     };
     text += &report::manager(&reports);

@@ -38,8 +38,9 @@ pub use tables::grid::Widths;
 pub use tables::guests::guests;
 pub use tables::manager::manager;
 pub use tables::medians::medians;
-pub use tables::runs::{comparison, groups, table, totals};
+pub use tables::runs::{comparison, groups, table};
 pub use tables::stalls::stalls;
+pub use tables::totals::{Totals, totals};
 pub use tables::xenmon::xenmon;
 pub use xenmon::{DomainGot, DomainReport, DomainSpreads, HostReport, HostSpreads, XenMonReport};
 

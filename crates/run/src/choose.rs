@@ -1,6 +1,6 @@
 //! Which policies a scenario runs under, and with which knobs: the scenario's own, or those asked for.
 
-use input::knobs::{KnobSetting, KnobValue, apply_knobs};
+use input::knobs::{KnobSetting, apply_knobs};
 use input::problem::{Problem, Problems, Wrong, quoted, right_instead};
 use scenario::{GuestSpec, Scenario};
 use sched::{Descriptor, Knob, Knobs, PolicySource, Unit};
@@ -145,15 +145,8 @@ pub fn choose_for_tasks(
         _ => false,
     };
     let has_one = |choice: &Choice, name, word| choice.knobs.iter().any(|(knob, _)| offers(knob, name, word));
-    let set = |name: &str, word: &str| {
-        let value = KnobValue::Text(word.to_string());
-        KnobSetting { name: name.to_string(), value, place: None }
-    };
-    let chosen = choose(scenario, names, settings)?;
-    let mut all = Vec::with_capacity(settings.len() + 2);
-    if chosen.iter().any(|choice| has_one(choice, "enforce", "none")) {
-        all.push(set("enforce", "none"));
-    }
+    let mut chosen = choose(scenario, names, settings)?;
+    let mut implied = vec![("enforce", "none")];
     if placement == Placement::Partitioned {
         if let Some(unable) = chosen.iter().find(|choice| !has_one(choice, "placement", "partitioned")) {
             let able: Vec<&str> = policies::ALL
@@ -164,10 +157,17 @@ pub fn choose_for_tasks(
             let message = format!("the policy `{}` does not partition", unable.name());
             return Err(Problem::new(message).help(format!("use one of {}", able.join(", "))).into());
         }
-        all.push(set("placement", "partitioned"));
+        implied.push(("placement", "partitioned"));
     }
-    all.extend(settings.iter().cloned());
-    choose(scenario, names, &all)
+    for choice in &mut chosen {
+        for &(name, word) in &implied {
+            let is_asked = settings.iter().any(|setting| setting.name == name);
+            if !is_asked && has_one(choice, name, word) {
+                choice.knobs.set_word(name, word).expect("the knob offers this word");
+            }
+        }
+    }
+    Ok(chosen)
 }
 
 #[cfg(test)]

@@ -28,4 +28,4 @@ pub use partition::partition;
 pub use readings::Measured;
 pub use run::Run;
 pub use samples::SampledVm;
-pub use session::{Budget, Progress, Session};
+pub use session::{Budget, Progress, Session, Tally};

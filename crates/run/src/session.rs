@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use trace::MachineId;
+use trace::{Counts, MachineId};
 use workloads::network::At;
 
 /// The work of one step: inputs and visits of machines, and changes of the scenario. A step exceeds it by one round of an instant at most.
@@ -32,6 +32,15 @@ pub struct Budget(pub u64);
 impl Budget {
     /// A budget whose steps take far less than 50 ms: a unit of work takes 0.1 to 10 us.
     pub const STEP: Budget = Budget(1_000);
+}
+
+/// What the machines of a run count themselves. It costs nothing, unlike the meters of an [`Outcome`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tally {
+    /// The number of inputs that all machines accepted, without freezes and thaws.
+    pub inputs: u64,
+    /// The totals of all hosts, from the beginning, whatever the warm-up.
+    pub counts: Counts,
 }
 
 /// How far a run is.
@@ -136,14 +145,22 @@ impl Run {
         }
     }
 
-    /// Plays this run without observers except its workload manager, as fast as possible; returns how many inputs its machines accepted.
+    /// Plays this run without observers and meters except its workload manager's, for as long as `goes_on` says so after each
+    /// step. Returns what its machines count themselves, or `None` if it was cancelled.
     ///
     /// # Errors
     /// As [`play`](Run::play).
-    pub fn count_inputs(&self) -> Result<u64, Problems> {
+    pub fn tally_while(&self, mut goes_on: impl FnMut(Progress) -> bool) -> Result<Option<Tally>, Problems> {
         let mut session = Session::new(self.clone(), AllMeters::default(), Observers::none())?;
-        while !session.step(Budget::STEP)?.is_done {}
-        Ok(session.world.inputs())
+        loop {
+            let progress = session.step(Budget::STEP)?;
+            if progress.is_done {
+                return Ok(Some(session.tally()));
+            }
+            if !goes_on(progress) {
+                return Ok(None);
+            }
+        }
     }
 }
 
@@ -265,6 +282,12 @@ impl<'a> Session<'a> {
         }
         self.is_done = true;
         self.world.finish(end).map_err(|stuck| self.stuck(&stuck))
+    }
+
+    /// What the machines have counted.
+    fn tally(&self) -> Tally {
+        let hosts = (0..self.run.scenario.hosts).map(|host| self.world.machine(machine_of_host(host)).counts());
+        Tally { inputs: self.world.inputs(), counts: hosts.fold(Counts::default(), Counts::and) }
     }
 
     /// What the run came to.

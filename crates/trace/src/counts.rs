@@ -22,3 +22,20 @@ pub struct Counts {
     /// The time from the deadline to the completion of the job that was completed latest; zero if none was late.
     pub worst_lateness: Nanos,
 }
+
+impl Counts {
+    /// The counts of both together: sums, and the worse lateness.
+    #[must_use]
+    pub fn and(self, other: Counts) -> Counts {
+        Counts {
+            releases: self.releases + other.releases,
+            completions: self.completions + other.completions,
+            misses: self.misses + other.misses,
+            preemptions: self.preemptions + other.preemptions,
+            dispatches: self.dispatches + other.dispatches,
+            migrations: self.migrations + other.migrations,
+            unfinished_late: self.unfinished_late + other.unfinished_late,
+            worst_lateness: self.worst_lateness.max(other.worst_lateness),
+        }
+    }
+}

@@ -3,8 +3,8 @@
 
 use crate::span::{Job, Span, State};
 use crate::{Event, Header};
-use sched::id::CPUS_MAX;
 use rustc_hash::FxHashMap;
+use sched::id::CPUS_MAX;
 use sched::{Action, CpuId, CpuSet, EntityId, Input, Instant, Params};
 use std::collections::VecDeque;
 use std::fmt;

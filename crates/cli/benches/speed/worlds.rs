@@ -64,7 +64,8 @@ fn run(scenario: &Scenario, choice: &Choice, seed: u64) -> Run {
 }
 
 fn count(scenario: &Scenario, choice: &Choice, seed: u64) -> u64 {
-    run(scenario, choice, seed).count_inputs().expect("it can go on")
+    let tally = run(scenario, choice, seed).tally_while(|_| true).expect("it can go on");
+    tally.expect("nothing cancels it").inputs
 }
 
 /// How many of a hundred inputs machines of guests accept.

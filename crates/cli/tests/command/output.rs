@@ -84,6 +84,23 @@ fn the_oracle_table_comes_out_of_the_command() {
     assert_eq!(late, [(Some(0), Some(88_402_000)), (Some(1_782_438_000), Some(1_869_774_000))]);
 }
 
+/// The table alone comes from the machines' own counts; with a picture, from meters.
+#[test]
+fn the_table_of_a_task_set_is_the_same_with_and_without_meters() {
+    // So light that every policy admits it, and with so short a period that some policies are late.
+    let place = Place::new();
+    place.file("set.csv", "id,period_us,wcet_us\n0,10000,2000\n1,35000,7000\n2,100000,20000\n3,2500,300\n");
+    let policies = policies::ALL.iter().map(|policy| policy.name).collect::<Vec<_>>().join(",");
+    for cpus in ["1", "4"] {
+        let run = ["sim", "--tasks", "set.csv", "--cpus", cpus, "--seconds", "2", "--policy", &policies];
+        let counted = place.run(&run).good();
+        let (table, _) = counted.split_once("\nNext:").expect("it suggests a next command");
+        let metered = place.run(&[&run[..], &["--svg", "out.svg"]].concat()).good();
+        assert!(metered.starts_with(table), "{counted}\n{metered}");
+        assert!(table.lines().count() > policies::ALL.len());
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
     let three = scenario("three-vms.toml");

@@ -8,4 +8,5 @@ pub(crate) mod manager;
 pub(crate) mod medians;
 pub(crate) mod runs;
 pub(crate) mod stalls;
+pub(crate) mod totals;
 pub(crate) mod xenmon;

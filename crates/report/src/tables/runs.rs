@@ -1,11 +1,10 @@
-//! The tables of runs: entities, groups and totals.
+//! The tables of runs: entities and groups.
 
-use super::grid::{Grid, ROWS_MAX, Widths, and_more};
+use super::grid::{ROWS_MAX, Widths, and_more};
 use super::lines::{Line, Whose, table_of};
 use crate::asked::shown;
 use crate::got::{Entity, GroupGot, called};
 use crate::run_report::Report;
-use crate::short::short;
 
 /// The table of a run: a line for each entity and one for all together.
 #[must_use]
@@ -33,16 +32,17 @@ pub fn comparison(reports: &[Report], widths: Widths) -> String {
         let name = if nth == 0 { "all" } else { "" };
         lines.push(Line { name, asked: String::new(), policy: &report.policy, granted: None, got: &report.total });
     }
-    table_of(&lines, Whose::Host, reports.len() > 1, widths) + &and_more(entities - most) + &unfinished(reports)
+    let late: Vec<_> = reports.iter().map(|it| (it.policy.as_str(), it.total.unfinished_late)).collect();
+    table_of(&lines, Whose::Host, reports.len() > 1, widths) + &and_more(entities - most) + &unfinished(&late)
 }
 
-/// Names the entities with jobs that were still open at the end though their deadline had passed.
-fn unfinished(reports: &[Report]) -> String {
+/// Names the policies under which jobs were open at the end though their deadline had passed. `all`: each policy and the
+/// number of these jobs.
+pub(super) fn unfinished(all: &[(&str, u64)]) -> String {
     let mut text = String::new();
-    for report in reports.iter().filter(|report| report.total.unfinished_late > 0) {
-        let count = report.total.unfinished_late;
-        let (jobs, were) = if count == 1 { ("job", "was") } else { ("jobs", "were") };
-        let under = if reports.len() > 1 { format!(" under {}", report.policy) } else { String::new() };
+    for (policy, count) in all.iter().filter(|(_, count)| *count > 0) {
+        let (jobs, were) = if *count == 1 { ("job", "was") } else { ("jobs", "were") };
+        let under = if all.len() > 1 { format!(" under {policy}") } else { String::new() };
         text += &format!("{count} {jobs} {were} late and still unfinished at the end{under}.\n");
     }
     text
@@ -67,31 +67,4 @@ pub fn groups(reports: &[Report], widths: Widths) -> String {
         }
     }
     table_of(&lines, Whose::Host, reports.len() > 1, widths) + &and_more(count - most)
-}
-
-/// The table of the totals that tools for task sets report, one line for each policy.
-#[must_use]
-pub fn totals(reports: &[Report]) -> String {
-    const HEADER: [&str; 9] = [
-        "policy",
-        "releases",
-        "completions",
-        "misses",
-        "unfinished",
-        "worst",
-        "preemptions",
-        "dispatches",
-        "migrations",
-    ];
-    let mut table = Grid::new(HEADER.map(str::to_string).to_vec(), 1);
-    for report in reports {
-        let total = &report.total;
-        let counts = [total.releases, total.completions, total.misses, total.unfinished_late];
-        let mut row = vec![report.policy.clone()];
-        row.extend(counts.map(|count| count.to_string()));
-        row.push(short(total.worst_lateness_ns));
-        row.extend([total.preemptions, total.dispatches, total.migrations].map(|count| count.to_string()));
-        table.add(row);
-    }
-    table.to_string() + &unfinished(reports)
 }

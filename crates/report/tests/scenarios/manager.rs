@@ -173,7 +173,7 @@ fn what_is_counted_is_a_run_with_its_manager() {
         let scenario = scenario(text);
         let choices = run::choose(&scenario, &[], &[]).unwrap_or_else(|problems| panic!("{problems}"));
         let run = Run { seed: 1, ..Run::new(scenario, choices[0].clone()) };
-        run.count_inputs().unwrap_or_else(|problems| panic!("{problems}"))
+        run.tally_while(|_| true).unwrap_or_else(|problems| panic!("{problems}")).expect("nothing cancels it").inputs
     };
     let scenario = |manager: &str| {
         format!(

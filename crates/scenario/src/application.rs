@@ -2,7 +2,7 @@
 
 use super::Workload;
 use super::asked::Asked;
-use super::file::MemberTable;
+use super::tables::MemberTable;
 use super::work::Work;
 use crate::rtapp::RtApp;
 use input::files::resolved;

@@ -1,7 +1,7 @@
 //! The requests of members: parameters, reservations and real processes. Checks that they fit together.
 
 use super::Real;
-use super::file::MemberTable;
+use super::tables::MemberTable;
 use input::problem::{Findings, Problem, Wrong};
 use input::source::Placed;
 use sched::{Instant, Limit, Nanos, Params, Refused, Reservation, Topology};

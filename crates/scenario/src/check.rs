@@ -1,12 +1,14 @@
 //! From what was typed to what it means: defaults, references, and what has to hold between values.
 
-use super::file::{File, PolicyTable};
+use super::checked::Checked;
+use super::file::File;
 use super::homes;
-use super::level::{self, Checked, Counts};
+use super::level::{self, Counts};
 use super::manager;
 use super::network;
+use super::policy::chosen;
 use super::samples;
-use super::{PolicyChoice, Scenario};
+use super::spec::Scenario;
 use input::problem::{Findings, Problem};
 use input::source::{Placed, Span};
 use sched::id::CPUS_MAX;
@@ -71,12 +73,6 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
 
 fn missing(message: &str, right: &str, findings: &mut Findings) {
     findings.add(Problem::new(message).at(Span::default(), "in this file").help(format!("use {right}")));
-}
-
-/// The policy that was typed.
-pub(super) fn chosen(policy: PolicyTable) -> Option<PolicyChoice> {
-    let Placed { value: name, at: place } = policy.name.right()?;
-    Some(PolicyChoice { name, place, knobs: policy.knobs })
 }
 
 /// The machine; `None` if something is wrong with it.

@@ -1,12 +1,10 @@
 //! The connections between the machines of a scenario: a network, a disk, and the drivers that handle packets and requests.
 
-use crate::{AppSpec, Scenario};
 use input::source::Span;
 use sched::Nanos;
 use sim::program::{Length, Notify};
-use std::collections::BTreeSet;
 use workloads::mean;
-use workloads::network::{At, Device};
+use workloads::network::Device;
 
 /// The name of the machine on which everything runs that is none of the scenario's machines: clients, peers.
 pub const OUTSIDE: &str = "outside";
@@ -124,62 +122,3 @@ pub fn backend_of(device: Device) -> &'static str {
 
 /// The name of the kernel thread that receives packets in a guest.
 pub const RECEIVER: &str = "network";
-
-impl Scenario {
-    /// How many tasks run outside; 0: there is no such machine.
-    #[must_use]
-    pub fn outside(&self) -> usize {
-        let peers = self.all_applications().flat_map(|(_, spec)| &spec.reach.peers);
-        peers.filter(|peer| peer.at == At::Outside).map(|peer| peer.application.tasks.len()).sum()
-    }
-
-    /// Every application with the guest that it is in, by its number; `None`: on the host.
-    pub fn all_applications(&self) -> impl Iterator<Item = (Option<usize>, &AppSpec)> {
-        let host = self.applications.iter().map(|spec| (None, spec));
-        let guests = self.guests.iter().enumerate();
-        host.chain(guests.flat_map(|(index, guest)| guest.applications.iter().map(move |spec| (Some(index), spec))))
-    }
-
-    /// The guest of the VM called `name`.
-    #[must_use]
-    pub fn guest_of(&self, name: &str) -> Option<usize> {
-        self.guests.iter().position(|guest| guest.name == name)
-    }
-
-    /// The driver that handles what passes over `device`, if there is such a device.
-    #[must_use]
-    pub fn drivers(&self, device: Device) -> Option<&Drivers> {
-        match device {
-            Device::Network => self.network.as_ref().map(|it| &it.drivers),
-            Device::Disk | Device::Drive => self.disk.as_ref().map(|it| &it.drivers),
-        }
-    }
-
-    /// Which guests use which device, in order.
-    #[must_use]
-    pub fn device_users(&self) -> BTreeSet<(usize, Device)> {
-        let mut users = BTreeSet::new();
-        for (of, spec) in self.all_applications() {
-            for device in [Device::Network, Device::Disk] {
-                if !spec.reach.passes(device) {
-                    continue;
-                }
-                users.extend(of.map(|guest| (guest, device)));
-                let peers = spec.reach.peers.iter().filter_map(|peer| match &peer.at {
-                    At::Vm(name) => self.guest_of(name),
-                    At::Outside => None,
-                });
-                users.extend(peers.filter(|_| device == Device::Network).map(|guest| (guest, device)));
-            }
-        }
-        users
-    }
-
-    /// The names of the threads of host number `host` that drive devices for VMs.
-    #[must_use]
-    pub fn host_threads(&self, host: usize) -> BTreeSet<String> {
-        let of =
-            |(guest, device): (usize, Device)| thread_of(&self.guests[guest].name, &self.drivers(device)?.way, device);
-        self.device_users().into_iter().filter(|&(guest, _)| self.host_of(guest) == host).filter_map(of).collect()
-    }
-}

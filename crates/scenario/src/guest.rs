@@ -1,10 +1,12 @@
 //! A guest, as typed: the policy on the vCPUs of a VM, the tasks that it schedules, and what it knows of its host.
 
 use super::coordination::{self, CoordinationPlaces};
-use super::file::{self, GUEST_GROUP_KEYS, GUEST_TASK_FORM, GroupTable, Kind, Level, MemberTable, PolicyTable};
 use super::form;
+use super::kind::Kind;
+use super::policy::{PolicyTable, policy};
+use super::tables::{GUEST_GROUP_KEYS, GUEST_TASK_FORM, GroupTable, GuestTable, Level, MemberTable};
 use input::problem::{Findings, Problem, Wrong};
-use input::source::{Placed, Span};
+use input::source::Placed;
 use input::table::{Given, Table};
 use sim::Guest;
 use sim::guest::{HaltPolling, PauseLoop};
@@ -25,17 +27,6 @@ pub(crate) const GUEST_KEYS: &[&str] = &[
 /// The keys of `halt_polling`.
 pub(crate) const HALT_POLLING_KEYS: &[&str] = &["most", "grow_start", "grow", "shrink"];
 
-/// The guest of a VM.
-#[derive(Debug)]
-pub(super) struct GuestTable {
-    /// What makes the VM one with a guest.
-    pub(super) at: Span,
-    pub(super) policy: Given<PolicyTable>,
-    pub(super) guest: Guest,
-    pub(super) coordination: CoordinationPlaces,
-    pub(super) level: Level,
-}
-
 /// `guest = "cfs"`, or a table; `None` for a VM without a guest, that is, without this key and without tasks.
 pub(super) fn read(vm: &Table<'_, '_>, findings: &mut Findings) -> Option<GuestTable> {
     let first = ["guest", "task", "group"].into_iter().find_map(|key| vm.get(key));
@@ -43,7 +34,7 @@ pub(super) fn read(vm: &Table<'_, '_>, findings: &mut Findings) -> Option<GuestT
     let groups = vm.tables("group", ("[[vm.group]]", GUEST_GROUP_KEYS), findings);
     let tasks = vm.tables("task", GUEST_TASK_FORM, findings);
     let mut members: Vec<MemberTable> =
-        tasks.iter().map(|table| MemberTable::read(Kind::Task, table, findings)).collect();
+        tasks.iter().map(|table| MemberTable::read(Kind::Task, table, |_| None, findings)).collect();
     members.sort_by_key(|member| member.group.at);
     let groups = groups.iter().map(|table| GroupTable::read(table, findings)).collect();
     let (policy, guest, coordination) = settings(vm, findings);
@@ -63,7 +54,7 @@ fn settings(vm: &Table<'_, '_>, findings: &mut Findings) -> (Given<PolicyTable>,
         return (Given::Wrong(at), default, nowhere);
     };
     let table = Table::new(entries, at, ("`guest`", GUEST_KEYS), findings);
-    let policy = file::policy(&table, findings);
+    let policy = policy(&table, findings);
     let (coordination, places) = coordination::read(&table, findings).unzip();
     let guest = Guest {
         coordination,

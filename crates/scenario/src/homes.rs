@@ -1,8 +1,8 @@
 //! The host of each VM, task and application: the named host, else the host of the enclosing group, else the first.
 
 use super::HOSTS_MAX;
-use super::file::Level;
-use super::level::Checked;
+use super::checked::Checked;
+use super::tables::Level;
 use super::tree::Tree;
 use input::problem::{Findings, Problem, quoted};
 use input::source::{Placed, Span};

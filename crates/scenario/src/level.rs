@@ -2,28 +2,20 @@
 
 use super::application::{Applications, Made};
 use super::asked::Asked;
-use super::check::chosen;
-use super::file::{Kind, Level, MemberTable};
-use super::guest::GuestTable;
+use super::checked::Checked;
 use super::homes::homes;
+use super::kind::Kind;
+use super::policy::chosen;
+use super::tables::{GuestTable, Level, MemberTable};
 use super::tree::{Tree, group, names, parent};
 use super::work::Work;
-use super::{AppSpec, EntitySpec, Group, GuestSpec, SCENARIO_ENTITIES_MAX, Workload};
+use super::{AppSpec, EntitySpec, GuestSpec, SCENARIO_ENTITIES_MAX, Workload};
 use input::problem::{Findings, Problem};
 use input::source::{Placed, Span};
 use input::table::Given;
 
 use sched::{Instant, Nanos, Topology};
 use std::collections::BTreeMap;
-
-/// What is on a machine.
-#[derive(Debug, Default)]
-pub(super) struct Checked {
-    pub(super) groups: Vec<Group>,
-    pub(super) entities: Vec<EntitySpec>,
-    pub(super) applications: Vec<AppSpec>,
-    pub(super) guests: Vec<GuestSpec>,
-}
 
 /// What is counted over all machines.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! `[manager]`, as typed, and what it means: the manager assigns shares to VMs while they run.
 
 use super::form;
-use super::{EntitySpec, Group};
+use super::spec::{EntitySpec, Group, ManagerSpec, Target, is_vcpu};
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::{Placed, Span};
 use input::table::Table;
@@ -13,34 +13,6 @@ pub(crate) const MANAGER_KEYS: &[&str] = &["interval", "gain", "least", "most", 
 
 /// The most that can be assigned to a VM, in percent of one CPU: the most that a cap can be.
 const SHARE_MAX: u64 = 102_400;
-
-/// A workload manager.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ManagerSpec {
-    /// From one turn to the next. Above zero; default 5 s.
-    pub interval: Nanos,
-    /// How much of what was consumed too little is added to an assignment. Unit: percent; range 1 to 1000, default 100.
-    pub gain_percent: u64,
-    /// The least that is assigned. Unit: millionths of a CPU; default 1 %.
-    pub least_ppm: u64,
-    /// The most that is assigned. Unit: millionths of a CPU; default 100 %.
-    pub most_ppm: u64,
-    /// The VMs, in alphabetical order.
-    pub targets: Vec<Target>,
-    /// Where it is.
-    pub place: Span,
-}
-
-/// A VM that is managed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Target {
-    /// Its name.
-    pub name: String,
-    /// What it is to consume. Unit: millionths of a CPU.
-    pub target_ppm: u64,
-    /// Its vCPUs, among the entities of the host.
-    pub vcpus: Range<usize>,
-}
 
 /// `[manager]` as typed.
 #[derive(Debug)]
@@ -121,12 +93,6 @@ pub(super) fn check(
         targets,
         place: table.at,
     }
-}
-
-/// Whether `entity` is a vCPU of the VM `vm`. A VM is a group of its own, and only its vCPUs bear its name in it.
-pub(super) fn is_vcpu(entity: &EntitySpec, vm: &str, groups: &[Group]) -> bool {
-    entity.group.is_some_and(|group| groups[group].name == vm)
-        && entity.name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The vCPUs of the VM called `name`, if there is something about it that can be adjusted.

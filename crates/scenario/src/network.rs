@@ -1,7 +1,7 @@
 //! `[network]` and `[disk]`: what connects machines, as typed, and whether every application finds what it uses.
 
+use super::checked::Checked;
 use super::form;
-use super::level::Checked;
 use crate::devices::{DiskSpec, Drivers, NetworkSpec, OUTSIDE, RECEIVER, Way, backend_of, thread_of};
 use input::form::bandwidth;
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
@@ -430,9 +430,4 @@ fn all(checked: &Checked) -> impl Iterator<Item = (Option<usize>, &super::AppSpe
 
 fn all_mut(checked: &mut Checked) -> impl Iterator<Item = &mut super::AppSpec> {
     checked.applications.iter_mut().chain(checked.guests.iter_mut().flat_map(|guest| &mut guest.applications))
-}
-
-/// What a [`Placed`] time is, for the key `switch`.
-pub(super) fn switch(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Placed<Nanos>> {
-    table.read("switch", |value| form::time("switch", value), findings).right()
 }

@@ -1,12 +1,10 @@
 //! `[samples]`: how often it is told what every VM got.
 
 use super::form;
-use super::{Scenario, manager};
 use input::problem::{Findings, Problem};
 use input::source::Placed;
 use input::table::Table;
 use sched::Nanos;
-use std::ops::Range;
 
 /// The keys of `[samples]`.
 pub(crate) const SAMPLES_KEYS: &[&str] = &["interval", "at"];
@@ -53,16 +51,4 @@ pub(super) fn check(typed: Placed<SamplesSpec>, length: Option<Placed<Nanos>>, f
         findings.add(problem.at(typed.at, "too often").help(right));
     }
     typed.value
-}
-
-impl Scenario {
-    /// Its VMs by name, each with its vCPUs among the entities of the host, in the order of the file.
-    pub fn vms(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
-        self.groups.iter().filter_map(|group| {
-            let vcpu = |index: &usize| manager::is_vcpu(&self.entities[*index], &group.name, &self.groups);
-            let first = (0..self.entities.len()).find(vcpu)?;
-            let vcpus = (first..self.entities.len()).take_while(vcpu).count();
-            Some((group.name.as_str(), first..first + vcpus))
-        })
-    }
 }

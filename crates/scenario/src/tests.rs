@@ -1,11 +1,13 @@
 //! The manual and the parser know the same keys.
 
 use super::coordination::COORDINATION_KEYS;
-use super::file::{COST_KEYS, FILE_KEYS, GROUP_KEYS, GUEST_TASK_KEYS, POLICY_KEYS, TASK_KEYS, VM_KEYS};
+use super::file::{COST_KEYS, FILE_KEYS};
 use super::guest::{GUEST_KEYS, HALT_POLLING_KEYS};
 use super::manager::MANAGER_KEYS;
 use super::network::{DISK_KEYS, NETWORK_KEYS};
+use super::policy::POLICY_KEYS;
 use super::samples::SAMPLES_KEYS;
+use super::tables::{GROUP_KEYS, GUEST_TASK_KEYS, TASK_KEYS, VM_KEYS};
 use crate::rtapp::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
 
 const MANUAL: &str = include_str!("../../../docs/scenarios.md");

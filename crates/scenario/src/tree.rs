@@ -1,6 +1,7 @@
 //! Names and what they name; groups inside each other.
 
-use super::file::{GroupTable, Kind, Level};
+use super::kind::Kind;
+use super::tables::{GroupTable, Level};
 use super::{GROUP_DEPTH_MAX, Group};
 use input::problem::{Findings, Problem, nearest, quoted};
 use input::source::Span;

@@ -1,7 +1,7 @@
 //! `workload`, as typed: what a member does with its time.
 
-use super::file::Kind;
 use super::form;
+use super::kind::Kind;
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::Placed;
 use input::table::{Given, Table};

@@ -7,6 +7,7 @@
 //! threads that would wait or multiply for ever.
 
 mod asked;
+mod conditions;
 mod event;
 mod file;
 mod forks;

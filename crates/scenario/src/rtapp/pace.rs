@@ -1,9 +1,9 @@
 //! Endless loops that take no time: alone, or because they wait for threads with such loops.
 
+use super::conditions::{Signallers, alive, events, is_many, signals, waits_for};
 use super::event::Event;
 use super::file::{Phase, Thread};
 use super::forks::Forks;
-use super::waits::{Signallers, alive, events, is_many, signals, waits_for};
 use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,6 @@
 //! The waits between threads: checks that every waiting thread can be woken.
 
+use super::conditions::{Signallers, alive, events, is_many, signallers, waits_for};
 use super::event::Event;
 use super::file::Thread;
 use super::forks::Forks;
@@ -17,52 +18,6 @@ pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findin
     if findings.is_empty() {
         pace::check(threads, forks, &signallers, findings);
     }
-}
-
-/// All events of a thread.
-pub(super) fn events<'t, 'f>(thread: &'t Thread<'f>) -> impl Iterator<Item = (Event<'f>, Span)> + use<'t, 'f> {
-    thread.phases.iter().flat_map(|phase| phase.events.iter().copied())
-}
-
-/// The threads that ever exist.
-pub(super) fn alive<'t, 'f>(threads: &'t [Thread<'f>], forks: &Forks) -> impl Iterator<Item = (usize, &'t Thread<'f>)> {
-    threads.iter().enumerate().filter(|&(i, _)| forks.alive[i])
-}
-
-/// The condition that `event` waits for.
-pub(super) fn waits_for<'f>(event: Event<'f>) -> Option<&'f str> {
-    match event {
-        Event::Wait { condition, .. } | Event::Sync { condition, .. } => Some(condition),
-        Event::Suspend(name) => Some(name),
-        _ => None,
-    }
-}
-
-/// The condition that `event` signals.
-pub(super) fn signals(event: Event<'_>) -> Option<&str> {
-    match event {
-        Event::Signal(name) | Event::Broadcast(name) | Event::Resume(name) => Some(name),
-        Event::Sync { condition, .. } => Some(condition),
-        _ => None,
-    }
-}
-
-/// The threads that signal each condition.
-pub(super) type Signallers<'f> = BTreeMap<&'f str, BTreeSet<usize>>;
-
-fn signallers<'f>(threads: &[Thread<'f>], forks: &Forks) -> Signallers<'f> {
-    let mut all = Signallers::new();
-    for (i, thread) in alive(threads, forks) {
-        for name in events(thread).filter_map(|(event, _)| signals(event)) {
-            all.entry(name).or_default().insert(i);
-        }
-    }
-    all
-}
-
-/// Whether there are several threads of this kind, which can wake each other.
-pub(super) fn is_many(thread: &Thread<'_>, forked: bool) -> bool {
-    thread.instances.value > 1 || forked
 }
 
 fn unwoken(threads: &[Thread<'_>], forks: &Forks, signallers: &Signallers<'_>, findings: &mut Findings) {

@@ -17,14 +17,11 @@ use std::path::{Path, PathBuf};
 
 /// Edges that may be part of a cycle: from, to, and why. Those of `sched` only.
 const ALLOWED: &[(&str, &str, &str)] = &[];
-/// Crates that still have cycles. They come off this list as they are mended.
-const NOT_YET: &[&str] = &["scenario"];
 
-/// The root files of the workspace's crates with the crates' names: libraries and programs.
-fn roots() -> Vec<(String, PathBuf)> {
+/// The root files of the workspace's crates: libraries and programs.
+fn roots() -> Vec<PathBuf> {
     let is_root = |path: &PathBuf| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
-    let name = |path: &Path| path.iter().nth_back(2).unwrap_or_default().to_string_lossy().into_owned();
-    files().into_iter().filter(is_root).map(|path| (name(&path), path)).collect()
+    files().into_iter().filter(is_root).collect()
 }
 
 /// The cycles of a graph without the allowed edges, and allowed edges that are gone.
@@ -40,18 +37,11 @@ fn problems(mut graph: Graph, allowed: &[(&str, &str, &str)]) -> Vec<String> {
 fn no_two_files_of_a_crate_use_each_other() {
     let text_of = |path: &Path| root().join(path).is_file().then(|| text(path));
     let mut findings = Vec::new();
-    for (name, path) in roots() {
+    for path in roots() {
         let folder = path.parent().expect("a root file lies in src");
         let allowed: Vec<_> =
             ALLOWED.iter().filter(|(from, _, _)| Path::new(from).starts_with(folder)).copied().collect();
-        let found = problems(Modules::read(&path, &text_of).graph(), &allowed);
-        if NOT_YET.contains(&name.as_str()) {
-            // cargo test --package xtask no_two_files -- --nocapture
-            println!("{name}: {} left", found.len());
-            found.iter().for_each(|cycle| println!("    {cycle}"));
-        } else {
-            findings.extend(found);
-        }
+        findings.extend(problems(Modules::read(&path, &text_of).graph(), &allowed));
     }
     tidy(&findings);
 }

@@ -27,6 +27,8 @@ const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 const CALM: Nanos = Nanos::ms(100);
 const TURNS_MOST: u64 = 10_000;
 const WATCH: Nanos = Nanos::ms(50);
+/// Fewer than in `live`, so that most adoptions take several goes.
+const AT_ONCE: usize = 2;
 
 /// How long restoring looks for forks, at least, before it reports doubt.
 const DOUBT_LEAST: Nanos = Nanos::ms(200);
@@ -259,14 +261,18 @@ impl Session {
         let latest = daemon.caller.births().ok();
         if latest.is_none() || latest != daemon.births {
             daemon.births = latest;
+            while daemon.dispatcher.await_further_births(AT_ONCE) {}
             for known in daemon.dispatcher.known() {
-                let found = find(&daemon.caller, &known);
-                if found.is_empty() {
-                    continue;
-                }
-                match daemon.dispatcher.adopt(known.tree, found) {
-                    Ok(call) => daemon.call(&self.host, &call),
-                    Err(_) => daemon.refused += 1,
+                let mut found = find(&daemon.caller, &known).into_iter();
+                loop {
+                    let some: Vec<_> = found.by_ref().take(AT_ONCE).collect();
+                    if some.is_empty() {
+                        break;
+                    }
+                    match daemon.dispatcher.adopt(known.tree, some) {
+                        Ok(call) => daemon.call(&self.host, &call),
+                        Err(_) => daemon.refused += 1,
+                    }
                 }
             }
         }

@@ -99,6 +99,16 @@ impl<K: Kernel> Dispatcher<K> {
         Ok(())
     }
 
+    /// Starts awaiting the forks of up to `most` threads whose forks are not awaited yet, where this host reports forks. Returns
+    /// whether there may be more. It takes long per thread, so a caller with many threads releases the dispatcher in between.
+    pub fn await_further_births(&mut self, most: usize) -> bool {
+        let mut left = most;
+        for (_, client) in self.clients.iter_mut() {
+            left -= client.await_further_births(&self.kernel, left);
+        }
+        left == 0
+    }
+
     /// The known part of each tree, as input to [`find`]. Forks from here on are reported again.
     #[must_use]
     pub fn known(&mut self) -> Vec<Known> {

@@ -32,6 +32,8 @@ pub(super) struct Member<T> {
     /// Its number of dispatches then.
     dispatches: u64,
     has_ended: bool,
+    /// Whether its forks are awaited, as far as this host reports them.
+    has_awaited_births: bool,
     /// Whether another process schedules it: Tactus changes only its process.
     pub(super) is_released: bool,
 }
@@ -125,6 +127,7 @@ impl<T> Client<T> {
             ran,
             dispatches: 0,
             has_ended: false,
+            has_awaited_births: false,
             is_released: false,
         });
     }
@@ -286,9 +289,25 @@ impl<T> Client<T> {
         });
     }
 
-    /// Starts waking the keeper when its threads fork.
+    /// Starts waking the keeper when its threads fork, and collects the reports so far.
     pub(super) fn await_births<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
-        for member in self.members.iter_mut().filter(|member| !member.is_released) {
+        self.await_births_of(kernel, |_| true);
+    }
+
+    /// Starts waking the keeper for up to `most` further threads. Returns their number.
+    pub(super) fn await_further_births<K: Kernel<Thread = T>>(&mut self, kernel: &K, most: usize) -> usize {
+        let mut count = 0;
+        self.await_births_of(kernel, |member| {
+            let is_next = !member.has_awaited_births && count < most;
+            count += usize::from(is_next);
+            is_next
+        });
+        count
+    }
+
+    fn await_births_of<K: Kernel<Thread = T>>(&mut self, kernel: &K, mut wanted: impl FnMut(&Member<T>) -> bool) {
+        for member in self.members.iter_mut().filter(|member| !member.is_released && wanted(member)) {
+            member.has_awaited_births = true;
             match kernel.await_births(&mut member.thread, self.cpu) {
                 Ok(reported) => self.reported.extend(reported),
                 Err(refused) => self.reports_forks &= matches!(refused, sys::Error::Gone(_)),

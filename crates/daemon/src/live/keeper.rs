@@ -18,6 +18,9 @@ use sys::{Result, clock, thread};
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 /// The number of the keeper's bell.
 pub(super) const KEEPER_BELL: u64 = 0;
+/// The number of threads that are adopted, or whose forks are awaited, in one go. That takes milliseconds per thread on a busy host;
+/// meanwhile the agents wait for the dispatcher, and the agent of this CPU cannot beat, since the keeper has its priority.
+const AT_ONCE: usize = 16;
 /// Interval between checks of the guardian.
 const WATCH: Nanos = Nanos::ms(50);
 
@@ -99,20 +102,23 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
 
 /// Adopts the new threads and children.
 fn adopt_new(shared: &Shared<'_>) {
+    while at_agent_priority(|| shared.lock().await_further_births(AT_ONCE)) {}
     let (known, looking): (Vec<Known>, _) = at_agent_priority(|| {
         let mut dispatcher = shared.lock();
         (dispatcher.known(), dispatcher.looking())
     });
     shared.looking.store(looking.map_or(u64::MAX, Nanos::as_ns), Ordering::Relaxed);
     for known in known {
-        let found = find(shared.kernel, &known);
-        if found.is_empty() {
-            continue;
-        }
-        let answer = at_agent_priority(|| shared.lock().adopt(known.tree, found));
-        match answer {
-            Ok(call) => shared.call(&call),
-            Err(refused) => shared.warn(refused.reason()),
+        let mut found = find(shared.kernel, &known).into_iter();
+        loop {
+            let some: Vec<_> = found.by_ref().take(AT_ONCE).collect();
+            if some.is_empty() {
+                break;
+            }
+            match at_agent_priority(|| shared.lock().adopt(known.tree, some)) {
+                Ok(call) => shared.call(&call),
+                Err(refused) => shared.warn(refused.reason()),
+            }
         }
     }
 }

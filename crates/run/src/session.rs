@@ -131,18 +131,10 @@ impl Run {
     pub fn play_while(
         &self,
         observers: Observers<'_>,
-        mut goes_on: impl FnMut(Progress) -> bool,
+        goes_on: impl FnMut(Progress) -> bool,
     ) -> Result<Option<Outcome>, Problems> {
         let mut session = self.start(observers)?;
-        loop {
-            let progress = session.step(Budget::STEP)?;
-            if progress.is_done {
-                return Ok(Some(session.outcome()));
-            }
-            if !goes_on(progress) {
-                return Ok(None);
-            }
-        }
+        Ok(session.step_while(goes_on)?.then(|| session.outcome()))
     }
 
     /// Plays this run without observers and meters except its workload manager's, for as long as `goes_on` says so after each
@@ -150,17 +142,9 @@ impl Run {
     ///
     /// # Errors
     /// As [`play`](Run::play).
-    pub fn tally_while(&self, mut goes_on: impl FnMut(Progress) -> bool) -> Result<Option<Tally>, Problems> {
+    pub fn tally_while(&self, goes_on: impl FnMut(Progress) -> bool) -> Result<Option<Tally>, Problems> {
         let mut session = Session::new(self.clone(), AllMeters::default(), Observers::none())?;
-        loop {
-            let progress = session.step(Budget::STEP)?;
-            if progress.is_done {
-                return Ok(Some(session.tally()));
-            }
-            if !goes_on(progress) {
-                return Ok(None);
-            }
-        }
+        Ok(session.step_while(goes_on)?.then(|| session.tally()))
     }
 }
 
@@ -237,6 +221,16 @@ impl<'a> Session<'a> {
             }
         }
         Ok(self.progress())
+    }
+
+    /// Steps for as long as `goes_on` says so after each step. Returns whether the run is over.
+    fn step_while(&mut self, mut goes_on: impl FnMut(Progress) -> bool) -> Result<bool, Problems> {
+        loop {
+            let progress = self.step(Budget::STEP)?;
+            if progress.is_done || !goes_on(progress) {
+                return Ok(progress.is_done);
+            }
+        }
     }
 
     /// How far the run is.

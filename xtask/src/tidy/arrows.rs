@@ -32,7 +32,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 /// What the crates with the narrowest arrows may use from outside.
-const OUTSIDE: &[(&str, &[&str])] = &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "serde_json"])];
+const OUTSIDE: &[(&str, &[&str])] =
+    &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "rustc-hash", "serde_json"])];
 
 /// A crate and what it uses, tests aside.
 #[derive(Debug)]

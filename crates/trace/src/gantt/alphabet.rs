@@ -76,7 +76,7 @@ impl Alphabet {
             (self.missed, "missed a deadline"),
         ];
         if cpus {
-            meanings.push(('A', "A-Z who ran (a-z: most of it)"));
+            meanings.push(('A', "A-Z entity that ran (a-z: most of it)"));
             meanings.push((self.other, "another ran"));
         }
         meanings

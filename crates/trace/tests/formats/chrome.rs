@@ -199,7 +199,7 @@ fn every_wake_that_led_to_a_run_has_an_arrow() {
     assert_eq!(starts.iter().map(|ts| ts / 1_000_000).collect::<BTreeSet<_>>(), [0, 30, 50, 60, 100, 130, 150].into());
 }
 
-/// Whoever was blocked and runs at last got there by a wake-up, however often it was stopped before any time had passed.
+/// A wake-up precedes the first run of every blocked entity, however often the entity was stopped before any time had passed.
 #[test]
 fn no_wake_that_led_to_a_run_is_forgotten() {
     let mut expected = 0;

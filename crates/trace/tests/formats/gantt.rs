@@ -49,7 +49,7 @@ fn figure_2_of_the_vsched_paper() {
         C VM3  ────····████████████········████····████········████████████········████
         CPU 0  AAAAAAAACCCCCCCCCCCCAAAAAAAACCCCBBBBCCCCAAAAAAAACCCCCCCCCCCCAAAAAAAACCCC
                cell 2.5ms   █ ran   · waited   ─ blocked, idle
-               A-Z who ran (a-z: most of it)
+               A-Z entity that ran (a-z: most of it)
     "#]]
     .assert_eq(&gantt.render(&timeline));
 }
@@ -82,7 +82,7 @@ fn two_busy_cpus_with_misses() {
         CPU 0                       AA▓CC▓EE▓AA▓D▓E▓AA▓BB▓EE▓BB▓E▓AA▓CC▓DD▓AA▓BB▓E▓CC▓DD▓CC▓BB▓CC▓BB▓DD▓BB▓CC▓E▓AA▓B
         CPU 1                       ─▓BB▓DD▓BB▓CC▓BB▓CC▓DD▓A▓D▓CC▓BB▓▓BB▓EE▓CC▓D▓AA▓BB▓EE▓AA▓D▓E▓AA▓CC▓EE▓AA▓D▓BB▓CC
                                     cell 2ms   0-9a-z ran on that CPU   ▓ ran half of it or more   · waited
-                                    ─ blocked, idle   ! missed a deadline   A-Z who ran (a-z: most of it)
+                                    ─ blocked, idle   ! missed a deadline   A-Z entity that ran (a-z: most of it)
     "#]]
     .assert_eq(&gantt.render(&timeline));
     let gantt = Gantt { glyphs: Glyphs::Ascii, rows_most: 3, width: 50, ..gantt };
@@ -98,7 +98,7 @@ fn two_busy_cpus_with_misses() {
                                     cell 3.2ms   0-9a-z ran on that CPU
                                     + ran half of it or more   - ran less   . waited
                                     _ blocked, idle   ! missed a deadline
-                                    A-Z who ran (a-z: most of it)   * another ran
+                                    A-Z entity that ran (a-z: most of it)   * another ran
     "#]]
     .assert_eq(&gantt.render(&timeline));
 }

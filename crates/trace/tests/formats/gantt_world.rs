@@ -31,7 +31,7 @@ fn a_task_whose_vcpu_is_preempted_in_the_middle_of_a_job() {
            vCPU 0   ──────────AAAAAAAAAA≈≈≈≈≈≈≈≈≈≈AAAAAAAAAA≈≈≈≈≈≈≈≈≈≈AAA───────
                     cell 1ms   █ ran   · waited   ≈ stolen (vCPU frozen)
                     ─ blocked, idle   ! missed a deadline
-                    A-Z who ran (a-z: most of it)
+                    A-Z entity that ran (a-z: most of it)
     "#]]
     .assert_eq(&gantt.render_world(&world));
     let gantt = Gantt { glyphs: Glyphs::Ascii, cpus: false, from: ms(28), to: ms(43), ..gantt };
@@ -126,7 +126,7 @@ fn a_crowd_shares_the_rows_and_the_rest_is_counted() {
                                      … and 1 more CPU
                                      … and 27 more machines
                                      cell 500us   0-9a-z ran on that CPU   · waited
-                                     ─ blocked, idle   A-Z who ran (a-z: most of it)
+                                     ─ blocked, idle   A-Z entity that ran (a-z: most of it)
     "#]]
     .assert_eq(&gantt.render_world(&world));
     let gantt = Gantt { rows_most: 0, legend: false, cpus: false, ..gantt };

@@ -81,7 +81,7 @@ fn bars_are_the_runs_of_the_timeline() {
 }
 
 #[test]
-fn the_figure_of_the_paper_says_who_got_what() {
+fn the_figure_of_the_paper_names_each_vm_and_its_share() {
     let timeline = vms(1, Order::Deadline, 1100);
     let text = Picture { to: ms(200), ..Picture::whole(&timeline, "Three VMs") }.render(&timeline);
     let document = Document::parse(&text).unwrap();

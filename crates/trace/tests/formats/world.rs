@@ -185,7 +185,7 @@ fn stolen_time_is_what_a_task_misses_while_its_vcpu_is_away() {
     assert_eq!(world.named("books").map(|timeline| timeline.to), Some(world.to));
 }
 
-/// Nothing runs in a guest but while its vCPU runs, and who runs in a guest neither runs nor gets stolen from twice.
+/// A task of a guest runs only while its vCPU runs. Its run and steal times on a vCPU do not overlap.
 #[test]
 fn what_runs_in_a_guest_runs_within_its_vcpu() {
     let (mut ran, mut stolen) = (Nanos::ZERO, Nanos::ZERO);
@@ -271,7 +271,7 @@ fn a_world_that_contradicts_itself_is_refused() {
     .assert_eq(&texts.join("\n"));
 }
 
-/// Frozen and thawed at one instant: no time was stolen, and whoever ran just runs on.
+/// The vCPU is frozen and thawed at one instant: no time is stolen, and its task continues to run.
 #[test]
 fn no_time_is_stolen_between_freeze_and_thaw_at_one_instant() {
     let mut story = Story::new(vec![machine("host", "x", 1, None), machine("vm", "x", 1, Some(HOST))]);

@@ -12,12 +12,12 @@ pub struct Vm {
     pub arrival: Nanos,
 }
 
-/// Who goes first.
+/// The order in which tasks run.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     /// The earliest deadline.
     Deadline,
-    /// Whoever has waited longest; a turn lasts this long at most.
+    /// The longest waiter first; a turn lasts at most this long.
     Turns(Nanos),
 }
 

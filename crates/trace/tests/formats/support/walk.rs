@@ -16,7 +16,7 @@ struct Chaos {
 }
 
 impl Chaos {
-    fn call_somebody(&mut self, cx: &mut Cx<'_>) {
+    fn kick_random_cpu(&mut self, cx: &mut Cx<'_>) {
         let cpu = CpuId::new(self.random.index(cx.topology().cpus));
         cx.kick(cpu);
     }
@@ -38,7 +38,7 @@ impl Policy for Chaos {
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
         self.waiting.push(e);
-        self.call_somebody(cx);
+        self.kick_random_cpu(cx);
     }
 
     fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
@@ -57,7 +57,7 @@ impl Policy for Chaos {
             if self.random.chance(2) { cx.hold(e, why) } else { cx.release(e, why) }
         }
         if self.random.chance(3) {
-            self.call_somebody(cx);
+            self.kick_random_cpu(cx);
         }
     }
 
@@ -86,7 +86,7 @@ impl Policy for Chaos {
 #[derive(Debug)]
 pub struct Truth {
     pub at: Instant,
-    /// Everybody who was there, and what they did; the reasons of who is held are not told apart.
+    /// The attached entities and their states. All held entities have reason 0.
     pub states: Vec<(EntityId, State)>,
 }
 
@@ -95,7 +95,7 @@ pub struct Truth {
 pub struct Walk {
     pub trace: Trace,
     pub truths: Vec<Truth>,
-    /// CPU time by the machine's own account, of everybody who was there at the end.
+    /// CPU time by the machine's own account, of every entity attached at the end.
     pub charged: Vec<(EntityId, Nanos)>,
 }
 
@@ -131,7 +131,7 @@ pub fn walk(seed: u64, steps: usize) -> Walk {
         truths.push(truth);
     }
     walker.trace.record(walker.now, &Event::End);
-    // Charges are brought up to the end by pausing everybody; the trace is over already.
+    // Pausing every entity charges its CPU time up to the end; the trace is over already.
     for &e in &walker.present {
         walker.machine.input(walker.now, Input::Pause { entity: e });
     }

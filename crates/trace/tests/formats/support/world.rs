@@ -132,7 +132,7 @@ struct Walk {
     tasks: Vec<Task>,
 }
 
-/// A random world of one host in which both levels agree: who runs in a guest runs while its vCPU does.
+/// A random world of one host in which both levels agree: a task of a guest runs only while its vCPU runs.
 pub fn walk(seed: u64, steps: usize) -> WorldTrace {
     let mut random = Random::new(seed);
     let (cpus, guests) = (1 + random.index(3), 1 + u32::try_from(random.below(4)).unwrap());

@@ -50,7 +50,7 @@ fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
     world.run_until(Instant::at_ns(1)).expect("nothing can go wrong");
     world.watch_all(&mut bare);
     populate(&mut world, alone);
-    world.finish(at(300)).expect("nobody waits for ever");
+    world.finish(at(300)).expect("no task waits for ever");
     drop(world);
 
     let mut virtual_one = Log::default();
@@ -62,7 +62,7 @@ fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
     world.run_until(Instant::at_ns(1)).expect("nothing can go wrong");
     world.watch_all(&mut virtual_one);
     populate(&mut world, above);
-    world.finish(at(300)).expect("nobody waits for ever");
+    world.finish(at(300)).expect("no task waits for ever");
     drop(world);
     [decisions(&bare, alone), decisions(&virtual_one, above)]
 }
@@ -122,7 +122,7 @@ fn every_interrupt_of_a_guest_costs_an_exit() {
         // It wakes behind the other, and so only interrupts it.
         let naps = Workload::Periodic(Periodic { phase: Nanos::us(500), ..Periodic::new(Nanos::ms(1), Nanos::ns(1)) });
         world.attach(above, "naps", asked(10), naps).expect("there is room");
-        world.finish(at(50)).expect("nobody waits for ever");
+        world.finish(at(50)).expect("no task waits for ever");
         drop(world);
         let events = log.of(above);
         let done = events.iter().position(|(_, event)| matches!(event, Event::Complete { .. }));

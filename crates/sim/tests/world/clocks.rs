@@ -36,7 +36,7 @@ fn completed(event: &Event) -> bool {
 }
 
 #[test]
-fn who_works_until_a_moment_ends_at_it_however_little_it_got() {
+fn work_until_an_instant_ends_there_however_little_cpu_time_it_got() {
     let grain = Nanos::ms(1);
     let works = Step::RunUntil { timer: 0, period: Nanos::ms(30), grain };
     let rests = Step::Timer { timer: 0, period: Nanos::ms(20), mode: TimerMode::Absolute };
@@ -77,7 +77,7 @@ fn rounds_whose_beats_are_long_over_are_left_out_and_the_others_are_not() {
 }
 
 #[test]
-fn who_quits_ends_all_of_its_application_whatever_they_do() {
+fn a_task_that_quits_ends_every_task_of_its_application() {
     let forever = |body| vec![Step::Repeat { times: None, body }];
     let tasks = || {
         vec![

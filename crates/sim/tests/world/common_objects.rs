@@ -7,7 +7,7 @@ use sim::program::{Object, ObjectId, Step};
 use sim::{Application, Costs, Guest, Stuck, TaskSpec, World};
 use trace::Event;
 
-/// Runs an application on a host of four CPUs under a policy on which everybody runs at once.
+/// Runs an application on a host of four CPUs, on which all its tasks run at once.
 fn play(application: &Application, ms: u64) -> (Log, Result<(), Box<Stuck>>) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -72,7 +72,7 @@ fn a_pipe_holds_what_it_holds_and_no_more() {
 }
 
 #[test]
-fn conditions_and_semaphores_wake_who_has_waited_longest() {
+fn conditions_and_semaphores_wake_the_longest_waiter() {
     let waiter = |number: u64| {
         let wait = Step::Wait { condition: SECOND, mutex: FIRST };
         task("waiter", job(vec![us(1 + number), Step::Lock(FIRST), wait, us(10), Step::Unlock(FIRST)]))
@@ -151,7 +151,7 @@ fn stuck(application: &Application) -> String {
 }
 
 #[test]
-fn a_cycle_of_locks_ends_the_run_and_is_told() {
+fn a_cycle_of_locks_ends_the_run_and_is_reported() {
     let both = |name: &str, first, second| {
         let steps = vec![Step::Lock(first), us(100), Step::Lock(second), Step::Unlock(second), Step::Unlock(first)];
         task(name, steps)
@@ -166,7 +166,7 @@ fn a_cycle_of_locks_ends_the_run_and_is_told() {
 }
 
 #[test]
-fn who_ends_with_a_lock_gives_back_what_it_has_not_or_waits_for_nobody_is_told() {
+fn kept_locks_stray_unlocks_endless_waits_and_empty_loops_are_reported() {
     let keeps = task("keeps", vec![Step::Lock(FIRST), us(10)]);
     let told = stuck(&application(&[("m", Object::Mutex)], vec![keeps]));
     assert!(told.contains("keeps ends while it holds mutex `m`; help: put an unlock before its end"), "{told}");
@@ -185,7 +185,7 @@ fn who_ends_with_a_lock_gives_back_what_it_has_not_or_waits_for_nobody_is_told()
 }
 
 #[test]
-fn who_sleeps_may_still_wake_those_who_wait() {
+fn a_wait_for_a_sleeping_task_is_no_deadlock() {
     let waits = task("waits", job(vec![Step::Take(FIRST)]));
     let wakes = task("wakes", vec![sleep(Nanos::ms(5)), Step::Post(FIRST)]);
     let (log, end) = play(&application(&[("s", Object::Semaphore { most: 1 })], vec![waits, wakes]), 100);

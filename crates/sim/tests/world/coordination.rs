@@ -1,4 +1,4 @@
-//! Guests that coordinate with their host: the worked example of each protocol, what others lose, and what nobody can take.
+//! Guests that coordinate with their host: the worked example of each protocol, what other entities lose, and the limits of a boost.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{Action, Class, EntityId, GroupId, Instant, Nanos, Params, RtPriority, Topology, Weight};
@@ -35,7 +35,7 @@ fn asked(log: &Log, machine: MachineId, entity: EntityId) -> Vec<(u64, String)> 
         _ => "normal".to_string(),
     };
     let adjusted = |(at, event): (Instant, Event)| match event {
-        Event::Adjust { entity: who, params } if who == entity => Some((at.as_ns() / 1000, class(&params))),
+        Event::Adjust { entity: changed, params } if changed == entity => Some((at.as_ns() / 1000, class(&params))),
         _ => None,
     };
     log.of(machine).into_iter().filter_map(adjusted).collect()
@@ -59,7 +59,7 @@ fn example(kind: Guest) -> (Vec<(u64, String)>, Coordinated, Log) {
     let fair = TaskSpec { delay: Nanos::us(130).into(), ..task("fair", fair) };
     let tasks = vec![of_class(fifo(5), urgent), fair];
     world.start(vm, &application(&[("lock", Object::Spin)], tasks), GroupId::ROOT).expect("there is room");
-    world.finish(at(9)).expect("nobody waits");
+    world.finish(at(9)).expect("no task waits");
     let came = world.coordinated(vm).expect("they coordinate");
     drop(world);
     (asked(&log, under, all[0]), came, log)
@@ -74,7 +74,7 @@ fn the_worked_example_of_rfc_v1_goes_event_by_event() {
     let (asked, came, log) = example(by(Protocol::RfcV1));
     println!("{asked:?} {came:?}");
     assert_eq!(asked[..2], told(&[(0, "rr 8"), (200, "normal")]), "boosted until the guest ends it");
-    // The tick at 1 ms is an interrupt for a vCPU that waits: it is boosted, and its guest has nobody urgent. At 2 ms the lock is held.
+    // The tick at 1 ms is an interrupt for a waiting vCPU: it is boosted, but no task of its guest is urgent. At 2 ms the lock is held.
     assert_eq!(asked[2..4], told(&[(1_000, "rr 8"), (1_000, "normal")]));
     assert_eq!(
         asked[4..],
@@ -114,8 +114,8 @@ fn the_example_under_rfc_v2_goes_by_the_guests_record_and_by_exits_it_forces() {
     // Injected, asleep, injected, and read at the exits.
     assert_eq!(asked[..3], told(&[(0, "rr 8"), (10, "normal"), (100, "rr 8")]));
     assert_eq!(asked[3], (130, "fifo 5".to_string()), "the exit at 130 us reads what runs");
-    // The guest forces an exit when the fair task runs. The tick at 1 ms is for nobody; at 2 ms the lock is held, and for no more than
-    // 3 ms that counts.
+    // The guest forces an exit when the fair task runs. At the tick at 1 ms no task is urgent. At 2 ms the lock is held, which
+    // counts for at most 3 ms.
     let forced = [(200, "normal"), (1_000, "rr 8"), (1_000, "normal")];
     assert_eq!((&asked[4..7], came.hypercalls), (&told(&forced)[..], 2));
     assert_eq!(asked[7..], told(&[(2_000, "rr 8"), (5_000, "normal")]));
@@ -140,7 +140,7 @@ fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Co
     let beat = Step::Timer { timer: 0, period: Nanos::us(10_300), mode: TimerMode::Skipping };
     let typing = task("typing", vec![forever(vec![beat, Step::Woke, run(Nanos::us(200))])]);
     world.start(vm, &application(&[], vec![typing]), GroupId::ROOT).expect("there is room");
-    world.finish(at(2_000)).expect("nobody waits for anybody");
+    world.finish(at(2_000)).expect("no task waits for another");
     let late = world.coordinated(vm);
     drop(world);
     let mut had = Nanos::ZERO;
@@ -184,7 +184,7 @@ fn coordination_removes_the_tail_at_the_cost_of_a_fair_share_at_most_and_static_
 }
 
 #[test]
-fn every_detector_finds_who_types_and_not_who_computes() {
+fn every_detector_finds_typing_tasks_and_not_computing_tasks() {
     let own = [(Rule::Cfs, "cfs"), (Rule::Bmq, "bmq"), (Rule::Bfs, "bfs")];
     let any = [(Rule::Ule, "linux"), (Rule::Lavd, "linux"), (Rule::Ewma, "linux"), (Rule::Class, "linux")];
     for (rule, policy) in own.into_iter().chain(any) {
@@ -193,14 +193,14 @@ fn every_detector_finds_who_types_and_not_who_computes() {
         let (_, worst, came) = beside(Params::default(), kind, policy);
         let Coordinated { boosts, boosted, .. } = came.expect("they coordinate");
         println!("{rule:?}: {boosts} boosts, {boosted}, the worst is {worst}");
-        // The task works for 40 ms in all; the hog for much of a second. Where somebody urgent is known, every interrupt is a boost.
+        // The task works for 40 ms in all, the hog for much of a second. Where an urgent task is known, every interrupt is a boost.
         let found = if rule == Rule::Class { boosts == 0 } else { boosts >= 20 };
         assert!(found, "{rule:?}: {boosts} boosts");
         assert!(boosted <= Nanos::ms(60), "{rule:?}: the hog was boosted: {boosted}");
     }
 }
 
-// ---- What nobody can take ----
+// ---- What a boost cannot take ----
 
 #[test]
 fn a_guest_that_always_wants_its_boost_gets_its_budget_and_no_more() {
@@ -216,7 +216,7 @@ fn a_guest_that_always_wants_its_boost_gets_its_budget_and_no_more() {
         world
             .attach(vm, "greedy", Params { class: fifo(90), ..Params::default() }, Workload::Hog)
             .expect("there is room");
-        world.finish(at(1_000)).expect("hogs wait for nobody");
+        world.finish(at(1_000)).expect("hogs never wait");
         let came = world.coordinated(vm).expect("they coordinate");
         assert_eq!(came.boosted, Nanos::ms(200), "{name}: 20 ms in each of ten windows; {came:?}");
         assert_eq!((came.over_budget, came.over_limit), (10, 0), "{name}");
@@ -224,7 +224,7 @@ fn a_guest_that_always_wants_its_boost_gets_its_budget_and_no_more() {
 }
 
 #[test]
-fn who_asks_for_a_vcpu_from_outside_gets_that_when_its_boost_ends() {
+fn a_change_to_a_boosted_vcpu_takes_effect_when_the_boost_ends() {
     let mut log = Log::default();
     let mut world = World::new(1);
     let under = host(&mut world, "linux", 1, Costs::NONE);
@@ -234,13 +234,13 @@ fn who_asks_for_a_vcpu_from_outside_gets_that_when_its_boost_ends() {
     let urgent = of_class(fifo(5), task("urgent", vec![run(Nanos::ms(2))]));
     let fair = task("fair", vec![run(Nanos::ms(10))]);
     world.start(vm, &application(&[], vec![urgent, fair]), GroupId::ROOT).expect("there is room");
-    world.run_until(at(1)).expect("nobody waits");
+    world.run_until(at(1)).expect("no task waits");
     let heavy = Params { weight: Weight::nice(-5).expect("in range"), ..Params::default() };
     world.adjust(under, all[0], heavy).expect("it may");
     assert_eq!(world.machine(under).machine().params(all[0]).class.rt_priority(), RtPriority::new(8), "still boosted");
-    world.run_until(at(3)).expect("nobody waits");
+    world.run_until(at(3)).expect("no task waits");
     assert_eq!(*world.machine(under).machine().params(all[0]), heavy);
-    world.finish(at(4)).expect("nobody waits");
+    world.finish(at(4)).expect("no task waits");
 }
 
 #[test]
@@ -256,8 +256,8 @@ fn where_the_host_has_no_classes_a_boost_is_a_weight() {
     let vm = guest(&mut world, under, "linux", &all, kind, Costs::NONE);
     let urgent = of_class(fifo(5), task("urgent", vec![forever(vec![run(Nanos::ms(1)), sleep(Nanos::ms(1))])]));
     world.start(vm, &application(&[], vec![urgent]), GroupId::ROOT).expect("there is room");
-    world.run_until(at(1)).expect("nobody waits");
+    world.run_until(at(1)).expect("no task waits");
     assert_eq!(world.machine(under).machine().params(all[0]).weight, Weight::nice(-20).expect("in range"));
-    world.finish(at(2)).expect("nobody waits");
+    world.finish(at(2)).expect("no task waits");
     assert_eq!(world.coordinated(vm).map(|came| (came.boosts, came.refused)), Some((1, 0)));
 }

@@ -38,7 +38,7 @@ fn holder_and_spinner(held: u64) -> sim::Application {
 }
 
 #[test]
-fn who_gets_a_lock_at_the_instant_at_which_it_would_halt_goes_on() {
+fn a_spinner_that_gets_the_lock_as_its_vcpu_would_halt_continues() {
     let mut log = Log::default();
     let mut world = World::new(1);
     let under = host(&mut world, "cfs", 2, Costs::NONE);
@@ -46,7 +46,7 @@ fn who_gets_a_lock_at_the_instant_at_which_it_would_halt_goes_on() {
     let vm = guest(&mut world, under, "cfs", &all, paravirt(20), Costs::NONE);
     world.watch_all(&mut log);
     world.start(vm, &holder_and_spinner(30), GroupId::ROOT).expect("there is room");
-    world.finish(at(10)).expect("nobody waits for long");
+    world.finish(at(10)).expect("no task waits for long");
     drop(world);
     let done: Vec<Instant> =
         log.of(vm).into_iter().filter(|(_, event)| matches!(event, Event::Complete { .. })).map(|(at, _)| at).collect();
@@ -54,16 +54,16 @@ fn who_gets_a_lock_at_the_instant_at_which_it_would_halt_goes_on() {
 }
 
 #[test]
-fn who_spins_in_vain_again_after_an_interrupt_halts_again() {
+fn a_vcpu_that_spins_in_vain_halts_again_after_an_interrupt() {
     let mut world = World::new(1);
     let under = host(&mut world, "cfs", 2, Costs::NONE);
     let all = vcpus(&mut world, under, "vm", 2, true);
     let vm = guest(&mut world, under, "cfs", &all, paravirt(20), Costs::NONE);
     let (_, tasks) = world.start(vm, &holder_and_spinner(50_000), GroupId::ROOT).expect("there is room");
-    // Somebody else's timer goes off on the CPU of the spinner, once.
+    // The timer of another task expires on the CPU of the spinner, once.
     let other = there(0, "other", vec![sleep(Nanos::ms(10)), us(5)]);
     world.start(vm, &application(&[], vec![other]), GroupId::ROOT).expect("there is room");
-    world.run_until(at(40)).expect("nobody waits for ever");
+    world.run_until(at(40)).expect("no task waits for ever");
     let spun = world.machine(vm).spun(tasks[1]);
     assert!(spun <= Nanos::us(100), "spun {spun}");
 }
@@ -127,7 +127,7 @@ fn what_a_vcpu_has_halted_for_was_not_stolen() {
     let kind = Guest { steal: Steal::Known, ..paravirt(20) };
     let vm = guest(&mut world, under, "cfs", &all, kind, Costs::NONE);
     let (_, tasks) = world.start(vm, &holder_and_spinner(5000), GroupId::ROOT).expect("there is room");
-    world.run_until(after(5050)).expect("nobody waits for long");
+    world.run_until(after(5050)).expect("no task waits for long");
     world.adjust(vm, tasks[1], on(0)).expect("that is nothing");
     assert_eq!(
         world.machine(vm).machine().charged(tasks[1]),
@@ -137,7 +137,7 @@ fn what_a_vcpu_has_halted_for_was_not_stolen() {
 }
 
 #[test]
-fn who_is_stopped_while_its_vcpu_waits_for_a_lock_goes() {
+fn an_application_is_stopped_while_its_vcpu_waits_for_a_lock() {
     let mut world = World::new(1);
     let under = host(&mut world, "cfs", 2, Costs::NONE);
     let all = vcpus(&mut world, under, "vm", 2, true);
@@ -146,12 +146,12 @@ fn who_is_stopped_while_its_vcpu_waits_for_a_lock_goes() {
     world.run_until(at(5)).expect("it goes on");
     assert!(world.machine(vm).machine().is_frozen(CpuId::new(0)), "the spinner has halted");
     world.stop(vm, number);
-    world.finish(at(6)).expect("nobody is left");
+    world.finish(at(6)).expect("no task is left");
     assert!(tasks.iter().all(|&task| !world.machine(vm).machine().is_attached(task)));
 }
 
 #[test]
-fn who_comes_as_a_vcpu_halts_wakes_it() {
+fn a_task_that_arrives_as_a_vcpu_halts_wakes_it() {
     let costs = Costs { exit: Nanos::us(3), ..Costs::NONE };
     let mut world = World::new(1);
     let under = host(&mut world, "cfs", 1, costs);
@@ -180,13 +180,13 @@ fn who_comes_as_a_vcpu_halts_wakes_it() {
     world.run_until(halts).expect("it halts at this instant");
     assert!(!world.machine(vm).machine().is_frozen(CpuId::new(0)));
     let late = hog(&mut world, vm, "late");
-    world.finish(halts + Nanos::us(500)).expect("a hog waits for nobody");
+    world.finish(halts + Nanos::us(500)).expect("a hog never waits");
     let charged = world.machine(vm).machine();
     assert!(charged.running(CpuId::new(0)) == Some(late) && !charged.is_frozen(CpuId::new(0)));
 }
 
 #[test]
-fn a_vcpu_does_not_poll_where_somebody_waits() {
+fn a_vcpu_does_not_poll_while_a_task_waits_for_its_cpu() {
     let polled = |beside: bool| {
         let mut world = World::new(1);
         let under = host(&mut world, "cfs", 1, Costs::NONE);
@@ -206,7 +206,7 @@ fn a_vcpu_does_not_poll_where_somebody_waits() {
 }
 
 #[test]
-fn a_vcpu_stops_polling_when_somebody_comes() {
+fn a_vcpu_stops_polling_when_a_task_arrives_on_its_cpu() {
     let mut world = World::new(1);
     let under = host(&mut world, "round-robin", 1, Costs::NONE);
     let all = vcpus(&mut world, under, "vm", 1, false);

@@ -45,7 +45,7 @@ fn play(name: &str, cpus: usize, kind: Guest, seed: u64) -> Outcome {
         hog(&mut world, under, &format!("hog-{n}"));
         // Runs begin at different phases of whatever turns there are.
         let next = world.now() + Nanos::us(700 * seed);
-        world.run_until(next).expect("hogs wait for nobody");
+        world.run_until(next).expect("hogs never wait");
     }
     let params = Params { group, ..Params::default() };
     let vcpu = |n| world.attach(under, &format!("vm/{n}"), params, Workload::Vcpu).expect("there is room");
@@ -101,7 +101,7 @@ fn a_guest_that_reports_its_spinning_is_brought_together_when_it_needs_it() {
         let mute = play_all("adaptive", cpus, Guest::default());
         let told = play_all("adaptive", cpus, reports);
         let all = format!("{cpus} CPUs: {told:?} with reports, {mute:?} without, {credit:?} under credit");
-        assert_eq!(rounds(&mute), rounds(&credit), "who is told nothing is credit: {all}");
+        assert_eq!(rounds(&mute), rounds(&credit), "without reports it decides as credit does: {all}");
         assert!(rounds(&told) * 100 > rounds(&mute) * 103, "{all}");
         assert!(spun_per_round(&told) < spun_per_round(&mute), "{all}");
     }

@@ -29,7 +29,7 @@ fn a_vcpu_beside_a_hog_gets_half_and_its_tasks_share_that() {
     world.watch(vm, &mut above);
     hog(&mut world, vm, "a");
     hog(&mut world, vm, "b");
-    world.finish(at(1000)).expect("hogs wait for nobody");
+    world.finish(at(1000)).expect("hogs never wait");
     drop(world);
     let [outside, vcpu] = below.members() else { panic!("two were on the host") };
     assert!(outside.got.delivered.as_ns().abs_diff(500_000_000) < 10_000_000, "{}", outside.got.delivered);
@@ -72,8 +72,8 @@ fn a_wake_up_in_a_guest_costs_what_the_costs_say() {
     let (late, ..) = lateness(Guest::default(), Costs::NONE);
     assert_eq!(late.len(), 18);
     assert!(late.iter().all(|late| late.is_zero()), "nothing costs anything");
-    // Each scheduler calls its idle CPU, and the host enters the guest; nobody else has run on either CPU since, so there is nothing
-    // to switch.
+    // Each scheduler kicks its idle CPU, and the host enters the guest. No other entity has run on either CPU since, so no context
+    // switch is needed.
     let (late, ..) = lateness(Guest::default(), COSTS);
     assert!(late.iter().all(|&late| late == COSTS.kick + COSTS.exit + COSTS.kick), "{late:?}");
     // A vCPU that polls has no host to wait for.
@@ -111,12 +111,12 @@ fn a_guest_that_knows_its_steal_time_does_not_charge_it() {
         let vm = guest(&mut world, under, "cfs", &all, Guest { steal, ..Guest::default() }, Costs::NONE);
         let inside = hog(&mut world, vm, "inside");
         let mut at = Instant::ZERO + Nanos::ms(1000);
-        world.run_until(at).expect("hogs wait for nobody");
+        world.run_until(at).expect("hogs never wait");
         while world.machine(vm).machine().is_frozen(sched::CpuId::new(0)) {
             at += Nanos::us(100);
-            world.run_until(at).expect("hogs wait for nobody");
+            world.run_until(at).expect("hogs never wait");
         }
-        // Whoever is asked for something else is charged first.
+        // A change of parameters charges the entity first.
         world.adjust(vm, inside, Params { latency: Some(Nanos::ms(5)), ..Params::default() }).expect("that is nothing");
         world.machine(vm).machine().charged(inside).as_ns()
     };
@@ -126,7 +126,7 @@ fn a_guest_that_knows_its_steal_time_does_not_charge_it() {
 }
 
 #[test]
-fn who_leaves_a_guest_while_its_cpu_is_away_goes_when_it_is_back() {
+fn a_task_that_leaves_a_frozen_vcpu_is_detached_at_the_thaw() {
     let mut log = Log::default();
     let mut world = World::new(1);
     let under = host(&mut world, "cfs", 1, Costs::NONE);
@@ -138,11 +138,11 @@ fn who_leaves_a_guest_while_its_cpu_is_away_goes_when_it_is_back() {
     let mut at = Instant::ZERO;
     while !world.machine(vm).machine().is_frozen(sched::CpuId::new(0)) || world.now() < Instant::ZERO + Nanos::ms(50) {
         at += Nanos::us(100);
-        world.run_until(at).expect("hogs wait for nobody");
+        world.run_until(at).expect("hogs never wait");
     }
     world.detach(vm, inside);
     assert!(world.machine(vm).machine().is_attached(inside), "it sits on a CPU that is away");
-    world.finish(at + Nanos::ms(100)).expect("hogs wait for nobody");
+    world.finish(at + Nanos::ms(100)).expect("hogs never wait");
     assert!(!world.machine(vm).machine().is_attached(inside));
     drop(world);
     let gone = log.of(vm).iter().find(|(_, event)| matches!(event, Event::Detach { .. })).map(|(at, _)| *at);
@@ -170,7 +170,7 @@ fn several_hosts_do_not_disturb_each_other() {
             let far = guest(&mut world, other, "bmq", &all, Guest::default(), COSTS);
             world.attach(far, "far", Params::default(), sim::Workload::Hog).expect("there is room");
         }
-        world.finish(at(100)).expect("nobody waits for ever");
+        world.finish(at(100)).expect("no task waits for ever");
         drop(world);
         (log.of(under), log.of(vm))
     };
@@ -189,7 +189,7 @@ fn a_job_that_is_frozen_again_and_again_takes_just_the_time_it_needs() {
     world
         .start(vm, &application(&[], vec![task("job", vec![run(Nanos::ms(50))])]), GroupId::ROOT)
         .expect("there is room");
-    world.finish(at(300)).expect("it waits for nobody");
+    world.finish(at(300)).expect("it never waits for another task");
     drop(world);
     let [job] = above.members() else { panic!("one was there") };
     assert!(job.left.is_some() && above.cpus()[0].freezes > 5, "it was done, and frozen often");

@@ -24,8 +24,8 @@ fn what_the_host_gives_to_vcpus_their_tasks_get_and_the_rest_is_stolen() {
         let naps = forever(vec![run(Nanos::us(300)), sleep(Nanos::ms(7))]);
         let application = Application { tasks: vec![task("naps", vec![naps])], ..Application::default() };
         world.start(inside, &application, sched::GroupId::ROOT).expect("it can be done");
-        world.run_until(at(2_000)).expect("nobody waits for ever");
-        world.finish(at(2_000)).expect("nobody waits for ever");
+        world.run_until(at(2_000)).expect("no task waits for ever");
+        world.finish(at(2_000)).expect("no task waits for ever");
         drop(world);
         let delivered = |name: &str| {
             let found = above.members().iter().find(|member| member.name == name);
@@ -34,7 +34,7 @@ fn what_the_host_gives_to_vcpus_their_tasks_get_and_the_rest_is_stolen() {
         let given = delivered("vm/0") + delivered("vm/1");
         assert_eq!(below.total().delivered, given, "under {policy}");
         assert_eq!(given + delivered("beside"), Nanos::s(2), "under {policy}: the CPU was always busy");
-        // Once they run, hogs keep both vCPUs from halting: what they are not given is stolen, and from who is on them.
+        // Once the hogs run, neither vCPU halts: the time without a CPU is stolen from the entity that runs on the vCPU.
         let stolen = below.cpus().iter().fold(Nanos::ZERO, |sum, cpu| sum + cpu.stolen);
         // A vCPU that had halted is not frozen while it waits for a CPU: that is a wake-up of the host's.
         let mut woken = Nanos::ZERO;

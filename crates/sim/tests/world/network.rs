@@ -67,7 +67,7 @@ fn what_is_sent_arrives_in_packets_after_its_way() {
     let wire =
         world.add_line(Line { bandwidth: Some(1_000_000_000), latency: Nanos::us(100).into(), ..Line::new("wire") });
     let flow = connect(&mut world, from, to, vec![Hop::Line(wire)]);
-    world.finish(at(1)).expect("nobody waits for ever");
+    world.finish(at(1)).expect("no task waits for ever");
     let counts = world.flow(flow);
     drop(world);
     assert_eq!(
@@ -107,7 +107,7 @@ fn a_window_limits_what_is_on_its_way_to_one_round_trip() {
         let acks = acks.then(|| Acks { every: 2, way: vec![back] });
         let way = vec![Hop::Line(there)];
         let flow = world.connect(Flow { name: "bulk".to_string(), from, to, packet: MTU, way, acks, reliable: true });
-        world.finish(at(1_000)).expect("nobody waits for ever");
+        world.finish(at(1_000)).expect("no task waits for ever");
         world.flow(flow).bytes_read
     };
     // 10,000 bytes in a round trip of 1 ms, and an acknowledgement for every two packets: nearly 10 MB/s.
@@ -126,7 +126,7 @@ fn what_finds_no_room_is_lost_or_sent_again() {
         let narrow = Line { service: Nanos::us(10).into(), room: Some(3), ..Line::new("narrow") };
         let way = vec![Hop::Line(world.add_line(narrow))];
         let flow = world.connect(Flow { name: "flow".to_string(), from, to, packet: MTU, way, acks: None, reliable });
-        world.finish(at(1_000)).expect("nobody waits for ever");
+        world.finish(at(1_000)).expect("no task waits for ever");
         world.flow(flow)
     };
     let lost = counts(false);
@@ -151,7 +151,7 @@ fn served(ring: Ring, packets: u64, gap: Nanos) -> (Vec<(u64, Wake)>, usize, Vec
         vec![task("serves", vec![forever(vec![Step::Serve(FIRST)])])],
     );
     connect(&mut world, from, to, vec![Hop::Ring(backend)]);
-    world.finish(at(100)).expect("nobody waits for ever");
+    world.finish(at(100)).expect("no task waits for ever");
     drop(world);
     let (mut wakes, mut notices, mut done) = (Vec::new(), 0, Vec::new());
     for (at, event) in log.of(middle) {
@@ -166,9 +166,9 @@ fn served(ring: Ring, packets: u64, gap: Nanos) -> (Vec<(u64, Wake)>, usize, Vec
 }
 
 #[test]
-fn who_serves_a_ring_is_told_when_it_is_idle_or_each_time_or_later() {
+fn a_ring_interrupts_its_server_when_idle_each_time_or_after_a_delay() {
     let (wakes, notices, done) = served(ring(Nanos::us(50)), 3, Nanos::us(10));
-    assert_eq!((wakes, notices), (vec![(100, Wake::Interrupt)], 0), "who is at work finds the others by itself");
+    assert_eq!((wakes, notices), (vec![(100, Wake::Interrupt)], 0), "a running server finds the other packets itself");
     assert_eq!(done, [150, 200, 250]);
     let always = Ring { notify: Notify::Always, ..ring(Nanos::us(50)) };
     let (wakes, notices, done) = served(always, 3, Nanos::us(10));
@@ -181,7 +181,7 @@ fn who_serves_a_ring_is_told_when_it_is_idle_or_each_time_or_later() {
 }
 
 #[test]
-fn who_serves_a_ring_tells_others_of_each_packet_or_at_the_end_of_a_pass() {
+fn a_ring_server_notifies_the_next_ring_of_each_packet_or_once_per_pass() {
     // Six packets at once: the first is alone in its pass, the others wait meanwhile. When does the second ring's server wake?
     let told = |passes: bool| {
         let mut log = Log::default();
@@ -196,7 +196,7 @@ fn who_serves_a_ring_tells_others_of_each_packet_or_at_the_end_of_a_pass() {
         let far = host(&mut world, "cfs", 1, Costs::NONE);
         let frontend = start(&mut world, far, ("ring", Object::Ring(ring(Nanos::us(1)))), serves());
         let flow = connect(&mut world, from, to, vec![Hop::Ring(backend), Hop::Ring(frontend)]);
-        world.finish(at(100)).expect("nobody waits for ever");
+        world.finish(at(100)).expect("no task waits for ever");
         assert_eq!(world.flow(flow).arrived, 6, "nothing is kept back for good");
         drop(world);
         let woken = log.of(far).into_iter().filter(|(_, event)| matches!(event, Event::Input(Input::Wake { .. })));
@@ -223,9 +223,9 @@ fn a_packet_for_a_guest_waits_for_its_vcpu_and_wakes_one_that_has_halted() {
         vec![task("sends", vec![forever(vec![sleep(Nanos::ms(1)), send(100)])])],
     );
     connect(&mut world, from, to, Vec::new());
-    world.run_until(at(5)).expect("nobody waits for ever");
+    world.run_until(at(5)).expect("no task waits for ever");
     hog(&mut world, under, "hog");
-    world.finish(at(200)).expect("nobody waits for ever");
+    world.finish(at(200)).expect("no task waits for ever");
     drop(world);
     let interrupts =
         |events: &[(Instant, Event)], what: fn(&Event) -> bool| events.iter().filter(|(_, event)| what(event)).count();
@@ -240,7 +240,7 @@ fn a_packet_for_a_guest_waits_for_its_vcpu_and_wakes_one_that_has_halted() {
             Event::Input(Input::Freeze { .. }) => present = false,
             Event::Input(Input::Thaw { .. }) => present = true,
             Event::Input(Input::Wake { .. }) if at.as_ns() > 0 => {
-                assert!(present, "nobody wakes in a frozen guest, at {at}")
+                assert!(present, "a task wakes in a frozen guest, at {at}")
             }
             _ => {}
         }
@@ -250,7 +250,7 @@ fn a_packet_for_a_guest_waits_for_its_vcpu_and_wakes_one_that_has_halted() {
 }
 
 #[test]
-fn an_interrupt_takes_its_time_from_whoever_has_the_cpu() {
+fn an_interrupt_takes_its_time_from_the_entity_on_the_cpu() {
     let (free, dear) = (interrupted(Nanos::ZERO), interrupted(Nanos::us(5)));
     assert_eq!(free, (vec![510, 520], true, vec![2_020]), "one after the other, and the work takes as much longer");
     // To the guest at first, and out and back once for both.
@@ -278,7 +278,7 @@ fn interrupted(exit: Nanos) -> (Vec<u64>, bool, Vec<u64>) {
     );
     let handled = Hop::Interrupt { machine: xen, cpu: CpuId::new(0), time: Nanos::us(10) };
     connect(&mut world, from, to, vec![handled]);
-    world.finish(at(5)).expect("nobody waits for ever");
+    world.finish(at(5)).expect("no task waits for ever");
     drop(world);
     let above = log.of(vm);
     let of = |what: fn(&Event) -> bool| -> Vec<u64> {
@@ -305,13 +305,13 @@ fn a_guest_pays_for_the_call_that_tells_a_driver_that_waits() {
         let slow = Ring { notify, ..ring(Nanos::us(500)) };
         let serves = vec![task("vhost", vec![forever(vec![Step::Serve(FIRST)])])];
         let vhost = start(&mut world, under, ("ring", Object::Ring(slow)), serves);
-        // Who serves it finds a CPU of its own, and waits.
-        world.run_until(at(20)).expect("nobody waits for ever");
+        // The server of the ring finds a CPU of its own, and waits.
+        world.run_until(at(20)).expect("no task waits for ever");
         let steps =
             vec![Step::Repeat { times: Some(10), body: vec![run(Nanos::us(10)), send(100)] }, run(Nanos::us(1))];
         let from = start(&mut world, vm, port(u64::MAX), vec![task("sends", steps)]);
         connect(&mut world, from, to, vec![Hop::Ring(vhost)]);
-        world.finish(at(30)).expect("nobody waits for ever");
+        world.finish(at(30)).expect("no task waits for ever");
         drop(world);
         let left = log.of(vm).into_iter().find(|(_, event)| matches!(event, Event::Detach { .. }));
         left.expect("it ends").0.as_ns() / 1_000 - 20_000
@@ -322,7 +322,7 @@ fn a_guest_pays_for_the_call_that_tells_a_driver_that_waits() {
 }
 
 #[test]
-fn who_ends_while_it_handles_a_packet_leaves_it_to_another() {
+fn a_packet_whose_server_ends_is_handled_by_another_server() {
     let mut world = World::new(1);
     let (from, to) = two_hosts(&mut world, u64::MAX, vec![send(100)], 100);
     let middle = host(&mut world, "cfs", 2, Costs::NONE);
@@ -336,12 +336,12 @@ fn who_ends_while_it_handles_a_packet_leaves_it_to_another() {
         .expect("there is room");
     let backend = Endpoint { machine: middle, application: number, object: FIRST };
     let flow = connect(&mut world, from, to, vec![Hop::Ring(backend)]);
-    world.run_until(at(2)).expect("nobody waits for ever");
+    world.run_until(at(2)).expect("no task waits for ever");
     world.detach(middle, tasks[0]);
-    world.run_until(at(6)).expect("nobody waits for ever");
+    world.run_until(at(6)).expect("no task waits for ever");
     let waiting = world.flow(flow);
     assert_eq!((waiting.sent, waiting.arrived, waiting.lost), (1, 0, 0), "the other one began anew");
-    world.finish(at(40)).expect("nobody waits for ever");
+    world.finish(at(40)).expect("no task waits for ever");
     assert_eq!(world.flow(flow).arrived, 1);
 }
 
@@ -366,7 +366,7 @@ fn several_read_from_an_inbox_in_the_order_in_which_they_came_and_senders_wait_f
     let to = start(&mut world, far, inbox(), readers);
     let wire = line(&mut world, Nanos::us(50));
     connect(&mut world, from, to, vec![wire]);
-    world.finish(at(1)).expect("nobody waits for ever");
+    world.finish(at(1)).expect("no task waits for ever");
     drop(world);
     let ends: Vec<(u64, usize)> = log
         .of(far)
@@ -395,7 +395,7 @@ fn a_run_that_cannot_go_on_says_why_though_a_packet_was_just_handled() {
 }
 
 #[test]
-fn who_waits_behind_somebody_who_leaves_goes_on() {
+fn a_task_queued_behind_a_detached_task_continues() {
     let late = |name, steps, ms| TaskSpec { delay: Nanos::ms(ms).into(), ..task(name, steps) };
     let mut world = World::new(1);
     let (near, far) = (host(&mut world, "cfs", 2, Costs::NONE), host(&mut world, "cfs", 1, Costs::NONE));
@@ -405,11 +405,11 @@ fn who_waits_behind_somebody_who_leaves_goes_on() {
     let (reads, both) = world.start(far, &application(&[inbox()], readers), GroupId::ROOT).expect("there is room");
     let end = |machine, application| Endpoint { machine, application, object: FIRST };
     let flow = connect(&mut world, end(near, sends), end(far, reads), Vec::new());
-    world.run_until(at(10)).expect("nobody waits for ever");
+    world.run_until(at(10)).expect("no task waits for ever");
     assert_eq!((world.flow(flow).bytes_sent, world.flow(flow).bytes_read), (600, 0), "600 is less than they want");
     world.detach(near, all[1]);
     world.detach(far, both[0]);
-    world.finish(at(20)).expect("nobody waits for ever");
+    world.finish(at(20)).expect("no task waits for ever");
     assert_eq!((world.flow(flow).bytes_sent, world.flow(flow).bytes_read), (900, 200));
 }
 
@@ -428,7 +428,7 @@ fn what_was_read_is_told_of_in_time_however_it_is_read() {
         acks,
         reliable: true,
     });
-    world.finish(at(1_000)).expect("nobody waits for ever");
+    world.finish(at(1_000)).expect("no task waits for ever");
     let read = world.flow(flow).bytes_read;
     // 2500 bytes are less than two packets, and the next 2500 are not there: an acknowledgement comes after 40 ms.
     assert!((50_000..=130_000).contains(&read), "{read}");
@@ -452,6 +452,6 @@ fn gigabytes_are_read_at_once() {
         acks,
         reliable: true,
     });
-    world.finish(at(10)).expect("nobody waits for ever");
+    world.finish(at(10)).expect("no task waits for ever");
     assert_eq!(world.flow(flow).bytes_read, big);
 }

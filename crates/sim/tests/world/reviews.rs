@@ -19,7 +19,7 @@ fn generous(tick: Nanos) -> Guest {
 }
 
 #[test]
-fn somebody_urgent_leaves_when_boosts_are_reviewed() {
+fn an_urgent_task_leaves_when_boosts_are_reviewed() {
     let mut world = World::new(1);
     let under = host(&mut world, "linux", 1, Costs::NONE);
     let all = vcpus(&mut world, under, "vm", 1, true);
@@ -30,10 +30,10 @@ fn somebody_urgent_leaves_when_boosts_are_reviewed() {
     };
     begin(&mut world, 6);
     let waits = begin(&mut world, 5);
-    world.run_until(at(5)).expect("nobody waits");
+    world.run_until(at(5)).expect("no task waits");
     world.stop(vm, waits);
-    world.finish(at(9)).expect("nobody waits");
-    assert_eq!(world.now(), at(9), "nobody is asked for who has left");
+    world.finish(at(9)).expect("no task waits");
+    assert_eq!(world.now(), at(9), "no boost is requested for a task that has left");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_packet_comes_when_boosts_are_reviewed() {
         let (from, to) = (end(far, sends), end(vm, reads));
         let name = "flow".to_string();
         world.connect(Flow { name, from, to, packet: 1_500, way: vec![wire], acks: None, reliable: false });
-        world.finish(at(20)).expect("nobody waits for ever");
+        world.finish(at(20)).expect("no task waits for ever");
         drop(world);
         let wakes = log
             .of(vm)

@@ -8,7 +8,7 @@ use sim::program::{Length, Object, Step};
 use sim::{Application, Costs, Guest, Workload, World};
 use trace::{Event, MachineId, Sink};
 
-/// Where nobody is ever too far ahead or behind: plain proportional share, by the same code.
+/// A threshold that no vCPU ever exceeds: plain proportional share, by the same code.
 const NEVER: (&str, i64) = ("threshold", 1_000_000_000_000);
 
 /// The cases: policy, knobs, and a name.
@@ -86,10 +86,10 @@ fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
     world.start(inside, &fork_join(u32::try_from(vcpus).expect("few")), GroupId::ROOT).expect("there is room");
     for n in 0..hogs {
         // Each seed has them begin at times of its own, in steps that no quantum is a multiple of.
-        world.run_until(at(7 * n as u64 + seed)).expect("nobody waits for ever");
+        world.run_until(at(7 * n as u64 + seed)).expect("no task waits for ever");
         world.attach(host, &format!("hog {n}"), Params::default(), Workload::Hog).expect("there is room");
     }
-    world.finish(at(2_000)).expect("nobody waits for ever");
+    world.finish(at(2_000)).expect("no task waits for ever");
     drop(world);
     let used = below.members().iter().filter(|member| member.name.starts_with("vm/"));
     let used = used.fold(Nanos::ZERO, |sum, member| sum + member.got.delivered);

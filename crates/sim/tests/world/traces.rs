@@ -31,7 +31,7 @@ fn town() -> WorldTrace {
         let tasks = vec![task("shell", steps(300, 4_000)), task("scan", steps(2_500, 700))];
         world.start(id, &application(&[], tasks), GroupId::ROOT).expect("there is room");
     }
-    world.finish(at(200)).expect("nobody is stuck");
+    world.finish(at(200)).expect("no task is stuck");
     drop(world);
     trace
 }

@@ -1,7 +1,6 @@
 //! Rules about language (STYLE.md): the subject of a sentence is a noun of the field, and help is an imperative.
 
 use super::{files, text, tidy};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Pronouns that stand where a reader needs a noun: the task, the vCPU, the thread, the client, the policy.
@@ -28,8 +27,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("STYLE.md", "states the rule"),
     ("xtask/src/tidy/language.rs", "states the rule"),
 ];
-/// Places that still have findings: folders and files. They are counted, and come off this list as they are cleared.
-const NOT_YET: &[&str] = &["SPECIFICATION.md", "crates/sim", "crates/trace"];
 
 /// The words of a text with the offset of each, in lower case. In Rust every word is in a comment, a string or an
 /// identifier, so the text is taken as it stands: identifiers are split at `_` and at humps, escapes are skipped.
@@ -80,36 +77,16 @@ fn is_no_one(text: &str, pair: &[(usize, String)]) -> bool {
         && !text[one_at + one.len()..].starts_with('-')
 }
 
-/// Whether a list names this file, or a folder around it.
-fn is_in<'l>(mut list: impl Iterator<Item = &'l str>, path: &Path) -> bool {
-    list.any(|place| path.starts_with(place))
-}
-
-/// The file's folder among those that are counted: `crates/sim`, `docs`, or the file itself at the top.
-fn place(path: &Path) -> String {
-    let depth = if path.starts_with("crates") { 2 } else { 1 };
-    path.iter().take(depth).map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
-}
-
 #[test]
 fn the_subject_is_a_noun_and_help_an_imperative() {
-    let mut left = BTreeMap::<String, usize>::new();
     let mut untidy = Vec::new();
     for path in files() {
         let has_prose = path.extension().is_some_and(|found| WITH_PROSE.iter().any(|extension| found == *extension));
-        if !has_prose || path.starts_with("golden") || is_in(ALLOWED.iter().map(|(path, _)| *path), &path) {
+        if !has_prose || path.starts_with("golden") || ALLOWED.iter().any(|(allowed, _)| path == Path::new(allowed)) {
             continue;
         }
         let found = findings(&text(&path));
-        if is_in(NOT_YET.iter().copied(), &path) {
-            *left.entry(place(&path)).or_default() += found.len();
-        } else {
-            untidy.extend(found.iter().map(|(line, words)| format!("{}:{line}: {words}", path.display())));
-        }
-    }
-    // cargo test --package xtask the_subject -- --nocapture
-    for (place, count) in &left {
-        println!("{count:5} {place}");
+        untidy.extend(found.iter().map(|(line, words)| format!("{}:{line}: {words}", path.display())));
     }
     tidy(&untidy);
 }
@@ -132,12 +109,4 @@ fn help_that_is_no_imperative_is_found() {
     let text = format!("let help = \"{NO_IMPERATIVE} a slice\";\n// {NO_IMPERATIVE}");
     assert_eq!(findings(&text), [(1, NO_IMPERATIVE), (2, NO_IMPERATIVE)]);
     assert_eq!(findings("help: use a slice up to the period"), []);
-}
-
-#[test]
-fn a_list_names_files_and_folders() {
-    let list = || ["crates/sim", "README.md"].into_iter();
-    assert!(is_in(list(), Path::new("crates/sim/src/lib.rs")) && is_in(list(), Path::new("README.md")));
-    assert!(!is_in(list(), Path::new("crates/simhost/src/lib.rs")));
-    assert_eq!(place(Path::new("crates/sim/src/lib.rs")), "crates/sim");
 }

@@ -18,8 +18,19 @@ const TOKENS_MAX: usize = FILE_BYTES_MAX / 2;
 
 /// The document that `text` is.
 pub(super) fn parse(text: &str) -> Result<DeTable<'_>, Problem> {
+    is_no_json(text)?;
     bounded(text)?;
     DeTable::parse(text).map(Spanned::into_inner).map_err(|error| problem(&error, text))
+}
+
+/// Checks that this is not JSON, whose first bracket TOML's parser cannot explain.
+fn is_no_json(text: &str) -> Result<(), Problem> {
+    let start = text.len() - text.trim_start().len();
+    if !text[start..].starts_with('{') {
+        return Ok(());
+    }
+    let problem = Problem::new("this is JSON, but a scenario is TOML").at(Span { start, end: start + 1 }, "here");
+    Err(problem.help("use a scenario with `workload = { rt-app = \"FILE\" }` to run a file of rt-app"))
 }
 
 /// Checks that the document will not take much more memory than its text.
@@ -51,7 +62,7 @@ fn problem(error: &toml::de::Error, text: &str) -> Problem {
         None => (error.message(), None),
     };
     let (message, right) = match (message, expected) {
-        ("duplicate key", _) => ("this key was given before", "to give it once"),
+        ("duplicate key", _) => ("this key was given before", "each key once"),
         ("recursion limit" | "cannot recurse further; max recursion depth met", _) => {
             ("this is nested too deep", "fewer than 80 levels")
         }

@@ -43,6 +43,7 @@ fn a_whole_file_can_be_wrong() {
         "",
         START,
         "name = \"x\"\nname = \"y\"\n",
+        "\n{ \"tasks\": {} }\n",
         "name = \"x\n",
         "name = \n",
         "vm = 7\n[task]\nname = \"t\"\n",

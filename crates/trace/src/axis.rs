@@ -32,7 +32,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// The finest axis over `from..=to` with a step of 1, 2 or 5 times a power of ten for which `fits` says yes.
+    /// The finest axis over `from..=to` with a step of 1, 2 or 5 times a power of ten for which `fits` returns true.
     pub(crate) fn choose(from: Instant, to: Instant, fits: impl Fn(&Axis) -> bool) -> Axis {
         let length = to.saturating_since(from);
         let coarsest = Axis::with_step(from, to, Nanos::ns(10_u64.pow(19)));

@@ -128,7 +128,7 @@ pub enum Event {
         /// The number of bytes.
         bytes: u64,
     },
-    /// An entity has got a spin lock that it waited for. The machine is not told.
+    /// An entity gets a spin lock for which it waited. This is no input of the machine.
     SpinWait {
         /// The entity.
         entity: EntityId,

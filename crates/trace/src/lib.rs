@@ -7,7 +7,7 @@
 //! | open a long run in a viewer | [`ChromeWriter`] (ui.perfetto.dev, chrome://tracing) |
 //! | read it with tools for the kernel's own traces | [`FtraceWriter`] |
 //! | know the states of entities and the outcomes of jobs | [`Timeline`]; in constant memory: [`follow::Follower`] |
-//! | check that a machine decides as the trace says | [`replay::replay`], [`replay::Replay`] |
+//! | check that a machine decides as in the trace | [`replay::replay`], [`replay::Replay`] |
 //! | draw that in a terminal or a test | [`Gantt`] |
 //! | draw it for a report or a page | [`svg::Picture`], [`svg::side_by_side`] |
 //!

@@ -5,7 +5,7 @@
 //! - before an action that does not belong to the settle before it, and
 //! - at the end of an instant with an input or a change (a freeze apart) that no settle has followed.
 //!
-//! A driver records every other settle as [`Event::Settled`]; [`SettleMarks`] says when.
+//! A driver records every other settle as [`Event::Settled`]; [`SettleMarks`] decides when.
 //!
 //! The machine must equal the recorded one: same policy, knobs, topology and kicks.
 

@@ -100,7 +100,7 @@ impl Idleness {
             }
         }
         if let Some(breach) = breach {
-            // Told once; then its clock starts anew. Others of this instant come next time.
+            // One breach per call; the idle time of its CPU is then measured from now on. Other breaches follow at later calls.
             self.since[breach.cpu.index()] = now;
             self.bound = now.saturating_add(self.slack);
         }

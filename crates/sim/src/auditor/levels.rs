@@ -31,7 +31,7 @@ struct Cpu {
     kick: Option<Instant>,
 }
 
-/// The same CPU, as its host tells of the vCPU it is.
+/// The same CPU, by the host's record of its vCPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Below {
     runs_since: Option<Instant>,

@@ -98,7 +98,7 @@ fn a_guest_that_goes_on_without_a_cpu_is_found() {
 
 #[test]
 fn cpu_time_that_comes_from_nowhere_or_is_lost_is_found() {
-    // The guest is told a microsecond late that it lost its CPU.
+    // The freeze reaches the guest a microsecond after its vCPU lost its CPU.
     let late =
         instead(|event| matches!(event, Event::Action(Action::Stop { .. })), |events, place| events[place + 1].0 = 11);
     assert_eq!(late, [Rule::Level, Rule::Level], "it goes on, and the sums differ");

@@ -80,7 +80,7 @@ struct GroupBook {
     limits: Limits,
 }
 
-/// A CPU's seat, as the driver was told.
+/// A CPU's seat by the actions that the driver received.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     entity: Option<EntityId>,
@@ -173,7 +173,7 @@ impl Auditor {
 
     // ---- Judgements on demand ----
 
-    /// Law 5: the machine says it charged `charged` to `e`, which does not run.
+    /// Law 5: the machine reports that it charged `charged` to `e`, which does not run.
     pub fn check_charge(&mut self, e: EntityId, charged: Nanos) {
         let ran = self.cpu_time(e);
         if ran != Some(charged) {
@@ -299,7 +299,7 @@ impl Auditor {
         }
     }
 
-    /// Parameters changed: waits start anew.
+    /// Parameters changed: waits are measured from now on.
     fn restart_wait(&mut self, e: EntityId) {
         if self.entities.get(e).is_some_and(Entity::is_waiting) {
             self.end_wait(e);
@@ -375,7 +375,7 @@ impl Auditor {
         self.seats.get(cpu.index())?.entity
     }
 
-    /// `e` blocks, wherever it is; if it runs, its stop is told afterwards.
+    /// `e` blocks, wherever it is; if it runs, its stop action follows.
     fn block(&mut self, e: EntityId) {
         if let Some(State::Running(cpu)) = self.entities.get(e).map(|entity| entity.state) {
             self.pay(cpu);
@@ -399,7 +399,7 @@ impl Auditor {
         };
         let group = entity.params.group;
         self.block(e);
-        // It may still sit on a CPU until that is told; it does not count for its group any more.
+        // It may keep its seat until the stop action follows; it no longer counts for its group.
         if self.seats.iter().any(|seat| seat.entity == Some(e)) {
             self.elapse_limits(group, -1);
         }

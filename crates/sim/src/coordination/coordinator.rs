@@ -1,5 +1,5 @@
-//! [`Coordinator`]: on the host, says of each vCPU of a VM what it gets, of what is wished for it: within the VM's budget and the
-//! limits. It knows only which vCPUs run boosted, and since when.
+//! [`Coordinator`]: on the host, grants the boosts wished for the vCPUs of a VM, within its budget and the limits. It knows only
+//! which vCPUs run boosted, and since when.
 
 use super::{Boost, Coordination, Wish};
 use sched::{Instant, Nanos};

@@ -22,7 +22,7 @@ pub(crate) use protocol::{Seat, Sight, Wish};
 
 use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 
-/// How a guest tells its host, and what the host makes of it.
+/// How a guest informs its host, and how the host reacts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// One hypercall whenever "an interactive task runs or waits here" or "one sleeps here" becomes true or false. The host boosts
@@ -48,7 +48,7 @@ impl Protocol {
         [("s0", Protocol::S0), ("kiszka", Protocol::Kiszka), ("rfc-v1", Protocol::RfcV1), ("rfc-v2", Protocol::RfcV2)];
 }
 
-/// By what a guest tells that a task is interactive. Tasks of a real-time class, and those with a reservation, are urgent anyway.
+/// How a guest detects that a task is interactive. Tasks of a real-time class, and those with a reservation, are urgent anyway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
     /// Only these.
@@ -195,7 +195,7 @@ impl Coordination {
 /// What came of a VM's coordination.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Coordinated {
-    /// How often the guest told its host something else than before, by whatever means.
+    /// The number of changes that the guest reported to its host, by any means.
     pub hints: u64,
     /// How often by a hypercall.
     pub hypercalls: u64,

@@ -28,7 +28,7 @@ pub(crate) struct Sight {
 /// What a guest does about what its scheduler has chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Said {
-    /// It tells its host something new.
+    /// It reports a change to its host.
     pub(crate) hint: bool,
     /// By a hypercall.
     pub(crate) call: bool,

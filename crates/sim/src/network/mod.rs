@@ -66,7 +66,7 @@ pub enum Hop {
     },
 }
 
-/// How the receiver of a flow tells its sender what was read.
+/// How the receiver of a flow acknowledges to its sender what was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acks {
     /// One for so many full packets, one when all that was sent has been read, and one 40 ms after what none was sent for
@@ -121,7 +121,7 @@ pub struct FlowCounts {
 pub(crate) enum Kind {
     /// It carries data.
     Data,
-    /// It says that data were read.
+    /// It acknowledges data that were read.
     Ack,
     /// The completion of another packet.
     Completion,

@@ -1,4 +1,4 @@
-//! [`Length`]: a time that a task uses or waits, always the same or drawn anew each time.
+//! [`Length`]: a time that a task uses or waits, constant or drawn at random each time.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};

@@ -1,4 +1,4 @@
-//! Locks: tasks take them, wait for them by sleeping or spinning, and hand them on. [`Spinning`] says how a guest spins.
+//! Locks: tasks take them, wait for them by sleeping or spinning, and hand them on. [`Spinning`] defines how a guest spins.
 
 use super::ObjectId;
 use super::shared;

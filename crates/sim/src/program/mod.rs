@@ -36,7 +36,7 @@ pub struct ObjectId(pub u32);
 pub enum Object {
     /// A sleeping lock. A task that finds it taken blocks until it gets the lock, first come, first served.
     Mutex,
-    /// A spin lock. [`Spinning`](crate::guest::Spinning) says how a guest hands it on.
+    /// A spin lock. [`Spinning`](crate::guest::Spinning) defines how a guest hands it on.
     Spin,
     /// A condition variable.
     Condition,

@@ -172,7 +172,7 @@ impl Canvas {
         self.add(format_args!("</g>"));
     }
 
-    /// A box that says what it is when pointed at; `data` are further attributes.
+    /// A box with a tooltip; `data` are further attributes.
     pub(super) fn labelled_block(&mut self, (x, y): (Px, Px), (width, height): (Px, Px), data: &str, label: &str) {
         let label = Escaped(label);
         self.add(format_args!(

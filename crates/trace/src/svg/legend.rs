@@ -101,7 +101,7 @@ impl Legend {
         items
     }
 
-    /// Draws from `(0, 0)` down, at most `width` wide; says how high it became.
+    /// Draws from `(0, 0)` down, at most `width` wide, and returns the height used.
     pub(super) fn draw(&self, canvas: &mut Canvas, width: Px) -> Px {
         let (mut x, mut y) = (Px::ZERO, Px::ZERO);
         for (sample, text) in self.items() {

@@ -158,7 +158,7 @@ fn shown<'r>(plot: &Plot<'_>, runs: &'r [Run]) -> &'r [Run] {
     &runs[first..after.max(first)]
 }
 
-/// A bar for one run; says where it begins and how wide it is.
+/// A bar for one run. Returns its left edge and its width.
 fn bar(canvas: &mut Canvas, plot: &Plot<'_>, run: &Run, cpu: CpuId, name: &str, y: Px) -> (Px, Px) {
     let (left, right) = (plot.x(run.from), plot.x(run.to));
     let width = (right - left).max(THINNEST);
@@ -259,7 +259,7 @@ fn columns(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, grid: &Gri
     });
 }
 
-/// Bars by the column: the colour is the CPU's that was used longest, the darkness tells how much of the column ran.
+/// Bars by the column: the colour is the CPU's that was used longest, the darkness shows how much of the column ran.
 fn shades<K: Ord + Copy>(
     canvas: &mut Canvas,
     legend: &mut Legend,

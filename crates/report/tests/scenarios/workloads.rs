@@ -181,7 +181,7 @@ fn threads_of_rt_app_share_by_task_group() {
 }
 
 #[test]
-fn every_workload_is_done_in_a_guest_beside_hogs() {
+fn applications_are_done_in_a_guest_beside_hogs() {
     let policy = policies::find("cfs").expect("there is cfs");
     let team = ForkJoin { threads: 3, rounds: Some(3), waits: Waits::Spinning, locks: 3, ..ForkJoin::new(us(500)) };
     let all: [(Box<dyn ApplicationWorkload>, u64); 4] = [

@@ -1,4 +1,4 @@
-//! [`Alarm`]: an instant at which a policy wants to be called, its owner, and the slots that a policy declares.
+//! [`Alarm`]: an instant at which a policy is called, the owner of the alarm, and the slots that a policy declares.
 
 use crate::id::{CpuId, EntityId, GroupId};
 
@@ -9,25 +9,25 @@ pub enum AlarmOwner {
     Policy,
     /// A CPU.
     Cpu(CpuId),
-    /// An entity; its alarms are removed with it.
+    /// An entity; its alarms are removed when it detaches.
     Entity(EntityId),
-    /// A group; its alarms are removed with it.
+    /// A group; its alarms are removed when the group is removed.
     Group(GroupId),
 }
 
 /// An alarm: one of the slots the policy's descriptor declares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Alarm {
-    /// Its owner.
+    /// Owner of the alarm.
     pub owner: AlarmOwner,
-    /// The slot, from 0, among those declared for this kind of owner.
+    /// Slot number of the alarm, from 0, among the slots declared for this kind of owner.
     pub slot: u8,
 }
 
-/// Whether an alarm reaches an idle CPU.
+/// Whether an alarm fires on an idle CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AlarmKind {
-    /// Goes off whether the CPU idles or not.
+    /// A timer: fires on busy and idle CPUs.
     Timer,
     /// A periodic tick: cleared when its CPU idles. Only CPUs have ticks.
     Tick,
@@ -36,17 +36,17 @@ pub enum AlarmKind {
 /// The alarm slots a policy uses, per kind of owner.
 #[derive(Clone, Copy, Debug)]
 pub struct AlarmSlots {
-    /// The slots of the policy.
+    /// Alarm slots of the policy.
     pub policy: &'static [AlarmKind],
-    /// The slots of each CPU.
+    /// Alarm slots of each CPU.
     pub cpu: &'static [AlarmKind],
-    /// The slots of each entity.
+    /// Alarm slots of each entity.
     pub entity: &'static [AlarmKind],
-    /// The slots of each group.
+    /// Alarm slots of each group.
     pub group: &'static [AlarmKind],
 }
 
 impl AlarmSlots {
-    /// A policy that sets no alarm.
+    /// The slots of a policy that sets no alarm.
     pub const NONE: AlarmSlots = AlarmSlots { policy: &[], cpu: &[], entity: &[], group: &[] };
 }

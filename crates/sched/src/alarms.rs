@@ -6,14 +6,14 @@ use crate::machine::Action;
 use crate::time::Instant;
 use alloc::vec::Vec;
 
-/// One slot.
+/// One alarm slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
-    /// The alarm of this slot. A reused index has a new owner, perhaps at the instant at which the old one left.
+    /// The alarm of this slot. A reused index has a new owner, perhaps at the instant at which the old owner left.
     alarm: Alarm,
-    /// The instant at which it is due; NEVER if it is not set.
+    /// The instant at which the alarm is due; NEVER if it is not set.
     pub(crate) at: Instant,
-    /// The CPU on which it goes off.
+    /// The CPU on which the alarm fires.
     pub(crate) on: CpuId,
     reported: Alarm,
     reported_at: Instant,
@@ -33,13 +33,14 @@ const UNSET: Cell = Cell {
     listed: false,
 };
 
-/// Cells lie in this order: the policy's, each CPU's, then alternately one entity's and one group's of equal index.
+/// The alarm cells, in this order: the policy's, each CPU's, then alternately one entity's and one group's of equal
+/// index.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     slots: AlarmSlots,
     cpus: usize,
     cells: Vec<Cell>,
-    /// The numbers of the cells to report.
+    /// Numbers of the cells to report.
     changed: Vec<usize>,
 }
 
@@ -56,7 +57,7 @@ impl Alarms {
         self.cells.len()
     }
 
-    /// Makes room for this many entities and groups.
+    /// Makes room for the alarms of this number of entities and groups.
     pub(crate) fn reserve(&mut self, entities: usize, groups: usize) {
         let stride = self.slots.entity.len() + self.slots.group.len();
         let owners = match (self.slots.entity.len(), self.slots.group.len()) {
@@ -76,7 +77,7 @@ impl Alarms {
         self.slots.policy.len() + self.slots.cpu.len() * self.cpus
     }
 
-    /// The dense number of an alarm, by which drivers index their timers.
+    /// Returns the dense number of an alarm, by which drivers index their timers.
     pub(crate) fn number(&self, alarm: Alarm) -> usize {
         let slot = usize::from(alarm.slot);
         let stride = self.slots.entity.len() + self.slots.group.len();
@@ -94,7 +95,7 @@ impl Alarms {
         number
     }
 
-    /// The cell of `alarm`; `None`: it belongs to another alarm, or no such slot is declared.
+    /// Returns the cell of `alarm`. `None`: the cell belongs to another alarm, or no such slot is declared.
     pub(crate) fn find(&self, alarm: Alarm) -> Option<&Cell> {
         let slots = match alarm.owner {
             AlarmOwner::Policy => self.slots.policy,
@@ -122,7 +123,7 @@ impl Alarms {
         }
     }
 
-    /// Clears the ticks of a CPU that idles.
+    /// Clears the ticks of an idle CPU.
     pub(crate) fn stop_ticks(&mut self, cpu: CpuId) {
         for slot in 0..self.slots.cpu.len() {
             if self.slots.cpu[slot] == AlarmKind::Tick {
@@ -135,7 +136,7 @@ impl Alarms {
         }
     }
 
-    /// Clears the alarms of an entity that leaves.
+    /// Clears the alarms of an entity that detaches.
     pub(crate) fn drop_entity(&mut self, e: EntityId) {
         self.drop_all(self.slots.entity.len(), AlarmOwner::Entity(e));
     }
@@ -154,7 +155,7 @@ impl Alarms {
         }
     }
 
-    /// Whether a change has not been reported.
+    /// Returns whether any change is unreported.
     #[inline]
     pub(crate) fn any_changed(&self) -> bool {
         !self.changed.is_empty()
@@ -192,7 +193,8 @@ mod tests {
         let slots = AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE };
         let of = |generation| Alarm { owner: AlarmOwner::Entity(EntityId::new(0, generation)), slot: 0 };
         let on = CpuId::new(0);
-        // Even an alarm at the same instant on the same CPU: the driver has that of the old owner.
+        // The report includes an alarm at the same instant on the same CPU: the driver holds the alarm of the old
+        // owner.
         for at in [Instant::at_ns(20), Instant::at_ns(10)] {
             let mut alarms = Alarms::new(slots, 1);
             alarms.reserve(1, 1);

@@ -11,35 +11,35 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Builds a policy for a host.
+/// Constructor of a policy for a host.
 pub type Build = fn(&Topology, &Knobs) -> Result<Box<dyn Policy>, Refused>;
 
 /// The registry entry of a policy.
 #[derive(Clone, Copy)]
 pub struct Descriptor {
-    /// Its name on the command line; also the name of its file.
+    /// Name of the policy on the command line; also the name of its file.
     pub name: &'static str,
-    /// A one-line description.
+    /// One-line description of the policy.
     pub title: &'static str,
-    /// The source of its rule.
+    /// Source of the policy's rule.
     pub source: &'static str,
-    /// Its strengths, in one sentence.
+    /// Strengths of the policy, in one sentence.
     pub good_for: &'static str,
-    /// Its weaknesses, in one sentence.
+    /// Weaknesses of the policy, in one sentence.
     pub bad_at: &'static str,
-    /// The text of its file; the leading `//!` lines are its essay.
+    /// Text of the policy's file; the leading `//!` lines are its essay.
     pub text: &'static str,
-    /// How soon an idle CPU finds waiting work. Law 11.
+    /// Longest time after which an idle CPU finds waiting work. Law 11.
     pub conserving: fn(&LoadBounds<'_>) -> Conserving,
-    /// The longest wait of an entity. `None` only for strict priorities and overload. Law 12.
+    /// Longest wait of an entity. `None` only for strict priorities and overload. Law 12.
     pub starvation: fn(&LoadBounds<'_>) -> Option<Nanos>,
-    /// The parameters that it guarantees, and how exactly.
+    /// Parameters that the policy guarantees, with the bound of each guarantee.
     pub guarantees: Guarantees,
-    /// The alarm slots it uses.
+    /// Alarm slots that the policy uses.
     pub alarms: AlarmSlots,
-    /// The knobs of the policy.
+    /// Knobs of the policy.
     pub knobs: &'static [Knob],
-    /// The constructor.
+    /// Constructor of the policy.
     pub build: Build,
 }
 
@@ -50,14 +50,14 @@ impl fmt::Debug for Descriptor {
 }
 
 impl Descriptor {
-    /// The essay that heads the policy's file.
+    /// Returns the essay that heads the policy's file.
     #[must_use]
     pub fn essay(&self) -> String {
         let lines = self.text.lines().map_while(|line| line.strip_prefix("//!"));
         lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
     }
 
-    /// The knobs at their defaults.
+    /// Returns the knobs at their default values.
     #[must_use]
     pub fn defaults(&self) -> Knobs {
         Knobs { values: self.knobs.iter().map(|knob| (knob, knob.default)).collect() }
@@ -71,57 +71,57 @@ pub type Bound = fn(&LoadBounds<'_>) -> Option<Nanos>;
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "functions have nothing to show")]
 pub struct Guarantees {
-    /// On one CPU, without groups, among entities that are always runnable: the largest difference, at any time and in
-    /// any order of arrival, between the CPU time of an entity and its weighted share. Both count from the last change
-    /// of the competing entities.
+    /// Largest difference between the CPU time of an entity and its weighted share, at any time and in any order of
+    /// arrival. It holds on one CPU, without groups, among entities that are always runnable. Both sums start at the
+    /// last change of the competing entities.
     pub shares: Bound,
-    /// For an entity with an admitted reservation that is runnable throughout a period: the largest part of the slice
-    /// that can be lacking at its end. Periods follow one another from the start of the reservation. Without a start,
-    /// they follow from the first wake-up of the entity, and anew from a wake-up after a sleep that began no later than
-    /// its current period.
+    /// Largest part of the slice that an entity with an admitted reservation can lack at the end of a period. It holds
+    /// for periods in which the entity is runnable throughout. Periods follow one another from the start of the
+    /// reservation, or else from the first wake-up of the entity. In the second case, a wake-up after a sleep that
+    /// began no later than the current period begins a new sequence.
     pub reservations: Bound,
-    /// How far beyond twice a group's quota its members can get in a short span. Add the driver's delay per CPU.
+    /// Excess over twice a group's quota that its members can receive in a short span. Add the driver's delay per CPU.
     pub quota: Bound,
-    /// How exactly the cap of a group is kept.
+    /// Bound within which the policy enforces the cap of a group.
     pub cap: fn(&LoadBounds<'_>) -> Option<CapBound>,
 }
 
-/// The bound of a cap. In any span, the members get at most the cap's part of it, `rounding` for each `period` in it,
-/// and `burst`.
+/// The bound of a cap. In any span, the members of the group receive at most the cap's part of the span, `rounding` for
+/// each `period` in the span, and `burst`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CapBound {
-    /// The interval of accounting. Above zero.
+    /// Interval of accounting. Above zero.
     pub period: Nanos,
-    /// The most that rounding adds in each interval.
+    /// Maximum time that rounding adds in each interval.
     pub rounding: Nanos,
-    /// How far ahead the members may be. Add the driver's delay per member.
+    /// Maximum lead of the members. Add the driver's delay per member.
     pub burst: Nanos,
 }
 
 impl Guarantees {
-    /// No guarantees.
+    /// Guarantees of a policy that guarantees nothing.
     pub const NOTHING: Guarantees =
         Guarantees { shares: |_| None, reservations: |_| None, quota: |_| None, cap: |_| None };
 }
 
-/// Where, and how soon, an idle CPU finds work.
+/// The CPUs on which waiting work may be found by an idle CPU, and the time until then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Conserving {
     /// A CPU may idle although an entity waits.
     Never,
-    /// A CPU finds entities that last ran on it or are confined to it.
+    /// A CPU finds entities that last ran on this CPU or are confined to it.
     PerCpu {
-        /// Within this time.
+        /// Longest time until the CPU finds the entity.
         slack: Nanos,
     },
-    /// A CPU finds entities that may run on it and last ran under the same cache.
+    /// A CPU finds entities that may run on this CPU and last ran under the same cache.
     Domain {
-        /// Within this time.
+        /// Longest time until the CPU finds the entity.
         slack: Nanos,
     },
-    /// A CPU finds every entity that may run on it.
+    /// A CPU finds every entity that may run on this CPU.
     Global {
-        /// Within this time.
+        /// Longest time until the CPU finds the entity.
         slack: Nanos,
     },
 }
@@ -129,17 +129,17 @@ pub enum Conserving {
 /// The load under which a policy states its bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadBounds<'a> {
-    /// The machine.
+    /// Topology of the machine.
     pub host: &'a Topology,
-    /// The policy's knobs.
+    /// Knobs of the policy.
     pub knobs: &'a Knobs,
-    /// The largest number of entities.
+    /// Largest number of entities.
     pub entities: u64,
-    /// The least weight of an entity or group, Linux's scale (1024 = normal).
+    /// Smallest weight of an entity or group, Linux's scale (1024 = normal).
     pub weight_least: u64,
-    /// The largest weight of an entity or group, Linux's scale.
+    /// Largest weight of an entity or group, Linux's scale.
     pub weight_most: u64,
-    /// The depth of the group tree; 0 when everything is in the root.
+    /// Depth of the group tree; 0 when every entity is in the root.
     pub group_depth: u32,
     /// Whether any group is a gang.
     pub has_gangs: bool,
@@ -151,17 +151,17 @@ pub struct LoadBounds<'a> {
     pub has_limits: bool,
     /// Whether parameters change during the run: weights, affinities, groups, pauses.
     pub has_changes: bool,
-    /// Whether the entities block and wake, rather than run throughout.
+    /// Whether entities block and wake, rather than run throughout.
     pub has_sleepers: bool,
     /// Whether the affinity of any entity excludes a CPU.
     pub has_affinity: bool,
-    /// The largest warp of an entity; zero if there is none.
+    /// Largest warp of an entity; zero without warps.
     pub warp_most: Nanos,
 }
 
 impl<'a> LoadBounds<'a> {
-    /// A load of this many entities of normal weight, in no group, that never block or change and have default
-    /// parameters.
+    /// Returns a load of this number of entities of normal weight, in no group, with default parameters. The entities
+    /// never block or change.
     #[must_use]
     pub const fn of_hogs(host: &'a Topology, knobs: &'a Knobs, entities: u64) -> LoadBounds<'a> {
         LoadBounds {
@@ -186,40 +186,40 @@ impl<'a> LoadBounds<'a> {
 /// A tunable whole number of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Knob {
-    /// Its name: `--knob NAME=VALUE`, `[policy.knobs]`.
+    /// Name of the knob: `--knob NAME=VALUE`, `[policy.knobs]`.
     pub name: &'static str,
-    /// How its value is written.
+    /// Notation of the knob's value.
     pub unit: Unit,
-    /// The default value.
+    /// Default value of the knob.
     pub default: i64,
-    /// The least value.
+    /// Smallest value of the knob.
     pub least: i64,
-    /// The largest value.
+    /// Largest value of the knob.
     pub most: i64,
-    /// Its effect.
+    /// Effect of the knob.
     pub help: &'static str,
-    /// Its source.
+    /// Source of the knob.
     pub source: &'static str,
 }
 
-/// How a knob's value is written.
+/// The notation of a knob's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
-    /// A length of time; the value is in nanoseconds.
+    /// A duration; the value is in nanoseconds.
     Time,
     /// A plain number.
     Count,
     /// Percent.
     Percent,
-    /// `off` or `on`.
+    /// The words `off` and `on`.
     Switch,
-    /// One of these words; the value is its index.
+    /// A word from this list; the value is its index.
     Choice(&'static [&'static str]),
 }
 
 impl Knob {
-    /// The knobs that several policies share, followed by a policy's own. Panics (while compiling) unless `N` is their
-    /// number.
+    /// Joins the knobs that several policies share with a policy's own knobs. Panics (while compiling) unless `N` is
+    /// their number.
     #[must_use]
     pub const fn join<const N: usize>(shared: &[Knob], own: &[Knob]) -> [Knob; N] {
         assert!(shared.len() + own.len() == N, "the lengths add up");
@@ -232,32 +232,32 @@ impl Knob {
         all
     }
 
-    /// A length of time, in nanoseconds.
+    /// Declares a knob of unit time, in nanoseconds.
     #[must_use]
     pub const fn time(name: &'static str, default: Nanos, range: (Nanos, Nanos), help: &'static str) -> Knob {
         let (default, least, most) = (default.as_ns(), range.0.as_ns(), range.1.as_ns());
         Knob::new(name, Unit::Time, [default.cast_signed(), least.cast_signed(), most.cast_signed()], help)
     }
 
-    /// A plain number: `[default, least, most]`.
+    /// Declares a knob of unit count: `[default, least, most]`.
     #[must_use]
     pub const fn count(name: &'static str, values: [i64; 3], help: &'static str) -> Knob {
         Knob::new(name, Unit::Count, values, help)
     }
 
-    /// Percent: `[default, least, most]`.
+    /// Declares a knob of unit percent: `[default, least, most]`.
     #[must_use]
     pub const fn percent(name: &'static str, values: [i64; 3], help: &'static str) -> Knob {
         Knob::new(name, Unit::Percent, values, help)
     }
 
-    /// `off` or `on`.
+    /// Declares a switch: `off` or `on`.
     #[must_use]
     pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Knob {
         Knob::new(name, Unit::Switch, [default as i64, 0, 1], help)
     }
 
-    /// One of `words`; the first is the default.
+    /// Declares a choice from `words`; the first is the default.
     #[must_use]
     pub const fn choice(name: &'static str, words: &'static [&'static str], help: &'static str) -> Knob {
         Knob::new(name, Unit::Choice(words), [0, 0, words.len().cast_signed() as i64 - 1], help)
@@ -273,7 +273,7 @@ impl Knob {
         Knob { name, unit, default, least, most, help, source: "" }
     }
 
-    /// A value as it is written: `30ms`, `on`, `soft`.
+    /// Returns the notation of a value: `30ms`, `on`, `soft`.
     #[must_use]
     pub fn show(&self, value: i64) -> String {
         match self.unit {
@@ -287,7 +287,7 @@ impl Knob {
         }
     }
 
-    /// The valid values, in words.
+    /// Returns a text that states the valid values.
     #[must_use]
     pub fn range(&self) -> String {
         match self.unit {
@@ -335,31 +335,31 @@ impl Knobs {
         self.set(name, value.map_or(i64::MAX, |value| value.cast_signed() as i64))
     }
 
-    /// The knobs and their values, in the descriptor's order.
+    /// Returns the knobs and their values, in the descriptor's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Knob, i64)> + '_ {
         self.values.iter().copied()
     }
 
-    /// A knob's value. Panics when the policy's descriptor does not declare it.
+    /// Returns a knob's value. Panics when the policy's descriptor does not declare it.
     #[must_use]
     pub fn get(&self, name: &str) -> i64 {
         let found = self.values.iter().find(|(knob, _)| knob.name == name);
         found.unwrap_or_else(|| panic!("no knob {name} in the descriptor")).1
     }
 
-    /// A [`Unit::Time`] knob's value.
+    /// Returns a [`Unit::Time`] knob's value.
     #[must_use]
     pub fn time(&self, name: &str) -> Nanos {
         Nanos::ns(self.get(name).unsigned_abs())
     }
 
-    /// A [`Unit::Switch`] knob's value.
+    /// Returns a [`Unit::Switch`] knob's value.
     #[must_use]
     pub fn on(&self, name: &str) -> bool {
         self.get(name) != 0
     }
 
-    /// A [`Unit::Choice`] knob's word.
+    /// Returns a [`Unit::Choice`] knob's word.
     #[must_use]
     pub fn word(&self, name: &str) -> &'static str {
         let value = self.get(name);
@@ -373,24 +373,24 @@ impl Knobs {
 /// The reason why a knob could not be set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KnobError {
-    /// No such knob.
+    /// A knob that does not exist.
     Unknown {
-        /// The requested name.
+        /// Requested name of the knob.
         name: String,
-        /// The existing names.
+        /// Names of the existing knobs.
         known: Vec<&'static str>,
     },
     /// A value outside the range.
     OutOfRange {
         /// The name of the knob.
         name: &'static str,
-        /// The valid range.
+        /// Valid range of the knob.
         range: String,
     },
 }
 
 impl KnobError {
-    /// The reason, and the remedy.
+    /// Returns the reason, and the remedy.
     #[must_use]
     pub fn explain(&self) -> Explanation {
         match self {

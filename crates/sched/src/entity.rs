@@ -2,36 +2,36 @@
 
 use crate::id::CpuId;
 
-/// Where an entity is.
+/// The scheduling state of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// It waits for something other than a CPU.
+    /// The entity waits for something other than a CPU.
     Blocked,
-    /// It waits for a CPU (or is held).
+    /// The entity waits for a CPU (or is held).
     Waiting,
-    /// It runs on this CPU.
+    /// The entity runs on this CPU.
     Running(CpuId),
 }
 
-/// The reason why a policy holds an entity that is ready to run: it is neither waiting nor blocked.
+/// The reason why a policy holds an entity that is ready to run. A held entity is neither waiting nor blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Held {
-    /// A quota is used up (CFS bandwidth, RT throttling).
+    /// The quota of the group is used up (CFS bandwidth, RT throttling).
     Throttled = 1,
     /// The group is above its cap (Credit).
     Parked = 2,
-    /// The slice of its hard reservation is used up.
+    /// The slice of the entity's hard reservation is used up.
     Depleted = 4,
-    /// Its siblings lag (co-scheduling).
+    /// The siblings of the entity lag (co-scheduling).
     CoStopped = 8,
 }
 
 impl Held {
-    /// Every reason, in the order of their bits.
+    /// Every reason, in the order of the bits.
     pub const ALL: [Held; 4] = [Held::Throttled, Held::Parked, Held::Depleted, Held::CoStopped];
 
-    /// The name a trace uses.
+    /// Returns the name of the reason in traces.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

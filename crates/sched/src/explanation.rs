@@ -1,19 +1,19 @@
-//! [`Explanation`]: what is wrong, and what to do about it.
+//! [`Explanation`]: a reason and a remedy.
 
 use alloc::borrow::Cow;
 use core::fmt;
 
-/// What is wrong, and what to do about it. It is made where the fault is known; no reader takes a message apart.
+/// The reason of a failure and its remedy. The code that finds the fault makes both; no reader parses a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// What is wrong: a clause without an article before its subject and without a full stop. Never empty.
+    /// The reason: a clause without an article before its subject and without a full stop. Never empty.
     pub reason: Cow<'static, str>,
-    /// What to do, in the imperative; empty where no remedy is known.
+    /// The remedy, in the imperative; empty where no remedy is known.
     pub remedy: Cow<'static, str>,
 }
 
 impl Explanation {
-    /// `reason` is wrong; `remedy`, in the imperative, puts it right.
+    /// Returns the explanation that `reason` is wrong and that `remedy`, in the imperative, corrects it.
     #[must_use]
     pub fn new(reason: impl Into<Cow<'static, str>>, remedy: impl Into<Cow<'static, str>>) -> Explanation {
         Explanation { reason: reason.into(), remedy: remedy.into() }
@@ -21,7 +21,7 @@ impl Explanation {
 }
 
 impl fmt::Display for Explanation {
-    /// In one line: `slice is zero; use 1 ns up to the period`.
+    /// Writes the explanation in one line: `slice is zero; use 1 ns up to the period`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)?;
         if self.remedy.is_empty() { Ok(()) } else { write!(f, "; {}", self.remedy) }

@@ -3,9 +3,9 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-/// The most CPUs one machine may have: above today's largest two-socket hosts (768 threads).
+/// Maximum number of CPUs of one machine: above today's largest two-socket hosts (768 threads).
 pub const CPUS_MAX: usize = 1024;
-/// The most entities one machine may hold at a time: a day of a fork-heavy host, and its tables still fit in memory.
+/// Maximum number of entities of one machine at a time: a day of a fork-heavy host, whose tables still fit in memory.
 pub const ENTITIES_MAX: usize = 1 << 24;
 
 const WORDS: usize = CPUS_MAX / 64;
@@ -17,21 +17,21 @@ macro_rules! generational_id {
         pub struct $name(NonZeroU64); // index above, generation + 1 below: one word, and so is an Option of it
 
         impl $name {
-            /// The id with this index and generation (below 2^32 − 1), as traces write it.
+            /// Returns the id with this index and generation (below 2^32 − 1), in the notation of traces.
             #[must_use]
             pub const fn new(index: u32, generation: u32) -> $name {
                 let word = (index as u64) << 32 | (generation + 1) as u64;
                 $name(NonZeroU64::new(word).expect("a generation plus one is not zero"))
             }
 
-            /// The dense index of a policy's tables. Reused after detach.
+            /// Returns the dense index for a policy's tables. Indices are reused after detach.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
                 (self.0.get() >> 32) as usize
             }
 
-            /// The number of earlier uses of the index.
+            /// Returns the number of earlier uses of the index.
             #[inline]
             #[must_use]
             pub const fn generation(self) -> u32 {
@@ -62,12 +62,12 @@ generational_id! {
 }
 
 generational_id! {
-    /// A set of entities with common parameters: a VM, a control group.
+    /// A set of entities with common parameters: a VM or a control group.
     GroupId, "g"
 }
 
 impl GroupId {
-    /// The root group, which always exists and contains everything else.
+    /// The root group, which always exists and contains all other groups and entities.
     pub const ROOT: GroupId = GroupId::new(0, 0);
 }
 
@@ -76,7 +76,7 @@ impl GroupId {
 pub struct CpuId(u16);
 
 impl CpuId {
-    /// CPU number `n`. Panics when `n` is not below [`CPUS_MAX`].
+    /// Returns CPU number `n`. Panics when `n` is not below [`CPUS_MAX`].
     #[must_use]
     pub const fn new(n: usize) -> CpuId {
         assert!(n < CPUS_MAX, "a CPU number is below CPUS_MAX");
@@ -84,7 +84,7 @@ impl CpuId {
         CpuId(n as u16)
     }
 
-    /// The dense index.
+    /// Returns the dense index of the CPU.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -108,18 +108,18 @@ impl fmt::Debug for CpuId {
 pub struct CpuSet([u64; WORDS]);
 
 impl CpuSet {
-    /// No CPU.
+    /// The empty set.
     pub const EMPTY: CpuSet = CpuSet([0; WORDS]);
-    /// Every CPU a machine could have: no restriction.
+    /// The set of every CPU that a machine could have: no restriction.
     pub const ALL: CpuSet = CpuSet([u64::MAX; WORDS]);
 
-    /// The CPUs `0..n`.
+    /// Returns the set of the CPUs `0..n`.
     #[must_use]
     pub fn first_n(n: usize) -> CpuSet {
         (0..n).map(CpuId::new).collect()
     }
 
-    /// Just `cpu`.
+    /// Returns the set that contains only `cpu`.
     #[must_use]
     pub fn one(cpu: CpuId) -> CpuSet {
         let mut set = CpuSet::EMPTY;
@@ -127,7 +127,7 @@ impl CpuSet {
         set
     }
 
-    /// Adds `cpu`. Returns whether it was absent.
+    /// Adds `cpu` to the set. Returns whether it was absent.
     pub const fn insert(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = (cpu.index() / 64, 1 << (cpu.index() % 64));
         let new = self.0[word] & bit == 0;
@@ -135,7 +135,7 @@ impl CpuSet {
         new
     }
 
-    /// Removes `cpu`. Returns whether it was present.
+    /// Removes `cpu` from the set. Returns whether it was present.
     pub const fn remove(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = (cpu.index() / 64, 1 << (cpu.index() % 64));
         let there = self.0[word] & bit != 0;
@@ -143,37 +143,37 @@ impl CpuSet {
         there
     }
 
-    /// Whether the set contains `cpu`.
+    /// Returns whether the set contains `cpu`.
     #[must_use]
     pub const fn contains(&self, cpu: CpuId) -> bool {
         self.0[cpu.index() / 64] & (1 << (cpu.index() % 64)) != 0
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// The number of CPUs in the set.
+    /// Returns the number of CPUs in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The lowest CPU in the set.
+    /// Returns the lowest CPU in the set.
     #[must_use]
     pub fn first(&self) -> Option<CpuId> {
         let word = self.0.iter().position(|&word| word != 0)?;
         Some(CpuId::new(word * 64 + self.0[word].trailing_zeros() as usize))
     }
 
-    /// The bits of 64 CPUs, from CPU `64 * nth` on.
+    /// Returns the bits of the 64 CPUs from `64 * nth` on.
     pub(crate) fn word(&self, nth: usize) -> u64 {
         self.0[nth]
     }
 
-    /// The CPUs that are also in `words`; none beyond them.
+    /// Returns the CPUs of the set that are also in `words`. CPUs beyond `words` are absent.
     pub(crate) fn and_words(&self, words: &[u64]) -> CpuSet {
         let mut both = CpuSet::EMPTY;
         for (nth, word) in words.iter().enumerate() {
@@ -182,19 +182,19 @@ impl CpuSet {
         both
     }
 
-    /// The CPUs in both sets.
+    /// Returns the CPUs that are in both sets.
     #[must_use]
     pub fn and(&self, other: &CpuSet) -> CpuSet {
         CpuSet(core::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
-    /// The CPUs in `self` that are not in `other`.
+    /// Returns the CPUs in `self` that are not in `other`.
     #[must_use]
     pub fn minus(&self, other: &CpuSet) -> CpuSet {
         CpuSet(core::array::from_fn(|i| self.0[i] & !other.0[i]))
     }
 
-    /// The CPUs in the set, ascending.
+    /// Returns the CPUs in the set, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.0.iter().enumerate().flat_map(|(i, &word)| {
             let mut rest = word;
@@ -218,7 +218,7 @@ impl FromIterator<CpuId> for CpuSet {
 }
 
 impl fmt::Display for CpuSet {
-    /// The kernel's list form: `0-3,8`; `all` for [`CpuSet::ALL`], `none` for the empty set.
+    /// Writes the kernel's list form: `0-3,8`; `all` for [`CpuSet::ALL`], `none` for the empty set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == CpuSet::ALL {
             return f.write_str("all");
@@ -250,7 +250,7 @@ impl fmt::Debug for CpuSet {
     }
 }
 
-/// The reason why a text is not a list of CPUs.
+/// The error for a text that is not a list of CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotCpuList;
 

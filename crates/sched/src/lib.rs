@@ -1,7 +1,8 @@
 //! The scheduling core of Tactus.
 //!
 //! A [`Policy`] decides which entity runs. A [`Machine`] keeps the state of all entities (blocked, waiting, held,
-//! running), turns [`Input`]s into [`Action`]s and asserts the laws. Neither knows a clock, a kernel or a driver.
+//! running), turns [`Input`]s into [`Action`]s and asserts the laws. Both are independent of clocks, kernels and
+//! drivers.
 //!
 //! Read [`policy`] first, then [`machine`].
 #![no_std]

@@ -30,7 +30,7 @@ use crate::truth::Truth;
 use alloc::boxed::Box;
 use core::fmt;
 
-/// A scheduler: one policy, its CPUs, and their state.
+/// A scheduler: one policy, the CPUs of the machine, and the state of both.
 pub struct Machine {
     policy: Box<dyn Policy>,
     truth: Truth,
@@ -43,7 +43,7 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    /// A machine without entities, all CPUs idle, at [`Instant::ZERO`].
+    /// Creates a machine without entities, all CPUs idle, at [`Instant::ZERO`].
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
@@ -51,7 +51,7 @@ impl Machine {
         Ok(Machine::new(source.build(&host, knobs)?, source.alarms(), host, kicks))
     }
 
-    /// A machine around a policy without a descriptor.
+    /// Creates a machine around a policy without a descriptor.
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, alarms: AlarmSlots, host: Topology, kicks: Kicks) -> Machine {
         Machine { policy, truth: Truth::new(host, alarms, kicks) }
@@ -59,10 +59,10 @@ impl Machine {
 
     // ---- Membership ----
 
-    /// Adds an entity, blocked.
+    /// Adds a blocked entity.
     ///
     /// # Errors
-    /// The request is malformed, or the policy cannot meet it; then nothing has changed.
+    /// The request is malformed, or the policy cannot meet it. The machine is then unchanged.
     pub fn attach(&mut self, now: Instant, params: Params) -> Result<EntityId, Refused> {
         self.advance(now);
         self.check_params(&params)?;
@@ -76,7 +76,7 @@ impl Machine {
         Ok(e)
     }
 
-    /// Removes an entity, wherever it is.
+    /// Removes an entity in any state.
     pub fn detach(&mut self, now: Instant, e: EntityId) {
         self.advance(now);
         self.stop(e);
@@ -151,7 +151,7 @@ impl Machine {
     /// Removes an empty group.
     ///
     /// # Errors
-    /// It still has members or subgroups, or it is the root.
+    /// The group still has members or subgroups, or it is the root.
     pub fn remove_group(&mut self, now: Instant, g: GroupId) -> Result<(), Refused> {
         self.advance(now);
         if !self.truth.is_group(g) {
@@ -171,7 +171,7 @@ impl Machine {
 
     // ---- Facts ----
 
-    /// Passes on a fact. Several facts may come at one instant; [`settle`](Machine::settle) decides afterwards.
+    /// Passes on a fact. One instant may have several facts; [`settle`](Machine::settle) decides afterwards.
     ///
     /// Panics when the fact contradicts the state: a wake-up of an entity that is not blocked, a block on an idle CPU,
     /// a kick that arrives at a frozen CPU.
@@ -259,7 +259,7 @@ impl Machine {
         }
     }
 
-    /// Blocks `e`, wherever it is.
+    /// Blocks `e` in any state.
     fn stop(&mut self, e: EntityId) {
         match self.truth.slot(e).state {
             State::Blocked => {}
@@ -294,7 +294,8 @@ impl Machine {
     pub fn settle(&mut self, now: Instant) -> &[Action] {
         self.advance(now);
         self.policy.plan(&mut Cx::new(&mut self.truth, CpuId::default()));
-        // A pick may kick other CPUs, and those may kick further ones; a policy that never reaches a decision is wrong.
+        // A pick may kick other CPUs, whose picks may kick further CPUs. A policy that never reaches a decision is
+        // wrong.
         let mut picks = 0;
         while let Some(cpu) = self.truth.take_needy() {
             self.truth.deciding = Some(cpu);
@@ -311,7 +312,7 @@ impl Machine {
         self.truth.actions()
     }
 
-    /// The actions of the last [`settle`](Machine::settle).
+    /// Returns the actions of the last [`settle`](Machine::settle).
     #[inline]
     #[must_use]
     pub fn actions(&self) -> &[Action] {

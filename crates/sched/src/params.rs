@@ -16,8 +16,8 @@ const NICE_WEIGHTS: [u32; 40] = [
 
 /// A relative share of CPU time.
 ///
-/// Kept in the finest of the three common scales, Linux's, where 1024 is normal. So a weight in any of them is kept
-/// exactly. Range: 1 … 2^28.
+/// The weight is kept in the finest of the three common scales, Linux's, where 1024 is normal. It holds a weight of
+/// each scale exactly. Range: 1 … 2^28.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(u32);
 
@@ -29,54 +29,55 @@ impl Weight {
     /// The heaviest weight.
     pub const MAX: Weight = Weight(1 << 28);
 
-    /// A weight in Linux's scale, 1024 = normal. `None` outside 1 … 2^28.
+    /// Returns a weight in Linux's scale, 1024 = normal. `None` outside 1 … 2^28.
     #[must_use]
     pub fn linux(weight: u32) -> Option<Weight> {
         (1..=Weight::MAX.0).contains(&weight).then_some(Weight(weight))
     }
 
-    /// A weight in Xen's scale, 256 = normal. `None` outside 1 … 65535 (Xen's own range, `xl sched-credit`).
+    /// Returns a weight in Xen's scale, 256 = normal. `None` outside 1 … 65535 (Xen's own range, `xl sched-credit`).
     #[must_use]
     pub fn xen(weight: u32) -> Option<Weight> {
         (1..=65_535).contains(&weight).then_some(Weight(weight * 4))
     }
 
-    /// The weight of a nice value. `None` outside −20 … 19.
+    /// Returns the weight of a nice value. `None` outside −20 … 19.
     #[must_use]
     pub fn nice(nice: i32) -> Option<Weight> {
         let index = usize::try_from(nice + 20).ok()?;
         NICE_WEIGHTS.get(index).map(|&weight| Weight(weight))
     }
 
-    /// The nice value whose weight is nearest by ratio; of two equally near ones the heavier.
+    /// Returns the nice value with the nearest weight by ratio. Of two equally near values, returns the one with the
+    /// larger weight.
     #[must_use]
     pub fn nearest_nice(self) -> i32 {
         let asked = u64::from(self.0);
         let table = |nice: i32| u64::from(Weight::nice(nice).expect("it is a nice value").0);
-        // Between two neighbours, the heavier is as near as the lighter where the weight is their geometric mean.
+        // The border between two neighbours is the geometric mean of their weights; the heavier neighbour includes it.
         (-20..19).find(|&nice| asked * asked >= table(nice) * table(nice + 1)).unwrap_or(19)
     }
 
-    /// A control group's `cpu.weight`, 100 = normal. `None` outside 1 … 10000.
+    /// Returns the weight of a control group's `cpu.weight`, 100 = normal. `None` outside 1 … 10000.
     #[must_use]
     pub fn cgroup(weight: u32) -> Option<Weight> {
         (1..=10_000).contains(&weight).then(|| Weight((weight * 1024 + 50) / 100))
     }
 
-    /// In Linux's scale, 1024 = normal.
+    /// Returns the weight in Linux's scale, 1024 = normal.
     #[must_use]
     pub const fn as_linux(self) -> u32 {
         self.0
     }
 
-    /// In Xen's scale, 256 = normal; rounded, at least 1.
+    /// Returns the weight in Xen's scale, 256 = normal; rounded, at least 1.
     #[must_use]
     pub const fn as_xen(self) -> u32 {
         let rounded = (self.0 + 2) / 4;
         if rounded == 0 { 1 } else { rounded }
     }
 
-    /// `time` on the weighted clock of this weight: `⌊time · 1024 / weight⌋`.
+    /// Converts `time` to the weighted clock of this weight: `⌊time · 1024 / weight⌋`.
     #[must_use]
     pub fn virtual_time(self, time: Nanos) -> Nanos {
         if self.0 == Weight::NORMAL.0 { time } else { time.scale(1024, u64::from(self.0)) }
@@ -90,7 +91,7 @@ impl Default for Weight {
 }
 
 impl fmt::Display for Weight {
-    /// In Xen's scale, with the fraction Linux's finer one may leave: `256`, `83.75`.
+    /// Writes the weight in Xen's scale, with the fraction that Linux's finer scale may leave: `256`, `83.75`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 % 4 {
             0 => write!(f, "{}", self.0 / 4),
@@ -106,7 +107,7 @@ impl fmt::Debug for Weight {
     }
 }
 
-/// What happens when a slice is used up before its period ends.
+/// The consequence of a slice that is used up before its period ends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Limit {
     /// The entity competes for unreserved time.
@@ -116,43 +117,43 @@ pub enum Limit {
     Hard,
 }
 
-/// A promise of CPU time: `slice` in every `period`.
+/// A promise of CPU time: `slice` nanoseconds in every `period`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reservation {
     /// CPU time per period. Range: 1 ns … `period`.
     pub slice: Nanos,
-    /// Range: 1 ns … [`SPAN_MAX`].
+    /// Length of a period. Range: 1 ns … [`SPAN_MAX`].
     pub period: Nanos,
-    /// From the beginning of a period until the slice is due; `None`: the whole period. Range: `slice` … `period`.
+    /// Time from the beginning of a period until the slice is due; `None`: the whole period. Range: `slice` … `period`.
     pub deadline: Option<Nanos>,
-    /// When the first period begins; `None`: at the first wake-up of the entity.
+    /// Instant at which the first period begins; `None`: the first wake-up of the entity.
     pub start: Option<Instant>,
-    /// What happens beyond the slice.
+    /// The consequence of a used-up slice.
     pub limit: Limit,
 }
 
 impl Reservation {
-    /// A soft reservation of `slice` in every `period`, due at its end, from the first wake-up of the entity.
+    /// Returns a soft reservation of `slice` in every `period`, due at its end, from the first wake-up of the entity.
     #[must_use]
     pub const fn new(slice: Nanos, period: Nanos) -> Reservation {
         Reservation { slice, period, deadline: None, start: None, limit: Limit::Soft }
     }
 
-    /// From the beginning of a period until the slice is due.
+    /// Returns the time from the beginning of a period until the slice is due.
     #[must_use]
     pub fn relative_deadline(&self) -> Nanos {
         self.deadline.unwrap_or(self.period)
     }
 }
 
-/// Permission to run ahead of one's share for a limited time (BVT).
+/// Permission for an entity to run ahead of its share for a limited time (BVT).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Warp {
-    /// How far ahead, in virtual time at normal weight. Range: 0 … [`SPAN_MAX`].
+    /// Maximum lead of the entity, in virtual time at normal weight. Range: 0 … [`SPAN_MAX`].
     pub by: Nanos,
-    /// The longest time it runs ahead in one go; zero: without end. Range: 0 … [`SPAN_MAX`].
+    /// Maximum CPU time of one warp; zero: unlimited. Range: 0 … [`SPAN_MAX`].
     pub limit: Nanos,
-    /// How long the warp is then off; zero: for good. Range: 0 … [`SPAN_MAX`].
+    /// Duration for which the warp is then off; zero: forever. Range: 0 … [`SPAN_MAX`].
     pub rest: Nanos,
 }
 
@@ -161,13 +162,13 @@ pub struct Warp {
 pub struct RtPriority(u8);
 
 impl RtPriority {
-    /// Priority `n`; `None` outside 1 … 99.
+    /// Returns priority `n`; `None` outside 1 … 99.
     #[must_use]
     pub fn new(n: u8) -> Option<RtPriority> {
         (1..=99).contains(&n).then_some(RtPriority(n))
     }
 
-    /// The number, 1 … 99.
+    /// Returns the priority as a number, 1 … 99.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
@@ -182,20 +183,21 @@ pub enum Class {
     Normal,
     /// SCHED_BATCH: shares by weight, never preempts at its wake-up.
     Batch,
-    /// SCHED_IDLE: the least share; all others preempt it.
+    /// SCHED_IDLE: the minimum share; tasks of all other classes preempt it.
     Idle,
     /// SCHED_FIFO: runs until it blocks, yields or an entity of a higher priority arrives.
     Fifo(RtPriority),
-    /// SCHED_ISO of BFS and MuQSS: before all normal tasks, as long as it does not use too much CPU time; else normal.
+    /// SCHED_ISO of BFS and MuQSS: before all normal tasks while its CPU time stays below a limit; otherwise normal.
     Isochronous,
-    /// SCHED_RR: like FIFO, with time slices among equals.
+    /// SCHED_RR: like FIFO, with time slices among equal priorities.
     RoundRobin(RtPriority),
-    /// The stop class of a CPU: before all others, until it blocks (`stop_sched_class`, kernel/sched/stop_task.c).
+    /// The stop class of a CPU: before all other classes, until the task blocks (`stop_sched_class`,
+    /// kernel/sched/stop_task.c).
     Stop,
 }
 
 impl Class {
-    /// The real-time priority, if the class has one.
+    /// Returns the real-time priority, if the class has one.
     #[must_use]
     pub const fn rt_priority(self) -> Option<RtPriority> {
         match self {
@@ -208,20 +210,20 @@ impl Class {
 /// The parameters of one entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
-    /// Its share among its siblings.
+    /// Share of the entity among its siblings.
     pub weight: Weight,
-    /// Its reservation, if it has one.
+    /// Reservation of the entity, if any.
     pub reservation: Option<Reservation>,
-    /// Its Linux scheduling class.
+    /// Linux scheduling class of the entity.
     pub class: Class,
-    /// The wake-up latency that it tolerates, or the time slice that it requests (EEVDF); `None`: the policy's default.
-    /// Range: 1 ns … [`SPAN_MAX`].
+    /// Wake-up latency that the entity tolerates, or the time slice that it requests (EEVDF); `None`: the policy's
+    /// default. Range: 1 ns … [`SPAN_MAX`].
     pub latency: Option<Nanos>,
-    /// Its permission to run ahead of its share.
+    /// Permission of the entity to run ahead of its share.
     pub warp: Option<Warp>,
-    /// The CPUs it may run on; CPUs the machine lacks are ignored.
+    /// CPUs on which the entity may run; CPUs that the machine lacks are ignored.
     pub affinity: CpuSet,
-    /// The group it belongs to.
+    /// Group of the entity.
     pub group: GroupId,
 }
 
@@ -240,7 +242,7 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Checks the rules of every policy: the ranges of the reservation, and an allowed CPU.
+    /// Checks the rules of every policy: the ranges of the reservation, and at least one allowed CPU.
     ///
     /// # Errors
     /// The violated rule, with the values that violate it.
@@ -278,17 +280,17 @@ impl Params {
 /// A ceiling on a group's CPU time: `quota` in every `period`, summed over CPUs (`cpu.max`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Quota {
-    /// CPU time per period. Range: 1 ms … (kernel: `min_cfs_quota_period`, kernel/sched/core.c).
+    /// CPU time per period. Range: from 1 ms (kernel: `min_cfs_quota_period`, kernel/sched/core.c).
     pub quota: Nanos,
-    /// Range: 1 ms … 1 s.
+    /// Length of a period. Range: 1 ms … 1 s.
     pub period: Nanos,
 }
 
 impl Quota {
-    /// `quota` in every `period`.
+    /// Returns a ceiling of `quota` in every `period`.
     ///
     /// # Errors
-    /// Either is outside the kernel's range.
+    /// `quota` or `period` is outside the kernel's range.
     pub fn new(quota: Nanos, period: Nanos) -> Result<Quota, Refused> {
         let (least, most) = (Nanos::ms(1), Nanos::s(1));
         if quota < least || quota > SPAN_MAX {
@@ -304,54 +306,55 @@ impl Quota {
 /// The parameters of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupParams {
-    /// Its share among its siblings.
+    /// Share of the group among its siblings.
     pub weight: Weight,
-    /// Its ceiling per period, for policies that keep `cpu.max`.
+    /// Ceiling of the group's CPU time per period, for policies that enforce `cpu.max`.
     pub quota: Option<Quota>,
-    /// Its ceiling in percent of one CPU, for policies that keep Xen's cap. Range: 1 …; `None`: no cap.
+    /// Ceiling of the group's CPU time in percent of one CPU, for policies that enforce Xen's cap. Range: from 1;
+    /// `None`: no cap.
     pub cap_percent: Option<u32>,
-    /// Whether its members should run at the same time, for policies with gangs: the vCPUs of a parallel VM, or, for a
-    /// group of such groups, VMs that work together.
+    /// Whether the members of the group should run at the same time, for policies with gangs. Such a group holds the
+    /// vCPUs of a parallel VM, or groups of VMs that work together.
     pub gang: bool,
 }
 
 /// The CPUs of a machine, their sibling threads and shared caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Topology {
-    /// The number of CPUs. Range: 1 … [`CPUS_MAX`].
+    /// Number of CPUs. Range: 1 … [`CPUS_MAX`].
     pub cpus: usize,
-    /// Hardware threads per core; CPUs `c` with equal `c / smt` share a core.
+    /// Number of hardware threads per core; CPUs `c` with equal `c / smt` share a core.
     pub smt: usize,
-    /// CPUs per last-level cache; CPUs `c` with equal `c / llc` share one.
+    /// Number of CPUs per last-level cache; CPUs `c` with equal `c / llc` share a cache.
     pub llc: usize,
 }
 
 impl Topology {
-    /// `cpus` single-threaded cores under one cache. Panics outside 1 … [`CPUS_MAX`].
+    /// Returns a machine of `cpus` single-threaded cores under one cache. Panics outside 1 … [`CPUS_MAX`].
     #[must_use]
     pub fn new(cpus: usize) -> Topology {
         assert!((1..=CPUS_MAX).contains(&cpus), "a machine has 1 to CPUS_MAX CPUs");
         Topology { cpus, smt: 1, llc: cpus }
     }
 
-    /// Every CPU of the machine.
+    /// Returns the set of all CPUs of the machine.
     #[must_use]
     pub fn all(&self) -> CpuSet {
         CpuSet::first_n(self.cpus)
     }
 
-    /// The CPUs of the machine, ascending.
+    /// Returns the CPUs of the machine in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + use<> {
         (0..self.cpus).map(CpuId::new)
     }
 
-    /// Whether two CPUs share a last-level cache.
+    /// Returns whether two CPUs share a last-level cache.
     #[must_use]
     pub fn share_cache(&self, a: CpuId, b: CpuId) -> bool {
         a.index() / self.llc == b.index() / self.llc
     }
 
-    /// Whether two CPUs are threads of one core.
+    /// Returns whether two CPUs are hardware threads of one core.
     #[must_use]
     pub fn share_core(&self, a: CpuId, b: CpuId) -> bool {
         a.index() / self.smt == b.index() / self.smt
@@ -361,62 +364,63 @@ impl Topology {
 /// A request that cannot be met. [`explain`](Refused::explain) gives the reason and the remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// A reservation of nothing.
+    /// A reservation with a slice of zero.
     SliceZero,
     /// A slice longer than its period.
     SliceAbovePeriod {
         /// The requested slice.
         slice: Nanos,
-        /// The period.
+        /// The requested period.
         period: Nanos,
     },
     /// A span too long for 64-bit arithmetic.
     TooLong {
-        /// Its name.
+        /// Name of the span.
         what: &'static str,
-        /// The longest.
+        /// Longest permitted span.
         most: Nanos,
     },
     /// A span outside its range.
     OutOfRange {
-        /// Its name.
+        /// Name of the span.
         what: &'static str,
-        /// The shortest.
+        /// Shortest permitted span.
         least: Nanos,
-        /// The longest.
+        /// Longest permitted span.
         most: Nanos,
     },
     /// None of the requested CPUs exists.
     NoCpu {
         /// The requested CPUs.
         affinity: Box<CpuSet>,
-        /// The number of CPUs.
+        /// Number of CPUs of the machine.
         cpus: usize,
     },
-    /// The reservations would exceed the CPUs.
+    /// A reservation that exceeds the unreserved utilisation of the CPUs.
     Utilisation {
         /// The requested reservation.
         asked: Reservation,
-        /// The largest utilisation that one entity could still reserve, in millionths of one CPU.
+        /// Largest utilisation that one entity could still reserve, in millionths of one CPU.
         free_ppm: u64,
-        /// The CPU where that is free; `None`: any.
+        /// CPU with that free utilisation; `None`: any CPU.
         on: Option<CpuId>,
     },
-    /// No such group.
+    /// A group that does not exist.
     NoGroup(GroupId),
-    /// A group that still has members or subgroups cannot be removed.
+    /// A removed group that still has members or subgroups.
     GroupInUse(GroupId),
-    /// The policy does not support the request.
+    /// A request that the policy does not support.
     Unsupported {
-        /// What it does not support.
+        /// The unsupported part of the request.
         reason: &'static str,
-        /// What to request instead, in the imperative.
+        /// The alternative request, in the imperative.
         remedy: &'static str,
     },
 }
 
 impl Refused {
-    /// For a refused reservation, the largest slice that would still fit in its period; `None` if none does.
+    /// Returns, for a refused reservation, the largest slice that would fit in the requested period; `None` if none
+    /// does.
     #[must_use]
     pub fn nearest_slice(&self) -> Option<Nanos> {
         match *self {
@@ -430,7 +434,7 @@ impl Refused {
 }
 
 impl Refused {
-    /// The reason, and the remedy.
+    /// Returns the reason and the remedy.
     #[must_use]
     pub fn explain(&self) -> Explanation {
         match self {

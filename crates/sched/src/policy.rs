@@ -1,21 +1,21 @@
 //! The [`Policy`] trait: which entity runs next, and until when. Read this first.
 //!
-//! A machine tells a policy facts and asks it for decisions. A policy never reads a clock, a kernel or a driver. The
-//! life cycle of an entity, as a policy sees it:
+//! The machine reports facts to its policy and requests decisions. A policy never reads a clock, a kernel or a driver.
+//! The life cycle of an entity in the calls to a policy:
 //!
 //! ```text
-//! attach                         it exists, blocked
-//!   wake                         it is waiting: it must come out of some later `pick`
+//! attach                         the entity exists, blocked
+//!   wake                         it is waiting: a later `pick` must return it
 //!     pick → run it              the machine runs it
-//!       charge                   it has used this much CPU
+//!       charge                   it has used this amount of CPU time
 //!     put(Expired | Kicked | Yielded)   it is waiting again
 //!     put(Blocked)               it is blocked again
-//!   sleep                        it was waiting and is blocked now (paused, stopped)
-//! detach                         it is gone: blocked when it goes, and never mentioned again
+//!   sleep                        it was waiting and is now blocked (paused, stopped)
+//! detach                         it is blocked and removed; no later call mentions it
 //! ```
 //!
-//! At one instant the machine passes on all facts. Then it calls [`Policy::plan`] once, and [`Policy::pick`] for each
-//! CPU that needs a decision.
+//! At one instant the machine reports all facts first. Then it calls [`Policy::plan`] once, and [`Policy::pick`] for
+//! each CPU that needs a decision.
 
 use crate::alarm::Alarm;
 use crate::answers::{Position, PromiseState};
@@ -24,27 +24,27 @@ use crate::id::{CpuId, EntityId, GroupId};
 use crate::params::{GroupParams, Params, Refused};
 use crate::time::{Instant, Nanos};
 
-/// A scheduling policy. Pure: no clock, no IO, no randomness, no floats, no iteration over hash maps, and no
-/// allocation outside [`attach`](Policy::attach), [`detach`](Policy::detach), [`adjust`](Policy::adjust) and
+/// A scheduling policy. It is pure: no clock, no IO, no randomness, no floats, no iteration over hash maps. It
+/// allocates only in [`attach`](Policy::attach), [`detach`](Policy::detach), [`adjust`](Policy::adjust) and
 /// [`group`](Policy::group).
 pub trait Policy: Send {
-    /// `e` joins, blocked. Admission control happens here.
+    /// Adds `e`, which is blocked. Admission control happens here.
     ///
     /// # Errors
     /// The policy cannot meet the request, and its state has not changed.
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused>;
 
-    /// `e` leaves. It is blocked and never mentioned again.
+    /// Removes `e`, which is blocked. No later call mentions `e`.
     fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
-    /// The parameters of `e` changed from `old` to `cx.params(e)`. `e` may be blocked, waiting or running; if it runs,
-    /// it has just been charged. The machine kicks a CPU on which `e` may no longer run.
+    /// Applies the change of the parameters of `e` from `old` to `cx.params(e)`. `e` may be blocked, waiting or
+    /// running; a running `e` has just been charged. The machine kicks a CPU on which `e` may no longer run.
     ///
     /// # Errors
     /// The policy cannot meet the request, and its state has not changed. The machine restores `old`.
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused>;
 
-    /// A group was created or changed, or is about to be removed (then it is empty).
+    /// Records that a group was created or changed, or that an empty group is about to be removed.
     ///
     /// # Errors
     /// As for [`adjust`](Policy::adjust).
@@ -52,29 +52,29 @@ pub trait Policy: Send {
         Ok(())
     }
 
-    /// `e` was blocked and is waiting now.
+    /// Enqueues `e`, which was blocked and is now waiting.
     fn wake(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>);
 
-    /// Something happened to `e`, which is already waiting or running.
+    /// Records an event for `e`, which is already waiting or running.
     fn event(&mut self, _e: EntityId, _what: Notice, _cx: &mut Cx<'_>) {}
 
-    /// `e` was waiting and is blocked now (paused, stopped).
+    /// Dequeues `e`, which was waiting and is now blocked (paused, stopped).
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
-    /// `e`, which is blocked in this policy, has used `ran` of CPU time elsewhere and is charged for it here. For
-    /// policies that are part of another.
+    /// Charges `e`, which is blocked in this policy, for `ran` of CPU time used elsewhere. For policies that are part
+    /// of another policy.
     fn owe(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
-    /// `e` has used `ran` of CPU time since it was last charged. Comes before `put`, `adjust` and `detach`, and
-    /// whenever the policy pulls it with [`Cx::take_ran`]'s result. Never zero.
+    /// Charges `e` for `ran` of CPU time since the last charge. Never zero. The call precedes `put`, `adjust` and
+    /// `detach`, and passes on every result of [`Cx::take_ran`].
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>);
 
-    /// `from`, running, yields to `to`. Returns whether `to` will run; if so, `from` yields afterwards.
+    /// Handles a yield of the running `from` to `to`. Returns whether `to` will run; if so, `from` yields afterwards.
     fn yield_to(&mut self, _from: EntityId, _to: EntityId, _cx: &mut Cx<'_>) -> bool {
         false
     }
 
-    /// An alarm this policy set has gone off, perhaps late. It is no longer set.
+    /// Handles an alarm of this policy that has fired, perhaps late. The alarm is no longer set.
     fn alarm(&mut self, alarm: Alarm, _cx: &mut Cx<'_>) {
         unreachable!("a policy that sets no alarm got {alarm:?}");
     }
@@ -82,51 +82,52 @@ pub trait Policy: Send {
     /// Decides for several CPUs together, once per instant, before any `pick`. May kick further CPUs.
     fn plan(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// `prev.entity` has just stopped running on `cpu`: it is blocked, or waits again.
+    /// Takes back `prev.entity`, which has just stopped running on `cpu`: it is blocked, or waits again.
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>);
 
-    /// Which entity runs on `cpu` now, and until when. The entity must be waiting, not held, and allowed on `cpu`.
+    /// Returns the entity that `cpu` runs now, and the end of its time slice. The entity must be waiting, not held, and
+    /// allowed on `cpu`.
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision;
 
-    /// Whether the policy classifies `e` as interactive.
+    /// Returns whether the policy classifies `e` as interactive.
     fn interactive(&self, _e: EntityId) -> bool {
         false
     }
 
-    /// The current period of the reservation of `e`; `None` if the policy keeps no reservation for it.
+    /// Returns the current period of the reservation of `e`; `None` if the policy keeps no reservation for it.
     fn promise(&self, _e: EntityId) -> Option<PromiseState> {
         None
     }
 
-    /// The position of `e` in the order of the policy; `None` if that order is not one of [`Position`].
+    /// Returns the position of `e` in the order of the policy; `None` if that order is not one of [`Position`].
     fn position(&self, _e: EntityId) -> Option<Position> {
         None
     }
 
-    /// Shows the policy's state of `e` as named whole numbers, for tables and tests.
+    /// Passes the policy's state of `e` to `show` as named whole numbers, for tables and tests.
     fn inspect(&self, _e: EntityId, _show: &mut dyn FnMut(&'static str, i64)) {}
 }
 
-/// A decision: which entity runs, and until when.
+/// A decision: the entity to run, and the end of its time slice.
 #[must_use = "a decision that is not carried out loses the entity"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// The entity; `None`: the CPU idles.
+    /// Entity to run; `None`: the CPU idles.
     pub run: Option<EntityId>,
-    /// The end of the time slice, later than now; [`Instant::NEVER`] for no end. Ignored when idle.
+    /// End of the time slice, later than now; [`Instant::NEVER`] for no end. Ignored for an idle CPU.
     pub until: Instant,
 }
 
 impl Decision {
-    /// The CPU idles.
+    /// The decision that the CPU idles.
     pub const IDLE: Decision = Decision { run: None, until: Instant::NEVER };
 
-    /// `e` runs until it blocks, yields or is kicked.
+    /// Decides that `e` runs until it blocks, yields or is kicked.
     pub const fn forever(e: EntityId) -> Decision {
         Decision { run: Some(e), until: Instant::NEVER }
     }
 
-    /// `e` runs at most until `until`.
+    /// Decides that `e` runs at most until `until`.
     pub const fn until(e: EntityId, until: Instant) -> Decision {
         Decision { run: Some(e), until }
     }
@@ -135,34 +136,34 @@ impl Decision {
 /// The cause of a wake-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
-    /// It runs for the first time, forked by `parent` if it has one.
+    /// The entity runs for the first time, forked by `parent` if it has one.
     New {
-        /// The entity that forked it.
+        /// Entity that forked the new entity.
         parent: Option<EntityId>,
     },
-    /// Another entity woke it.
+    /// Another entity woke the entity.
     By {
-        /// The waking entity.
+        /// Entity that caused the wake-up.
         waker: EntityId,
         /// Whether the waker is about to block.
         sync: bool,
     },
     /// An interrupt or a packet.
     Interrupt,
-    /// A timer of its own.
+    /// A timer of the entity.
     Timer,
-    /// It had been paused.
+    /// The end of a pause.
     Resumed,
 }
 
-/// An event for an entity that need not be woken.
+/// An event for an entity that needs no wake-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// An interrupt or a packet has come for it.
+    /// An interrupt or a packet for the entity.
     Interrupt,
-    /// Its guest reports that it has waited this long for a spin lock.
+    /// A spin wait that the guest of the entity reports: the entity has waited for a spin lock.
     SpinWait {
-        /// The length of the wait.
+        /// Length of the wait.
         waited: Nanos,
     },
 }
@@ -170,38 +171,38 @@ pub enum Notice {
 /// An entity that stopped running, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopped {
-    /// The entity.
+    /// Entity that stopped running.
     pub entity: EntityId,
-    /// The reason.
+    /// Reason of the stop.
     pub why: StopReason,
 }
 
 /// The reason why an entity stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StopReason {
-    /// It waits for something other than a CPU. It is blocked.
+    /// The entity waits for something other than a CPU. It is blocked.
     Blocked,
-    /// It yielded. It is waiting.
+    /// The entity yielded. It is waiting.
     Yielded,
-    /// Its time slice ended. It is waiting.
+    /// The time slice of the entity ended. The entity is waiting.
     Expired,
-    /// Its CPU was kicked. It is waiting.
+    /// The CPU of the entity was kicked. The entity is waiting.
     Kicked,
 }
 
 /// A change of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupChange<'a> {
-    /// It is new; its parameters are `cx.group_params(g)`.
+    /// The group is new; its parameters are `cx.group_params(g)`.
     Created {
-        /// The group above it.
+        /// Parent of the group.
         parent: GroupId,
     },
-    /// Its parameters were `old` and are now `cx.group_params(g)`.
+    /// The parameters of the group changed from `old` to `cx.group_params(g)`.
     Params {
-        /// The previous parameters.
+        /// Previous parameters of the group.
         old: &'a GroupParams,
     },
-    /// It is removed; it has no members and no subgroups.
+    /// The group is removed; it has no members and no subgroups.
     Removed,
 }

@@ -1,5 +1,5 @@
-//! [`PolicySource`]: what a machine gets its policy from. A registered [`Descriptor`] is one; a [`MadePolicy`] is built at
-//! run time by a function with state of its own.
+//! [`PolicySource`]: the source of a machine's policy. A registered [`Descriptor`] is a source; a [`MadePolicy`] is
+//! built at run time by a function with state of its own.
 
 use crate::alarm::AlarmSlots;
 use crate::descriptor::{Conserving, Descriptor, Guarantees, Knobs, LoadBounds};
@@ -10,12 +10,12 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-/// The constructor of a policy, its name and its bounds. By default it guarantees nothing.
+/// The constructor of a policy, its name and its bounds. By default the policy guarantees nothing.
 pub trait PolicySource: Send + Sync {
-    /// The name in traces and reports.
+    /// Returns the name of the policy in traces and reports.
     fn name(&self) -> &str;
 
-    /// The alarm slots that the policy uses.
+    /// Returns the alarm slots that the policy uses.
     fn alarms(&self) -> AlarmSlots;
 
     /// Builds the policy for a host.
@@ -24,17 +24,17 @@ pub trait PolicySource: Send + Sync {
     /// The policy does not work with these knobs on this host.
     fn build(&self, host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused>;
 
-    /// How soon an idle CPU finds waiting work. Law 11.
+    /// Returns the longest time after which an idle CPU finds waiting work. Law 11.
     fn conserving(&self, _load: &LoadBounds<'_>) -> Conserving {
         Conserving::Never
     }
 
-    /// The longest wait of an entity. `None`: there is no bound. Law 12.
+    /// Returns the longest wait of an entity. `None`: no bound. Law 12.
     fn starvation(&self, _load: &LoadBounds<'_>) -> Option<Nanos> {
         None
     }
 
-    /// The parameters that the policy guarantees, and how exactly.
+    /// Returns the parameters that the policy guarantees, with the bound of each guarantee.
     fn guarantees(&self) -> Guarantees {
         Guarantees::NOTHING
     }
@@ -72,14 +72,14 @@ impl PolicySource for Descriptor {
     }
 }
 
-/// A policy that is made at run time: `build` may own what it needs, such as a loaded program. It guarantees nothing.
+/// A policy that is built at run time: `build` may own data, such as a loaded program. It guarantees nothing.
 #[derive(Clone)]
 pub struct MadePolicy<F> {
-    /// The name in traces and reports.
+    /// Name of the policy in traces and reports.
     pub name: String,
-    /// The alarm slots that the policy uses.
+    /// Alarm slots that the policy uses.
     pub alarms: AlarmSlots,
-    /// The constructor. It gets no knobs: what it needs to know, it owns.
+    /// Constructor of the policy. It gets no knobs and owns all the data it needs.
     pub build: F,
 }
 

@@ -1,77 +1,78 @@
-//! Time: [`Nanos`] is a length, [`Instant`] a point on the driver's clock, [`Virtual`] a point on a
-//! policy's own weighted clock. All are whole nanoseconds; nothing here reads a clock.
+//! Time: [`Nanos`] is a duration, [`Instant`] a point on the driver's clock, [`Virtual`] a point on a policy's own
+//! weighted clock. All are whole nanoseconds; no code here reads a clock.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
 
-/// The longest span a user may ask for: 2^60 ns, about 36 years.
+/// Longest span that a user may request: 2^60 ns, about 36 years.
 ///
 /// Sums of a few such spans still fit in 64 bits, so arithmetic on accepted input cannot overflow.
 pub const SPAN_MAX: Nanos = Nanos(1 << 60);
 
-/// A length of time. Unit: nanoseconds.
+/// A duration. Unit: nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(u64);
 
 impl Nanos {
-    /// No time at all.
+    /// The duration of zero.
     pub const ZERO: Nanos = Nanos(0);
 
-    /// `n` nanoseconds.
+    /// Returns a duration of `n` nanoseconds.
     #[must_use]
     pub const fn ns(n: u64) -> Nanos {
         Nanos(n)
     }
 
-    /// `n` microseconds.
+    /// Returns a duration of `n` microseconds.
     #[must_use]
     pub const fn us(n: u64) -> Nanos {
         Nanos(n * 1_000)
     }
 
-    /// `n` milliseconds.
+    /// Returns a duration of `n` milliseconds.
     #[must_use]
     pub const fn ms(n: u64) -> Nanos {
         Nanos(n * 1_000_000)
     }
 
-    /// `n` seconds.
+    /// Returns a duration of `n` seconds.
     #[must_use]
     pub const fn s(n: u64) -> Nanos {
         Nanos(n * 1_000_000_000)
     }
 
-    /// The length in whole nanoseconds.
+    /// Returns the duration in whole nanoseconds.
     #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
-    /// Whether this is no time at all.
+    /// Returns whether the duration is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// `self − other`, or zero where that would be negative.
+    /// Returns `self − other`, or zero where that would be negative.
     #[must_use]
     pub const fn saturating_sub(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(other.0))
     }
 
-    /// `self + other`, or the largest length where that would overflow.
+    /// Returns `self + other`, or the largest duration where that would overflow.
     #[must_use]
     pub const fn saturating_add(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_add(other.0))
     }
 
-    /// `self · n`, or the largest length where that would overflow.
+    /// Returns `self · n`, or the largest duration where that would overflow.
     #[must_use]
     pub const fn saturating_mul(self, n: u64) -> Nanos {
         Nanos(self.0.saturating_mul(n))
     }
 
-    /// `⌊self · num / den⌋` without overflow on the way. Panics when `den` is zero or the result does not fit.
+    /// Returns `⌊self · num / den⌋` without intermediate overflow. Panics when `den` is zero or the result does not
+    /// fit.
     #[must_use]
     pub fn scale(self, num: u64, den: u64) -> Nanos {
         assert!(den > 0, "a ratio needs a denominator");
@@ -84,7 +85,7 @@ impl Nanos {
         }
     }
 
-    /// `⌈self / step⌉ · step`: the next multiple of `step` at or after `self`; `self` when `step` is zero.
+    /// Returns `⌈self / step⌉ · step`: the next multiple of `step` at or after `self`; `self` when `step` is zero.
     #[must_use]
     pub const fn round_up(self, step: Nanos) -> Nanos {
         if step.0 == 0 {
@@ -127,7 +128,7 @@ impl core::iter::Sum for Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// The shortest exact form: `20ms`, `2.5us`, `1s`.
+    /// Writes the shortest exact form: `20ms`, `2.5us`, `1s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
             0 => return f.pad("0s"),
@@ -156,42 +157,42 @@ impl fmt::Debug for Nanos {
 pub struct Instant(u64);
 
 impl Instant {
-    /// The driver's start.
+    /// The instant of the driver's start.
     pub const ZERO: Instant = Instant(0);
-    /// Later than everything that happens: a slice without an end, an alarm that is not set.
+    /// An instant later than all events: the end of an unlimited slice, or of an alarm that is not set.
     pub const NEVER: Instant = Instant(u64::MAX);
 
-    /// The point `n` nanoseconds after the start.
+    /// Returns the instant `n` nanoseconds after the start.
     #[must_use]
     pub const fn at_ns(n: u64) -> Instant {
         Instant(n)
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to `self`. Panics when `earlier` is later: time never goes back.
+    /// Returns the time from `earlier` to `self`. Panics when `earlier` is later: time never decreases.
     #[must_use]
     pub fn since(self, earlier: Instant) -> Nanos {
         Nanos(self.0.checked_sub(earlier.0).expect("time never goes back"))
     }
 
-    /// The time from `earlier` to `self`, or zero where `earlier` is later.
+    /// Returns the time from `earlier` to `self`, or zero where `earlier` is later.
     #[must_use]
     pub const fn saturating_since(self, earlier: Instant) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// `self + by`, or [`Instant::NEVER`] where that would overflow.
+    /// Returns `self + by`, or [`Instant::NEVER`] where that would overflow.
     #[must_use]
     pub const fn saturating_add(self, by: Nanos) -> Instant {
         Instant(self.0.saturating_add(by.0))
     }
 
-    /// The next multiple of `step` at or after `self`; `self` when `step` is zero.
+    /// Returns the next multiple of `step` at or after `self`; `self` when `step` is zero.
     #[must_use]
     pub const fn round_up(self, step: Nanos) -> Instant {
         if self.0 == u64::MAX {
@@ -200,7 +201,7 @@ impl Instant {
         Instant(Nanos(self.0).round_up(step).0)
     }
 
-    /// The first multiple of `step` (plus `phase`) strictly after `self`. Panics when `step` is zero.
+    /// Returns the first multiple of `step` (plus `phase`) strictly after `self`. Panics when `step` is zero.
     #[must_use]
     pub fn next_tick(self, step: Nanos, phase: Nanos) -> Instant {
         assert!(step.0 > 0, "a tick needs a period");
@@ -238,8 +239,8 @@ impl fmt::Debug for Instant {
 
 /// A point on a weighted clock, as in CFS's vruntime. Unit: nanoseconds of an entity of normal weight.
 ///
-/// It wraps: two points are compared by the sign of their difference, as `kernel/sched/fair.c` does, so
-/// the order holds between points less than 2^63 apart.
+/// Virtual times wrap. The sign of their difference compares two points, as in `kernel/sched/fair.c`, so the order
+/// holds between points less than 2^63 apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Virtual(u64);
 
@@ -247,37 +248,37 @@ impl Virtual {
     /// The start of the clock.
     pub const ZERO: Virtual = Virtual(0);
 
-    /// The point `n` virtual nanoseconds after the start.
+    /// Returns the point `n` virtual nanoseconds after the start.
     #[must_use]
     pub const fn at_ns(n: u64) -> Virtual {
         Virtual(n)
     }
 
-    /// `self` later by `by`.
+    /// Returns the point `by` after `self`.
     #[must_use]
     pub const fn plus(self, by: Nanos) -> Virtual {
         Virtual(self.0.wrapping_add(by.0))
     }
 
-    /// `self` earlier by `by`.
+    /// Returns the point `by` before `self`.
     #[must_use]
     pub const fn minus(self, by: Nanos) -> Virtual {
         Virtual(self.0.wrapping_sub(by.0))
     }
 
-    /// `self` moved by a signed distance.
+    /// Returns `self` moved by a signed distance.
     #[must_use]
     pub const fn moved(self, by: i64) -> Virtual {
         Virtual(self.0.wrapping_add_signed(by))
     }
 
-    /// `self − other`, signed.
+    /// Returns `self − other`, signed.
     #[must_use]
     pub const fn ahead_of(self, other: Virtual) -> i64 {
         self.0.wrapping_sub(other.0).cast_signed()
     }
 
-    /// The signed distance from the start of the clock.
+    /// Returns the signed distance from the start of the clock.
     #[must_use]
     pub const fn as_ns(self) -> i64 {
         self.0.cast_signed()

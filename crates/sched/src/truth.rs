@@ -1,7 +1,7 @@
 //! The state of the machine at this instant. [`Machine`](crate::machine::Machine) owns it; policies see it through
 //! [`Cx`](crate::cx::Cx).
 //!
-//! Laws are asserted where the truth changes; the comments name them by their number in ARCHITECTURE.md.
+//! Laws are asserted where the state changes; the comments name them by their number in ARCHITECTURE.md.
 
 mod confined;
 mod frozen;
@@ -22,15 +22,15 @@ use slots::{Group, NO_ENTITY, Slot};
 /// The state of a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
-    /// The entity that runs here.
+    /// Entity that runs on the CPU.
     entity: Option<EntityId>,
-    /// The entity of the last [`Action::Run`] for this CPU.
+    /// Entity of the last [`Action::Run`] for this CPU.
     reported: Option<EntityId>,
-    /// The start of the time not charged yet.
+    /// Start of the running time that has not been charged yet.
     since: Instant,
-    /// The end of the time slice.
+    /// End of the time slice.
     until: Instant,
-    /// Whether a change here has not been reported to the driver.
+    /// Whether a change of this CPU has not been reported to the driver.
     touched: bool,
     /// Whether the CPU picked, or its time slice was cut, since the last report to the driver.
     decided: bool,
@@ -49,19 +49,19 @@ pub(crate) struct Truth {
     needy_count: usize,
     /// CPUs with a kick in flight.
     kicked: CpuSet,
-    /// vCPUs without a CPU.
+    /// vCPUs without a physical CPU.
     frozen: CpuSet,
     frozen_count: usize,
-    /// The frozen CPUs whose vCPU was preempted, as far as the policy learns of it.
+    /// Frozen CPUs whose vCPU was preempted, if the policy is informed.
     preempted: CpuSet,
-    /// The frozen CPUs that pick as soon as they thaw.
+    /// Frozen CPUs that pick as soon as they thaw.
     deferred: CpuSet,
-    /// The most picks of one settle; more mean that it never ends.
+    /// Maximum number of picks of one settle; a settle with more picks never ends.
     pub(crate) picks_most: usize,
-    /// The CPU that puts an entity back or picks at this moment.
+    /// CPU that puts an entity back or picks at this moment.
     pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
-    /// The parameters of each entity, seldom read.
+    /// Parameters of each entity, seldom read.
     params: Vec<Params>,
     confined: Confined,
     free_slots: Vec<u32>,
@@ -159,7 +159,7 @@ impl Truth {
         EntityId::new(index, self.slots[index as usize].generation)
     }
 
-    /// Takes a free slot, blocked, or makes one.
+    /// Returns a free slot in the blocked state, or creates one.
     pub(crate) fn add_entity(&mut self, params: Params) -> EntityId {
         let cpu = params.affinity.and(&self.host.all()).first().expect("checked before");
         let mut slot = Slot {
@@ -211,7 +211,7 @@ impl Truth {
         self.free_slots.push(e.index() as u32);
     }
 
-    /// Replaces the parameters of `e`; returns the old ones.
+    /// Replaces the parameters of `e`; returns the previous parameters.
     pub(crate) fn replace_params(&mut self, e: EntityId, params: Params) -> Params {
         let old = core::mem::replace(&mut self.params[e.index()], params);
         if old.group != params.group {
@@ -292,7 +292,7 @@ impl Truth {
         self.deciding == Some(cpu) || self.will_pick_here(cpu)
     }
 
-    /// Whether `cpu` picks without a further kick.
+    /// Returns whether `cpu` picks without a further kick.
     #[inline]
     fn will_pick_here(&self, cpu: CpuId) -> bool {
         self.needy.contains(cpu) || self.kicked.contains(cpu) || (self.frozen_count > 0 && self.deferred.contains(cpu))
@@ -342,7 +342,7 @@ impl Truth {
         }
     }
 
-    /// A kick has arrived. Returns whether it still matters: the CPU may have picked meanwhile.
+    /// Records the arrival of a kick. Returns whether the kick still matters: the CPU may have picked meanwhile.
     pub(crate) fn kick_arrived(&mut self, cpu: CpuId) -> bool {
         self.kicked.contains(cpu)
     }
@@ -358,7 +358,7 @@ impl Truth {
         }
     }
 
-    /// The next CPU that must pick, lowest first; it is marked as having picked.
+    /// Returns the next CPU that must pick, lowest first, and marks it as having picked.
     #[inline]
     pub(crate) fn take_needy(&mut self) -> Option<CpuId> {
         if self.needy_count == 0 {
@@ -371,7 +371,7 @@ impl Truth {
         Some(cpu)
     }
 
-    /// `cpu` is about to pick: kicks that are pending are answered by this pick.
+    /// Answers the pending kicks of `cpu` by the pick that follows.
     #[inline]
     pub(crate) fn answer(&mut self, cpu: CpuId) {
         if self.needy_count > 0 && self.needy.remove(cpu) {
@@ -392,18 +392,19 @@ impl Truth {
         Some((entity, ran))
     }
 
-    /// The running time of `cpu`'s entity as the driver measured it; nothing is due for what has passed besides.
+    /// Takes the running time of the entity on `cpu` as the driver measured it. The rest of the elapsed time is not
+    /// charged.
     pub(crate) fn take_measured(&mut self, cpu: CpuId, time: Nanos) -> Option<(EntityId, Nanos)> {
         let seat = &mut self.seats[cpu.index()];
         let entity = seat.entity?;
-        // The clock that measures CPU time and the one that measures time are not the same to the nanosecond.
+        // The clock of CPU time and the clock of instants may differ by some nanoseconds.
         let ran = time.min(self.now.since(seat.since));
         seat.since = self.now;
         self.slots[entity.index()].charged += ran;
         (!ran.is_zero()).then_some((entity, ran))
     }
 
-    /// Empties the seat of `cpu`. Its entity has been charged.
+    /// Empties the seat of `cpu`. The entity there has been charged.
     #[inline]
     pub(crate) fn vacate(&mut self, cpu: CpuId, to: State) -> EntityId {
         let seat = &mut self.seats[cpu.index()];
@@ -439,7 +440,7 @@ impl Truth {
         seat.decided = true;
     }
 
-    /// `cpu` idles: its ticks stop.
+    /// Makes `cpu` idle: its ticks stop.
     pub(crate) fn idle(&mut self, cpu: CpuId) {
         self.alarms.stop_ticks(cpu);
     }

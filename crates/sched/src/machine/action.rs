@@ -7,62 +7,62 @@ use crate::time::Instant;
 /// An instruction to the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// The entity that ran on `cpu` stops. All stops of an instant come before all runs.
+    /// The entity that ran on `cpu` stops. All stops of an instant precede all runs.
     Stop {
-        /// The CPU.
+        /// CPU that becomes free.
         cpu: CpuId,
-        /// The entity.
+        /// Entity that stops.
         entity: EntityId,
     },
     /// `entity` runs on `cpu`, at most until `until`.
     Run {
-        /// The CPU.
+        /// CPU that runs the entity.
         cpu: CpuId,
-        /// The entity.
+        /// Entity that runs.
         entity: EntityId,
-        /// The end of its time slice; [`Instant::NEVER`] for none.
+        /// End of the time slice; [`Instant::NEVER`] for an unlimited one.
         until: Instant,
     },
-    /// The entity running on `cpu` goes on; its time slice has another end.
+    /// The entity running on `cpu` continues; its time slice has another end.
     Extend {
-        /// The CPU.
+        /// CPU of the time slice.
         cpu: CpuId,
-        /// The new end.
+        /// New end of the time slice.
         until: Instant,
     },
     /// Interrupt `cpu`; the driver answers with [`Input::Kicked`](super::Input::Kicked) afterwards.
     Kick {
-        /// The CPU.
+        /// CPU to interrupt.
         cpu: CpuId,
     },
-    /// `entity` is held for these reasons ([`Held`](crate::entity::Held) bits); 0: no longer.
+    /// `entity` is held for these reasons ([`Held`](crate::entity::Held) bits); 0: the hold ends.
     Held {
-        /// The entity.
+        /// Entity that is held or released.
         entity: EntityId,
-        /// The reasons.
+        /// Reasons of the hold.
         reasons: u8,
     },
-    /// Set `alarm` to go off on CPU `on` at `at`; this replaces its previous time.
+    /// Set `alarm` to fire on CPU `on` at `at`. The previous time of the alarm is replaced.
     SetAlarm {
-        /// The alarm.
+        /// Alarm to set.
         alarm: Alarm,
-        /// The CPU.
+        /// CPU on which the alarm fires.
         on: CpuId,
-        /// The instant.
+        /// Instant at which the alarm fires.
         at: Instant,
     },
     /// Clear `alarm`.
     ClearAlarm {
-        /// The alarm.
+        /// Alarm to clear.
         alarm: Alarm,
     },
 }
 
-/// How a kick reaches a CPU.
+/// The way in which a kick reaches a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kicks {
     /// At once: the CPU picks in the same settle.
     Immediate,
-    /// By the driver, which may take its time ([`Action::Kick`], [`Input::Kicked`](super::Input::Kicked)).
+    /// By the driver, after any delay ([`Action::Kick`], [`Input::Kicked`](super::Input::Kicked)).
     Delivered,
 }

@@ -5,83 +5,83 @@ use crate::id::{CpuId, EntityId};
 use crate::policy::{Notice, Wake};
 use crate::time::Nanos;
 
-/// A fact the driver reports.
+/// A fact that the driver reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// A blocked entity wants to run.
+    /// A wake-up: a blocked entity becomes runnable.
     Wake {
-        /// The entity.
+        /// Entity that wakes.
         entity: EntityId,
-        /// The cause.
+        /// Cause of the wake-up.
         why: Wake,
     },
     /// An event for an entity that is waiting or running.
     Event {
-        /// The entity.
+        /// Entity that the event is for.
         entity: EntityId,
-        /// The event.
+        /// Kind of the event.
         what: Notice,
     },
     /// The entity running on `cpu` waits for something other than a CPU.
     Block {
-        /// The CPU.
+        /// CPU of the entity.
         cpu: CpuId,
     },
     /// The entity running on `cpu` yields.
     Yield {
-        /// The CPU.
+        /// CPU of the entity that yields.
         cpu: CpuId,
     },
-    /// The entity running on `cpu` yields to another one.
+    /// The entity running on `cpu` yields to another entity.
     YieldTo {
-        /// The CPU.
+        /// CPU of the entity that yields.
         cpu: CpuId,
-        /// The entity that should run instead.
+        /// Entity that should run instead.
         to: EntityId,
     },
     /// The time slice on `cpu` is over.
     Expire {
-        /// The CPU.
+        /// CPU whose time slice is over.
         cpu: CpuId,
     },
     /// A kick has arrived at `cpu`.
     Kicked {
-        /// The CPU.
+        /// CPU that the kick reached.
         cpu: CpuId,
     },
     /// An alarm is due.
     Alarm {
-        /// The alarm.
+        /// Alarm that is due.
         alarm: Alarm,
     },
-    /// An entity is paused, in any state: it is blocked until it wakes again.
+    /// An entity is paused, in any state: it is blocked until its next wake-up.
     Pause {
-        /// The entity.
+        /// Entity that is paused.
         entity: EntityId,
     },
-    /// CPU time of the entity running on `cpu` since its last charge, at most the time that has passed. The rest went
-    /// to interrupts, a hypervisor or the driver. A driver that cannot measure it omits this input; then all passed
+    /// CPU time of the entity running on `cpu` since its last charge, at most the elapsed time. Interrupts, a
+    /// hypervisor or the driver used the rest. A driver that cannot measure CPU time omits this input; then all elapsed
     /// time is charged.
     Ran {
-        /// The CPU.
+        /// CPU of the running entity.
         cpu: CpuId,
-        /// The CPU time.
+        /// CPU time of the entity.
         time: Nanos,
     },
-    /// `cpu` is a vCPU that has no physical CPU from now on. Until it thaws it gets no put, no pick and no charge, and
-    /// everything due there waits.
+    /// `cpu` is a vCPU that has no physical CPU from now on. Until the thaw the CPU gets no put, no pick and no charge,
+    /// and everything due there waits.
     Freeze {
-        /// The CPU.
+        /// CPU that freezes.
         cpu: CpuId,
-        /// Whether the policy learns that the CPU was taken away ([`Cx::preempted`](crate::cx::Cx::preempted)). False where the vCPU has halted, and in a
-        /// guest that cannot tell the two apart.
+        /// Whether the policy is informed that the CPU was taken away ([`Cx::preempted`](crate::cx::Cx::preempted)).
+        /// False for a halted vCPU, and in a guest that cannot distinguish the two.
         preempted: bool,
     },
     /// `cpu` thaws.
     Thaw {
-        /// The CPU.
+        /// CPU that thaws.
         cpu: CpuId,
-        /// The steal time of the freeze: the entity running there is not charged for it.
+        /// Steal time of the freeze: the entity running there is not charged for it.
         stolen: Nanos,
     },
 }

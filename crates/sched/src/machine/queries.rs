@@ -1,4 +1,4 @@
-//! Queries of a [`Machine`]. None changes it.
+//! Queries of a [`Machine`]. No query changes the machine.
 
 use super::Machine;
 use crate::alarm::Alarm;
@@ -9,32 +9,32 @@ use crate::params::{Params, Topology};
 use crate::time::{Instant, Nanos};
 
 impl Machine {
-    /// Whether `cpu` is frozen.
+    /// Returns whether `cpu` is frozen.
     #[must_use]
     pub fn is_frozen(&self, cpu: CpuId) -> bool {
         self.truth.is_frozen(cpu)
     }
 
-    /// Whether `cpu` is frozen and picks as soon as it thaws.
+    /// Returns whether `cpu` is frozen and picks as soon as it thaws.
     #[must_use]
     pub fn picks_once_thawed(&self, cpu: CpuId) -> bool {
         self.truth.picks_once_thawed(cpu)
     }
 
-    /// The instant of the last call.
+    /// Returns the instant of the last call.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.truth.now
     }
 
-    /// The machine's CPUs.
+    /// Returns the machine's CPUs.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.truth.host
     }
 
-    /// The dense number of `alarm`, by which a driver indexes its table of timers. Range: below the number of slots that the
-    /// descriptor declares for all owners so far. It depends on the owner and the slot alone.
+    /// Returns the dense number of `alarm`, by which a driver indexes its table of timers. Range: below the number of
+    /// slots that the descriptor declares for all owners so far. The number depends on the owner and the slot alone.
     ///
     /// # Panics
     /// The descriptor declares no such slot.
@@ -44,68 +44,69 @@ impl Machine {
         self.truth.alarms.number(alarm)
     }
 
-    /// The CPU and the instant at which `alarm` goes off. `None`: it is not set, or the descriptor declares no such slot.
+    /// Returns the CPU and the instant at which `alarm` fires. `None`: it is not set, or the descriptor declares no
+    /// such slot.
     #[must_use]
     pub fn alarm(&self, alarm: Alarm) -> Option<(CpuId, Instant)> {
         let cell = self.truth.alarms.find(alarm)?;
         (cell.at != Instant::NEVER).then_some((cell.on, cell.at))
     }
 
-    /// The state of `e`.
+    /// Returns the state of `e`.
     #[must_use]
     pub fn state(&self, e: EntityId) -> State {
         self.truth.slot(e).state
     }
 
-    /// The CPU `e` runs on or last ran on; its lowest allowed one before it ever ran.
+    /// Returns the CPU on which `e` runs or last ran; before the first run, the lowest allowed CPU.
     #[must_use]
     pub fn last_cpu(&self, e: EntityId) -> CpuId {
         self.truth.slot(e).cpu
     }
 
-    /// Whether `e` is attached.
+    /// Returns whether `e` is attached.
     #[must_use]
     pub fn is_attached(&self, e: EntityId) -> bool {
         self.truth.is_attached(e)
     }
 
-    /// Whether `e` is held.
+    /// Returns whether `e` is held.
     #[must_use]
     pub fn is_held(&self, e: EntityId) -> bool {
         self.truth.slot(e).held != 0
     }
 
-    /// The entity running on `cpu`.
+    /// Returns the entity running on `cpu`.
     #[must_use]
     pub fn running(&self, cpu: CpuId) -> Option<EntityId> {
         self.truth.running(cpu).map(|(e, _)| e)
     }
 
-    /// The end of the time slice on `cpu`; [`Instant::NEVER`] if it has none or the CPU idles.
+    /// Returns the end of the time slice on `cpu`; [`Instant::NEVER`] if it has none or the CPU idles.
     #[must_use]
     pub fn until(&self, cpu: CpuId) -> Instant {
         self.truth.until(cpu)
     }
 
-    /// The CPU time `e` has been charged since it was attached. Law 5.
+    /// Returns the CPU time charged to `e` since it was attached. Law 5.
     #[must_use]
     pub fn charged(&self, e: EntityId) -> Nanos {
         self.truth.slot(e).charged
     }
 
-    /// The CPUs `e` may run on: its affinity and the policy's confinement.
+    /// Returns the CPUs on which `e` may run: its affinity and the policy's confinement.
     #[must_use]
     pub fn allowed(&self, e: EntityId) -> CpuSet {
         self.truth.allowed(e)
     }
 
-    /// The parameters of `e`.
+    /// Returns the parameters of `e`.
     #[must_use]
     pub fn params(&self, e: EntityId) -> &Params {
         self.truth.params(e)
     }
 
-    /// The policy's state of `e` under `name`, for tables and tests; `None` if there is none.
+    /// Returns the policy's state of `e` under `name`, for tables and tests; `None` if there is none.
     #[must_use]
     pub fn inspect(&self, e: EntityId, name: &str) -> Option<i64> {
         let mut found = None;
@@ -117,24 +118,24 @@ impl Machine {
         found
     }
 
-    /// Shows the policy's whole state of `e`.
+    /// Passes the policy's whole state of `e` to `show`.
     pub fn inspect_all(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
         self.policy.inspect(e, show);
     }
 
-    /// The current period of the reservation of `e`; `None` if the policy keeps no reservation for it.
+    /// Returns the current period of the reservation of `e`; `None` if the policy keeps no reservation for it.
     #[must_use]
     pub fn promise(&self, e: EntityId) -> Option<PromiseState> {
         self.policy.promise(e)
     }
 
-    /// The position of `e` in the order of the policy; `None` if that order is not one of [`Position`].
+    /// Returns the position of `e` in the order of the policy; `None` if that order is not one of [`Position`].
     #[must_use]
     pub fn position(&self, e: EntityId) -> Option<Position> {
         self.policy.position(e)
     }
 
-    /// Whether the policy classifies `e` as interactive.
+    /// Returns whether the policy classifies `e` as interactive.
     #[must_use]
     pub fn interactive(&self, e: EntityId) -> bool {
         self.policy.interactive(e)

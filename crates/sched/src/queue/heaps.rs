@@ -1,4 +1,4 @@
-//! [`Heaps`]: queues that give the entity of least key.
+//! [`Heaps`]: queues that return the entity with the minimum key.
 
 use crate::id::EntityId;
 use alloc::vec::Vec;
@@ -6,15 +6,15 @@ use alloc::vec::Vec;
 const NOWHERE: u32 = u32::MAX;
 const ARITY: usize = 4;
 
-/// Where an entity is: in which queue, and at which position of it.
+/// The place of an entity: its queue, and its position in that queue.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     queue: u32,
     at: u32,
 }
 
-/// Any number of queues ordered by key, least first; of equal keys, the entity of lower index is first. A key that ends
-/// with an arrival number makes them first in, first out.
+/// Any number of queues ordered by key, smallest first. Of equal keys, the entity of lower index is first. With keys
+/// that end with an arrival number the queues are first in, first out.
 ///
 /// `push`, `pop` and `remove` take O(log n); `first` takes O(1).
 #[derive(Debug)]
@@ -24,14 +24,14 @@ pub struct Heaps<K> {
 }
 
 impl<K: Copy + Ord> Heaps<K> {
-    /// This many empty queues.
+    /// Creates this number of empty queues.
     #[must_use]
     pub fn new(queues: usize) -> Heaps<K> {
         Heaps { heaps: (0..queues).map(|_| Vec::new()).collect(), places: Vec::new() }
     }
 
-    /// Makes room for `e` in the table, and for `members` entities in `queue`. Call it at attach and whenever a
-    /// queue may come to hold more.
+    /// Makes room for `e` in the table, and for `members` entities in `queue`. Call it at attach, and before `queue`
+    /// may hold more entities.
     pub fn reserve(&mut self, e: EntityId, queue: usize, members: usize) {
         if self.places.len() <= e.index() {
             self.places.resize(e.index() + 1, Place { queue: NOWHERE, at: 0 });
@@ -40,25 +40,25 @@ impl<K: Copy + Ord> Heaps<K> {
         heap.reserve(members.saturating_sub(heap.len()));
     }
 
-    /// The number of entities in `queue`.
+    /// Returns the number of entities in `queue`.
     #[must_use]
     pub fn len(&self, queue: usize) -> usize {
         self.heaps[queue].len()
     }
 
-    /// Whether `queue` is empty.
+    /// Returns whether `queue` is empty.
     #[must_use]
     pub fn is_empty(&self, queue: usize) -> bool {
         self.heaps[queue].is_empty()
     }
 
-    /// Whether `e` is in some queue.
+    /// Returns whether `e` is in any queue.
     #[must_use]
     pub fn contains(&self, e: EntityId) -> bool {
         self.places[e.index()].queue != NOWHERE
     }
 
-    /// Puts `e` into `queue`. It must not be in any.
+    /// Enqueues `e` in `queue`. `e` must not be in any queue.
     #[inline]
     pub fn push(&mut self, queue: usize, key: K, e: EntityId) {
         assert!(!self.contains(e), "{e} is queued already");
@@ -71,14 +71,14 @@ impl<K: Copy + Ord> Heaps<K> {
         self.rise(queue, at, (key, e));
     }
 
-    /// The entity of least key in `queue`.
+    /// Returns the entity with the minimum key in `queue`.
     #[inline]
     #[must_use]
     pub fn first(&self, queue: usize) -> Option<(K, EntityId)> {
         self.heaps[queue].first().copied()
     }
 
-    /// Removes the entity of least key from `queue`.
+    /// Removes the entity with the minimum key from `queue`.
     #[inline]
     pub fn pop(&mut self, queue: usize) -> Option<(K, EntityId)> {
         let first = self.first(queue)?;
@@ -91,7 +91,7 @@ impl<K: Copy + Ord> Heaps<K> {
         Some(first)
     }
 
-    /// Removes `e` from its queue; returns whether it was in one.
+    /// Removes `e` from its queue. Returns whether `e` was in a queue.
     #[inline]
     pub fn remove(&mut self, e: EntityId) -> bool {
         let Place { queue, at } = self.places[e.index()];
@@ -112,12 +112,12 @@ impl<K: Copy + Ord> Heaps<K> {
         true
     }
 
-    /// The entities of `queue`, in no useful order.
+    /// Returns the entities of `queue` in unspecified order.
     pub fn iter(&self, queue: usize) -> impl Iterator<Item = (K, EntityId)> + '_ {
         self.heaps[queue].iter().copied()
     }
 
-    /// Puts `moving` at `at` or above it, where it belongs.
+    /// Moves `moving` from `at` up to its position in the heap.
     #[inline]
     fn rise(&mut self, queue: usize, mut at: usize, moving: (K, EntityId)) {
         let heap = &mut self.heaps[queue];
@@ -134,7 +134,7 @@ impl<K: Copy + Ord> Heaps<K> {
         self.places[moving.1.index()].at = position(at);
     }
 
-    /// Puts `moving` at `at` or below it, where it belongs.
+    /// Moves `moving` from `at` down to its position in the heap.
     #[inline]
     fn sink(&mut self, queue: usize, mut at: usize, moving: (K, EntityId)) {
         let heap = &mut self.heaps[queue];

@@ -13,7 +13,7 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// This many empty queues of `levels` levels. Panics above 128 levels.
+    /// Creates this number of empty queues of `levels` levels. Panics above 128 levels.
     #[must_use]
     pub fn new(queues: usize, levels: usize) -> Levels {
         assert!(levels <= 128, "a queue has at most 128 levels");
@@ -25,13 +25,13 @@ impl Levels {
         self.lists.reserve(e);
     }
 
-    /// Puts `e` last at `level` of `queue`.
+    /// Enqueues `e` last at `level` of `queue`.
     pub fn push_back(&mut self, queue: usize, level: usize, e: EntityId) {
         self.lists.push_back(self.list(queue, level), e);
         self.occupied[queue] |= 1 << level;
     }
 
-    /// Puts `e` first at `level` of `queue`.
+    /// Enqueues `e` first at `level` of `queue`.
     pub fn push_front(&mut self, queue: usize, level: usize, e: EntityId) {
         self.lists.push_front(self.list(queue, level), e);
         self.occupied[queue] |= 1 << level;
@@ -42,32 +42,32 @@ impl Levels {
         queue * self.levels + level
     }
 
-    /// The most urgent occupied level of `queue`.
+    /// Returns the most urgent occupied level of `queue`.
     #[must_use]
     pub fn best(&self, queue: usize) -> Option<usize> {
         let occupied = self.occupied[queue];
         (occupied != 0).then(|| occupied.trailing_zeros() as usize)
     }
 
-    /// The first entity at the most urgent level of `queue`.
+    /// Returns the first entity at the most urgent level of `queue`.
     #[must_use]
     pub fn first(&self, queue: usize) -> Option<EntityId> {
         self.lists.first(self.list(queue, self.best(queue)?))
     }
 
-    /// Whether `level` of `queue` is occupied.
+    /// Returns whether `level` of `queue` is occupied.
     #[must_use]
     pub fn is_occupied(&self, queue: usize, level: usize) -> bool {
         self.occupied[queue] >> level & 1 == 1
     }
 
-    /// The queue and level `e` is at, if it is at any.
+    /// Returns the queue and level of `e`, if it is enqueued.
     #[must_use]
     pub fn place(&self, e: EntityId) -> Option<(usize, usize)> {
         self.lists.list_of(e).map(|list| (list / self.levels, list % self.levels))
     }
 
-    /// Removes `e` from its level; returns whether it was at one.
+    /// Removes `e` from its level. Returns whether `e` was enqueued.
     pub fn remove(&mut self, e: EntityId) -> bool {
         let Some((queue, level)) = self.place(e) else { return false };
         self.lists.remove(e);
@@ -77,7 +77,7 @@ impl Levels {
         true
     }
 
-    /// The entities of `queue`, most urgent level first, first to last within a level.
+    /// Returns the entities of `queue`, most urgent level first, first to last within a level.
     pub fn iter(&self, queue: usize) -> impl Iterator<Item = EntityId> + '_ {
         let mut rest = self.occupied[queue];
         let levels = core::iter::from_fn(move || {

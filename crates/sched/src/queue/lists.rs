@@ -29,7 +29,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Creates this many empty lists.
+    /// Creates this number of empty lists.
     #[must_use]
     pub fn new(lists: usize) -> Lists {
         Lists { lists: alloc::vec![List { head: END, tail: END, len: 0 }; lists], nodes: Vec::new(), queued: 0 }
@@ -44,44 +44,44 @@ impl Lists {
         self.nodes[e.index()].id = e;
     }
 
-    /// The number of entities in `list`.
+    /// Returns the number of entities in `list`.
     #[must_use]
     pub fn len(&self, list: usize) -> usize {
         self.lists[list].len as usize
     }
 
-    /// Whether all lists are empty.
+    /// Returns whether all lists are empty.
     #[inline]
     #[must_use]
     pub fn all_empty(&self) -> bool {
         self.queued == 0
     }
 
-    /// Whether `list` is empty.
+    /// Returns whether `list` is empty.
     #[must_use]
     pub fn is_empty(&self, list: usize) -> bool {
         self.lists[list].len == 0
     }
 
-    /// The list `e` is in, if any.
+    /// Returns the list of `e`, if any.
     #[must_use]
     pub fn list_of(&self, e: EntityId) -> Option<usize> {
         let list = self.nodes[e.index()].list;
         (list != END).then_some(list as usize)
     }
 
-    /// Whether `e` is in some list.
+    /// Returns whether `e` is in any list.
     #[must_use]
     pub fn contains(&self, e: EntityId) -> bool {
         self.list_of(e).is_some()
     }
 
-    /// Puts `e` last in `list`.
+    /// Enqueues `e` last in `list`.
     pub fn push_back(&mut self, list: usize, e: EntityId) {
         self.insert_at(list, e, END);
     }
 
-    /// Puts `e` first in `list`.
+    /// Enqueues `e` first in `list`.
     pub fn push_front(&mut self, list: usize, e: EntityId) {
         self.insert_at(list, e, self.lists[list].head);
     }
@@ -92,7 +92,7 @@ impl Lists {
         self.insert_at(list, e, number(other));
     }
 
-    /// Puts `e` into `list` in front of node `next`, or last if that is END.
+    /// Inserts `e` into `list` in front of node `next`, or last if `next` is END.
     fn insert_at(&mut self, list: usize, e: EntityId, next: u32) {
         assert!(!self.contains(e), "{e} is queued already");
         let ends = &mut self.lists[list];
@@ -111,13 +111,13 @@ impl Lists {
         self.nodes[e.index()] = Node { id: e, list, next, prev };
     }
 
-    /// The first entity of `list`.
+    /// Returns the first entity of `list`.
     #[must_use]
     pub fn first(&self, list: usize) -> Option<EntityId> {
         self.at(self.lists[list].head)
     }
 
-    /// The entity after `e`, which is in a list.
+    /// Returns the entity after `e`, which is in a list.
     #[must_use]
     pub fn next(&self, e: EntityId) -> Option<EntityId> {
         self.at(self.nodes[e.index()].next)
@@ -134,7 +134,7 @@ impl Lists {
         Some(first)
     }
 
-    /// Removes `e` from its list; returns whether it was in one.
+    /// Removes `e` from its list. Returns whether `e` was in a list.
     pub fn remove(&mut self, e: EntityId) -> bool {
         let Node { list, next, prev, .. } = self.nodes[e.index()];
         if list == END {
@@ -155,7 +155,7 @@ impl Lists {
         true
     }
 
-    /// The entities of `list`, first to last.
+    /// Returns the entities of `list`, first to last.
     pub fn iter(&self, list: usize) -> impl Iterator<Item = EntityId> + '_ {
         core::iter::successors(self.first(list), |&e| self.next(e))
     }

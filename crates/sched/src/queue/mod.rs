@@ -1,10 +1,10 @@
-//! Run queues. Each kind keeps any number of queues over one table of entities, so an entity is in at most one
-//! of them, and room is made at attach only: queueing never allocates.
+//! Run queues. Each kind keeps any number of queues over one table of entities, so an entity is in at most one of them.
+//! Room is made at attach only: queueing never allocates.
 //!
 //! - [`Lists`]: first in, first out, with insertion anywhere.
-//! - [`Levels`]: a list per priority, and the best non-empty one at once.
-//! - [`Heaps`]: the least key at once; the cheapest where nothing else is asked.
-//! - [`Trees`]: all in order of key, with neighbours, and with a summary of each subtree where one is wanted.
+//! - [`Levels`]: a list per priority, and the best non-empty list in O(1).
+//! - [`Heaps`]: the minimum key in O(1); the cheapest kind where no other operation is needed.
+//! - [`Trees`]: a full order by key, with neighbours, and with a summary of each subtree on request.
 
 mod heaps;
 mod levels;

@@ -7,12 +7,12 @@ const NIL: u32 = u32::MAX;
 
 /// The summary that a tree keeps of each subtree, joined from the summaries of its entities.
 pub trait Summary: Copy {
-    /// The summary of two sets of entities. The order in which sets are joined must not matter.
+    /// Joins the summaries of two sets of entities. The order in which sets are joined must not matter.
     #[must_use]
     fn join(self, other: Self) -> Self;
 }
 
-/// No summary.
+/// The empty summary.
 impl Summary for () {
     fn join(self, (): ()) {}
 }
@@ -21,7 +21,7 @@ impl Summary for () {
 struct Node<K, S> {
     id: EntityId,
     key: K,
-    /// The summary of the node, and that of its subtree.
+    /// Summary of the node, and summary of its subtree.
     own: S,
     sum: S,
     tree: u32,
@@ -38,18 +38,18 @@ struct Tree {
 
 /// Any number of ordered queues. Keys must order totally: end them with an arrival number.
 ///
-/// Treaps whose heap order is a hash of the entity's index: balanced in expectation, and the same on every run.
-/// `push` and `remove` take O(log n), `first` O(1), `next` O(1) amortised over a walk.
+/// Treaps whose heap order is a hash of the entity's index: balanced in expectation, and the same on every run. `push`
+/// and `remove` take O(log n), `first` O(1), `next` O(1) amortised over an iteration.
 ///
-/// An entity may have a [`Summary`]. Then a queue keeps the summary of all its entities (`summary`), and
-/// finds the first entity whose summary satisfies a condition in O(log n) (`first_where`).
+/// An entity may have a [`Summary`]. Then a queue keeps the summary of all its entities (`summary`). It finds the first
+/// entity whose summary satisfies a condition in O(log n) (`first_where`).
 #[derive(Debug)]
 pub struct Trees<K, S = ()> {
     trees: Vec<Tree>,
     nodes: Vec<Node<K, S>>,
 }
 
-/// The heap order of a node: Fibonacci hashing, with the high bits folded in.
+/// Returns the heap order of a node: Fibonacci hashing, with the high bits folded in.
 const fn rank(node: u32) -> u32 {
     let hash = (node as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (hash >> 32) as u32
@@ -61,14 +61,14 @@ impl<K: Copy + Ord> Trees<K> {
         self.reserve_with(e, key, ());
     }
 
-    /// Puts `e` into `tree`. It must not be in any.
+    /// Enqueues `e` in `tree`. `e` must not be in any queue.
     pub fn push(&mut self, tree: usize, key: K, e: EntityId) {
         self.push_with(tree, key, (), e);
     }
 }
 
 impl<K: Copy + Ord, S: Summary> Trees<K, S> {
-    /// This many empty queues.
+    /// Creates this number of empty queues.
     #[must_use]
     pub fn new(trees: usize) -> Trees<K, S> {
         Trees { trees: alloc::vec![Tree { root: NIL, first: NIL, len: 0 }; trees], nodes: Vec::new() }
@@ -91,57 +91,58 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         self.nodes[e.index()] = fresh;
     }
 
-    /// The number of entities in `tree`.
+    /// Returns the number of entities in `tree`.
     #[must_use]
     pub fn len(&self, tree: usize) -> usize {
         self.trees[tree].len as usize
     }
 
-    /// Whether `tree` is empty.
+    /// Returns whether `tree` is empty.
     #[must_use]
     pub fn is_empty(&self, tree: usize) -> bool {
         self.trees[tree].len == 0
     }
 
-    /// Whether `e` is in some queue.
+    /// Returns whether `e` is in any queue.
     #[must_use]
     pub fn contains(&self, e: EntityId) -> bool {
         self.nodes[e.index()].tree != NIL
     }
 
-    /// The queue `e` is in, if any.
+    /// Returns the queue of `e`, if any.
     #[must_use]
     pub fn tree_of(&self, e: EntityId) -> Option<usize> {
         let tree = self.nodes[e.index()].tree;
         (tree != NIL).then_some(tree as usize)
     }
 
-    /// The entity of least key in `tree`.
+    /// Returns the entity with the minimum key in `tree`.
     #[must_use]
     pub fn first(&self, tree: usize) -> Option<(K, EntityId)> {
         self.at(self.trees[tree].first)
     }
 
-    /// The entity after `e`, which is in a queue.
+    /// Returns the entity after `e`, which is in a queue.
     #[must_use]
     pub fn next(&self, e: EntityId) -> Option<(K, EntityId)> {
         self.at(self.successor(index(e)))
     }
 
-    /// The entities of `tree`, in order of key.
+    /// Returns the entities of `tree`, in order of key.
     pub fn iter(&self, tree: usize) -> impl Iterator<Item = (K, EntityId)> + '_ {
         core::iter::successors(self.first(tree), |&(_, e)| self.next(e))
     }
 
-    /// The summary of all entities of `tree`; `None` if it is empty.
+    /// Returns the summary of all entities of `tree`; `None` if it is empty.
     #[must_use]
     pub fn summary(&self, tree: usize) -> Option<S> {
         let root = self.trees[tree].root;
         (root != NIL).then(|| self.nodes[root as usize].sum)
     }
 
-    /// The first entity of `tree`, in order of key, whose summary satisfies `is`. The summary of a set must satisfy
-    /// `is` if and only if that of one of its entities does, for example if a minimum is small enough.
+    /// Returns the first entity of `tree`, in order of key, whose summary satisfies `is`. The summary of a set must
+    /// satisfy `is` if and only if the summary of one of its entities does. An example is that a minimum lies below a
+    /// limit.
     pub fn first_where(&self, tree: usize, is: impl Fn(S) -> bool) -> Option<(K, EntityId)> {
         let mut at = self.trees[tree].root;
         while at != NIL {
@@ -182,7 +183,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         }
     }
 
-    /// Puts `e` into `tree`, with its own summary. It must not be in any.
+    /// Enqueues `e` in `tree`, with a summary. `e` must not be in any queue.
     pub fn push_with(&mut self, tree: usize, key: K, own: S, e: EntityId) {
         assert!(!self.contains(e), "{e} is queued already");
         let new = index(e);
@@ -220,14 +221,14 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         self.sum_up_from(index(e));
     }
 
-    /// Removes the entity of least key from `tree`.
+    /// Removes the entity with the minimum key from `tree`.
     pub fn pop(&mut self, tree: usize) -> Option<(K, EntityId)> {
         let first = self.first(tree)?;
         self.remove(first.1);
         Some(first)
     }
 
-    /// Removes `e` from its queue; returns whether it was in one.
+    /// Removes `e` from its queue. Returns whether `e` was in a queue.
     pub fn remove(&mut self, e: EntityId) -> bool {
         let Some(tree) = self.tree_of(e) else { return false };
         let old = index(e);
@@ -331,7 +332,7 @@ mod tests {
         assert!(trees.iter(1).map(|(key, _)| key).eq(model.iter().copied()));
     }
 
-    /// The least of some numbers.
+    /// The minimum of some numbers.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     struct Least(u64);
 

@@ -3,10 +3,10 @@
 use crate::id::{CpuId, CpuSet};
 use alloc::vec::Vec;
 
-/// The placement mask of every entity, by index.
+/// The confinement mask of every entity, by index.
 #[derive(Debug)]
 pub(crate) struct Confined {
-    /// Words for each entity.
+    /// Number of words per entity.
     words: usize,
     bits: Vec<u64>,
 }
@@ -16,7 +16,7 @@ impl Confined {
         Confined { words: cpus.div_ceil(64), bits: Vec::new() }
     }
 
-    /// `index` is new or reused: all CPUs are allowed.
+    /// Allows all CPUs for `index`, which is new or reused.
     pub(crate) fn free(&mut self, index: usize) {
         let (from, to) = (index * self.words, (index + 1) * self.words);
         if self.bits.len() < to {
@@ -32,7 +32,7 @@ impl Confined {
         }
     }
 
-    /// The CPUs of `set` on which `index` may run.
+    /// Returns the CPUs of `set` on which `index` may run.
     pub(crate) fn of(&self, index: usize, set: &CpuSet) -> CpuSet {
         let row = &self.bits[index * self.words..][..self.words];
         set.and_words(row)

@@ -1,4 +1,4 @@
-//! CPUs that are vCPUs and have no CPU of their own at this moment.
+//! The frozen CPUs: vCPUs without a physical CPU at this moment.
 
 use super::Truth;
 use crate::id::CpuId;
@@ -19,7 +19,7 @@ impl Truth {
         self.deferred.contains(cpu)
     }
 
-    /// Law 13: nothing goes on on a frozen CPU.
+    /// Asserts law 13: nothing executes on a frozen CPU.
     #[inline]
     pub(crate) fn expect_awake(&self, cpu: CpuId) {
         assert!(!self.is_frozen(cpu), "law 13: {cpu:?} is frozen");

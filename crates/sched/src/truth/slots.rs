@@ -8,22 +8,22 @@ use crate::time::Nanos;
 /// The null link.
 pub(super) const NO_ENTITY: u32 = u32::MAX;
 
-/// The state of an entity that changes with every decision; parameters are stored apart, in `Truth::params`.
+/// The state of an entity that changes with every decision; the parameters are stored apart, in `Truth::params`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
     pub(crate) state: State,
-    /// The reasons it is held, [`Held`](crate::entity::Held) bits.
+    /// The reasons for which the entity is held, as [`Held`](crate::entity::Held) bits.
     pub(crate) held: u8,
     pub(super) held_reported: u8,
     pub(super) hold_listed: bool,
     pub(crate) class: u8,
-    /// Whether affinity and confinement leave it every CPU.
+    /// Whether affinity and confinement allow the entity on every CPU.
     pub(crate) anywhere: bool,
     pub(super) attached: bool,
-    /// The CPU on which it runs or last ran.
+    /// The CPU on which the entity runs or last ran.
     pub(crate) cpu: CpuId,
-    /// CPU time charged since attach. Law 5.
+    /// CPU time charged to the entity since attach. Law 5.
     pub(crate) charged: Nanos,
     pub(super) next_member: u32,
     pub(super) prev_member: u32,

@@ -15,7 +15,7 @@ use trace::{Event, FtraceWriter, Sink, WorldTrace};
 /// The record of a task: runs, wake-ups, microseconds on CPUs, and its name, as long as a kernel stores it.
 type Did = (u64, u64, i64, String);
 
-/// The records of one machine's events, by process id.
+/// Returns the records of one machine's events, by process id.
 fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did> {
     let mut did: BTreeMap<u64, Did> = BTreeMap::new();
     let mut pids: BTreeMap<EntityId, u64> = BTreeMap::new();
@@ -48,7 +48,7 @@ fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did>
     did
 }
 
-/// The installed readers, each a Python interpreter with it and a script. At least one.
+/// Returns the installed readers, each a Python interpreter with it and a script. At least one.
 fn readers() -> Vec<(String, &'static str)> {
     let known = [
         ("TACTUS_TRAPPY_PYTHON", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/trappy_read.py")),
@@ -62,7 +62,7 @@ fn readers() -> Vec<(String, &'static str)> {
     here
 }
 
-/// The findings of a reader in `path`.
+/// Returns the findings of a reader in `path`.
 fn read((python, script): &(String, &str), path: &Path, length: Nanos) -> BTreeMap<u64, Did> {
     let mut command = Command::new(python);
     let output = command.arg(script).arg(path).arg((length.as_ns() as f64 / 1e9).to_string()).output();

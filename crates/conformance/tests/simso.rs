@@ -23,7 +23,7 @@ struct Task {
 }
 
 impl Task {
-    /// The deadlines of the jobs released before the end.
+    /// Returns the deadlines of the jobs released before the end.
     fn deadlines(self) -> impl Iterator<Item = u64> {
         (self.first..END_US).step_by(usize::try_from(self.period).unwrap()).map(move |release| release + self.period)
     }
@@ -47,7 +47,7 @@ impl Placement {
 /// Jobs by (task, release): their completion, if it was before the end.
 type Jobs = BTreeMap<(usize, u64), Option<u64>>;
 
-/// A number in `low..high`.
+/// Returns a number in `low..high`.
 fn between(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
     low + random.next_u64() % (high - low)
 }
@@ -123,7 +123,8 @@ fn ours(tasks: &[Task], cpus: usize, placement: Placement) -> Jobs {
     collector.jobs.into_iter().map(|((entity, release), done)| ((ids[&entity], release), done)).collect()
 }
 
-/// The partitioned policy assigns each to the first CPU where it fits; in decreasing order this is SimSo's packing.
+/// Returns the partitioned policy assigns each to the first CPU where it fits; in decreasing order this is SimSo's
+/// packing.
 fn attach_order(tasks: &[Task], placement: Placement) -> Vec<usize> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if placement == Placement::Partitioned {

@@ -40,7 +40,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// The seed of the first run of a campaign.
+    /// Returns the seed of the first run of a campaign.
     fn first(&self) -> u64 {
         let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         self.first.unwrap_or(clock.as_secs())

@@ -56,7 +56,7 @@ impl std::fmt::Debug for Driver<'_> {
 }
 
 impl<'a> Driver<'a> {
-    /// A driver of a new machine; `seed` decides each delay.
+    /// Returns a driver of a new machine; `seed` decides each delay.
     #[must_use]
     pub fn new(machine: Machine, auditor: Auditor, lateness: Lateness, seed: u64) -> Driver<'a> {
         let cpus = machine.topology().cpus;
@@ -84,37 +84,37 @@ impl<'a> Driver<'a> {
         self
     }
 
-    /// The current instant.
+    /// Returns the current instant.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// The machine.
+    /// Returns the machine.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// The auditor with its observations of the run.
+    /// Returns the auditor with its observations of the run.
     #[must_use]
     pub fn auditor(&self) -> &Auditor {
         &self.auditor
     }
 
-    /// The number of accepted inputs and changes.
+    /// Returns the number of accepted inputs and changes.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// The number of refused requests.
+    /// Returns the number of refused requests.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Every action so far.
+    /// Returns every action so far.
     #[must_use]
     pub fn into_log(self) -> Vec<(Instant, Action)> {
         self.log
@@ -217,7 +217,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// All queries about the attached entities: their states and parameters, and, while every CPU is idle, the
+    /// Returns all queries about the attached entities: their states and parameters, and, while every CPU is idle, the
     /// state of the policy. A running entity may still have to be charged.
     fn snapshot(&self) -> String {
         let mut text = String::new();
@@ -244,7 +244,7 @@ impl<'a> Driver<'a> {
 
     // ---- Time ----
 
-    /// The instant of the next due event.
+    /// Returns the instant of the next due event.
     #[must_use]
     pub fn next(&self) -> Instant {
         let ends = self.ends.iter().copied();

@@ -56,7 +56,7 @@ fn any(world: &World<'_>, dice: &mut Dice) -> MachineId {
     MachineId(u32::try_from(dice.below(world.machines() as u64)).expect("there are few"))
 }
 
-/// The hops of a flow.
+/// Returns the hops of a flow.
 fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
     let hop = |dice: &mut Dice| match dice.below(5) {
         0 => dice.choose(&net.rings).map(Hop::Ring),

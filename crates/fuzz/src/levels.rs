@@ -28,7 +28,7 @@ pub struct WorldOptions {
 }
 
 impl WorldOptions {
-    /// The options of this seed.
+    /// Returns the options of this seed.
     #[must_use]
     pub fn draw(seed: u64) -> WorldOptions {
         WorldOptions { seed, length: Nanos::ms(20 + Dice::new(seed).below(400)) }
@@ -221,7 +221,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// A machine as the world builds it.
+    /// Returns a machine as the world builds it.
     fn build(&self) -> sched::Machine {
         let kicks = if self.costs.kick.is_zero() { sched::Kicks::Immediate } else { sched::Kicks::Delivered };
         sched::Machine::build(self.policy, self.cpus, &self.knobs, kicks).expect("it was tried")
@@ -281,7 +281,7 @@ impl Drawn {
     }
 }
 
-/// Whether the policy admits many entities without parameters: some knobs grant every entity a reservation.
+/// Returns whether the policy admits many entities without parameters: some knobs grant every entity a reservation.
 fn has_room(policy: &Descriptor, host: &Topology, knobs: &Knobs) -> bool {
     let Ok(mut machine) = sched::Machine::build(policy, *host, knobs, sched::Kicks::Immediate) else { return false };
     (0..64).all(|_| machine.attach(Instant::ZERO, Params::default()).is_ok())

@@ -55,7 +55,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options of this seed.
+    /// Returns the options of this seed.
     ///
     /// # Panics
     /// The policy's descriptor declares a knob whose range is empty.
@@ -110,20 +110,21 @@ impl Options {
         (self.blocks, self.pauses, self.yields) = (false, false, false);
     }
 
-    /// Whether no entity arrives, leaves, changes or blocks after the start.
+    /// Returns whether no entity arrives, leaves, changes or blocks after the start.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)
     }
 
-    /// The largest shortfall of a slice that the policy guarantees with a punctual driver; `None`: no guarantee.
+    /// Returns the largest shortfall of a slice that the policy guarantees with a punctual driver; `None`: no
+    /// guarantee.
     #[must_use]
     pub fn reservation_bound(&self) -> Option<Nanos> {
         let punctual = self.lateness == Lateness::default();
         punctual.then(|| (self.policy.guarantees.reservations)(&self.load())).flatten()
     }
 
-    /// The load for which the policy states its bounds.
+    /// Returns the load for which the policy states its bounds.
     #[must_use]
     pub fn load(&self) -> LoadBounds<'_> {
         let weights = || WEIGHTS.iter().copied().map(u64::from);
@@ -145,7 +146,7 @@ impl Options {
         }
     }
 
-    /// The same on a machine of this many CPUs.
+    /// Returns the same on a machine of this many CPUs.
     #[must_use]
     pub fn on(mut self, cpus: usize) -> Options {
         self.host = Topology { cpus, smt: 1, llc: cpus };
@@ -154,7 +155,7 @@ impl Options {
         self
     }
 
-    /// The same with these numbers of steps and entities, if given.
+    /// Returns the same with these numbers of steps and entities, if given.
     #[must_use]
     pub fn with(mut self, steps: Option<u64>, entities: Option<u64>) -> Options {
         self.steps = steps.unwrap_or(self.steps);
@@ -195,7 +196,7 @@ fn possible(policy: &Descriptor, host: &Topology, knobs: Knobs) -> Knobs {
 }
 
 impl fmt::Display for Options {
-    /// Every option, then the line that replays the run.
+    /// Returns every option, then the line that replays the run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Topology { cpus, smt, llc } = self.host;
         write!(f, "{}: cpus {cpus}, smt {smt}, llc {llc}, entities {}", self.policy.name, self.entities)?;

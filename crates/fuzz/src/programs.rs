@@ -18,7 +18,7 @@ pub(super) fn asked(dice: &mut Dice) -> Params {
     Params { weight, class, ..Params::default() }
 }
 
-/// A random length of a run or a sleep, about 2 ms at most.
+/// Returns a random length of a run or a sleep, about 2 ms at most.
 pub(super) fn length(dice: &mut Dice) -> Length {
     let time = Nanos::us(1) + dice.span(Nanos::ms(2));
     match dice.below(3) {
@@ -58,7 +58,7 @@ pub(super) fn application(dice: &mut Dice) -> Application {
     application
 }
 
-/// A task with these steps and random parameters, perhaps delayed.
+/// Returns a task with these steps and random parameters, perhaps delayed.
 pub(super) fn task(name: String, dice: &mut Dice, steps: Vec<Step>) -> TaskSpec {
     let delay = if dice.one_in(2) { Nanos::ZERO.into() } else { length(dice) };
     TaskSpec { name, params: asked(dice), delay, steps }

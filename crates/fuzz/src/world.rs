@@ -152,7 +152,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A CPU on which an entity runs.
+    /// Returns a CPU on which an entity runs.
     fn busy_cpu(&mut self) -> Option<CpuId> {
         let machine = self.driver.machine();
         let busy: Vec<_> = self.options.host.iter().filter(|&cpu| machine.running(cpu).is_some()).collect();

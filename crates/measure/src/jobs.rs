@@ -40,7 +40,7 @@ impl JobLog {
         JobLog { hosts, jobs: Vec::new(), names: BTreeMap::new(), open: BTreeMap::new() }
     }
 
-    /// The jobs in order of release.
+    /// Returns the jobs in order of release.
     #[must_use]
     pub fn into_jobs(self) -> Vec<Job> {
         self.jobs

@@ -37,17 +37,17 @@ impl Utilisation {
         Utilisation { units: u64::try_from(units).expect("a slice is at most its period"), slice, period }
     }
 
-    /// The denominator: the period, or the relative deadline.
+    /// Returns the denominator: the period, or the relative deadline.
     pub(crate) fn span(self) -> Nanos {
         Nanos::ns(self.period)
     }
 
-    /// The utilisation in units of [`ONE`], rounded down.
+    /// Returns the utilisation in units of [`ONE`], rounded down.
     pub(crate) fn units(self) -> u64 {
         self.units
     }
 
-    /// The utilisation in units of [`ONE`], rounded up.
+    /// Returns the utilisation in units of [`ONE`], rounded up.
     pub(crate) fn units_up(self) -> u64 {
         let units = (u128::from(self.slice) * u128::from(ONE)).div_ceil(u128::from(self.period));
         u64::try_from(units).expect("a slice is at most its period")
@@ -134,7 +134,7 @@ impl Admission {
         cpus * ONE / 100 * self.percent + cpus * (ONE % 100) * self.percent / 100
     }
 
-    /// The largest utilisation that would still be admitted, in millionths of a CPU.
+    /// Returns the largest utilisation that would still be admitted, in millionths of a CPU.
     fn free_ppm<'a, I: Iterator<Item = &'a Utilisation>>(&self, book: usize, others: impl Fn() -> I) -> u64 {
         const MILLION: u64 = 1_000_000;
         let free = self.most().saturating_sub(self.books[book].units).min(ONE);

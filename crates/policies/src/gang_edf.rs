@@ -57,8 +57,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Every slice in every period, to the nanosecond. An entity that is attached, detached or changed gets its slice at
-/// once.
+/// Returns every slice in every period, to the nanosecond. An entity that is attached, detached or changed gets its
+/// slice at once.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_changes && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
 }

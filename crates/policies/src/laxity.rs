@@ -69,7 +69,7 @@ mod tests {
         host_expecting(cpus, Nanos::ZERO)
     }
 
-    /// A host on which each entity ahead is expected to run for so long.
+    /// Returns a host on which each entity ahead is expected to run for so long.
     fn host_expecting<'a>(cpus: usize, ahead: Nanos) -> Driver<'a> {
         host_under(&POLICY, Shape::new(cpus), &[("ahead", ahead.as_ns().cast_signed())])
     }

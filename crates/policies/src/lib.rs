@@ -85,7 +85,7 @@ pub const ALL: &[&Descriptor] = &[
     &sedf::POLICY,
 ];
 
-/// The policy of this name.
+/// Returns the policy of this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Descriptor> {
     ALL.iter().copied().find(|policy| policy.name == name)

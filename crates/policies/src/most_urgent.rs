@@ -16,19 +16,19 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 /// The urgency of the entity that a CPU runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rank<K> {
-    /// An entity of this class, or as urgent as one; the least value is the most urgent.
+    /// An entity of this class, or an equally urgent entity; the minimum value is the most urgent.
     Urgency(K),
-    /// No entity of this class or a more urgent one.
+    /// No entity of this class or a more urgent class.
     Other,
 }
 
-/// How a more urgent class uses a CPU.
+/// The use of a CPU by a more urgent class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Taken<K> {
     No,
-    /// It runs an entity of this urgency.
+    /// The CPU runs an entity of this urgency.
     At(K),
-    /// It runs an entity that is more urgent than all entities here.
+    /// The CPU runs an entity that is more urgent than all entities of this class.
     Above,
 }
 
@@ -38,7 +38,7 @@ struct Seat<K> {
     running: Option<EntityId>,
     taken: Taken<K>,
     shut: bool,
-    /// The urgency of the most urgent entity that runs or waits here; `None`: the CPU accepts no entity.
+    /// Urgency of the most urgent entity that runs or waits here; `None`: the CPU accepts no entity.
     rank: Option<Rank<K>>,
 }
 
@@ -46,24 +46,24 @@ struct Seat<K> {
 #[derive(Clone, Copy, Debug)]
 struct Place<K> {
     urgency: K,
-    /// The CPU in whose queue it is, or where it was last.
+    /// CPU in whose queue the entity is, or was last.
     home: CpuId,
 }
 
-/// The queues and seats of one class; a lesser `K` is more urgent.
+/// The queues and seats of one class; a smaller `K` is more urgent.
 #[derive(Debug)]
 pub(crate) struct MostUrgent<K> {
-    /// By CPU: by urgency, then by order of arrival.
+    /// Queue of each CPU, by urgency, then by order of arrival.
     queues: Trees<(K, i64)>,
-    /// By entity.
+    /// Place of each entity, by index.
     places: Vec<Place<K>>,
     seats: Vec<Seat<K>>,
-    /// The CPUs with a waiting entity.
+    /// CPUs with a waiting entity.
     waiting: CpuSet,
-    /// The order numbers of the last entity queued first, and of the last one queued last.
+    /// Order numbers of the last entity queued first, and of the last entity queued last.
     first: i64,
     last: i64,
-    /// The entities that migrated, and their previous CPUs, if these are recorded.
+    /// Entities that migrated and their previous CPUs, if migrations are recorded.
     moves: Option<Vec<(EntityId, CpuId)>>,
 }
 
@@ -96,7 +96,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Records that `e`, which is attached and in no queue, runs on `cpu` already.
+    /// Records that `e`, which is attached and in no queue, already runs on `cpu`.
     pub(crate) fn adopt(&mut self, e: EntityId, cpu: CpuId) {
         self.seats[cpu.index()].running = Some(e);
         self.settle_at(e, cpu);
@@ -111,7 +111,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// The CPU `e` is on, or was last.
+    /// Returns the CPU on which `e` is, or was last.
     pub(crate) fn home(&self, e: EntityId) -> CpuId {
         self.places[e.index()].home
     }
@@ -120,7 +120,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         self.places[e.index()].urgency
     }
 
-    /// The last recorded migration that was not returned yet, and the previous CPU.
+    /// Returns the last recorded migration that was not returned yet, and the previous CPU.
     pub(crate) fn next_move(&mut self) -> Option<(EntityId, CpuId)> {
         self.moves.as_mut()?.pop()
     }
@@ -134,17 +134,17 @@ impl<K: Copy + Ord> MostUrgent<K> {
 
     // ---- Queues and seats ----
 
-    /// The CPU in whose queue `e` is.
+    /// Returns the CPU in whose queue `e` is.
     pub(crate) fn queue_of(&self, e: EntityId) -> Option<CpuId> {
         self.queues.tree_of(e).map(CpuId::new)
     }
 
-    /// The waiting entities of `cpu`, the most urgent first.
+    /// Returns the waiting entities of `cpu`, the most urgent first.
     pub(crate) fn waiting_on(&self, cpu: CpuId) -> impl Iterator<Item = EntityId> + '_ {
         self.queues.iter(cpu.index()).map(|(_, e)| e)
     }
 
-    /// Whether an entity waits on any CPU.
+    /// Returns whether an entity waits on any CPU.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -158,12 +158,12 @@ impl<K: Copy + Ord> MostUrgent<K> {
         (self.running(home) == Some(e)).then_some(home)
     }
 
-    /// The urgency of the first waiting entity of `cpu`.
+    /// Returns the urgency of the first waiting entity of `cpu`.
     pub(crate) fn best(&self, cpu: CpuId) -> Rank<K> {
         self.queues.first(cpu.index()).map_or(Rank::Other, |((urgency, _), _)| Rank::Urgency(urgency))
     }
 
-    /// Whether an entity of this urgency waits on `cpu`.
+    /// Returns whether an entity of this urgency waits on `cpu`.
     pub(crate) fn has_equal(&self, cpu: CpuId, urgency: K) -> bool {
         let mut as_urgent = self.waiting_on(cpu).take_while(|&e| self.urgency(e) <= urgency);
         as_urgent.any(|e| self.urgency(e) == urgency)
@@ -173,7 +173,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         Rank::Urgency(self.places[e.index()].urgency)
     }
 
-    /// The urgency of the entity that `cpu` runs, if no more urgent class has taken it.
+    /// Returns the urgency of the entity that `cpu` runs, if no more urgent class has taken it.
     fn running_rank(&self, cpu: CpuId) -> Rank<K> {
         let seat = &self.seats[cpu.index()];
         match (seat.running, seat.taken) {
@@ -203,13 +203,13 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Queues `e`, which waits, before its equals on `cpu`.
+    /// Enqueues `e`, which waits, before its equals on `cpu`.
     pub(crate) fn queue_first(&mut self, e: EntityId, cpu: CpuId) {
         self.first -= 1;
         self.queue(e, cpu, self.first);
     }
 
-    /// Queues `e`, which waits, after its equals on `cpu`.
+    /// Enqueues `e`, which waits, after its equals on `cpu`.
     pub(crate) fn queue_last(&mut self, e: EntityId, cpu: CpuId) {
         self.last += 1;
         self.queue(e, cpu, self.last);
@@ -221,8 +221,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         self.update(cpu);
     }
 
-    /// Finds a CPU for `e`, queues it after its equals there, and kicks the CPU if `e` is more urgent than the running
-    /// entity.
+    /// Finds a CPU for `e`, enqueues it after its equals there, and kicks the CPU if `e` is more urgent than the
+    /// running entity.
     pub(crate) fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let cpu = self.place(e, cx);
         self.enqueue_on(e, cpu, cx);
@@ -236,13 +236,13 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// `e` stops running on `cpu`.
+    /// Records that `e` stops running on `cpu`.
     pub(crate) fn put(&mut self, cpu: CpuId, e: EntityId) {
         assert_eq!(self.seats[cpu.index()].running.take(), Some(e), "the stopped entity was picked");
         self.update(cpu);
     }
 
-    /// Shuts or opens `cpu`: while it is shut, no entity of this class comes to it or leaves it.
+    /// Shuts or opens `cpu`. No entity of this class moves to or from a shut CPU.
     pub(crate) fn set_shut(&mut self, cpu: CpuId, shut: bool) {
         self.seats[cpu.index()].shut = shut;
         self.update(cpu);
@@ -254,8 +254,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
 
     // ---- The decision ----
 
-    /// The entity to run on `cpu`, which no more urgent class takes: the most urgent one, if it is more urgent than
-    /// `than`. The others are pushed.
+    /// Returns the entity to run on `cpu`, which no more urgent class takes: the most urgent entity, if it is more
+    /// urgent than `than`. Pushes the other entities.
     pub(crate) fn pick(&mut self, cpu: CpuId, than: Rank<K>, cx: &mut Cx<'_>) -> Option<EntityId> {
         self.seats[cpu.index()].taken = Taken::No;
         self.update(cpu);
@@ -271,12 +271,12 @@ impl<K: Copy + Ord> MostUrgent<K> {
         Some(e)
     }
 
-    /// A more urgent class takes `cpu`: pushes its waiting entities to other CPUs, if possible.
+    /// Gives `cpu` to a more urgent class, and pushes its waiting entities to other CPUs, if possible.
     pub(crate) fn take(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.take_as(cpu, Taken::Above, cx);
     }
 
-    /// `cpu` runs an entity of another class with this urgency.
+    /// Records that `cpu` runs an entity of another class with this urgency.
     pub(crate) fn take_at(&mut self, cpu: CpuId, urgency: K, cx: &mut Cx<'_>) {
         self.take_as(cpu, Taken::At(urgency), cx);
     }
@@ -292,8 +292,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
 
     // ---- Places ----
 
-    /// The CPU for `e`, which has just become runnable: its last CPU, unless an entity at least as urgent is there and
-    /// another CPU is less urgent. A CPU that is shut keeps its entities.
+    /// Returns the CPU for `e`, which has just become runnable. It is the last CPU of `e`, unless an entity at least as
+    /// urgent is there and another CPU is less urgent. A shut CPU keeps its entities.
     pub(crate) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let Place { home, .. } = self.places[e.index()];
         let home = cx.may_run(e, home).then_some(home);
@@ -305,8 +305,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         stays.or_else(|| self.least_urgent(e, cx)).unwrap_or_else(anywhere)
     }
 
-    /// The least urgent open CPU that `e` may run on, if it is less urgent than `e`. Idle CPUs come first; among
-    /// equals, the last CPU of `e`, then one near it.
+    /// Returns the least urgent open CPU on which `e` may run, if it is less urgent than `e`. Idle CPUs are first;
+    /// among equals, the last CPU of `e`, then a near CPU.
     fn least_urgent(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let Place { home, .. } = self.places[e.index()];
         let (mine, host) = (self.rank(e), cx.topology());
@@ -329,7 +329,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         best.map(|(.., cpu)| cpu)
     }
 
-    /// Pushes the entities that wait on `cpu`, the most urgent first, to CPUs that run less urgent ones.
+    /// Pushes the entities that wait on `cpu`, the most urgent first, to CPUs that run less urgent entities.
     fn push(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         while self.waiting.contains(cpu) && !self.is_shut(cpu) {
             let Some(least) = self.seats.iter().filter_map(|seat| seat.rank).max() else { return };
@@ -341,8 +341,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Gives `e`, which waits and has become more urgent or free to run on more CPUs, a CPU that runs a less urgent
-    /// entity: its own first.
+    /// Gives `e` a CPU that runs a less urgent entity: its own CPU first. `e` waits and has become more urgent or may
+    /// run on more CPUs.
     pub(crate) fn push_one(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Some(cpu) = self.queue_of(e).filter(|&cpu| !self.is_shut(cpu)) else { return };
         if self.seats[cpu.index()].taken != Taken::Above && self.rank(e) < self.running_rank(cpu) {
@@ -375,7 +375,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// The entity that has just been queued on `cpu` and will run there as soon as the CPU picks.
+    /// Returns the entity that has just been queued on `cpu` and will run there as soon as the CPU picks.
     fn about_to_run(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let (_, head) = self.queues.first(cpu.index())?;
         let open = self.seats[cpu.index()].taken != Taken::Above;

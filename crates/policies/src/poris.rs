@@ -107,12 +107,12 @@ const OWN: [Knob; 7] = [
 ];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
-/// The settings of short time slices.
+/// Returns the settings of short time slices.
 pub(crate) fn short_turns(knobs: &Knobs) -> ShortTurns {
     ShortTurns { latency: knobs.time(LATENCY.name), least: knobs.time(LEAST_TURN.name) }
 }
 
-/// The setting of promotion.
+/// Returns the setting of promotion.
 pub(crate) fn promotion(knobs: &Knobs) -> Promotion {
     match knobs.word(WOKEN.name) {
         "boost" => Promotion::Event,

@@ -54,7 +54,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     bad_at: "guarantees without admission control, and unreserved time, which stays unused",
     text: include_str!("rt_xen.rs"),
     conserving,
-    // A vCPU that reserves too much can starve all less urgent ones.
+    // A vCPU that reserves too much can starve all less urgent vCPUs.
     starvation: |_| None,
     guarantees: Guarantees {
         reservations: |load| servers::reservations(load, &settings(load.knobs)),

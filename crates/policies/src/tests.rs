@@ -9,7 +9,8 @@ const CPU: CpuId = CpuId::new(0);
 
 const ASKED: (Nanos, Nanos) = (Nanos::ms(2), Nanos::ms(10));
 
-/// A host of one CPU, and an entity with 2 ms in every 10 ms that wakes at once; `None` if the reservation is refused.
+/// Returns a host of one CPU, and an entity with 2 ms in every 10 ms that wakes at once; `None` if the reservation is
+/// refused.
 fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -> Option<(Driver<'a>, EntityId)> {
     let mut host = host_with(policy, Topology::new(1), knobs);
     let e = host.attach("e", reserving(ASKED.0, ASKED.1, limit), Workload::Scripted).ok()?;
@@ -17,7 +18,8 @@ fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -
     Some((host, e))
 }
 
-/// The instant of its block, its CPU time until then, and the answers of `policy` at its dispatch and at its block.
+/// Returns the instant of its block, its CPU time until then, and the answers of `policy` at its dispatch and at its
+/// block.
 fn answers(policy: &'static Descriptor, knobs: &Knobs) -> Option<(Instant, Nanos, [Option<PromiseState>; 2])> {
     let (mut host, e) = host_with_one(policy, knobs, Limit::Hard)?;
     while host.machine().running(CPU) != Some(e) {

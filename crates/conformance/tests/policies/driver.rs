@@ -64,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// The instant of the next alarm, and its number; the lowest number first.
+    /// Returns the instant of the next alarm, and its number; the lowest number first.
     pub(crate) fn next_alarm(&self) -> Option<(Instant, usize)> {
         let set = self.alarms.iter().enumerate();
         set.filter_map(|(number, alarm)| alarm.map(|(at, _)| (at, number))).min()
@@ -83,7 +83,7 @@ impl Driver {
         self.input(Input::Kicked { cpu });
     }
 
-    /// The next arrival of a kick, end of a time slice or alarm; [`Instant::NEVER`] if there is none.
+    /// Returns the next arrival of a kick, end of a time slice or alarm; [`Instant::NEVER`] if there is none.
     pub(crate) fn due(&self) -> Instant {
         let kick = (!self.kicks.is_empty()).then_some(self.now);
         let ends = self.machine.topology().iter().map(|cpu| self.machine.until(cpu)).min();

@@ -27,7 +27,7 @@ impl Hog {
         self.runs.iter().copied().sum()
     }
 
-    /// The percentage of runs with these lengths.
+    /// Returns the percentage of runs with these lengths.
     fn percent_of_runs(&self, lengths: &[Nanos]) -> usize {
         self.runs.iter().filter(|run| lengths.contains(run)).count() * 100 / self.runs.len()
     }
@@ -96,12 +96,12 @@ fn run(policy: &'static Descriptor, settings: &[(&str, i64)], nice: &[i32], apar
     hogs.all
 }
 
-/// The knobs of that kernel, with the rule of version 0, 1 or 2 of the knob.
+/// Returns the knobs of that kernel, with the rule of version 0, 1 or 2 of the knob.
 fn as_measured(version: i64) -> [(&'static str, i64); 3] {
     [("version", version), ("tick", TICK.as_ns().cast_signed()), ("base-slice", Nanos::us(1_400).as_ns().cast_signed())]
 }
 
-/// The differences from the measurements, in runs and waits of hogs at nice 0, 5 and −5.
+/// Returns the differences from the measurements, in runs and waits of hogs at nice 0, 5 and −5.
 fn deviations(hogs: &[Hog]) -> Vec<String> {
     let [normal, light, heavy] = hogs else { panic!("three hogs") };
     let mut found = Vec::new();

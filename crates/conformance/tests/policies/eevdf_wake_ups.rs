@@ -39,14 +39,14 @@ const OUTSIDE: u64 = 2_000;
 /// less the switch to it (`costs/epyc.toml`), which is paid besides.
 const OWN_WORK: Nanos = Nanos::ns(11_400);
 
-/// The machine, as its file says; on one CPU there are no kicks, and the thread asked for timers without slack
+/// Returns the machine, as its file says; on one CPU there are no kicks, and the thread asked for timers without slack
 /// (PR_SET_TIMERSLACK).
 fn costs() -> Costs {
     let machine = scenario::costs::machine("epyc").expect("it is in the tree");
     Costs { kick: Nanos::ZERO, timer_slack: Nanos::ZERO, ..machine.costs }
 }
 
-/// The `n`-th draw of the delay from other causes, evenly spread over its distribution.
+/// Returns the `n`-th draw of the delay from other causes, evenly spread over its distribution.
 fn own_delay(n: u64) -> Nanos {
     // Millionths.
     let share = |of: u64| ((of.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * 1_000_000) >> 32;
@@ -86,7 +86,7 @@ impl Sink for Lates {
     }
 }
 
-/// The latency of each wake-up in 4 s, without the machine's own delay.
+/// Returns the latency of each wake-up in 4 s, without the machine's own delay.
 fn run(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured, phase: Nanos) -> Vec<Nanos> {
     let mut knobs = policy.defaults();
     for &(name, value) in settings {
@@ -130,7 +130,7 @@ impl Distribution {
         self.0[self.0.len() * percent / 100].as_ns() / 1_000
     }
 
-    /// The number of ten thousand that take from `least` to below `most`.
+    /// Returns the number of ten thousand that take from `least` to below `most`.
     fn share(&self, least: Nanos, most: Nanos) -> u64 {
         let count = self.0.partition_point(|late| *late < most) - self.0.partition_point(|late| *late < least);
         (count * 10_000 / self.0.len()) as u64
@@ -140,7 +140,7 @@ impl Distribution {
         self.share(Nanos::us(500), Nanos::s(4))
     }
 
-    /// The distribution, a line for each range of latency.
+    /// Returns the distribution, a line for each range of latency.
     fn shown(&self, row: &Measured) -> String {
         let [p50, p90, p99] = [50, 90, 99].map(|percent| self.percentile(percent));
         let above = self.above_500us();
@@ -178,7 +178,7 @@ impl Distribution {
         text
     }
 
-    /// The differences from the measurements.
+    /// Returns the differences from the measurements.
     fn deviations(&self, row: &Measured) -> Vec<String> {
         let mut found = Vec::new();
         let percentiles = [(50, &row.p50), (90, &row.p90), (99, &row.p99)];

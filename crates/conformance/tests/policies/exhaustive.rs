@@ -100,7 +100,7 @@ impl World {
         self.driver.machine.state(self.ids[n])
     }
 
-    /// Whether it is neither blocked for a reason of its own nor paused.
+    /// Returns whether it is neither blocked for a reason of its own nor paused.
     fn is_active(&self, n: usize) -> bool {
         self.state(n) != State::Blocked
     }
@@ -282,7 +282,7 @@ impl fmt::Display for Failure {
 struct Path(Vec<(usize, usize)>);
 
 impl Path {
-    /// The one of `count` inputs to take at `depth`.
+    /// Returns the one of `count` inputs to take at `depth`.
     fn choose(&mut self, depth: usize, count: usize) -> usize {
         if depth == self.0.len() {
             self.0.push((0, count));

@@ -88,7 +88,7 @@ fn a_seed_decides_everything() {
     }
 }
 
-/// The same with admission control, if the policy has a knob for it.
+/// Returns the same with admission control, if the policy has a knob for it.
 fn judging_admission(mut options: fuzz::Options) -> fuzz::Options {
     if options.policy.knobs.iter().any(|knob| knob.name == "admission") {
         options.knobs.set("admission", 1).expect("it is a switch");

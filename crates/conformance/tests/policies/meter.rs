@@ -9,7 +9,7 @@ use sim::{Costs, JobEnd, Periodic, Workload};
 struct Random(u64);
 
 impl Random {
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit

@@ -2,7 +2,7 @@
 
 use sched::{Descriptor, Knob, Nanos, Topology, Unit};
 
-/// The errors in a descriptor.
+/// Returns the errors in a descriptor.
 fn gaps(policy: &Descriptor) -> Vec<String> {
     let mut gaps = Vec::new();
     let mut check = |right: bool, gap: String| {

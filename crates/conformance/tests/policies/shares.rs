@@ -61,7 +61,7 @@ impl Sink for Shares {
     }
 }
 
-/// The stated bound for `weights`, and the largest distance in a run with them.
+/// Returns the stated bound for `weights`, and the largest distance in a run with them.
 fn run(policy: &'static Descriptor, knobs: &Knobs, weights: &[Weight], dice: &mut Dice) -> (Option<Nanos>, Nanos) {
     let host = Topology::new(1);
     let linux = |weight: Option<&Weight>| weight.map_or(1024, |weight| u64::from(weight.as_linux()));
@@ -94,7 +94,7 @@ fn weights(dice: &mut Dice) -> Vec<Weight> {
 /// Knobs with which policies guarantee shares that do not by default.
 const VARIANTS: [(&str, &[(&str, i64)]); 2] = [("bvt", &[("recharge", 0), ("rounding", 0)]), ("bvt", &[("rule", 1)])];
 
-/// Every policy with its defaults, and with each of its variants.
+/// Returns every policy with its defaults, and with each of its variants.
 fn variants() -> Vec<(&'static Descriptor, Knobs, String)> {
     let mut all = Vec::new();
     for policy in chosen::policies() {

@@ -52,7 +52,7 @@ impl Stretch {
         count: 0,
     };
 
-    /// The job number `n` from the first.
+    /// Returns the job number `n` from the first.
     fn job(&self, n: u64) -> OpenJob {
         let [released, deadline] = self.apart.map(|apart| apart.saturating_mul(n));
         OpenJob {

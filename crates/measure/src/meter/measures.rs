@@ -56,7 +56,7 @@ impl Measures {
         self.promise.add(&other.promise);
     }
 
-    /// The columns of the EDF oracle table.
+    /// Returns the columns of the EDF oracle table.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {

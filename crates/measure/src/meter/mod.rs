@@ -70,20 +70,20 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter that has seen nothing.
+    /// Returns a meter that has seen nothing.
     #[must_use]
     pub fn new() -> Meter {
         Meter::default()
     }
 
-    /// A meter that leaves out what is before `start`. What happens once counts where it happens (of a wait, a job or a period: where it
-    /// ends, with all its length), and of a stretch of time what is later.
+    /// Returns a meter that leaves out what is before `start`. What happens once counts where it happens (of a wait, a
+    /// job or a period: where it ends, with all its length), and of a stretch of time what is later.
     #[must_use]
     pub fn from(start: Instant) -> Meter {
         Meter { from: Some(start), ..Meter::default() }
     }
 
-    /// All entities of the run, in order of arrival.
+    /// Returns all entities of the run, in order of arrival.
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
@@ -95,8 +95,8 @@ impl Meter {
         self.cpus.iter().map(|cpu| cpu.got).collect()
     }
 
-    /// The groups there were, their names and what all of each got together, with its subgroups. Entities count where
-    /// they were last.
+    /// Returns the groups there were, their names and what all of each got together, with its subgroups. Entities count
+    /// where they were last.
     #[must_use]
     pub fn groups(&self) -> Vec<(GroupId, String, Measures)> {
         let mut sums: BTreeMap<GroupId, Measures> =
@@ -113,13 +113,13 @@ impl Meter {
         sums.into_iter().map(|(group, sum)| (group, self.parents[&group].0.clone(), sum)).collect()
     }
 
-    /// The name of `group` and what was asked for it at last; `None` if it never was.
+    /// Returns the name of `group` and what was asked for it at last; `None` if it never was.
     #[must_use]
     pub fn group(&self, group: GroupId) -> Option<(&str, GroupParams)> {
         self.parents.get(&group).map(|(name, _, params)| (name.as_str(), *params))
     }
 
-    /// The group above `group`; `None` of the root.
+    /// Returns the group above `group`; `None` of the root.
     #[must_use]
     pub fn parent(&self, group: GroupId) -> Option<GroupId> {
         self.parents.get(&group).map(|&(_, parent, _)| parent)

@@ -187,7 +187,7 @@ impl Watch {
         }
     }
 
-    /// Whether the current period is all ahead.
+    /// Returns whether the current period is all ahead.
     fn is_fresh(&self) -> bool {
         self.upto.saturating_add(self.reservation.period) == self.end
     }

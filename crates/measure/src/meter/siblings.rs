@@ -63,7 +63,7 @@ impl Siblings {
         Siblings { from, ..Siblings::default() }
     }
 
-    /// The sibling delays of each group that is marked as a gang.
+    /// Returns the sibling delays of each group that is marked as a gang.
     pub fn gangs(&self) -> impl Iterator<Item = (GroupId, &Durations)> {
         self.gangs.iter().map(|(&group, gang)| (group, &gang.delays))
     }
@@ -79,7 +79,7 @@ impl Siblings {
         self.running[cpu.index()] = entity;
     }
 
-    /// The marked groups that `group` is in.
+    /// Returns the marked groups that `group` is in.
     fn gangs_of(&self, group: GroupId) -> Vec<GroupId> {
         let mut all = Vec::new();
         let mut next = Some(group);
@@ -141,7 +141,7 @@ impl Siblings {
     }
 }
 
-/// Whether `inner` is `outer` or somewhere in it.
+/// Returns whether `inner` is `outer` or somewhere in it.
 fn within(parents: &BTreeMap<GroupId, GroupId>, inner: GroupId, outer: GroupId) -> bool {
     let mut next = Some(inner);
     while let Some(group) = next {

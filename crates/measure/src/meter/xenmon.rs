@@ -244,7 +244,7 @@ impl Watched {
     }
 }
 
-/// Whether `name` is a vCPU of `vm`: VM `a` has `a`, or `a/0`, `a/1`, …; no other name has a `/` after it.
+/// Returns whether `name` is a vCPU of `vm`: VM `a` has `a`, or `a/0`, `a/1`, …; no other name has a `/` after it.
 fn is_vcpu(name: &str, vm: &str) -> bool {
     name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -260,7 +260,7 @@ pub struct XenMon {
 }
 
 impl XenMon {
-    /// A monitor that has seen nothing, and leaves out what is before `from`.
+    /// Returns a monitor that has seen nothing, and leaves out what is before `from`.
     #[must_use]
     pub fn new(from: Instant) -> XenMon {
         XenMon { from, ..XenMon::default() }

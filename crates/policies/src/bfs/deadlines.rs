@@ -4,8 +4,8 @@ use sched::{Knobs, Nanos};
 
 const NICES: usize = 40;
 
-/// The ratios of nice −20 to 19: each is a tenth more than the previous one, rounded down. Source: `prio_ratios`,
-/// kernel/sched/bfs.c.
+/// Returns the ratios of nice −20 to 19: each is a tenth more than the previous one, rounded down. Source:
+/// `prio_ratios`, kernel/sched/bfs.c.
 const fn ratios(first: u64) -> [u64; NICES] {
     let mut all = [first; NICES];
     let mut n = 1;
@@ -29,8 +29,8 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// The lengths that the knobs `rr-interval`, `binary-milliseconds`, `ratios` and `scale-interval` set for this many
-    /// CPUs.
+    /// Returns the lengths that the knobs `rr-interval`, `binary-milliseconds`, `ratios` and `scale-interval` set for
+    /// this many CPUs.
     pub(crate) fn new(knobs: &Knobs, cpus: usize) -> Lengths {
         let factor = if knobs.on("scale-interval") { 1 + u64::from(cpus.ilog2()) } else { 1 };
         let interval = knobs.time("rr-interval").saturating_mul(factor);
@@ -42,7 +42,7 @@ impl Lengths {
         Lengths { slice, offsets: table.map(|ratio| unit.scale(ratio, 128)) }
     }
 
-    /// A time slice of exactly this length, and deadlines in the same unit.
+    /// Returns a time slice of exactly this length, and deadlines in the same unit.
     pub(crate) fn exact(interval: Nanos) -> Lengths {
         Lengths { slice: interval, offsets: LATER.map(|ratio| interval.scale(ratio, 128)) }
     }

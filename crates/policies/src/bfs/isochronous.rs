@@ -17,7 +17,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// An account for `cpus` CPUs that tick every `tick`; `percent` of all ticks may be isochronous.
+    /// Returns an account for `cpus` CPUs that tick every `tick`; `percent` of all ticks may be isochronous.
     pub(crate) fn new(tick: Nanos, cpus: usize, percent: u64) -> Account {
         let period = WINDOW.as_ns() / tick.as_ns() * cpus as u64 + 1;
         Account { period, percent, ticks: 0, refractory: false }

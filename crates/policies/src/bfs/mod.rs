@@ -103,7 +103,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// A time slice with less left than this counts as used up. Source: `RESCHED_US`, bfs.c.
+/// Remainder of a time slice below which the slice counts as used up. Source: `RESCHED_US`, bfs.c.
 const RESCHEDULE: Nanos = Nanos::us(100);
 
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ struct Task {
     nice: i32,
     slice: Nanos,
     deadline: Instant,
-    /// Whether the task has had a time slice yet.
+    /// Whether the task has received a time slice yet.
     begun: bool,
     /// Whether the task was interactive at its last wake-up.
     interactive: bool,
@@ -130,27 +130,27 @@ struct Current {
     dither: bool,
 }
 
-/// One run queue, or several.
+/// The run queues: one, or several.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// One for all CPUs, with sticky entities: BFS.
+    /// One run queue for all CPUs, with sticky entities: BFS.
     Global,
-    /// One for each group of CPUs: MuQSS.
+    /// One run queue for each group of CPUs: MuQSS.
     Parts(Parts),
 }
 
 /// The settings that MuQSS adds.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
-    /// By CPU: its run queue.
+    /// Run queue of each CPU.
     pub(crate) queue_of: Vec<usize>,
-    /// Whether every pick looks at all run queues.
+    /// Whether every pick searches all run queues.
     pub(crate) interactive: bool,
-    /// The effect of a yield.
+    /// Effect of a yield.
     pub(crate) yields: Yields,
-    /// How many nice levels better an entity must be to keep its sibling thread idle; `None`: it never does.
+    /// Number of nice levels by which an entity must be better to keep its sibling thread idle; `None`: it never does.
     pub(crate) smt_nice: Option<i32>,
-    /// By CPU: the entity whose yield was ignored.
+    /// Entity whose yield was ignored, by CPU.
     pub(crate) ignored_yields: Vec<Option<EntityId>>,
 }
 
@@ -158,9 +158,9 @@ pub(crate) struct Parts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Yields {
     Ignored,
-    /// Yields to an entity that is at least as urgent.
+    /// A yield to an entity that is at least as urgent.
     ToBetter,
-    /// Yields to every entity: the time slice and the deadline start anew.
+    /// A yield to any entity: the yielding entity gets a new time slice and a new deadline.
     Expire,
 }
 
@@ -171,13 +171,13 @@ pub(crate) struct Bfs {
     expired_first: bool,
     queue: DeadlineQueues,
     shape: Shape,
-    /// By entity.
+    /// State of each entity, by index.
     tasks: Vec<Task>,
-    /// By CPU: the entity it runs or ran last.
+    /// Entity that each CPU runs or ran last.
     current: Vec<Current>,
-    /// By run queue.
+    /// Account of each run queue.
     accounts: Vec<Account>,
-    /// The number of entities whose affinity excludes some CPU.
+    /// Number of entities whose affinity excludes some CPU.
     restricted: usize,
 }
 
@@ -230,7 +230,7 @@ impl Bfs {
         }
     }
 
-    /// The run queue of `cpu`.
+    /// Returns the run queue of `cpu`.
     fn queue_of(&self, cpu: CpuId) -> usize {
         match &self.shape {
             Shape::Global => 0,
@@ -242,7 +242,7 @@ impl Bfs {
         &mut self.tasks[e.index()]
     }
 
-    /// The current rank of `e`. The account of `queue` decides the rank of isochronous entities.
+    /// Returns the current rank of `e`. The account of `queue` decides the rank of isochronous entities.
     fn rank(&self, e: EntityId, queue: usize) -> Rank {
         match self.tasks[e.index()].class {
             Class::Stop => Rank(0),
@@ -265,7 +265,7 @@ impl Bfs {
         (task.slice, task.deadline, task.begun) = (slice, now.saturating_add(offset), true);
     }
 
-    /// The distance of `from`, as seen from `cpu`.
+    /// Returns the distance of `from` to `cpu`.
     fn distance(&self, host: &Topology, from: CpuId, cpu: CpuId) -> Distance {
         let steps = if host.share_core(from, cpu) {
             0
@@ -291,7 +291,7 @@ impl Bfs {
         self.queue.push(queue, e, self.rank(e, queue), key, sticky);
     }
 
-    /// Enqueues `e` and calls a CPU for it.
+    /// Enqueues `e` and kicks a CPU for it.
     fn enqueue_and_call(&mut self, e: EntityId, sync: bool, cx: &mut Cx<'_>) {
         let idle = if cx.idle_cpu_for(e).is_some() { self.best_idle(e, cx) } else { None };
         let last = Some(cx.last_cpu(e)).filter(|&last| cx.may_run(e, last));
@@ -303,7 +303,8 @@ impl Bfs {
         }
     }
 
-    /// The best idle CPU for `e` that has not been kicked: its own, else one near it, else one whose neighbours idle.
+    /// Returns the best idle CPU for `e` that has not been kicked: its own CPU, else a near CPU, else a CPU whose
+    /// neighbours idle.
     fn best_idle(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |cpu: CpuId| cx.running(cpu) == Running::Idle;
@@ -325,7 +326,7 @@ impl Bfs {
         open.min_by_key(|&cpu| (flags(cpu), cpu != last, cpu.index()))
     }
 
-    /// Calls the CPU that runs the least urgent entity, if that entity is less urgent than `e`, which waits in the
+    /// Kicks the CPU that runs the least urgent entity, if that entity is less urgent than `e`, which waits in the
     /// queue of `near`. Does nothing for a `sync` wake-up.
     fn preempt(&self, e: EntityId, near: CpuId, sync: bool, cx: &mut Cx<'_>) {
         let rank = self.rank(e, self.queue_of(near));
@@ -348,7 +349,7 @@ impl Bfs {
         }
     }
 
-    /// The entity for which `picking` was called may still wait: calls an idle CPU that may run it.
+    /// Kicks an idle CPU for the entity for which `picking` was kicked, if the entity still waits and may run there.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.queue.is_empty() || !cx.topology().iter().any(idle) {
@@ -361,7 +362,7 @@ impl Bfs {
         }
     }
 
-    /// The child gets its parent's deadline and half of the rest of the parent's time slice.
+    /// Gives a forked child its parent's deadline and half of the rest of the parent's time slice.
     fn fork(&mut self, e: EntityId, parent: EntityId, cx: &mut Cx<'_>) {
         if let State::Running(cpu) = cx.state(parent)
             && let Some((ran_by, ran)) = cx.take_ran(cpu)
@@ -477,7 +478,7 @@ impl Policy for Bfs {
         true
     }
 
-    /// A tick: charges the time slice and updates the SCHED_ISO account.
+    /// Handles a tick: charges the time slice and updates the SCHED_ISO account.
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
         let AlarmOwner::Cpu(cpu) = alarm.owner else { unreachable!("only CPUs have alarms here") };
         let now = cx.now();
@@ -510,8 +511,7 @@ impl Policy for Bfs {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         let task = self.tasks[e.index()];
-        // This applies to an entity that blocks, too: schedule() of bfs.c calls check_deadline before it tests for
-        // that.
+        // This applies to a blocking entity, too: schedule() of bfs.c calls check_deadline before it tests for a block.
         if self.counts_slices(e) && task.slice < RESCHEDULE {
             self.refill(e, cx.now());
         }

@@ -4,9 +4,9 @@ use super::{Bfs, Parts, Shape, Yields};
 use sched::{CpuId, Cx, EntityId, Instant, Running};
 
 impl Bfs {
-    /// The entity to run on `cpu`. An entity whose yield was ignored goes first. If interactive, the most urgent head
-    /// of all queues follows, of the nearer queue among equals. Otherwise it is the head of the CPU's own queue, and
-    /// another queue's only if the own queue is empty.
+    /// Returns the entity to run on `cpu`. An entity whose yield was ignored goes first. If interactive, the most
+    /// urgent head of all queues follows, of the nearer queue among equals. Otherwise it is the head of the CPU's own
+    /// queue, and another queue's only if the own queue is empty.
     pub(super) fn best_of_parts(&self, parts: &Parts, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         if let Some(e) = parts.ignored_yields[cpu.index()].filter(|&e| self.queue.contains(e) && cx.may_run(e, cpu)) {
             return Some(e);

@@ -87,7 +87,7 @@ impl DeadlineQueues {
         self.real_time.place(e).is_some() || self.deadlines.contains(e)
     }
 
-    /// All waiting entities; within a queue, the most urgent rank first.
+    /// Returns all waiting entities; within a queue, the most urgent rank first.
     pub(super) fn iter(&self) -> impl Iterator<Item = EntityId> + '_ {
         (0..self.queues).flat_map(|queue| self.iter_of(queue))
     }
@@ -97,7 +97,7 @@ impl DeadlineQueues {
         self.real_time.iter(queue).chain(trees.flat_map(|tree| self.deadlines.iter(tree).map(|(_, e)| e)))
     }
 
-    /// The entity of `queue` to run on `cpu`, without regard to stickiness: the first for which `fits` is true.
+    /// Returns the entity of `queue` to run on `cpu`, without regard to stickiness: the first for which `fits` is true.
     pub(super) fn first(&self, queue: usize, fits: impl Fn(EntityId) -> bool) -> Option<EntityId> {
         self.iter_of(queue).find(|&e| fits(e))
     }
@@ -107,8 +107,8 @@ impl DeadlineQueues {
         no_real_time && (0..TREES * self.queues).all(|tree| self.deadlines.is_empty(tree))
     }
 
-    /// The entity of queue 0 to run on `cpu`: of the best rank with an eligible entity, the first of the list, or the
-    /// earliest effective deadline. An entity that is sticky on another CPU counts as later by its `distance`.
+    /// Returns the entity of queue 0 to run on `cpu`: of the best rank with an eligible entity, the first of the list,
+    /// or the earliest effective deadline. An entity that is sticky on another CPU counts as later by its `distance`.
     pub(super) fn best(&self, cpu: CpuId, cx: &Cx<'_>, distance: impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));
         let found = real_time.or_else(|| (0..TREES).find_map(|tree| self.earliest(tree, cpu, cx, &distance)));
@@ -117,7 +117,7 @@ impl DeadlineQueues {
         found
     }
 
-    /// The same choice as the source makes it: one list per rank in order of arrival, scanned to the end.
+    /// Returns the same choice as the source makes it: one list per rank in order of arrival, scanned to the end.
     #[cfg(test)]
     fn scanned(&self, cpu: CpuId, cx: &Cx<'_>, distance: &impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));

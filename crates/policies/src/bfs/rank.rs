@@ -9,7 +9,7 @@ impl Rank {
     pub(super) const NORMAL: Rank = Rank(101);
     pub(super) const IDLE: Rank = Rank(102);
 
-    /// The index of the deadline tree of this rank, if it has one.
+    /// Returns the index of the deadline tree of this rank, if it has one.
     pub(super) fn tree(self) -> Option<usize> {
         self.0.checked_sub(Rank::ISO).map(usize::from)
     }

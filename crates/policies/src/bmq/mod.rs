@@ -115,7 +115,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 }
 
 /// Levels are strict. Only an entity that competes with equals that never sleep is certain to run. All of them sink to
-/// the last level within as many time slices as a boost has steps, and take turns there.
+/// the last level within as many time slices as a boost has steps, and alternate there.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let unequal = load.weight_least != load.weight_most;
     if unequal || project_c::has_real_time(load) || load.has_sleepers || load.has_changes || load.has_affinity {

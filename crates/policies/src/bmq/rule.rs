@@ -58,7 +58,7 @@ impl Bmq {
         matches!(self.version, Version::V66 | Version::V612)
     }
 
-    /// The best boost that a task of this kind can reach; `None`: its boost never improves.
+    /// Returns the best boost that a task of this kind can reach; `None`: its boost never improves.
     fn best_of(&self, kind: Kind) -> Option<Boost> {
         match kind {
             Kind::Normal => Some(self.best.max(-self.reach())),
@@ -68,7 +68,7 @@ impl Bmq {
         }
     }
 
-    /// A run shorter than this is a short run.
+    /// Returns a run shorter than this is a short run.
     pub(super) fn threshold(&self, boost: Boost) -> Nanos {
         let shift = if self.is_6() { (14 - boost) / 2 } else { 8 - boost };
         Nanos::ns(self.slice.as_ns() >> shift)

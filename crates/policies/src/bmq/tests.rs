@@ -12,7 +12,7 @@ fn rule(version: &str) -> Bmq {
     Bmq::new(&knobs)
 }
 
-/// The level of this nice value and boost, as Project C counts.
+/// Returns the level of this nice value and boost, as Project C counts.
 fn level(rule: &Bmq, nice: i32, boost: i32) -> usize {
     let (slice, last_ran, home) = (SLICE, Instant::ZERO, sched::CpuId::new(0));
     rule.level(&Task { kind: Kind::Normal, nice, slice, last_ran, home, state: boost }, Instant::ZERO) - 1

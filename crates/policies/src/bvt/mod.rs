@@ -109,9 +109,9 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// With exact charges, the virtual time of an entity is ahead of another's by at most four terms at the least weight.
-/// They are one time slice alone (10 C), an allowance and two charging units. With double charges, an entity loses time
-/// without bound. With rounding, shares drift: a time slice of exactly C is charged an MCU less than one that is a
+/// With exact charges, the virtual times of two entities differ by at most four terms at the minimum weight. They are
+/// one time slice alone (10 C), an allowance and two charging units. With double charges, an entity loses time without
+/// bound. With rounding, shares drift: a time slice of exactly C is charged an MCU less than a slice that is a
 /// nanosecond longer.
 fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
@@ -123,9 +123,9 @@ fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(turns.saturating_mul(load.weight_most.div_ceil(load.weight_least.max(1))))
 }
 
-/// All other entities may first have to catch up with two leads: one time slice (10 C) at the other end of the weights,
-/// and a warp. There is no bound in three cases. A lone entity that is charged repeatedly gets ahead by all it ever
-/// ran. New entities may begin behind. When the clock overflows, a sleeper comes back most of a clock ahead.
+/// All other entities may first have to advance by two leads: one time slice (10 C) at the other end of the weights,
+/// and a warp. There is no bound in three cases. A lone entity that is charged repeatedly leads by all its CPU time.
+/// New entities may begin behind. When the clock overflows, a sleeper returns most of a clock ahead.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_changes || knobs.on("recharge") && knobs.word("rule") != "textbook" || overflows(knobs) {
@@ -142,11 +142,11 @@ fn overflows(knobs: &Knobs) -> bool {
     knobs.get("clock-bits") < i64::from(BITS_ENOUGH)
 }
 
-/// Virtual time, in nanoseconds at normal weight; 10,000 make a unit of Xen's.
+/// Virtual time, in nanoseconds at normal weight; 10,000 equal one unit of Xen's.
 type VirtualNs = i64;
 const XEN_UNIT: VirtualNs = 10_000;
 
-/// Alarm slots: the end of a warp that has lasted `limit`, and the start of the next one.
+/// Alarm slots: the end of a warp that has lasted `limit`, and the start of the next warp.
 const WARP_END: u8 = 0;
 const WARP_AGAIN: u8 = 1;
 
@@ -158,7 +158,7 @@ struct Settings {
     recharge: bool,
     /// Whether a lead is measured in MCUs instead of nanoseconds.
     leads_in_mcus: bool,
-    /// Whether the allowance protects the running entity from a woken one.
+    /// Whether the allowance protects the running entity from a woken entity.
     wakers_wait: bool,
     clock: Clock,
 }
@@ -186,26 +186,27 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     }))
 }
 
-/// With this many bits, the clock practically never overflows.
+/// Number of bits from which the clock practically never overflows.
 const BITS_ENOUGH: u32 = 49;
-/// The least virtual time is minus this. The scheduler's virtual time is turned back when it reaches this.
+/// Limit of virtual time. The minimum is its negative; the scheduler's virtual time is reduced when it reaches this
+/// value.
 const ENDLESS: VirtualNs = 1 << 61;
 
-/// A clock of this many bits, in Xen's units.
+/// A clock with this number of bits, in Xen's units.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     bits: u32,
 }
 
 impl Clock {
-    /// `time` modulo the range of the clock.
+    /// Returns `time` modulo the range of the clock.
     fn shown(self, time: VirtualNs) -> VirtualNs {
         if self.bits >= BITS_ENOUGH { time.max(-ENDLESS) } else { time.rem_euclid(XEN_UNIT << self.bits) }
     }
 
-    /// The amount to subtract from all virtual times when the scheduler's virtual time has reached `time`: fourteen
-    /// sixteenths of the range, once fifteen are reached. A 64-bit clock is turned back, too, but then no virtual time
-    /// wraps around.
+    /// Returns the amount to subtract from all virtual times when the scheduler's virtual time has reached `time`. It
+    /// is fourteen sixteenths of the range, once `time` reaches fifteen. A 64-bit clock is reduced, too, but then no
+    /// virtual time wraps around.
     fn overflow(self, time: VirtualNs) -> Option<VirtualNs> {
         if self.bits >= BITS_ENOUGH {
             return (time >= ENDLESS).then_some(ENDLESS);
@@ -218,25 +219,26 @@ impl Clock {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     home: CpuId,
-    /// The weight in Linux's scale.
+    /// Weight of the entity in Linux's scale.
     weight: u64,
     actual: VirtualNs,
-    /// Its value at the last wake-up or stop: a warp that starts later counts from the next one.
+    /// Effective virtual time at the last wake-up or stop. A warp that starts later counts from the next wake-up or
+    /// stop.
     effective: VirtualNs,
-    /// Its place in the list, while it waits.
+    /// Place of the entity in the list, while it waits.
     place: i64,
     warp: Option<Warp>,
     /// Whether the warp counts now.
     warped: bool,
     /// Whether the warp may start again.
     warpback: bool,
-    /// CPU time since the last switch to it.
+    /// CPU time of the entity since the last switch to it.
     ran: Nanos,
     dispatched: Instant,
 }
 
 impl Member {
-    /// The current warp, in virtual time.
+    /// Returns the current warp, in virtual time.
     fn ahead(&self) -> VirtualNs {
         let by = self.warp.filter(|_| self.warped).map_or(Nanos::ZERO, |warp| warp.by);
         by.as_ns().cast_signed()
@@ -245,25 +247,25 @@ impl Member {
 
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
-    /// The scheduler's virtual time: the least of all entities that were runnable at the last decision.
+    /// Virtual time of the scheduler: the minimum over all entities that were runnable at the last decision.
     virtual_time: VirtualNs,
-    /// The entity that ran last.
+    /// Entity that ran last.
     last: Option<EntityId>,
-    /// The end of the current time slice.
+    /// End of the current time slice.
     until: Instant,
 }
 
 struct Bvt {
     settings: Settings,
-    /// By entity.
+    /// State of each entity, by index.
     members: Vec<Member>,
-    /// The waiting entities of each CPU, by effective virtual time and place in the list.
+    /// Waiting entities of each CPU, by effective virtual time and place in the list.
     by_effective: Trees<(VirtualNs, i64)>,
-    /// The same by actual virtual time.
+    /// Waiting entities of each CPU, by actual virtual time and place in the list.
     by_actual: Trees<(VirtualNs, i64)>,
     homes: Homes,
     cpus: Vec<Cpu>,
-    /// The places before the first entity and after the last.
+    /// Places before the first entity and after the last.
     head: i64,
     tail: i64,
 }
@@ -273,21 +275,21 @@ impl Bvt {
         &mut self.members[e.index()]
     }
 
-    /// The actual virtual time that `ran` costs `e`.
+    /// Returns the actual virtual time that `ran` costs `e`.
     fn cost(&self, e: EntityId, ran: Nanos) -> VirtualNs {
         let Settings { mcu, rounding, .. } = self.settings;
         let charged = if rounding { mcu.saturating_mul(ran.as_ns().div_ceil(mcu.as_ns())) } else { ran };
         charged.scale(1024, self.members[e.index()].weight).as_ns().cast_signed()
     }
 
-    /// The length of the time slice of `e` for this lead in virtual time.
+    /// Returns the length of the time slice of `e` for this lead in virtual time.
     fn lead(&self, e: EntityId, lead: VirtualNs) -> Nanos {
         let wide = u128::from(lead.max(0).unsigned_abs()) * u128::from(self.members[e.index()].weight) / 1024;
         let time = u64::try_from(wide).map_or(SPAN_MAX, Nanos::ns).min(SPAN_MAX);
         if self.settings.leads_in_mcus { time } else { Nanos::ns(time.as_ns() / self.settings.mcu.as_ns()) }
     }
 
-    /// The effective virtual time of `e` for this actual virtual time.
+    /// Returns the effective virtual time of `e` for this actual virtual time.
     fn effective_of(&self, e: EntityId, actual: VirtualNs) -> VirtualNs {
         self.settings.clock.shown(actual - self.members[e.index()].ahead())
     }
@@ -318,7 +320,8 @@ impl Bvt {
         self.by_effective.remove(e)
     }
 
-    /// `e`, which waits at the head of its list, preempts the running entity of its CPU, or shortens its time slice.
+    /// Lets `e`, which waits at the head of its list, preempt the running entity of its CPU, or shortens the time slice
+    /// there.
     fn challenge(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Member { home, effective: mine, .. } = self.members[e.index()];
         let runs = match cx.running(home) {
@@ -478,7 +481,7 @@ impl Policy for Bvt {
                 self.turn_warp(e, false, cx);
             }
             WARP_END => {
-                // The entity goes on; the change counts from the next decision.
+                // The entity continues; the change counts from the next decision.
                 self.member(e).warped = false;
                 cx.set_alarm(
                     warp_alarm(e, WARP_AGAIN),
@@ -500,7 +503,7 @@ impl Policy for Bvt {
             self.member(e).ran = Nanos::ZERO;
         }
         cx.clear_alarm(warp_alarm(e, WARP_END));
-        // A blocked entity counts as switched away from, even if the CPU goes idle.
+        // A blocked entity counts as switched away from, even if the CPU becomes idle.
         self.cpus[cpu.index()].last = (prev.why != StopReason::Blocked).then_some(e);
         if prev.why == StopReason::Blocked {
             return;
@@ -510,7 +513,7 @@ impl Policy for Bvt {
             self.refresh(e);
             return self.push_tail(e);
         }
-        // The entity stops on this CPU and wakes on the other.
+        // The entity stops on this CPU and wakes on the other CPU.
         self.member(e).actual = self.cpus[home.index()].virtual_time;
         self.refresh(e);
         self.push_head(e);

@@ -23,7 +23,7 @@ fn avt(host: &Driver<'_>, e: EntityId) -> i64 {
     host.machine().inspect(e, "avt").expect("it is shown")
 }
 
-/// The CPU time of each domain, in percent of `of`.
+/// Returns the CPU time of each domain, in percent of `of`.
 fn percents(host: &Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (host.machine().charged(e).as_ns() * 100 + of.as_ns() / 2) / of.as_ns()).collect()
 }

@@ -35,10 +35,10 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(period + run.saturating_mul(count) + late)
 }
 
-/// A waiting entity keeps its vruntime, and all other clocks only grow; when they have passed it, it runs. In one queue
-/// of n, the lead of an entity has at most four parts: one long run of the lightest, a time slice's debit, a sleeper's
-/// credit and a wake-up granularity of the lightest. The others catch up at the rate of the heaviest. In a nested
-/// group, all of this happens within the group's share of time, at every level.
+/// Returns a waiting entity keeps its vruntime, and all other clocks only grow; when they have passed it, it runs. In
+/// one queue of n, the lead of an entity has at most four parts: one long run of the lightest, a time slice's debit, a
+/// sleeper's credit and a wake-up granularity of the lightest. The others catch up at the rate of the heaviest. In a
+/// nested group, all of this happens within the group's share of time, at every level.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;

@@ -38,7 +38,7 @@ impl Queues {
 
     // ---- Rule 2: period and time slice ----
 
-    /// The time slice of `id`: its part of the round. For a node that is not runnable, the part it would have.
+    /// Returns the time slice of `id`: its part of the round. For a node that is not runnable, the part it would have.
     fn slice(&self, id: NodeId) -> Nanos {
         let queue = self.queue(self.node(id).queue);
         let tasks = if self.rule.0.alt_period { self.root(queue.cpu).tasks.all } else { queue.nodes };
@@ -74,13 +74,13 @@ impl Queues {
 
     // ---- Rule 7: wake-up preemption ----
 
-    /// Whether `other`, of the same queue, is more than a wake-up granularity of its own behind `id`.
+    /// Returns whether `other`, of the same queue, is more than a wake-up granularity of its own behind `id`.
     fn is_far_behind(&self, other: NodeId, id: NodeId) -> bool {
         let ahead = self.node(id).vruntime.ahead_of(self.node(other).vruntime);
         ahead > self.scaled(self.rule.0.wakeup_granularity, other).as_ns().cast_signed()
     }
 
-    /// Whether the queue of `id` is long enough for buddies.
+    /// Returns whether the queue of `id` is long enough for buddies.
     fn has_long_queue(&self, id: NodeId) -> bool {
         self.queue(self.node(id).queue).nodes >= self.rule.0.long_queue
     }

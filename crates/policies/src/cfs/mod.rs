@@ -82,7 +82,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(new(host, knobs)))
 }
 
-/// The CFS policy itself, for policies built over it.
+/// Returns the CFS policy itself, for policies built over it.
 pub(crate) fn new(host: &Topology, knobs: &Knobs) -> Fair<LeastVruntime> {
     let (tunables, times) = Times::new(host, knobs);
     Fair::new(host, tunables, LeastVruntime(times))

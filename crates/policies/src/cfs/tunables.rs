@@ -98,7 +98,7 @@ impl Times {
         (tunables, times)
     }
 
-    /// The round in which `tasks` tasks each run once.
+    /// Returns the round in which `tasks` tasks each run once.
     pub(super) fn period(&self, tasks: u32) -> Nanos {
         if tasks > self.long_queue { self.min_granularity.saturating_mul(u64::from(tasks)) } else { self.latency }
     }

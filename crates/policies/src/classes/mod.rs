@@ -151,7 +151,7 @@ impl Parts {
         cx.as_class(Level::Below as u8, self.bases.server)
     }
 
-    /// The class for these parameters. If real-time classes are present, an entity gets the class it asks for.
+    /// Returns the class for these parameters. If real-time classes are present, an entity gets the class it asks for.
     /// Otherwise only a reservation counts.
     fn level_for(&self, params: &Params) -> Level {
         let reserved = params.reservation.is_some() && (self.rt.is_none() || params.class == Class::Normal);
@@ -189,7 +189,7 @@ impl Classes {
         self.members[e.index()]
     }
 
-    /// The class of `e`, and its view of the machine.
+    /// Returns the class of `e`, and its view of the machine.
     fn class_of<'a>(&mut self, e: EntityId, cx: &'a mut Cx<'_>) -> (&mut dyn Policy, Cx<'a>) {
         let Member { level, .. } = self.member(e);
         let view = self.parts.view(level, cx);
@@ -326,7 +326,7 @@ impl Classes {
         Decision { until, ..slice }
     }
 
-    /// The decision for `cpu`, and the class of the entity.
+    /// Returns the decision for `cpu`, and the class of the entity.
     fn choose(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> (Level, Decision) {
         let served = self.parts.servers.as_ref().and_then(|servers| servers.deadline(cpu));
         for level in [Level::Stop, Level::Deadline, Level::Rt] {

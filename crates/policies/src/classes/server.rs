@@ -66,7 +66,7 @@ const fn alarm_of(cpu: CpuId) -> Alarm {
 }
 
 impl FairServers {
-    /// The reservation of each server, if there are servers.
+    /// Returns the reservation of each server, if there are servers.
     pub(crate) fn promise(knobs: &Knobs) -> Option<Reservation> {
         let (runtime, period) = (knobs.time("fair-server-runtime"), knobs.time("fair-server-period"));
         knobs.on("fair-server").then(|| Reservation::new(runtime, period.max(runtime)))
@@ -232,7 +232,7 @@ impl FairServers {
 
     // ---- The decision ----
 
-    /// The deadline at which fair tasks compete on `cpu` now, if they do.
+    /// Returns the deadline at which fair tasks compete on `cpu` now, if they do.
     pub(crate) fn deadline(&self, cpu: CpuId) -> Option<Instant> {
         let server = &self.servers[cpu.index()];
         (server.phase == Phase::Active).then_some(server.deadline)
@@ -258,7 +258,7 @@ impl FairServers {
 }
 
 impl Server {
-    /// The instant from which the budget no longer fits before the deadline.
+    /// Returns the instant from which the budget no longer fits before the deadline.
     fn last_moment(&self) -> Instant {
         let left = self.left.max(0).unsigned_abs();
         Instant::at_ns(self.deadline.as_ns().saturating_sub(left))

@@ -60,17 +60,17 @@ impl Matrix {
         self.members[e.index()].place.expect("an attached entity has a cell")
     }
 
-    /// The entity in a cell.
+    /// Returns the entity in a cell.
     pub(super) fn at(&self, row: usize, cpu: CpuId) -> Option<EntityId> {
         self.cells.get(row * self.cpus + cpu.index()).copied().flatten()
     }
 
-    /// Whether an entity in `row` is runnable.
+    /// Returns whether an entity in `row` is runnable.
     pub(super) fn is_active(&self, row: usize) -> bool {
         self.runnable.get(row).is_some_and(|&count| count > 0)
     }
 
-    /// The next active row after `row`, in a circle, or the first; `row` itself if it is the only one.
+    /// Returns the next active row after `row`, in a circle, or the first; `row` itself if it is the only one.
     pub(super) fn next_active(&self, row: Option<usize>) -> Option<usize> {
         let after = row.map_or(0, |row| row + 1);
         let masked = |word: usize, mask: u64| {

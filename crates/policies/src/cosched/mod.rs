@@ -58,13 +58,13 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// A CPU that is kicked for an entity picks the first entity it may run, perhaps another one. The first entity is then
-/// picked at the next end of a row's time slice.
+/// A CPU that is kicked for an entity picks the first entity that it may run, perhaps another one. The first entity is
+/// then picked at the next end of a row's time slice.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
-/// There are no more rows than entities, and each row runs once before any row runs twice. But a gang is placed anew
+/// There are no more rows than entities, and each row runs once before any row runs twice. But a gang is placed again
 /// whenever a member arrives or changes, perhaps in a row that has just run.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let moved = load.has_changes && load.group_depth > 0;
@@ -88,14 +88,14 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 struct Cosched {
     quantum: Nanos,
     matrix: Matrix,
-    /// The waiting entities, by their column.
+    /// Waiting entities, by their column.
     waiting: Lists,
     cpus: usize,
-    /// The current row; `None` before the first one.
+    /// Current row; `None` before the first row.
     row: Option<usize>,
-    /// When the row's time slice ends.
+    /// End of the row's time slice.
     end: Instant,
-    /// By entity: whether it has yielded during its current or last time slice.
+    /// Whether each entity has yielded during its current or last time slice.
     yielded: Vec<bool>,
 }
 
@@ -104,7 +104,7 @@ impl Cosched {
         Some(self.matrix.place(e).row) == self.row && !self.yielded[e.index()]
     }
 
-    /// Enqueues `e` and kicks a CPU: its own if its row is current, else an idle one.
+    /// Enqueues `e` and kicks a CPU: its own CPU if its row is current, else an idle CPU.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Place { cpu, .. } = self.matrix.place(e);
         self.waiting.push_back(cpu.index(), e);
@@ -138,15 +138,15 @@ impl Cosched {
             self.yielded[owner.index()] = false;
             match cx.state(owner) {
                 State::Waiting => cx.kick(cpu),
-                // It fills a cell elsewhere: it is preempted there and runs on its own CPU.
+                // The entity fills a cell elsewhere: it is preempted there and runs on its own CPU.
                 State::Running(other) if other != cpu => cx.kick(other),
                 State::Running(_) | State::Blocked => {}
             }
         }
     }
 
-    /// `picking` may have been kicked for one entity and have picked another. Kicks an idle CPU for a waiting entity
-    /// that is not about to run on its own CPU.
+    /// Kicks an idle CPU for a waiting entity that is not about to run on its own CPU. `picking` may have been kicked
+    /// for this entity and have picked another one.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.waiting.all_empty() || !cx.topology().iter().any(idle) {
@@ -158,7 +158,7 @@ impl Cosched {
         }
     }
 
-    /// Places all of `gang` anew, together.
+    /// Places all members of `gang` again, together.
     fn reseat(&mut self, gang: &[EntityId], cx: &mut Cx<'_>) {
         let waiting: Vec<EntityId> = gang.iter().copied().filter(|&e| self.waiting.remove(e)).collect();
         gang.iter().for_each(|&e| self.matrix.remove(e));
@@ -168,7 +168,7 @@ impl Cosched {
         waiting.into_iter().for_each(|e| self.enqueue(e, cx));
     }
 
-    /// Places anew `e` and its gang, or `e` alone.
+    /// Places `e` and its gang again, or `e` alone.
     fn reseat_with(&mut self, e: EntityId, group: GroupId, cx: &mut Cx<'_>) {
         if group == GroupId::ROOT || !cx.group_params(group).gang {
             return self.reseat(&[e], cx);
@@ -178,7 +178,8 @@ impl Cosched {
         self.reseat(&gang, cx);
     }
 
-    /// The entity to run on `cpu`: its owner if its row is current, else a waiting entity that may run there.
+    /// Returns the entity to run on `cpu`: its owner if the owner's row is current, else a waiting entity that may run
+    /// there.
     fn choose(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let owner = self
             .row
@@ -249,7 +250,7 @@ impl Policy for Cosched {
 
     fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
-    /// The row's time slice is over; `plan` acts on it.
+    /// Records the end of the row's time slice; `plan` acts on it.
     fn alarm(&mut self, _alarm: Alarm, _cx: &mut Cx<'_>) {}
 
     fn plan(&mut self, cx: &mut Cx<'_>) {
@@ -278,7 +279,7 @@ impl Policy for Cosched {
         self.waiting.remove(e);
         self.call_for_stranded(cpu, cx);
         self.yielded[e.index()] = false;
-        // If the end of a time slice comes late, no entity is picked until `plan` has noticed it.
+        // If the end of a time slice is reported late, no entity is picked until `plan` has processed it.
         Decision::until(e, self.end.max(cx.now() + Nanos::ns(1)))
     }
 

@@ -70,7 +70,7 @@ impl Round {
         Round { per_cpu, total: per_cpu * cpus as u128 + debt, weight, weight_left: weight, debt, wanting: false }
     }
 
-    /// The credits for the next domain of the list.
+    /// Returns the credits for the next domain of the list.
     pub(crate) fn grant(&mut self, domain: &Domain) -> Grant {
         let (weight, members) = (u128::from(domain.counted), u128::from(domain.active));
         self.weight_left -= weight;

@@ -15,9 +15,10 @@ pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// An OVER entity earns at least its share every period, from −300 at worst. It is sorted in at the next tick, and then
-/// has at most one time slice of every other entity before it. BOOST is a strict priority. Two entities that wake each
-/// other in turn and stay in credit can starve all others, so there is no bound if an entity sleeps or is paused.
+/// Returns an OVER entity earns at least its share every period, from −300 at worst. It is sorted in at the next tick,
+/// and then has at most one time slice of every other entity before it. BOOST is a strict priority. Two entities that
+/// wake each other in turn and stay in credit can starve all others, so there is no bound if an entity sleeps or is
+/// paused.
 pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_sleepers || load.has_changes {
         return None;
@@ -36,7 +37,7 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(settings.period.saturating_mul(periods) + settings.tick + turns)
 }
 
-/// The CPU time that the `n` active members of a capped domain can get beyond the cap.
+/// Returns the CPU time that the `n` active members of a capped domain can get beyond the cap.
 ///
 /// An accounting gives a domain at most its cap rounded up to a credit, and each member its part rounded up once more.
 /// So the excess is up to `n` credits. It forgives a member the debt beyond −300. Only a member that was not parked can

@@ -2,13 +2,13 @@
 
 use sched::{CpuId, CpuSet};
 
-/// The CPUs of `set` in cyclic order, beginning with the next higher number after `cpu`.
+/// Returns the CPUs of `set` in cyclic order, beginning with the next higher number after `cpu`.
 pub(super) fn cycle(cpu: CpuId, set: &CpuSet) -> impl Iterator<Item = CpuId> + '_ {
     let after = set.iter().filter(move |&other| other > cpu);
     after.chain(set.iter().take_while(move |&other| other <= cpu))
 }
 
-/// The first CPU of `set` in that order.
+/// Returns the first CPU of `set` in that order.
 pub(crate) fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
     cycle(cpu, set).next()
 }

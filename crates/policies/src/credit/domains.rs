@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct DomainId(u32);
 
 impl DomainId {
-    /// The domain of an entity with these parameters: its group, or the entity itself if it is in no group.
+    /// Returns the domain of an entity with these parameters: its group, or the entity itself if it is in no group.
     pub(crate) fn of(e: EntityId, params: &Params) -> DomainId {
         match params.group {
             GroupId::ROOT => DomainId(2 * number(e.index()) + 1),
@@ -21,12 +21,12 @@ impl DomainId {
         }
     }
 
-    /// The domain of a group.
+    /// Returns the domain of a group.
     pub(crate) fn of_group(group: GroupId) -> DomainId {
         DomainId(2 * number(group.index()))
     }
 
-    /// The number of its record.
+    /// Returns the number of its record.
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -161,17 +161,17 @@ impl Domains {
         self.weight += record.counted;
     }
 
-    /// A domain's record.
+    /// Returns a domain's record.
     pub(crate) fn get(&self, domain: DomainId) -> &Domain {
         &self.domains[domain.index()]
     }
 
-    /// The weight of all active domains.
+    /// Returns the weight of all active domains.
     pub(crate) fn active_weight(&self) -> u64 {
         self.weight
     }
 
-    /// Whether `e` is on its domain's active list.
+    /// Returns whether `e` is on its domain's active list.
     pub(crate) fn is_active(&self, e: EntityId) -> bool {
         self.member_links[e.index()].listed
     }
@@ -210,24 +210,24 @@ impl Domains {
         push_front(&mut self.domain_links, &mut self.first, domain.0);
     }
 
-    /// The first active domain.
+    /// Returns the first active domain.
     pub(crate) fn first(&self) -> Option<DomainId> {
         (self.first != NONE).then_some(DomainId(self.first))
     }
 
-    /// The active domain after `domain`, which is active.
+    /// Returns the active domain after `domain`, which is active.
     pub(crate) fn next(&self, domain: DomainId) -> Option<DomainId> {
         let next = self.domain_links[domain.index()].next;
         (next != NONE).then_some(DomainId(next))
     }
 
-    /// The first active member of `domain`.
+    /// Returns the first active member of `domain`.
     pub(crate) fn first_member(&self, domain: DomainId) -> Option<EntityId> {
         let first = self.domains[domain.index()].first;
         (first != NONE).then(|| self.members[first as usize])
     }
 
-    /// The active member after `e`, which is active.
+    /// Returns the active member after `e`, which is active.
     pub(crate) fn next_member(&self, e: EntityId) -> Option<EntityId> {
         let next = self.member_links[e.index()].next;
         (next != NONE).then(|| self.members[next as usize])

@@ -10,7 +10,7 @@ impl Credit {
         Credit { by_laxity: Some(ahead), ..self }
     }
 
-    /// The rest of the time slice of the running entity on `cpu`; `None` if the CPU idles.
+    /// Returns the rest of the time slice of the running entity on `cpu`; `None` if the CPU idles.
     fn rest_of_turn(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<Nanos> {
         match cx.running(cpu) {
             Running::Idle | Running::Below => None,

@@ -116,14 +116,14 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 const ACCOUNTING: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
-/// The CPU on which the accounting timer goes off.
+/// The CPU on which the accounting timer fires.
 const MASTER: CpuId = CpuId::new(0);
 
 const fn ticker(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
-/// The end of a time slice of the idle vCPU, in versions that time it.
+/// Returns the alarm at the end of a time slice of the idle vCPU, in versions that limit this slice.
 const fn idle_turn(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 1 }
 }
@@ -138,39 +138,39 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 struct Vcpu {
     account: Account,
     domain: DomainId,
-    /// The CPU it runs on, is queued on or would be queued on.
+    /// CPU on which the entity runs, is queued or would be queued.
     home: CpuId,
-    /// When it last stopped running.
+    /// Instant at which the entity last stopped running.
     stopped: Option<Instant>,
     parked: bool,
-    /// Whether it is to be queued on a better CPU when it stops.
+    /// Whether the entity is queued on a better CPU when it stops.
     migrating: bool,
-    /// Whether it has yielded and has not run since.
+    /// Whether the entity has yielded and has not run since.
     yielded: bool,
-    /// When its current run on a CPU began.
+    /// Instant at which the entity's current run on a CPU began.
     begun: Instant,
 }
 
 /// The state of a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
-    /// The number of entities with this home.
+    /// Number of entities whose home is this CPU.
     homes: u32,
-    /// The accounting after which the queue was last sorted.
+    /// Number of the accounting after which the queue was last sorted.
     sorted: u64,
-    /// The idle neighbour that the last choice selected.
+    /// Idle neighbour that the last choice selected.
     cursor: Option<CpuId>,
-    /// The entity that has stopped here at this instant and waits, but is not queued yet.
+    /// Entity that has stopped on this CPU at this instant and waits, but is not queued yet.
     stopped: Option<EntityId>,
     /// Whether an entity was queued here while the CPU idled, so that no other CPU was kicked.
     queued_while_idle: bool,
-    /// When it last found no entity to run.
+    /// Instant at which the CPU last found no entity to run.
     idles_since: Instant,
-    /// When it last tried to steal.
+    /// Instant at which the CPU last tried to steal.
     tried_to_steal: Option<Instant>,
-    /// The idle CPU that the last wake-up on this CPU kicked.
+    /// Idle CPU that the last wake-up on this CPU kicked.
     called: CpuId,
-    /// The CPU of the same cache domain from which an entity was stolen last.
+    /// CPU of the same cache domain from which this CPU last stole an entity.
     stolen_from: CpuId,
 }
 
@@ -182,18 +182,19 @@ pub(crate) struct Credit {
     domains: Domains,
     vcpus: Vec<Vcpu>,
     cpus: Vec<Cpu>,
-    /// The CPUs that found nothing to run, except those in `called`.
+    /// CPUs that found no entity to run, except the CPUs in `called`.
     idlers: CpuSet,
-    /// The idle CPUs that were kicked, in versions where a wake-up kicks one CPU only.
+    /// Idle CPUs that were kicked, in versions where a wake-up kicks one CPU only.
     called: CpuSet,
-    /// The sum of all active accounts after the last accounting.
+    /// Sum of all active accounts after the last accounting.
     balance: i64,
-    /// The number of accountings so far.
+    /// Number of accountings so far.
     epoch: u64,
-    /// Set if a woken entity is queued by its tolerable delay: the expected run time of each entity ahead of it. See
-    /// `laxity`.
+    /// Expected run time of each entity ahead of a woken entity; `None`: the position does not depend on the tolerable
+    /// delay. See `laxity`.
     by_laxity: Option<Nanos>,
-    /// Whether accounting also sets the priority of entities to which a policy over this one gave the highest.
+    /// Whether accounting also sets the priority of entities to which a policy built over Credit gave the highest
+    /// priority.
     pub(crate) lowers_real_time: bool,
 }
 
@@ -228,7 +229,7 @@ impl Credit {
         self.cpus[cpu.index()].homes += 1;
     }
 
-    /// The affinity of `e` has changed: migrates it if it must move, or if a better CPU is available.
+    /// Migrates `e` after a change of its affinity, if `e` must move or a better CPU is available.
     pub(crate) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let queued = self.queues.queue_of(e);
         if cx.may_run(e, self.vcpu(e).home) {
@@ -247,7 +248,7 @@ impl Credit {
 
     // ---- Queueing ----
 
-    /// Enqueues `e`, which waits, on its home, boosted if it is UNDER, and kicks CPUs for it.
+    /// Enqueues the waiting `e` on its home and kicks CPUs for it. An UNDER entity is boosted.
     pub(crate) fn enqueue_woken(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.settings.boost && self.queues.priority(e) == Priority::Under {
             self.queues.set_priority(e, Priority::Boost);
@@ -260,33 +261,34 @@ impl Credit {
         if self.settings.boost_migrated { self.enqueue_woken(e, cx) } else { self.enqueue(e, cx) }
     }
 
-    /// Enqueues `e`, which waits, on its home, and kicks CPUs for it.
+    /// Enqueues the waiting `e` on its home, and kicks CPUs for it.
     pub(crate) fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         self.queues.insert(home, e);
         self.tickle(e, home, cx);
     }
 
-    /// Moves `e`, which waits unqueued or is blocked, to the CPU that is best for it.
+    /// Moves `e`, which waits unqueued or is blocked, to the best CPU for it.
     fn migrate(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.vcpu(e).migrating = false;
         let best = self.pick_cpu(e, Commit::Yes, cx);
         self.set_home(e, best);
     }
 
-    /// Whether `e` has to leave its home.
+    /// Returns whether `e` has to leave its home.
     fn must_migrate(&self, e: EntityId, cx: &Cx<'_>) -> bool {
         let vcpu = &self.vcpus[e.index()];
         vcpu.migrating || !cx.may_run(e, vcpu.home)
     }
 
-    /// Whether `e` has stopped at this instant and waits.
+    /// Returns whether `e` has stopped at this instant and waits.
     fn is_about_to_be_queued(&self, e: EntityId) -> bool {
         let home = self.vcpus[e.index()].home;
         self.cpus[home.index()].stopped == Some(e)
     }
 
-    /// Queues the entity that has just stopped on `cpu` again, last in its class. Returns it if it is queued there.
+    /// Enqueues the entity that has just stopped on `cpu` again, last in its class. Returns the entity if it is queued
+    /// there.
     pub(crate) fn requeue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if self.must_migrate(e, cx) {
@@ -308,7 +310,8 @@ impl Credit {
         Some(e)
     }
 
-    /// The entity that has just stopped on `cpu`, if the rate limit lets it go on, and for how much longer.
+    /// Returns the entity that has just stopped on `cpu`, if the rate limit lets it continue, and the remaining
+    /// duration.
     pub(crate) fn goes_on(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<(EntityId, Nanos)> {
         let e = self.cpus[cpu.index()].stopped?;
         let vcpu = &self.vcpus[e.index()];
@@ -324,7 +327,7 @@ impl Credit {
         Some(Decision::until(e, cx.now() + more))
     }
 
-    /// The longest time slice.
+    /// Returns the longest time slice.
     pub(crate) fn turn(&self) -> Nanos {
         self.settings.slice
     }
@@ -334,7 +337,7 @@ impl Credit {
         self.settings.slice = turn;
     }
 
-    /// Dispatches `e`, which is queued, on `cpu`; `stopped` has just been queued again there.
+    /// Dispatches `e`, which is queued, on `cpu`; `stopped` has just been queued there again.
     pub(crate) fn begin(&mut self, e: EntityId, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
         self.queues.remove(e);
         self.set_home(e, cpu);
@@ -353,7 +356,7 @@ impl Credit {
         }
     }
 
-    /// After a decision for `cpu`: moves an entity that was left waiting to an idle CPU, if there is one for it.
+    /// Moves an entity that a decision for `cpu` left waiting to an idle CPU, if one is available.
     fn hand_off_left(&mut self, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
         let queued_while_idle = core::mem::take(&mut self.cpus[cpu.index()].queued_while_idle);
         if !self.settings.hand_off || self.idlers.is_empty() {
@@ -426,7 +429,7 @@ impl Policy for Credit {
     }
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
-        // It may have blocked before it could migrate.
+        // The entity may have blocked before it could migrate.
         if !cx.may_run(e, self.vcpu(e).home) {
             self.migrate(e, cx);
         }

@@ -11,8 +11,8 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 pub(crate) type MayLeave<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
 
 impl Credit {
-    /// The entity to run on `cpu`: the head of its queue, or, if the head is OVER or missing, a more urgent entity of
-    /// another queue. `None`: the CPU idles.
+    /// Returns the entity to run on `cpu`: the head of its queue, or, if the head is OVER or missing, a more urgent
+    /// entity of another queue. `None`: the CPU idles.
     pub(crate) fn choose(&mut self, cpu: CpuId, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let head = self.queues.first(cpu);
         let priority = head.map(|e| self.queues.priority(e));
@@ -33,7 +33,7 @@ impl Credit {
         chosen
     }
 
-    /// Whether `cpu` found nothing to run and has not picked since.
+    /// Returns whether `cpu` found nothing to run and has not picked since.
     pub(crate) fn idles(&self, cpu: CpuId) -> bool {
         self.idlers.contains(cpu) || self.called.contains(cpu)
     }
@@ -130,24 +130,25 @@ impl Credit {
         })
     }
 
-    /// Whether `cpu`, whose queue is not empty, has two entities to run; a running or just stopped entity counts.
+    /// Returns whether `cpu`, whose queue is not empty, has two entities to run; a running or just stopped entity
+    /// counts.
     fn has_two(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let running = matches!(cx.running(cpu), Running::Mine { .. }) || self.cpus[cpu.index()].stopped.is_some();
         running || self.queues.iter(cpu).nth(1).is_some()
     }
 
-    /// Whether `e`, which is queued, is parked after its next time slice and gets that time slice on its own CPU. With
-    /// hand-off, an idle CPU may run it.
+    /// Returns whether `e`, which is queued, is parked after its next time slice and gets that time slice on its own
+    /// CPU. With hand-off, an idle CPU may run it.
     fn awaits_parking(&self, e: EntityId) -> bool {
         self.vcpus[e.index()].parked && !self.settings.hand_off
     }
 
-    /// Whether `e` has yielded and therefore may not be stolen.
+    /// Returns whether `e` has yielded and therefore may not be stolen.
     fn is_bound_by_yield(&self, e: EntityId) -> bool {
         self.settings.yield_behind && self.vcpus[e.index()].yielded
     }
 
-    /// Whether `e` is still cache-hot on its CPU.
+    /// Returns whether `e` is still cache-hot on its CPU.
     pub(crate) fn is_hot(&self, e: EntityId, cx: &Cx<'_>) -> bool {
         match self.vcpus[e.index()].stopped {
             Some(stopped) => cx.now().since(stopped) < self.settings.migration_delay,
@@ -155,9 +156,9 @@ impl Credit {
         }
     }
 
-    /// The best CPU for `e`: its own (or the next one it may run on), unless an idle CPU has more idle neighbours.
-    /// Neighbours are counted by cache and, within one cache, by core. `Commit::Yes` advances the cursor that spreads
-    /// such choices.
+    /// Returns the best CPU for `e`: its own (or the next one it may run on), unless an idle CPU has more idle
+    /// neighbours. Neighbours are counted by cache and, within one cache, by core. `Commit::Yes` advances the cursor
+    /// that spreads such choices.
     pub(crate) fn pick_cpu(&mut self, e: EntityId, commit: Commit, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let home = self.vcpus[e.index()].home;

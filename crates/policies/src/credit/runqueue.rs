@@ -2,36 +2,36 @@
 //!
 //! A queue is one list. An entity is inserted behind all entities whose priority is at least its own. In a sorted list
 //! this means: last in its class. Accounting changes priorities of queued entities, but not their places. Until the
-//! next [`sort`](RunQueues::sort) the list is out of order. Rules that search for a priority (insertion, stealing) see
-//! the entities in the order of the list, not of their priorities.
+//! next [`sort`](RunQueues::sort) the list is out of order. Rules that search for a priority (insertion, stealing)
+//! follow the order of the list, not of the priorities.
 //!
-//! Xen walks the list for each insertion. Here the first entity below each priority is remembered, so that insertion
-//! takes O(1) unless a priority has changed since.
+//! Xen walks the list for each insertion. Here the first entity below each priority is cached, so that insertion takes
+//! O(1) unless a priority has changed since.
 
 use sched::queue::Lists;
 use sched::{CpuId, CpuSet, EntityId};
 
-/// The urgency of an entity, from the least to the most urgent. Xen's numbers: `CSCHED_PRI_TS_*`.
+/// The urgency of an entity, in ascending order. Xen's numbers: `CSCHED_PRI_TS_*`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Priority {
-    /// Has used more than its share.
+    /// The entity has used more than its share.
     Over,
-    /// Has credit left.
+    /// The entity has credit left.
     Under,
-    /// Had credit left when it woke.
+    /// The entity had credit left when it woke.
     Boost,
-    /// It, or an entity it works with, has to respond in time. Only policies built over Credit use this.
+    /// The entity, or a related entity, has to respond in time. Only policies built over Credit use this priority.
     RealTime,
 }
 
-/// The number of priorities.
+/// Number of priorities.
 const PRIORITIES: usize = 4;
 
 impl Priority {
     /// All priorities, from the least urgent.
     const ALL: [Priority; PRIORITIES] = [Priority::Over, Priority::Under, Priority::Boost, Priority::RealTime];
 
-    /// Xen's number of the priority: BOOST 0, UNDER −1, OVER −2; `RealTime` is 1.
+    /// Returns Xen's number of the priority: BOOST 0, UNDER −1, OVER −2; `RealTime` is 1.
     pub(crate) const fn number(self) -> i64 {
         self as i64 - Priority::Boost as i64
     }
@@ -48,11 +48,11 @@ enum Below {
 #[derive(Debug)]
 pub(crate) struct RunQueues {
     lists: Lists,
-    /// By entity.
+    /// Priority of each entity, by index.
     priorities: Vec<Priority>,
-    /// By CPU and priority.
+    /// Cached positions by CPU and priority.
     below: Vec<[Below; PRIORITIES]>,
-    /// The CPUs whose queues are not empty.
+    /// CPUs whose queues are not empty.
     occupied: CpuSet,
 }
 
@@ -76,7 +76,7 @@ impl RunQueues {
         self.priorities[e.index()] = Priority::Under;
     }
 
-    /// The priority of `e`.
+    /// Returns the priority of `e`.
     pub(crate) fn priority(&self, e: EntityId) -> Priority {
         self.priorities[e.index()]
     }
@@ -90,27 +90,27 @@ impl RunQueues {
         }
     }
 
-    /// The CPU in whose queue `e` is, if it is queued.
+    /// Returns the CPU in whose queue `e` is, if it is queued.
     pub(crate) fn queue_of(&self, e: EntityId) -> Option<CpuId> {
         self.lists.list_of(e).map(CpuId::new)
     }
 
-    /// The first entity in the queue of `cpu`.
+    /// Returns the first entity in the queue of `cpu`.
     pub(crate) fn first(&self, cpu: CpuId) -> Option<EntityId> {
         self.lists.first(cpu.index())
     }
 
-    /// The entity behind `e`, which is queued.
+    /// Returns the entity behind `e`, which is queued.
     pub(crate) fn next(&self, e: EntityId) -> Option<EntityId> {
         self.lists.next(e)
     }
 
-    /// The entities in the queue of `cpu`, first to last.
+    /// Returns the entities in the queue of `cpu`, first to last.
     pub(crate) fn iter(&self, cpu: CpuId) -> impl Iterator<Item = EntityId> + '_ {
         self.lists.iter(cpu.index())
     }
 
-    /// The CPUs whose queues are not empty.
+    /// Returns the CPUs whose queues are not empty.
     pub(crate) fn occupied(&self) -> &CpuSet {
         &self.occupied
     }
@@ -124,7 +124,7 @@ impl RunQueues {
             None => self.lists.push_back(cpu.index(), e),
         }
         self.occupied.insert(cpu);
-        // For priorities above that of `e`, the first entity below is now `e` if it was the one behind `e`.
+        // For priorities above that of `e`, the first entity below is now `e` if it was the entity behind `e`.
         for below in &mut self.below[cpu.index()][priority as usize + 1..] {
             if *below == Below::Known(behind) {
                 *below = Below::Known(Some(e));
@@ -158,7 +158,7 @@ impl RunQueues {
         place
     }
 
-    /// The first entity in the queue of `cpu` that is less urgent than `priority`.
+    /// Returns the first entity in the queue of `cpu` that is less urgent than `priority`.
     fn first_below(&mut self, cpu: CpuId, priority: Priority) -> Option<EntityId> {
         if let Below::Known(known) = self.below[cpu.index()][priority as usize] {
             return known;
@@ -168,12 +168,12 @@ impl RunQueues {
         found
     }
 
-    /// Removes `e` from its queue; returns whether it was in one.
+    /// Removes `e` from its queue. Returns whether `e` was in a queue.
     pub(crate) fn remove(&mut self, e: EntityId) -> bool {
         let Some(queue) = self.lists.list_of(e) else { return false };
         for priority in Priority::ALL {
             if self.below[queue][priority as usize] == Below::Known(Some(e)) {
-                // All entities before `e` are at least that urgent, so the next one is behind it.
+                // All entities before `e` are at least as urgent as `e`, so the next less urgent entity is behind it.
                 let mut rest = core::iter::successors(self.lists.next(e), |&other| self.lists.next(other));
                 let next = rest.find(|&other| self.priority(other) < priority);
                 self.below[queue][priority as usize] = Below::Known(next);
@@ -186,8 +186,8 @@ impl RunQueues {
         true
     }
 
-    /// Moves all entities in the queue of `cpu` that are UNDER or more urgent ahead of the OVER ones; otherwise keeps
-    /// the order.
+    /// Moves all UNDER and more urgent entities in the queue of `cpu` ahead of the OVER ones; otherwise keeps the
+    /// order.
     pub(crate) fn sort(&mut self, cpu: CpuId) {
         let Some(over) = self.first_below(cpu, Priority::Under) else { return };
         let mut next = self.lists.next(over);
@@ -249,14 +249,14 @@ mod tests {
         queues.set_priority(e[1], Over);
         queues.set_priority(e[2], Under);
         assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[1], e[3], e[0], e[2]]);
-        // The first that is less urgent than UNDER is now at the head.
+        // The first entity below UNDER is now at the head.
         queues.insert(CPU, e[4]);
         assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[4], e[1], e[3], e[0], e[2]]);
         queues.sort(CPU);
         assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[4], e[3], e[2], e[1], e[0]]);
     }
 
-    /// What Xen does: a walk along the list.
+    /// Inserts as Xen does: by iteration over the list.
     fn walk(list: &mut Vec<EntityId>, e: EntityId, priority: impl Fn(EntityId) -> Priority) {
         let at = list.iter().position(|&other| priority(e) > priority(other)).unwrap_or(list.len());
         list.insert(at, e);

@@ -175,13 +175,13 @@ pub(crate) struct Settings {
     pub(crate) relocate: bool,
 }
 
-/// The word of a knob; `None` if the knob leaves the choice to the version, or the policy does not have it.
+/// Returns the word of a knob; `None` if the knob leaves the choice to the version, or the policy does not have it.
 fn word(knobs: &Knobs, name: &str) -> Option<&'static str> {
     let offered = knobs.iter().any(|(knob, _)| knob.name == name);
     offered.then(|| knobs.word(name)).filter(|&word| word != "version")
 }
 
-/// The value of a time knob, or `default` if the policy does not have the knob.
+/// Returns the value of a time knob, or `default` if the policy does not have the knob.
 fn time(knobs: &Knobs, name: &str, default: Nanos) -> Nanos {
     if knobs.iter().any(|(knob, _)| knob.name == name) { knobs.time(name) } else { default }
 }
@@ -250,12 +250,12 @@ impl Settings {
         }
     }
 
-    /// The credits that running for `time` burns.
+    /// Returns the credits that running for `time` burns.
     pub(crate) fn credits_in(&self, time: Nanos) -> i64 {
         (time.as_ns() / self.credit.as_ns()).cast_signed()
     }
 
-    /// The credits a CPU can burn in a period.
+    /// Returns the credits a CPU can burn in a period.
     pub(crate) fn credits_per_period(&self) -> i64 {
         self.credits_in(self.period)
     }
@@ -265,18 +265,18 @@ impl Settings {
         (ran < self.ratelimit).then(|| (self.ratelimit - ran).max(RATELIMIT_LEAST))
     }
 
-    /// The longest time slice.
+    /// Returns the longest time slice.
     pub(crate) fn longest_turn(&self) -> Nanos {
         if self.ratelimit.is_zero() { self.slice } else { self.slice.max(self.ratelimit + RATELIMIT_LEAST) }
     }
 
-    /// Whether an idle CPU may pass over an entity it could run, so that ticks have to offer it again.
+    /// Returns whether an idle CPU may pass over an entity it could run, so that ticks have to offer it again.
     pub(crate) fn passes_over(&self) -> bool {
         !self.migration_delay.is_zero() || !self.steal_interval.is_zero() || self.yield_behind
     }
 }
 
-/// The CPU time that one credit buys: a tenth of a millisecond; in 3.0.3, a millisecond.
+/// Returns the CPU time that one credit buys: a tenth of a millisecond; in 3.0.3, a millisecond.
 fn credit(knobs: &Knobs, version: &str) -> Nanos {
     let asked =
         knobs.iter().find(|(knob, _)| knob.name == "credits-per-ms").map_or(0, |(_, value)| value.unsigned_abs());

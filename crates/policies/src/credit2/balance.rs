@@ -78,7 +78,7 @@ impl Credit2 {
         self.take_turn(queue.expect("an affinity contains a CPU"), e, cx)
     }
 
-    /// The next CPU of `queue`, in turn, that `e` may run on.
+    /// Returns the next CPU of `queue`, in turn, that `e` may run on.
     fn take_turn(&mut self, queue: usize, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let record = &mut self.queues[queue];
         let cpu = next_in(record.cursor, &record.cpus.and(&cx.allowed(e))).expect("it may run in this run queue");
@@ -147,7 +147,7 @@ impl Credit2 {
         }
     }
 
-    /// Whether the loads differ by more than the tolerance, which is smaller if there is more load than CPUs.
+    /// Returns whether the loads differ by more than the tolerance, which is smaller if there is more load than CPUs.
     fn is_worth_it(&self, one: usize, other: usize, differs: i64) -> bool {
         let [one, other] = [one, other].map(|queue| &self.queues[queue]);
         let cpus = i64::try_from(one.cpus.len().max(other.cpus.len())).expect("few");

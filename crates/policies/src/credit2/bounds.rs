@@ -5,7 +5,7 @@ use super::runqueue::partition;
 use super::settings::Settings;
 use sched::{CapBound, Conserving, Knobs, LoadBounds, Nanos, Topology};
 
-/// The number of run queues of this host.
+/// Returns the number of run queues of this host.
 fn run_queues(host: &Topology, knobs: &Knobs) -> usize {
     partition(host, &Settings::read(knobs)).len()
 }

@@ -18,13 +18,13 @@ impl Credit2 {
         }
     }
 
-    /// The budget of a domain per quota period.
+    /// Returns the budget of a domain per quota period.
     fn per_period(&self, domain: DomainId) -> Nanos {
         let percent = self.domains[domain.index()].cap.unwrap_or(0);
         self.settings.cap_period.scale(u64::from(percent), 100)
     }
 
-    /// The most that a member takes at once.
+    /// Returns the most that a member takes at once.
     fn quota(&self, domain: DomainId) -> Nanos {
         let members = self.domains[domain.index()].members.max(1);
         self.per_period(domain).scale(1, members).max(self.settings.min_timer).min(self.settings.cap_period)
@@ -34,7 +34,7 @@ impl Credit2 {
         self.domains[self.vcpus[e.index()].domain.index()].cap.is_some()
     }
 
-    /// Whether `e` may run. If its quota is used up, it takes another one or is parked.
+    /// Returns whether `e` may run. If its quota is used up, it takes another one or is parked.
     pub(super) fn has_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         if !self.is_capped(e) || self.vcpus[e.index()].budget > 0 {
             return true;

@@ -49,7 +49,7 @@ impl Credit2 {
         Decision::until(e, cx.now() + time)
     }
 
-    /// The entity that has just stopped on `cpu`, if it may go on there.
+    /// Returns the entity that has just stopped on `cpu`, if it may go on there.
     fn current(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if !self.has_budget(e, cx) {
@@ -76,7 +76,7 @@ impl Credit2 {
         self.enqueue(e, cx);
     }
 
-    /// The entity to run on `cpu`: `current`, which ran until now, or a waiting entity.
+    /// Returns the entity to run on `cpu`: `current`, which ran until now, or a waiting entity.
     fn candidate(&mut self, cpu: CpuId, current: Option<EntityId>, cx: &mut Cx<'_>) -> Option<EntityId> {
         let now = cx.now();
         let mut yields = false;
@@ -115,12 +115,12 @@ impl Credit2 {
         current
     }
 
-    /// Whether the CPU that `vcpu` has kicked has yet to decide.
+    /// Returns whether the CPU that `vcpu` has kicked has yet to decide.
     fn is_left_to_another(&self, vcpu: &Vcpu, cpu: CpuId, queue: usize) -> bool {
         vcpu.tickled.is_some_and(|other| other != cpu && self.queues[queue].tickled.contains(other))
     }
 
-    /// The time slice of `e`; `given_way` is the entity that ran before.
+    /// Returns the time slice of `e`; `given_way` is the entity that ran before.
     fn turn(&self, e: EntityId, queue: usize, goes_on: bool, given_way: Option<EntityId>, cx: &Cx<'_>) -> Nanos {
         let vcpu = &self.vcpus[e.index()];
         let ran = if goes_on { cx.now().since(vcpu.begun) } else { Nanos::ZERO };
@@ -185,8 +185,8 @@ impl Credit2 {
         }
     }
 
-    /// The busy CPU that `e` is to preempt: its home if `e` has more credit than the entity there, else the CPU with
-    /// the largest difference.
+    /// Returns the busy CPU that `e` is to preempt: its home if `e` has more credit than the entity there, else the CPU
+    /// with the largest difference.
     fn find_preempted(&mut self, e: EntityId, home: CpuId, allowed: &CpuSet, cx: &mut Cx<'_>) -> Option<CpuId> {
         let queue = &self.queues[self.cpus[home.index()].queue];
         let mut busy = queue.cpus.minus(&queue.idle).minus(&queue.tickled).and(allowed);

@@ -95,20 +95,20 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 #[derive(Clone, Copy, Debug)]
 struct Vcpu {
     credit: i64,
-    /// The remainder of the last division into credits.
+    /// Remainder of the last division into credits.
     residual: u64,
     weight: u64,
     domain: DomainId,
-    /// The CPU it runs on, last ran on or was assigned.
+    /// CPU on which the entity runs or last ran, or to which it was assigned.
     home: CpuId,
-    /// The quota that it has taken from its domain's pool; negative after an overrun.
+    /// Quota that the entity has taken from its domain's pool; negative after an overrun.
     budget: i64,
     parked: bool,
-    /// The CPU that its wake-up kicked.
+    /// CPU that the entity's wake-up kicked.
     tickled: Option<CpuId>,
-    /// When its current run began.
+    /// Instant at which the entity's current run began.
     begun: Instant,
-    /// The run queue it is to move to when it stops.
+    /// Run queue to which the entity moves when it stops.
     migrate_to: Option<usize>,
     yielded: bool,
     load: Load,
@@ -118,28 +118,28 @@ struct Vcpu {
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     queue: usize,
-    /// The threads of its core that share its run queue.
+    /// Hardware threads of the CPU's core that share its run queue.
     siblings: CpuSet,
-    /// The entity that has stopped here at this instant and waits, but is not queued yet.
+    /// Entity that has stopped on this CPU at this instant and waits, but is not queued yet.
     stopped: Option<EntityId>,
 }
 
 /// The order of a run queue: most credit first, then order of arrival.
 type Key = (core::cmp::Reverse<i64>, u64);
 
-/// The scheduler.
+/// The state of the scheduler.
 #[derive(Debug)]
 pub(crate) struct Credit2 {
     settings: Settings,
     queues: Vec<RunQueue>,
-    /// The waiting entities, by run queue.
+    /// Waiting entities, by run queue.
     waiting: Trees<Key>,
-    /// The entities assigned to each run queue.
+    /// Entities assigned to each run queue.
     members: Lists,
     vcpus: Vec<Vcpu>,
     cpus: Vec<Cpu>,
     domains: Vec<Domain>,
-    /// The parked entities, by domain, the last one first.
+    /// Parked entities, by domain, the last one first.
     parked: Trees<u64>,
     arrivals: u64,
     /// Buffer for reordering a queue.
@@ -172,7 +172,7 @@ impl Credit2 {
         &mut self.vcpus[e.index()]
     }
 
-    /// The run queue `e` is assigned to.
+    /// Returns the run queue to which `e` is assigned.
     fn queue_of(&self, e: EntityId) -> usize {
         self.cpus[self.vcpus[e.index()].home.index()].queue
     }
@@ -194,18 +194,18 @@ impl Credit2 {
         self.tickle(e, cx);
     }
 
-    /// Whether `e` has stopped at this instant and waits.
+    /// Returns whether `e` has stopped at this instant and waits.
     fn is_about_to_be_queued(&self, e: EntityId) -> bool {
         self.cpus[self.vcpus[e.index()].home.index()].stopped == Some(e)
     }
 
-    /// Whether `e` has to leave its home.
+    /// Returns whether `e` has to leave its home.
     fn must_migrate(&self, e: EntityId, cx: &Cx<'_>) -> bool {
         let vcpu = &self.vcpus[e.index()];
         vcpu.migrate_to.is_some() || !cx.may_run(e, vcpu.home)
     }
 
-    /// Burns the credit that running for `ran` costs `e`, and keeps the remainder of the division.
+    /// Subtracts the credit for a run of `ran` from `e`, and keeps the remainder of the division.
     fn burn(&mut self, e: EntityId, ran: Nanos) {
         let heaviest = self.queues[self.queue_of(e)].max_weight;
         let vcpu = &mut self.vcpus[e.index()];
@@ -308,7 +308,7 @@ impl Policy for Credit2 {
     }
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
-        // It may have blocked before it could migrate.
+        // The entity may have blocked before it could migrate.
         if self.must_migrate(e, cx) {
             self.move_home(e, cx);
         }

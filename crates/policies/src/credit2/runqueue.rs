@@ -23,7 +23,7 @@ pub(super) struct RunQueue {
     pub(super) planned: i64,
 }
 
-/// The clock of loads: units of 1,024 ns. Source: `LOADAVG_GRANULARITY_SHIFT`.
+/// Returns the clock of loads: units of 1,024 ns. Source: `LOADAVG_GRANULARITY_SHIFT`.
 pub(super) fn clock(cx: &Cx<'_>) -> u64 {
     cx.now().as_ns() >> 10
 }
@@ -40,7 +40,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// The load of an entity that is new at `at`: it may be runnable half of the time.
+    /// Returns the load of an entity that is new at `at`: it may be runnable half of the time.
     pub(super) fn of_newcomer(at: u64, settings: &Settings) -> Load {
         Load { now: 0, average: 1 << (settings.precision_shift - 1), updated: at }
     }
@@ -78,7 +78,7 @@ impl RunQueue {
         }
     }
 
-    /// The CPUs that idle and were not kicked.
+    /// Returns the CPUs that idle and were not kicked.
     pub(super) fn free(&self) -> CpuSet {
         self.idle.minus(&self.tickled)
     }
@@ -122,13 +122,13 @@ impl RunQueue {
     }
 }
 
-/// The threads of the core of `cpu`.
+/// Returns the threads of the core of `cpu`.
 pub(super) fn siblings(host: &Topology, cpu: CpuId) -> CpuSet {
     host.iter().filter(|&other| host.share_core(cpu, other)).collect()
 }
 
-/// The run queues of `host`. CPUs of one domain share a run queue, up to a limit; beyond it they are spread evenly over
-/// several.
+/// Returns the run queues of `host`. CPUs of one domain share a run queue, up to a limit; beyond it they are spread
+/// evenly over several.
 pub(super) fn partition(host: &Topology, settings: &Settings) -> Vec<RunQueue> {
     let together = |a: CpuId, b: CpuId| match settings.share {
         Share::Cpu => false,

@@ -145,17 +145,17 @@ impl Settings {
         }
     }
 
-    /// The longest time slice.
+    /// Returns the longest time slice.
     pub(super) fn max_timer(&self) -> Nanos {
         Nanos::ns(self.credit.unsigned_abs())
     }
 
-    /// The shortest time slice of an entity that has not run yet.
+    /// Returns the shortest time slice of an entity that has not run yet.
     pub(super) fn min_turn(&self) -> Nanos {
         self.min_timer.max(self.ratelimit)
     }
 
-    /// The load difference below which no entity is moved: `shift` is a power of two, of one entity.
+    /// Returns the load difference below which no entity is moved: `shift` is a power of two, of one entity.
     pub(super) fn tolerance(&self, shift: i64) -> i64 {
         1 << (i64::from(self.precision_shift) + shift)
     }

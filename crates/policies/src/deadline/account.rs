@@ -88,7 +88,7 @@ impl Account {
         self.deadline = now.saturating_add(self.relative_deadline);
     }
 
-    /// The current period.
+    /// Returns the current period.
     pub(super) fn promise(&self) -> PromiseState {
         let deadline = if self.begun { self.deadline } else { Instant::NEVER };
         PromiseState { slice: self.slice, period: self.period, deadline, remaining: self.left }
@@ -99,7 +99,7 @@ impl Account {
         self.deadline.saturating_add(self.period.saturating_sub(self.relative_deadline))
     }
 
-    /// Whether the remaining slice is more than the share of the time until the deadline.
+    /// Returns whether the remaining slice is more than the share of the time until the deadline.
     fn overflows(&self, now: Instant) -> bool {
         let left = u128::from(self.left.max(0).unsigned_abs());
         let ahead = u128::from(self.deadline.saturating_since(now).as_ns());
@@ -115,7 +115,7 @@ impl Account {
 
     // ---- The wake-up rule ----
 
-    /// The entity, which is not throttled, wakes.
+    /// Returns the entity, which is not throttled, wakes.
     pub(super) fn wake(&mut self, now: Instant) -> Woken {
         if !core::mem::replace(&mut self.begun, true) {
             return self.begin(now);
@@ -142,7 +142,7 @@ impl Account {
         Woken::Ready
     }
 
-    /// The entity wakes for the first time.
+    /// Returns the entity wakes for the first time.
     fn begin(&mut self, now: Instant) -> Woken {
         match self.start {
             Some(start) if start > now => {
@@ -221,8 +221,8 @@ impl Account {
         }
     }
 
-    /// The end of a throttling of a blocked entity: its next period begins when it wakes. If it owes more than a slice,
-    /// returns until when it stays throttled.
+    /// Returns the end of a throttling of a blocked entity: its next period begins when it wakes. If it owes more than
+    /// a slice, returns until when it stays throttled.
     pub(super) fn lapse(&mut self, now: Instant) -> Option<Instant> {
         if self.start.is_some() || self.first {
             self.replenish(now);

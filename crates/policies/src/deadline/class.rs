@@ -20,20 +20,20 @@ pub(crate) const ALARMS: AlarmSlots = AlarmSlots {
     ..AlarmSlots::NONE
 };
 
-/// When the next detached entity returns its bandwidth.
+/// The alarm at which the next detached entity returns its bandwidth.
 const RETURN: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 
-/// The end of a throttling.
+/// Returns the alarm at the end of a throttling.
 const fn renewal(e: EntityId) -> Alarm {
     Alarm { owner: AlarmOwner::Entity(e), slot: 0 }
 }
 
-/// When the share of a blocked entity is free.
+/// Returns the alarm at which the share of a blocked entity becomes free.
 const fn zero_lag(e: EntityId) -> Alarm {
     Alarm { owner: AlarmOwner::Entity(e), slot: 1 }
 }
 
-/// The tick, if slices end at ticks.
+/// Returns the tick alarm, if slices end at ticks.
 const fn ticker(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
@@ -51,7 +51,7 @@ struct Leaving {
 #[derive(Clone, Copy, Debug)]
 struct Task {
     account: Account,
-    /// The CPU on which its bandwidth is counted.
+    /// CPU on which the bandwidth of the task is counted.
     counted: CpuId,
 }
 
@@ -59,25 +59,25 @@ struct Task {
 #[derive(Debug)]
 pub(crate) struct Deadline {
     queues: MostUrgent<Instant>,
-    /// By entity; `None`: not a member.
+    /// State of each member, by index; `None`: not a member.
     tasks: Vec<Option<Task>>,
     leaving: Vec<Leaving>,
     admission: Admission,
     /// Whether constrained deadlines are admitted by their density.
     by_density: bool,
-    /// The bandwidth of each CPU's fair server, if there are servers.
+    /// Bandwidth of each CPU's fair server, if there are servers.
     servers: Vec<Utilisation>,
     reclaim: Reclaim,
-    /// The sum of all shares, including those of detached entities.
+    /// Sum of all shares, including the shares of detached entities.
     shares: u64,
     whole_machine: bool,
     /// Whether a period that could begin while its entity is blocked begins at the wake-up.
     lapses: bool,
-    /// Whether an entity that is behind by more than a period keeps the deadlines that it missed.
+    /// Whether an entity that lags by more than a period keeps the deadlines that it missed.
     catches_up: bool,
     period_least: Nanos,
     period_most: Nanos,
-    /// The tick period, if slices end at ticks.
+    /// Period of the tick, if slices end at ticks.
     tick: Option<Nanos>,
 }
 
@@ -143,8 +143,8 @@ impl Deadline {
         }
     }
 
-    /// The rate on `cpu` or the remaining slice of its running entity has changed: its slice ends at another time. If
-    /// that is later, the entity is picked again at the old end.
+    /// Updates the end of the slice on `cpu` after a change of the rate or of the remaining slice. If the new end is
+    /// later, the entity is picked again at the old end.
     fn retime(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         let Running::Mine { entity, .. } = cx.running(cpu) else { return };
         if self.queues.running(cpu) != Some(entity) || self.task(entity).account.throttled.is_some() {
@@ -203,7 +203,7 @@ impl Deadline {
 
     // ---- States ----
 
-    /// When the slice of `e` is used up on `cpu`, if it runs from now on; never, if slices end at ticks.
+    /// Returns when the slice of `e` is used up on `cpu`, if `e` runs from now on; never, if slices end at ticks.
     fn slice_end(&self, e: EntityId, cpu: CpuId, now: Instant) -> Instant {
         if self.tick.is_some() {
             return Instant::NEVER;
@@ -221,7 +221,7 @@ impl Deadline {
         }
     }
 
-    /// A tick of `cpu`: ends the slice of the running entity if it is used up.
+    /// Handles a tick of `cpu`: ends the slice of the running entity if it is used up.
     fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let Some(e) = self.queues.running(cpu) else { return };
         if let Some((_, ran)) = cx.take_ran(cpu) {
@@ -233,7 +233,7 @@ impl Deadline {
         self.start_ticker(cpu, cx);
     }
 
-    /// `e` becomes runnable. Returns whether it may run.
+    /// Activates `e`, which becomes runnable. Returns whether it may run.
     fn activate(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let now = cx.now();
         let before = core::mem::replace(&mut self.account(e).activity, Activity::Contending);
@@ -271,7 +271,8 @@ impl Deadline {
         }
     }
 
-    /// The throttling of `e`, which is or was blocked, is over, unless it owes more. Returns whether it is over.
+    /// Ends the throttling of `e`, which is or was blocked, unless it owes more. Returns whether the throttling is
+    /// over.
     fn renew_asleep(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let now = cx.now();
         if !self.lapses {
@@ -287,7 +288,7 @@ impl Deadline {
         true
     }
 
-    /// The slice of `e`, which is runnable, is used up or given up: throttles it. Returns whether the next slice is
+    /// Throttles `e`, which is runnable and whose slice is used up or given up. Returns whether the next slice is
     /// available already.
     fn deplete(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let (now, until) = (cx.now(), self.account(e).next_period());
@@ -307,7 +308,7 @@ impl Deadline {
         true
     }
 
-    /// `e` is runnable and not throttled: enqueues it.
+    /// Enqueues `e`, which is runnable and not throttled.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let deadline = self.account(e).deadline;
         self.queues.set_urgency(e, deadline);
@@ -315,7 +316,7 @@ impl Deadline {
         self.follow(cx);
     }
 
-    /// `e` blocks now.
+    /// Deactivates `e`, which blocks now.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let free = self.account(e).zero_lag();
         if self.account(e).throttled.is_none() && self.account(e).left <= 0 {
@@ -338,7 +339,7 @@ impl Deadline {
         }
     }
 
-    /// The decision for `cpu`: an entity with a deadline before `than`, if that is given.
+    /// Returns the decision for `cpu`: an entity with a deadline before `than`, if that is given.
     pub(crate) fn pick_before(&mut self, cpu: CpuId, than: Option<Instant>, cx: &mut Cx<'_>) -> Decision {
         let picked = self.queues.pick(cpu, than.map_or(Rank::Other, Rank::Urgency), cx);
         self.follow(cx);
@@ -347,7 +348,7 @@ impl Deadline {
         Decision::until(e, self.slice_end(e, cpu, cx.now()))
     }
 
-    /// `cpu` runs an entity of another class with this deadline.
+    /// Records that `cpu` runs an entity of another class with this deadline.
     pub(crate) fn take_at(&mut self, cpu: CpuId, deadline: Instant, cx: &mut Cx<'_>) {
         self.queues.take_at(cpu, deadline, cx);
         self.follow(cx);
@@ -373,7 +374,7 @@ impl Layer for Deadline {
 impl Policy for Deadline {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let asked = self.asked(cx.params(e), cx.topology())?;
-        // An entity that was detached and comes back before its bandwidth was returned takes it over.
+        // An entity that was detached and returns before its bandwidth was released takes the bandwidth over.
         let back = self.leaving.iter().position(|gone| gone.id == e);
         let gone = back.map(|at| self.leaving[at]);
         if let Some(gone) = &gone {
@@ -415,7 +416,7 @@ impl Policy for Deadline {
         cx.clear_alarm(zero_lag(e));
         let Task { account, counted } = self.tasks[e.index()].take().expect("it is a member");
         match account.activity {
-            // Its bandwidth stays in use.
+            // The bandwidth of the entity stays in use.
             Activity::NonContending(until) if self.reclaim.is_on() => {
                 self.leaving.push(Leaving { id: e, account, cpu: counted, until });
                 self.arm_return(cx);
@@ -498,7 +499,7 @@ impl Policy for Deadline {
                 cx.release(e, Held::Depleted);
                 self.enqueue(e, cx);
             }
-            // It was to stop, but has not stopped yet.
+            // The entity was to stop, but has not stopped yet.
             State::Running(_) => {
                 self.account(e).replenish(now);
                 cx.release(e, Held::Depleted);

@@ -82,7 +82,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// The knobs of the class; the policy that contains it adds a time named `tick`.
+/// Knobs of the class; the policy that contains the class adds a time named `tick`.
 pub(crate) const KNOBS: &[Knob] = &[
     Knob::percent("rt-bandwidth", [95, 1, 100], "the part of each CPU that may be reserved")
         .from("sched_rt_runtime_us / sched_rt_period_us, kernel/sched/deadline.c"),
@@ -134,14 +134,14 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Classes::new(host, parts)))
 }
 
-/// Deadlines are strict. Without reservations, each other entity runs for one time slice first, on the one CPU that all
-/// may be confined to.
+/// Deadlines are strict. Without reservations, each other entity first runs for one time slice, on the one CPU to which
+/// all may be confined.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_reservations).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }
 
-/// On one CPU, if slices end exactly: every slice in every period, to the nanosecond. An entity that blocks starts its
-/// periods anew, which is not visible from outside.
+/// On one CPU, if slices end exactly, the entity receives every slice in every period, to the nanosecond. An entity
+/// that blocks begins new periods, which is not visible from outside.
 pub(crate) fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = knobs.on("hrtick") && knobs.word("admission") == "density";

@@ -44,7 +44,7 @@ impl Rate {
     /// Real time.
     pub(super) const FULL: Rate = Rate { parts: 1, of: 1 };
 
-    /// The charge for `ran`, rounded up, so that no entity gets more than the others leave.
+    /// Returns the charge for `ran`, rounded up, so that no entity gets more than the others leave.
     pub(super) fn charge(self, ran: Nanos) -> Nanos {
         let used = (u128::from(ran.as_ns()) * u128::from(self.parts)).div_ceil(u128::from(self.of));
         Nanos::ns(u64::try_from(used).unwrap_or(u64::MAX))
@@ -85,7 +85,7 @@ impl Reclaim {
         here.active -= if active { units } else { 0 };
     }
 
-    /// The rate at which time on `cpu` is charged to a share of `units`.
+    /// Returns the rate at which time on `cpu` is charged to a share of `units`.
     pub(super) fn rate(&self, cpu: CpuId, units: u64) -> Rate {
         let Bandwidth { all, active } = self.cpus[cpu.index()];
         let free = (all - active) + self.extra;

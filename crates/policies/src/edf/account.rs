@@ -119,7 +119,7 @@ impl Account {
         !self.period.is_zero()
     }
 
-    /// The first beginning of a period from `now` on.
+    /// Returns the first beginning of a period from `now` on.
     pub(super) fn period_from(&self, now: Instant) -> Instant {
         if self.deadline.saturating_since(now) == self.period || self.deadline == now {
             return now;
@@ -128,7 +128,7 @@ impl Account {
         self.deadline.saturating_add(self.period.saturating_mul(passed))
     }
 
-    /// The order of entities: earliest deadline first, then the lower index.
+    /// Returns the order of entities: earliest deadline first, then the lower index.
     pub(super) fn key(&self, e: EntityId) -> (Instant, usize) {
         (self.deadline, e.index())
     }
@@ -195,7 +195,7 @@ impl Account {
         }
     }
 
-    /// The end of the slice if the entity runs from `now` on, with timers of grain `grain`.
+    /// Returns the end of the slice if the entity runs from `now` on, with timers of grain `grain`.
     pub(super) fn slice_end(&self, now: Instant, grain: Nanos) -> Instant {
         now.saturating_add(Nanos::ns(self.balance.max(1).unsigned_abs())).round_up(grain)
     }

@@ -102,9 +102,9 @@ impl Global {
         self.edf.dequeue(e, cx);
     }
 
-    /// The two most frequent plans, without the general algorithm of [`choose`](Global::choose): one entity woke, or
-    /// one CPU is free. Nothing else may have changed since a plan after which no entity in the queue could preempt
-    /// another. Returns whether it was one of them.
+    /// Returns the two most frequent plans, without the general algorithm of [`choose`](Global::choose): one entity
+    /// woke, or one CPU is free. Nothing else may have changed since a plan after which no entity in the queue could
+    /// preempt another. Returns whether it was one of them.
     #[inline]
     fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
         let (worst, urgency) = self.least_urgent();
@@ -172,7 +172,7 @@ impl Global {
         }
     }
 
-    /// The lowest free CPU, or else the CPU of the least urgent running entity; and its urgency.
+    /// Returns the lowest free CPU, or else the CPU of the least urgent running entity; and its urgency.
     #[inline]
     fn least_urgent(&self) -> (CpuId, Key) {
         // The result is unpredictable, so no branch should depend on it.
@@ -185,7 +185,7 @@ impl Global {
         (CpuId::new(worst), urgency)
     }
 
-    /// The CPU that runs the least urgent entity.
+    /// Returns the CPU that runs the least urgent entity.
     fn least_urgent_running(&self) -> Option<CpuId> {
         let running = self.urgency.iter().enumerate().filter(|&(_, &key)| key != Key::FREE);
         running.max_by_key(|&(_, &key)| key).map(|(cpu, _)| CpuId::new(cpu))

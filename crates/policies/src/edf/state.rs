@@ -14,7 +14,7 @@ struct Terms {
     taken: CpuSet,
 }
 
-/// The alarm at the end of an entity's period.
+/// Returns the alarm at the end of an entity's period.
 const fn period_end(e: EntityId) -> Alarm {
     Alarm { owner: AlarmOwner::Entity(e), slot: 0 }
 }
@@ -109,8 +109,8 @@ impl Edf {
         self.ready.reserve(e, queue, self.members);
     }
 
-    /// The reservation of `e`. In a gang, it must be the same as that of the siblings, with a common start, on a CPU
-    /// that no sibling has.
+    /// Returns the reservation of `e`. In a gang, it must be the same as that of the siblings, with a common start, on
+    /// a CPU that no sibling has.
     fn terms(&self, e: EntityId, cx: &Cx<'_>) -> Result<Terms, Refused> {
         let params = cx.params(e);
         let mut terms = Terms { asked: params.reservation, taken: CpuSet::EMPTY };
@@ -364,7 +364,7 @@ impl Edf {
         }
     }
 
-    /// The current period of `e`, if it has a reservation.
+    /// Returns the current period of `e`, if it has a reservation.
     pub(super) fn promise_state(&self, e: EntityId) -> Option<PromiseState> {
         let Account { slice, period, deadline, balance, .. } = *self.account(e);
         (!period.is_zero()).then_some(PromiseState { slice, period, deadline, remaining: balance })

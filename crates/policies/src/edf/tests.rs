@@ -19,7 +19,8 @@ fn promise(period: u64, slice: u64) -> Params {
     reserving(Nanos::ms(slice), Nanos::ms(period), Limit::Soft)
 }
 
-/// The entities on CPU 0 and their times in milliseconds; letters in order of attachment. Runs without a break are one.
+/// Returns the entities on CPU 0 and their times in milliseconds; letters in order of attachment. Runs without a break
+/// are one.
 fn turns(knobs: &Knobs, ms: u64, entities: &[(Params, Workload)]) -> String {
     let mut trace = Trace::new(Header { policy: "edf".into(), cpus: 1, seed: 0 });
     let mut host = host(knobs);

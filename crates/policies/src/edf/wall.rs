@@ -27,7 +27,7 @@ pub(super) struct Wall {
     decided: Vec<Instant>,
 }
 
-/// The alarm at the end of a decision.
+/// Returns the alarm at the end of a decision.
 const fn decision_end(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
@@ -44,7 +44,7 @@ impl Wall {
         }
     }
 
-    /// Whether the core is deciding on `cpu`; if so, an alarm is set for the end of the decision.
+    /// Returns whether the core is deciding on `cpu`; if so, an alarm is set for the end of the decision.
     fn decides(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
         let (at, now) = (cpu.index(), cx.now());
         if self.decision.is_zero() {

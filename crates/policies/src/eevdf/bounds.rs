@@ -14,8 +14,8 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some((requests.base_slice + tunables.tick + grain).saturating_mul(load.entities))
 }
 
-/// The lag of a waiting entity grows, and all others together are owed less. Once all of them are ahead of their
-/// shares, only this entity is eligible. No entity gets further ahead than the longest time slice and a tick, or
+/// Returns the lag of a waiting entity grows, and all others together are owed less. Once all of them are ahead of
+/// their shares, only this entity is eligible. No entity gets further ahead than the longest time slice and a tick, or
 /// forgets more than twice as much. The others catch up at the rate of the heaviest. In a nested group, all of this
 /// happens within the group's share of time, at every level. (A new entity is owed no time. An endless sequence of new
 /// entities is overload, and there is no bound.)

@@ -12,19 +12,19 @@ pub(super) struct EarliestDeadline(pub(super) Requests);
 /// The EEVDF state of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// The requested time slice.
+    /// Requested time slice.
     slice: Nanos,
-    /// The virtual time at which its time slice is used up.
+    /// Virtual time at which the time slice of the node is used up.
     deadline: Virtual,
-    /// Whether `deadline` is relative to its vruntime, because the node is between queues.
+    /// Whether `deadline` is relative to the node's vruntime, because the node is between queues.
     relative: bool,
-    /// How far its clock was behind the average when it left its queue.
+    /// Lag of the node behind the average when it left its queue.
     lag: i64,
-    /// Whether it is between queues and its vruntime holds only its debt: the time that it ran in another class.
+    /// Whether the node is between queues and its vruntime holds only its debt: the time that it ran in another class.
     owes: bool,
-    /// Whether it is new and has not been placed yet.
+    /// Whether the node is new and has not been placed yet.
     initial: bool,
-    /// How long it is protected since it was picked: a deadline, while it is still its own, or a value of its clock.
+    /// End of the protection after a pick: the node's deadline while this is unchanged, or a value of its clock.
     protection: Option<Virtual>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     weight: u64,
-    /// The sum of weight times vruntime, relative to `min_vruntime`.
+    /// Sum of weight times vruntime, relative to `min_vruntime`.
     moment: i128,
 }
 
@@ -52,12 +52,12 @@ impl Summary for Extremes {
     }
 }
 
-/// The most by which yields postpone a deadline: far from the end of the clock, and years away.
+/// The maximum by which yields postpone a deadline: far from the end of the clock, and years away.
 const PUT_OFF_MOST: i64 = 1 << 60;
 
 type Queues = RunQueues<EarliestDeadline>;
 
-/// `distance · from / to`, towards zero.
+/// Returns `distance · from / to`, rounded towards zero.
 fn rescaled(distance: i64, from: u64, to: u64) -> i64 {
     let scaled = i128::from(distance) * i128::from(from) / i128::from(to);
     i64::try_from(scaled).expect("a lag is at most a few slices of the lightest weight")
@@ -66,12 +66,12 @@ fn rescaled(distance: i64, from: u64, to: u64) -> i64 {
 impl Queues {
     // ---- The average ----
 
-    /// The current node of `queue`, if it will be put back.
+    /// Returns the current node of `queue`, if it will be put back.
     fn running(&self, queue: usize) -> Option<&Node<Request>> {
         self.queue(queue).current.map(|id| self.node(id)).filter(|node| node.queued)
     }
 
-    /// The sum of weight times vruntime of `queue`, relative to `min_vruntime`, and the sum of the weights.
+    /// Returns the sum of weight times vruntime of `queue`, relative to `min_vruntime`, and the sum of the weights.
     fn balance(&self, queue: usize) -> (i128, u64) {
         let RunQueue { min_vruntime, own: Waiting { weight, moment }, .. } = *self.queue(queue);
         let running = self.running(queue);
@@ -81,7 +81,7 @@ impl Queues {
         })
     }
 
-    /// V: the average vruntime of `queue`, weighted; if no node is queued, the last average.
+    /// Returns V: the weighted average vruntime of `queue`; if no node is queued, the last average.
     fn average(&self, queue: usize) -> Virtual {
         let (moment, weight) = self.balance(queue);
         let min = self.queue(queue).min_vruntime;
@@ -92,7 +92,7 @@ impl Queues {
         min.moved(i64::try_from(ahead).expect("an average is not beyond the numbers it is made of"))
     }
 
-    /// Whether this vruntime is not ahead of the average of `queue`. Exact, without a division.
+    /// Returns whether this vruntime is not ahead of the average of `queue`. The result is exact, without a division.
     fn is_eligible_at(&self, queue: usize, vruntime: Virtual) -> bool {
         let (moment, weight) = self.balance(queue);
         i128::from(vruntime.ahead_of(self.queue(queue).min_vruntime)) * i128::from(weight) <= moment
@@ -103,7 +103,7 @@ impl Queues {
         self.is_eligible_at(node.queue, node.vruntime)
     }
 
-    /// How far the clock of `id`, which is queued, is behind the average.
+    /// Returns the lag of `id`, which is queued, behind the average.
     fn lag(&self, id: NodeId) -> i64 {
         let node = self.node(id);
         self.average(node.queue).ahead_of(node.vruntime)
@@ -116,7 +116,7 @@ impl Queues {
         self.node_mut(id).own.lag = self.lag(id).clamp(-most, most);
     }
 
-    /// `min_vruntime` follows the least vruntime queued in `queue`, never backwards.
+    /// Advances `min_vruntime` to the minimum vruntime queued in `queue`. It never decreases.
     fn advance(&mut self, queue: usize) {
         let running = self.running(queue).map(|node| node.vruntime);
         let waiting = self.summary(queue).map(|extremes| extremes.least_vruntime);
@@ -131,12 +131,12 @@ impl Queues {
 
     // ---- Deadlines ----
 
-    /// The time slice of `id` in virtual time.
+    /// Returns the time slice of `id` in virtual time.
     fn virtual_slice(&self, id: NodeId) -> Nanos {
         self.scaled(self.node(id).own.slice, id)
     }
 
-    /// If the time slice is used up, starts the next one. Returns whether it was used up.
+    /// Starts the next time slice if the current one is used up. Returns whether it was used up.
     fn renew(&mut self, id: NodeId) -> bool {
         let slice = self.virtual_slice(id);
         let node = self.node_mut(id);
@@ -147,7 +147,7 @@ impl Queues {
         is_over
     }
 
-    /// The shortest requested time slice in `queue`; `None` if no node is queued.
+    /// Returns the shortest requested time slice in `queue`; `None` if no node is queued.
     fn shortest_slice(&self, queue: usize) -> Option<Nanos> {
         let running = self.running(queue).map(|node| node.own.slice);
         running.into_iter().chain(self.summary(queue).map(|extremes| extremes.shortest_slice)).min()
@@ -163,8 +163,8 @@ impl Queues {
 
     // ---- Placing ----
 
-    /// Sets the clock of `id`, which is about to be queued, so that its lag is the same as when it left. Its own weight
-    /// counts in the average then.
+    /// Sets the clock of `id`, which is about to be queued, so that its lag is the same as when it left. The average
+    /// then includes its own weight.
     fn place(&mut self, id: NodeId) {
         let Node { queue, weight, own, vruntime, .. } = *self.node(id);
         let debt = if own.owes { vruntime.ahead_of(Virtual::ZERO) } else { 0 };
@@ -183,7 +183,7 @@ impl Queues {
         node.own = Request { deadline, relative: false, initial: false, owes: false, ..own };
     }
 
-    /// A node that stayed queued to pay a debt is owed no time afterwards.
+    /// Resets the lag of a node that stayed queued to pay a debt: no time is owed to the node afterwards.
     fn forget_credit(&mut self, id: NodeId) {
         if self.rule.0.delay_zero {
             let own = &mut self.node_mut(id).own;
@@ -193,7 +193,7 @@ impl Queues {
 
     // ---- Protection ----
 
-    /// Whether `id`, current or just put back, is still protected.
+    /// Returns whether `id`, current or just put back, is still protected.
     fn is_protected(&self, id: NodeId) -> bool {
         let node = self.node(id);
         match self.rule.0.protection {
@@ -202,14 +202,14 @@ impl Queues {
         }
     }
 
-    /// Whether no other node may be picked for now.
+    /// Returns whether no other node may be picked for now.
     fn bars_others(&self, id: NodeId) -> bool {
         // In v6.17, a node is protected for a while even without run-to-parity.
         let counts = self.rule.0.run_to_parity || self.rule.0.protection == Protection::Shortest;
         counts && self.is_protected(id) && self.is_eligible(id)
     }
 
-    /// Where the protection of `id` ends if it begins now and lasts at most `most`.
+    /// Returns the end of the protection of `id` if the protection begins now and lasts at most `most`.
     fn protection(&self, id: NodeId, most: Nanos) -> Virtual {
         let node = self.node(id);
         if most < node.own.slice {
@@ -233,7 +233,7 @@ impl Queues {
 
     // ---- Picking ----
 
-    /// Whether the woken node may end the protection of `running`, its sibling.
+    /// Returns whether the woken node may end the protection of `running`, its sibling.
     fn is_short(&self, wakee: NodeId, running: NodeId) -> bool {
         let (new, old) = (&self.node(wakee).own, &self.node(running).own);
         self.rule.0.preempt_short
@@ -249,8 +249,8 @@ impl Queues {
         self.buddy(queue, Buddy::Next).filter(|&id| self.node(id).is_runnable() && self.is_eligible(id))
     }
 
-    /// The node of `queue` that should run: a node of the tree, or `running`, which need not be in the tree and may be
-    /// protected (`in_peace`).
+    /// Returns the node of `queue` that should run: a node of the tree, or `running`, which need not be in the tree and
+    /// may be protected (`in_peace`).
     fn best(&self, queue: usize, running: Option<NodeId>, in_peace: bool) -> NodeId {
         if let Some(buddy) = self.eligible_buddy(queue) {
             return buddy;
@@ -330,18 +330,18 @@ impl Rule for EarliestDeadline {
         queues.weigh(id, false);
     }
 
-    /// A forked task has no lag, in any queue.
+    /// Places a forked task without lag, in any queue.
     fn place_forked(queues: &mut Queues, id: NodeId, _from: Option<Virtual>) {
         let own = &mut queues.node_mut(id).own;
         (own.lag, own.relative, own.initial) = (0, false, true);
     }
 
-    /// The lag moves with the node.
+    /// Moves the lag with the node.
     fn move_sleeper(queues: &mut Queues, id: NodeId, queue: usize) {
         queues.node_mut(id).queue = queue;
     }
 
-    /// A node that is not queued has no clock yet.
+    /// Charges a node that is not queued and has no clock yet.
     fn owe(queues: &mut Queues, id: NodeId, ran: Nanos) {
         let node = queues.node_mut(id);
         if !node.queued && !std::mem::replace(&mut node.own.owes, true) {
@@ -361,7 +361,8 @@ impl Rule for EarliestDeadline {
         }
     }
 
-    /// A node with a debt that blocks stays queued until it is picked, which is not before the debt is paid.
+    /// Dequeues a node. A node with a debt that blocks stays queued until it is picked, which is not before the debt is
+    /// paid.
     fn leave(queues: &mut Queues, id: NodeId, leaving: Leaving) -> bool {
         queues.clear_buddies(id);
         let Node { queue, delayed, .. } = *queues.node(id);
@@ -389,7 +390,7 @@ impl Rule for EarliestDeadline {
         true
     }
 
-    /// If its debt is paid by now, it is placed anew.
+    /// Resumes a node, and places it again if its debt is paid by now.
     fn resume(queues: &mut Queues, id: NodeId) {
         queues.set_delayed(id, false);
         queues.keep_lag(id);
@@ -401,7 +402,7 @@ impl Rule for EarliestDeadline {
         }
     }
 
-    /// The lag in CPU time stays the same, and so does the average.
+    /// Changes the weight. The lag in CPU time and the average stay the same.
     fn reweigh(queues: &mut Queues, id: NodeId, weight: u64) {
         let Node { queue, weight: old, queued, own, .. } = *queues.node(id);
         if !queued {
@@ -436,7 +437,7 @@ impl Rule for EarliestDeadline {
         queues.set_slice(id, slice);
     }
 
-    /// A group requests the shortest time slice requested in it.
+    /// Sets the request of a group to the shortest time slice requested in it.
     fn resize(queues: &mut Queues, id: NodeId) {
         let base = queues.rule.0.base_slice;
         let shortest = id.own_queue().and_then(|own| queues.shortest_slice(own));
@@ -476,7 +477,7 @@ impl Rule for EarliestDeadline {
         }
     }
 
-    /// The deadline is postponed by a time slice, and the protection ends.
+    /// Postpones the deadline by a time slice, and ends the protection.
     fn yielded(queues: &mut Queues, id: NodeId) {
         queues.clear_buddies(id);
         let slice = queues.virtual_slice(id);
@@ -504,7 +505,7 @@ impl Rule for EarliestDeadline {
         if is_short && !preempts {
             let protection = match queues.rule.0.protection {
                 Protection::Deadline => None,
-                // The other node runs first, but for at most the shortest time slice from now.
+                // The other node runs first, but at most for the shortest time slice from now.
                 Protection::Shortest => {
                     let shortest = queues.shortest_slice(queue).expect("both are queued");
                     let until = queues.protection(running, shortest);

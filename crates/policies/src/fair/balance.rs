@@ -89,7 +89,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Whether `cpu` would still have a task to run if one left it.
+    /// Returns whether `cpu` would still have a task to run if one left it.
     fn can_spare(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let tasks = self.queues.root(cpu).tasks.all;
         tasks >= 2 || tasks == 1 && cx.running(cpu) == Running::Above
@@ -139,9 +139,9 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// The balancing interval of a busy CPU, for a domain that idle CPUs balance every `interval`. It is a tick shorter
-    /// than a multiple, so that it does not always find the same tasks waiting. Source: `get_sd_balance_interval`,
-    /// kernel/sched/fair.c, v5.10 and later.
+    /// Returns the balancing interval of a busy CPU, for a domain that idle CPUs balance every `interval`. It is a tick
+    /// shorter than a multiple, so that it does not always find the same tasks waiting. Source:
+    /// `get_sd_balance_interval`, kernel/sched/fair.c, v5.10 and later.
     fn busy_interval(&self, interval: Nanos) -> Nanos {
         let tunables = &self.queues.tunables;
         let long = interval.saturating_mul(tunables.busy_factor);
@@ -234,7 +234,7 @@ impl<R: Rule> Fair<R> {
         if tries <= CACHE_NICE_TRIES && self.is_hot(e, pull, cx) { Fit::Reluctant } else { Fit::Yes }
     }
 
-    /// Whether `e` is cache-hot.
+    /// Returns whether `e` is cache-hot.
     fn is_hot(&self, e: EntityId, pull: &Pull, cx: &Cx<'_>) -> bool {
         let id = NodeId::task(e);
         let (node, tunables) = (self.queues.node(id), &self.queues.tunables);

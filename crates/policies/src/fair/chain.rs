@@ -139,7 +139,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Running and stopping ----
 
-    /// The next task to run on `cpu`. Delayed nodes that would be picked leave their queues.
+    /// Returns the next task to run on `cpu`. Delayed nodes that would be picked leave their queues.
     pub(super) fn choose(&mut self, cpu: CpuId, turn: u64, cx: &mut Cx<'_>) -> Option<EntityId> {
         while self.queues.root(cpu).nodes > 0 {
             let mut id = R::next_of(&self.queues, cpu.index(), turn);

@@ -12,14 +12,15 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// The scheduling domains of a host, nearest first: core, cache, machine. Domains with a single group are left out.
+    /// Returns the scheduling domains of a host, nearest first: core, cache, machine. Domains with a single group are
+    /// left out.
     pub(super) fn all(host: &Topology, imbalance: u64) -> Vec<Level> {
         let levels = [(host.smt, 1, SMT_IMBALANCE), (host.llc, host.smt, imbalance), (host.cpus, host.llc, imbalance)];
         let levels = levels.into_iter().filter(|&(span, group, _)| span > group);
         levels.map(|(span, group, imbalance)| Level { span, group, imbalance }).collect()
     }
 
-    /// The time between two balances of an idle CPU, if the last one found tasks to pull.
+    /// Returns the time between two balances of an idle CPU, if the last one found tasks to pull.
     pub(super) const fn interval(&self) -> Nanos {
         Nanos::ms(self.span as u64)
     }
@@ -40,7 +41,7 @@ impl Balancing {
     }
 }
 
-/// The group of `size` CPUs that contains `cpu`.
+/// Returns the group of `size` CPUs that contains `cpu`.
 pub(super) fn span(host: &Topology, cpu: CpuId, size: usize) -> impl Iterator<Item = CpuId> + Clone + use<> {
     let start = cpu.index() / size * size;
     (start..(start + size).min(host.cpus)).map(CpuId::new)

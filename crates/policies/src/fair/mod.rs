@@ -59,55 +59,56 @@ use sched::{
 pub(crate) const ALARMS: AlarmSlots =
     AlarmSlots { cpu: &[AlarmKind::Tick], group: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE };
 
-/// The state of an entity beyond its node.
+/// The state of an entity apart from its node.
 #[derive(Clone, Copy)]
 struct Task {
     id: EntityId,
     /// Whether `id` is attached; otherwise it was the last entity of this index.
     member: bool,
-    /// The CPU in whose queues it is, or was last.
+    /// CPU in whose queues the entity is, or was last.
     cpu: CpuId,
-    /// The last CPU on which it woke other tasks: another place where its cache may be warm.
+    /// Last CPU on which the entity woke other tasks: another place where its cache may be warm.
     recent_cpu: CpuId,
     flips: Flips,
-    /// When it last ran, if it was on this CPU.
+    /// Instant at which the entity last ran, if it was on this CPU.
     ran_at: Option<Instant>,
-    /// Whether it is held because a group above it is throttled.
+    /// Whether the entity is held because a group above it is throttled.
     held: bool,
-    /// Whether it is back from another class, for which it left `recent_cpu`, and has not been runnable here since.
+    /// Whether the entity is back from another class, for which it left `recent_cpu`, and has not been runnable here
+    /// since.
     returns: bool,
 }
 
-/// The state of a CPU beyond its queues.
+/// The state of a CPU apart from its queues.
 struct Cpu {
-    /// The task that runs here.
+    /// Task that runs on the CPU.
     current: Option<EntityId>,
-    /// Counts decisions, from 1.
+    /// Number of decisions, from 1.
     turn: u64,
-    /// When the previous task of this decision was put back.
+    /// Instant at which the previous task of this decision was put back.
     put_at: Instant,
-    /// Since when it has had no task to run; `None`: it has one, or a task woke here.
+    /// Instant from which the CPU has no task to run; `None`: it has a task, or a task woke there.
     idle_since: Option<Instant>,
     average_idle: Nanos,
-    /// Whether another CPU's tick kicked it to pull tasks.
+    /// Whether the tick of another CPU kicked this CPU to pull tasks.
     called: bool,
-    /// Whether its tick is set only because a more urgent class might take the CPU.
+    /// Whether the tick is set only because a more urgent class might take the CPU.
     ticks_in_case: bool,
-    /// One per scheduling domain.
+    /// Balancing state of each scheduling domain.
     balancing: Vec<Balancing>,
 }
 
 pub(crate) struct Fair<R: Rule> {
     queues: RunQueues<R>,
-    /// By entity index.
+    /// State of each task, by entity index.
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
-    /// By group index.
+    /// Bandwidth of each group, by group index.
     bandwidths: Vec<Bandwidth>,
-    /// The runnable tasks of each CPU, the one that ran longest ago first: the order in which they migrate.
+    /// Runnable tasks of each CPU in the order of migration: the task that ran longest ago first.
     recency: Lists,
     levels: Vec<Level>,
-    /// The CPUs that found no task to run.
+    /// CPUs that found no task to run.
     idle: CpuSet,
     /// Whether two members of a group are kept out of the queue of one CPU: see `balance`.
     apart: bool,
@@ -143,7 +144,7 @@ impl<R: Rule> Fair<R> {
         Fair { apart: true, ..self }
     }
 
-    /// The CPU in whose queues `e` is, or was last.
+    /// Returns the CPU in whose queues `e` is, or was last.
     pub(crate) fn cpu_of(&self, e: EntityId) -> CpuId {
         self.tasks[e.index()].cpu
     }
@@ -163,7 +164,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// `e` is forked: it starts behind the others of the queue it is created on, and perhaps on another CPU.
+    /// Places the forked `e` behind the other tasks of the queue on which it is created, perhaps on another CPU.
     fn fork(&mut self, e: EntityId, parent: Option<EntityId>, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let why = Wake::New { parent };
@@ -243,7 +244,7 @@ fn shares_of(params: &GroupParams) -> u64 {
 impl<R: Rule> Policy for Fair<R> {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let cpu = cx.last_cpu(e);
-        // Names are unique: an entity that was here before has been in another class since.
+        // Names are unique: a returning entity has been in another class since.
         let before = self.tasks.get(e.index()).filter(|task| task.id == e);
         let (returns, recent_cpu) = (before.is_some(), before.map_or(cpu, |task| task.cpu));
         let flips = Flips::NONE;
@@ -361,8 +362,8 @@ impl<R: Rule> Policy for Fair<R> {
         self.dequeue(e, Leaving::Halt, cx);
     }
 
-    /// The task waits on its previous CPU, wherever it ran in the other class: this class decides how many tasks wait
-    /// on each CPU.
+    /// Charges `e` for its time in another class. The task waits on its previous CPU, wherever it ran in the other
+    /// class: this class decides the number of tasks that wait on each CPU.
     fn owe(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let Task { recent_cpu: home, cpu, returns, .. } = self.tasks[e.index()];
@@ -422,7 +423,7 @@ impl<R: Rule> Policy for Fair<R> {
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let state = &mut self.cpus[cpu.index()];
         if state.put_at != cx.now() {
-            // The previous task has not just been put back, so no task goes on.
+            // The previous task has not just been put back, so no task continues.
             state.turn += 1;
         }
         let turn = state.turn;

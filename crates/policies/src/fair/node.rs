@@ -18,7 +18,7 @@ impl NodeId {
         NodeId::of(2 * e.index())
     }
 
-    /// The group entity that owns `queue`.
+    /// Returns the group entity that owns `queue`.
     pub(crate) fn part(queue: usize) -> NodeId {
         NodeId::of(2 * queue + 1)
     }
@@ -31,24 +31,24 @@ impl NodeId {
         self.0 as usize
     }
 
-    /// The entity index of a task; `None` for a group entity.
+    /// Returns the entity index of a task; `None` for a group entity.
     pub(crate) const fn entity_index(self) -> Option<usize> {
         if self.0.is_multiple_of(2) { Some(self.index() / 2) } else { None }
     }
 
-    /// The queue of a group entity; `None` for a task.
+    /// Returns the queue of a group entity; `None` for a task.
     pub(crate) const fn own_queue(self) -> Option<usize> {
         if self.0.is_multiple_of(2) { None } else { Some(self.index() / 2) }
     }
 
-    /// The key of the node in the trees.
+    /// Returns the key of the node in the trees.
     pub(crate) const fn key(self) -> EntityId {
         EntityId::new(self.0, 0)
     }
 }
 
 impl From<EntityId> for NodeId {
-    /// The node of a key in the trees.
+    /// Returns the node of a key in the trees.
     fn from(key: EntityId) -> NodeId {
         NodeId::of(key.index())
     }
@@ -97,7 +97,7 @@ impl<N> Node<N> {
     }
 }
 
-/// The weight, and whether the task is a SCHED_IDLE task.
+/// Returns the weight, and whether the task is a SCHED_IDLE task.
 pub(crate) fn load_of(params: &Params) -> (u64, bool) {
     match params.class {
         Class::Idle => (u64::from(Weight::IDLE.as_linux()), true),

@@ -20,6 +20,6 @@ pub(crate) trait Order: Debug + Send + Sized + 'static {
     /// An empty queue.
     const QUEUE: Self::Queue;
 
-    /// The place of `node` in its tree if it joins as the `arrival`-th, and its summary.
+    /// Returns the place of `node` in its tree if it joins as the `arrival`-th, and its summary.
     fn order(node: &Node<Self::Node>, arrival: u64) -> (Self::Key, Self::Summary);
 }

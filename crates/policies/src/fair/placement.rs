@@ -13,7 +13,7 @@ use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant, Running, State, Topol
 impl<R: Rule> Fair<R> {
     // ---- Load of a CPU ----
 
-    /// Whether a fair task put on `cpu` runs there at once, because the CPU idles.
+    /// Returns whether a fair task put on `cpu` runs there at once, because the CPU idles.
     #[inline]
     pub(super) fn is_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         self.queues.root(cpu).tasks.all == 0
@@ -21,7 +21,7 @@ impl<R: Rule> Fair<R> {
             && !cx.preempted(cpu)
     }
 
-    /// Whether `cpu` idles, or runs SCHED_IDLE tasks only.
+    /// Returns whether `cpu` idles, or runs SCHED_IDLE tasks only.
     #[inline]
     fn is_as_good_as_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let tasks = self.queues.root(cpu).tasks;
@@ -35,8 +35,8 @@ impl<R: Rule> Fair<R> {
 
     // ---- Where a task may be put ----
 
-    /// Whether `e` may be put in the queue of `cpu`: its affinity must allow it. If siblings are kept apart, no sibling
-    /// may be runnable there, unless there is one on every allowed CPU.
+    /// Returns whether `e` may be put in the queue of `cpu`: its affinity must allow it. If siblings are kept apart, no
+    /// sibling may be runnable there, unless there is one on every allowed CPU.
     #[inline]
     pub(super) fn may_be_put(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         cx.may_run(e, cpu) && (!self.apart || self.is_apart(e, cpu, cx))
@@ -54,7 +54,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Wake-up ----
 
-    /// The CPU on which `e` wakes.
+    /// Returns the CPU on which `e` wakes.
     pub(super) fn select(&mut self, e: EntityId, why: Wake, cx: &Cx<'_>) -> CpuId {
         let prev = self.tasks[e.index()].cpu;
         let target = match why {
@@ -68,7 +68,7 @@ impl<R: Rule> Fair<R> {
         self.idle_sibling(e, prev, target, cx)
     }
 
-    /// The waker's CPU or that of `e`, whichever is better for it.
+    /// Returns the waker's CPU or that of `e`, whichever is better for it.
     fn affine(&mut self, e: EntityId, waker: EntityId, sync: bool, cx: &Cx<'_>) -> CpuId {
         let (prev, this) = (self.tasks[e.index()].cpu, cx.here());
         if self.is_member(waker) {
@@ -88,7 +88,7 @@ impl<R: Rule> Fair<R> {
         if goes_there { this } else { prev }
     }
 
-    /// Whether waker and woken task have more partners than fit under one cache.
+    /// Returns whether waker and woken task have more partners than fit under one cache.
     fn is_wide(&self, e: EntityId, waker: EntityId, host: &Topology) -> bool {
         let (a, b) = (self.tasks[waker.index()].flips.count, self.tasks[e.index()].flips.count);
         let (least, most, factor) = (a.min(b), a.max(b), host.llc as u64);
@@ -99,7 +99,7 @@ impl<R: Rule> Fair<R> {
         least >= factor && most >= least * factor
     }
 
-    /// Whether the waker's CPU is better because it idles or is about to; `None` if it is not.
+    /// Returns whether the waker's CPU is better because it idles or is about to; `None` if it is not.
     fn affine_idle(&self, prev: CpuId, this: CpuId, sync: bool, cx: &Cx<'_>) -> Option<bool> {
         if !self.queues.tunables.wake_affine_idle {
             return None;
@@ -110,8 +110,8 @@ impl<R: Rule> Fair<R> {
         (sync && self.queues.root(this).tasks.all == 1 && cx.running(this) != Running::Above).then_some(true)
     }
 
-    /// Whether the waker's CPU is less loaded. `e` is blocked, so its weight is in neither load: it is added to that of
-    /// the waker's CPU and need not be subtracted from its own.
+    /// Returns whether the waker's CPU is less loaded. `e` is blocked, so its weight is in neither load: it is added to
+    /// that of the waker's CPU and need not be subtracted from its own.
     fn affine_weight(&self, e: EntityId, waker: EntityId, sync: bool, cx: &Cx<'_>) -> bool {
         let tunables = &self.queues.tunables;
         if !tunables.wake_affine_weight {
@@ -135,7 +135,7 @@ impl<R: Rule> Fair<R> {
         here < there + u64::from(sync || tunables.old_affinity)
     }
 
-    /// An idle CPU that shares the cache of `target`, if there is one for `e`; else `target`.
+    /// Returns an idle CPU that shares the cache of `target`, if there is one for `e`; else `target`.
     fn idle_sibling(&mut self, e: EntityId, prev: CpuId, target: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();
         // Most CPUs are busy, so this is tested first.
@@ -183,8 +183,8 @@ impl<R: Rule> Fair<R> {
 
     // ---- Fork ----
 
-    /// The CPU to start on, seen from `here`. In the cache with the most idle CPUs or the least load, it is the CPU
-    /// that has been idle for the shortest time or has the least load.
+    /// Returns the CPU to start on, seen from `here`. In the cache with the most idle CPUs or the least load, it is the
+    /// CPU that has been idle for the shortest time or has the least load.
     pub(super) fn idlest(&self, e: EntityId, here: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();
         let caches = host.cpus.div_ceil(host.llc);
@@ -202,7 +202,7 @@ impl<R: Rule> Fair<R> {
         allowed.min_by_key(|&cpu| self.reluctance(cpu, here, cx)).expect("the cache has an allowed CPU")
     }
 
-    /// The load of the CPUs of a cache that `e` may run on; `None` if there are none.
+    /// Returns the load of the CPUs of a cache that `e` may run on; `None` if there are none.
     fn sum_cache(&self, e: EntityId, cache: usize, cx: &Cx<'_>) -> Option<CacheSum> {
         let mut sum = CacheSum { cache, cpus: 0, idle: 0, load: 0 };
         for cpu in span(cx.topology(), CpuId::new(cache * cx.topology().llc), cx.topology().llc) {
@@ -215,8 +215,8 @@ impl<R: Rule> Fair<R> {
         (sum.cpus > 0).then_some(sum)
     }
 
-    /// A key that is least for the best CPU of a new task. Idle CPUs come first: on a core with more idle threads, idle
-    /// most recently. Then comes the least loaded CPU, `here` first among equals.
+    /// Returns a key that is least for the best CPU of a new task. Idle CPUs come first: on a core with more idle
+    /// threads, idle most recently. Then comes the least loaded CPU, `here` first among equals.
     fn reluctance(&self, cpu: CpuId, here: CpuId, cx: &Cx<'_>) -> (bool, usize, u64, bool, usize) {
         let idle = self.is_idle(cpu, cx);
         let threads = span(cx.topology(), cpu, cx.topology().smt).filter(|&other| !self.is_idle(other, cx)).count();
@@ -256,7 +256,7 @@ struct CacheSum {
 }
 
 impl CacheSum {
-    /// Whether this is a better place to start than `best`, which counts as `imbalance` percent of its load.
+    /// Returns whether this is a better place to start than `best`, which counts as `imbalance` percent of its load.
     fn is_idler(&self, best: &CacheSum, imbalance: u64) -> bool {
         if self.idle != best.idle {
             return self.idle > best.idle;

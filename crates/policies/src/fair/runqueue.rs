@@ -1,8 +1,8 @@
-//! The run queues: one per CPU and, for every group, one more per CPU. Queue `g · cpus + c` is that of group `g` on CPU
+//! The run queues: one per CPU and, for every group, one more per CPU. Queue `g · cpus + c` belongs to group `g` on CPU
 //! `c`; the root is group 0.
 //!
-//! This module only keeps loads, counts and buddies. The order of the queues belongs to the
-//! [`Order`], and `transitions` has the changes that its rule takes part in.
+//! This module keeps only loads, counts and buddies. The order of the queues belongs to the [`Order`]. `transitions`
+//! contains the changes in which its rule takes part.
 
 use super::node::{NICE_0, Node, NodeId};
 use super::order::Order;
@@ -10,19 +10,19 @@ use super::tunables::Tunables;
 use sched::queue::Trees;
 use sched::{CpuId, GroupId, Nanos, Virtual};
 
-/// The least weight of a group or of a group entity. Source: `MIN_SHARES`, kernel/sched/sched.h, v5.13.
+/// The minimum weight of a group or of a group entity. Source: `MIN_SHARES`, kernel/sched/sched.h, v5.13.
 pub(crate) const SHARES_LEAST: u64 = 2;
-/// The largest weight of a group. Source: `MAX_SHARES`, kernel/sched/sched.h, v5.13.
+/// The maximum weight of a group. Source: `MAX_SHARES`, kernel/sched/sched.h, v5.13.
 pub(crate) const SHARES_MOST: u64 = 1 << 18;
 
 /// A node that the next pick of a queue prefers or skips.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Buddy {
-    /// Should run next.
+    /// A node that should run next.
     Next,
-    /// Was preempted at a wake-up.
+    /// A node that was preempted at a wake-up.
     Last,
-    /// Yielded.
+    /// A node that yielded.
     Skip,
 }
 
@@ -35,33 +35,33 @@ impl Buddy {
 pub(crate) struct RunQueue<Q> {
     pub(crate) cpu: CpuId,
     pub(crate) group: usize,
-    /// The queue of its group entity; `None` for the root.
+    /// Queue of the group entity of this queue; `None` for the root.
     pub(crate) up: Option<usize>,
-    /// Steps to the root.
+    /// Number of steps to the root.
     pub(crate) depth: u32,
-    /// The sum of the weights of its queued nodes, the current one included.
+    /// Sum of the weights of the queued nodes, the current node included.
     pub(crate) load: u64,
-    /// The number of these nodes.
+    /// Number of queued nodes, the current node included.
     pub(crate) nodes: u32,
-    /// The number of tasks that are runnable in it and below, not counting below throttled queues.
+    /// Number of tasks that are runnable in the queue and below, without tasks below throttled queues.
     pub(crate) tasks: Tasks,
-    /// At a root: the number of delayed nodes of the CPU.
+    /// Number of delayed nodes of the CPU; only at a root.
     pub(crate) delayed: u32,
-    /// The least vruntime of a queued node; it never decreases.
+    /// Minimum vruntime of a queued node; it never decreases.
     pub(crate) min_vruntime: Virtual,
-    /// The node that runs, or whose queue holds the running node; not in the tree.
+    /// Node that runs, or whose queue holds the running node; not in the tree.
     pub(crate) current: Option<NodeId>,
-    /// The node that was put back last.
+    /// Node that was put back last.
     pub(crate) put_back: Option<NodeId>,
     buddies: [Option<NodeId>; 3],
-    /// Whether its group has a quota.
+    /// Whether the group of the queue has a quota.
     pub(crate) limited: bool,
     pub(crate) throttled: bool,
-    /// Nanoseconds of quota taken from the pool and not used; negative: overdrawn.
+    /// Quota taken from the pool and not used, in nanoseconds; negative: overdrawn.
     pub(crate) remaining: i64,
-    /// The queue of the same group throttled next after this one.
+    /// Queue of the same group that was throttled next after this one.
     pub(crate) next_throttled: Option<usize>,
-    /// The state of the rule.
+    /// State of the rule for this queue.
     pub(crate) own: Q,
 }
 
@@ -69,33 +69,33 @@ pub(crate) struct RunQueue<Q> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tasks {
     pub(crate) all: u32,
-    /// The SCHED_IDLE tasks among them.
+    /// Number of SCHED_IDLE tasks among the runnable tasks.
     pub(crate) idle: u32,
 }
 
-/// The state of a group that all its CPUs share.
+/// The state of a group that all CPUs share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupShare {
     pub(super) shares: u64,
-    /// The sum of its queues' loads.
+    /// Sum of the loads of the group's queues.
     pub(super) load: u64,
 }
 
-/// Whether a node joins a queue with the credit of a sleeper, or with the clock it left with.
+/// The clock with which a node joins a queue: with the credit of a sleeper, or as it left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placing {
     Credit,
     Keep,
 }
 
-/// Why a node leaves a queue.
+/// The reason why a node leaves a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Leaving {
-    /// It blocks.
+    /// The node blocks.
     Sleep,
-    /// It blocks or is throttled, and cannot be delayed.
+    /// The node blocks or is throttled, and cannot be delayed.
     Halt,
-    /// It moves to another queue.
+    /// The node moves to another queue.
     Move,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct RunQueues<R: Order> {
     pub(super) trees: Trees<R::Key, R::Summary>,
     pub(super) arrivals: u64,
     cpus: usize,
-    /// The number of CPUs with two or more runnable tasks.
+    /// Number of CPUs with two or more runnable tasks.
     pub(crate) overloaded: usize,
 }
 
@@ -143,7 +143,7 @@ impl<R: Order> RunQueues<R> {
         self.trees.reserve_with(id.key(), key, summary);
     }
 
-    /// Creates the queues of a group, empty.
+    /// Creates the empty queues of a group.
     pub(crate) fn open_group(&mut self, g: GroupId, parent: Option<GroupId>, shares: u64) {
         let needed = (g.index() + 1) * self.cpus;
         self.trees.reserve_trees(needed);
@@ -204,25 +204,25 @@ impl<R: Order> RunQueues<R> {
         g.index() * self.cpus + cpu.index()
     }
 
-    /// The queue at the top of `cpu`.
+    /// Returns the queue at the top of `cpu`.
     #[inline]
     pub(crate) fn root(&self, cpu: CpuId) -> &RunQueue<R::Queue> {
         &self.queues[cpu.index()]
     }
 
-    /// The group entity above `id`, which stands for its queue; `None` at the root.
+    /// Returns the group entity above `id`, which stands for its queue; `None` at the root.
     #[inline]
     pub(crate) fn above(&self, id: NodeId) -> Option<NodeId> {
         let queue = self.node(id).queue;
         self.queues[queue].up.map(|_| NodeId::part(queue))
     }
 
-    /// Whether `queue` or a queue above it is throttled.
+    /// Returns whether `queue` or a queue above it is throttled.
     pub(crate) fn is_throttled(&self, queue: usize) -> bool {
         self.climb(queue).any(|queue| self.queues[queue].throttled)
     }
 
-    /// Whether `queue` or a queue above it has a quota.
+    /// Returns whether `queue` or a queue above it has a quota.
     pub(crate) fn is_limited(&self, queue: usize) -> bool {
         self.climb(queue).any(|queue| self.queues[queue].limited)
     }
@@ -231,27 +231,27 @@ impl<R: Order> RunQueues<R> {
         core::iter::successors(Some(queue), |&queue| self.queues[queue].up)
     }
 
-    /// The first node in the tree of `queue`.
+    /// Returns the first node in the tree of `queue`.
     pub(crate) fn first(&self, queue: usize) -> Option<NodeId> {
         self.trees.first(queue).map(|(_, key)| key.into())
     }
 
-    /// The node after `id`.
+    /// Returns the node after `id`.
     pub(crate) fn next(&self, id: NodeId) -> Option<NodeId> {
         self.trees.next(id.key()).map(|(_, key)| key.into())
     }
 
-    /// The first node in the tree of `queue` whose summary satisfies `is`; see [`Trees::first_where`].
+    /// Returns the first node in the tree of `queue` whose summary satisfies `is`; see [`Trees::first_where`].
     pub(crate) fn first_where(&self, queue: usize, is: impl Fn(R::Summary) -> bool) -> Option<NodeId> {
         self.trees.first_where(queue, is).map(|(_, key)| key.into())
     }
 
-    /// The summary of all nodes in the tree of `queue`.
+    /// Returns the summary of all nodes in the tree of `queue`.
     pub(crate) fn summary(&self, queue: usize) -> Option<R::Summary> {
         self.trees.summary(queue)
     }
 
-    /// `a` and `b`, runnable on one CPU, or the group entities above them, in the queue they have in common.
+    /// Returns `a` and `b`, runnable on one CPU, or the group entities above them, in their common queue.
     pub(crate) fn siblings(&self, mut a: NodeId, mut b: NodeId) -> (NodeId, NodeId) {
         let depth = |id: NodeId| self.queue(self.node(id).queue).depth;
         let up = |id: NodeId| self.above(id).expect("a queue below the root has a group entity");
@@ -267,13 +267,13 @@ impl<R: Order> RunQueues<R> {
         (a, b)
     }
 
-    /// `time` on the virtual clock of `id`: `⌊time · 1024 / weight⌋`.
+    /// Converts `time` to the virtual clock of `id`: `⌊time · 1024 / weight⌋`.
     pub(crate) fn scaled(&self, time: Nanos, id: NodeId) -> Nanos {
         let weight = self.node(id).weight;
         if weight == NICE_0 { time } else { time.scale(NICE_0, weight) }
     }
 
-    /// The weight of `id` times its groups' shares of their CPU: what it adds to the load of the root.
+    /// Returns the contribution of `id` to the load of the root: its weight times its groups' shares of their CPU.
     pub(crate) fn root_load(&self, id: NodeId) -> u64 {
         let node = self.node(id);
         let mut load = node.weight;
@@ -291,7 +291,7 @@ impl<R: Order> RunQueues<R> {
 
     // ---- The tree ----
 
-    /// The summary of `id` has changed; its place has not.
+    /// Updates the summary of `id`. Its place has not changed.
     pub(crate) fn resummarise(&mut self, id: NodeId) {
         if self.is_in_tree(id) {
             let (_, summary) = R::order(self.node(id), 0);
@@ -299,7 +299,7 @@ impl<R: Order> RunQueues<R> {
         }
     }
 
-    /// Whether `id` is in the tree of its queue.
+    /// Returns whether `id` is in the tree of its queue.
     pub(crate) fn is_in_tree(&self, id: NodeId) -> bool {
         self.trees.contains(id.key())
     }
@@ -349,7 +349,7 @@ impl<R: Order> RunQueues<R> {
         node.put_in = 0;
     }
 
-    /// Adds to the runnable tasks in `queue` and below.
+    /// Adds `tasks` to the runnable tasks in `queue` and below.
     pub(crate) fn add_tasks(&mut self, queue: usize, tasks: Tasks) {
         let there = &mut self.queues[queue].tasks;
         let before = there.all;
@@ -360,7 +360,7 @@ impl<R: Order> RunQueues<R> {
         }
     }
 
-    /// Subtracts from the runnable tasks in `queue` and below.
+    /// Subtracts `tasks` from the runnable tasks in `queue` and below.
     pub(crate) fn sub_tasks(&mut self, queue: usize, tasks: Tasks) {
         let there = &mut self.queues[queue].tasks;
         let before = there.all;
@@ -402,8 +402,8 @@ impl<R: Order> RunQueues<R> {
         self.queues[queue].buddies[which as usize]
     }
 
-    /// Makes `id` and the group entities above it buddies in their queues. SCHED_IDLE tasks are not preferred, and
-    /// neither are nodes that are not runnable.
+    /// Makes `id` and the group entities above it buddies in their queues. SCHED_IDLE tasks and nodes that are not
+    /// runnable are not preferred.
     pub(crate) fn set_buddy(&mut self, which: Buddy, id: NodeId) {
         if self.node(id).idle && which != Buddy::Skip {
             return;
@@ -419,7 +419,7 @@ impl<R: Order> RunQueues<R> {
         }
     }
 
-    /// Removes `id`, and the group entities above it that are buddies because of it, from all buddies.
+    /// Removes `id`, and the group entities above it that are buddies because of `id`, from all buddies.
     pub(crate) fn clear_buddies(&mut self, id: NodeId) {
         for which in Buddy::ALL {
             let mut at = Some(id);
@@ -435,7 +435,7 @@ impl<R: Order> RunQueues<R> {
     }
 }
 
-/// `⌊a · b / c⌋`. The product of two loads may not fit in 64 bits.
+/// Returns `⌊a · b / c⌋`. The product of two loads may not fit in 64 bits.
 pub(crate) fn ratio(a: u64, b: u64, c: u64) -> u64 {
     Nanos::ns(a).scale(b, c).as_ns()
 }

@@ -123,8 +123,8 @@ impl Tunables {
         }
     }
 
-    /// The values as in v3.17: later features are off, whatever their knobs say, and numbers left at their defaults
-    /// have the values of that version.
+    /// Returns the values as in v3.17: later features are off, whatever their knobs say, and numbers left at their
+    /// defaults have the values of that version.
     pub(crate) fn as_in_v3_17(self, knobs: &Knobs) -> Tunables {
         Tunables {
             imbalance: or_default(knobs, "imbalance", 125).unsigned_abs(),
@@ -139,19 +139,19 @@ impl Tunables {
         }
     }
 
-    /// A knob's time, scaled for this host.
+    /// Returns a knob's time, scaled for this host.
     pub(crate) const fn scaled(&self, time: Nanos) -> Nanos {
         time.saturating_mul(self.factor)
     }
 }
 
-/// A knob's value, or `instead` if it is left at its default: the default of another version.
+/// Returns a knob's value, or `instead` if it is left at its default: the default of another version.
 pub(crate) fn or_default(knobs: &Knobs, name: &str, instead: i64) -> i64 {
     let is_default = |(knob, value): (&Knob, i64)| knob.name == name && knob.default == value;
     if knobs.iter().any(is_default) { instead } else { knobs.get(name) }
 }
 
-/// The knobs of the class, and those of its rule.
+/// Returns the knobs of the class, and those of its rule.
 pub(crate) const fn with_own<const N: usize>(own: &[Knob]) -> [Knob; N] {
     Knob::join(&KNOBS, own)
 }

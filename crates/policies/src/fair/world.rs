@@ -16,7 +16,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A host with some knobs set.
+    /// Returns a host with some knobs set.
     pub(crate) fn under(policy: &Descriptor, topology: Topology, knobs: &[(&str, i64)], costs: Costs) -> World {
         let record = Rc::new(RefCell::new(Record::new(topology.cpus)));
         let mut host = fixture::host_of_costs(policy, topology, &fixture::knobs(policy, &[], knobs), costs);
@@ -65,7 +65,7 @@ impl World {
         fixture::group_below(&mut self.host, GroupParams { quota, ..GroupParams::default() }, parent)
     }
 
-    /// The CPU time `e` has had.
+    /// Returns the CPU time `e` has had.
     pub(crate) fn ran(&self, e: EntityId) -> Nanos {
         self.record.borrow().ran(e, self.host.now())
     }

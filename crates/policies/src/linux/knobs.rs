@@ -43,8 +43,8 @@ const CHOICE: [Knob; 2] = [
 const RENAMED: [(&str, &str); 3] =
     [("version", "eevdf-version"), ("base-slice", "eevdf-base-slice"), ("next-buddy", "eevdf-next-buddy")];
 
-/// Whether this is a fair class of Linux, or built on one: only those pull at once a task that waits behind a more
-/// urgent class.
+/// Returns whether this is a fair class of Linux, or built on one: only those pull at once a task that waits behind a
+/// more urgent class.
 pub(super) fn pulls_from_behind(fair: &Descriptor) -> bool {
     FAIR[..3].iter().any(|own| own.name == fair.name)
 }
@@ -52,7 +52,7 @@ pub(super) fn pulls_from_behind(fair: &Descriptor) -> bool {
 /// The kernel's defaults, where those of the class differ.
 const KERNEL: [(&str, i64); 3] = [("admission", 1), ("asleep", 1), ("hrtick", 0)];
 
-/// The selected fair class, and the values of its knobs.
+/// Returns the selected fair class, and the values of its knobs.
 pub(super) fn fair(knobs: &Knobs) -> (&'static Descriptor, Knobs) {
     let chosen = knobs.word("fair");
     let fair = FAIR.into_iter().find(|fair| fair.name == chosen).expect("the words are the names of the classes");
@@ -76,7 +76,7 @@ const COUNT: usize = collect::<0>().1;
 /// Every knob of every class, once.
 pub(super) const ALL: [Knob; COUNT] = collect::<COUNT>().0;
 
-/// The knobs of all lists, each name once, as far as there is room, and their number.
+/// Returns the knobs of all lists, each name once, as far as there is room, and their number.
 const fn collect<const ROOM: usize>() -> ([Knob; ROOM], usize) {
     let (mut all, mut count, mut list) = ([CHOICE[0]; ROOM], 0, 0);
     while list < LISTS.len() {
@@ -111,7 +111,7 @@ const fn renamed(knob: Knob, list: usize) -> Knob {
     knob
 }
 
-/// The knob of this name in one of the first `lists`.
+/// Returns the knob of this name in one of the first `lists`.
 const fn find(name: &str, lists: usize) -> Option<Knob> {
     let mut list = 0;
     while list < lists {
@@ -187,13 +187,13 @@ const BELOW: AlarmSlots = AlarmSlots {
     group: &union::<{ most(3) }>(3),
 };
 
-/// The alarm slots of the fair class `at`, by owner: policy, CPU, entity, group.
+/// Returns the alarm slots of the fair class `at`, by owner: policy, CPU, entity, group.
 const fn slots(at: usize, whose: usize) -> &'static [AlarmKind] {
     let alarms = FAIR[at].alarms;
     [alarms.policy, alarms.cpu, alarms.entity, alarms.group][whose]
 }
 
-/// The most alarm slots of this owner that any fair class has.
+/// Returns the most alarm slots of this owner that any fair class has.
 const fn most(whose: usize) -> usize {
     let (mut most, mut at) = (0, 0);
     while at < FAIR.len() {
@@ -205,7 +205,7 @@ const fn most(whose: usize) -> usize {
     most
 }
 
-/// The alarm slots of this owner. Each slot has the same kind in all classes.
+/// Returns the alarm slots of this owner. Each slot has the same kind in all classes.
 const fn union<const N: usize>(whose: usize) -> [AlarmKind; N] {
     let (mut all, mut known, mut at) = ([TIMER; N], 0, 0);
     while at < FAIR.len() {

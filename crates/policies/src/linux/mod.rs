@@ -75,7 +75,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving,
     starvation,
-    // A task outside the fair class has no quota. The kernel's defaults guarantee no reservation exactly: see
+    // A task outside the fair class has no quota. With the kernel's defaults no reservation is guaranteed exactly: see
     // `deadline`.
     guarantees: Guarantees { shares, quota, cap, ..Guarantees::NOTHING },
     alarms: knobs::ALARMS,
@@ -98,18 +98,19 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Classes::new(host, parts)))
 }
 
-/// Where the time slices of servers end: when the budget is used up, or at the next tick after that.
+/// Returns the granularity at which the time slices of servers end: when the budget is used up, or at the next tick
+/// after that.
 fn grain(knobs: &Knobs) -> Nanos {
     if knobs.on("hrtick") { Nanos::ZERO } else { knobs.time("tick") }
 }
 
-/// A guarantee of the fair class, for which every entity above it is real-time.
+/// Returns a guarantee of the fair class. Every entity above that class counts as real-time.
 fn ask_fair<T>(load: &LoadBounds<'_>, question: fn(&Descriptor, &LoadBounds<'_>) -> T) -> T {
     let (fair, knobs) = knobs::fair(load.knobs);
     question(fair, &LoadBounds { knobs: &knobs, has_rt: has_above(load), ..*load })
 }
 
-/// Whether an entity may be in a class above the fair one.
+/// Returns whether an entity may be in a class above the fair one.
 fn has_above(load: &LoadBounds<'_>) -> bool {
     load.has_rt || load.has_reservations
 }
@@ -122,7 +123,7 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.knobs.on("fair-server") { below } else { rt::throttled(load, below) }
 }
 
-/// Priorities and deadlines are strict: there is a bound only among fair tasks.
+/// Returns a bound only among fair tasks: priorities and deadlines are strict.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.starvation)(load)) }
 }

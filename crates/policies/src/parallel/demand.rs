@@ -48,13 +48,13 @@ impl Demand {
         self.episodes[g.index()] = fresh;
     }
 
-    /// Whether the VM `g` is co-scheduled now.
+    /// Returns whether the VM `g` is co-scheduled now.
     pub(crate) fn is_on(&self, g: GroupId) -> bool {
         self.episodes[g.index()].on.is_some()
     }
 
-    /// The VM `g` has waited for a spin lock for `waited`. Returns until when it is to be co-scheduled, if it was not
-    /// already.
+    /// Returns the VM `g` has waited for a spin lock for `waited`. Returns until when it is to be co-scheduled, if it
+    /// was not already.
     pub(crate) fn report(&mut self, g: GroupId, waited: Nanos, now: Instant) -> Option<Instant> {
         let (least, most) = (self.least, self.most);
         let episode = &mut self.episodes[g.index()];
@@ -86,7 +86,7 @@ mod tests {
         Instant::ZERO + Nanos::ms(ms)
     }
 
-    /// The lengths of the intervals that reports at these times begin, in milliseconds.
+    /// Returns the lengths of the intervals that reports at these times begin, in milliseconds.
     fn lengths(demand: &mut Demand, reports: &[u64]) -> Vec<Option<u64>> {
         let vm = GroupId::new(1, 0);
         demand.reserve(vm);

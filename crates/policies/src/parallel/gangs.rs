@@ -1,14 +1,14 @@
-//! [`Gangs`]: the vCPUs that are co-scheduled, their subgroups, and the CPU of each of them.
+//! [`Gangs`]: the vCPUs that are co-scheduled, their subgroups, and the CPU of each vCPU.
 //!
 //! A VM is a group with members. A mark on a group makes a real-time VM of the group itself, if it has members, and of
-//! every group below it. The VMs below one mark work together.
+//! every group below it. The VMs below one mark are co-scheduled together.
 
 use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant};
 
 /// The VMs that are co-scheduled with each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
-    /// Each VM that is marked, or below a mark, alone.
+    /// Each VM alone that is marked, or below a mark.
     Vm,
     /// All VMs below one mark.
     Group,
@@ -16,7 +16,7 @@ pub(crate) enum Unit {
     AnyVm,
 }
 
-/// How VMs are packed into subgroups with no more vCPUs than there are CPUs.
+/// The algorithm that packs VMs into subgroups with no more vCPUs than there are CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Packing {
     /// Largest first, each into the first subgroup with room.
@@ -30,21 +30,21 @@ pub(crate) enum Packing {
 /// Entities that are co-scheduled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gang {
-    /// Subgroup by subgroup, VM by VM.
+    /// Members of the gang, by subgroup and then by VM.
     pub(crate) members: Vec<EntityId>,
-    /// Where each subgroup begins.
+    /// Start of each subgroup in `members`.
     starts: Vec<usize>,
-    /// When its members were last called.
+    /// Instant at which the members of the gang were last called.
     pub(crate) called: Option<Instant>,
 }
 
 impl Gang {
-    /// The number of subgroups.
+    /// Returns the number of subgroups.
     pub(crate) fn subgroups(&self) -> usize {
         self.starts.len()
     }
 
-    /// The number of the subgroup of `e`, and where it begins.
+    /// Returns the number of the subgroup of `e`, and the start of that subgroup.
     pub(crate) fn subgroup_of(&self, e: EntityId) -> (usize, usize) {
         let at = self.members.iter().position(|&other| other == e).unwrap_or(0);
         let number = self.starts.partition_point(|&start| start <= at).saturating_sub(1);
@@ -57,17 +57,17 @@ impl Gang {
 pub(crate) struct Gangs {
     unit: Unit,
     packing: Packing,
-    /// By group: the gang of its members, named after the gang's first group.
+    /// Gang of the members of each group, named after the gang's first group.
     heads: Vec<Option<GroupId>>,
     /// All groups but the root, oldest slot first.
     groups: Vec<GroupId>,
-    /// By the group it is named after.
+    /// Gangs, by the group after which the gang is named.
     gangs: Vec<Gang>,
-    /// By entity: its gang, and its own CPU.
+    /// Gang and own CPU of each entity.
     places: Vec<(Option<GroupId>, Option<CpuId>)>,
-    /// The number of entities in gangs.
+    /// Number of entities in gangs.
     members: usize,
-    /// By CPU: the number of entities that have it for their own.
+    /// Number of entities that have each CPU as their own.
     kept: Vec<usize>,
 }
 
@@ -85,27 +85,27 @@ impl Gangs {
         self.places[e.index()] = (None, None);
     }
 
-    /// The gang of `e`.
+    /// Returns the gang of `e`.
     pub(crate) fn head_of(&self, e: EntityId) -> Option<GroupId> {
         self.places[e.index()].0
     }
 
-    /// The CPU of `e` among its siblings, if there is one.
+    /// Returns the CPU of `e` among its siblings, if there is one.
     pub(crate) fn place_of(&self, e: EntityId) -> Option<CpuId> {
         self.places[e.index()].1
     }
 
-    /// The gang of `e` with its members.
+    /// Returns the gang of `e` with its members.
     pub(crate) fn gang_of(&self, e: EntityId) -> Option<&Gang> {
         self.head_of(e).map(|head| &self.gangs[head.index()])
     }
 
-    /// The gang named after `head`.
+    /// Returns the gang named after `head`.
     pub(crate) fn gang(&mut self, head: GroupId) -> &mut Gang {
         &mut self.gangs[head.index()]
     }
 
-    /// The number of entities in gangs.
+    /// Returns the number of entities in gangs.
     pub(crate) fn members(&self) -> usize {
         self.members
     }
@@ -134,7 +134,7 @@ impl Gangs {
         self.heads[g.index()] = None;
     }
 
-    /// The gang that the members of `g` belong to, by the current marks.
+    /// Returns the gang to which the members of `g` belong by the current marks.
     fn head(&self, g: GroupId, cx: &Cx<'_>) -> Option<GroupId> {
         if g == GroupId::ROOT {
             return None;
@@ -154,13 +154,13 @@ impl Gangs {
         }
     }
 
-    /// The gang that the members of `g` are in.
+    /// Returns the gang that contains the members of `g`.
     pub(crate) fn head_of_group(&self, g: GroupId) -> Option<GroupId> {
         self.heads.get(g.index()).copied().flatten()
     }
 
-    /// A mark was set or removed: recomputes the gangs. Returns the gangs to arrange anew, and the entities that left
-    /// one.
+    /// Recomputes the gangs after a mark was set or removed. Returns the gangs to arrange again, and the entities that
+    /// left a gang.
     pub(crate) fn find_heads(&mut self, cx: &Cx<'_>) -> (Vec<GroupId>, Vec<EntityId>) {
         let (mut touched, mut left) = (Vec::new(), Vec::new());
         for n in 0..self.groups.len() {
@@ -187,8 +187,8 @@ impl Gangs {
         }
     }
 
-    /// Packs the gang of `head` anew, without the entity `without`. Every member gets a CPU that no other member of its
-    /// subgroup has; among these CPUs, the one that the fewest entities have.
+    /// Packs the gang of `head` again, without the entity `without`. Every member gets a CPU that no other member of
+    /// its subgroup has. Among these CPUs, the CPU that is the own CPU of the fewest entities is chosen.
     pub(crate) fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &Cx<'_>) {
         for e in core::mem::take(&mut self.gangs[head.index()].members) {
             if self.head_of(e) == Some(head) {
@@ -221,7 +221,7 @@ impl Gangs {
         gang.members = subgroups.concat();
     }
 
-    /// The CPUs on which `e` may run while its gang is spread over CPUs.
+    /// Returns the CPUs on which `e` may run while its gang is spread over CPUs.
     pub(crate) fn confines(&self, e: EntityId) -> CpuSet {
         self.place_of(e).map_or(CpuSet::ALL, CpuSet::one)
     }
@@ -251,7 +251,7 @@ fn pack(mut vms: Vec<Vec<EntityId>>, room: usize, packing: Packing) -> Vec<Vec<E
 mod tests {
     use super::*;
 
-    /// The sizes of the subgroups that VMs of these sizes are packed into, on four CPUs.
+    /// Returns the sizes of the subgroups into which VMs of these sizes are packed, on four CPUs.
     fn packed(sizes: &[usize], packing: Packing) -> Vec<usize> {
         let mut entities = (0..).map(|n| EntityId::new(n, 0));
         let vms = sizes.iter().map(|&size| entities.by_ref().take(size).collect()).collect();

@@ -19,7 +19,7 @@ use sched::{
     Wake,
 };
 
-/// The part of the descriptor that all of them share.
+/// The part of the descriptor that all policies of this family share.
 pub(crate) const SHARED: Descriptor =
     Descriptor { conserving, starvation, guarantees: Guarantees::NOTHING, ..credit::POLICY };
 
@@ -28,13 +28,13 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_gangs { Conserving::Never } else { (credit::POLICY.conserving)(load) }
 }
 
-/// The highest priority is strict, and a called entity has it whether it has overspent or not: beside real-time VMs
-/// there is no bound.
+/// Beside real-time VMs there is no bound: the highest priority is strict, and a kicked entity has it even after it has
+/// overspent.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_gangs { None } else { (credit::POLICY.starvation)(load) }
 }
 
-/// The knob that all of them have.
+/// The knob that all policies of this family have.
 pub(crate) const ACCOUNTING_LOWERS: Knob = Knob::switch(
     "accounting-lowers",
     false,
@@ -62,13 +62,13 @@ pub(crate) struct ShortTurns {
 /// The events that raise the priority of a real-time VM's vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Promotion {
-    /// An event while it waits, or its wake-up.
+    /// An event while the vCPU waits, or its wake-up.
     EventAndWake,
-    /// An event while it waits; a woken vCPU is boosted as in Credit.
+    /// An event while the vCPU waits; a woken vCPU is boosted as in Credit.
     Event,
 }
 
-/// The CPUs that call the siblings of an entity they pick.
+/// The CPUs that kick for the siblings of an entity that they pick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SignalFrom {
     /// Each CPU.
@@ -79,16 +79,16 @@ pub(crate) enum SignalFrom {
     Boot,
 }
 
-/// How the others are called when one of a gang is picked.
+/// The way in which the other members of a gang are dispatched when a member is picked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Together {
-    /// The time slice of several subgroups, until each has run for a whole one; `None`: whole ones at once.
+    /// Time slice of several subgroups, until each has run for a whole one; `None`: whole slices at once.
     pub(crate) round: Option<Nanos>,
-    /// Whether two siblings exchange CPUs when one could be stolen except for the other.
+    /// Whether two siblings exchange CPUs when only the other sibling prevents a steal.
     pub(crate) exchange: bool,
-    /// The CPUs that call.
+    /// CPUs that kick the CPUs of siblings.
     pub(crate) from: SignalFrom,
-    /// The least time between two calls of a gang; zero: a call at every pick of a member.
+    /// Minimum time between two calls of a gang; zero: a call at every pick of a member.
     pub(crate) every: Nanos,
 }
 
@@ -106,31 +106,31 @@ pub(crate) struct Parts {
     pub(crate) short_turns: Option<ShortTurns>,
     pub(crate) promotion: Option<Promotion>,
     pub(crate) together: Option<Together>,
-    /// Set if VMs are co-scheduled only while they need it.
+    /// Demand of the VMs for co-scheduling; `None`: VMs are always co-scheduled.
     pub(crate) demand: Option<Demand>,
 }
 
-/// The scheduler.
+/// The state of the scheduler.
 #[derive(Debug)]
 pub(crate) struct Parallel {
     credit: Credit,
     gangs: Gangs,
     parts: Parts,
-    /// The time slice without real-time VMs.
+    /// Time slice without real-time VMs.
     long_turn: Nanos,
-    /// The number of entities.
+    /// Number of entities.
     entities: usize,
-    /// By entity: the number of short time slices that are left.
+    /// Number of remaining short time slices of each entity, by index.
     rounds: Vec<u32>,
 }
 
-/// The alarm at the end of an interval of co-scheduling.
+/// Returns the alarm at the end of an interval of co-scheduling.
 const fn episode(g: GroupId) -> Alarm {
     Alarm { owner: AlarmOwner::Group(g), slot: 0 }
 }
 
 impl Parallel {
-    /// Builds a policy of these parts.
+    /// Builds a policy from these parts.
     pub(crate) fn build(host: &Topology, knobs: &Knobs, parts: Parts) -> Result<Box<dyn Policy>, Refused> {
         credit::check(knobs)?;
         let mut credit = Credit::new(host, knobs);
@@ -142,7 +142,7 @@ impl Parallel {
 
     // ---- Membership ----
 
-    /// Arranges the gang of `head` anew, without the entity `without`.
+    /// Arranges the gang of `head` again, without the entity `without`.
     fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &mut Cx<'_>) {
         self.gangs.arrange(head, without, cx);
         for n in 0..self.gangs.gang(head).members.len() {
@@ -152,7 +152,7 @@ impl Parallel {
         self.count(cx);
     }
 
-    /// Confines `e` to its own CPU, if its gang is to be spread over CPUs; otherwise lets it run on any CPU.
+    /// Confines `e` to its own CPU, if its gang is to be spread over CPUs; otherwise removes the confinement.
     fn keep_in_place(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let apart = self.parts.together.is_some()
             && self.gangs.head_of(e).is_some_and(|head| self.parts.demand.as_ref().is_none_or(|on| on.is_on(head)));
@@ -162,7 +162,8 @@ impl Parallel {
         self.credit.follow_affinity(e, cx);
     }
 
-    /// Computes the time slice. With `n` vCPUs for each CPU, an entity that has just run waits for `n − 1` others.
+    /// Computes the time slice. With `n` vCPUs for each CPU, an entity that has just run waits for `n − 1` other
+    /// entities.
     fn count(&mut self, cx: &Cx<'_>) {
         let Some(short) = self.parts.short_turns else { return };
         let per_cpu = self.entities.div_ceil(cx.topology().cpus) as u64;
@@ -174,7 +175,7 @@ impl Parallel {
         self.credit.set_turn(turn);
     }
 
-    /// A group was marked or unmarked.
+    /// Applies a change of a group's mark.
     fn mark_changed(&mut self, cx: &mut Cx<'_>) {
         let (heads, left) = self.gangs.find_heads(cx);
         heads.into_iter().for_each(|head| self.arrange(head, None, cx));
@@ -186,7 +187,7 @@ impl Parallel {
         self.count(cx);
     }
 
-    /// `e` has left its gang and joined no other.
+    /// Releases `e`, which has left its gang and joined no other gang.
     fn leave_gang(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.rest(e);
         self.keep_in_place(e, cx);
@@ -194,7 +195,7 @@ impl Parallel {
 
     // ---- The real-time priority ----
 
-    /// An event has come for `e`: if it is a real-time VM's vCPU that waits UNDER, raises it above all others.
+    /// Handles an event for `e`. A real-time VM's vCPU that waits UNDER rises above all other entities.
     fn promote(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let promotes = self.parts.promotion.is_some() && self.gangs.head_of(e).is_some();
         if promotes && self.credit.queues.priority(e) == Priority::Under && self.credit.queues.remove(e) {
@@ -203,7 +204,8 @@ impl Parallel {
         }
     }
 
-    /// `e` has stopped and waits: it has one round less. Without rounds left, it is UNDER like any other.
+    /// Ends a time slice of `e`, which has stopped and waits: it has one short slice less. Without short slices, `e`
+    /// becomes UNDER.
     fn end_turn(&mut self, e: EntityId) {
         let rounds = &mut self.rounds[e.index()];
         *rounds = rounds.saturating_sub(1);
@@ -212,7 +214,7 @@ impl Parallel {
         }
     }
 
-    /// `e` is no longer runnable: forgets that it was called.
+    /// Clears the calls of `e`, which is no longer runnable.
     fn rest(&mut self, e: EntityId) {
         self.rounds[e.index()] = 0;
         self.lower(e);
@@ -224,8 +226,8 @@ impl Parallel {
         }
     }
 
-    /// The gang to call when `cpu` picks `e`: the gang of `e`, unless its subgroups have been called already and
-    /// another member of it runs.
+    /// Returns the gang to call when `cpu` picks `e`. It is the gang of `e`, unless its subgroups have been called
+    /// already and another member of `e`'s gang runs.
     fn calls(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> Option<GroupId> {
         let together = self.parts.together?;
         let head = self.gangs.head_of(e)?;
@@ -243,7 +245,7 @@ impl Parallel {
         if let Some(ago) = gang.called.map(|called| cx.now().since(called)) {
             let others =
                 || gang.members.iter().any(|&other| other != e && matches!(cx.state(other), State::Running(_)));
-            // Never twice at one instant, or two gangs would preempt each other again and again.
+            // At most one call per instant, otherwise two gangs would preempt each other endlessly.
             if ago.is_zero() || ago < together.every || (ago < turn && others()) {
                 return None;
             }
@@ -253,7 +255,7 @@ impl Parallel {
     }
 
     /// Puts all members of the gang of `head` first in their queues, subgroup by subgroup, and kicks their CPUs. The
-    /// subgroup of `chosen`, which `deciding` is about to run, comes first everywhere.
+    /// subgroup of `chosen`, which `deciding` is about to run, is first everywhere.
     fn call_together(&mut self, head: GroupId, chosen: EntityId, deciding: CpuId, cx: &mut Cx<'_>) {
         let gang = self.gangs.gang(head);
         let (members, several, (_, start)) = (gang.members.len(), gang.subgroups() > 1, gang.subgroup_of(chosen));
@@ -285,13 +287,13 @@ impl Parallel {
         }
     }
 
-    /// Whether `cpu` runs a member of the gang of `head`.
+    /// Returns whether `cpu` runs a member of the gang of `head`.
     fn runs_one_of(&self, head: GroupId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         matches!(cx.running(cpu), Running::Mine { entity, .. } if self.gangs.head_of(entity) == Some(head))
     }
 
-    /// `e` is about to be stolen to `cpu`. If it may not run there, it exchanges CPUs with its sibling at the head of
-    /// the queue.
+    /// Exchanges the CPUs of `e`, which is about to be stolen to `cpu`, and its sibling at the head of the queue. Does
+    /// so only if `e` may not run there.
     fn exchange(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let Some(head) = self.credit.queues.first(cpu).filter(|_| !cx.may_run(e, cpu)) else { return };
         self.gangs.exchange(e, head);
@@ -301,7 +303,7 @@ impl Parallel {
 
     // ---- On demand ----
 
-    /// The guest of `e` reports that it has spun for `waited`.
+    /// Handles the report of the guest of `e` that `e` has spun for `waited`.
     fn spun(&mut self, e: EntityId, waited: Nanos, cx: &mut Cx<'_>) {
         let (Some(demand), Some(head)) = (&mut self.parts.demand, self.gangs.head_of(e)) else { return };
         if let Some(until) = demand.report(head, waited, cx.now()) {
@@ -326,7 +328,7 @@ impl Parallel {
     }
 }
 
-/// Whether `e` may come to `cpu` if it exchanges CPUs with its sibling, which is OVER and first there.
+/// Returns whether `e` may move to `cpu` if it exchanges CPUs with its sibling, which is OVER and first there.
 fn may_exchange(e: EntityId, cpu: CpuId, first: Option<EntityId>, gangs: &Gangs, cx: &Cx<'_>) -> bool {
     let Some(sibling) = first else { return false };
     let (Some(from), Some(to)) = (gangs.place_of(e), gangs.place_of(sibling)) else { return false };
@@ -363,7 +365,7 @@ impl Policy for Parallel {
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let (affinity, group) = (cx.params(e).affinity, cx.params(e).group);
         if old.affinity != affinity || old.group != group {
-            // Until the gang is arranged anew, its CPU may be outside its affinity.
+            // Until the gang is arranged again, its CPU may be outside its affinity.
             cx.confine(e, &CpuSet::ALL);
         }
         self.credit.adjust(e, old, cx)?;

@@ -31,12 +31,12 @@ impl Pds {
         Slot(now.as_ns() >> self.shift)
     }
 
-    /// The deadline of a time slice that begins now.
+    /// Returns the deadline of a time slice that begins now.
     fn deadline(&self, nice: i32, now: Instant) -> Slot {
         Slot(self.edge(now).0 + u64::try_from(nice + 20).expect("nice values begin at -20"))
     }
 
-    /// The longest time until a waiting task is at the first level.
+    /// Returns the longest time until a waiting task is at the first level.
     pub(super) fn slots_to_first_level(&self) -> Nanos {
         // The current slot counts.
         Nanos::ns(NORMAL_LEVELS << self.shift)

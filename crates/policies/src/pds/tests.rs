@@ -4,7 +4,7 @@ use super::POLICY;
 use crate::project_c::tests::{Lab, SLICE, fifo, nice};
 use sched::{LoadBounds, Nanos};
 
-/// A number of slots of 2^22 ns.
+/// Returns a number of slots of 2^22 ns.
 fn slots(n: u64) -> Nanos {
     SLICE.saturating_mul(n)
 }

@@ -7,7 +7,7 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Topology};
 /// The most entities of one queue that a CPU about to idle examines. Source: SCHED_RQ_NR_MIGRATION, alt_core.c.
 const STEAL_MOST: usize = 32;
 
-/// The CPUs of the machine by distance from `cpu`: itself, its core, its cache, all.
+/// Returns the CPUs of the machine by distance from `cpu`: itself, its core, its cache, all.
 fn rings(cpu: CpuId, host: &Topology) -> [core::ops::Range<usize>; 4] {
     let block = |size: usize| {
         let first = cpu.index() / size * size;
@@ -16,7 +16,7 @@ fn rings(cpu: CpuId, host: &Topology) -> [core::ops::Range<usize>; 4] {
     [block(1), block(host.smt), block(host.llc), 0..host.cpus]
 }
 
-/// The CPU of `set` that is nearest to `cpu`, the lowest among equals.
+/// Returns the CPU of `set` that is nearest to `cpu`, the lowest among equals.
 fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
     let [itself, core, cache, _] = rings(cpu, host);
     let within = |ring: core::ops::Range<usize>| ring.map(CpuId::new).find(|&other| set.contains(other));
@@ -24,8 +24,8 @@ fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
 }
 
 impl<R: Rule> Engine<R> {
-    /// The CPU for `e`, which has just become runnable: the nearest CPU with an idle core, else an idle CPU, else a CPU
-    /// that runs a less urgent entity, else any.
+    /// Returns the CPU for `e`, which has just become runnable: the nearest CPU with an idle core, else an idle CPU,
+    /// else a CPU that runs a less urgent entity, else any.
     pub(super) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let home = self.tasks[e.index()].home;
         let allowed = cx.allowed(e);

@@ -51,13 +51,13 @@ pub(crate) const DEADLINE_IS_FIFO: Knob = Knob::switch(
 )
 .from("__sched_setscheduler, alt_core.c");
 
-/// The length of a time slice in the source's "ms".
+/// Returns the length of a time slice in the source's "ms".
 pub(crate) fn slice_ms(knobs: &Knobs) -> u64 {
     if knobs.word(SLICE.name) == "2ms" { 2 } else { 4 }
 }
 
-/// A CPU that goes idle steals waiting entities, but it examines only half a queue and skips entities that it may not
-/// run. There is no later search.
+/// Returns a CPU that goes idle steals waiting entities, but it examines only half a queue and skips entities that it
+/// may not run. There is no later search.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let alone = load.host.cpus == 1;
     // An entity that lets the next one run once waits in front of it, where no CPU searches.
@@ -68,7 +68,7 @@ pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// Whether any entity may be real-time.
+/// Returns whether any entity may be real-time.
 pub(crate) fn has_real_time(load: &LoadBounds<'_>) -> bool {
     load.has_rt || load.has_reservations && load.knobs.on(DEADLINE_IS_FIFO.name)
 }
@@ -144,7 +144,7 @@ impl<R: Rule> Engine<R> {
         &mut self.tasks[e.index()]
     }
 
-    /// The level at which `e` is queued.
+    /// Returns the level at which `e` is queued.
     fn level(&self, e: EntityId, now: Instant) -> Level {
         let task = &self.tasks[e.index()];
         let real_time = task.kind.real_time_level(self.rule.priorities_each());
@@ -262,8 +262,8 @@ impl<R: Rule> Engine<R> {
         self.check_slice(e, Expired::Blocked, now);
     }
 
-    /// The entity that `cpu` should run by its queue. An entity that lets another one run once is skipped, if there is
-    /// another one.
+    /// Returns the entity that `cpu` should run by its queue. An entity that lets another one run once is skipped, if
+    /// there is another one.
     fn choose(&mut self, cpu: CpuId) -> Option<EntityId> {
         let skipped = self.cpus[cpu.index()].skip.take();
         let first = self.queues.first(cpu)?;

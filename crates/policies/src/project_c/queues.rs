@@ -24,7 +24,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The number of lists of a queue.
+    /// Returns the number of lists of a queue.
     fn lists(self) -> usize {
         self.fixed + if self.turn_shift.is_some() { ROTATING } else { 0 }
     }
@@ -97,12 +97,12 @@ impl Queues {
         self.queues[cpu.index()].len
     }
 
-    /// The CPU in whose queue `e` is, if it is queued.
+    /// Returns the CPU in whose queue `e` is, if it is queued.
     pub(crate) fn queue_of(&self, e: EntityId) -> Option<CpuId> {
         self.lists.list_of(e).map(|list| CpuId::new(list / self.lists_each()))
     }
 
-    /// The level of `e`, which is queued.
+    /// Returns the level of `e`, which is queued.
     pub(crate) fn level_of(&self, e: EntityId) -> Level {
         let list = self.lists.list_of(e).expect("it is queued");
         let (cpu, slot) = (list / self.lists_each(), list % self.lists_each());
@@ -123,7 +123,7 @@ impl Queues {
         usize::try_from(self.queues[cpu].edge % ROTATING as u64).expect("it is below 64")
     }
 
-    /// The list that holds `level` of `cpu`.
+    /// Returns the list that holds `level` of `cpu`.
     fn list(&self, cpu: usize, level: Level) -> usize {
         let slot = match level.checked_sub(self.layout.fixed) {
             None => level,
@@ -132,7 +132,7 @@ impl Queues {
         cpu * self.lists_each() + slot
     }
 
-    /// The most urgent occupied level of `cpu` from `from` on.
+    /// Returns the most urgent occupied level of `cpu` from `from` on.
     fn best_from(&self, cpu: usize, from: Level) -> Option<Level> {
         let queue = &self.queues[cpu];
         let beyond = |from: usize, word: u128| (from < 128).then(|| word >> from << from).filter(|&rest| rest != 0);
@@ -146,13 +146,13 @@ impl Queues {
         Some(self.layout.fixed - 1 + rest.trailing_zeros() as usize)
     }
 
-    /// The first entity at the most urgent level of `cpu`.
+    /// Returns the first entity at the most urgent level of `cpu`.
     pub(crate) fn first(&self, cpu: CpuId) -> Option<EntityId> {
         let best = self.best_from(cpu.index(), 0)?;
         self.lists.first(self.list(cpu.index(), best))
     }
 
-    /// The entity after `e`, which is queued.
+    /// Returns the entity after `e`, which is queued.
     pub(crate) fn next(&self, e: EntityId) -> Option<EntityId> {
         self.lists.next(e).or_else(|| {
             let cpu = self.queue_of(e).expect("it is queued").index();
@@ -249,7 +249,7 @@ impl Queues {
 
     // ---- Idle CPUs ----
 
-    /// The CPUs of the core of `cpu`.
+    /// Returns the CPUs of the core of `cpu`.
     pub(crate) fn core(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + use<> {
         let first = cpu.index() / self.host.smt * self.host.smt;
         (first..(first + self.host.smt).min(self.host.cpus)).map(CpuId::new)

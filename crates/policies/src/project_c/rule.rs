@@ -27,27 +27,27 @@ pub(crate) trait Rule: Send + fmt::Debug {
     /// The state of an entity for this rule.
     type TaskState: Copy + Send + fmt::Debug;
 
-    /// The layout of the levels.
+    /// Returns the layout of the levels.
     fn layout(&self) -> Layout;
 
-    /// A full time slice.
+    /// Returns a full time slice.
     fn slice(&self) -> Nanos;
 
-    /// A rest of a time slice below this counts as used up.
+    /// Returns a rest of a time slice below this counts as used up.
     fn rest_least(&self) -> Nanos;
 
-    /// The number of real-time priorities that share a level.
+    /// Returns the number of real-time priorities that share a level.
     fn priorities_each(&self) -> usize {
         1
     }
 
-    /// The state of an entity without a parent.
+    /// Returns the state of an entity without a parent.
     fn first_state(&self, nice: i32, now: Instant) -> Self::TaskState;
 
-    /// The state of `child`, just forked by `parent`.
+    /// Returns the state of `child`, just forked by `parent`.
     fn forked(&self, child: &Task<Self::TaskState>, parent: &Self::TaskState, now: Instant) -> Self::TaskState;
 
-    /// The level of `task`, which is not real-time.
+    /// Returns the level of `task`, which is not real-time.
     fn level(&self, task: &Task<Self::TaskState>, now: Instant) -> Level;
 
     /// `task`, which is neither SCHED_FIFO nor real-time, has used up its time slice.
@@ -62,12 +62,12 @@ pub(crate) trait Rule: Send + fmt::Debug {
     /// `task` yields.
     fn yields(&self, task: &mut Task<Self::TaskState>, now: Instant) -> Yielder;
 
-    /// Whether `task` counts as interactive.
+    /// Returns whether `task` counts as interactive.
     fn interactive(&self, _task: &Task<Self::TaskState>) -> bool {
         false
     }
 
-    /// The position of an entity in this state; `None` if it is not one of [`Position`].
+    /// Returns the position of an entity in this state; `None` if it is not one of [`Position`].
     fn position(&self, _state: &Self::TaskState) -> Option<Position> {
         None
     }

@@ -18,7 +18,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind that `params` select. `deadline_is_fifo`: a reservation is a SCHED_DEADLINE task, which runs as
+    /// Returns the kind that `params` select. `deadline_is_fifo`: a reservation is a SCHED_DEADLINE task, which runs as
     /// SCHED_FIFO 99.
     pub(crate) fn of(params: &Params, deadline_is_fifo: bool) -> Kind {
         match params.class {
@@ -32,12 +32,12 @@ impl Kind {
         }
     }
 
-    /// Whether a used-up time slice sends it to the tail.
+    /// Returns whether a used-up time slice sends it to the tail.
     pub(crate) fn takes_turns(self) -> bool {
         !matches!(self, Kind::Stop | Kind::Fifo(_))
     }
 
-    /// Whether its level is fixed, above all levels that change.
+    /// Returns whether its level is fixed, above all levels that change.
     pub(crate) fn is_real_time(self) -> bool {
         matches!(self, Kind::Stop | Kind::Fifo(_) | Kind::RoundRobin(_))
     }

@@ -22,7 +22,7 @@ const fn ticker(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
-/// Whether real-time entities are throttled at all.
+/// Returns whether real-time entities are throttled at all.
 pub(crate) fn is_limited(knobs: &Knobs) -> bool {
     knobs.on("rt-throttling") && knobs.time("rt-runtime") < knobs.time("rt-period")
 }

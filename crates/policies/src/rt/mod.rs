@@ -64,7 +64,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// The knobs of the class; the policy that contains it adds a time named `tick`.
+/// Knobs of the class; the policy that contains the class adds a time named `tick`.
 pub(crate) const KNOBS: &[Knob] = &[
     Knob::time(
         "rr-slice",
@@ -110,15 +110,15 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     throttled(load, Conserving::Global { slack: Nanos::ZERO })
 }
 
-/// The work conservation that throttling leaves of `below`. Only a throttled CPU idles while an entity waits, up to the
-/// end of the period. In that time a real-time entity may wait on another CPU, behind a more urgent one.
+/// Returns the work conservation of `below` under throttling. Only a throttled CPU idles while an entity waits, up to
+/// the end of the period. In that time a real-time entity may wait on another CPU, behind a more urgent entity.
 pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving {
     if !load.has_rt || !is_limited(load.knobs) {
         return below;
     }
     let (period, runtime) = (load.knobs.time("rt-period"), load.knobs.time("rt-runtime"));
     match below {
-        // An overrun, a tick at most, is paid off in one period; but not if the runtime was lent.
+        // An overrun of at most a tick is compensated in one period, unless the runtime was lent.
         Conserving::Global { slack } if runtime > load.knobs.time("tick") && !load.knobs.on("rt-runtime-share") => {
             Conserving::Global { slack: slack.max(period) }
         }
@@ -126,8 +126,8 @@ pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving 
     }
 }
 
-/// Priorities are strict. Without real-time entities, each other entity runs for one time slice first, on the one CPU
-/// that all may be confined to.
+/// Priorities are strict. Without real-time entities, each other entity first runs for one time slice, on the one CPU
+/// to which all may be confined.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_rt).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }

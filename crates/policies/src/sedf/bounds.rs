@@ -5,13 +5,14 @@ use sched::{Conserving, Knobs, LoadBounds, Nanos};
 /// How late a driver may notice the end of a time slice: the entity pays for one time slice, however long it was.
 const LATE: Nanos = Nanos::ms(2);
 
-/// The part of a weight period that is left for extra time if every beginning of a period wastes almost a quantum.
+/// Returns the part of a weight period that is left for extra time if every beginning of a period wastes almost a
+/// quantum.
 fn turns_in_a_period(load: &LoadBounds<'_>) -> Nanos {
     let wasted = load.knobs.time("extra-quantum").saturating_mul(load.entities);
     load.knobs.time("weight-period").saturating_sub(wasted)
 }
 
-/// Whether slices are distributed by weight.
+/// Returns whether slices are distributed by weight.
 fn deals_slices(knobs: &Knobs) -> bool {
     knobs.word("unreserved") == "slices"
 }

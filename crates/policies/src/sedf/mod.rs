@@ -88,7 +88,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: bounds::conserving,
     starvation: bounds::starvation,
-    // No reservation is refused, so none is guaranteed; extra time is shared by quanta, not by time.
+    // The policy refuses no reservation, so it guarantees none. It shares extra time by quanta, not by time.
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
@@ -177,7 +177,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     }))
 }
 
-/// How long a CPU without an entity idles.
+/// Duration for which a CPU without an entity idles.
 const IDLE: Nanos = Nanos::s(1);
 
 const fn period_timer(cpu: CpuId) -> Alarm {
@@ -186,11 +186,11 @@ const fn period_timer(cpu: CpuId) -> Alarm {
 
 struct Sedf {
     settings: Settings,
-    /// By entity; `None`: not attached.
+    /// State of each entity, by index; `None`: not attached.
     vcpus: Vec<Option<Vcpu>>,
     queues: Queues,
     homes: Homes,
-    /// The latest instant at which each CPU decides again.
+    /// Latest instant at which each CPU decides again.
     expires: Vec<Instant>,
 }
 
@@ -238,7 +238,7 @@ impl Sedf {
 
     // ---- Wake-ups ----
 
-    /// Queues `e`, which wakes, and kicks its CPU if that must decide again.
+    /// Enqueues `e`, which wakes, and kicks its CPU if the CPU must decide again.
     fn unblock(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let (now, latency) = (cx.now(), cx.params(e).latency);
         let first = !self.vcpu(e).has_woken;
@@ -289,7 +289,7 @@ impl Sedf {
 
     // ---- The end of a run ----
 
-    /// `e` has run in its slice and stops.
+    /// Ends the run of `e` in its slice.
     fn end_slice(&mut self, e: EntityId, runnable: bool) {
         let vcpu = self.vcpu_mut(e);
         vcpu.used += vcpu.ran;
@@ -308,7 +308,7 @@ impl Sedf {
         }
     }
 
-    /// `e` has run in extra time on `cpu` and stops.
+    /// Ends the run of `e` in extra time on `cpu`.
     fn end_extra(&mut self, e: EntityId, cpu: CpuId, runnable: bool) {
         let hack = self.settings.l0_hack;
         let turn = core::mem::replace(&mut self.vcpu_mut(e).turn, Turn::Slice);
@@ -347,7 +347,7 @@ impl Sedf {
             let deadline = self.vcpu(e).deadline;
             self.queues.push_begun(cpu, deadline, e);
         }
-        // An entity that is put back before the cursor is not visited again, as in Xen's walk of its list.
+        // An entity that is put back before the cursor is not visited again, as in Xen's iteration over its list.
         let mut cursor = self.queues.first_begun(cpu);
         while let Some(e) = cursor {
             cursor = self.queues.next(e);
@@ -364,7 +364,8 @@ impl Sedf {
         }
     }
 
-    /// The entity to run on `cpu`, the kind of its run, and until when; without an entity, the CPU idles until then.
+    /// Returns the entity to run on `cpu`, the kind of the run, and its end. Without an entity, the CPU idles until
+    /// that end.
     fn choose(&self, cpu: CpuId, now: Instant) -> (Option<(EntityId, Turn)>, Instant) {
         let next = self.queues.first_to_come(cpu).map(|(begin, _)| begin);
         if let Some(e) = self.queues.first_begun(cpu) {
@@ -383,7 +384,7 @@ impl Sedf {
 
     // ---- Changes ----
 
-    /// The request that `params` make.
+    /// Returns the request in `params`.
     fn request(&self, params: &Params) -> Result<Request, Refused> {
         let Settings { unreserved, weight_period, reserved_by_utilisation, .. } = self.settings;
         let weight = params.weight;
@@ -393,7 +394,7 @@ impl Sedf {
         }
     }
 
-    /// Distributes the time that reservations leave on `cpu`, by weight.
+    /// Distributes the time on `cpu` that is not reserved, by weight.
     fn deal_slices(&mut self, cpu: CpuId) {
         let Settings { unreserved, weight_period, weight_safety, .. } = self.settings;
         if unreserved != Unreserved::Slices {
@@ -414,7 +415,7 @@ impl Sedf {
         }
     }
 
-    /// `e`, which may not stay on its CPU, moves to another one.
+    /// Moves `e`, which may not stay on its CPU, to another CPU.
     fn move_home(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let waits = cx.state(e) == State::Waiting;
         if waits {
@@ -432,7 +433,7 @@ impl Sedf {
         }
     }
 
-    /// Queues `e` anew after a change of its parameters.
+    /// Enqueues `e` again after a change of its parameters.
     fn resort(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let running = matches!(cx.state(e), State::Running(_));
         if !running && cx.state(e) == State::Blocked {
@@ -527,7 +528,7 @@ impl Policy for Sedf {
             Turn::Slice => self.end_slice(e, runnable),
             Turn::Penalty | Turn::Utilisation => self.end_extra(e, cpu, runnable),
         }
-        // An entity that moves blocks on one CPU and wakes on the other.
+        // An entity that moves blocks on one CPU and wakes on the other CPU.
         if prev.why != StopReason::Blocked && !stays {
             self.unblock(e, cx);
         }

@@ -75,12 +75,12 @@ impl Queues {
         self.periods.first(begun(cpu)).map(|(_, e)| e)
     }
 
-    /// The entity whose period begins next, and when.
+    /// Returns the entity whose period begins next, and when.
     pub(super) fn first_to_come(&self, cpu: CpuId) -> Option<(Instant, EntityId)> {
         self.periods.first(to_come(cpu)).map(|((begin, _), e)| (begin, e))
     }
 
-    /// The entity after `e` in its queue of periods.
+    /// Returns the entity after `e` in its queue of periods.
     pub(super) fn next(&self, e: EntityId) -> Option<EntityId> {
         self.periods.next(e).map(|(_, e)| e)
     }
@@ -119,7 +119,7 @@ impl Queues {
         self.utilisation.contains(e)
     }
 
-    /// The score that `e` has in its queue.
+    /// Returns the score that `e` has in its queue.
     pub(super) fn utilisation_score(&self, e: EntityId) -> Option<Score> {
         let cpu = self.utilisation.tree_of(e)?;
         Some(self.absolute[e.index()] - self.origins[cpu])

@@ -11,11 +11,11 @@ pub(super) const SLICE_MIN: Nanos = Nanos::us(5);
 /// The parameters of an entity, in SEDF's terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Request {
-    /// Whether it has a reservation; if not, slice and period follow from weights.
+    /// Whether the entity has a reservation; otherwise slice and period follow from weights.
     pub(super) reserved: bool,
     pub(super) slice: Nanos,
     pub(super) period: Nanos,
-    /// Whether it may have extra time.
+    /// Whether the entity may receive extra time.
     pub(super) extra: bool,
     /// The price of a quantum of extra time.
     pub(super) price: Score,
@@ -23,7 +23,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The price of a quantum at extra weight 1; the same as with 1/128 of a CPU reserved.
+    /// Price of a quantum at extra weight 1; the same as with 1/128 of a CPU reserved.
     const EQUAL: Score = 1 << 17;
 
     pub(super) fn reserved(
@@ -67,18 +67,18 @@ pub(super) enum Unblock {
     Conservative,
     /// Short: the next period. Long: a short period from now, by its latency.
     Atropos,
-    /// Short: the rest of the slice, less the time it was blocked. Long: a period from now.
+    /// Short: the rest of the slice, minus the time for which the entity was blocked. Long: a period from now.
     Resume,
 }
 
 /// The kind of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// The slice.
+    /// A run within the slice.
     Slice,
-    /// Extra time, as a compensation.
+    /// A run in extra time, as a compensation.
     Penalty,
-    /// Extra time.
+    /// A run in extra time.
     Utilisation,
 }
 
@@ -87,27 +87,27 @@ pub(super) enum Turn {
 pub(super) struct Vcpu {
     pub(super) home: CpuId,
     pub(super) request: Request,
-    /// The current period: shorter than that of the reservation after a wake-up by `atropos`.
+    /// Current period: shorter than the period of the reservation after a wake-up by `atropos`.
     pub(super) period: Nanos,
     pub(super) slice: Nanos,
-    /// The end of its period; undefined until it `has_woken`.
+    /// End of the current period; undefined until the entity `has_woken`.
     pub(super) deadline: Instant,
-    /// Whether it has woken yet.
+    /// Whether the entity has woken yet.
     pub(super) has_woken: bool,
-    /// The used part of its slice.
+    /// Used part of the slice.
     pub(super) used: Nanos,
-    /// The kind of the current run.
+    /// Kind of the current run.
     pub(super) turn: Turn,
-    /// CPU time since it was picked.
+    /// CPU time of the entity since it was picked.
     pub(super) ran: Nanos,
-    /// When it last blocked.
+    /// Instant at which the entity last blocked.
     pub(super) blocked_at: Option<Instant>,
-    /// Whether it is to be compensated for a lost slice.
+    /// Whether the entity is to be compensated for a lost slice.
     pub(super) wants_penalty: bool,
-    /// The lost part of its slice that has not been compensated.
+    /// Lost part of the slice that has not been compensated.
     pub(super) lost: Nanos,
     pub(super) penalty_score: Score,
-    /// Its score while it is not queued for extra time; the queue holds the score of queued entities.
+    /// Score of the entity while it is not queued for extra time; the queue holds the scores of queued entities.
     pub(super) extra_score: Score,
 }
 
@@ -131,7 +131,7 @@ impl Vcpu {
         }
     }
 
-    /// The current period. A vCPU without a reservation has a period and, unless it has a weight, no slice.
+    /// Returns the current period. A vCPU without a reservation has a period and, unless it has a weight, no slice.
     pub(super) fn promise(&self) -> PromiseState {
         let signed = |time: Nanos| time.as_ns().cast_signed();
         let deadline = if self.has_woken { self.deadline } else { Instant::NEVER };
@@ -143,12 +143,13 @@ impl Vcpu {
         }
     }
 
-    /// The beginning of its period, or the start of the clock if the period would begin before.
+    /// Returns the beginning of the current period, or the start of the clock if the period would begin before.
     pub(super) fn begin(&self) -> Instant {
         Instant::at_ns(self.deadline.as_ns().saturating_sub(self.period.as_ns()))
     }
 
-    /// The slice is used up; an overrun counts as used in the next period. A shortened period is doubled.
+    /// Starts the next period after the slice is used up. An overrun counts as used there; a shortened period is
+    /// doubled.
     pub(super) fn next_period(&mut self) {
         self.used -= self.slice;
         if self.period < self.request.period {
@@ -160,7 +161,7 @@ impl Vcpu {
         self.deadline += self.period;
     }
 
-    /// Without a reservation: advances to the first period that begins after `now`.
+    /// Advances an entity without a reservation to the first period that begins after `now`.
     pub(super) fn skip_to_period_after(&mut self, now: Instant) {
         self.deadline += self.period;
         if self.begin() <= now {
@@ -169,8 +170,8 @@ impl Vcpu {
         }
     }
 
-    /// The deadline has passed, or more than the slice was used. Advances to the first period that ends at `now` or
-    /// later, but at least to the next one, with a full slice.
+    /// Handles a passed deadline or an overrun of the slice. Advances to the first period that ends at `now` or later,
+    /// but at least to the next period, with a full slice.
     pub(super) fn miss(&mut self, now: Instant) {
         self.deadline += self.period;
         let behind = now.saturating_since(self.deadline);
@@ -180,7 +181,8 @@ impl Vcpu {
 
     // ---- Wake-ups ----
 
-    /// The entity wakes in the period in which it blocked. Returns whether it is to be queued for compensation.
+    /// Handles a wake-up in the period in which the entity blocked. Returns whether the entity is to be queued for
+    /// compensation.
     pub(super) fn unblock_short(&mut self, unblock: Unblock, quantum: Nanos, now: Instant) -> bool {
         let unused = self.slice.saturating_sub(self.used);
         if let (Unblock::Resume, Some(blocked_at)) = (unblock, self.blocked_at) {
@@ -204,7 +206,7 @@ impl Vcpu {
         true
     }
 
-    /// The entity wakes after the period in which it blocked.
+    /// Handles a wake-up after the period in which the entity blocked.
     pub(super) fn unblock_long(&mut self, unblock: Unblock, latency: Option<Nanos>, now: Instant) {
         self.used = Nanos::ZERO;
         if unblock == Unblock::Isochronous {
@@ -234,7 +236,7 @@ impl Vcpu {
 
     // ---- Compensation ----
 
-    /// It has run as a compensation: the compensation ends when all lost time has run, or (`at_once`) after one
+    /// Accounts for a run as a compensation. The compensation ends when all lost time has run, or (`at_once`) after one
     /// quantum.
     pub(super) fn compensate(&mut self, at_once: bool) {
         self.lost = self.lost.saturating_sub(self.ran);

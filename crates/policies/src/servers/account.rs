@@ -53,7 +53,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The server of `asked`. One of its periods begins at `begin`, and none before.
+    /// Returns the server of `asked`. One of its periods begins at `begin`, and none before.
     pub(crate) fn new(kind: Kind, asked: &Reservation, extratime: bool, begin: Instant, now: Instant) -> Server {
         let mut server = Server {
             kind,
@@ -80,18 +80,18 @@ impl Server {
         server
     }
 
-    /// The order by fixed priority: the shorter relative deadline is more urgent.
+    /// Returns the order by fixed priority: the shorter relative deadline is more urgent.
     pub(crate) fn relative_deadline(&self) -> Nanos {
         self.relative_deadline
     }
 
-    /// The current period. A server at a lower level has used up its own budget.
+    /// Returns the current period. A server at a lower level has used up its own budget.
     pub(crate) fn promise(&self) -> PromiseState {
         let remaining = if self.level == 0 { self.left } else { 0 };
         PromiseState { slice: self.budget, period: self.period, deadline: self.deadline, remaining }
     }
 
-    /// The remaining budget.
+    /// Returns the remaining budget.
     pub(crate) fn left(&self) -> Nanos {
         Nanos::ns(self.left.max(0).unsigned_abs())
     }

@@ -86,7 +86,7 @@ impl Gate {
     }
 }
 
-/// The largest density, in parts of [`ONE`], with which the product over `others` stays within two.
+/// Returns the largest density, in parts of [`ONE`], with which the product over `others` stays within two.
 fn left_of_two<'a>(others: impl Iterator<Item = &'a Utilisation>) -> u64 {
     let one = u128::from(ONE);
     let product = others.fold(one, |product, density| (product * (one + u128::from(density.units_up()))).div_ceil(one));

@@ -93,7 +93,7 @@ impl Servers {
 
     // ---- Membership ----
 
-    /// The reservation in `params`, or that of an entity without one.
+    /// Returns the reservation in `params`, or that of an entity without one.
     fn asked(&self, params: &Params) -> Result<Reservation, Refused> {
         let Settings { default_period, default_budget, .. } = self.settings;
         let asked = params.reservation.unwrap_or(Reservation {
@@ -175,7 +175,7 @@ impl Servers {
         self.members[e.index()].cpu.map_or(0, CpuId::index)
     }
 
-    /// The level and the order, without the arrival: decides preemption.
+    /// Returns the level and the order, without the arrival: decides preemption.
     fn urgency(&self, e: EntityId) -> (u32, u64) {
         let server = &self.members[e.index()].server;
         let order = match self.settings.order {

@@ -47,7 +47,7 @@ impl Vcpu {
         self.doing != Doing::Waits
     }
 
-    /// Whether it loses time to entities outside its VM.
+    /// Returns whether it loses time to entities outside its VM.
     fn loses(&self) -> bool {
         self.doing == Doing::Waits && !self.held && self.seat.is_none()
     }
@@ -220,12 +220,12 @@ impl Gangs {
         members.iter().filter_map(|&e| crossing(self.of(e))).min()
     }
 
-    /// Whether a vCPU in `g` lags too far. The skews must be up to date.
+    /// Returns whether a vCPU in `g` lags too far. The skews must be up to date.
     pub(super) fn lags(&self, g: GroupId) -> bool {
         self.members(g).iter().map(|&e| self.of(e)).any(|vcpu| vcpu.loses() && vcpu.skew >= self.threshold)
     }
 
-    /// The vCPUs that must run at the instant at which `g`, which is stopped, is started.
+    /// Returns the vCPUs that must run at the instant at which `g`, which is stopped, is started.
     pub(super) fn must_start(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
         let must = |vcpu: Vcpu| vcpu.doing != Doing::Idle && (self.rule == Rule::All || vcpu.lags);
         self.members(g).iter().copied().filter(move |&e| must(self.of(e)))

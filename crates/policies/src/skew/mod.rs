@@ -50,19 +50,19 @@ pub(crate) const MARGIN: Knob = Knob::time(
 )
 .from("assumed: none is published");
 
-/// How far an entity can be ahead of its equals, in time at normal weight, whatever its weight.
+/// Returns the maximum lead of an entity over its equals, in time at normal weight, for any weight.
 fn spread(load: &LoadBounds<'_>) -> Nanos {
     let quantum = load.knobs.time(QUANTUM.name);
     quantum.scale(1024, load.weight_least.max(1))
 }
 
-/// At the start and at the end of any span, no entity is ahead of another by more than a quantum at the least weight.
+/// At the start and at the end of any span, no entity is ahead of another by more than a quantum at the minimum weight.
 fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(spread(load).saturating_mul(3).scale(load.weight_most, 1024))
 }
 
-/// The first in order may have to advance to the last. The distance is the remembered part of a lead, a quantum and the
-/// margin, at the other end of the weights; a whole time slice follows.
+/// The first entity in order may have to advance to the last. The distance is the remembered part of a lead, a quantum
+/// and the margin, at the other end of the weights; a whole time slice follows.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (quantum, margin) = (load.knobs.time(QUANTUM.name), load.knobs.time(MARGIN.name));
     let lead = quantum.saturating_mul(MEMORY).saturating_add(spread(load).saturating_mul(2)).saturating_add(margin);
@@ -70,38 +70,38 @@ fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(each.saturating_mul(load.entities))
 }
 
-/// Checks again whether a stopped VM can be started.
+/// The alarm that checks again whether a stopped VM can be started.
 const START: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
-/// The least time between two checks, without other events.
+/// The minimum time between two checks, without other events.
 const LOOK_LEAST: Nanos = Nanos::us(10);
 
-/// A vCPU of the VM crosses a threshold.
+/// Returns the alarm for the instant at which a vCPU of the VM crosses a threshold.
 const fn crossing(g: GroupId) -> Alarm {
     Alarm { owner: AlarmOwner::Group(g), slot: 0 }
 }
 
-/// The CPUs that a VM could have.
+/// The CPUs that a VM could receive.
 struct Free {
     all: CpuSet,
-    /// The idle ones among them.
+    /// Idle CPUs that the VM could receive.
     idle: CpuSet,
-    /// When there may be more, if time alone can change it.
+    /// Time until more CPUs may be available, if time alone can change that.
     next: Option<Nanos>,
 }
 
-/// The scheduler.
+/// The state of the scheduler.
 #[derive(Debug)]
 pub(crate) struct Skewed {
     quantum: Nanos,
     margin: Virtual,
     order: Order,
     gangs: Gangs,
-    /// The VMs that are stopped as a whole.
+    /// VMs that are stopped as a whole.
     stopped: Vec<GroupId>,
-    /// By CPU: the vCPU that it is reserved for, which is started with its siblings.
+    /// vCPU for which each CPU is reserved, and which is started with its siblings.
     reserved: Vec<Option<EntityId>>,
     seats: Seats,
-    /// The vCPUs that must start, the least served first; kept only for its memory.
+    /// vCPUs that must start, in ascending order of CPU time; kept only to reuse its memory.
     starting: Vec<EntityId>,
 }
 
@@ -162,7 +162,7 @@ impl Skewed {
         }
     }
 
-    /// `e` is no longer co-stopped; if it is not running, it waits.
+    /// Ends the co-stop of `e`. If `e` is not running, it waits.
     fn release(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if !core::mem::replace(&mut self.gangs.vcpu(e).held, false) {
             return;
@@ -173,7 +173,7 @@ impl Skewed {
         }
     }
 
-    /// Stops every leader in `g` that is too far ahead, and resumes those that no longer are.
+    /// Stops every leader in `g` that is too far ahead, and resumes the leaders that no longer are.
     fn judge_leaders(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
@@ -187,15 +187,14 @@ impl Skewed {
         }
     }
 
-    /// Stops all of `g`, until all vCPUs that must start can start together.
+    /// Stops all vCPUs of `g`, until all vCPUs that must start can start together.
     fn stop(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         self.gangs.set_stopped(g, true);
         self.stopped.push(g);
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
             let Vcpu { doing, skew, .. } = self.gangs.of(e);
-            // This includes vCPUs just below the threshold, which would otherwise stop the VM again soon, one after the
-            // other.
+            // This includes vCPUs just below the threshold, which would otherwise soon stop the VM again, in sequence.
             self.gangs.vcpu(e).lags = doing != Doing::Idle && skew >= self.gangs.threshold.scale(1, 2);
             self.unseat(e);
             if doing != Doing::Idle {
@@ -212,12 +211,12 @@ impl Skewed {
         }
     }
 
-    /// The most CPU time among the vCPUs of `g` that must start: all of them are due when this one is.
+    /// Returns the maximum CPU time of the vCPUs of `g` that must start: all of them are due when this vCPU is due.
     fn mark(&self, g: GroupId, cx: &Cx<'_>) -> Virtual {
         self.gangs.must_start(g).map(|e| self.had_by_now(e, cx)).max().unwrap_or(0)
     }
 
-    /// The CPU time of `e`, including time that has not been charged yet.
+    /// Returns the CPU time of `e`, including time that has not been charged yet.
     fn had_by_now(&self, e: EntityId, cx: &Cx<'_>) -> Virtual {
         let State::Running(cpu) = cx.state(e) else { return self.order.had(e) };
         match cx.running(cpu) {
@@ -228,7 +227,7 @@ impl Skewed {
         }
     }
 
-    /// Starts every stopped VM for which there are CPUs, in the order of CPU time received, least first.
+    /// Starts every stopped VM for which there are CPUs, in ascending order of CPU time received.
     fn start_stopped(&mut self, cx: &mut Cx<'_>) {
         let mut stopped = core::mem::take(&mut self.stopped);
         stopped.sort_unstable_by_key(|&g| (self.mark(g, cx), g.index()));
@@ -247,8 +246,8 @@ impl Skewed {
         }
     }
 
-    /// Starts `g`, if as many CPUs are available as the vCPUs that must start could use at best. Otherwise returns when
-    /// that may change, if time alone can change it.
+    /// Starts `g`, if the number of available CPUs is the maximum that the vCPUs to start could use. Otherwise returns
+    /// when that may change, if time alone can change it.
     fn start(&mut self, g: GroupId, cx: &mut Cx<'_>) -> Result<(), Option<Nanos>> {
         let mut starting = core::mem::take(&mut self.starting);
         starting.clear();
@@ -275,8 +274,8 @@ impl Skewed {
         Ok(())
     }
 
-    /// All vCPUs in `g`, which has just been started, may run. A vCPU that had to start but found no CPU, because there
-    /// are fewer than siblings, begins to lag anew.
+    /// Releases all vCPUs in `g`, which has just been started. With fewer CPUs than siblings, a vCPU that had to start
+    /// may find no CPU. Its lag then restarts from zero.
     fn release_all(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
@@ -293,7 +292,8 @@ impl Skewed {
         }
     }
 
-    /// The CPUs that `g` could have now. Waiting entities that have had no more than `g` come first.
+    /// Returns the CPUs that `g` could receive now. Waiting entities that have received no more CPU time than `g` take
+    /// precedence.
     fn free_for(&self, g: GroupId, cx: &Cx<'_>) -> Free {
         let mark = self.mark(g, cx);
         let mut free = Free { all: CpuSet::EMPTY, idle: CpuSet::EMPTY, next: None };
@@ -330,8 +330,9 @@ impl Skewed {
 
     // ---- Proportional share ----
 
-    /// `e` waits: kicks an idle CPU, or the CPU of the entity that has had most, if that is more by the margin.
-    /// Siblings do not preempt each other: a vCPU that lagged and has just been started would only lag again.
+    /// Kicks a CPU for the waiting `e`: an idle CPU, or the CPU of the entity with the most CPU time, if the difference
+    /// exceeds the margin. Siblings do not preempt each other: a vCPU that lagged and has just been started would only
+    /// lag again.
     fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(idle) = cx.idle_cpu_for(e) {
             return cx.kick(idle);
@@ -347,7 +348,7 @@ impl Skewed {
         }
     }
 
-    /// A CPU that was kicked for one entity may have picked another: kicks an idle CPU for the waiting one.
+    /// Kicks an idle CPU for a waiting entity, because a CPU that was kicked for it may have picked another entity.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.order.waiting_is_empty() || !cx.topology().iter().any(idle) {
@@ -359,7 +360,8 @@ impl Skewed {
         }
     }
 
-    /// The entity to run on `cpu`: the one it is reserved for, else the one that has had least.
+    /// Returns the entity to run on `cpu`: the entity for which the CPU is reserved, else the entity with the least CPU
+    /// time.
     fn choose(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         if let Some(e) = self.reserved[cpu.index()].take() {
             self.gangs.vcpu(e).seat = None;
@@ -397,7 +399,7 @@ impl Skewed {
         }
     }
 
-    /// The group `g` was marked or unmarked as a gang.
+    /// Applies a change of the gang mark of group `g`.
     fn mark_changed(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         let mut members: Vec<EntityId> = cx.members(g).collect();
         members.sort_unstable_by_key(|e| e.index());
@@ -504,14 +506,15 @@ impl Policy for Skewed {
         }
         self.order.push_waiting(e);
         if self.reserved[cpu.index()].is_some_and(|owner| owner != e) && self.gangs.of(e).seat.is_none() {
-            // It was preempted by a started vCPU, not by one that has had less: it may preempt a different entity.
+            // A started vCPU preempted the entity, without having received less CPU time. The entity may preempt
+            // another one.
             self.call_for(e, cx);
         }
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         if !self.stopped.is_empty() && cx.alarm_at(START).is_none_or(|at| at > cx.now()) {
-            // When all CPUs have picked, a check finds when a VM can be started.
+            // After all CPUs have picked, a check determines when a VM can be started.
             cx.set_alarm(START, cpu, cx.now() + Nanos::ns(1));
         }
         let Some(e) = self.choose(cpu, cx) else {
@@ -535,7 +538,7 @@ impl Policy for Skewed {
 }
 
 impl Skewed {
-    /// `e` is no longer runnable, wherever it was.
+    /// Removes `e`, which is no longer runnable, from its place.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.order.remove(e);
         self.unseat(e);

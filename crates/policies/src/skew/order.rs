@@ -6,12 +6,12 @@ use sched::{CpuId, Cx, EntityId, Nanos, Running};
 /// CPU time at normal weight, in 2^-32 ns: rounding has no noticeable effect at any weight.
 pub(super) type Virtual = u128;
 
-/// The virtual time of `ran` at this weight (Linux's scale).
+/// Returns the virtual time of `ran` at this weight (Linux's scale).
 fn cost(ran: Nanos, weight: u64) -> Virtual {
     ((u128::from(ran.as_ns()) * 1024) << 32) / u128::from(weight)
 }
 
-/// The CPU time of this virtual time at this weight, rounded up.
+/// Returns the CPU time of this virtual time at this weight, rounded up.
 fn time(virtual_time: Virtual, weight: u64) -> Nanos {
     let wide = virtual_time.saturating_mul(u128::from(weight)).div_ceil(1024 << 32);
     u64::try_from(wide).map_or(sched::time::SPAN_MAX, Nanos::ns).min(sched::time::SPAN_MAX)
@@ -71,7 +71,7 @@ impl Order {
         self.shares[e.index()].had
     }
 
-    /// The virtual time of a lead of `time` at normal weight.
+    /// Returns the virtual time of a lead of `time` at normal weight.
     pub(super) fn lead(time: Nanos) -> Virtual {
         cost(time, 1024)
     }
@@ -88,8 +88,8 @@ impl Order {
         (had + cost(ran, weight)).min(most.max(had))
     }
 
-    /// The virtual time of `e`, which has run for `ran` since the last charge; and how long it must go on to pass
-    /// `mark`.
+    /// Returns the virtual time of `e`, which has run for `ran` since the last charge; and how long it must go on to
+    /// pass `mark`.
     pub(super) fn reaches(&self, e: EntityId, ran: Nanos, mark: Virtual) -> (Virtual, Nanos) {
         let had = self.had_after(e, ran);
         let lacking = (mark + 1).saturating_sub(had);
@@ -129,12 +129,12 @@ impl Order {
         self.queues.remove(e);
     }
 
-    /// Whether `e` waits, and is not co-stopped.
+    /// Returns whether `e` waits, and is not co-stopped.
     pub(super) fn waits(&self, e: EntityId) -> bool {
         self.queues.tree_of(e) == Some(WAITING)
     }
 
-    /// The waiting entities, the least virtual time first.
+    /// Returns the waiting entities, the least virtual time first.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (Virtual, EntityId)> + '_ {
         self.queues.iter(WAITING).map(|((had, _), e)| (had, e))
     }
@@ -153,7 +153,7 @@ impl Order {
     }
 }
 
-/// The running entities, their CPUs, and the time not charged yet.
+/// Returns the running entities, their CPUs, and the time not charged yet.
 pub(super) fn runners<'a>(cx: &'a Cx<'_>) -> impl Iterator<Item = (CpuId, EntityId, Nanos)> + 'a {
     cx.topology().iter().filter_map(|cpu| match cx.running(cpu) {
         Running::Mine { entity, since } => Some((cpu, entity, cx.now().saturating_since(since))),

@@ -52,7 +52,7 @@ impl Seats {
         false
     }
 
-    /// The vCPU that `cpu` is assigned to.
+    /// Returns the vCPU that `cpu` is assigned to.
     pub(super) fn owner(&self, cpu: CpuId) -> Option<EntityId> {
         self.owners[cpu.index()]
     }

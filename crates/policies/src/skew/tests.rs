@@ -24,7 +24,8 @@ fn vm(host: &mut Driver<'_>, vcpus: usize) -> Vec<EntityId> {
     (0..vcpus).map(|_| awake(host, of(group))).collect()
 }
 
-/// The states of entities as a word: `ha.` means that the first two run and the third does not. `-` is a stopped one.
+/// Returns the states of entities as a word: `ha.` means that the first two run and the third does not. `-` is a
+/// stopped one.
 fn states(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let sign = |&(name, e): &(char, EntityId)| match (runs(host, e), host.machine().is_held(e)) {
         (true, _) => name,
@@ -34,7 +35,7 @@ fn states(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     all.iter().map(sign).collect()
 }
 
-/// A column of an essay's picture: the entity on each of two CPUs, and the stopped ones.
+/// Returns a column of an essay's picture: the entity on each of two CPUs, and the stopped ones.
 fn column(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let name = |e| all.iter().find(|&&(_, other)| other == e).expect("it is one of them").0;
     let runs = |cpu| host.machine().running(CpuId::new(cpu)).map_or('.', name);
@@ -50,7 +51,7 @@ fn assert_columns(host: &mut Driver<'_>, all: &[(char, EntityId)], expected: &[(
     }
 }
 
-/// A hog and a VM of two on two CPUs: the pictures of the essays.
+/// Returns a hog and a VM of two on two CPUs: the pictures of the essays.
 fn hog_and_vm<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)]) -> (Driver<'a>, [(char, EntityId); 3]) {
     let mut host = host(policy, 2, knobs);
     let hog = awake(&mut host, Params::default());
@@ -203,7 +204,7 @@ fn a_vm_that_is_kept_to_one_cpu_gets_on() {
     }
 }
 
-/// The largest skew between two vCPUs of a VM on two CPUs beside three hogs, in microseconds.
+/// Returns the largest skew between two vCPUs of a VM on two CPUs beside three hogs, in microseconds.
 fn furthest(policy: &'static Descriptor, knobs: &[(&str, i64)]) -> i64 {
     let mut host = host(policy, 2, knobs);
     let vcpus = vm(&mut host, 2);

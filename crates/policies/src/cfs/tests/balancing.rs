@@ -3,7 +3,8 @@
 use super::*;
 use sched::{Conserving, LoadBounds};
 
-/// The bounds that the policy states for so many entities: how soon an idle CPU finds work, how long an entity waits.
+/// Returns the bounds that the policy states for so many entities: how soon an idle CPU finds work, how long an entity
+/// waits.
 pub(super) fn promised(host: Topology, entities: u64, weights: (u64, u64), group_depth: u32) -> (Nanos, Nanos) {
     let knobs = POLICY.defaults();
     let load = LoadBounds {

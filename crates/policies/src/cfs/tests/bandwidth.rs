@@ -5,7 +5,7 @@ use crate::fair::{PERIOD, SLACK};
 use crate::fixture;
 use sched::{Alarm, AlarmOwner, Input};
 
-/// A group of 50 ms in 100 ms, and a hog of it pinned to each of two CPUs.
+/// Returns a group of 50 ms in 100 ms, and a hog of it pinned to each of two CPUs.
 fn two_limited_hogs() -> (World, GroupId, [EntityId; 2]) {
     let mut world = World::new(2);
     let group = world.limited_group(Nanos::ms(50), Nanos::ms(100), GroupId::ROOT);

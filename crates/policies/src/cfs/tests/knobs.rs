@@ -57,7 +57,7 @@ fn tick_is_when_slices_end() {
     }
 }
 
-/// Whether a wakee `behind` the running hog preempts.
+/// Returns whether a wakee `behind` the running hog preempts.
 fn preempts(knobs: &[(&str, i64)], behind: Nanos) -> bool {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(1), &knobs);
@@ -254,7 +254,8 @@ fn last_buddy_of_a_long_queue(world: &mut World) -> EntityId {
     buddy
 }
 
-/// The CPU on which a task of CPU 1 wakes, with its waker on CPU 0. Each CPU has its own cache; CPU 1 runs a hog.
+/// Returns the CPU on which a task of CPU 1 wakes, with its waker on CPU 0. Each CPU has its own cache; CPU 1 runs a
+/// hog.
 pub(super) fn wakes_on(knobs: &[(&str, i64)], sync: bool, there: i32) -> i64 {
     let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, knobs);
     let e = world.scripted(on(&[1], nice(0)));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A waker on `cpu`, forever running there.
+/// Returns a waker on `cpu`, forever running there.
 pub(super) fn waker_on(world: &mut World, cpu: usize) -> EntityId {
     let waker = world.hog(on(&[cpu], nice(0)));
     world.settle();
@@ -16,7 +16,7 @@ pub(super) fn wakers_on(world: &mut World, cpus: &[usize]) {
     }
 }
 
-/// An entity that last ran on `cpu` and sleeps.
+/// Returns an entity that last ran on `cpu` and sleeps.
 pub(super) fn sleeper_of(world: &mut World, cpu: usize) -> EntityId {
     let e = world.scripted(on(&[cpu], nice(0)));
     world.wake(e);

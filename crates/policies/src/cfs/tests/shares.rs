@@ -19,8 +19,8 @@ fn promised(knobs: &[(&str, i64)], weights: &[u32]) -> Option<Nanos> {
     (POLICY.guarantees.shares)(&load)
 }
 
-/// The largest distance of a task from its share since the last attachment. Tasks are attached so far `apart`, and the
-/// last runs for `length`.
+/// Returns the largest distance of a task from its share since the last attachment. Tasks are attached so far `apart`,
+/// and the last runs for `length`.
 fn worst(knobs: &[(&str, i64)], weights: &[u32], apart: Nanos, length: Nanos) -> Nanos {
     let mut world = World::with(Topology::new(1), knobs);
     let (mut hogs, mut sum, mut worst) = (Vec::new(), 0, Nanos::ZERO);

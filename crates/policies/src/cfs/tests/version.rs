@@ -30,7 +30,7 @@ fn v3_17_sizes_the_round_by_one_queue() {
 
 // ---- Balancing ----
 
-/// The first run on CPU 1, which has four hogs, of a hog of CPU 0, which has `many`.
+/// Returns the first run on CPU 1, which has four hogs, of a hog of CPU 0, which has `many`.
 fn moved_at(knobs: &[(&str, i64)], many: usize) -> Option<Instant> {
     let mut world = World::with(Topology::new(2), knobs);
     let movable = world.hogs(many, on(&[0], nice(0)));
@@ -121,7 +121,7 @@ fn in_v3_17_only_a_wakee_with_many_partners_of_its_own_is_left_where_it_is() {
     }
 }
 
-/// The CPU on which a task of CPU 2 wakes while these CPUs are busy; two cores of two threads each.
+/// Returns the CPU on which a task of CPU 2 wakes while these CPUs are busy; two cores of two threads each.
 fn wakes_beside(busy: &[usize], knobs: &[(&str, i64)]) -> i64 {
     let mut world = World::with(Topology { cpus: 4, smt: 2, llc: 4 }, knobs);
     let e = sleeper_of(&mut world, 2);

@@ -7,7 +7,7 @@ use sim::auditor::{LimitTolerance, Promises};
 
 const ENTITIES: u64 = 7;
 
-/// The bound stated for hogs on this many CPUs under these knobs.
+/// Returns the bound stated for hogs on this many CPUs under these knobs.
 fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleepers: bool) -> Option<CapBound> {
     let mut knobs = POLICY.defaults();
     for &(name, word) in words {
@@ -28,7 +28,7 @@ fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleep
     (POLICY.guarantees.cap)(&load)
 }
 
-/// The time above the caps while seven hogs, in two capped groups and outside, run for 20 s. The auditor allows
+/// Returns the time above the caps while seven hogs, in two capped groups and outside, run for 20 s. The auditor allows
 /// `rounding` and `burst`.
 fn excesses(cpus: usize, caps: [u32; 2], values: &[(&str, i64)], bound: CapBound) -> u64 {
     let limits = LimitTolerance { quota: None, cap: Some(bound) };

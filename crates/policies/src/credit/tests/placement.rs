@@ -45,7 +45,7 @@ fn busy<'a>(cpus: usize) -> (Driver<'a>, Vec<EntityId>) {
     (host, hogs)
 }
 
-/// A hog that may run anywhere and has its home on `cpu`.
+/// Returns a hog that may run anywhere and has its home on `cpu`.
 fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
     let e = scripted(host, pinned(cpu));
     host.adjust(e, Params::default()).expect("accepted");
@@ -116,7 +116,7 @@ fn a_wake_up_behind_its_equal_is_taken_by_an_idle_cpu_at_once() {
     assert_eq!((running(&host, OTHER), running(&host, CPU)), (Some(first), Some(second)));
 }
 
-/// A hog on CPU 1 that may run anywhere, and a wake-up pinned there, while CPU 0 idles.
+/// Returns a hog on CPU 1 that may run anywhere, and a wake-up pinned there, while CPU 0 idles.
 fn displaced_by_a_pinned_one<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, EntityId) {
     let mut host = host_of(sched::Topology::new(2), knobs);
     let free = living_on(&mut host, OTHER);

@@ -134,8 +134,8 @@ fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
     assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(b), at(103)));
 }
 
-/// A queue of `[p, q]` on CPU 1, whose ticks come at 5, 15 … 65 ms: until the accounting at 60 ms p is UNDER and q
-/// OVER, after it the other way round. Then r, which runs, pauses at `ms`; returns the vCPU that runs next.
+/// Returns a queue of `[p, q]` on CPU 1, whose ticks come at 5, 15 … 65 ms: until the accounting at 60 ms p is UNDER
+/// and q OVER, after it the other way round. Then r, which runs, pauses at `ms`; returns the vCPU that runs next.
 fn next_after_pause(ms: u64) -> &'static str {
     let mut host = host_of(sched::Topology::new(2), &[("tick-stagger", 5_000_000)]);
     let vms = [45, 34].map(|percent| group(&mut host, capped(percent)));

@@ -21,17 +21,17 @@ fn host<'a>(cpus: usize) -> Driver<'a> {
     host_of(sched::Topology::new(cpus), &[])
 }
 
-/// The number of the CPU on which `e`, which runs, runs.
+/// Returns the number of the CPU on which `e`, which runs, runs.
 fn place(host: &Driver<'_>, e: EntityId) -> usize {
     cpu_of(host, e).expect("it runs")
 }
 
-/// The credit of `e` in microseconds, as of its last charge.
+/// Returns the credit of `e` in microseconds, as of its last charge.
 fn credit(host: &Driver<'_>, e: EntityId) -> i64 {
     shows(host, e, "credit") / 1_000
 }
 
-/// The decisions on CPU 0 up to `us`: the begin, the entity and the end of each. An entity that goes on is not
+/// Returns the decisions on CPU 0 up to `us`: the begin, the entity and the end of each. An entity that goes on is not
 /// repeated.
 fn turns(host: &mut Driver<'_>, us: u64) -> Vec<(u64, EntityId)> {
     let mut turns: Vec<(u64, EntityId)> = Vec::new();
@@ -47,7 +47,7 @@ fn turns(host: &mut Driver<'_>, us: u64) -> Vec<(u64, EntityId)> {
     turns
 }
 
-/// A load of hogs of normal weight, without groups.
+/// Returns a load of hogs of normal weight, without groups.
 fn load<'a>(host: &'a sched::Topology, knobs: &'a Knobs, entities: u64) -> LoadBounds<'a> {
     LoadBounds::of_hogs(host, knobs, entities)
 }

@@ -5,7 +5,7 @@ use crate::credit2::runqueue::{Load, partition};
 use crate::credit2::settings::Settings;
 use sched::Topology as Shape;
 
-/// The CPUs of each run queue.
+/// Returns the CPUs of each run queue.
 fn queues(shape: Shape, share: &str, most: i64) -> Vec<Vec<usize>> {
     let mut knobs = POLICY.defaults();
     knobs.set_word("runqueue", share).expect("a choice");

@@ -27,7 +27,7 @@ fn host<'a>(cpus: usize, settings: Settings<'_>) -> Driver<'a> {
     host_with(&POLICY, sched::Topology::new(cpus), &knobs(settings))
 }
 
-/// A hard reservation, in milliseconds.
+/// Returns a hard reservation, in milliseconds.
 fn promise(slice: u64, period: u64) -> Reservation {
     Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::ms(slice), Nanos::ms(period)) }
 }
@@ -48,13 +48,13 @@ fn wake(host: &mut Driver<'_>, e: EntityId) {
     host.wake(e, Wake::Timer);
 }
 
-/// The remaining slice and the deadline, in milliseconds.
+/// Returns the remaining slice and the deadline, in milliseconds.
 fn account(host: &Driver<'_>, e: EntityId) -> (i64, i64) {
     let show = |name| host.machine().inspect(e, name).expect("it is shown") / 1_000_000;
     (show("remaining"), show("deadline"))
 }
 
-/// The tasks on CPU 0, one letter for each millisecond from now on; a dot for another task or none.
+/// Returns the tasks on CPU 0, one letter for each millisecond from now on; a dot for another task or none.
 fn gantt(host: &mut Driver<'_>, names: &[(EntityId, char)], ms: u64) -> String {
     let mut letters = String::new();
     for _ in 0..ms {

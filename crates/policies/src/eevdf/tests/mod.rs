@@ -31,7 +31,7 @@ fn asking(slice: Nanos, params: Params) -> Params {
     Params { latency: Some(slice), ..params }
 }
 
-/// The virtual time from the clock of `e` to its deadline.
+/// Returns the virtual time from the clock of `e` to its deadline.
 fn left(world: &World, e: EntityId) -> i64 {
     world.inspect(e, "deadline") - world.vruntime(e)
 }
@@ -52,7 +52,7 @@ fn until_running(world: &mut World, e: EntityId, runs: bool) {
     }
 }
 
-/// The lengths of the runs of `e` so far.
+/// Returns the lengths of the runs of `e` so far.
 fn turns(world: &World, e: EntityId) -> Vec<Nanos> {
     let record = world.record.borrow();
     record.turns.iter().filter(|turn| turn.entity == e).map(|turn| turn.to.since(turn.from)).collect()

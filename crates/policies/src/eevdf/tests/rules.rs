@@ -257,7 +257,7 @@ fn rule_9_a_quota_holds() {
     assert_near(world.ran_all(&hogs), Nanos::s(5), Nanos::ms(50));
 }
 
-/// The tasks that ran, one letter for each millisecond.
+/// Returns the tasks that ran, one letter for each millisecond.
 fn picture(world: &World, letters: &[(EntityId, char)]) -> String {
     let letter = |turn: &Turn| {
         let length = turn.to.since(turn.from).as_ns() / 1_000_000;

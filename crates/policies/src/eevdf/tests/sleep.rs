@@ -61,8 +61,8 @@ fn a_task_that_sleeps_in_debt_and_wakes_soon_still_owes() {
     }
 }
 
-/// The lag at its wake-up of a sleeper that slept with a debt of 0.6 ms, beside a time slice of `slice`; and whether it
-/// was picked.
+/// Returns the lag at its wake-up of a sleeper that slept with a debt of 0.6 ms, beside a time slice of `slice`; and
+/// whether it was picked.
 fn owed_after_paying(tick: Nanos, slice: Nanos, sleeps: Nanos, zero: i64) -> (i64, bool) {
     let times = [("tick", tick), ("base-slice", slice)].map(|(name, time)| (name, time.as_ns().cast_signed()));
     let mut world = one(&[("delay-zero", zero), times[0], times[1]]);
@@ -116,7 +116,7 @@ fn what_a_sleeper_is_owed_is_kept_unless_place_lag_is_off() {
     }
 }
 
-/// The kept lag of a sleeper that waited for 20 ms of a time slice of 40.
+/// Returns the kept lag of a sleeper that waited for 20 ms of a time slice of 40.
 fn owed(knobs: &[(&str, i64)], params: Params) -> i64 {
     let knobs: Vec<_> = [("preempt-short", 0)].iter().chain(knobs).copied().collect();
     let mut world = one(&knobs);

@@ -27,7 +27,7 @@ fn params(dice: &mut Dice, cpus: usize, groups: &[GroupId]) -> Params {
     Params { class, affinity, weight, reservation, group: groups[dice.index(groups.len())], ..Params::default() }
 }
 
-/// The urgency, less is more urgent: by class, then by deadline or priority.
+/// Returns the urgency, less is more urgent: by class, then by deadline or priority.
 fn urgency(machine: &Machine, e: EntityId) -> (u8, i64) {
     let params = machine.params(e);
     match (params.class, params.class.rt_priority()) {

@@ -289,7 +289,7 @@ fn a_task_raised_for_a_moment_keeps_its_lead() {
     }
 }
 
-/// The CPU time in two seconds of a hog that is raised in 2 of every 10 ms, beside another hog.
+/// Returns the CPU time in two seconds of a hog that is raised in 2 of every 10 ms, beside another hog.
 fn raised(knobs: &[(&str, i64)]) -> Nanos {
     let mut host = host_with(1, knobs, Costs::NONE);
     let [a, _] = [0, 0].map(|level| hog(&mut host, nice(level)));

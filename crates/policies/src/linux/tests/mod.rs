@@ -24,7 +24,7 @@ fn host<'a>(cpus: usize) -> Driver<'a> {
     host_with(cpus, &[], Costs::NONE)
 }
 
-/// A hard reservation, in milliseconds.
+/// Returns a hard reservation, in milliseconds.
 fn reserved(slice: u64, period: u64) -> Params {
     let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::ms(slice), Nanos::ms(period)) };
     Params { reservation: Some(reservation), ..Params::default() }

@@ -8,7 +8,7 @@ fn served<'a>(cpus: usize) -> Driver<'a> {
     host_with(cpus, &SERVED, Costs::NONE)
 }
 
-/// The runs of `e` on CPU 0, from and to, in milliseconds.
+/// Returns the runs of `e` on CPU 0, from and to, in milliseconds.
 fn spans(host: &mut Driver<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for ms in 0..until {

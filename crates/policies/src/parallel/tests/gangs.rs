@@ -205,8 +205,8 @@ fn packing_decides_which_vcpus_run_together() {
     }
 }
 
-/// A sibling waits on its home CPU behind a vCPU of the highest priority, and CPU 0 has only OVER vCPUs: the two
-/// exchange CPUs. Returns whether they did.
+/// Returns a sibling waits on its home CPU behind a vCPU of the highest priority, and CPU 0 has only OVER vCPUs: the
+/// two exchange CPUs. Returns whether they did.
 fn exchange(policy: &'static Descriptor, allowed: bool) -> bool {
     let all = [("latency", ms(60)), ("affinity-exchange", i64::from(allowed))];
     let has = |name| policy.knobs.iter().any(|knob| knob.name == name);

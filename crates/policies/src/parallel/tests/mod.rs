@@ -25,19 +25,19 @@ fn group(host: &mut Driver<'_>, gang: bool, parent: GroupId) -> GroupId {
     host.create_group("g", GroupParams { gang, ..GroupParams::default() }, parent).expect("every group is accepted")
 }
 
-/// A VM of this many vCPUs, all asleep.
+/// Returns a VM of this many vCPUs, all asleep.
 fn vm(host: &mut Driver<'_>, group: GroupId, vcpus: usize) -> Vec<EntityId> {
     (0..vcpus).map(|_| attach(host, Params { group, ..Params::default() })).collect()
 }
 
-/// A new entity, runnable from now on.
+/// Returns a new entity, runnable from now on.
 fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     let e = attach(host, params);
     wake(host, e);
     e
 }
 
-/// The length of the time slice that has just begun on `cpu`, in microseconds.
+/// Returns the length of the time slice that has just begun on `cpu`, in microseconds.
 fn turn(host: &Driver<'_>, cpu: CpuId) -> u64 {
     (host.machine().until(cpu).since(host.now()).as_ns() + 1) / 1_000
 }
@@ -51,7 +51,7 @@ const REAL_TIME: i64 = 1;
 const BOOST: i64 = 0;
 const UNDER: i64 = -1;
 
-/// The entity on each CPU, every `step` microseconds, by letter.
+/// Returns the entity on each CPU, every `step` microseconds, by letter.
 fn rows(host: &mut Driver<'_>, steps: core::ops::Range<u64>, step: u64, names: &[(EntityId, char)]) -> Vec<String> {
     let mut rows = vec![String::new(); host.machine().topology().cpus];
     for n in steps {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A marked VM of two vCPUs on CPUs 0 and 1, and hogs that make one of them wait.
+/// Returns a marked VM of two vCPUs on CPUs 0 and 1, and hogs that make one of them wait.
 fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuId) -> (Driver<'a>, [EntityId; 2]) {
     let mut host = host(policy, 2, knobs);
     let marked = group(&mut host, true, GroupId::ROOT);
@@ -12,7 +12,7 @@ fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuI
     (host, siblings)
 }
 
-/// The number of samples in which the two run together, of a thousand a millisecond apart.
+/// Returns the number of samples in which the two run together, of a thousand a millisecond apart.
 fn together(host: &mut Driver<'_>, siblings: [EntityId; 2]) -> usize {
     let begun = host.now().as_ns() / 1_000;
     let mut together = 0;
@@ -66,7 +66,7 @@ fn a_vm_is_called_at_most_as_often_as_the_knob_allows() {
     assert!(shares[0] > shares[1] + 200 && shares[1] >= shares[2], "{shares:?}");
 }
 
-/// The same, but its guest sometimes reports that it has spun for this long.
+/// Returns the same, but its guest sometimes reports that it has spun for this long.
 fn spinning(knobs: &[(&str, i64)], waited: Nanos) -> usize {
     let (mut host, siblings) = crowded(&adaptive::POLICY, knobs, OTHER);
     siblings.iter().for_each(|&e| wake(&mut host, e));

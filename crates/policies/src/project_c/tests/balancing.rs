@@ -10,7 +10,7 @@ fn lab(shape: sched::Topology, knobs: &[(&str, &str)]) -> Lab {
     Lab::of(&bmq::POLICY, shape, &[&[("tick", "0")], knobs].concat())
 }
 
-/// A hog pinned to `cpu` of this nice value.
+/// Returns a hog pinned to `cpu` of this nice value.
 fn pinned(lab: &mut Lab, cpu: usize, value: i32) -> EntityId {
     lab.hog(Params { weight: nice(value).weight, ..on(&[cpu], Params::default()) })
 }

@@ -45,19 +45,19 @@ impl Lab {
         self.host.now()
     }
 
-    /// A new task, blocked.
+    /// Returns a new task, blocked.
     pub(crate) fn attach(&mut self, params: Params) -> EntityId {
         scripted(&mut self.host, params)
     }
 
-    /// A new task, runnable from now on.
+    /// Returns a new task, runnable from now on.
     pub(crate) fn hog(&mut self, params: Params) -> EntityId {
         let e = awake(&mut self.host, params);
         self.settle();
         e
     }
 
-    /// A new hog, forked by `parent`.
+    /// Returns a new hog, forked by `parent`.
     pub(crate) fn fork(&mut self, parent: EntityId) -> EntityId {
         let e = self.attach(Params::default());
         self.host.wake(e, Wake::New { parent: Some(parent) });
@@ -128,7 +128,7 @@ impl Lab {
         self.shows(e, "level")
     }
 
-    /// The CPU in whose queue `e` is.
+    /// Returns the CPU in whose queue `e` is.
     pub(crate) fn cpu(&self, e: EntityId) -> i64 {
         self.shows(e, "cpu")
     }

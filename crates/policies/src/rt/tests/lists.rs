@@ -14,7 +14,7 @@ fn order(host: &mut Driver<'_>, of: usize) -> Vec<EntityId> {
         .collect()
 }
 
-/// A host on which `above` runs and `[a, b, c]`, of these priorities, wait in this order.
+/// Returns a host on which `above` runs and `[a, b, c]`, of these priorities, wait in this order.
 fn waiting<'a>(priorities: [u8; 3]) -> (Driver<'a>, [EntityId; 3]) {
     let mut host = host(1);
     let above = hog(&mut host, fifo(50));

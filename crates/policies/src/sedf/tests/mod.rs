@@ -44,12 +44,12 @@ fn block_at(host: &mut Driver<'_>, us: u64, e: EntityId) {
     host.block(CPU);
 }
 
-/// A time from `inspect`, in whole microseconds.
+/// Returns a time from `inspect`, in whole microseconds.
 fn shows_us(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     shows(host, e, name) / 1_000
 }
 
-/// The runs from now until `us`, as `(entity, from, to)`, in microseconds.
+/// Returns the runs from now until `us`, as `(entity, from, to)`, in microseconds.
 fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)> {
     let mut all: Vec<(Option<EntityId>, u64, u64)> = Vec::new();
     let mut now = host.now().as_ns() / 1_000;
@@ -65,7 +65,7 @@ fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)
     all
 }
 
-/// The CPU time of each until now, in per mille of `of`.
+/// Returns the CPU time of each until now, in per mille of `of`.
 fn per_mille(host: &mut Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (used(host, e).as_ns() * 1_000 + of.as_ns() / 2) / of.as_ns()).collect()
 }

@@ -17,7 +17,8 @@ fn asking(slice: u64, period: u64, limit: Limit) -> Params {
     reserving(Nanos::ms(slice), Nanos::ms(period), limit)
 }
 
-/// The entity of `all` that runs in the middle of every millisecond from `from` to `to`: a letter each, `.` for none.
+/// Returns the entity of `all` that runs in the middle of every millisecond from `from` to `to`: a letter each, `.` for
+/// none.
 fn schedule(host: &mut Driver<'_>, all: &[EntityId], from: u64, to: u64) -> String {
     let mut text = String::new();
     for ms in from..to {

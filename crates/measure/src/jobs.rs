@@ -1,24 +1,25 @@
-//! [`JobLog`]: every job of a run, one by one.
+//! [`JobLog`]: the list of all jobs of a run.
 
 use sched::{EntityId, Instant};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use trace::{Event, MachineId, Sink, WorldSink};
 
-/// A job. Times in nanoseconds since the start.
+/// A job. Times are in nanoseconds since the start.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Job {
-    /// The name of its entity.
+    /// Name of the job's entity.
     pub entity: String,
-    /// When it was released.
+    /// Instant of the release.
     pub release_ns: u64,
-    /// When it should be done.
+    /// Instant of the deadline.
     pub deadline_ns: u64,
-    /// When it was done; `None`: not in this run.
+    /// Instant of the completion; `None`: the job did not complete in this run.
     pub completion_ns: Option<u64>,
 }
 
-/// Lists every job of a run, as a [`Sink`] of a machine's trace, or as a [`WorldSink`] of that of several hosts. It grows with the run.
+/// Lists every job of a run, as a [`Sink`] of a machine's trace, or as a [`WorldSink`] of the trace of several hosts.
+/// The list grows with the run.
 #[derive(Debug)]
 pub struct JobLog {
     hosts: usize,
@@ -34,7 +35,7 @@ impl Default for JobLog {
 }
 
 impl JobLog {
-    /// Of the first `hosts` machines of a world.
+    /// Creates a log of the first `hosts` machines of a world.
     #[must_use]
     pub fn of(hosts: usize) -> JobLog {
         JobLog { hosts, jobs: Vec::new(), names: BTreeMap::new(), open: BTreeMap::new() }

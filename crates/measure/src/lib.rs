@@ -1,4 +1,5 @@
-//! What a run came to, from its trace alone: a [`Meter`], the list of its [`jobs`], and [`statistics`] over many runs.
+//! The results of a run, from its trace alone: a [`Meter`], the list of its [`jobs`], and [`statistics`] over many
+//! runs.
 
 pub mod jobs;
 mod meter;

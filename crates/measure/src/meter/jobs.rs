@@ -1,25 +1,25 @@
-//! [`Jobs`]: what became of an entity's jobs.
+//! [`Jobs`]: the results of an entity's jobs.
 
 use sched::{Instant, Nanos};
 use std::collections::VecDeque;
 
-/// What became of the jobs of an entity.
+/// The results of the jobs of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Jobs {
-    /// Jobs released.
+    /// Number of jobs released.
     pub releases: u64,
-    /// Jobs completed.
+    /// Number of jobs completed.
     pub completions: u64,
-    /// Jobs completed after their deadline.
+    /// Number of jobs completed after their deadline.
     pub misses: u64,
-    /// Jobs not completed whose deadline had passed when the run or the entity's stay ended.
+    /// Number of incomplete jobs whose deadline had passed at the end of the run or at the detachment of the entity.
     pub unfinished_late: u64,
-    /// How much too late the worst completed job was; zero if none was.
+    /// Maximum tardiness of a completed job; zero if no job was late.
     pub worst_lateness: Nanos,
 }
 
 impl Jobs {
-    /// The same of both together.
+    /// Adds the results of `other`: sums, and the maximum of the tardiness.
     pub(super) fn add(&mut self, other: &Jobs) {
         self.releases += other.releases;
         self.completions += other.completions;
@@ -36,11 +36,11 @@ pub(super) struct OpenJob {
     pub(super) deadline: Instant,
 }
 
-/// Jobs at equal distances.
+/// Jobs at equal distances from each other.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     first: OpenJob,
-    /// From one release to the next, and from one deadline to the next.
+    /// Time from one release to the next, and from one deadline to the next.
     apart: [Nanos; 2],
     count: u64,
 }
@@ -52,7 +52,7 @@ impl Stretch {
         count: 0,
     };
 
-    /// Returns the job number `n` from the first.
+    /// Returns the `n`-th job after the first.
     fn job(&self, n: u64) -> OpenJob {
         let [released, deadline] = self.apart.map(|apart| apart.saturating_mul(n));
         OpenJob {
@@ -61,7 +61,7 @@ impl Stretch {
         }
     }
 
-    /// Adds `job` at the end. Returns false where the distances would not stay equal.
+    /// Adds `job` at the end. Returns false where the distances would not remain equal.
     #[inline]
     fn extend(&mut self, job: OpenJob) -> bool {
         match self.count {
@@ -77,7 +77,7 @@ impl Stretch {
         true
     }
 
-    /// How many deadlines lie before `now`.
+    /// Returns the number of deadlines before `now`.
     fn late(&self, now: Instant) -> u64 {
         match (now.saturating_since(self.first.deadline).as_ns(), self.apart[1].as_ns()) {
             (0, _) => 0,
@@ -87,10 +87,10 @@ impl Stretch {
     }
 }
 
-/// The jobs not completed yet, in order of release. Jobs at equal distances take no room, however many.
+/// The jobs not completed yet, in order of release. Any number of jobs at equal distances takes constant memory.
 #[derive(Clone, Debug)]
 pub(super) struct OpenJobs {
-    /// The oldest; empty only if there is none. Almost always there are no others.
+    /// Oldest stretch of jobs; empty only if there are no jobs. Almost always it is the only stretch.
     oldest: Stretch,
     later: VecDeque<Stretch>,
 }
@@ -135,7 +135,7 @@ impl OpenJobs {
         self.oldest.count == 0
     }
 
-    /// How many deadlines lie before `now`.
+    /// Returns the number of deadlines before `now`.
     pub(super) fn late(&self, now: Instant) -> u64 {
         std::iter::once(&self.oldest).chain(&self.later).map(|stretch| stretch.late(now)).sum()
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn jobs_are_taken_in_the_order_in_which_they_were_added() {
         let deadlines = [10, 20, 30, 35, 36, 36, 36, 5, 9, 100, 100];
-        // Releases at equal distances, and at others than the deadlines.
+        // The releases have equal distances, or distances other than the deadlines.
         for released in [|i: u64, _: u64| 7 * i, |_, deadline| deadline, |i, deadline| deadline * i % 11] {
             let given: Vec<OpenJob> = (0..).zip(deadlines).map(|(i, at)| job(released(i, at), at)).collect();
             let mut jobs = OpenJobs::default();

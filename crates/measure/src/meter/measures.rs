@@ -1,45 +1,46 @@
-//! [`Measures`]: what an entity or a group got.
+//! [`Measures`]: the measurements of an entity or a group.
 
 use super::jobs::Jobs;
 use super::promise::Promise;
 use sched::Nanos;
 use trace::{Counts, Durations};
 
-/// What one entity, or all of a group, got.
+/// The measurements of one entity, or the total of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
-    /// CPU time. In a guest, without the time in which its CPU was frozen.
+    /// CPU time. In a guest, it excludes the time for which the CPU was frozen.
     pub delivered: Nanos,
-    /// Time for which it was on a CPU of a guest that was frozen: by its guest's books it ran, but it got nothing.
+    /// Steal time: time on a frozen CPU of a guest. The guest counts the entity as running, but it receives no CPU
+    /// time.
     pub stolen: Nanos,
-    /// Times it waited for a spin lock, as far as the trace says.
+    /// Number of waits for a spin lock, if the trace records them.
     pub spins: u64,
-    /// The CPU time that took it.
+    /// CPU time of the waits for spin locks.
     pub spun: Nanos,
-    /// Times a job began or resumed running; without jobs, times it began to run.
+    /// Number of times a job began or resumed; without jobs, number of times the entity began to run.
     pub dispatches: u64,
-    /// Times it was taken off its CPU with work left.
+    /// Number of times the entity lost its CPU with work left.
     pub preemptions: u64,
-    /// Times it resumed on another CPU than the one it was taken off.
+    /// Number of times the entity resumed on another CPU than the one it left.
     pub migrations: u64,
-    /// Every time from being woken or taken off a CPU to running; zero if it ran at once. Time held counts. On a frozen CPU no
-    /// entity runs: a wait goes on there until the thaw, but the freeze of a CPU begins none.
+    /// Waits from each wake-up or loss of the CPU until the entity runs; zero if it ran at once. Held time counts. No
+    /// entity runs on a frozen CPU: a wait there continues until the thaw, but a freeze begins no wait.
     pub waits: Durations,
-    /// Those of them that began when it was woken, or what it tells of them itself: of each job that it slept for, the time from
-    /// the release to its beginning.
+    /// Wake-up latencies: the waits that began with a wake-up. For an entity that reports its own wake-ups, the time
+    /// from the release of each job that it slept for to the beginning of the job.
     pub wakeups: Durations,
-    /// From the release of each job to its completion.
+    /// Response times: from the release of each job to its completion.
     pub responses: Durations,
-    /// Time it was runnable, but held by its policy.
+    /// Time for which the entity was ready to run, but held by its policy.
     pub held: Nanos,
-    /// Its jobs.
+    /// Results of the entity's jobs.
     pub jobs: Jobs,
-    /// Its reservation.
+    /// Results of the entity's reservation.
     pub promise: Promise,
 }
 
 impl Measures {
-    /// The same of both together: sums, and the worst of the worst.
+    /// Adds the measurements of `other`: sums, and the maximum of worst values.
     pub fn add(&mut self, other: &Measures) {
         self.delivered += other.delivered;
         self.stolen += other.stolen;

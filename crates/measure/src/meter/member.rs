@@ -6,41 +6,41 @@ use super::promise::{Doing, Promise, Watch};
 use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Notice, Params};
 use trace::{Durations, Event};
 
-/// An entity of a run, and what it got.
+/// An entity of a run, with its measurements.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The id; others may have had its index before or after.
+    /// Id of the entity; other entities may have had its index before or after.
     pub entity: EntityId,
-    /// What people call it.
+    /// Display name of the entity.
     pub name: String,
-    /// What was asked for it at last.
+    /// Last requested parameters of the entity.
     pub params: Params,
-    /// When it came.
+    /// Instant of the attachment.
     pub came: Instant,
-    /// When it left; `None`: it stayed to the end.
+    /// Instant of the detachment; `None`: the entity stayed until the end.
     pub left: Option<Instant>,
-    /// What it got.
+    /// Measurements of the entity.
     pub got: Measures,
-    // What is true of it now.
+    // The current state of the entity follows.
     runnable: bool,
     pub(super) on: Option<CpuId>,
-    /// Whether that CPU is frozen.
+    /// Whether the CPU of the entity is frozen.
     frozen: bool,
     last_cpu: Option<CpuId>,
-    /// Whether its current job has run already.
+    /// Whether the current job has run already.
     pub(super) begun: bool,
     waiting_since: Option<Instant>,
-    /// Whether it waits since it was woken.
+    /// Whether the entity has waited since it was woken.
     woken: bool,
-    /// Whether it tells of its wake-ups itself.
+    /// Whether the entity reports its own wake-ups.
     tells: bool,
     held_since: Option<Instant>,
     upto: Instant,
-    /// What it was doing until then.
+    /// State of the entity up to `upto`.
     did: Doing,
     pub(super) open: OpenJobs,
     watch: Option<Watch>,
-    /// Time on a CPU whose part that was CPU time is not known yet.
+    /// Time on a CPU whose fraction of CPU time is not known yet.
     unmeasured: Nanos,
 }
 
@@ -92,7 +92,7 @@ impl Member {
             Doing::Running => {
                 self.got.delivered += passed;
                 self.unmeasured += passed;
-                // It was given the CPU at the last change; only now is it seen to have had it for a while.
+                // The entity got the CPU at the last change. Only now is it known that it kept the CPU for some time.
                 self.end_wait(self.upto);
             }
             Doing::Waiting if self.on.is_some() => self.got.stolen += passed,
@@ -101,7 +101,7 @@ impl Member {
         self.upto = now;
     }
 
-    /// What was before counts for nothing.
+    /// Discards everything before `start`.
     pub(super) fn begin(&mut self, start: Instant) {
         if self.left.is_none() {
             self.advance(start);
@@ -110,7 +110,8 @@ impl Member {
         self.held_since = self.held_since.map(|since| since.max(start));
     }
 
-    /// For a promise, an entity on a frozen CPU waits: it is runnable and gets no CPU time.
+    /// Returns the state of the entity for its promise. An entity on a frozen CPU waits: it is runnable and gets no CPU
+    /// time.
     #[inline]
     fn doing(&self) -> Doing {
         match (self.on, self.runnable) {
@@ -120,7 +121,7 @@ impl Member {
         }
     }
 
-    /// The CPU it is on froze, or thawed.
+    /// Records that the CPU of the entity froze or thawed.
     pub(super) fn freeze(&mut self, frozen: bool, now: Instant) {
         self.advance(now);
         self.frozen = frozen;
@@ -140,7 +141,7 @@ impl Member {
             self.end_wait(now);
         }
         self.runnable = false;
-        // Else it was woken in vain.
+        // Otherwise the wake-up had no effect.
         self.woken = false;
         self.end_wait(now);
     }
@@ -156,7 +157,7 @@ impl Member {
         }
     }
 
-    /// It has begun a job, as it tells itself: from now on that is what counts.
+    /// Records the beginning of a job as reported by the entity. From now on only such reports count.
     fn woke(&mut self, late: Nanos) {
         if !std::mem::replace(&mut self.tells, true) {
             self.got.wakeups = Durations::default();
@@ -164,20 +165,21 @@ impl Member {
         self.got.wakeups.record(late);
     }
 
-    /// The job at hand begins or goes on.
+    /// Counts a dispatch of the current job, which begins or resumes.
     pub(super) fn dispatch(&mut self) {
         self.got.dispatches += 1;
         self.begun = true;
     }
 
-    /// Of the time on its CPU since that was last said, so much was CPU time.
+    /// Records `time` as the CPU time of the entity on its CPU since the last such report.
     pub(super) fn ran(&mut self, time: Nanos, now: Instant) {
         self.advance(now);
         self.got.delivered = self.got.delivered.saturating_sub(self.unmeasured) + time;
         self.unmeasured = Nanos::ZERO;
     }
 
-    /// A period ended, as the policy that enforces the reservation reports: from now on its periods are judged.
+    /// Records the end of a period, as the policy that enforces the reservation reports it. From now on only such
+    /// reports count.
     fn period(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
         if self.watch.take().is_some() {
             self.got.promise = Promise::default();
@@ -185,8 +187,8 @@ impl Member {
         self.got.promise.end(due, delivered, throughout);
     }
 
-    /// It is given `cpu`, which may be `frozen`. Whether it still waits is known when time passes: at this very instant the CPU may
-    /// freeze or go to another entity.
+    /// Gives `cpu`, which may be `frozen`, to the entity. Only later events show whether the entity still waits: at
+    /// this instant the CPU may freeze or be given to another entity.
     pub(super) fn run(&mut self, cpu: CpuId, frozen: bool, now: Instant) {
         self.advance(now);
         self.unmeasured = Nanos::ZERO;
@@ -250,7 +252,7 @@ impl Member {
         self.params = *params;
     }
 
-    /// The end of its stay, or of the run.
+    /// Ends the measurement, at the detachment of the entity or at the end of the run.
     pub(super) fn finish(&mut self, now: Instant) {
         self.block(now);
         self.on = None;
@@ -260,7 +262,7 @@ impl Member {
     }
 }
 
-/// What seldom happens to one entity.
+/// Records the rare events of one entity.
 pub(super) fn tell(member: &mut Member, event: &Event, now: Instant) {
     match event {
         Event::Adjust { params, .. } => member.adjust(params, now),

@@ -1,5 +1,5 @@
-//! [`Meter`]: what each entity got, from the trace of a run. It knows no policy and no simulator, so it measures a live
-//! run just as well.
+//! [`Meter`]: the measurements of each entity, from the trace of a run. The meter depends on no policy and no
+//! simulator, so it measures live runs, too.
 
 mod jobs;
 mod measures;
@@ -20,26 +20,27 @@ use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos
 use std::collections::BTreeMap;
 use trace::{Event, Sink};
 
-/// What became of one CPU.
+/// The measurements of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuMeasures {
-    /// Times it froze while a task was on it. Zero on a host. A CPU that idles and has halted is frozen too, but loses nothing.
+    /// Number of times the CPU froze while a task was on it. Zero on a host. A halted idle CPU is frozen too, but loses
+    /// no time.
     pub freezes: u64,
-    /// Steal time: it was frozen with a task on it, as its host let another entity run.
+    /// Steal time: the CPU was frozen with a task on it, because its host let another entity run.
     pub stolen: Nanos,
 }
 
-/// A CPU now.
+/// The current state of a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
     running: Option<EntityId>,
-    /// Since when it has been frozen.
+    /// Instant from which the CPU has been frozen.
     frozen: Option<Instant>,
     got: CpuMeasures,
 }
 
 impl Cpu {
-    /// What was before counts for nothing.
+    /// Discards everything before `start`.
     fn begin(&mut self, start: Instant) {
         self.got = CpuMeasures::default();
         self.frozen = self.frozen.map(|since| since.max(start));
@@ -52,32 +53,33 @@ impl Cpu {
     }
 }
 
-/// Measures each entity of a run, as a [`Sink`] of its trace. Complete after [`Event::End`] or once every entity left.
+/// Measures each entity of a run, as a [`Sink`] of its trace. Complete after [`Event::End`] or once every entity has
+/// detached.
 #[derive(Debug, Default)]
 pub struct Meter {
     /// All entities of the run, in order of arrival.
     members: Vec<Member>,
-    /// By entity index, the member that has it now.
+    /// Member that has each entity index now.
     present: Vec<Option<usize>>,
-    /// By number, as far as anything happened there.
+    /// CPUs by number, up to the last CPU with an event.
     cpus: Vec<Cpu>,
-    /// The name of each group, the one above it, and what was asked for it at last.
+    /// Name, parent and last requested parameters of each group.
     parents: BTreeMap<GroupId, (String, GroupId, GroupParams)>,
-    /// The entity whose job the last event completed: the next event shows whether its next job begins at once.
+    /// Entity whose job the last event completed. The next event shows whether the entity's next job begins at once.
     completed: Option<EntityId>,
-    /// From when on it counts, until then.
+    /// Start of the measurement, until that instant.
     from: Option<Instant>,
 }
 
 impl Meter {
-    /// Returns a meter that has seen nothing.
+    /// Returns a meter that has recorded no event.
     #[must_use]
     pub fn new() -> Meter {
         Meter::default()
     }
 
-    /// Returns a meter that leaves out what is before `start`. What happens once counts where it happens (of a wait, a
-    /// job or a period: where it ends, with all its length), and of a stretch of time what is later.
+    /// Returns a meter that excludes everything before `start`. An event counts at its instant. A wait, a job or a
+    /// period counts at its end, with its whole length. Of other time spans, the part after `start` counts.
     #[must_use]
     pub fn from(start: Instant) -> Meter {
         Meter { from: Some(start), ..Meter::default() }
@@ -89,14 +91,14 @@ impl Meter {
         &self.members
     }
 
-    /// What became of each CPU, by number, up to the last one on which anything happened.
+    /// Returns the measurements of each CPU, by number, up to the last CPU with an event.
     #[must_use]
     pub fn cpus(&self) -> Vec<CpuMeasures> {
         self.cpus.iter().map(|cpu| cpu.got).collect()
     }
 
-    /// Returns the groups there were, their names and what all of each got together, with its subgroups. Entities count
-    /// where they were last.
+    /// Returns all groups of the run with their names and total measurements, including their subgroups. An entity
+    /// counts in its last group.
     #[must_use]
     pub fn groups(&self) -> Vec<(GroupId, String, Measures)> {
         let mut sums: BTreeMap<GroupId, Measures> =
@@ -113,19 +115,19 @@ impl Meter {
         sums.into_iter().map(|(group, sum)| (group, self.parents[&group].0.clone(), sum)).collect()
     }
 
-    /// Returns the name of `group` and what was asked for it at last; `None` if it never was.
+    /// Returns the name of `group` and its last requested parameters; `None` if the group never existed.
     #[must_use]
     pub fn group(&self, group: GroupId) -> Option<(&str, GroupParams)> {
         self.parents.get(&group).map(|(name, _, params)| (name.as_str(), *params))
     }
 
-    /// Returns the group above `group`; `None` of the root.
+    /// Returns the parent of `group`; `None` for the root.
     #[must_use]
     pub fn parent(&self, group: GroupId) -> Option<GroupId> {
         self.parents.get(&group).map(|&(_, parent, _)| parent)
     }
 
-    /// What all got together.
+    /// Returns the total measurements of all entities.
     #[must_use]
     pub fn total(&self) -> Measures {
         let mut sum = Measures::default();
@@ -198,7 +200,7 @@ impl Meter {
         self.cpus.iter_mut().for_each(|cpu| cpu.thaw(now));
     }
 
-    /// The entity on `cpu` continues, perhaps with its next job, or after it blocked and woke at this instant.
+    /// Continues the entity on `cpu`, perhaps with its next job, or after it blocked and woke at this instant.
     fn extend(&mut self, cpu: CpuId) {
         let Some(member) = self.on(cpu) else { return };
         if !member.begun {
@@ -213,7 +215,7 @@ impl Meter {
         self.cpu(cpu).running = None;
     }
 
-    /// A completion that neither a block nor a yield follows: the next job begins at once.
+    /// Begins the next job at once after a completion that neither a block nor a yield follows.
     fn go_on(&mut self, entity: EntityId, event: &Event) {
         let stops = match *event {
             Event::Input(Input::Block { cpu } | Input::Yield { cpu }) => {
@@ -265,7 +267,7 @@ impl Sink for Meter {
 }
 
 impl Meter {
-    /// What the next event decides: whether the next job begins at once, and whether it counts from now on.
+    /// Completes what the next event decides: whether the next job begins at once, and whether the event counts.
     fn catch_up(&mut self, now: Instant, event: &Event) {
         if let Some(entity) = self.completed.take() {
             self.go_on(entity, event);
@@ -275,14 +277,14 @@ impl Meter {
         }
     }
 
-    /// Counts from `start` on.
+    /// Starts the measurement at `start`.
     #[cold]
     fn begin(&mut self, start: Instant) {
         self.members.iter_mut().for_each(|member| member.begin(start));
         self.cpus.iter_mut().for_each(|cpu| cpu.begin(start));
     }
 
-    /// What does not happen with every job.
+    /// Records the events that do not occur with every job.
     fn record_rest(&mut self, now: Instant, event: &Event) {
         match *event {
             Event::GroupCreated { group, ref name, parent, ref params } => {
@@ -315,7 +317,7 @@ impl Meter {
                     tell(member, event, now);
                 }
             }
-            // A group that is removed keeps what its members got; the rest changes no entity's state.
+            // A removed group keeps the measurements of its members; other events change no entity's state.
             _ => {}
         }
     }

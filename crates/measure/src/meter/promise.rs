@@ -1,34 +1,34 @@
-//! [`Promise`]: whether a reservation was kept, period by period.
+//! [`Promise`]: the fulfilment of a reservation, period by period.
 
 use sched::{Instant, Nanos, Reservation};
 use trace::Durations;
 
-/// What became of a reservation.
+/// The fulfilment of a reservation.
 ///
-/// Periods follow one another from the reservation's start. Where none was asked for, they begin when the entity first wants
-/// to run, and anew when it wakes after a rest that began no later than its current period.
+/// Periods follow one another from the reservation's start. Without a requested start, they begin when the entity first
+/// wants to run. They begin again when the entity wakes after a sleep that began no later than its current period.
 ///
-/// A period is judged if the entity was runnable (waiting, running or held) throughout; it is a miss if less than the
-/// slice was delivered by its end. An entity that slept in between may have missed its slice by itself.
+/// A period is evaluated if the entity was runnable (waiting, running or held) throughout. It is a miss if less than
+/// the slice was delivered by its end. An entity that slept in between may have missed its slice by itself.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Promise {
-    /// Periods that ended.
+    /// Number of periods that ended.
     pub periods: u64,
-    /// Those of them in which the entity was runnable throughout.
+    /// Number of ended periods in which the entity was runnable throughout.
     pub judged: u64,
-    /// Those of the judged in which less than the slice was delivered.
+    /// Number of periods in which the entity was runnable throughout and received less than the slice.
     pub misses: u64,
-    /// How much was missing in each of them.
+    /// Missing amount in each period that was a miss.
     pub shortfalls: Durations,
-    /// How much was ever missing of all slices due since the reservation was made, while the entity never slept.
+    /// Maximum total amount missing from all slices due since the reservation was made, while the entity never slept.
     pub worst_debt: Nanos,
-    /// How long it took from each change of the reservation to the end of the first period in which the new slice was
-    /// delivered, while the entity never slept.
+    /// Times from each change of the reservation to the end of the first period in which the new slice was delivered,
+    /// while the entity never slept.
     pub changes: Durations,
 }
 
 impl Promise {
-    /// The same of both together.
+    /// Adds the results of `other`: sums, and the maximum of the debt.
     pub(super) fn add(&mut self, other: &Promise) {
         self.periods += other.periods;
         self.judged += other.judged;
@@ -38,13 +38,13 @@ impl Promise {
         self.changes.add(&other.changes);
     }
 
-    /// How much was missing in the worst period.
+    /// Returns the missing amount in the worst period.
     #[must_use]
     pub fn worst_shortfall(&self) -> Nanos {
         self.shortfalls.longest()
     }
 
-    /// A period ended in which `due` was to be delivered.
+    /// Records the end of a period in which `due` was to be delivered.
     pub(super) fn end(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
         self.periods += 1;
         if throughout {
@@ -61,7 +61,7 @@ impl Promise {
     }
 }
 
-/// What an entity did in a stretch of time.
+/// The state of an entity during a time span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
     Blocked,
@@ -69,27 +69,27 @@ pub(super) enum Doing {
     Running,
 }
 
-/// A reservation that is being watched.
+/// A reservation under observation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
     pub(super) reservation: Reservation,
-    /// The end of the current period; the start of the first one before that.
+    /// End of the current period; before the first period, its start.
     end: Instant,
-    /// Up to when everything is accounted for.
+    /// Instant up to which all time is accounted for.
     upto: Instant,
     delivered: Nanos,
     throughout: bool,
     started: bool,
-    /// Since when the entity has been blocked, if it is.
+    /// Instant from which the entity has been blocked, if it is.
     blocked: Option<Instant>,
-    /// What was delivered less what was due since the reservation was made; none once the entity has slept.
+    /// Delivered minus due time since the reservation was made; `None` once the entity has slept.
     balance: Option<i128>,
-    /// When the reservation was changed to this, until it has been delivered once.
+    /// Instant of the change to this reservation, until its slice has been delivered once.
     changed: Option<Instant>,
 }
 
 impl Watch {
-    /// Of `reservation`, made now: its first period begins at its start, or now.
+    /// Observes `reservation`, made now. Its first period begins at its start, or now.
     pub(super) fn new(reservation: Reservation, now: Instant) -> Watch {
         let end = reservation.start.unwrap_or(now).max(now);
         Watch {
@@ -105,13 +105,14 @@ impl Watch {
         }
     }
 
-    /// Of `reservation`, to which another is changed now, by an entity that is blocked or not.
+    /// Observes `reservation`, which replaces another one now. `blocked`: the entity is blocked.
     pub(super) fn changed(reservation: Reservation, blocked: bool, now: Instant) -> Watch {
         let blocked = blocked.then_some(now);
         Watch { blocked, changed: Some(now), ..Watch::new(reservation, now) }
     }
 
-    /// In `periods` that have ended so much was delivered, and the entity was runnable throughout, or not.
+    /// Adds `periods` that have ended, with `delivered` in each, to the balance. The balance ends if the entity was not
+    /// runnable throughout.
     fn weigh(&mut self, delivered: Nanos, periods: u64, sum: &mut Promise) {
         let Some(balance) = self.balance.as_mut().filter(|_| self.throughout) else {
             self.balance = None;
@@ -127,10 +128,10 @@ impl Watch {
         }
     }
 
-    /// Accounts for the time until `now`, throughout which the entity was `doing` one thing.
+    /// Accounts for the time until `now`, during all of which the entity was `doing` one thing.
     #[inline]
     pub(super) fn advance(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
-        // Mostly it goes on as before, within one period.
+        // Usually the entity continues as before, within one period.
         if now < self.end && (doing == Doing::Blocked) == self.blocked.is_some() {
             let time = now.since(self.upto);
             if doing == Doing::Running {
@@ -143,7 +144,7 @@ impl Watch {
         self.advance_across(doing, now, sum);
     }
 
-    /// As [`advance`](Watch::advance), where the entity has blocked or woken, or a period ends.
+    /// Accounts like [`advance`](Watch::advance), but also across a block, a wake-up or the end of a period.
     fn advance_across(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
         match (doing, self.blocked) {
             (Doing::Blocked, None) => self.blocked = Some(self.upto),
@@ -168,13 +169,13 @@ impl Watch {
                 self.close(sum);
             }
         }
-        // A period that ends exactly now has been closed: what happens now belongs to the next.
+        // A period that ends exactly now has been closed: events at this instant belong to the next one.
         if self.end == now {
             self.close(sum);
         }
     }
 
-    /// The entity, blocked since `since`, wakes: a period it has not wanted anything of begins now.
+    /// Records the wake-up of the entity, blocked since `since`. A period that it has not used begins now.
     fn wake(&mut self, since: Instant, sum: &mut Promise) {
         self.blocked = None;
         if self.end == self.upto {
@@ -187,12 +188,12 @@ impl Watch {
         }
     }
 
-    /// Returns whether the current period is all ahead.
+    /// Returns whether the whole current period is still ahead.
     fn is_fresh(&self) -> bool {
         self.upto.saturating_add(self.reservation.period) == self.end
     }
 
-    /// Passes over whole periods in one step: a short period may pass very often between two events.
+    /// Skips whole periods in one step: many short periods may pass between two events.
     fn skip(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
         let Reservation { slice, period, .. } = self.reservation;
         let periods = now.since(self.upto).as_ns() / period.as_ns();
@@ -212,7 +213,7 @@ impl Watch {
         self.end = self.upto.saturating_add(period);
     }
 
-    /// The current period ends, or the first one begins.
+    /// Ends the current period, or begins the first one.
     fn close(&mut self, sum: &mut Promise) {
         if self.started {
             sum.periods += 1;

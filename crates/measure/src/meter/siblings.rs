@@ -1,4 +1,5 @@
-//! [`Siblings`]: how long members of a gang wait while others of it run, from the trace of a run.
+//! [`Siblings`]: sibling delays, in which a member of a gang waits while others of the gang run, from the trace of a
+//! run.
 
 use sched::{Action, CpuId, EntityId, GroupId, Input, Instant};
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ impl Sibling {
 #[derive(Clone, Debug, Default)]
 struct Gang {
     running: u32,
-    /// The members that wait while others run, by entity index, and since when.
+    /// Members that wait while others run, by entity index, with the start of the wait.
     waiting: BTreeMap<usize, Instant>,
     delays: Durations,
 }
@@ -32,32 +33,32 @@ struct Gang {
 impl Gang {
     fn ends(&mut self, since: Instant, (from, now): (Instant, Instant)) {
         let delay = now.saturating_since(since.max(from));
-        // Several things that happen at one instant are one.
+        // Several events at one instant are one.
         if !delay.is_zero() {
             self.delays.record(delay);
         }
     }
 }
 
-/// Measures *sibling delays* as a [`Sink`]: each time for which a member of a gang wants to run, and does not, while another member runs;
-/// from whichever of both came last to whichever ends first. What threads that wait for each other lose to asynchronous scheduling is made
-/// of these (S3 section 3.2: the lag within a VM and between the VMs of a group; its equations 5 to 7 bound them). Complete after
-/// [`Event::End`].
+/// Measures *sibling delays* as a [`Sink`]. A sibling delay is a time for which a member of a gang wants to run but
+/// waits while another member runs. It begins when both conditions hold and ends with the first of them. Asynchronous
+/// scheduling delays threads that wait for each other by such times. S3 section 3.2 defines the lag within a VM and
+/// between the VMs of a group, which its equations 5 to 7 bound. Complete after [`Event::End`].
 #[derive(Debug, Default)]
 pub struct Siblings {
-    /// What ends before is not counted, nor the time before.
+    /// Start of the measurement: delays before this instant, or their parts, are not counted.
     from: Instant,
-    /// The one above each group.
+    /// Parent of each group.
     parents: BTreeMap<GroupId, GroupId>,
     gangs: BTreeMap<GroupId, Gang>,
-    /// By entity index.
+    /// Member of each entity index.
     present: Vec<Option<Sibling>>,
-    /// The running entity, by CPU.
+    /// Running entity of each CPU.
     running: Vec<Option<EntityId>>,
 }
 
 impl Siblings {
-    /// One that has seen nothing, and leaves out what is before `from`.
+    /// Returns a sink that has recorded no event, and excludes everything before `from`.
     #[must_use]
     pub fn from(from: Instant) -> Siblings {
         Siblings { from, ..Siblings::default() }
@@ -79,7 +80,7 @@ impl Siblings {
         self.running[cpu.index()] = entity;
     }
 
-    /// Returns the marked groups that `group` is in.
+    /// Returns the marked groups that contain `group`.
     fn gangs_of(&self, group: GroupId) -> Vec<GroupId> {
         let mut all = Vec::new();
         let mut next = Some(group);
@@ -141,7 +142,7 @@ impl Siblings {
     }
 }
 
-/// Returns whether `inner` is `outer` or somewhere in it.
+/// Returns whether `inner` is `outer` or one of its descendants.
 fn within(parents: &BTreeMap<GroupId, GroupId>, inner: GroupId, outer: GroupId) -> bool {
     let mut next = Some(inner);
     while let Some(group) = next {
@@ -183,7 +184,7 @@ impl Sink for Siblings {
                 let there: Vec<EntityId> = self.present.iter().flatten().map(|it| it.entity).collect();
                 there.into_iter().for_each(|entity| self.leave(entity, now));
             }
-            // The rest changes no entity's state.
+            // Other events change no entity's state.
             _ => {}
         }
     }
@@ -205,7 +206,7 @@ mod tests {
         Instant::ZERO + Nanos::ms(n)
     }
 
-    /// Two members, one of them of a VM in the gang, and an entity outside it; all are runnable.
+    /// Returns two members, one of them of a VM in the gang, and an entity outside it; all are runnable.
     fn two_and_another() -> Siblings {
         let mut siblings = Siblings::from(Instant::ZERO);
         let group = |group, parent, gang| Event::GroupCreated {

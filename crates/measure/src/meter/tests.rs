@@ -46,14 +46,14 @@ fn a_promise_is_judged_by_what_was_delivered_in_each_period_of_steady_demand() {
         (5, attach(A, reserved(3, 10))), // Periods end at 15, 25, 35, 45.
         (5, wake(A)),
         (5, run(A)),
-        (8, stop(A)), // 3 in the first: kept.
+        (8, stop(A)), // 3 ms in the first period: kept.
         (16, run(A)),
-        (18, stop(A)), // 2 in the second: a miss by 1.
+        (18, stop(A)), // 2 ms in the second period: a miss by 1 ms.
         (26, run(A)),
-        (27, Event::Input(Input::Block { cpu: CPU })), // It sleeps in the third: not judged.
+        (27, Event::Input(Input::Block { cpu: CPU })), // The entity sleeps in the third period, which is not evaluated.
         (27, stop(A)),
         (33, wake(A)),
-        (36, Event::Action(Action::Held { entity: A, reasons: 4 })), // Held throughout the fourth: a miss by 3.
+        (36, Event::Action(Action::Held { entity: A, reasons: 4 })), // Held throughout the fourth: a miss by 3 ms.
         (46, Event::Action(Action::Held { entity: A, reasons: 0 })),
         (50, Event::End),
     ]);
@@ -76,7 +76,7 @@ fn many_periods_between_two_events_are_judged_as_if_one_by_one() {
             events.push((3, run(A)));
         }
         let mut stepwise = events.clone();
-        // An event that changes nothing makes the meter account up to it.
+        // An event without a change of state makes the meter account up to its instant.
         stepwise.extend((4..1_000).map(|at| (at, Event::Adjust { entity: A, params: Box::new(reserved(1, 2)) })));
         let promise = |mut events: Vec<(u64, Event)>| {
             events.push((1_000, Event::End));
@@ -172,7 +172,7 @@ fn an_index_that_is_used_again_is_another_entity() {
     assert_eq!(meter.members()[0].got.preemptions, 0);
 }
 
-/// A driver that measures: of 10 ms on its CPU 9 were CPU time, and 2 ms came from elsewhere.
+/// A driver that measures CPU time: of 10 ms on its CPU 9 were CPU time, and 2 ms came from elsewhere.
 #[test]
 fn measured_time_counts_instead_of_the_clock() {
     let mut meter = Meter::new();
@@ -218,7 +218,7 @@ fn wake_ups_are_those_waits_that_begin_asleep() {
         (22, Event::Input(Input::Block { cpu: CPU })),
         (22, stop(A)),
         (30, wake(A)),
-        (34, Event::Input(Input::Pause { entity: A })), // In vain.
+        (34, Event::Input(Input::Pause { entity: A })), // The wake-up had no effect.
         (40, Event::End),
     ]);
     let got = &meter.members()[0].got;
@@ -237,7 +237,7 @@ fn an_entity_that_reports_its_wake_ups_is_believed() {
         (1, wake(A)),
         (1, run(A)),
         (4, Event::Complete { entity: A }),
-        (5, Event::Input(Input::Block { cpu: CPU })), // It is seen to sleep later than it did.
+        (5, Event::Input(Input::Block { cpu: CPU })), // The block is reported later than it happened.
         (5, stop(A)),
         (10, release(20)),
         (10, woke(90)),
@@ -269,13 +269,13 @@ fn time_on_a_frozen_cpu_is_stolen_and_not_delivered() {
         (0, wake(A)),
         (0, run(A)),
         (2, freeze()),
-        (3, wake(B)), // It waits for the CPU: what is stolen is stolen from A alone.
+        (3, wake(B)), // B waits for the CPU: steal time counts for A alone.
         (7, thaw()),
         (8, stop(A)),
         (8, run(B)),
         (9, Event::Input(Input::Block { cpu: CPU })),
         (9, stop(B)),
-        (9, freeze()), // No task is there: it has halted.
+        (9, freeze()), // No task is on the CPU, which has halted.
         (10, thaw()),
         (10, run(A)),
         (11, freeze()),
@@ -297,7 +297,7 @@ fn a_wake_up_ends_when_its_task_really_runs() {
         let meter = measure([
             (0, attach(A, Params::default())),
             (10, wake(A)),
-            (10, early), // It is given a CPU that freezes at the same instant, or is frozen already.
+            (10, early), // A gets a CPU that freezes at the same instant, or is frozen already.
             (10, late),
             (14, thaw()),
             (15, freeze()),
@@ -345,7 +345,7 @@ fn a_promise_is_not_kept_by_time_that_was_stolen() {
     ]);
     let promise = &meter.members()[0].got.promise;
     assert_eq!((promise.periods, promise.judged, promise.misses), (2, 2, 1));
-    // At the end of the first period a millisecond of all that was due is missing.
+    // At the end of the first period a millisecond of all due time is missing.
     assert_eq!((promise.worst_shortfall(), promise.worst_debt), (Nanos::ms(1), Nanos::ms(1)));
 }
 
@@ -367,7 +367,7 @@ fn responses_last_from_release_to_completion_and_spinning_adds_up() {
         (4, complete()),
         (4, spin(12)),
         (9, complete()),
-        (9, release(20)), // This one is not completed.
+        (9, release(20)), // This job is not completed.
         (10, Event::End),
     ]);
     let (_, _, of_group) = &meter.groups()[0];
@@ -379,7 +379,8 @@ fn responses_last_from_release_to_completion_and_spinning_adds_up() {
     }
 }
 
-/// Each entity has open jobs, a reservation and a name. Its four histograms are empty, as nothing has been recorded.
+/// Each entity has open jobs, a reservation and a name. Its four histograms are empty, because no value has been
+/// recorded.
 #[test]
 fn an_entity_takes_less_than_a_kibibyte_beside_its_histograms() {
     const ENTITIES: u32 = 4_096;

@@ -1,17 +1,19 @@
-//! [`XenMon`]: what every domain of a host did with its time, and how often it was dispatched and served I/O, from the events of a world.
+//! [`XenMon`]: the use of time by every domain of a host, with counts of its dispatches and served I/O, from the events
+//! of a world.
 //!
-//! The measures are those of Xen's performance monitor: CPU time, waiting and blocked time, executions, I/O count, and what was allocated
-//! at each execution. Source: tools/xenmon/README of Xen, and Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in
-//! Xen", 2007, section 5.1. What is different here: Xen counted page flips between a domain and Dom0 as I/O, this counts I/O events that
-//! were [served](Event::Served); and what XenMon reported for each CPU is reported for all CPUs of a host together.
+//! The measures are those of Xen's performance monitor: CPU time, waiting and blocked time, executions, I/O count, and
+//! the allocation at each execution. Source: tools/xenmon/README of Xen, and Cherkasova, Gupta and Vahdat, "Comparison
+//! of the three CPU schedulers in Xen", 2007, section 5.1. There are two differences. Xen counted page flips between a
+//! domain and Dom0 as I/O; this module counts I/O events that were [served](Event::Served). XenMon reported each CPU;
+//! this module sums over all CPUs of a host.
 //!
-//! A *domain* is a VM, that is, all its vCPUs together, whether it has a guest or not; or the entities of one name outside of VMs.
+//! A *domain* is a VM with all its vCPUs, with or without a guest, or all entities of one name outside VMs.
 
 use sched::{Action, CpuId, EntityId, GroupId, Input, Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::{Event, MachineId, WorldSink};
 
-/// What an entity does.
+/// The state of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Doing {
     Running,
@@ -20,30 +22,30 @@ enum Doing {
     Blocked,
 }
 
-/// What a domain did. Sums over its vCPUs.
+/// The measurements of a domain, as sums over its vCPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DomainMeasures {
-    /// Time that its vCPUs were there.
+    /// Time for which the domain's vCPUs were attached.
     pub there: Nanos,
-    /// CPU time, with what dispatches cost.
+    /// CPU time, including the costs of dispatches.
     pub cpu: Nanos,
-    /// Time it was runnable and not running, be it held by the policy or not.
+    /// Time for which a vCPU was ready to run but did not run, held by the policy or not.
     pub waited: Nanos,
-    /// Time it was neither running nor runnable.
+    /// Time for which a vCPU was neither running nor ready to run.
     pub blocked: Nanos,
-    /// Turns that one of its vCPUs was given: times it was dispatched onto a CPU, or had one when its slice ended and was given another at
-    /// once.
+    /// Number of time slices given to a vCPU of the domain: at a dispatch onto a CPU, or at the end of a slice that
+    /// another slice followed at once.
     pub executions: u64,
-    /// The lengths of the slices it was given then, as far as they had an end.
+    /// Sum of the lengths of the domain's time slices that had an end.
     pub allocated: Nanos,
-    /// How many of the executions had a slice with an end.
+    /// Number of executions whose time slice had an end.
     pub bounded: u64,
-    /// I/O events that its tasks, or itself, have served.
+    /// Number of I/O events that the domain or its tasks have served.
     pub io: u64,
 }
 
 impl DomainMeasures {
-    /// The same of both together.
+    /// Adds the measurements of `other`.
     pub fn add(&mut self, other: &DomainMeasures) {
         self.there += other.there;
         self.cpu += other.cpu;
@@ -67,24 +69,24 @@ impl DomainMeasures {
 /// A VM, or a task of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Domain {
-    /// What people call it.
+    /// Display name of the domain.
     pub name: String,
-    /// How many entities it had in all: vCPUs, or tasks of one name.
+    /// Total number of the domain's entities: vCPUs, or tasks of one name.
     pub vcpus: u64,
-    /// What it did.
+    /// Measurements of the domain.
     pub got: DomainMeasures,
 }
 
-/// A host, and what its domains did.
+/// A host, with the measurements of its domains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostMeasures {
-    /// Which machine it is.
+    /// Machine of the host.
     pub machine: MachineId,
-    /// In the order in which the first of each came.
+    /// Domains in the order of their first arrival.
     pub domains: Vec<Domain>,
 }
 
-/// An entity that is there.
+/// An entity that is attached.
 #[derive(Clone, Copy, Debug)]
 struct Present {
     entity: EntityId,
@@ -110,13 +112,13 @@ impl Present {
 struct Watched {
     groups: BTreeMap<GroupId, String>,
     domains: Vec<Domain>,
-    /// Where each domain is, by name.
+    /// Index of each domain, by name.
     places: BTreeMap<String, usize>,
-    /// By entity index.
+    /// Attached entity of each entity index.
     present: Vec<Option<Present>>,
-    /// The running entity, by CPU.
+    /// Running entity of each CPU.
     running: Vec<Option<EntityId>>,
-    /// When a slice ended last, by CPU.
+    /// Instant at which a time slice last ended, by CPU.
     expired: Vec<Option<Instant>>,
 }
 
@@ -125,7 +127,7 @@ impl Watched {
         self.present.get_mut(entity.index())?.as_mut().filter(|it| it.entity == entity)
     }
 
-    /// Something about `entity` changes at `now`, or it is counted up to then.
+    /// Applies `change` to `entity` at `now`, after accounting for the time until then.
     fn change(&mut self, entity: EntityId, (from, now): (Instant, Instant), change: impl FnOnce(&mut Present)) {
         let Some(present) = self.find(entity) else { return };
         let (doing, domain) = (present.doing(), present.domain);
@@ -150,7 +152,7 @@ impl Watched {
             Some(Present { entity, domain: place, runnable: false, on: None, came: now, upto: now });
     }
 
-    /// `entity` is not there any more, or the run ends.
+    /// Removes `entity`, which is detached, or whose run ends.
     fn leave(&mut self, entity: EntityId, (from, now): (Instant, Instant)) {
         self.change(entity, (from, now), |_| ());
         let Some(&mut Present { domain, came, .. }) = self.find(entity) else { return };
@@ -167,7 +169,7 @@ impl Watched {
         self.give(entity, until, time);
     }
 
-    /// The entity on `cpu` is given another time slice, up to `until`.
+    /// Gives another time slice, up to `until`, to the entity on `cpu`.
     fn extend(&mut self, cpu: CpuId, until: Instant, time: (Instant, Instant)) {
         let ended = self.expired.get(cpu.index()).copied().flatten();
         if let Some(entity) = self.on(cpu).filter(|_| ended == Some(time.1)) {
@@ -182,7 +184,7 @@ impl Watched {
         self.expired[cpu.index()] = Some(now);
     }
 
-    /// A turn for `entity`, up to `until`.
+    /// Counts an execution of `entity`, up to `until`.
     fn give(&mut self, entity: EntityId, until: Instant, (from, now): (Instant, Instant)) {
         let Some(domain) = self.find(entity).map(|it| it.domain).filter(|_| now >= from) else { return };
         let got = &mut self.domains[domain].got;
@@ -238,13 +240,13 @@ impl Watched {
                     );
                 }
             }
-            // The rest changes no entity's state.
+            // Other events change no entity's state.
             _ => {}
         }
     }
 }
 
-/// Returns whether `name` is a vCPU of `vm`: VM `a` has `a`, or `a/0`, `a/1`, …; no other name has a `/` after it.
+/// Returns whether `name` is a vCPU of `vm`. VM `a` has `a`, or `a/0`, `a/1`, …; no other name has a `/` after it.
 fn is_vcpu(name: &str, vm: &str) -> bool {
     name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -252,21 +254,21 @@ fn is_vcpu(name: &str, vm: &str) -> bool {
 /// Measures the domains of every host of a world, as a [`WorldSink`]. Complete after [`Event::End`].
 #[derive(Debug, Default)]
 pub struct XenMon {
-    /// What was before is not counted.
+    /// Start of the measurement: earlier events are not counted.
     from: Instant,
     machines: BTreeMap<MachineId, Watched>,
-    /// Of each guest, its host and which domain it is there.
+    /// Host of each guest, and the guest's domain on that host.
     guests: BTreeMap<MachineId, (MachineId, usize)>,
 }
 
 impl XenMon {
-    /// Returns a monitor that has seen nothing, and leaves out what is before `from`.
+    /// Returns a monitor that has recorded no event, and excludes everything before `from`.
     #[must_use]
     pub fn new(from: Instant) -> XenMon {
         XenMon { from, ..XenMon::default() }
     }
 
-    /// What the domains of each host did, by machine.
+    /// Returns the measurements of the domains of each host, by machine.
     #[must_use]
     pub fn hosts(&self) -> Vec<HostMeasures> {
         let hosts = self.machines.iter().filter(|(machine, _)| !self.guests.contains_key(machine));
@@ -280,7 +282,7 @@ impl XenMon {
         }
     }
 
-    /// A task of `guest` has served something: that counts for the VM on each of its hosts.
+    /// Counts an I/O event that a task of `guest` has served, for the VM on each of its hosts.
     fn serve(&mut self, mut guest: MachineId) {
         while let Some(&(host, domain)) = self.guests.get(&guest) {
             if let Some(it) = self.machines.get_mut(&host) {

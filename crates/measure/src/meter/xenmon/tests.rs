@@ -30,7 +30,7 @@ fn run(cpu: CpuId, entity: EntityId, until: u64) -> Event {
     Event::Action(Action::Run { cpu, entity, until: ms(until) })
 }
 
-/// VM `a` of two vCPUs with a guest, and task `ab` beside it.
+/// Returns the events of VM `a` of two vCPUs with a guest, and task `ab` beside it.
 fn story() -> Vec<(MachineId, u64, Event)> {
     let vm = GroupId::new(1, 0);
     vec![
@@ -78,7 +78,7 @@ fn a_vm_is_a_domain_with_all_its_vcpus_and_a_task_is_one_of_its_own() {
     let domain = |name: &str, vcpus, got| Domain { name: name.to_string(), vcpus, got };
     // a/0 runs 0–20 and 30–40 and waits between; a/1 runs 10–12.
     let vm = domain("a", 2, got([80, 32, 10, 38, 44], 3, 3, 2));
-    // It is there for 30 ms, and its slice has no end.
+    // The task is attached for 30 ms, and its slice has no end.
     let task = domain("ab", 1, got([30, 10, 20, 0, 0], 1, 0, 1));
     assert_eq!(hosts, [HostMeasures { machine: HOST, domains: vec![vm, task] }]);
 }
@@ -87,7 +87,8 @@ fn a_vm_is_a_domain_with_all_its_vcpus_and_a_task_is_one_of_its_own() {
 fn what_is_before_the_end_of_the_warm_up_is_not_counted() {
     let hosts = measured(11, story());
     let domains = &hosts[0].domains;
-    // Of what runs at the end of the warm-up only the rest counts, and its execution does not; the I/O event of that instant does.
+    // Of the entity that runs at the end of the warm-up, only the later part counts, without its execution. The I/O
+    // event of that instant counts.
     assert_eq!(domains[0].got, got([58, 20, 10, 28, 10], 1, 1, 1));
     assert_eq!(domains[1].got, got([19, 10, 9, 0, 0], 1, 0, 1));
     let late = measured(35, story());
@@ -100,7 +101,7 @@ fn an_entity_whose_index_is_used_again_keeps_its_time() {
     let mut story = story();
     let end = story.split_off(story.len() - 2);
     story.push((HOST, 32, attach(again, "ab", GroupId::ROOT)));
-    // The id that stops and wakes is another entity's.
+    // The id of the entity that stops and wakes belongs to another entity.
     story.push((HOST, 33, wake(T)));
     story.push((HOST, 35, wake(again)));
     story.extend(end);
@@ -141,7 +142,7 @@ fn a_slice_that_follows_another_at_once_is_an_execution() {
         (HOST, 0, attach(T, "ab", GroupId::ROOT)),
         (HOST, 0, wake(T)),
         (HOST, 0, run(CPU, T, 10)),
-        // It is given more time while it runs: no new turn.
+        // The entity gets more time while it runs: no new execution.
         at(5, slice(15)),
         (HOST, 15, Event::Input(Input::Expire { cpu: CPU })),
         at(15, slice(30)),

@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Fuzzes worlds: one seed, or one after the other. Returns whether a law broke.
+/// Fuzzes worlds: one seed, or consecutive seeds. Returns whether a law broke.
 fn worlds(arguments: &Arguments) -> bool {
     if let Some(seed) = arguments.seed {
         let mut options = WorldOptions::draw(seed);
@@ -140,7 +140,7 @@ fn report(outcome: Result<Stats, Box<fuzz::Failure>>) -> bool {
     }
 }
 
-/// Runs one seed after the other, from `first` on, until the time is over. Returns whether a law broke.
+/// Runs consecutive seeds from `first` on until the time is over. Returns whether a law broke.
 fn campaign(policy: &'static sched::Descriptor, first: u64, share: Duration) -> bool {
     println!("{}: seeds from {first} on", policy.name);
     let (start, mut accepted, mut runs) = (Instant::now(), 0, 0);

@@ -1,4 +1,4 @@
-//! Judges runs of a machine: each is done twice, and a run that breaks a law is shrunk.
+//! Checks runs of a machine: each run is repeated, and a run that breaks a law is shrunk.
 
 use super::driver::Meter;
 use super::options::Options;
@@ -9,7 +9,7 @@ use sched::Descriptor;
 /// Runs these options twice and compares the runs.
 ///
 /// # Errors
-/// A law is broken. The failure has the smallest options found that break one.
+/// A law is broken. The failure has the smallest options found that break a law.
 pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
     match attempt(options) {
         Ok(stats) => Ok(stats),
@@ -26,7 +26,8 @@ pub fn run_metered<'a>(options: &'a Options, meter: Meter<'a>) -> Result<Stats, 
     run.map_err(|what| Box::new(Failure { options: options.clone(), what }))
 }
 
-/// Runs `seeds` seeds of `policy` from `first` on, on machines of `cpus` CPUs, printing the options of each first.
+/// Runs `seeds` seeds of `policy` from `first` on, on machines of `cpus` CPUs, and prints the options of each run
+/// first.
 ///
 /// # Errors
 /// As for [`check`].
@@ -43,7 +44,7 @@ pub fn smoke(policy: &'static Descriptor, cpus: usize, first: u64, seeds: u64) -
     Ok(sum)
 }
 
-/// One run without shrinking: its outcome, or a description of the broken law.
+/// Performs one run without shrinking. Returns its outcome, or a description of the broken law.
 fn attempt(options: &Options) -> Result<Stats, String> {
     let (first, second) = (once(options, None)?, once(options, None));
     let second = second.map_err(|what| format!("law 10: the same inputs were kept once, but not again: {what}"))?;
@@ -57,7 +58,7 @@ fn once<'a>(options: &'a Options, meter: Option<Meter<'a>>) -> Result<Run, Strin
     catch_panic(|| World::new(options, meter).and_then(World::run))
 }
 
-/// Reduces steps and entities as long as a law still breaks.
+/// Reduces steps and entities as long as a law is still broken.
 fn shrink(options: &Options, what: String) -> Failure {
     let mut smallest = Failure { options: options.clone(), what };
     loop {

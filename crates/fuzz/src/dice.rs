@@ -4,35 +4,35 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sched::Nanos;
 
-/// Random numbers that are the same everywhere.
+/// Random numbers that are equal on all machines.
 #[derive(Clone, Debug)]
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// Returns the numbers of this seed.
+    /// Returns the random numbers of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Dice {
         Dice(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Below `n`, which is above zero.
+    /// Returns a number below `n`, which is above zero.
     pub fn below(&mut self, n: u64) -> u64 {
         self.0.next_u64() % n
     }
 
-    /// True once in `n` times; `n` is above zero.
+    /// Returns true with probability 1/`n`; `n` is above zero.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// Up to `most`, every order of magnitude as likely as the others.
+    /// Returns a duration up to `most`, with every order of magnitude equally likely.
     pub fn span(&mut self, most: Nanos) -> Nanos {
         let bits = u64::from(u64::BITS - most.as_ns().leading_zeros());
         let magnitude = self.below(bits + 1);
         Nanos::ns((self.0.next_u64() & ((1_u64 << magnitude) - 1)).min(most.as_ns()))
     }
 
-    /// One of them; `None` of none.
+    /// Returns a random element of `of`; `None` if it is empty.
     pub fn choose<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         (!of.is_empty()).then(|| of[usize::try_from(self.below(of.len() as u64)).expect("an index fits")])
     }

@@ -1,4 +1,4 @@
-//! [`Driver`]: a small driver of a machine in virtual time that is late on purpose and shows every event to an auditor.
+//! [`Driver`]: a small driver of a machine in virtual time. It is late on purpose and passes every event to an auditor.
 
 use super::dice::Dice;
 use sched::{Action, Alarm, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Machine, Nanos, Params, Refused};
@@ -6,7 +6,7 @@ use sim::Auditor;
 use std::fmt::Write;
 use trace::{Event, Sink};
 
-/// A wrapper of the calls in which a policy may not allocate. It makes the call once.
+/// A wrapper of the calls in which a policy may not allocate. It makes the call exactly once.
 pub type Meter<'a> = &'a mut dyn FnMut(&mut dyn FnMut());
 
 /// The largest delays of a driver.
@@ -28,20 +28,20 @@ struct Pending {
     delivered: Instant,
 }
 
-/// Drives a machine: passes on inputs, carries out actions, and delivers due events late.
+/// A driver of a machine: passes on inputs, carries out actions, and delivers due events late.
 pub struct Driver<'a> {
     machine: Machine,
     auditor: Auditor,
     now: Instant,
     lateness: Lateness,
     dice: Dice,
-    /// By CPU: the delivery of the end of its time slice.
+    /// Delivery instant of the end of the time slice of each CPU.
     ends: Vec<Instant>,
-    /// Kicks in flight; their reason may be gone at their arrival.
+    /// Kicks in flight; their reason may no longer hold at their arrival.
     kicks: Vec<(Instant, CpuId)>,
-    /// By number.
+    /// Pending alarms, by alarm number.
     alarms: Vec<Option<Pending>>,
-    /// Alarms that were cleared or postponed after they went off and before their delivery.
+    /// Alarms that were cleared or postponed after they fired and before their delivery.
     strays: Vec<(Instant, Alarm)>,
     meter: Option<Meter<'a>>,
     log: Vec<(Instant, Action)>,
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Driver<'_> {
 }
 
 impl<'a> Driver<'a> {
-    /// Returns a driver of a new machine; `seed` decides each delay.
+    /// Returns a driver of a new machine; `seed` determines each delay.
     #[must_use]
     pub fn new(machine: Machine, auditor: Auditor, lateness: Lateness, seed: u64) -> Driver<'a> {
         let cpus = machine.topology().cpus;
@@ -142,7 +142,7 @@ impl<'a> Driver<'a> {
         self.metered_call(|machine| machine.input(now, input));
     }
 
-    /// Adds an entity; `None` if it is refused.
+    /// Adds an entity. Returns `None` if the machine refuses it.
     pub fn attach(&mut self, params: Params) -> Option<EntityId> {
         let before = self.snapshot();
         let answer = self.machine.attach(self.now, params);
@@ -151,7 +151,7 @@ impl<'a> Driver<'a> {
         Some(entity)
     }
 
-    /// Removes an entity, wherever it is.
+    /// Removes an entity in any state.
     pub fn detach(&mut self, entity: EntityId) {
         self.check_charge(entity);
         self.accepted += 1;
@@ -170,7 +170,7 @@ impl<'a> Driver<'a> {
         accepted
     }
 
-    /// Adds a group; `None` if it is refused.
+    /// Adds a group. Returns `None` if the machine refuses it.
     pub fn create_group(&mut self, params: GroupParams, parent: GroupId) -> Option<GroupId> {
         let before = self.snapshot();
         let answer = self.machine.create_group(self.now, params, parent);
@@ -190,7 +190,7 @@ impl<'a> Driver<'a> {
         accepted
     }
 
-    /// Removes a group. Returns whether the machine accepts that.
+    /// Removes a group. Returns whether the machine accepts the removal.
     pub fn remove_group(&mut self, group: GroupId) -> bool {
         let before = self.snapshot();
         let answer = self.machine.remove_group(self.now, group);
@@ -201,7 +201,7 @@ impl<'a> Driver<'a> {
         accepted
     }
 
-    /// Counts an answer. A refused request changes nothing.
+    /// Counts an accepted or refused request. A refused request changes nothing.
     fn note<T>(&mut self, answer: Result<T, Refused>, before: &str) -> Option<T> {
         match answer {
             Ok(value) => {
@@ -217,8 +217,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Returns all queries about the attached entities: their states and parameters, and, while every CPU is idle, the
-    /// state of the policy. A running entity may still have to be charged.
+    /// Returns the answers to all queries about the attached entities: their states and parameters. While every CPU is
+    /// idle, it includes the state of the policy. A running entity may have uncharged time.
     fn snapshot(&self) -> String {
         let mut text = String::new();
         let is_idle = self.machine.topology().iter().all(|cpu| self.machine.running(cpu).is_none());
@@ -235,7 +235,7 @@ impl<'a> Driver<'a> {
         text
     }
 
-    /// Law 5, for an entity that does not run: all its CPU time has been charged.
+    /// Checks law 5 for an entity that does not run: all its CPU time has been charged.
     pub fn check_charge(&mut self, e: EntityId) {
         if !matches!(self.machine.state(e), sched::State::Running(_)) {
             self.auditor.check_charge(e, self.machine.charged(e));
@@ -270,7 +270,7 @@ impl<'a> Driver<'a> {
         for cpu in self.machine.topology().iter() {
             if self.ends[cpu.index()] <= now {
                 self.ends[cpu.index()] = Instant::NEVER;
-                // Another input of this instant may have come first.
+                // Another input of this instant may precede it.
                 if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= now {
                     self.input(Input::Expire { cpu });
                 }
@@ -330,7 +330,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Clears an alarm. If it has gone off already, it is still delivered.
+    /// Clears an alarm. If the alarm has already fired, it is still delivered.
     fn clear_alarm(&mut self, number: usize) {
         if let Some(pending) = self.alarms.get_mut(number).and_then(Option::take)
             && pending.due <= self.now
@@ -339,7 +339,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Ends the run: every entity stops and is charged.
+    /// Ends the run: stops and charges every entity.
     pub fn finish(&mut self) {
         for entity in self.auditor.attached() {
             self.input(Input::Pause { entity });

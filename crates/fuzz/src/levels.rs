@@ -1,5 +1,5 @@
-//! Random worlds: hosts and guests under any policies, tasks that follow programs, arrivals and departures. They are
-//! judged by the [`WorldAuditor`], by the machines' own assertions, by a replay of each machine, and by a second run.
+//! Random worlds: hosts and guests under any policies, tasks that follow programs, arrivals and departures. Four checks
+//! evaluate them: the [`WorldAuditor`], the machines' own assertions, a replay of each machine, and a second run.
 
 use super::dice::Dice;
 use super::flows::{self, Net};
@@ -21,9 +21,9 @@ use trace::{Event, Header, MachineHeader, MachineId, Sink, WorldHeader, WorldSin
 /// The parameters of a run of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorldOptions {
-    /// The seed of all random values.
+    /// Seed of all random values.
     pub seed: u64,
-    /// The length of the run.
+    /// Length of the run.
     pub length: Nanos,
 }
 
@@ -49,16 +49,16 @@ impl fmt::Display for WorldOptions {
 /// The outcome of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorldStats {
-    /// The number of inputs of its machines.
+    /// Number of inputs of all machines.
     pub inputs: u64,
-    /// A hash over all events.
+    /// Hash over all events.
     pub events: u64,
 }
 
-/// Runs these options twice and judges the runs.
+/// Runs these options twice and checks the runs.
 ///
 /// # Errors
-/// A law is broken: its description, with the options of the shortest run found that breaks it.
+/// A law is broken. The error describes it and has the options of the shortest run found that breaks it.
 pub fn check_world(options: WorldOptions) -> Result<WorldStats, String> {
     attempt(options).map_err(|what| {
         let (mut shortest, mut what) = (options, what);
@@ -142,7 +142,7 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     }
 }
 
-/// A replay of each machine.
+/// The replays of all machines.
 struct Replays(Vec<Replay>);
 
 impl WorldSink for Replays {
@@ -159,7 +159,7 @@ struct Population {
     applications: Vec<(MachineId, u32)>,
 }
 
-/// Machines of the world exchange packets, if they have a network.
+/// Connects machines of the world that have a network, so that they exchange packets.
 fn connect(world: &mut World<'_>, population: &mut Population, net: Option<&Net>, dice: &mut Dice) {
     let Some(net) = net else { return };
     for _ in 0..1 + dice.below(3) {
@@ -210,25 +210,25 @@ fn jobs(dice: &mut Dice) -> Workload {
     Workload::Periodic(Periodic { phase, ..Periodic::new(period, work) })
 }
 
-/// One machine to be.
+/// The draft of one machine.
 struct Machine {
     policy: &'static Descriptor,
     knobs: Knobs,
     cpus: Topology,
     costs: Costs,
-    /// Of a guest.
+    /// Host and configuration of a guest; `None`: the machine is a host.
     guest: Option<(u32, Guest)>,
 }
 
 impl Machine {
-    /// Returns a machine as the world builds it.
+    /// Returns a machine, built as in the world.
     fn build(&self) -> sched::Machine {
         let kicks = if self.costs.kick.is_zero() { sched::Kicks::Immediate } else { sched::Kicks::Delivered };
         sched::Machine::build(self.policy, self.cpus, &self.knobs, kicks).expect("it was tried")
     }
 }
 
-/// The machines of a world to be.
+/// The drafts of the machines of a world.
 struct Drawn {
     machines: Vec<Machine>,
 }
@@ -327,7 +327,8 @@ fn kind(dice: &mut Dice) -> Guest {
     }
 }
 
-/// Boosts may be less than what is asked for a vCPU for good, as much, or more.
+/// Returns a random coordination. Its boosts may be less than, equal to or more than the permanent parameters of a
+/// vCPU.
 fn coordination(dice: &mut Dice) -> Coordination {
     let (_, protocol) = dice.choose(&Protocol::ALL).expect("there are some");
     let (_, detector) = dice.choose(&Rule::ALL).expect("there are some");
@@ -361,7 +362,7 @@ fn vcpus(world: &mut World<'_>, host: MachineId, count: usize, dice: &mut Dice) 
     let vcpu = |cpu: usize| {
         let affinity = if pinned { CpuSet::one(CpuId::new(cpu % cpus)) } else { CpuSet::ALL };
         let plain = Params { group, affinity, ..Params::default() };
-        // Some are urgent for good, or weigh something.
+        // Some entities are permanently urgent, or have a weight.
         let drawn = if dice.one_in(2) { Params { group, affinity, ..asked(dice) } } else { plain };
         let given = world.attach(host, "vcpu", drawn, Workload::Vcpu);
         given.unwrap_or_else(|_| world.attach(host, "vcpu", plain, Workload::Vcpu).expect("a vCPU asks for nothing"))
@@ -369,7 +370,7 @@ fn vcpus(world: &mut World<'_>, host: MachineId, count: usize, dice: &mut Dice) 
     (0..count).map(vcpu).collect()
 }
 
-/// Attaches what a machine has from the beginning.
+/// Attaches the initial entities of a machine.
 fn populate(world: &mut World<'_>, population: &mut Population, machine: MachineId, is_guest: bool, dice: &mut Dice) {
     for _ in 0..dice.below(3) {
         let _ = world.attach(machine, "jobs", asked(dice), jobs(dice));
@@ -382,7 +383,7 @@ fn populate(world: &mut World<'_>, population: &mut Population, machine: Machine
     }
 }
 
-/// Another application.
+/// Begins another application.
 fn begin(world: &mut World<'_>, population: &mut Population, machine: MachineId, dice: &mut Dice) {
     let application = application(dice);
     if let Ok((number, _)) = world.start(machine, &application, GroupId::ROOT) {

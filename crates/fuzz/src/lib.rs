@@ -1,5 +1,5 @@
-//! The fuzzer: options are drawn from a seed, and a machine runs with them under all kinds of inputs. The
-//! run is judged by the machine's own assertions, by the [`sim::Auditor`], and by a second run.
+//! The fuzzer: a seed determines the options, and a machine runs with them under all kinds of inputs. Three checks
+//! evaluate the run: the machine's own assertions, the [`sim::Auditor`], and a second run.
 //!
 //! ```no_run
 //! use fuzz::{Options, check};

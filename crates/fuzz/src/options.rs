@@ -5,32 +5,32 @@ use super::driver::Lateness;
 use sched::{Descriptor, Knobs, LoadBounds, Nanos, Topology, Unit};
 use std::fmt;
 
-/// The largest depth of groups.
+/// Maximum depth of groups.
 pub(super) const GROUP_DEPTH: u32 = 3;
-/// Weights from a sixteenth to sixteen times the normal one, Linux's scale.
+/// Weights from a sixteenth to sixteen times the normal weight, Linux's scale.
 pub(super) const WEIGHTS: [u32; 7] = [64, 335, 1024, 1024, 1024, 3121, 16_384];
 
-/// The largest warp of an entity.
+/// Maximum warp of an entity.
 pub(super) const WARP_MOST: Nanos = Nanos::ms(100);
 
 /// The parameters of a fuzz run, drawn from the seed. `steps` and `entities` may be reduced.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The policy.
+    /// Descriptor of the policy.
     pub policy: &'static Descriptor,
-    /// The seed of all other values.
+    /// Seed of all other values.
     pub seed: u64,
-    /// The number of rounds of inputs.
+    /// Number of rounds of inputs.
     pub steps: u64,
-    /// The largest number of entities at a time.
+    /// Maximum number of entities at a time.
     pub entities: u64,
-    /// The number of CPUs, if it was set and not drawn.
+    /// Number of CPUs, if it was set and not drawn.
     pub cpus: Option<usize>,
-    /// The machine.
+    /// Topology of the machine.
     pub host: Topology,
-    /// The policy's knobs.
+    /// Knobs of the policy.
     pub knobs: Knobs,
-    /// The largest delays of the driver. A kick without delay is immediate.
+    /// Maximum delays of the driver. A kick without delay is immediate.
     pub lateness: Lateness,
     /// Whether entities have affinities.
     pub affinities: bool,
@@ -42,7 +42,7 @@ pub struct Options {
     pub blocks: bool,
     /// Whether entities are paused.
     pub pauses: bool,
-    /// Whether entities yield, also directed.
+    /// Whether entities yield, including directed yields.
     pub yields: bool,
     /// Whether there are groups.
     pub groups: bool,
@@ -104,7 +104,7 @@ impl Options {
         options
     }
 
-    /// Every entity stays runnable. Guarantees that require this are judged.
+    /// Keeps every entity runnable, as some guarantees require for their check.
     fn calm(&mut self) {
         (self.affinities, self.changes, self.arrivals) = (false, false, false);
         (self.blocks, self.pauses, self.yields) = (false, false, false);
@@ -146,7 +146,7 @@ impl Options {
         }
     }
 
-    /// Returns the same on a machine of this many CPUs.
+    /// Returns these options on a machine of this number of CPUs.
     #[must_use]
     pub fn on(mut self, cpus: usize) -> Options {
         self.host = Topology { cpus, smt: 1, llc: cpus };
@@ -155,7 +155,7 @@ impl Options {
         self
     }
 
-    /// Returns the same with these numbers of steps and entities, if given.
+    /// Returns these options with these numbers of steps and entities, if given.
     #[must_use]
     pub fn with(mut self, steps: Option<u64>, entities: Option<u64>) -> Options {
         self.steps = steps.unwrap_or(self.steps);
@@ -164,7 +164,7 @@ impl Options {
     }
 }
 
-/// Most knobs stay at their defaults; some take another value of their range.
+/// Draws the knobs: most stay at their defaults, and some take another value of their range.
 pub(super) fn draw_knobs(policy: &'static Descriptor, host: &Topology, dice: &mut Dice) -> Knobs {
     let mut knobs = policy.defaults();
     if dice.one_in(2) {
@@ -190,13 +190,13 @@ pub(super) fn draw_knobs(policy: &'static Descriptor, host: &Topology, dice: &mu
     possible(policy, host, knobs)
 }
 
-/// `knobs`, or the defaults if the policy refuses them.
+/// Returns `knobs`, or the defaults if the policy refuses `knobs`.
 fn possible(policy: &Descriptor, host: &Topology, knobs: Knobs) -> Knobs {
     if (policy.build)(host, &knobs).is_ok() { knobs } else { policy.defaults() }
 }
 
 impl fmt::Display for Options {
-    /// Returns every option, then the line that replays the run.
+    /// Writes every option, then the line that replays the run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Topology { cpus, smt, llc } = self.host;
         write!(f, "{}: cpus {cpus}, smt {smt}, llc {llc}, entities {}", self.policy.name, self.entities)?;

@@ -8,20 +8,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The outcome of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// The number of accepted inputs and changes.
+    /// Number of accepted inputs and changes.
     pub accepted: u64,
-    /// The number of refused requests.
+    /// Number of refused requests.
     pub refused: u64,
-    /// A hash over every action.
+    /// Hash over every action.
     pub actions: u64,
 }
 
 /// A run that broke a law.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The options of the smallest run found that still breaks a law.
+    /// Options of the smallest run found that still breaks a law.
     pub options: Options,
-    /// A description of the broken law.
+    /// Description of the broken law.
     pub what: String,
 }
 
@@ -50,7 +50,7 @@ impl Run {
         Stats { accepted: self.accepted, refused: self.refused, actions: hash.0 }
     }
 
-    /// Law 10: a description of the first difference from another run of the same options.
+    /// Checks law 10. Returns a description of the first difference from another run of the same options.
     pub(super) fn difference(&self, again: &Run) -> Option<String> {
         let end = self.log.len().max(again.log.len());
         let shown = |entry: Option<&(Instant, Action)>| match entry {
@@ -62,7 +62,7 @@ impl Run {
     }
 }
 
-/// FNV-1a: equal on all machines, unlike the standard library's hash.
+/// The FNV-1a hash: equal on all machines, unlike the standard library's hash.
 #[derive(Debug)]
 pub(super) struct Fnv(pub(super) u64);
 
@@ -79,7 +79,7 @@ impl Write for Fnv {
     }
 }
 
-/// Calls `run`; a panic of it becomes an error with its message.
+/// Calls `run`. A panic becomes an error with its message.
 pub(super) fn catch_panic<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(words(panic.as_ref())))
 }

@@ -5,7 +5,7 @@ use sched::{Class, Nanos, Params, RtPriority, Weight};
 use sim::program::{Length, Object, ObjectId, Step, TimerMode};
 use sim::{Application, TaskSpec};
 
-/// Random parameters of a task.
+/// Returns random parameters of a task.
 pub(super) fn asked(dice: &mut Dice) -> Params {
     let weight = dice.choose(&[128, 256, 512]).and_then(Weight::xen).unwrap_or_default();
     let urgency = RtPriority::new(if dice.one_in(2) { 10 } else { 50 }).expect("it is in range");
@@ -28,7 +28,7 @@ pub(super) fn length(dice: &mut Dice) -> Length {
     }
 }
 
-/// Tasks that wait for each other without deadlock.
+/// Returns tasks that wait for each other without deadlock.
 pub(super) fn application(dice: &mut Dice) -> Application {
     let mut application = Application::default();
     let count = 1 + dice.below(4);
@@ -118,7 +118,7 @@ fn pair(application: &mut Application, dice: &mut Dice) {
     }
 }
 
-/// Adds a task that forks others and waits for them.
+/// Adds a task that forks other tasks and waits for them.
 fn forks(application: &mut Application, dice: &mut Dice) {
     let mut steps = vec![Step::Run(length(dice)), Step::Sleep(length(dice))];
     // The first two objects of every application are a mutex and a spin lock.

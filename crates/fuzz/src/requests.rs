@@ -6,7 +6,7 @@ use sched::{
     Class, CpuSet, GroupId, GroupParams, Instant, Limit, Nanos, Params, Quota, Reservation, RtPriority, Warp, Weight,
 };
 
-/// Random parameters of an entity.
+/// Returns random parameters of an entity.
 pub(super) fn params(options: &Options, groups: &[GroupId], now: Instant, dice: &mut Dice) -> Params {
     let group = dice.choose(groups).expect("the root is always there");
     let weight = dice.choose(&WEIGHTS).and_then(Weight::linux).expect("it is in range");
@@ -48,7 +48,7 @@ fn reservation(now: Instant, dice: &mut Dice) -> Reservation {
     Reservation { slice, period, deadline, start, limit }
 }
 
-/// `old` with one parameter drawn again.
+/// Returns `old` with one parameter drawn again.
 pub(super) fn changed(options: &Options, groups: &[GroupId], now: Instant, old: Params, dice: &mut Dice) -> Params {
     let request = params(options, groups, now, dice);
     match dice.below(8) {
@@ -63,7 +63,7 @@ pub(super) fn changed(options: &Options, groups: &[GroupId], now: Instant, old: 
     }
 }
 
-/// Random parameters of a group.
+/// Returns random parameters of a group.
 pub(super) fn group_params(options: &Options, dice: &mut Dice) -> GroupParams {
     let weight = dice.choose(&WEIGHTS).and_then(Weight::linux).expect("it is in range");
     let mut params = GroupParams { weight, gang: dice.one_in(2), ..GroupParams::default() };

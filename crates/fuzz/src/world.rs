@@ -1,4 +1,4 @@
-//! [`World`]: the inputs of a machine in a fuzz run, and the guarantees by which the run is judged.
+//! [`World`]: the inputs of a machine in a fuzz run, and the guarantees that the run must satisfy.
 
 use super::dice::Dice;
 use super::driver::{Driver, Lateness, Meter};
@@ -11,7 +11,7 @@ use sim::Auditor;
 use sim::auditor::Promises;
 use std::collections::BTreeMap;
 
-/// The largest number of groups, including the root.
+/// Maximum number of groups, including the root.
 const GROUPS_MOST: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +78,7 @@ impl<'a> World<'a> {
         Ok(Run { accepted, refused, log: self.driver.into_log() })
     }
 
-    /// Several inputs at one instant, before or after the due events.
+    /// Passes on several inputs at one instant, before or after the due events.
     fn instant(&mut self) {
         let due_first = self.dice.one_in(2);
         if due_first {
@@ -202,7 +202,7 @@ impl<'a> World<'a> {
         if !self.members.is_empty() {
             let at = self.dice.below(self.members.len() as u64);
             let member = self.members.swap_remove(usize::try_from(at).expect("an index fits"));
-            // A paused entity has been charged completely, so its CPU time is compared.
+            // A paused entity has no uncharged time, so its CPU time is compared.
             if self.dice.one_in(2) {
                 self.driver.input(Input::Pause { entity: member.id });
             }

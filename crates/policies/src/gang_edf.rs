@@ -57,8 +57,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Returns every slice in every period, to the nanosecond. An entity that is attached, detached or changed gets its
-/// slice at once.
+/// Every slice in every period, to the nanosecond. An entity that is attached, detached or changed gets its slice at
+/// once.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_changes && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
 }
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(cpu_of(&host, first), Some(1));
         let refused = host.attach("e", asking(vm, 4, 10), Workload::Hog).expect_err("CPU 0 has room for 0.3");
         assert_eq!(refused.nearest_slice(), Some(Nanos::ms(3)), "{refused}");
-        // Outside the gang it fits beside the first.
+        // Outside the gang it fits beside the first entity.
         awake(&mut host, asking(GroupId::ROOT, 4, 10));
     }
 
@@ -138,7 +138,8 @@ mod tests {
         assert_eq!(host.machine().params(first), &asking(vm, 2, 10), "as it was");
     }
 
-    /// A sibling that comes in the middle of a period begins with the next; one that sleeps does not lose the phase.
+    /// A sibling that arrives in the middle of a period begins with the next period. A sibling that sleeps keeps the
+    /// phase.
     #[test]
     fn phases_are_common_and_stay() {
         let mut host = host(2);

@@ -46,7 +46,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     bad_at: "guarantees without admission control: by default no reservation is refused",
     text: include_str!("rtds.rs"),
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },
-    // A vCPU that reserves too much can starve all with later deadlines.
+    // A vCPU that reserves too much can starve all vCPUs with later deadlines.
     starvation: |_| None,
     guarantees: Guarantees {
         reservations: |load| servers::reservations(load, &settings(load.knobs)),

@@ -29,7 +29,7 @@ fn percents(host: &Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
 }
 
 /// policies.md 5.5: D1 is a hog, D0 has short bursts; C = 5 ms. The driver of these tests is a nanosecond late, and
-/// charges are rounded up. So every time here is a nanosecond before the table's.
+/// charges are rounded up. So every time here is a nanosecond before the value of the table.
 #[test]
 fn the_worked_example() {
     let mut host = host(1, &[]);
@@ -55,7 +55,7 @@ fn the_worked_example() {
     assert_eq!(runs(&host), Some(d1), "70 is behind 60: a whole C from the dispatch at 750");
     until(&mut host, 5_760);
     assert_eq!(runs(&host), Some(d0));
-    // The timer is 1 ns late, because (70 - 60) / 10 counts as nanoseconds: one MCU more than the table's 540.
+    // The timer is 1 ns late, because (70 - 60) / 10 counts as nanoseconds: one MCU more than the 540 of the table.
     assert_eq!(avt(&host, d1), 550);
 }
 
@@ -65,7 +65,7 @@ fn hogs_alternate_after_c_or_twice_that() {
     for (unit, first, turn) in [(0, 5_000, 5_000), (1, 5_000, 10_000)] {
         let mut host = host(1, &[("slice-unit", unit)]);
         let (a, b) = (hog(&mut host, Params::default()), hog(&mut host, Params::default()));
-        // Among equals the first in the list, which woke last.
+        // Among equals, the entity that woke last is first in the list.
         run_through(&mut host, 100);
         assert_eq!(runs(&host), Some(b));
         for n in 0..6 {
@@ -98,7 +98,7 @@ fn a_domain_that_is_chosen_again_pays_again() {
     assert_eq!(avt(&lone, e), 10 * (500 + 1_000 + 1_500));
 }
 
-/// A sleeper is raised to the scheduler's virtual time: it does not catch up, and starves no other domain.
+/// A sleeper is raised to the scheduler's virtual time: it receives no compensation, and starves no other domain.
 #[test]
 fn a_sleeper_gets_no_catch_up() {
     let mut host = host(1, &[]);
@@ -124,7 +124,7 @@ fn two_hogs_are_charged_as_in_the_table() {
         run_through(&mut host, us + 1);
         assert_eq!((runs(&host), [d0, d1].map(|e| avt(&host, e))), (Some(running), avts), "after {us} us");
     }
-    // D0's runs were 50 ns too long, D1's second one 1 ns.
+    // The runs of D0 were 50 ns too long, the second run of D1 1 ns.
     let ran = [d0, d1].map(|e| host.machine().charged(e).as_ns());
     assert_eq!(ran, [10_000_100, 10_000_001]);
 }
@@ -213,7 +213,7 @@ fn the_textbook_makes_wakers_wait_for_the_allowance() {
         host.wake(waker, Wake::Interrupt);
         run_through(&mut host, 2_010);
         assert_eq!(runs(&host) == Some(waker), at_once);
-        // Now behind by more than C: 0 to 5 ms.
+        // The domain now lags by more than C: 0 to 5 ms.
         run_through(&mut host, 5_100);
         assert_eq!(runs(&host), Some(waker));
         if rule == 1 {
@@ -273,7 +273,7 @@ fn a_warp_has_a_limit_and_a_rest() {
 }
 
 /// The clock of 32 bits, scaled to 16: at 0xf000, every domain is set back by 0xe000. A domain that fell asleep below
-/// that value comes out ahead.
+/// that value is ahead afterwards.
 #[test]
 fn a_domain_that_sleeps_through_an_overflow_comes_out_ahead() {
     for (bits, waits) in [(64, false), (16, true)] {
@@ -354,7 +354,7 @@ fn a_warp_that_counts_again_takes_effect_late() {
         let mut host = host(1, &[("rule", rule)]);
         let e = [Params::default(), warping(3, 4, 12)].map(|params| hog(&mut host, params))[1];
         let evt = |host: &Driver<'_>| host.machine().inspect(e, "evt").expect("it is shown");
-        // Its warp ends at 4 ms; it waits again from 15 ms on, or from 8 on.
+        // The warp ends at 4 ms; the domain waits again from 15 ms on, or from 8 ms on.
         run_through(&mut host, 15_900);
         assert_eq!((host.machine().inspect(e, "warped"), evt(&host)), (Some(0), avt(&host, e)));
         assert_ne!(runs(&host), Some(e));

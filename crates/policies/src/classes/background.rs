@@ -3,7 +3,7 @@
 use sched::queue::Lists;
 use sched::{CpuId, Cx, Decision, EntityId, Knob, Nanos, Params, Policy, Refused, Running, StopReason, Stopped, Wake};
 
-/// The time slice.
+/// The time slice of the class.
 pub(crate) const QUANTUM: Knob = Knob::time(
     "quantum",
     Nanos::ms(10),
@@ -14,7 +14,7 @@ pub(crate) const QUANTUM: Knob = Knob::time(
 
 const QUEUE: usize = 0;
 
-/// Round robin below all other classes.
+/// The state of the round robin below all other classes.
 #[derive(Debug)]
 pub(crate) struct Background {
     queue: Lists,
@@ -33,7 +33,8 @@ impl Background {
         }
     }
 
-    /// Kicks every idle CPU that a waiting entity may run on: the CPU kicked at its wake-up may run another entity now.
+    /// Kicks every idle CPU on which a waiting entity may run: the CPU kicked at its wake-up may run another entity
+    /// now.
     fn call_idle_cpus(&self, but: Option<CpuId>, cx: &mut Cx<'_>) {
         if self.queue.all_empty() {
             return;
@@ -46,7 +47,7 @@ impl Background {
         }
     }
 
-    /// A class above takes `cpu`.
+    /// Gives `cpu` to a class above.
     pub(crate) fn take(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.call_idle_cpus(Some(cpu), cx);
     }

@@ -64,14 +64,14 @@ pub(crate) struct Bases {
     pub(crate) below: AlarmBase,
 }
 
-/// The parts of a composition. An entity that asks for a missing class belongs to the last one.
+/// The parts of a composition. An entity that requests a missing class belongs to the last one.
 pub(crate) struct Parts {
     pub(crate) stop: Option<Stop>,
     pub(crate) deadline: Option<Deadline>,
     pub(crate) rt: Option<Rt>,
     pub(crate) servers: Option<FairServers>,
     pub(crate) below: Below,
-    /// Whether an entity that returns to the last class is charged there for the time it ran above it.
+    /// Whether an entity that returns to the last class is charged there for the time it ran above that class.
     pub(crate) boosts_pay: bool,
     pub(crate) bases: Bases,
 }
@@ -80,9 +80,9 @@ pub(crate) struct Parts {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     level: Level,
-    /// Whether it still runs from its previous class, while the last class treats it as blocked.
+    /// Whether the entity still runs from its previous class, while the last class treats it as blocked.
     joining: bool,
-    /// Whether it comes from the last class, and the time it has run above that class since.
+    /// Whether the entity is raised above the last class, and its CPU time there since.
     is_raised: bool,
     raised: Nanos,
 }
@@ -93,19 +93,19 @@ impl Member {
     }
 }
 
-/// What runs on a CPU.
+/// The occupant of a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     level: Level,
     since: Instant,
 }
 
-/// The composition.
+/// The state of the composition.
 pub(crate) struct Classes {
     parts: Parts,
-    /// By entity.
+    /// Class of each entity, by index.
     members: Vec<Member>,
-    /// By CPU.
+    /// Occupant of each CPU.
     seats: Vec<Option<Seat>>,
 }
 
@@ -151,8 +151,8 @@ impl Parts {
         cx.as_class(Level::Below as u8, self.bases.server)
     }
 
-    /// Returns the class for these parameters. If real-time classes are present, an entity gets the class it asks for.
-    /// Otherwise only a reservation counts.
+    /// Returns the class for these parameters. If real-time classes are present, an entity gets the class that it
+    /// requests. Otherwise only a reservation counts.
     fn level_for(&self, params: &Params) -> Level {
         let reserved = params.reservation.is_some() && (self.rt.is_none() || params.class == Class::Normal);
         if params.class == Class::Stop && self.stop.is_some() {
@@ -166,7 +166,7 @@ impl Parts {
         }
     }
 
-    /// Notifies `level`, and the classes above it down to below `by`, that `by` takes `cpu`.
+    /// Reports to `level`, and to the classes above it down to below `by`, that `by` takes `cpu`.
     fn take(&mut self, cpu: CpuId, by: Level, cx: &mut Cx<'_>) {
         for level in [Level::Deadline, Level::Rt].into_iter().filter(|&level| level > by) {
             let view = &mut self.view(level, cx);
@@ -189,7 +189,7 @@ impl Classes {
         self.members[e.index()]
     }
 
-    /// Returns the class of `e`, and its view of the machine.
+    /// Returns the class of `e`, and the view of the machine for that class.
     fn class_of<'a>(&mut self, e: EntityId, cx: &'a mut Cx<'_>) -> (&mut dyn Policy, Cx<'a>) {
         let Member { level, .. } = self.member(e);
         let view = self.parts.view(level, cx);
@@ -204,7 +204,7 @@ impl Classes {
             _ => (before.is_raised, before.raised),
         };
         self.members[e.index()] = Member { level, joining, is_raised, raised };
-        // The last class must not see an entity that it still has to pick.
+        // The last class must not observe an entity that it still has to pick.
         cx.classify(e, if joining { Level::Stop } else { level } as u8);
     }
 
@@ -239,7 +239,7 @@ impl Classes {
         Ok(())
     }
 
-    /// `e` leaves its class as if it blocked.
+    /// Removes `e` from its class as if it blocked.
     fn leave(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Member { level, joining, .. } = self.member(e);
         match cx.state(e) {
@@ -261,7 +261,7 @@ impl Classes {
             self.count_runnable(true, cx);
         }
         let level = self.member(e).level;
-        // A parent of another class is not passed on.
+        // A parent of another class is omitted.
         let why = match why {
             Wake::New { parent } => Wake::New { parent: parent.filter(|&parent| self.member(parent).level == level) },
             other => other,
@@ -281,7 +281,7 @@ impl Classes {
         }
     }
 
-    /// `cpu` is empty again, or `e`, which runs there, leaves its class.
+    /// Empties `cpu`, or records that `e`, which runs there, leaves its class.
     fn vacate(&mut self, cpu: CpuId, e: EntityId, cx: &mut Cx<'_>) {
         let Some(Seat { level, since }) = self.seats[cpu.index()].take() else { return };
         let member = &mut self.members[e.index()];
@@ -307,7 +307,7 @@ impl Classes {
         }
     }
 
-    /// Fair tasks compete on `cpu` at `deadline`: runs the first of them, if there is one.
+    /// Runs the first of the fair tasks that compete on `cpu` at `deadline`, if there is one.
     fn pick_served(&mut self, cpu: CpuId, deadline: Instant, cx: &mut Cx<'_>) -> Decision {
         let view = &mut self.parts.view(Level::Below, cx);
         let slice = self.parts.below.policy().pick(cpu, view);

@@ -1,13 +1,13 @@
-//! [`FairServers`]: the fair servers, which keep fair tasks from starving below real-time ones, from Linux 6.12 on.
+//! [`FairServers`]: the fair servers, which prevent starvation of fair tasks below real-time tasks, from Linux 6.12 on.
 //!
-//! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*. Time that fair
-//! tasks run on their own is charged to its budget. The server becomes active only when the time left before its
+//! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*. The CPU time of
+//! fair tasks outside the server is charged to its budget. The server becomes active only when the time left before its
 //! deadline equals the rest of its budget. Then it runs fair tasks at that deadline. From then on it gets a budget in
-//! every period, and is not deferred, until fair tasks use up a whole budget on their own.
+//! every period, and is not deferred, until fair tasks use up a whole budget outside the server.
 
 use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservation, Running};
 
-/// Its knobs.
+/// Knobs of the servers.
 pub(crate) const KNOBS: &[Knob] = &[
     Knob::switch("fair-server", false, "a deferred server for fair tasks in place of real-time throttling")
         .from("kernel/sched/deadline.c, v6.12: on"),
@@ -22,7 +22,7 @@ pub(crate) const KNOBS: &[Knob] = &[
     .from("fair_server/cpuX/period, kernel/sched/deadline.c, v6.12"),
 ];
 
-/// The alarm is postponed by at least this. Source: `dl_server_min_res`, kernel/sched/deadline.c, v6.12.
+/// Minimum postponement of the alarm. Source: `dl_server_min_res`, kernel/sched/deadline.c, v6.12.
 const RESOLUTION: Nanos = Nanos::ms(1);
 
 /// The state of a server.
@@ -30,11 +30,11 @@ const RESOLUTION: Nanos = Nanos::ms(1);
 enum Phase {
     /// No fair task is runnable.
     Off,
-    /// It waits for the last instant at which its budget still fits before its deadline.
+    /// The server waits for the last instant at which its budget still fits before its deadline.
     Deferred,
-    /// It competes at its deadline.
+    /// The server competes at its deadline.
     Active,
-    /// Its budget is used up; it waits for the next period.
+    /// The budget of the server is used up; it waits for the next period.
     Throttled,
 }
 
@@ -45,7 +45,7 @@ struct Server {
     deadline: Instant,
     /// Whether fair tasks starved, so that the next period is not deferred.
     starved: bool,
-    /// Since when fair tasks have run here without being charged.
+    /// Instant from which fair tasks have run on the CPU without a charge.
     since: Option<Instant>,
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct FairServers {
     servers: Vec<Server>,
     budget: i64,
     period: Nanos,
-    /// The number of fair tasks that are not blocked.
+    /// Number of fair tasks that are not blocked.
     runnable: u64,
-    /// Time slices end at multiples of this.
+    /// Granularity of time slices: they end at its multiples.
     grain: Nanos,
 }
 
@@ -89,7 +89,7 @@ impl FairServers {
 
     // ---- Runnable fair tasks ----
 
-    /// A fair task has unblocked or joined the class.
+    /// Counts a fair task that has unblocked or joined the class.
     pub(crate) fn add_runnable(&mut self, cx: &mut Cx<'_>) {
         self.runnable += 1;
         if self.runnable == 1 {
@@ -99,7 +99,7 @@ impl FairServers {
         }
     }
 
-    /// A fair task has blocked or left the class.
+    /// Removes a fair task that has blocked or left the class from the count.
     pub(crate) fn remove_runnable(&mut self, cx: &mut Cx<'_>) {
         self.runnable -= 1;
         if self.runnable == 0 {
@@ -110,7 +110,7 @@ impl FairServers {
         }
     }
 
-    /// Starts like a deadline entity that wakes: the rest of an old budget must fit before its deadline.
+    /// Starts the server like a deadline entity that wakes: the rest of an old budget must fit before its deadline.
     fn start(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let (budget, period, now) = (self.budget, self.period, cx.now());
         let server = self.server(cpu);
@@ -147,18 +147,18 @@ impl FairServers {
 
     // ---- Budgets ----
 
-    /// Fair tasks run on `cpu` from now on.
+    /// Records that fair tasks run on `cpu` from now on.
     pub(crate) fn begins_to_run(&mut self, cpu: CpuId, now: Instant) {
         self.server(cpu).since = Some(now);
     }
 
-    /// Fair tasks stop running on `cpu`.
+    /// Records that fair tasks stop running on `cpu`.
     pub(crate) fn ceases_to_run(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.count(cpu, cx);
         self.server(cpu).since = None;
     }
 
-    /// Charges the time that fair tasks have run to the budget.
+    /// Charges the CPU time of fair tasks to the budget.
     fn count(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let now = cx.now();
         let server = self.server(cpu);
@@ -176,13 +176,13 @@ impl FairServers {
         if server.phase == Phase::Active {
             self.throttle(cpu, cx);
         } else {
-            // Fair tasks used up the budget on their own: none starves.
+            // Fair tasks used up the budget outside the server: none starves.
             server.starved = false;
             self.begin(cpu, cx);
         }
     }
 
-    /// The budget is used up; the next one comes at the deadline.
+    /// Throttles the server, whose budget is used up. The next budget arrives at the deadline.
     fn throttle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let server = self.server(cpu);
         if server.deadline <= cx.now() {
@@ -205,14 +205,14 @@ impl FairServers {
         self.wait_or_go(cpu, cx);
     }
 
-    /// The alarm of `cpu` has gone off.
+    /// Handles the alarm of `cpu`.
     pub(crate) fn ring(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.count(cpu, cx);
         let (now, idle) = (cx.now(), cx.running(cpu) == Running::Idle && !cx.kicked(cpu));
         let server = self.server(cpu);
         match server.phase {
             Phase::Throttled if server.deadline <= now => self.replenish(cpu, cx),
-            // No other task keeps fair tasks off this CPU.
+            // No other task prevents fair tasks from running on this CPU.
             Phase::Deferred if idle => {
                 server.starved = false;
                 self.begin(cpu, cx);
@@ -238,13 +238,13 @@ impl FairServers {
         (server.phase == Phase::Active).then_some(server.deadline)
     }
 
-    /// When the budget is used up, if fair tasks run from now on.
+    /// Returns when the budget is used up, if fair tasks run from now on.
     pub(crate) fn end(&self, cpu: CpuId, now: Instant) -> Instant {
         let left = Nanos::ns(self.servers[cpu.index()].left.max(1).unsigned_abs());
         now.saturating_add(left).round_up(self.grain)
     }
 
-    /// No fair task waits for `cpu`: the server gives up its budget.
+    /// Gives up the budget of the server, because no fair task waits for `cpu`.
     pub(crate) fn give_up_budget(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let (now, period) = (cx.now(), self.period);
         let server = self.server(cpu);

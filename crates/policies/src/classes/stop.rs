@@ -1,13 +1,13 @@
 //! [`Stop`]: the stop class. Its entities run before all others until they block; equals run in order of arrival.
 //!
-//! The kernel has one such thread for each CPU, bound to it. Here the number is not limited, and an entity that is free
-//! to move is pushed or pulled like a real-time task.
+//! The kernel has one such thread for each CPU, bound to that CPU. Here the number is not limited, and an entity that
+//! may migrate is pushed or pulled like a real-time task.
 
 use super::layer::Layer;
 use crate::most_urgent::{MostUrgent, Rank};
 use sched::{CpuId, Cx, Decision, EntityId, Nanos, Params, Policy, Refused, StopReason, Stopped, Topology, Wake};
 
-/// The class.
+/// The state of the stop class.
 #[derive(Debug)]
 pub(crate) struct Stop {
     queues: MostUrgent<()>,

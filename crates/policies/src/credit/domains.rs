@@ -26,7 +26,7 @@ impl DomainId {
         DomainId(2 * number(group.index()))
     }
 
-    /// Returns the number of its record.
+    /// Returns the number of the domain's record.
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -39,13 +39,13 @@ fn number(index: usize) -> u32 {
 /// The record of a domain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Domain {
-    /// Xen's scale, 256 = normal.
+    /// Weight of the domain in Xen's scale, 256 = normal.
     pub(crate) weight: u64,
-    /// Percent of one CPU; `None`: no cap.
+    /// Cap of the domain in percent of one CPU; `None`: no cap.
     pub(crate) cap: Option<u32>,
-    /// The number of its active members.
+    /// Number of active members of the domain.
     pub(crate) active: u64,
-    /// The weight it competes with: its own, or that times its active members; 0 if none is active.
+    /// Weight with which the domain competes: its own weight, or that times its active members; 0 if none is active.
     pub(crate) counted: u64,
     first: u32,
 }
@@ -85,13 +85,13 @@ fn remove(links: &mut [Link], head: &mut u32, n: u32) {
 #[derive(Debug)]
 pub(crate) struct Domains {
     domains: Vec<Domain>,
-    /// By domain: the list of active domains.
+    /// List of active domains, by domain.
     domain_links: Vec<Link>,
     first: u32,
-    /// By entity: the lists of active members.
+    /// Lists of active members, by entity.
     member_links: Vec<Link>,
     members: Vec<EntityId>,
-    /// The weight of all active domains.
+    /// Total weight of all active domains.
     weight: u64,
     /// Whether a domain's weight counts for each of its active members.
     per_member: bool,
@@ -152,7 +152,7 @@ impl Domains {
         self.count(domain);
     }
 
-    /// Recomputes the weight that `domain` competes with.
+    /// Recomputes the weight with which `domain` competes.
     fn count(&mut self, domain: DomainId) {
         let record = &mut self.domains[domain.index()];
         let times = if self.per_member { record.active } else { record.active.min(1) };
@@ -176,7 +176,7 @@ impl Domains {
         self.member_links[e.index()].listed
     }
 
-    /// Puts `e` at the head of the active list of `domain`. If `domain` was not active, it goes to the head of the
+    /// Puts `e` at the head of the active list of `domain`. If `domain` was not active, it becomes the head of the
     /// active domains.
     pub(crate) fn activate(&mut self, e: EntityId, domain: DomainId) {
         let record = &mut self.domains[domain.index()];
@@ -188,7 +188,7 @@ impl Domains {
         self.count(domain);
     }
 
-    /// Removes `e`, if it is active, from the active list of `domain`. If it was the last active member, removes
+    /// Removes `e`, if it is active, from the active list of `domain`. If `e` was the last active member, removes
     /// `domain` from the active domains. Returns whether `e` was active.
     pub(crate) fn deactivate(&mut self, e: EntityId, domain: DomainId) -> bool {
         if !self.is_active(e) {

@@ -2,7 +2,7 @@
 
 use sched::{Knob, Knobs, Nanos, Refused};
 
-/// The versions, the first one the default.
+/// Versions of Credit; the first one is the default.
 const VERSIONS: &[&str] = &["4.0.1", "3.0.3", "4.23"];
 
 /// The knobs. A knob set to `version` follows the version.
@@ -99,39 +99,39 @@ pub(crate) const KNOBS: &[Knob] = &[
         .from("ours; off: as in Xen, which leaves the entity to the next wake-up"),
 ];
 
-/// The shortest rest of a time slice under the rate limit. Source: `XEN_SYSCTL_SCHED_RATELIMIT_MIN`.
+/// Minimum remainder of a time slice under the rate limit. Source: `XEN_SYSCTL_SCHED_RATELIMIT_MIN`.
 const RATELIMIT_LEAST: Nanos = Nanos::us(100);
 
-/// How CPU time becomes burnt credits.
+/// The conversion of CPU time to burnt credits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Charging {
-    /// The nearest whole number, the rest kept.
+    /// The nearest whole number; the remainder is kept.
     Nearest,
-    /// Rounded down, the rest kept.
+    /// Rounded down; the remainder is kept.
     Floor,
     /// A tick charges a whole tick to the entity it finds running.
     Sampled,
 }
 
-/// Which entities are parked.
+/// The entities that are parked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Parking {
-    /// Those that owe more than their part of the cap, at once.
+    /// Entities that owe more than their part of the cap, at once.
     BelowCap,
-    /// Those that owe anything, when they next stop.
+    /// Entities that owe any credit, when they next stop.
     InDebt,
 }
 
-/// What happens to an account above a period's credits.
+/// The treatment of an account above a period's credits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Overflow {
     Empty,
     Halve,
-    /// Emptied after the balance is computed.
+    /// The account is emptied after the balance is computed.
     EmptyLate,
 }
 
-/// Which queues a CPU steals from.
+/// The queues from which a CPU steals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Steal {
     /// The queues of CPUs that do not idle.
@@ -142,18 +142,18 @@ pub(crate) enum Steal {
     Near,
 }
 
-/// The knobs, read once.
+/// The values of the knobs, read once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) slice: Nanos,
     pub(crate) tick: Nanos,
     pub(crate) tick_stagger: Nanos,
-    /// From one accounting to the next.
+    /// Time from one accounting to the next.
     pub(crate) period: Nanos,
     pub(crate) migration_delay: Nanos,
     pub(crate) hand_off: bool,
     pub(crate) charging: Charging,
-    /// The CPU time that one credit buys.
+    /// CPU time that one credit buys.
     pub(crate) credit: Nanos,
     pub(crate) boost: bool,
     pub(crate) boost_migrated: bool,
@@ -165,12 +165,12 @@ pub(crate) struct Settings {
     pub(crate) unparked_waits: bool,
     /// Whether a wake-up kicks one idle CPU instead of all.
     pub(crate) tickle_one: bool,
-    /// Whether a yielding entity goes behind one less urgent entity.
+    /// Whether a yielding entity moves behind one less urgent entity.
     pub(crate) yield_behind: bool,
-    /// Zero: no rate limit.
+    /// Minimum run time before a preemption; zero: no rate limit.
     pub(crate) ratelimit: Nanos,
     pub(crate) steal: Steal,
-    /// Zero: no limit.
+    /// Minimum time between two attempts to steal; zero: no limit.
     pub(crate) steal_interval: Nanos,
     pub(crate) relocate: bool,
 }
@@ -187,11 +187,11 @@ fn time(knobs: &Knobs, name: &str, default: Nanos) -> Nanos {
 }
 
 impl Settings {
-    /// Reads the knobs. A policy built over Credit may omit the knobs in which the versions differ; then 4.0.1's rules
-    /// hold.
+    /// Reads the knobs. A policy built over Credit may omit the knobs in which the versions differ; then the rules of
+    /// 4.0.1 hold.
     pub(crate) fn read(knobs: &Knobs) -> Settings {
         let version = word(knobs, "version").unwrap_or(VERSIONS[0]);
-        // The rules of 4.0.1, 3.0.3 and 4.23, unless the knob selects another.
+        // The rules of 4.0.1, 3.0.3 and 4.23, unless the knob selects another rule.
         let choose = |name: &str, words: [&'static str; 3]| {
             let at = VERSIONS.iter().position(|&other| other == version).expect("the knob has only these words");
             word(knobs, name).unwrap_or(words[at])
@@ -255,12 +255,12 @@ impl Settings {
         (time.as_ns() / self.credit.as_ns()).cast_signed()
     }
 
-    /// Returns the credits a CPU can burn in a period.
+    /// Returns the credits that a CPU can burn in a period.
     pub(crate) fn credits_per_period(&self) -> i64 {
         self.credits_in(self.period)
     }
 
-    /// How much longer an entity that has run for `ran` is protected by the rate limit; `None`: no longer.
+    /// Returns the remaining protection of an entity by the rate limit after a run of `ran`; `None`: no protection.
     pub(crate) fn left_running(&self, ran: Nanos) -> Option<Nanos> {
         (ran < self.ratelimit).then(|| (self.ratelimit - ran).max(RATELIMIT_LEAST))
     }
@@ -270,7 +270,7 @@ impl Settings {
         if self.ratelimit.is_zero() { self.slice } else { self.slice.max(self.ratelimit + RATELIMIT_LEAST) }
     }
 
-    /// Returns whether an idle CPU may pass over an entity it could run, so that ticks have to offer it again.
+    /// Returns whether an idle CPU may skip an entity that it could run, so that ticks have to offer the entity again.
     pub(crate) fn passes_over(&self) -> bool {
         !self.migration_delay.is_zero() || !self.steal_interval.is_zero() || self.yield_behind
     }

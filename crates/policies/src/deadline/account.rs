@@ -30,23 +30,23 @@ pub(super) struct Account {
     pub(super) slice: Nanos,
     pub(super) relative_deadline: Nanos,
     pub(super) period: Nanos,
-    /// The remaining slice; negative after an overrun.
+    /// Remaining slice; negative after an overrun.
     pub(super) left: i64,
     pub(super) deadline: Instant,
-    /// Until when the entity is throttled, if it is: its slice was used up or given up.
+    /// End of the throttling, if the entity is throttled: its slice was used up or given up.
     pub(super) throttled: Option<Instant>,
-    /// The start of the first period, if the reservation names one: its periods are bound to it.
+    /// Start of the first period, if the reservation names one: all periods are bound to it.
     start: Option<Instant>,
     /// Whether the entity has woken yet.
     begun: bool,
-    /// Whether it waits for its first period.
+    /// Whether the entity waits for its first period.
     first: bool,
-    /// Whether its next period could have begun while it was blocked, and begins when it wakes.
+    /// Whether the next period could have begun while the entity was blocked, and begins at the wake-up.
     lapsed: bool,
-    /// Whether it reclaims unused bandwidth.
+    /// Whether the entity reclaims unused bandwidth.
     pub(super) reclaims: bool,
     pub(super) activity: Activity,
-    /// Its share of a CPU, as admitted: relative to the period or to the deadline.
+    /// Admitted share of a CPU, relative to the period or to the deadline.
     pub(super) share: Utilisation,
 }
 
@@ -94,7 +94,7 @@ impl Account {
         PromiseState { slice: self.slice, period: self.period, deadline, remaining: self.left }
     }
 
-    /// When the next period begins.
+    /// Returns the beginning of the next period.
     pub(super) fn next_period(&self) -> Instant {
         self.deadline.saturating_add(self.period.saturating_sub(self.relative_deadline))
     }
@@ -115,7 +115,7 @@ impl Account {
 
     // ---- The wake-up rule ----
 
-    /// Returns the entity, which is not throttled, wakes.
+    /// Applies the wake-up rule to the entity, which is not throttled.
     pub(super) fn wake(&mut self, now: Instant) -> Woken {
         if !core::mem::replace(&mut self.begun, true) {
             return self.begin(now);
@@ -142,7 +142,7 @@ impl Account {
         Woken::Ready
     }
 
-    /// Returns the entity wakes for the first time.
+    /// Applies the rule for the first wake-up of the entity.
     fn begin(&mut self, now: Instant) -> Woken {
         match self.start {
             Some(start) if start > now => {
@@ -160,7 +160,8 @@ impl Account {
         }
     }
 
-    /// With periods bound to a start: the entity gets the part of its slice that fits the period that contains `now`.
+    /// Applies the wake-up rule with periods bound to a start. The entity gets the part of its slice that fits the
+    /// period that contains `now`.
     fn wake_bound(&mut self, now: Instant) -> Woken {
         if self.deadline < now {
             self.left = self.whole();
@@ -184,7 +185,7 @@ impl Account {
         self.left = self.left.saturating_sub_unsigned(used.as_ns());
     }
 
-    /// The end of a throttling: adds a slice for each period until the remaining slice is positive.
+    /// Ends a throttling: adds a slice for each period until the remaining slice is positive.
     pub(super) fn replenish(&mut self, now: Instant) {
         self.add_periods(now);
         if self.deadline < now {
@@ -192,7 +193,7 @@ impl Account {
         }
     }
 
-    /// The same for an entity that is behind and catches up: its deadline may lie in the past.
+    /// Ends the throttling of an entity that lags and catches up: its deadline may lie in the past.
     pub(super) fn go_on(&mut self, now: Instant) {
         self.add_periods(now);
     }
@@ -209,7 +210,7 @@ impl Account {
         }
     }
 
-    /// Behind by more than a period: the missed periods are lost.
+    /// Resets an entity that lags by more than a period: the missed periods are lost.
     fn reset(&mut self, now: Instant) {
         match self.start {
             Some(_) => {
@@ -221,8 +222,8 @@ impl Account {
         }
     }
 
-    /// Returns the end of a throttling of a blocked entity: its next period begins when it wakes. If it owes more than
-    /// a slice, returns until when it stays throttled.
+    /// Ends the throttling of a blocked entity: its next period begins at its wake-up. If the entity owes more than a
+    /// slice, returns the end of the continued throttling.
     pub(super) fn lapse(&mut self, now: Instant) -> Option<Instant> {
         if self.start.is_some() || self.first {
             self.replenish(now);
@@ -237,8 +238,8 @@ impl Account {
         self.throttled
     }
 
-    /// When its share is free if it blocks now: from then on, its remaining slice would last until the deadline (the
-    /// 0-lag time).
+    /// Returns when the share of the entity is free if it blocks now: from then on, its remaining slice would last
+    /// until the deadline (the 0-lag time).
     pub(super) fn zero_lag(&self) -> Instant {
         let (span, slice) = (u128::from(self.share.span().as_ns()), u128::from(self.slice.as_ns()));
         let product = u128::from(self.left.unsigned_abs()) * span;

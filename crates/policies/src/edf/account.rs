@@ -3,31 +3,31 @@
 use crate::admission::Utilisation;
 use sched::{CpuId, EntityId, Instant, Limit, Nanos, Reservation};
 
-/// The knob `late`: what happens to time not delivered by the end of a period.
+/// The knob `late`: the treatment of time not delivered by the end of a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Late {
-    /// It is lost: every period begins with a full slice.
+    /// The time is lost: every period begins with a full slice.
     Renew,
-    /// It is added to the next slice; an overrun is subtracted from it.
+    /// The time is added to the next slice; an overrun is subtracted from that slice.
     Carry,
 }
 
-/// The knob `rest`: what happens when an entity wakes within a period.
+/// The knob `rest`: the effect of a wake-up within a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Rest {
-    /// Its periods continue; its remaining slice is reduced by the time it was blocked.
+    /// The periods continue; the remaining slice is reduced by the time the entity was blocked.
     #[default]
     Keep,
-    /// A new period begins if its remaining slice is more than its share of the rest of the old period (CBS).
+    /// A new period begins if the remaining slice is more than its share of the rest of the old period (CBS).
     Renew,
 }
 
-/// The knob `enforce`: what happens at the end of a slice.
+/// The knob `enforce`: the effect of the end of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Enforce {
-    /// Nothing: a job runs until it completes.
+    /// No effect: a job runs until it completes.
     None,
-    /// Each reservation decides; soft unless it is hard.
+    /// Each reservation decides; soft unless the reservation is hard.
     Soft,
     /// Every reservation is hard.
     Hard,
@@ -36,11 +36,11 @@ pub(super) enum Enforce {
 /// The state of a runnable entity's budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BudgetState {
-    /// It has a remaining slice.
+    /// The entity has a remaining slice.
     Reserved,
-    /// It competes for unreserved time.
+    /// The entity competes for unreserved time.
     Background,
-    /// It is held until its next period.
+    /// The entity is held until its next period.
     Depleted,
 }
 
@@ -49,25 +49,25 @@ pub(super) enum BudgetState {
 pub(super) struct Account {
     pub(super) slice: Nanos,
     pub(super) period: Nanos,
-    /// The end of the current period.
+    /// End of the current period.
     pub(super) deadline: Instant,
-    /// The remaining slice; negative after an overrun.
+    /// Remaining slice; negative after an overrun.
     pub(super) balance: i64,
     pub(super) state: BudgetState,
     pub(super) hard: bool,
     /// Whether the entity is attached.
     pub(super) open: bool,
-    /// Whether its affinity excludes some CPU.
+    /// Whether the affinity of the entity excludes some CPU.
     pub(super) restricted: bool,
-    /// Whether it was blocked at some time in this period, so that no undelivered time is carried over.
+    /// Whether the entity was blocked at some time in this period, so that no undelivered time is carried over.
     pub(super) slept: bool,
-    /// When it blocked last.
+    /// Instant of the last block.
     pub(super) blocked: Instant,
-    /// Whether its reservation names a start, to which its periods are bound.
+    /// Whether the reservation names a start, to which its periods are bound.
     pub(super) fixed: bool,
-    /// The CPU it is assigned to, when partitioned.
+    /// CPU to which the entity is assigned, when partitioned.
     pub(super) cpu: Option<CpuId>,
-    /// Its utilisation, as admitted.
+    /// Utilisation of the entity, as admitted.
     pub(super) utilisation: Utilisation,
 }
 
@@ -128,7 +128,7 @@ impl Account {
         self.deadline.saturating_add(self.period.saturating_mul(passed))
     }
 
-    /// Returns the order of entities: earliest deadline first, then the lower index.
+    /// Returns the order of the entity: earliest deadline first, then the lower index.
     pub(super) fn key(&self, e: EntityId) -> (Instant, usize) {
         (self.deadline, e.index())
     }
@@ -147,9 +147,9 @@ impl Account {
         self.state = if self.balance > 0 { BudgetState::Reserved } else { self.depleted() };
     }
 
-    /// The entity wakes. If it was blocked for the whole period, a new period begins now, unless its reservation names
-    /// a start. Otherwise the time it was blocked is charged, but its remaining slice is at least its share of the rest
-    /// of the period.
+    /// Updates the account at a wake-up. If the entity was blocked for the whole period, a new period begins now,
+    /// unless its reservation names a start. Otherwise the time for which it was blocked is charged. The remaining
+    /// slice then stays at least its share of the rest of the period.
     pub(super) fn wake(&mut self, late: Late, rest: Rest, now: Instant) {
         self.slept = true;
         if !self.fixed && (now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline) {
@@ -183,7 +183,7 @@ impl Account {
         if self.hard { BudgetState::Depleted } else { BudgetState::Background }
     }
 
-    /// The slice is used up: the entity is held until its next period, or competes for unreserved time.
+    /// Ends the use of the slice: the entity is held until its next period, or competes for unreserved time.
     pub(super) fn deplete(&mut self) {
         self.state = self.depleted();
     }

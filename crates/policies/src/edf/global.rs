@@ -17,11 +17,11 @@ const READY: usize = 0;
 struct Key(u128);
 
 impl Key {
-    /// Sorts before everything.
+    /// The key before all others.
     const LEAST: Key = Key(0);
-    /// Sorts behind every reserved entity.
+    /// The key behind all reserved entities.
     const BACKGROUND: Key = Key(u128::MAX - 1);
-    /// Sorts behind everything: a CPU that is free.
+    /// The key behind all others: a free CPU.
     const FREE: Key = Key(u128::MAX);
 
     #[inline]
@@ -32,20 +32,20 @@ impl Key {
 
 pub(super) struct Global {
     edf: Edf,
-    /// The entities that woke with a remaining slice since the last plan.
+    /// Entities that woke with a remaining slice since the last plan.
     woken: Vec<EntityId>,
-    /// By CPU: the entity that the plan wants there.
+    /// Entity that the plan requests for each CPU.
     seats: Vec<Option<EntityId>>,
-    /// The number of seats taken.
+    /// Number of seats taken.
     seated: usize,
-    /// By CPU: the urgency of the entity that it runs or is planned to run.
+    /// Urgency of the entity that each CPU runs or is planned to run.
     urgency: Vec<Key>,
-    /// The entities chosen by the current plan that have no seat yet, in order of key.
+    /// Entities chosen by the current plan that have no seat yet, in order of key.
     chosen: Vec<EntityId>,
-    /// Whether anything changed since the last plan other than wake-ups, blocking and preemption: an entity in the
+    /// Whether anything except wake-ups, blocking and preemption changed since the last plan. Then an entity in the
     /// queue may now preempt another.
     changed: bool,
-    /// The number of entities whose affinity excludes some CPU.
+    /// Number of entities whose affinity excludes some CPU.
     restricted: usize,
 }
 
@@ -75,7 +75,7 @@ impl Global {
         if account.state == BudgetState::Reserved { Key::of(account.deadline, e) } else { Key::BACKGROUND }
     }
 
-    /// Queues again the entities that an earlier plan wanted and no CPU has picked.
+    /// Enqueues again the entities that an earlier plan requested and no CPU has picked.
     fn unseat_all(&mut self, cx: &Cx<'_>) {
         self.changed = true;
         for cpu in cx.topology().iter() {
@@ -102,9 +102,9 @@ impl Global {
         self.edf.dequeue(e, cx);
     }
 
-    /// Returns the two most frequent plans, without the general algorithm of [`choose`](Global::choose): one entity
-    /// woke, or one CPU is free. Nothing else may have changed since a plan after which no entity in the queue could
-    /// preempt another. Returns whether it was one of them.
+    /// Makes the two most frequent plans without the general algorithm of [`choose`](Global::choose): one entity woke,
+    /// or one CPU is free. Nothing else may have changed since a plan after which no entity in the queue could preempt
+    /// another. Returns whether one of these two plans applied.
     #[inline]
     fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
         let (worst, urgency) = self.least_urgent();
@@ -172,7 +172,7 @@ impl Global {
         }
     }
 
-    /// Returns the lowest free CPU, or else the CPU of the least urgent running entity; and its urgency.
+    /// Returns the lowest free CPU, or else the CPU of the least urgent running entity, with the urgency there.
     #[inline]
     fn least_urgent(&self) -> (CpuId, Key) {
         // The result is unpredictable, so no branch should depend on it.
@@ -191,7 +191,7 @@ impl Global {
         running.max_by_key(|&(_, &key)| key).map(|(cpu, _)| CpuId::new(cpu))
     }
 
-    /// The same if some affinities exclude CPUs: one entity after another gets the best CPU left for it.
+    /// Chooses entities if some affinities exclude CPUs: in sequence, each entity gets the best CPU left for it.
     fn choose_restricted(&mut self, cx: &mut Cx<'_>) {
         self.queue_woken();
         while let Some((deadline, e)) = self.edf.ready.pop(READY) {
@@ -222,7 +222,7 @@ impl Global {
     }
 
     /// Kicks a CPU for `e`, which has just been queued outside a plan: an idle CPU, or the CPU of the least urgent
-    /// entity, if that is less urgent than `e`.
+    /// entity, if that entity is less urgent than `e`.
     fn call_for(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(cpu) = cx.idle_cpu_for(e) {
             cx.kick(cpu);
@@ -243,7 +243,7 @@ impl Policy for Global {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.edf.attach(e, cx)?;
         self.note_restricted(e, !cx.may_run_anywhere(e));
-        // One scan of the queue may find that none of them may run on a free CPU.
+        // One scan of the queue may find that no entity in it may run on a free CPU.
         self.chosen.reserve(self.edf.members);
         self.woken.reserve(self.edf.members);
         Ok(())
@@ -343,7 +343,7 @@ impl Policy for Global {
         self.changed |= prev.why != StopReason::Kicked;
         self.edf.judge(e, prev.why);
         self.edf.enqueue(e, cx);
-        // With the plan made, it can only have missed an entity with a restricted affinity, or one that runs on
+        // With the plan made, it can only have omitted an entity with a restricted affinity, or an entity that runs on
         // unreserved time.
         if self.restricted > 0 || self.edf.account(e).state == BudgetState::Background {
             self.call_for(e, cx);

@@ -118,13 +118,13 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
 }
 
 /// On one CPU per entity: every slice in every period, to the nanosecond. An entity that is attached, detached or
-/// changed gets its slice at once, while the slice that its predecessor has used is still owed to others.
+/// changed gets its slice at once, while the slice that its predecessor has used is still owed to other entities.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_changes {
         return None;
     }
     let knobs = load.knobs;
-    // With periods that begin anew at wake-ups, an observer cannot tell which periods were guaranteed.
+    // If periods begin again at wake-ups, an observer cannot determine which periods were guaranteed.
     let keeps_periods = knobs.word("rest") == "keep";
     let exact = keeps_periods
         && knobs.word("enforce") != "none"

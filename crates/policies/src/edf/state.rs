@@ -29,16 +29,16 @@ pub(crate) struct Edf {
     pub(super) partitioned: bool,
     /// Whether the members of a gang are bound to each other: see `gang_edf`.
     pub(super) gangs: bool,
-    /// By entity index; accounts of detached entities are not `open`.
+    /// Account of each entity, by index; accounts of detached entities are not `open`.
     pub(super) accounts: Vec<Account>,
     pub(super) members: usize,
     pub(super) admission: Admission,
-    /// The waiting entities with a remaining slice: one queue per CPU when partitioned, else one.
+    /// Waiting entities with a remaining slice: one queue per CPU when partitioned, else one queue.
     pub(super) ready: Heaps<Instant>,
-    /// The entities that wait for unreserved time: one list per CPU for those assigned to it, and a last one for all
-    /// others.
+    /// Entities that wait for unreserved time: one list per CPU for the entities assigned to it, and a last list for
+    /// all others.
     pub(super) background: Lists,
-    /// Orders the heads of two background lists.
+    /// Arrival counter that orders the heads of two background lists.
     pub(super) arrivals: u64,
     pub(super) arrived: Vec<u64>,
     pub(super) cpus: usize,
@@ -103,14 +103,14 @@ impl Edf {
         Ok(())
     }
 
-    /// Makes room in the queues: any attached entity may come to wait in the queue of its CPU.
+    /// Makes room in the queues, because any attached entity may wait in the queue of its CPU.
     fn make_room(&mut self, e: EntityId) {
         let queue = self.queue(e);
         self.ready.reserve(e, queue, self.members);
     }
 
-    /// Returns the reservation of `e`. In a gang, it must be the same as that of the siblings, with a common start, on
-    /// a CPU that no sibling has.
+    /// Returns the reservation of `e`. In a gang, it must equal the reservations of the siblings, with a common start,
+    /// on a CPU that no sibling has.
     fn terms(&self, e: EntityId, cx: &Cx<'_>) -> Result<Terms, Refused> {
         let params = cx.params(e);
         let mut terms = Terms { asked: params.reservation, taken: CpuSet::EMPTY };
@@ -145,7 +145,7 @@ impl Edf {
         Ok(terms)
     }
 
-    /// Admits the reservation of `account` and confines `e` to the CPU it is admitted on.
+    /// Admits the reservation of `account` and confines `e` to the CPU on which it is admitted.
     fn promise(
         &mut self,
         e: EntityId,
@@ -198,7 +198,7 @@ impl Edf {
     }
 
     /// Replaces the reservation of `e`, which is in no queue; its first period begins now. If the reservation did not
-    /// change, the period goes on. If it is refused, nothing changes.
+    /// change, the period continues. A refused reservation changes nothing.
     pub(super) fn renegotiate(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let before = *self.account(e);
         let terms = self.terms(e, cx)?;
@@ -208,7 +208,7 @@ impl Edf {
         self.withdraw(&before);
         let answer = self.promise(e, &mut account, before.cpu, &terms, cx);
         if answer.is_err() {
-            // The accounts have room for what was in them.
+            // The accounts have room for their previous content.
             if before.is_reserved() && (self.enforce != Enforce::None || self.partitioned) {
                 self.admission.restore(before.utilisation, before.cpu);
             }
@@ -226,7 +226,7 @@ impl Edf {
         self.account(e).cpu.map_or(0, CpuId::index)
     }
 
-    /// Queues `e`, which is runnable, according to its state.
+    /// Enqueues `e`, which is runnable, according to its state.
     #[inline]
     pub(super) fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let account = &self.accounts[e.index()];
@@ -253,7 +253,7 @@ impl Edf {
         }
     }
 
-    /// Takes the background entity that has waited longest among those that may run on `cpu`.
+    /// Removes and returns the background entity that has waited longest among those that may run on `cpu`.
     pub(super) fn pop_background(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let here = self.background.first(cpu.index());
         let anywhere = self.background.iter(self.cpus).find(|&e| cx.may_run(e, cpu));
@@ -288,7 +288,7 @@ impl Edf {
         }
     }
 
-    /// Runs `e` on reserved time until that is used up; without enforcement, until it stops.
+    /// Runs `e` on reserved time until that time is used up; without enforcement, until it stops.
     pub(super) fn reserved_slice(&self, e: EntityId, now: Instant) -> Decision {
         match self.enforce {
             Enforce::None => Decision::forever(e),
@@ -302,7 +302,7 @@ impl Edf {
 
     // ---- Periods ----
 
-    /// `e` wakes: a job, or a period of demand, begins now.
+    /// Begins a job, or a period of demand, at the wake-up of `e`.
     #[inline]
     pub(super) fn begin(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let (now, enforce, late, rest) = (cx.now(), self.enforce, self.late, self.rest);
@@ -321,7 +321,7 @@ impl Edf {
         self.arm(e, cx);
     }
 
-    /// Sets the alarm at the end of `e`'s period, if it has one.
+    /// Sets the alarm at the end of the period of `e`, if it has one.
     pub(super) fn arm(&self, e: EntityId, cx: &mut Cx<'_>) {
         if self.enforce == Enforce::None {
             return;
@@ -337,7 +337,7 @@ impl Edf {
         }
     }
 
-    /// `e` stops because its slice is used up, its job is done, or it is preempted: updates its state.
+    /// Updates the state of `e`, which stops because its slice is used up, its job is complete, or it is preempted.
     #[inline]
     pub(super) fn judge(&mut self, e: EntityId, why: StopReason) {
         let none = self.enforce == Enforce::None;
@@ -354,7 +354,8 @@ impl Edf {
         }
     }
 
-    /// `e` blocks: no undelivered time of this period is carried over, and no alarm is needed until it wakes.
+    /// Records a block of `e`: no undelivered time of this period is carried over, and no alarm is needed until its
+    /// wake-up.
     pub(super) fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.enforce != Enforce::None && self.account(e).is_reserved() {
             let now = cx.now();

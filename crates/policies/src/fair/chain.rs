@@ -32,11 +32,11 @@ impl<R: Rule> Fair<R> {
 
     // ---- Joining and leaving ----
 
-    /// Makes `e` runnable on its CPU. The group entities above it that are blocked wake with it.
+    /// Makes `e` runnable on its CPU. The blocked group entities above `e` wake, too.
     pub(super) fn enqueue(&mut self, e: EntityId, placing: Placing, cx: &mut Cx<'_>) {
         let cpu = self.tasks[e.index()].cpu;
         let id = NodeId::task(e);
-        // A delayed task resumes before any clock is updated: `requeue_delayed_entity` comes before `update_curr`.
+        // A delayed task resumes before any clock is updated: `requeue_delayed_entity` precedes `update_curr`.
         if !self.queues.node(id).delayed {
             self.charge_current(cpu, cx);
         }
@@ -51,8 +51,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// `id` and the blocked group entities above it join their queues. `tasks` more are runnable in these and in all
-    /// above, up to the first throttled one.
+    /// Adds `id` and the blocked group entities above it to their queues. Adds `tasks` to the runnable tasks of these
+    /// and all queues above, up to the first throttled one.
     pub(super) fn join_chain(&mut self, id: NodeId, mut placing: Placing, tasks: Tasks, cx: &mut Cx<'_>) {
         let mut at = Some(id);
         while let Some(id) = at {
@@ -75,7 +75,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Makes `e` not runnable. A group entity above it blocks with it if no other node is left.
+    /// Makes `e` not runnable. A group entity above `e` blocks, too, if no other node is left.
     pub(super) fn dequeue(&mut self, e: EntityId, leaving: Leaving, cx: &mut Cx<'_>) {
         self.charge_current(self.tasks[e.index()].cpu, cx);
         self.recency.remove(e);
@@ -83,7 +83,7 @@ impl<R: Rule> Fair<R> {
         let id = NodeId::task(e);
         let one = Tasks { all: 1, idle: u32::from(self.queues.node(id).idle) };
         let stayed = self.leave_chain(id, leaving, one, cx);
-        // A task that blocks within its group's time slice leaves the rest of it to the group.
+        // A task that blocks within its group's time slice leaves the remainder to the group.
         if leaving != Leaving::Move
             && let Some(part) = stayed
             && !self.queues.is_throttled(self.queues.node(part).queue)
@@ -92,9 +92,9 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// `id` leaves its queue, and so do the group entities above it whose queues are then empty, unless they are
-    /// delayed. `tasks` fewer are runnable in these and in all above, up to the first throttled one. Returns the lowest
-    /// group entity that stays because other nodes are left in it, if the walk reaches it.
+    /// Removes `id` from its queue. Group entities above it whose queues are then empty leave, too, unless they are
+    /// delayed. Subtracts `tasks` from the runnable tasks of these and all queues above, up to the first throttled one.
+    /// Returns the lowest group entity that stays because other nodes are left in its queue, if the walk reaches it.
     pub(super) fn leave_chain(
         &mut self,
         id: NodeId,
@@ -127,7 +127,7 @@ impl<R: Rule> Fair<R> {
         stays
     }
 
-    /// `id`, which is delayed, leaves now. A group entity above it blocks with it if no other node is left.
+    /// Removes `id`, which is delayed. A group entity above `id` blocks, too, if no other node is left.
     pub(super) fn finish(&mut self, id: NodeId, cx: &mut Cx<'_>) {
         self.charge_current(self.queues.queue(self.queues.node(id).queue).cpu, cx);
         if let Some(part) = self.leave_chain(id, Leaving::Sleep, Tasks::default(), cx)

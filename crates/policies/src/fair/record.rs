@@ -1,4 +1,4 @@
-//! A record of a run, read from the trace alone: what ran where and when, and how long CPUs idled while tasks waited.
+//! A record of a run, read from the trace alone: the runs of entities, and the idle times of CPUs while tasks waited.
 
 use super::quota::SLACK;
 use sched::{Action, Alarm, AlarmOwner, CpuId, EntityId, Input, Instant, Nanos, Params};
@@ -19,11 +19,11 @@ pub(crate) struct Turn {
 struct Known {
     id: EntityId,
     params: Params,
-    /// It waits or runs.
+    /// Whether the entity waits or runs.
     runnable: bool,
     held: bool,
     ran: Nanos,
-    /// Since when it has waited.
+    /// Instant from which the entity has waited.
     waits_since: Option<Instant>,
 }
 
@@ -31,16 +31,16 @@ pub(crate) struct Record {
     now: Instant,
     running: Vec<Option<(EntityId, Instant)>>,
     known: Vec<Option<Known>>,
-    /// Since when each CPU has idled while an entity waited that may run there.
+    /// Instant from which each CPU has idled while an entity that may run there waited.
     idle_since: Vec<Option<Instant>>,
-    /// The longest such time.
+    /// Longest idle time of a CPU while an entity that may run there waited.
     pub(crate) longest_idle: Nanos,
-    /// The longest time that an entity waited, holds not counted.
+    /// Longest wait of an entity, without holds.
     pub(crate) longest_wait: Nanos,
     pub(crate) turns: Vec<Turn>,
-    /// The number of alarms that went off.
+    /// Number of alarms that fired.
     pub(crate) alarms: u64,
-    /// The number of slack timers among them.
+    /// Number of slack timers that fired.
     pub(crate) slack_alarms: u64,
 }
 
@@ -127,7 +127,7 @@ impl Record {
         self.turns.push(Turn { cpu, entity, from, to: at });
     }
 
-    /// Nothing else happens until `at`: the state at the end of the last instant held all the time.
+    /// Accounts for the time until `at`. The state at the end of the last instant held throughout.
     fn close_instant(&mut self, at: Instant) {
         let runs = |e: EntityId| self.running.iter().flatten().any(|&(id, _)| id == e);
         let waiting: Vec<Known> =

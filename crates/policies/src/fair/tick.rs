@@ -15,7 +15,7 @@ const fn tick_of(cpu: CpuId) -> Alarm {
 impl<R: Rule> Fair<R> {
     // ---- The tick ----
 
-    /// A tick on `cpu`.
+    /// Handles a tick on `cpu`.
     pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.charge_current(cpu, cx);
         self.cpus[cpu.index()].ticks_in_case = false;
@@ -30,7 +30,7 @@ impl<R: Rule> Fair<R> {
         self.arm_tick(cpu, cx);
     }
 
-    /// At every level: ends the time slice of the running node if it is used up.
+    /// Ends, at every level, the time slice of the running node if it is used up.
     fn tick_chain(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let mut at = Some(NodeId::task(e));
         while let Some(id) = at {
@@ -58,8 +58,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// A task may wait on `cpu`, which is about to pick. A more urgent class may take the CPU before this class is
-    /// asked: then the tick takes care of the waiting task.
+    /// Sets the tick of `cpu`, which is about to pick while a task may wait there. If a more urgent class takes the CPU
+    /// before the pick of this class, the tick handles the waiting task.
     pub(super) fn tick_in_case(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if cx.alarm_at(tick_of(cpu)).is_none() {
             self.arm_tick(cpu, cx);
@@ -67,7 +67,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// This class has been asked to pick for `cpu`: keeps the tick only if it is needed.
+    /// Keeps the tick of `cpu`, for which this class is asked to pick, only if the tick is needed.
     pub(super) fn settle_tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if core::mem::take(&mut self.cpus[cpu.index()].ticks_in_case) && !self.needs_tick(cpu) {
             cx.clear_alarm(tick_of(cpu));
@@ -89,7 +89,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// While tasks wait here, the busy CPUs tick, to compare their loads with that of this CPU.
+    /// Sets the ticks of busy CPUs while tasks wait here, so that they compare their loads with the load of this CPU.
     fn arm_other_ticks(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.queues.root(cpu).tasks.all >= 2 {
             let busy = cx.topology().iter().filter(|&other| self.cpus[other.index()].current.is_some());
@@ -99,7 +99,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Wake-up preemption ----
 
-    /// `e` is runnable on its CPU now: kicks that CPU if it must pick again.
+    /// Kicks the CPU of `e`, which is runnable there now, if the CPU must pick again.
     pub(super) fn check_preempt(&mut self, e: EntityId, arrival: Arrival, cx: &mut Cx<'_>) {
         let (cpu, id) = (self.tasks[e.index()].cpu, NodeId::task(e));
         if self.queues.is_throttled(self.queues.node(id).queue) {

@@ -1,4 +1,4 @@
-//! The changes of the run queues that the [`Rule`] takes part in: membership, waiting, running, and the weights of
+//! The changes of the run queues in which the [`Rule`] takes part: membership, waiting, running, and the weights of
 //! group entities.
 
 use super::node::{Node, NodeId, load_of};
@@ -17,7 +17,7 @@ impl<R: Rule> RunQueues<R> {
         R::ask(self, id, params);
     }
 
-    /// A task is back from another class, not runnable; `params` are its current parameters.
+    /// Restores a task that is back from another class, not runnable; `params` are its current parameters.
     pub(crate) fn reopen_task(&mut self, e: EntityId, queue: usize, params: &Params) {
         let (id, (weight, idle)) = (NodeId::task(e), load_of(params));
         R::reweigh(self, id, weight);
@@ -54,7 +54,7 @@ impl<R: Rule> RunQueues<R> {
         R::pushed(self, id);
     }
 
-    /// Takes `id` out of the tree of its queue.
+    /// Removes `id` from the tree of its queue.
     pub(crate) fn pull(&mut self, id: NodeId) {
         R::pulled(self, id);
         let was_there = self.trees.remove(id.key());
@@ -63,7 +63,7 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- Running and stopping ----
 
-    /// Makes `id` current in its queue. It goes on if it was put back in the same decision.
+    /// Makes `id` current in its queue. It continues if it was put back in the same decision.
     pub(crate) fn switch_in(&mut self, id: NodeId, turn: u64) {
         if self.node(id).queued {
             self.pull(id);
@@ -73,7 +73,7 @@ impl<R: Rule> RunQueues<R> {
         R::started(self, id, put_in == turn);
     }
 
-    /// Puts `id`, current in its queue, back; into the tree if it is still queued.
+    /// Puts back `id`, current in its queue; it joins the tree if it is still queued.
     pub(crate) fn switch_out(&mut self, id: NodeId, turn: u64) {
         let queue = &mut self.queues[self.nodes[id.index()].queue];
         assert_eq!(queue.current, Some(id), "the stopped node was running");
@@ -92,7 +92,7 @@ impl<R: Rule> RunQueues<R> {
     pub(crate) fn update_share(&mut self, id: NodeId) {
         let Some(own) = id.own_queue() else { return };
         if self.node(id).delayed && self.queues[own].nodes == 0 {
-            // It pays its debt with the weight it had.
+            // The node pays its debt with the weight it had.
             return;
         }
         let GroupShare { shares, load } = self.groups[self.queues[own].group];

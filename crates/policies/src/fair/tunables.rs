@@ -60,18 +60,18 @@ pub(crate) const KNOBS: [Knob; 14] = [
         .from("sched_idle_cpu, kernel/sched/fair.c, v5.13 (not before v5.4)"),
 ];
 
-/// A cache-hot task moves after more failures than this. Source: `cache_nice_tries` of the MC domain,
+/// Number of failed balances after which a cache-hot task moves. Source: `cache_nice_tries` of the MC domain,
 /// kernel/sched/topology.c, v5.13.
 pub(super) const CACHE_NICE_TRIES: u32 = 1;
-/// The number of tasks that one balance examines. Source: `sysctl_sched_nr_migrate`, kernel/sched/core.c, v5.13.
+/// Number of tasks that one balance examines. Source: `sysctl_sched_nr_migrate`, kernel/sched/core.c, v5.13.
 pub(super) const MIGRATE_MOST: usize = 32;
 /// `imbalance_pct` between hardware threads of a core. Source: kernel/sched/topology.c, v5.13.
 pub(super) const SMT_IMBALANCE: u64 = 110;
 
-/// The values in force.
+/// The knob values in force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tunables {
-    /// The factor by which times grow on this host.
+    /// Factor by which times grow on this host.
     pub(crate) factor: u64,
     pub(crate) tick: Nanos,
     pub(super) migration_cost: Nanos,
@@ -84,14 +84,14 @@ pub(crate) struct Tunables {
     pub(super) wake_affine_weight: bool,
     pub(super) wake_affine_bias: bool,
     pub(super) recent_cpu: bool,
-    /// Whether a woken task goes only to fully idle cores under its cache, and to threads of its core.
+    /// Whether a woken task moves only to fully idle cores under its cache, and to threads of its core.
     pub(super) whole_cores: bool,
     pub(super) idle_class_cpus: bool,
     /// Whether busy CPUs balance a tick sooner than at a multiple of the interval: see `balance`.
     pub(super) off_beat: bool,
     /// Whether wake-ups are placed as in v3.17: see `placement`.
     pub(super) old_affinity: bool,
-    /// Whether an unthrottled group is placed like a woken one; otherwise it keeps its place.
+    /// Whether an unthrottled group is placed like a woken group; otherwise it keeps its place.
     pub(crate) place_unthrottled: bool,
 }
 
@@ -123,8 +123,8 @@ impl Tunables {
         }
     }
 
-    /// Returns the values as in v3.17: later features are off, whatever their knobs say, and numbers left at their
-    /// defaults have the values of that version.
+    /// Returns the values as in v3.17. Later features are off, whatever the values of their knobs. Numbers left at
+    /// their defaults have the values of that version.
     pub(crate) fn as_in_v3_17(self, knobs: &Knobs) -> Tunables {
         Tunables {
             imbalance: or_default(knobs, "imbalance", 125).unsigned_abs(),
@@ -151,7 +151,7 @@ pub(crate) fn or_default(knobs: &Knobs, name: &str, instead: i64) -> i64 {
     if knobs.iter().any(is_default) { instead } else { knobs.get(name) }
 }
 
-/// Returns the knobs of the class, and those of its rule.
+/// Returns the knobs of the class and the knobs of its rule.
 pub(crate) const fn with_own<const N: usize>(own: &[Knob]) -> [Knob; N] {
     Knob::join(&KNOBS, own)
 }

@@ -56,11 +56,11 @@ pub(crate) fn slice_ms(knobs: &Knobs) -> u64 {
     if knobs.word(SLICE.name) == "2ms" { 2 } else { 4 }
 }
 
-/// Returns a CPU that goes idle steals waiting entities, but it examines only half a queue and skips entities that it
-/// may not run. There is no later search.
+/// A CPU that becomes idle steals waiting entities, but it examines only half a queue and skips entities that it may
+/// not run. There is no later search.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let alone = load.host.cpus == 1;
-    // An entity that lets the next one run once waits in front of it, where no CPU searches.
+    // An entity that lets the next one run once waits in front of that entity, where no CPU searches.
     let skips = load.knobs.word(YIELD.name) == "skip";
     match alone || !(load.has_affinity || skips) {
         true => Conserving::Global { slack: Nanos::ZERO },
@@ -87,7 +87,7 @@ enum Yields {
 struct Settings {
     yields: Yields,
     one_better: bool,
-    /// Zero: no ticks.
+    /// Period of the tick; zero: no ticks.
     tick: Nanos,
     deadline_is_fifo: bool,
 }
@@ -96,17 +96,17 @@ struct Settings {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
     running: Option<EntityId>,
-    /// The entity that stopped here but may go on: if it is picked again, it counts as never stopped.
+    /// Entity that stopped on the CPU but may continue: if it is picked again, it counts as never stopped.
     previous: Option<EntityId>,
-    /// When it switched to the running entity.
+    /// Instant at which the CPU switched to the running entity.
     last_switch: Instant,
-    /// The entity that yielded and lets another entity run once.
+    /// Entity that yielded and lets another entity run once.
     skip: Option<EntityId>,
-    /// The entity to be moved to an idle core when it stops.
+    /// Entity to be moved to an idle core when it stops.
     push: Option<EntityId>,
 }
 
-/// BMQ or PDS, by its rule.
+/// The scheduler of BMQ or PDS, by its rule.
 #[derive(Debug)]
 pub(crate) struct Engine<R: Rule> {
     rule: R,
@@ -160,7 +160,7 @@ impl<R: Rule> Engine<R> {
         self.queues.enqueue(cpu, self.level(e, cx.now()), e);
     }
 
-    /// Like [`enqueue`](Engine::enqueue), and kicks the CPU if another entity should run there now.
+    /// Enqueues like [`enqueue`](Engine::enqueue), and kicks the CPU if another entity should run there now.
     fn enqueue_and_call(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         self.enqueue(e, cpu, cx);
         self.call(cpu, cx);
@@ -204,7 +204,8 @@ impl<R: Rule> Engine<R> {
         }
     }
 
-    /// When a time slice with this rest ends: after that time, or at a tick that finds it almost used up.
+    /// Returns the end of a time slice with this remainder: when it is used up, or at a tick that finds it almost used
+    /// up.
     fn end_of_slice(&self, now: Instant, left: Nanos) -> Instant {
         let end = now + left.max(TIMER_LEAST);
         if self.settings.tick.is_zero() {
@@ -214,7 +215,7 @@ impl<R: Rule> Engine<R> {
         end.min(sure.next_tick(self.settings.tick, Nanos::ZERO))
     }
 
-    /// Divides the time slice of `parent` between it and `child`, which it has just forked.
+    /// Divides the time slice of `parent` between `parent` and its new child `child`.
     fn fork(&mut self, parent: EntityId, child: EntityId, cx: &mut Cx<'_>) {
         let (now, whole) = (cx.now(), self.rule.slice());
         let on = match cx.state(parent) {

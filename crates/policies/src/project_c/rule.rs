@@ -11,7 +11,7 @@ use sched::{Instant, Nanos, Position};
 pub(crate) enum Yielder {
     /// The entity keeps its place in the queue: a new level counts from its next enqueue.
     Stays,
-    /// The entity goes last at its new level.
+    /// The entity is enqueued last at its new level.
     GoesLast,
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum Expired {
     Blocked,
 }
 
-/// How levels change with the behaviour of an entity.
+/// The change of levels with the behaviour of an entity.
 pub(crate) trait Rule: Send + fmt::Debug {
     /// The state of an entity for this rule.
     type TaskState: Copy + Send + fmt::Debug;
@@ -33,7 +33,7 @@ pub(crate) trait Rule: Send + fmt::Debug {
     /// Returns a full time slice.
     fn slice(&self) -> Nanos;
 
-    /// Returns a rest of a time slice below this counts as used up.
+    /// Returns the remainder of a time slice below which the slice counts as used up.
     fn rest_least(&self) -> Nanos;
 
     /// Returns the number of real-time priorities that share a level.
@@ -50,16 +50,16 @@ pub(crate) trait Rule: Send + fmt::Debug {
     /// Returns the level of `task`, which is not real-time.
     fn level(&self, task: &Task<Self::TaskState>, now: Instant) -> Level;
 
-    /// `task`, which is neither SCHED_FIFO nor real-time, has used up its time slice.
+    /// Updates `task`, which is neither SCHED_FIFO nor real-time, after it has used up its time slice.
     fn expired(&self, task: &mut Task<Self::TaskState>, how: Expired, now: Instant);
 
-    /// `task` blocks, `run` after its CPU switched to it.
+    /// Updates `task`, which blocks `run` after its CPU switched to it.
     fn blocks(&self, _task: &mut Task<Self::TaskState>, _run: Nanos) {}
 
-    /// `task` wakes, `slept` after it last ran.
+    /// Updates `task`, which wakes `slept` after it last ran.
     fn wakes(&self, _task: &mut Task<Self::TaskState>, _slept: Nanos) {}
 
-    /// `task` yields.
+    /// Updates `task`, which yields.
     fn yields(&self, task: &mut Task<Self::TaskState>, now: Instant) -> Yielder;
 
     /// Returns whether `task` counts as interactive.
@@ -72,6 +72,6 @@ pub(crate) trait Rule: Send + fmt::Debug {
         None
     }
 
-    /// Shows the state of an entity.
+    /// Passes the state of an entity to `show`.
     fn show(&self, state: &Self::TaskState, show: &mut dyn FnMut(&'static str, i64));
 }

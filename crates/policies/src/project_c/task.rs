@@ -3,10 +3,10 @@
 use super::queues::Level;
 use sched::{Class, CpuId, Instant, Nanos, Params};
 
-/// How an entity is scheduled.
+/// The scheduling kind of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// Before all others.
+    /// The stop class, before all other kinds.
     Stop,
     /// SCHED_FIFO of this priority, 1 to 99.
     Fifo(u8),
@@ -32,17 +32,17 @@ impl Kind {
         }
     }
 
-    /// Returns whether a used-up time slice sends it to the tail.
+    /// Returns whether a used-up time slice moves the entity to the tail.
     pub(crate) fn takes_turns(self) -> bool {
         !matches!(self, Kind::Stop | Kind::Fifo(_))
     }
 
-    /// Returns whether its level is fixed, above all levels that change.
+    /// Returns whether the level of the entity is fixed, above all levels that change.
     pub(crate) fn is_real_time(self) -> bool {
         matches!(self, Kind::Stop | Kind::Fifo(_) | Kind::RoundRobin(_))
     }
 
-    /// Its level, if it is real-time; `priorities_each` priorities share a level.
+    /// Returns the real-time level, if the kind is real-time; `priorities_each` priorities share a level.
     pub(crate) fn real_time_level(self, priorities_each: usize) -> Option<Level> {
         match self {
             Kind::Stop => Some(0),
@@ -59,11 +59,11 @@ impl Kind {
 pub(crate) struct Task<S> {
     pub(crate) kind: Kind,
     pub(crate) nice: i32,
-    /// The rest of its time slice.
+    /// Remainder of the time slice.
     pub(crate) slice: Nanos,
-    /// When it was last charged, or began to run.
+    /// Instant of the last charge, or of the start of the run.
     pub(crate) last_ran: Instant,
-    /// The CPU in whose queue it is, or was last.
+    /// CPU in whose queue the entity is, or was last.
     pub(crate) home: CpuId,
     pub(crate) state: S,
 }

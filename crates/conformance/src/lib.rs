@@ -1,5 +1,5 @@
-//! The laws of every policy and comparisons with oracles, kernels and recorded runs; all are in `tests`. The guides of
-//! `docs/` are included here, so that their code is compiled and run with the tests.
+//! The laws of every policy and comparisons with oracles, kernels and recorded runs; all are in `tests`. This crate
+//! includes the guides of `docs/`, so that their code is compiled and run with the tests.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/write-a-policy.md")]

@@ -1,8 +1,8 @@
-//! Traces in ftrace's text form, read by TRAPpy and LISA. Both read kernel traces, each with its own parser. They find
-//! the number and the length of the runs of each task on every machine.
+//! Traces in ftrace's text form, read by TRAPpy and LISA. Both read kernel traces, each with its own parser. They count
+//! the runs of each task on every machine and measure their length.
 //!
-//! `cargo xtask test` brings both and runs this; by hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo test -p conformance
-//! --test ftrace`, or `TACTUS_LISA_PYTHON=python-with-lisa`, or both.
+//! `cargo xtask test` installs both readers and runs this test. By hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo
+//! test -p conformance --test ftrace`, or `TACTUS_LISA_PYTHON=python-with-lisa`, or both.
 
 use run::{Observers, Run};
 use scenario::Scenario;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use trace::{Event, FtraceWriter, Sink, WorldTrace};
 
-/// The record of a task: runs, wake-ups, microseconds on CPUs, and its name, as long as a kernel stores it.
+/// The record of a task: runs, wake-ups, microseconds on CPUs, and the part of its name that a kernel stores.
 type Did = (u64, u64, i64, String);
 
 /// Returns the records of one machine's events, by process id.
@@ -48,7 +48,7 @@ fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did>
     did
 }
 
-/// Returns the installed readers, each a Python interpreter with it and a script. At least one.
+/// Returns the installed readers, each as a Python interpreter and a script. At least one.
 fn readers() -> Vec<(String, &'static str)> {
     let known = [
         ("TACTUS_TRAPPY_PYTHON", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/trappy_read.py")),
@@ -115,7 +115,7 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     executions
 }
 
-/// Asserts that both agree about `machine`.
+/// Asserts that both records of `machine` agree.
 fn agree(machine: &str, ours: &BTreeMap<u64, Did>, theirs: &BTreeMap<u64, Did>) {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{machine}");
     for (pid, (count, wakeups, us, name)) in ours {

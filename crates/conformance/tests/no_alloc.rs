@@ -1,5 +1,5 @@
-//! Law 9: decisions allocate nothing. Every policy runs a long random workload under a counting allocator. Membership
-//! (attach, adjust, groups) may allocate, inputs and decisions may not.
+//! Law 9: decisions do not allocate. Every policy runs a long random workload under a counting allocator. Membership
+//! (attach, adjust, groups) may allocate; inputs and decisions may not.
 
 #[path = "policies/chosen.rs"]
 mod chosen;
@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const CPUS: usize = 4;
 const ENTITIES: u64 = 60;
 const ROUNDS: u64 = 100_000;
-/// Busy and quiet times alternate, so that CPUs also idle, pull and are kicked.
+/// Rounds in a busy or quiet phase. The phases alternate, so that CPUs also idle, pull and are kicked.
 const ROUNDS_PER_TIME: u64 = 1_000;
 const GROUPS: usize = 5;
 
@@ -63,9 +63,9 @@ struct Tally {
     yields: u64,
     events: u64,
     changes: u64,
-    /// Ended time slices and alarms.
+    /// Number of ended time slices and alarms.
     turns: u64,
-    /// Rounds with an idle CPU at their end.
+    /// Number of rounds with an idle CPU at their end.
     idle: u64,
 }
 
@@ -79,8 +79,8 @@ struct Day {
 }
 
 impl Day {
-    /// Two levels of groups, some with a quota and a cap; small reservations for a third of the entities, so that all
-    /// fit; a few real-time ones.
+    /// Creates two levels of groups, some with a quota and a cap. A third of the entities have small reservations, so
+    /// that all fit, and a few are real-time.
     fn new(policy: &Descriptor, settings: &[(&str, &str)]) -> Day {
         let host = Topology { llc: CPUS / 2, ..Topology::new(CPUS) };
         let mut knobs = policy.defaults();
@@ -198,7 +198,7 @@ impl Day {
         }
     }
 
-    /// Changes parameters, which may allocate; this tests the room that the policies have reserved.
+    /// Changes parameters, which may allocate. This tests the room that the policies have reserved.
     fn adjust(&mut self, e: EntityId) {
         let Driver { machine, now, .. } = &mut self.driver;
         let mut params = *machine.params(e);
@@ -250,7 +250,8 @@ fn no_variant_of_edf_allocates_when_it_decides() {
     }
 }
 
-/// The same under all inputs of the fuzzer: all knobs, 1 to 16 CPUs, late kicks and alarms, arrivals and departures.
+/// No policy allocates under all inputs of the fuzzer: all knobs, 1 to 16 CPUs, late kicks and alarms, arrivals and
+/// departures.
 #[test]
 fn no_policy_allocates_when_it_is_fuzzed() {
     for policy in policies::ALL {

@@ -1,7 +1,7 @@
-//! EDF against SimSo, job by job on random task sets: an independent implementation gives the same results.
+//! EDF against SimSo, job by job on random task sets: both implementations give the same results.
 //!
-//! `cargo xtask test` installs SimSo and runs this; by hand: `TACTUS_SIMSO_PYTHON=python-with-simso cargo test -p conformance
-//! --test simso`. No two jobs of a set share a deadline, so the order of ties is irrelevant.
+//! `cargo xtask test` installs SimSo and runs this test. By hand: `TACTUS_SIMSO_PYTHON=python-with-simso cargo test -p
+//! conformance --test simso`. No two jobs of a set share a deadline, so the order of ties is irrelevant.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -11,10 +11,10 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use trace::{Event, Sink};
 
-/// The length of each run, in microseconds.
+/// Length of each run, in microseconds.
 const END_US: u64 = 600_000;
 
-/// A periodic task; all in microseconds.
+/// A periodic task; all times are in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     period: u64,
@@ -44,15 +44,15 @@ impl Placement {
     }
 }
 
-/// Jobs by (task, release): their completion, if it was before the end.
+/// Jobs by (task, release), with their completion if it was before the end.
 type Jobs = BTreeMap<(usize, u64), Option<u64>>;
 
-/// Returns a number in `low..high`.
+/// Returns a random number in `low..high`.
 fn between(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
     low + random.next_u64() % (high - low)
 }
 
-/// Tasks that load `cpus` CPUs with `load` percent in total, up to rounding to whole microseconds.
+/// Returns tasks that load `cpus` CPUs with `load` percent in total, up to rounding to whole microseconds.
 fn task_set(random: &mut ChaCha8Rng, cpus: u64, load: u64) -> Vec<Task> {
     let count = between(random, 2 * cpus + 1, 5 * cpus + 3);
     let shares: Vec<u64> = (0..count).map(|_| between(random, 20, 100)).collect();
@@ -123,8 +123,8 @@ fn ours(tasks: &[Task], cpus: usize, placement: Placement) -> Jobs {
     collector.jobs.into_iter().map(|((entity, release), done)| ((ids[&entity], release), done)).collect()
 }
 
-/// Returns the partitioned policy assigns each to the first CPU where it fits; in decreasing order this is SimSo's
-/// packing.
+/// Returns the tasks in the order of attachment. The partitioned policy assigns each task to the first CPU where it
+/// fits. In decreasing order this is SimSo's packing.
 fn attach_order(tasks: &[Task], placement: Placement) -> Vec<usize> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if placement == Placement::Partitioned {

@@ -3,16 +3,16 @@
 use sched::{Action, Alarm, CpuId, EntityId, Input, Instant, Machine};
 use std::fmt::Debug;
 
-/// Makes a named call of the machine, and may observe it.
+/// The wrapper of a named call of the machine. It makes the call, and may observe it.
 pub(crate) type Around = fn(&dyn Debug, &mut dyn FnMut());
 
 /// A machine, the current instant, and the machine's requests.
 pub(crate) struct Driver {
     pub(crate) machine: Machine,
     pub(crate) now: Instant,
-    /// The set alarms, by dense number.
+    /// Pending alarms, by dense number.
     alarms: Vec<Option<(Instant, Alarm)>>,
-    /// The running entity of each CPU, from the actions of the machine.
+    /// Running entity of each CPU, from the actions of the machine.
     seats: Vec<Option<EntityId>>,
     /// Kicks in flight, the oldest first.
     pub(crate) kicks: Vec<CpuId>,
@@ -64,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// Returns the instant of the next alarm, and its number; the lowest number first.
+    /// Returns the instant of the next alarm, and its number. Of several alarms, the lowest number is first.
     pub(crate) fn next_alarm(&self) -> Option<(Instant, usize)> {
         let set = self.alarms.iter().enumerate();
         set.filter_map(|(number, alarm)| alarm.map(|(at, _)| (at, number))).min()
@@ -83,7 +83,8 @@ impl Driver {
         self.input(Input::Kicked { cpu });
     }
 
-    /// Returns the next arrival of a kick, end of a time slice or alarm; [`Instant::NEVER`] if there is none.
+    /// Returns the instant of the next arrival of a kick, end of a time slice or alarm; [`Instant::NEVER`] if there is
+    /// none.
     pub(crate) fn due(&self) -> Instant {
         let kick = (!self.kicks.is_empty()).then_some(self.now);
         let ends = self.machine.topology().iter().map(|cpu| self.machine.until(cpu)).min();

@@ -1,10 +1,11 @@
 //! EEVDF against a real kernel: Linux 6.18 with HZ=250 on one of two CPUs (base slice 2 · 0.7 ms), three runs of 10 s
 //! each.
 //!
-//! Measured for three hogs at nice 0, 5 and −5: 22.85–22.87, 7.48–7.49 and 69.65–69.67 % of the CPU (by weight:
-//! 22.86, 7.48 and 69.67); runs without interruption of 4, 4 and mostly 8–12 ms, the multiples of a tick; longest waits of 20–24,
-//! 64 and 5–8 ms. Of two hogs at nice 0: 50.00 %, runs of 3.97 ms, longest waits of 4.1–4.3 ms. Waits there contain the kernel's
-//! own delays; the simulation has none: a measured 4.1 or 5 ms is one tick.
+//! Measured for three hogs at nice 0, 5 and −5: 22.85–22.87, 7.48–7.49 and 69.65–69.67 % of the CPU (by weight: 22.86,
+//! 7.48 and 69.67). Their runs without interruption took 4, 4 and mostly 8–12 ms, the multiples of a tick. Their
+//! longest waits were 20–24, 64 and 5–8 ms. Each of two hogs at nice 0 had 50.00 %, runs of 3.97 ms and longest waits
+//! of 4.1–4.3 ms. Measured waits contain the kernel's own delays, and the simulation has none: a measured 4.1 or 5 ms
+//! is one tick.
 
 use sched::{Action, Descriptor, EntityId, Instant, Nanos, Params, Topology, Wake, Weight};
 use sim::{Costs, Workload};
@@ -16,7 +17,7 @@ const LENGTH: Nanos = Nanos::s(10);
 /// The CPU time of one hog, its runs and its waits.
 struct Hog {
     entity: EntityId,
-    /// The start of its current run or wait.
+    /// Start of the hog's current run or wait.
     since: Instant,
     runs: Vec<Nanos>,
     waits: Vec<Nanos>,
@@ -37,7 +38,7 @@ impl Hog {
     }
 }
 
-/// Follows the hogs of a run, in order of arrival.
+/// The hogs of a run, in order of arrival.
 #[derive(Default)]
 struct Hogs {
     all: Vec<Hog>,
@@ -75,7 +76,7 @@ fn policy(name: &str) -> &'static Descriptor {
     policies::find(name).expect("it is registered")
 }
 
-/// Hogs of these nice values, started `apart` from each other.
+/// Runs hogs of these nice values, started `apart` from each other.
 fn run(policy: &'static Descriptor, settings: &[(&str, i64)], nice: &[i32], apart: Nanos) -> Vec<Hog> {
     let mut knobs = policy.defaults();
     for &(name, value) in settings {
@@ -96,7 +97,7 @@ fn run(policy: &'static Descriptor, settings: &[(&str, i64)], nice: &[i32], apar
     hogs.all
 }
 
-/// Returns the knobs of that kernel, with the rule of version 0, 1 or 2 of the knob.
+/// Returns the knobs of the measured kernel, with rule version 0, 1 or 2.
 fn as_measured(version: i64) -> [(&'static str, i64); 3] {
     [("version", version), ("tick", TICK.as_ns().cast_signed()), ("base-slice", Nanos::us(1_400).as_ns().cast_signed())]
 }
@@ -157,7 +158,7 @@ fn two_equal_hogs_take_turns_of_a_tick() {
     }
 }
 
-/// The comparison can fail: CFS shares as exactly, but with other runs.
+/// The comparison can fail: CFS has equally exact shares, but other runs.
 #[test]
 fn cfs_runs_and_waits_otherwise() {
     let hogs = run(policy("cfs"), &[("tick", TICK.as_ns().cast_signed())], &[0, 5, -5], Nanos::ZERO);

@@ -1,17 +1,18 @@
 //! The wake-up latency of a thread with a timer under EEVDF, against a real kernel: Linux 6.18 with HZ=250 on one of
-//! two CPUs (base slice 2 · 0.7 ms). Every millisecond it does 0 or 200 µs of work, at nice 0, beside 1, 2 or 4 hogs at
-//! nice 0.
+//! two CPUs (base slice 2 · 0.7 ms). Every millisecond the thread does 0 or 200 µs of work, at nice 0, beside 1, 2 or 4
+//! hogs at nice 0.
 //!
-//! It is bimodal: below its fair share the thread preempts at once, at or above it waits for ticks. The measurements
-//! are three runs of 10 s (`simulators.md`, section 3), each at one accidental phase between timer and tick; the
-//! simulation covers all phases. One percentile is near a step of the distribution: with 200 us beside four hogs, p99
-//! was 8.0 to 10.6 ms in those runs, and 9.6, 9.9, 10.9, 10.9, 10.9 and 12.6 ms in six more on the same kernel.
+//! The latency is bimodal: below its fair share the thread preempts at once, at or above that share it waits for ticks.
+//! The measurements are three runs of 10 s (`simulators.md`, section 3), each at one accidental phase between timer and
+//! tick; the simulation covers all phases. One percentile is near a step of the distribution. With 200 us beside four
+//! hogs, p99 was 8.0 to 10.6 ms in those runs. In six more runs on the same kernel it was 9.6, 9.9, 10.9, 10.9, 10.9
+//! and 12.6 ms.
 //!
-//! Delays from other causes are set once, from one row, and all other rows are predicted. The delay of the machine
+//! Delays from other causes are fitted once, to one row, and all other rows are predicted. The delay of the machine
 //! ([`OWN_DELAY`]) is from the row without work beside one hog, whose thread always preempts at once. The share of
-//! other threads ([`OUTSIDE`]) is from section 3. The same thread under SCHED_FIFO beside one hog shows that the delay
-//! is the machine's: p50 15 to 38 us, p90 17 to 59 us, p99 27 to 200 us and up to 0.5 % above 500 us, changing with the
-//! hour. A round of it uses [`OWN_WORK`].
+//! other threads ([`OUTSIDE`]) is from section 3. The same thread under SCHED_FIFO beside one hog confirms that the
+//! delay is the machine's. There, p50 is 15 to 38 us, p90 17 to 59 us and p99 27 to 200 us, with up to 0.5 % above 500
+//! us, varying by the hour. A round of the thread uses [`OWN_WORK`].
 
 use sched::{Descriptor, GroupId, Instant, Nanos, Params, Topology};
 use sim::program::{Length, Step, TaskSpec, TimerMode};
@@ -25,22 +26,22 @@ const PERIOD: Nanos = Nanos::ms(1);
 /// Phases between timer and tick.
 const PHASES: u64 = 40;
 
-/// The delay of the machine: so many of ten thousand times at most so many tenths of a microsecond. The anchor is the
-/// row without work beside one hog, whose thread always preempts at once. Delays beyond its last percentile are
-/// proportional to those of a SCHED_FIFO thread.
+/// The delay of the machine, as pairs: a number of wake-ups of ten thousand, and their maximum delay in tenths of a
+/// microsecond. The anchor is the row without work beside one hog, whose thread always preempts at once. Delays beyond
+/// its last percentile are proportional to the delays of a SCHED_FIFO thread.
 const OWN_DELAY: [(u64, u64); 7] =
     [(0, 103), (5_000, 160), (9_000, 260), (9_920, 485), (9_950, 555), (9_990, 786), (10_000, 2_400)];
 
-/// How often other threads than these have the CPU, by weight: at most that part of all time (section 3). Unit:
-/// millionths. They have it until a tick.
+/// Maximum fraction of all time for which threads outside the test have the CPU, by weight (section 3). Unit:
+/// millionths. Such a thread runs until a tick.
 const OUTSIDE: u64 = 2_000;
 
-/// CPU time that its round takes without any work (CLOCK_THREAD_CPUTIME_ID: 12.3 to 14.9 µs in six runs, median 13.0),
-/// less the switch to it (`costs/epyc.toml`), which is paid besides.
+/// CPU time of a round without any work (CLOCK_THREAD_CPUTIME_ID: 12.3 to 14.9 µs in six runs, median 13.0), minus the
+/// switch to the thread (`costs/epyc.toml`), which is charged in addition.
 const OWN_WORK: Nanos = Nanos::ns(11_400);
 
-/// Returns the machine, as its file says; on one CPU there are no kicks, and the thread asked for timers without slack
-/// (PR_SET_TIMERSLACK).
+/// Returns the costs of the machine from its file. On one CPU there are no kicks, and the thread requested timers
+/// without slack (PR_SET_TIMERSLACK).
 fn costs() -> Costs {
     let machine = scenario::costs::machine("epyc").expect("it is in the tree");
     Costs { kick: Nanos::ZERO, timer_slack: Nanos::ZERO, ..machine.costs }
@@ -48,7 +49,7 @@ fn costs() -> Costs {
 
 /// Returns the `n`-th draw of the delay from other causes, evenly spread over its distribution.
 fn own_delay(n: u64) -> Nanos {
-    // Millionths.
+    // The share is in millionths.
     let share = |of: u64| ((of.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * 1_000_000) >> 32;
     let (drawn, other) = (share(n), share(n.wrapping_mul(0x2545_f491_4f6c_dd1d) + 1));
     let next = OWN_DELAY.iter().position(|&(part, _)| part * 100 > drawn).expect("all are no later than the latest");
@@ -57,7 +58,7 @@ fn own_delay(n: u64) -> Nanos {
     if other < OUTSIDE { own + TICK.scale(other, OUTSIDE) } else { own }
 }
 
-/// The measurements, in microseconds and hundredths of a percent.
+/// The measurements of one row, in microseconds and hundredths of a percent.
 struct Measured {
     work: u64,
     hogs: usize,
@@ -110,12 +111,12 @@ fn run(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured, phase: Nan
     lates.0
 }
 
-/// All wake-ups of a row, in order of lateness.
+/// The latencies of all wake-ups of a row, in ascending order.
 struct Distribution(Vec<Nanos>);
 
 impl Distribution {
     fn of(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured) -> Distribution {
-        // Not a divisor of the tick, so that no two events coincide.
+        // The phase step is not a divisor of the tick, so that no two events coincide.
         let phase = |n: u64| Nanos::us(7) + PERIOD.scale(n, PHASES);
         let late = (0..PHASES).flat_map(|n| run(policy, settings, row, phase(n)));
         // Both include the switch to the thread.
@@ -125,12 +126,12 @@ impl Distribution {
         Distribution(all)
     }
 
-    /// In microseconds.
+    /// Returns a percentile of the latency, in microseconds.
     fn percentile(&self, percent: usize) -> u64 {
         self.0[self.0.len() * percent / 100].as_ns() / 1_000
     }
 
-    /// Returns the number of ten thousand that take from `least` to below `most`.
+    /// Returns the number of wake-ups, of ten thousand, with a latency from `least` to below `most`.
     fn share(&self, least: Nanos, most: Nanos) -> u64 {
         let count = self.0.partition_point(|late| *late < most) - self.0.partition_point(|late| *late < least);
         (count * 10_000 / self.0.len()) as u64
@@ -140,7 +141,7 @@ impl Distribution {
         self.share(Nanos::us(500), Nanos::s(4))
     }
 
-    /// Returns the distribution, a line for each range of latency.
+    /// Returns the distribution as text, with one line for each range of latency.
     fn shown(&self, row: &Measured) -> String {
         let [p50, p90, p99] = [50, 90, 99].map(|percent| self.percentile(percent));
         let above = self.above_500us();
@@ -195,7 +196,7 @@ impl Distribution {
     }
 }
 
-/// The knobs of that kernel.
+/// The knobs of the measured kernel.
 const AS_MEASURED: [(&str, i64); 3] = [("version", 2), ("tick", 4_000_000), ("base-slice", 1_400_000)];
 
 fn eevdf() -> &'static Descriptor {
@@ -223,14 +224,14 @@ fn wake_ups_are_bimodal_at_once_or_at_a_tick() {
             between <= 200 && between <= 100 + late.above_500us() / 4,
             "{between} of 10,000 are in between\n{shown}"
         );
-        // By then all hogs, and the other threads, have run for a tick.
+        // By that time all hogs, and the other threads, have run for a tick.
         let longest = *late.0.last().expect("it woke");
         assert!(longest <= TICK.saturating_mul(row.hogs as u64 + 1) + Nanos::ms(1), "{longest}\n{shown}");
     }
 }
 
-/// The comparison can fail: without delayed dequeue (v6.6), a task just below its share waits for ticks far more often,
-/// and CFS runs sleepers first.
+/// The comparison can fail. Without delayed dequeue (v6.6), a task just below its share waits for ticks far more often,
+/// and CFS dispatches sleepers first.
 #[test]
 fn other_rules_are_late_otherwise() {
     let older = [("version", 1), AS_MEASURED[1], AS_MEASURED[2]];

@@ -1,6 +1,6 @@
 //! Every short run: all sequences of [`LENGTH`] inputs on 2 CPUs with 3 entities, for every policy.
 //!
-//! The machine's own assertions judge each step. After each sequence, every entity that may run has to run again. The
+//! The machine's own assertions check each step. After each sequence, every entity that may run must run again. The
 //! test is complete: a sequence is a path through the inputs that are valid at each step.
 
 use crate::chosen;
@@ -12,15 +12,16 @@ use sched::{
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Inputs per sequence.
+/// Number of inputs per sequence.
 const LENGTH: usize = 6;
 const CPUS: usize = 2;
 const ENTITIES: usize = 3;
 /// The time between two instants with inputs, unless an input states its own.
 const GAP: Nanos = Nanos::us(100);
-/// The time within which every entity has to run once.
+/// The time within which every entity must run once.
 const PATIENCE: Nanos = Nanos::s(10);
-/// The same for a policy that may starve an entity: an entity that has not run by then has to run when it is alone.
+/// The time within which every entity must run once under a policy that may starve an entity. An entity that has not
+/// run by then must run when it is alone.
 const SHORT_PATIENCE: Nanos = Nanos::ms(150);
 
 /// One input, or a change of the first entity's parameters.
@@ -31,19 +32,19 @@ enum Step {
     Event(usize),
     Block(usize),
     Yield(usize),
-    /// The time slice on this CPU ends, however late.
+    /// The time slice on this CPU ends, with any delay.
     Expire(usize),
-    /// The next alarm goes off, however late.
+    /// The next alarm fires, with any delay.
     Alarm,
-    /// Makes it heavy, or normal again.
+    /// The first entity becomes heavy, or of normal weight again.
     Weigh,
-    /// Sets its affinity to the last CPU, or removes it.
+    /// The affinity of the first entity becomes the last CPU, or is removed.
     Confine,
     /// The entity on this CPU yields to the waiting entity with the lowest id.
     YieldTo(usize),
-    /// The oldest kick in flight arrives, however late.
+    /// The oldest kick in flight arrives, with any delay.
     Kick,
-    /// The last entity is detached in any state, and an equal one takes its index.
+    /// The last entity is detached in any state, and an equal entity takes its index.
     Replace,
 }
 
@@ -51,7 +52,7 @@ enum Step {
 enum Why {
     ByItself,
     Resumed,
-    /// By the entity that runs on the lowest CPU.
+    /// A wake-up by the entity that runs on the lowest CPU.
     By(usize),
 }
 
@@ -63,8 +64,8 @@ struct World {
 }
 
 impl World {
-    /// Three entities with parameters for every policy: a group with a quota and a
-    /// cap, weights, two reservations, a real-time priority.
+    /// Creates three entities with parameters for every policy: a group with a quota and a cap, weights, two
+    /// reservations, a real-time priority.
     fn new(policy: &Descriptor, kicks: Kicks) -> World {
         let host = Topology::new(CPUS);
         let machine = Machine::build(policy, host, &policy.defaults(), kicks);
@@ -100,7 +101,7 @@ impl World {
         self.driver.machine.state(self.ids[n])
     }
 
-    /// Returns whether it is neither blocked for a reason of its own nor paused.
+    /// Returns whether the entity is neither blocked by itself nor paused.
     fn is_active(&self, n: usize) -> bool {
         self.state(n) != State::Blocked
     }
@@ -109,7 +110,7 @@ impl World {
         self.ids.iter().position(|&id| id == e).expect("it is one of the three")
     }
 
-    /// Every valid input; without future ones, unless time `may_pass`.
+    /// Collects every valid input. Future inputs are valid only if time `may_pass`.
     fn valid(&self, may_pass: bool, steps: &mut Vec<Step>) {
         steps.clear();
         let Driver { machine, now, .. } = &self.driver;
@@ -209,8 +210,8 @@ impl World {
         machine.adjust(*now, self.ids[0], params).expect("it may ask for this");
     }
 
-    /// Wakes every entity that is not paused, then lets time pass. Each has to run; a policy that may starve an entity
-    /// only has to keep them queued. Returns whether an entity starved.
+    /// Wakes every entity that is not paused, then advances time. Each entity must run. A policy that may starve an
+    /// entity must only keep the entities queued. Returns whether an entity starved.
     fn check_liveness(&mut self, may_starve: bool) -> bool {
         self.driver.now += GAP;
         for n in 0..ENTITIES {
@@ -241,7 +242,7 @@ impl World {
         left.contains(&true)
     }
 
-    /// Lets time pass until each of `left` has run, and removes it; stops after `patience`.
+    /// Advances time until each of `left` has run, and removes it from `left`; stops after `patience`.
     fn run_until_each_ran(&mut self, left: &mut [bool; ENTITIES], patience: Nanos) {
         let end = self.driver.now + patience;
         loop {
@@ -260,7 +261,7 @@ impl World {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     sequences: u64,
-    /// The number of sequences that left an entity waiting.
+    /// Number of sequences that left an entity waiting.
     starved: u64,
 }
 
@@ -282,7 +283,7 @@ impl fmt::Display for Failure {
 struct Path(Vec<(usize, usize)>);
 
 impl Path {
-    /// Returns the one of `count` inputs to take at `depth`.
+    /// Returns the index of the input to take at `depth`, of `count` inputs.
     fn choose(&mut self, depth: usize, count: usize) -> usize {
         if depth == self.0.len() {
             self.0.push((0, count));
@@ -325,7 +326,7 @@ fn may_starve(policy: &Descriptor) -> bool {
     (policy.starvation)(&load).is_none()
 }
 
-/// Runs every sequence of `length` and settles after every `batch` inputs, which come at one instant.
+/// Runs every sequence of `length` inputs, and settles after every `batch` inputs, which arrive at one instant.
 fn exhaust(policy: &Descriptor, length: usize, batch: usize, kicks: Kicks) -> Result<Tally, Failure> {
     let may_starve = may_starve(policy);
     let mut tally = Tally::default();

@@ -1,5 +1,5 @@
-//! Laws 1–12 for every policy on 1, 2, 4 and 16 CPUs: fuzz runs of a few seeds each, judged by machine and auditor, and
-//! done twice. `cargo xtask fuzz` runs more seeds.
+//! Laws 1–12 for every policy on 1, 2, 4 and 16 CPUs, in fuzz runs of a few seeds each. Machine and auditor check each
+//! run, and each run is repeated. `cargo xtask fuzz` runs more seeds.
 
 use crate::chosen;
 
@@ -35,7 +35,7 @@ fn every_policy_keeps_the_laws_on_16_cpus() {
     hold(16);
 }
 
-/// The judge of each law finds a policy that breaks it. Allocations are found elsewhere, by a counting allocator.
+/// The check of each law detects a policy that breaks the law. A counting allocator detects allocations elsewhere.
 #[test]
 fn every_canary_is_caught() {
     let expected = [
@@ -77,7 +77,7 @@ fn runs_that_broke_a_law_keep_it() {
     }
 }
 
-/// The same seed gives the same actions, whatever ran before; another seed gives other actions.
+/// The same seed gives the same actions after any other runs; another seed gives other actions.
 #[test]
 fn a_seed_decides_everything() {
     for policy in chosen::policies() {
@@ -88,7 +88,7 @@ fn a_seed_decides_everything() {
     }
 }
 
-/// Returns the same with admission control, if the policy has a knob for it.
+/// Returns these options with admission control, if the policy has a knob for it.
 fn judging_admission(mut options: fuzz::Options) -> fuzz::Options {
     if options.policy.knobs.iter().any(|knob| knob.name == "admission") {
         options.knobs.set("admission", 1).expect("it is a switch");
@@ -96,7 +96,7 @@ fn judging_admission(mut options: fuzz::Options) -> fuzz::Options {
     options
 }
 
-/// Guarantees for calm runs are judged in some runs of every policy that states them, and hold.
+/// Guarantees for calm runs are checked in some runs of every policy that states them, and hold.
 #[test]
 fn every_period_of_a_calm_run_has_its_slice() {
     let promising = |options: &fuzz::Options| options.reservations && options.reservation_bound().is_some();

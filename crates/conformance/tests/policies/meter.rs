@@ -76,7 +76,7 @@ fn agree(policy: &'static sched::Descriptor, seed: u64) {
                 host.resume(paused);
             }
             2 if !present.is_empty() => {
-                // Both account for it, whether it is refused or not.
+                // The meter and the host account for the request, refused or not.
                 let _ = host.adjust(present[0], random.params());
             }
             _ => {

@@ -1,6 +1,6 @@
 //! The theorem of Liu and Layland: on one CPU, an entity with a reservation gets its slice in every period in which it
-//! is runnable throughout, up to a full CPU. This holds however the other entities sleep and wake, if the policy
-//! guarantees it. The auditor judges.
+//! is runnable throughout, up to a full CPU. This holds for any sleeps and wake-ups of the other entities, if the
+//! policy guarantees it. The auditor checks it.
 
 use crate::chosen;
 use fuzz::Dice;
@@ -14,7 +14,7 @@ const LENGTH: Nanos = Nanos::ms(400);
 /// Periods with few common multiples, and periods with many.
 const PERIODS_MS: [u64; 10] = [2, 3, 4, 5, 7, 8, 10, 13, 20, 40];
 
-/// Reservations that fill one CPU up to rounding.
+/// Returns reservations that fill one CPU up to rounding.
 fn full_cpu(dice: &mut Dice) -> Vec<Reservation> {
     let parts: Vec<u64> = (0..2 + dice.below(4)).map(|_| 1 + dice.below(20)).collect();
     let sum: u64 = parts.iter().sum();
@@ -25,7 +25,7 @@ fn full_cpu(dice: &mut Dice) -> Vec<Reservation> {
     parts.iter().map(reservation).collect()
 }
 
-/// Knobs without reserve and with admission control.
+/// Returns knobs without reserve and with admission control.
 fn generous(policy: &Descriptor) -> Knobs {
     let mut knobs = policy.defaults();
     for (name, value) in [("reserve", 0), ("rt-bandwidth", 100), ("admission", 1)] {
@@ -40,7 +40,7 @@ fn load<'a>(host: &'a Topology, knobs: &'a Knobs, has_sleepers: bool) -> LoadBou
     LoadBounds { has_reservations: true, has_sleepers, ..LoadBounds::of_hogs(host, knobs, 6) }
 }
 
-/// An entity blocks or wakes, or nothing happens.
+/// Blocks or wakes a random entity, or does nothing.
 fn stir(host: &mut sim::Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     let e = dice.choose(all).expect("there are some");
     match host.machine().state(e) {
@@ -50,7 +50,7 @@ fn stir(host: &mut sim::Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     }
 }
 
-/// Runs a full CPU under `policy`. Returns the number of judged periods, or the findings.
+/// Runs a full CPU under `policy`. Returns the number of evaluated periods, or the findings.
 fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nanos, seed: u64) -> Result<u64, String> {
     let mut dice = Dice::new(seed);
     let mut auditor = Auditor::new(Topology::new(1), Promises { reservations: Some(lacking), ..Promises::NONE });
@@ -95,7 +95,7 @@ fn an_admitted_reservation_is_kept_on_a_full_cpu() {
     }
 }
 
-/// The guarantee is the same if partitioned or hard.
+/// The guarantee also holds with partitioned placement or hard enforcement.
 #[test]
 fn edf_keeps_its_promises_however_it_enforces_them() {
     let edf = policies::find("edf").expect("it is registered");
@@ -123,7 +123,7 @@ fn a_policy_without_deadlines_misses_slices() {
 
 // ---- Global EDF ----
 
-/// Periodic jobs that fill `cpus` CPUs up to rounding, none more than one CPU.
+/// Returns periodic jobs that fill `cpus` CPUs up to rounding. No job exceeds one CPU.
 fn full_machine(cpus: usize, dice: &mut Dice) -> Vec<Periodic> {
     let mut left_ppm = cpus as u64 * 1_000_000;
     let mut jobs = Vec::new();
@@ -131,13 +131,13 @@ fn full_machine(cpus: usize, dice: &mut Dice) -> Vec<Periodic> {
         let share = (50_000 + dice.below(900_000)).min(left_ppm);
         left_ppm -= share;
         let period = Nanos::ms(dice.choose(&PERIODS_MS).expect("there are some"));
-        // The end of a job is reported even if the next follows at once, so that the next has its own deadline.
+        // The end of a job is reported even if the next job follows at once, so that the next job has its own deadline.
         jobs.push(Periodic { end: JobEnd::Yield, ..Periodic::new(period, period.scale(share, 1_000_000)) });
     }
     jobs
 }
 
-/// ((M−1)·Cmax − Cmin) / (M − (M−2)·Umax) + Cmax (Devi and Anderson 2005; sched-deadline.rst).
+/// Returns ((M−1)·Cmax − Cmin) / (M − (M−2)·Umax) + Cmax (Devi and Anderson 2005; sched-deadline.rst).
 fn tardiness_bound(cpus: usize, jobs: &[Periodic]) -> Nanos {
     let most = jobs.iter().map(|job| job.work).max().expect("there are some");
     let least = jobs.iter().map(|job| job.work).min().expect("there are some");

@@ -10,7 +10,7 @@ use trace::{Event, Sink};
 const SEEDS: u64 = 60;
 const LENGTH: Nanos = Nanos::s(3);
 
-/// Records the CPU time of each entity, and its largest distance from the exact share since the last arrival.
+/// The CPU time of each entity, and its largest distance from the exact share since the last arrival.
 #[derive(Default)]
 struct Shares {
     /// Weights and CPU times since the last arrival, in order of arrival.
@@ -91,10 +91,10 @@ fn weights(dice: &mut Dice) -> Vec<Weight> {
     (0..2 + dice.below(7)).map(|_| Weight::nice(nice(dice)).expect("it is in range")).collect()
 }
 
-/// Knobs with which policies guarantee shares that do not by default.
+/// Knobs with which policies guarantee shares that they do not guarantee by default.
 const VARIANTS: [(&str, &[(&str, i64)]); 2] = [("bvt", &[("recharge", 0), ("rounding", 0)]), ("bvt", &[("rule", 1)])];
 
-/// Returns every policy with its defaults, and with each of its variants.
+/// Returns every policy with its default knobs, and with each of its variants.
 fn variants() -> Vec<(&'static Descriptor, Knobs, String)> {
     let mut all = Vec::new();
     for policy in chosen::policies() {
@@ -128,7 +128,7 @@ fn shares_are_exact_within_their_bounds() {
     }
 }
 
-/// The comparison can fail: round robin, which ignores weights, is off by more and more.
+/// The comparison can fail: under round robin, which ignores weights, the distance grows without bound.
 #[test]
 fn a_policy_without_weights_is_off_without_bound() {
     let policy = policies::find("round-robin").expect("it is registered");

@@ -21,12 +21,12 @@ pub(crate) struct Utilisation {
 impl Utilisation {
     pub(crate) const ZERO: Utilisation = Utilisation { units: 0, slice: 0, period: 1 };
 
-    /// Utilisation: slice by period.
+    /// Returns the utilisation: slice divided by period.
     pub(crate) fn of(reservation: &Reservation) -> Utilisation {
         Utilisation::within(reservation, reservation.period)
     }
 
-    /// Density: slice by relative deadline.
+    /// Returns the density: slice divided by relative deadline.
     pub(crate) fn density(reservation: &Reservation) -> Utilisation {
         Utilisation::within(reservation, reservation.relative_deadline())
     }
@@ -66,12 +66,12 @@ struct Promised {
 pub(crate) struct Admission {
     books: Vec<Promised>,
     cpus: u64,
-    /// The part of each CPU that may be reserved, in percent.
+    /// Maximum part of each CPU that may be reserved, in percent.
     percent: u64,
     partitioned: bool,
 }
 
-/// A rejection: how much would still fit, and on which CPU.
+/// A rejection: the amount that would still fit, and its CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Full {
     pub(crate) free_ppm: u64,
@@ -124,7 +124,7 @@ impl Admission {
         book.count -= 1;
     }
 
-    /// Adds a utilisation again that was just removed.
+    /// Adds a utilisation again that has just been removed.
     pub(crate) fn restore(&mut self, promised: Utilisation, on: Option<CpuId>) {
         self.enter(on.map_or(0, CpuId::index), promised);
     }
@@ -164,7 +164,7 @@ impl Admission {
     }
 }
 
-/// An exact sum, as long as 128 bits suffice.
+/// An exact sum of fractions, while 128 bits suffice.
 #[derive(Clone, Copy, Debug)]
 struct Fraction {
     over: u128,

@@ -58,12 +58,12 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 struct Balance {
     fair: Fair<LeastVruntime>,
     coschedule: bool,
-    /// By CPU: the entity that the last pick chose.
+    /// Entity that the last pick of each CPU chose.
     last: Vec<Option<EntityId>>,
 }
 
 impl Balance {
-    /// `e` has just been dispatched: the CPUs of its waiting siblings are called and pick them first.
+    /// Kicks the CPUs of the waiting siblings of `e`, which has just been dispatched. They pick these siblings first.
     fn call_siblings(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let group = cx.params(e).group;
         if group == GroupId::ROOT {
@@ -76,7 +76,7 @@ impl Balance {
             let runs_another =
                 matches!(cx.running(its_cpu), Running::Mine { entity, .. } if cx.params(entity).group == group);
             if its_cpu != cpu && !runs_another {
-                // `yield_to` also calls the CPU of the sibling.
+                // `yield_to` also kicks the CPU of the sibling.
                 self.fair.yield_to(e, sibling, cx);
             }
             next = cx.members(group).skip_while(|&other| other != sibling).skip(1).find(|&other| is_to_come(cx, other));
@@ -168,8 +168,8 @@ mod tests {
         (0..vcpus).map(|_| scripted(host, member(vm))).collect()
     }
 
-    /// How often two siblings sit on one CPU, of 400 looks at two VMs of three vCPUs that sleep and wake, and five
-    /// hogs.
+    /// Returns the number of times two siblings are on one CPU, in 400 samples of two VMs of three vCPUs that sleep and
+    /// wake, and five hogs.
     fn stacked(policy: &Descriptor) -> usize {
         let mut host = host_under(policy, Topology::new(4), &[]);
         let vms = [vm(&mut host, 3), vm(&mut host, 3)];
@@ -200,7 +200,7 @@ mod tests {
         assert!(stacked(&cfs::POLICY) > 20, "CFS stacks them all the time");
     }
 
-    /// More vCPUs than CPUs: the rule has no effect, and every vCPU runs.
+    /// With more vCPUs than CPUs, the rule has no effect, and every vCPU runs.
     #[test]
     fn a_vm_wider_than_the_machine_still_runs() {
         let mut host = host_under(&POLICY, Topology::new(2), &[]);
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// For how many of 2,000 ms both vCPUs of a VM run at the same time, beside a hog on each CPU.
+    /// Returns for how many of 2,000 ms both vCPUs of a VM run at the same time, beside a hog on each CPU.
     fn together(coschedule: bool) -> usize {
         let mut host = host_under(&POLICY, Topology::new(2), &[("coschedule", i64::from(coschedule))]);
         let both = vm(&mut host, 2);

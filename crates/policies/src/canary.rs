@@ -51,7 +51,7 @@ fn boxed(cheat: Cheat) -> Box<dyn Policy> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cheat {
-    /// Law 9: allocates while it picks.
+    /// Law 9: allocates during a pick.
     Allocates,
     /// Law 4: never picks every eighth entity that wakes.
     Forgets,
@@ -65,9 +65,9 @@ enum Cheat {
     PicksBlocked,
     /// Law 2: picks a held entity.
     PicksHeld,
-    /// Refuses a change, but records it.
+    /// Refuses a change, but records the change.
     Refuses,
-    /// Law 8: asks about an entity that was detached.
+    /// Law 8: queries an entity that was detached.
     Remembers,
     /// Law 7: sets an alarm to the current instant.
     Rings,
@@ -75,7 +75,7 @@ enum Cheat {
     Starves,
     /// Law 2: picks the first entity of the queue, whatever its affinity.
     Strays,
-    /// Law 10: decides by something other than its inputs.
+    /// Law 10: decides by data other than its inputs.
     Wavers,
 }
 
@@ -86,11 +86,11 @@ struct Canary {
     cheat: Cheat,
     queue: Lists,
     picks: u64,
-    /// A blocked entity.
+    /// Blocked entity.
     asleep: Option<EntityId>,
-    /// A detached entity.
+    /// Detached entity.
     gone: Option<EntityId>,
-    /// The number of changes requested.
+    /// Number of requested changes.
     wishes: i64,
 }
 

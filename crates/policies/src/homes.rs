@@ -2,7 +2,7 @@
 
 use sched::{CpuId, CpuSet, Cx, EntityId, Knob, Knobs};
 
-/// How a home is chosen.
+/// The choice of a home.
 pub(crate) const PLACEMENT: Knob = Knob::choice(
     "placement",
     &["spread", "first"],
@@ -18,7 +18,7 @@ pub(crate) struct Homes {
 }
 
 impl Homes {
-    /// No entities yet on this many CPUs; the knob [`PLACEMENT`] selects how homes are chosen.
+    /// Returns empty counts for this number of CPUs; the knob [`PLACEMENT`] selects the choice of homes.
     pub(crate) fn new(cpus: usize, knobs: &Knobs) -> Homes {
         Homes { residents: vec![0; cpus], first: knobs.word("placement") == "first" }
     }
@@ -34,7 +34,7 @@ impl Homes {
         home
     }
 
-    /// An entity leaves `cpu`.
+    /// Records that an entity leaves `cpu`.
     pub(crate) fn leave(&mut self, cpu: CpuId) {
         self.residents[cpu.index()] -= 1;
     }

@@ -41,7 +41,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     ..SHARED
 };
 
-/// The CPUs that call siblings.
+/// The CPUs that kick for siblings.
 pub(crate) const SIGNAL_FROM: Knob = Knob::choice(
     "signal-from",
     &["first", "boot", "any"],
@@ -49,7 +49,7 @@ pub(crate) const SIGNAL_FROM: Knob = Knob::choice(
 )
 .from("Weng et al.: the boot CPU; the VM's first CPU is assumed, because CPU 0 may have no vCPU of it");
 
-/// The least time between two calls.
+/// The minimum time between two calls.
 pub(crate) const SIGNAL_EVERY: Knob = Knob::time(
     "signal-every",
     Nanos::ms(30),
@@ -61,7 +61,7 @@ pub(crate) const SIGNAL_EVERY: Knob = Knob::time(
 const OWN: [Knob; 3] = [SIGNAL_FROM, SIGNAL_EVERY, ACCOUNTING_LOWERS];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
-/// How siblings are called.
+/// Returns the settings of sibling calls.
 pub(crate) fn together(knobs: &Knobs) -> Together {
     let from = match knobs.word(SIGNAL_FROM.name) {
         "first" => SignalFrom::First,

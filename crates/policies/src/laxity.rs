@@ -69,7 +69,7 @@ mod tests {
         host_expecting(cpus, Nanos::ZERO)
     }
 
-    /// Returns a host on which each entity ahead is expected to run for so long.
+    /// Returns a host on which each entity ahead is expected to run for `ahead`.
     fn host_expecting<'a>(cpus: usize, ahead: Nanos) -> Driver<'a> {
         host_under(&POLICY, Shape::new(cpus), &[("ahead", ahead.as_ns().cast_signed())])
     }
@@ -78,8 +78,8 @@ mod tests {
         awake(host, Params::default())
     }
 
-    /// How long `e` waits, in milliseconds, if it wakes 1 ms into a turn of 30 ms on a CPU that four hogs take turns
-    /// on, when none of them is boosted any more.
+    /// Returns the wait of `e` in milliseconds. `e` wakes 1 ms into a time slice of 30 ms on a CPU that four hogs share
+    /// in turn, after their boosts have ended.
     fn wait_of(latency: Option<u64>, ahead: u64) -> u64 {
         const WOKEN: u64 = 241;
         let mut host = host_expecting(1, Nanos::ms(ahead));

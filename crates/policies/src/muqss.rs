@@ -122,7 +122,8 @@ mod tests {
         running(host, CpuId::new(cpu))
     }
 
-    /// Two caches of one CPU each: an earlier deadline in the other queue is taken, or left if there is work at home.
+    /// On two caches of one CPU each, an earlier deadline in the other queue is taken, or left if the own queue has
+    /// work.
     #[test]
     fn an_interactive_choice_looks_at_all_queues() {
         for (interactive, takes_other) in [(1, true), (0, false)] {
@@ -132,7 +133,8 @@ mod tests {
             hog(&mut host, -20, left);
             hog(&mut host, -20, right);
             run_through(&mut host, 100);
-            // Both wait, one in each queue; the one in the right queue has the earlier deadline, and may run anywhere.
+            // Both tasks wait, one in each queue. The task in the right queue has the earlier deadline, and may run
+            // anywhere.
             let at_home = hog(&mut host, 10, left);
             let abroad = hog(&mut host, 5, right);
             let anywhere = Params { affinity: CpuSet::ALL, ..*host.machine().params(abroad) };

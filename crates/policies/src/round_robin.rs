@@ -40,13 +40,13 @@ fn build(_host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(RoundRobin { queue: Lists::new(1), quantum: knobs.time("quantum") }))
 }
 
-/// Returns a kicked CPU picks the first entity it may run, perhaps not the one it was kicked for; that entity runs
-/// within a quantum.
+/// A kicked CPU picks the first entity that it may run, perhaps not the entity for which it was kicked. That entity
+/// runs within a quantum.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
-/// Returns every other entity runs for one quantum first, on the one CPU that all of them may be confined to.
+/// Every other entity first runs for one quantum, on the one CPU to which all of them may be confined.
 fn turn_bound(load: &LoadBounds<'_>) -> Nanos {
     load.knobs.time("quantum").saturating_mul(load.entities)
 }

@@ -1,10 +1,10 @@
-//! Virtual deadlines: how far ahead the deadline of each nice level is.
+//! Virtual deadlines: the distance of the deadline of each nice level.
 
 use sched::{Knobs, Nanos};
 
 const NICES: usize = 40;
 
-/// Returns the ratios of nice −20 to 19: each is a tenth more than the previous one, rounded down. Source:
+/// Returns the ratios of nice −20 to 19. Each ratio is a tenth more than the previous one, rounded down. Source:
 /// `prio_ratios`, kernel/sched/bfs.c.
 const fn ratios(first: u64) -> [u64; NICES] {
     let mut all = [first; NICES];
@@ -22,15 +22,15 @@ const EARLY: [u64; NICES] = ratios(100);
 /// Time slice and deadline offsets, computed from the knobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lengths {
-    /// A full time slice.
+    /// Length of a full time slice.
     pub(crate) slice: Nanos,
-    /// By nice + 20: from the beginning of a time slice to its deadline.
+    /// Time from the beginning of a time slice to its deadline, by nice + 20.
     offsets: [Nanos; NICES],
 }
 
 impl Lengths {
-    /// Returns the lengths that the knobs `rr-interval`, `binary-milliseconds`, `ratios` and `scale-interval` set for
-    /// this many CPUs.
+    /// Returns the lengths for this number of CPUs by the knobs `rr-interval`, `binary-milliseconds`, `ratios` and
+    /// `scale-interval`.
     pub(crate) fn new(knobs: &Knobs, cpus: usize) -> Lengths {
         let factor = if knobs.on("scale-interval") { 1 + u64::from(cpus.ilog2()) } else { 1 };
         let interval = knobs.time("rr-interval").saturating_mul(factor);
@@ -47,7 +47,7 @@ impl Lengths {
         Lengths { slice: interval, offsets: LATER.map(|ratio| interval.scale(ratio, 128)) }
     }
 
-    /// How far ahead the deadline of `nice` is.
+    /// Returns the distance of the deadline of `nice`.
     pub(crate) fn offset(&self, nice: i32) -> Nanos {
         self.offsets[usize::try_from(nice + 20).expect("a nice value is at least -20")]
     }
@@ -57,7 +57,7 @@ impl Lengths {
 mod tests {
     use super::*;
 
-    /// policies.md 3.3.
+    /// The values of policies.md 3.3.
     #[test]
     fn the_tables_are_the_sources() {
         let some = [LATER[0], LATER[1], LATER[10], LATER[20], LATER[30], LATER[39]];

@@ -1,4 +1,4 @@
-//! SCHED_ISO: how much of the recent ticks was real-time or isochronous, and whether that exceeds the limit.
+//! SCHED_ISO: the fraction of recent ticks that were real-time or isochronous, and whether it exceeds the limit.
 
 use sched::Nanos;
 
@@ -37,7 +37,7 @@ impl Account {
         }
     }
 
-    /// True if isochronous entities are ranked as normal ones.
+    /// Returns true if isochronous entities are ranked as normal entities.
     pub(crate) fn is_refractory(&self) -> bool {
         self.refractory
     }
@@ -62,9 +62,9 @@ mod tests {
             account.tick(false);
             paid += 1;
         }
-        // From 70 to 62 parts, by 70 down to 62 units and one more a tick.
+        // From 70 to 62 parts, by 70 down to 62 units and one more per tick.
         assert!((580..640).contains(&paid), "{paid}");
-        // What is gained and what is forgotten meet at 70 parts where 71 of 171 ticks are urgent, 41.5 %.
+        // Gain and loss are equal at 70 parts when 71 of 171 ticks are urgent, 41.5 %.
         (0..100_000).for_each(|n| account.tick(n % 100 < 41));
         assert!(!account.is_refractory());
         (0..100_000).for_each(|n| account.tick(n % 100 < 43));

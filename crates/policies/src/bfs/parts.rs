@@ -4,9 +4,9 @@ use super::{Bfs, Parts, Shape, Yields};
 use sched::{CpuId, Cx, EntityId, Instant, Running};
 
 impl Bfs {
-    /// Returns the entity to run on `cpu`. An entity whose yield was ignored goes first. If interactive, the most
-    /// urgent head of all queues follows, of the nearer queue among equals. Otherwise it is the head of the CPU's own
-    /// queue, and another queue's only if the own queue is empty.
+    /// Returns the entity to run on `cpu`. An entity whose yield was ignored is first. If interactive, the most urgent
+    /// head of all queues follows; among equals, the head of the nearer queue. Otherwise the head of the CPU's own
+    /// queue follows, or the head of another queue if the own queue is empty.
     pub(super) fn best_of_parts(&self, parts: &Parts, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         if let Some(e) = parts.ignored_yields[cpu.index()].filter(|&e| self.queue.contains(e) && cx.may_run(e, cpu)) {
             return Some(e);
@@ -30,7 +30,8 @@ impl Bfs {
         best.map(|(_, e)| e)
     }
 
-    /// True if a sibling thread of `cpu` runs an entity so much more urgent than `e` that `e` has to stay off `cpu`.
+    /// Returns true if a sibling thread of `cpu` runs an entity that is so much more urgent than `e` that `e` must not
+    /// run on `cpu`.
     pub(super) fn is_kept_off(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let Shape::Parts(Parts { smt_nice: Some(levels), .. }) = self.shape else { return false };
         let host = cx.topology();
@@ -46,7 +47,7 @@ impl Bfs {
         })
     }
 
-    /// `e` has yielded on `cpu`.
+    /// Handles a yield of `e` on `cpu`.
     pub(super) fn yielded(&mut self, e: EntityId, cpu: CpuId, now: Instant) {
         let Shape::Parts(parts) = &mut self.shape else { return };
         match parts.yields {

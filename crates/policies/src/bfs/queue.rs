@@ -7,15 +7,15 @@ use sched::{CpuId, Cx, EntityId, Instant};
 /// The waiting entities.
 #[derive(Debug)]
 pub(super) struct DeadlineQueues {
-    /// SCHED_FIFO and SCHED_RR, by rank.
+    /// Tasks of SCHED_FIFO and SCHED_RR, by rank.
     real_time: Levels,
-    /// ISO, NORMAL and IDLEPRIO, each by deadline and arrival.
+    /// Tasks of ISO, NORMAL and IDLEPRIO, each by deadline and arrival.
     deadlines: Trees<(Instant, u64)>,
     queues: usize,
     arrivals: u64,
-    /// By entity.
+    /// Position of each waiting entity, by index.
     waits: Vec<Waiting>,
-    /// By CPU: the sticky entity.
+    /// Sticky entity of each CPU.
     sticky: Vec<Option<EntityId>>,
 }
 
@@ -25,7 +25,7 @@ const TREES: usize = 3;
 /// The position of a waiting entity.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// The CPU on which the entity is sticky.
+    /// CPU on which the entity is sticky.
     sticky: Option<CpuId>,
     arrival: u64,
     deadline: Instant,
@@ -107,8 +107,9 @@ impl DeadlineQueues {
         no_real_time && (0..TREES * self.queues).all(|tree| self.deadlines.is_empty(tree))
     }
 
-    /// Returns the entity of queue 0 to run on `cpu`: of the best rank with an eligible entity, the first of the list,
-    /// or the earliest effective deadline. An entity that is sticky on another CPU counts as later by its `distance`.
+    /// Returns the entity of queue 0 to run on `cpu`. Of the best rank with an eligible entity, it is the first of the
+    /// list, or the earliest effective deadline. An entity that is sticky on another CPU counts as later by its
+    /// `distance`.
     pub(super) fn best(&self, cpu: CpuId, cx: &Cx<'_>, distance: impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));
         let found = real_time.or_else(|| (0..TREES).find_map(|tree| self.earliest(tree, cpu, cx, &distance)));
@@ -117,7 +118,7 @@ impl DeadlineQueues {
         found
     }
 
-    /// Returns the same choice as the source makes it: one list per rank in order of arrival, scanned to the end.
+    /// Returns the entity that the source picks: one list per rank in order of arrival, scanned to the end.
     #[cfg(test)]
     fn scanned(&self, cpu: CpuId, cx: &Cx<'_>, distance: &impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));

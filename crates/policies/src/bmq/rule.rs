@@ -1,4 +1,4 @@
-//! How a boost improves and worsens, and which level it gives, in four versions.
+//! The rule of BMQ: changes of the boost, and the level that follows from it, in four versions.
 
 use crate::project_c::{self, Expired, Kind, Layout, Level, Rule, Task, Yielder};
 use sched::{Instant, Knobs, Nanos, Position};
@@ -21,7 +21,7 @@ pub(super) struct Bmq {
     version: Version,
     slice: Nanos,
     rest_least: Nanos,
-    /// The best boost that a normal entity can reach.
+    /// Best boost that a normal entity can reach.
     best: Boost,
     interactive: Boost,
     /// Whether the length of a sleep counts only as a boolean (6.12).
@@ -49,7 +49,8 @@ impl Bmq {
         }
     }
 
-    /// Boosts range from minus this to this. Source: MAX_PRIORITY_ADJ, include/linux/sched/prio.h.
+    /// Returns the limit of boosts, which range from its negative to this value. Source: MAX_PRIORITY_ADJ,
+    /// include/linux/sched/prio.h.
     pub(super) fn reach(&self) -> Boost {
         if self.is_6() { 12 } else { 7 }
     }
@@ -68,7 +69,7 @@ impl Bmq {
         }
     }
 
-    /// Returns a run shorter than this is a short run.
+    /// Returns the length below which a run is a short run.
     pub(super) fn threshold(&self, boost: Boost) -> Nanos {
         let shift = if self.is_6() { (14 - boost) / 2 } else { 8 - boost };
         Nanos::ns(self.slice.as_ns() >> shift)

@@ -1,4 +1,4 @@
-//! The guarantees of CFS: how exact shares are, and how long an entity waits at most.
+//! The guarantees of CFS: the accuracy of shares, and the maximum wait of an entity.
 
 use super::tunables::Times;
 use crate::fair::{NICE_0, SHARES_LEAST};
@@ -12,7 +12,7 @@ use sched::{LoadBounds, Nanos, Weight};
 /// was its part of a smaller set of entities. The parts of the second and all later entities sum to at most the
 /// logarithm of how much the set has grown since the first.
 ///
-/// The kernel's clocks lose fractions of nanoseconds, the more the heavier the task. The sum of these losses is
+/// The kernel's clocks lose fractions of nanoseconds, and heavier tasks lose more. The sum of these losses is
 /// unbounded. So there is a bound only if clocks are exact or no weight loses any fraction.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (tunables, times) = Times::new(load.host, load.knobs);
@@ -35,16 +35,16 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(period + run.saturating_mul(count) + late)
 }
 
-/// Returns a waiting entity keeps its vruntime, and all other clocks only grow; when they have passed it, it runs. In
+/// A waiting entity keeps its vruntime, and all other clocks only grow; when they have passed it, the entity runs. In
 /// one queue of n, the lead of an entity has at most four parts: one long run of the lightest, a time slice's debit, a
-/// sleeper's credit and a wake-up granularity of the lightest. The others catch up at the rate of the heaviest. In a
-/// nested group, all of this happens within the group's share of time, at every level.
+/// sleeper's credit and a wake-up granularity of the lightest. The other entities catch up at the rate of the heaviest.
+/// In a nested group, all of this happens within the group's share of time, at every level.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;
     }
     let (tunables, times) = Times::new(load.host, load.knobs);
-    // SCHED_IDLE always has this weight, and a group entity may have the least weight.
+    // SCHED_IDLE always has this weight, and a group entity may have the minimum weight.
     let idle = u64::from(Weight::IDLE.as_linux());
     let lightest = load.weight_least.min(if load.group_depth > 0 { SHARES_LEAST } else { idle }).max(1);
     let ratio = load.weight_most.max(idle).div_ceil(lightest) + 2;

@@ -4,16 +4,16 @@ use super::tunables::Times;
 use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Order, Placing, Rule, RunQueues, Verdict};
 use sched::{CpuId, FairPosition, Nanos, Virtual};
 
-/// The rule: least vruntime first.
+/// The rule: minimum vruntime first.
 #[derive(Debug)]
 pub(crate) struct LeastVruntime(pub(super) Times);
 
 /// The CFS state of a node. Its vruntime is relative to `min_vruntime` while it moves between queues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// `sum_exec` when it was last dispatched.
+    /// Value of `sum_exec` at the last dispatch of the node.
     picked_exec: Nanos,
-    /// Whether its vruntime is relative.
+    /// Whether the vruntime of the node is relative.
     relative: bool,
 }
 
@@ -22,7 +22,7 @@ type Queues = RunQueues<LeastVruntime>;
 impl Queues {
     // ---- Rule 1: charge ----
 
-    /// `min_vruntime` follows the least runnable vruntime of `queue`, never backwards.
+    /// Advances `min_vruntime` to the minimum runnable vruntime of `queue`. It never decreases.
     fn advance(&mut self, queue: usize) {
         let current = self.queue(queue).current.filter(|&id| self.node(id).queued);
         let current = current.map(|id| self.node(id).vruntime);
@@ -38,7 +38,8 @@ impl Queues {
 
     // ---- Rule 2: period and time slice ----
 
-    /// Returns the time slice of `id`: its part of the round. For a node that is not runnable, the part it would have.
+    /// Returns the time slice of `id`: its part of the round. For a node that is not runnable, returns the part that it
+    /// would have.
     fn slice(&self, id: NodeId) -> Nanos {
         let queue = self.queue(self.node(id).queue);
         let tasks = if self.rule.0.alt_period { self.root(queue.cpu).tasks.all } else { queue.nodes };
@@ -55,14 +56,14 @@ impl Queues {
 
     // ---- Rules 3 to 5: placement ----
 
-    /// A sleeper's credit: raises the vruntime of `id` to this far before `min_vruntime` (rule 4).
+    /// Gives `id` a sleeper's credit: raises its vruntime to at most this distance before `min_vruntime` (rule 4).
     fn place_sleeper(&mut self, id: NodeId) {
         let earliest = self.queue(self.node(id).queue).min_vruntime.minus(self.rule.0.credit);
         let node = self.node_mut(id);
         node.vruntime = node.vruntime.max(earliest);
     }
 
-    /// Converts a relative vruntime to the queue that `id` is in now.
+    /// Converts a relative vruntime to the current queue of `id`.
     fn attach_clock(&mut self, id: NodeId) {
         let min = self.queue(self.node(id).queue).min_vruntime;
         let node = self.node_mut(id);
@@ -74,7 +75,7 @@ impl Queues {
 
     // ---- Rule 7: wake-up preemption ----
 
-    /// Returns whether `other`, of the same queue, is more than a wake-up granularity of its own behind `id`.
+    /// Returns whether `other`, of the same queue, is behind `id` by more than its own wake-up granularity.
     fn is_far_behind(&self, other: NodeId, id: NodeId) -> bool {
         let ahead = self.node(id).vruntime.ahead_of(self.node(other).vruntime);
         ahead > self.scaled(self.rule.0.wakeup_granularity, other).as_ns().cast_signed()
@@ -103,7 +104,7 @@ impl Order for LeastVruntime {
 impl Rule for LeastVruntime {
     // ---- Joining and leaving ----
 
-    /// The child starts at `from`, but not before the `min_vruntime` of its queue plus a time slice. Its vruntime is
+    /// Places the child at `from`, but not before the `min_vruntime` of its queue plus a time slice. Its vruntime is
     /// relative from here on, because it may run on another CPU.
     fn place_forked(queues: &mut Queues, id: NodeId, from: Option<Virtual>) {
         let min = queues.queue(queues.node(id).queue).min_vruntime;
@@ -173,14 +174,14 @@ impl Rule for LeastVruntime {
         }
         queues.count_out(id);
         if leaving == Leaving::Move {
-            // Before `min_vruntime` advances because this node left.
+            // This precedes the advance of `min_vruntime` that follows from the removal of the node.
             LeastVruntime::detach_clock(queues, id);
         }
         queues.advance(queue);
         true
     }
 
-    /// The vruntime stays (rule 10).
+    /// Keeps the vruntime (rule 10).
     fn reweigh(queues: &mut Queues, id: NodeId, weight: u64) {
         queues.set_weight(id, weight);
     }
@@ -193,7 +194,7 @@ impl Rule for LeastVruntime {
         false
     }
 
-    /// Rule 6.
+    /// Applies rule 6.
     fn verdict(queues: &Queues, id: NodeId) -> Verdict {
         let node = queues.node(id);
         if queues.queue(node.queue).nodes < 2 {
@@ -212,7 +213,7 @@ impl Rule for LeastVruntime {
         if ahead > slice.as_ns().cast_signed() { Verdict::Ahead } else { Verdict::Stays }
     }
 
-    /// Rule 8.
+    /// Applies rule 8.
     fn next_of(queues: &Queues, queue: usize, _turn: u64) -> NodeId {
         assert!(queues.queue(queue).current.is_none(), "the current node has been put back");
         let first = queues.first(queue).expect("a node waits");
@@ -227,7 +228,7 @@ impl Rule for LeastVruntime {
         chosen
     }
 
-    /// A node that goes on stays in its time slice.
+    /// Keeps the time slice of a node that continues.
     fn started(queues: &mut Queues, id: NodeId, goes_on: bool) {
         let node = queues.node_mut(id);
         if !goes_on {
@@ -235,7 +236,7 @@ impl Rule for LeastVruntime {
         }
     }
 
-    /// Rule 9.
+    /// Applies rule 9.
     fn yielded(queues: &mut Queues, id: NodeId) {
         queues.clear_buddies(id);
         queues.set_buddy(Buddy::Skip, id);
@@ -259,7 +260,7 @@ impl Rule for LeastVruntime {
         preempts
     }
 
-    /// In a long queue, the preempted task becomes the last buddy.
+    /// Makes the preempted task the last buddy in a long queue.
     fn preempted(queues: &mut Queues, _wakee: NodeId, running: NodeId) {
         let is_task = running.entity_index().is_some();
         if queues.rule.0.last_buddy && queues.has_long_queue(running) && is_task && queues.node(running).queued {

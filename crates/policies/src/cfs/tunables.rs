@@ -56,9 +56,9 @@ pub(super) struct Times {
     pub(super) latency: Nanos,
     pub(super) min_granularity: Nanos,
     pub(super) wakeup_granularity: Nanos,
-    /// A queue of this many tasks is long (buddies count); beyond it the round grows.
+    /// Number of tasks from which a queue is long (buddies count); beyond it the round grows.
     pub(super) long_queue: u32,
-    /// How far before `min_vruntime` a sleeper is placed at most.
+    /// Maximum distance before `min_vruntime` at which a sleeper is placed.
     pub(super) credit: Nanos,
     pub(super) child_runs_first: bool,
     pub(super) start_debit: bool,

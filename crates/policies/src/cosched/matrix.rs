@@ -12,7 +12,7 @@ pub(super) struct Place {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     place: Option<Place>,
-    /// Whether it waits or runs.
+    /// Whether the entity waits or runs.
     runnable: bool,
 }
 
@@ -20,15 +20,15 @@ struct Member {
 #[derive(Debug)]
 pub(super) struct Matrix {
     cpus: usize,
-    /// Row by row.
+    /// Entity of each cell, row by row.
     cells: Vec<Option<EntityId>>,
-    /// By row: the number of runnable entities.
+    /// Number of runnable entities of each row.
     runnable: Vec<u32>,
     /// A bit for every row with a runnable entity.
     active: Vec<u64>,
-    /// No row before this one has a free cell.
+    /// Row before which no row has a free cell.
     full_before: usize,
-    /// By entity.
+    /// Cell of each entity, by index.
     members: Vec<Member>,
 }
 
@@ -70,7 +70,8 @@ impl Matrix {
         self.runnable.get(row).is_some_and(|&count| count > 0)
     }
 
-    /// Returns the next active row after `row`, in a circle, or the first; `row` itself if it is the only one.
+    /// Returns the next active row after `row` in cyclic order, or the first active row; `row` itself if it is the only
+    /// one.
     pub(super) fn next_active(&self, row: Option<usize>) -> Option<usize> {
         let after = row.map_or(0, |row| row + 1);
         let masked = |word: usize, mask: u64| {
@@ -107,8 +108,8 @@ impl Matrix {
         }
     }
 
-    /// Places `gang` in the first row that has room for all of it. No member has a cell; each comes with its allowed
-    /// CPUs. A member that finds no free CPU even in an empty row is placed in another row.
+    /// Places `gang` in the first row that has room for all members. No member has a cell; each is given with its
+    /// allowed CPUs. A member that finds no free CPU even in an empty row is placed in another row.
     pub(super) fn seat(&mut self, gang: &[(EntityId, CpuSet)]) {
         let mut rest = gang.to_vec();
         while !rest.is_empty() {
@@ -130,7 +131,8 @@ impl Matrix {
         }
     }
 
-    /// Free CPUs of `row` for as many of `gang` as possible; the member with the fewest free CPUs chooses first.
+    /// Returns free CPUs of `row` for as many members of `gang` as possible; the member with the fewest free CPUs
+    /// chooses first.
     fn fit(&self, row: usize, gang: &[(EntityId, CpuSet)]) -> Vec<(EntityId, CpuId)> {
         let mut free: CpuSet = (0..self.cpus).map(CpuId::new).filter(|&cpu| self.at(row, cpu).is_none()).collect();
         let mut order: Vec<_> = gang.iter().map(|(e, allowed)| (allowed.and(&free).len(), *e, allowed)).collect();

@@ -1,4 +1,4 @@
-//! Choices of CPUs in turn: each begins behind the last one.
+//! Cyclic choices of CPUs: each choice begins behind the last one.
 
 use sched::{CpuId, CpuSet};
 
@@ -8,7 +8,7 @@ pub(super) fn cycle(cpu: CpuId, set: &CpuSet) -> impl Iterator<Item = CpuId> + '
     after.chain(set.iter().take_while(move |&other| other <= cpu))
 }
 
-/// Returns the first CPU of `set` in that order.
+/// Returns the first CPU of `set` in the cyclic order after `cpu`.
 pub(crate) fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
     cycle(cpu, set).next()
 }

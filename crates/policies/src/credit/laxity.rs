@@ -1,4 +1,4 @@
-//! Insertion by laxity: as far back in the queue as the entity's tolerable delay allows.
+//! Insertion by laxity: the entity's tolerable delay determines its place in the queue.
 
 use super::Credit;
 use sched::{CpuId, Cx, EntityId, Nanos, Running};
@@ -22,8 +22,8 @@ impl Credit {
         }
     }
 
-    /// For an entity that tolerates `laxity`: how many entities may be ahead of it on `cpu`, and its expected wait
-    /// there.
+    /// Returns the number of entities that may be ahead of an entity on `cpu` that tolerates `laxity`, and its expected
+    /// wait there.
     fn place_for(&self, laxity: Nanos, cpu: CpuId, cx: &Cx<'_>) -> (usize, Nanos) {
         let each = self.by_laxity.unwrap_or(self.settings.slice);
         let Some(rest) = self.rest_of_turn(cpu, cx) else { return (0, Nanos::ZERO) };
@@ -32,8 +32,8 @@ impl Credit {
         (ahead, rest.saturating_add(each.saturating_mul(ahead as u64)))
     }
 
-    /// Enqueues `e`, which wakes UNDER, on its home or a CPU near it, where it waits the shortest. Its place there is
-    /// as far back as `laxity` allows. It preempts the running entity if even the head of the queue is not soon enough.
+    /// Enqueues `e`, which wakes UNDER, on its home or a near CPU, where its wait is shortest. Its place there is the
+    /// last that `laxity` allows. It preempts the running entity if even the head of the queue is not soon enough.
     pub(crate) fn enqueue_by_laxity(&mut self, e: EntityId, laxity: Nanos, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         let cost = |cpu: CpuId| {

@@ -1,5 +1,5 @@
-//! Where entities run: which CPUs a wake-up kicks, what an idle or less urgent CPU steals, and which idle CPU is
-//! better.
+//! The placement of entities: the CPUs that a wake-up kicks, the entities that an idle or less urgent CPU steals, and
+//! the idle CPUs that are better.
 
 use crate::credit::Credit;
 use crate::credit::cursor::{Commit, cycle, next_in};
@@ -22,7 +22,7 @@ impl Credit {
         };
         let chosen = stolen.or(head);
         if stolen.is_some() && head.is_some() {
-            // The entities of its own queue still wait: an idle CPU may have relied on this CPU to serve them.
+            // The entities of its own queue still wait: an idle CPU may have relied on this CPU to run them.
             self.cpus[cpu.index()].queued_while_idle = true;
         }
         if chosen.is_none() {
@@ -33,12 +33,12 @@ impl Credit {
         chosen
     }
 
-    /// Returns whether `cpu` found nothing to run and has not picked since.
+    /// Returns whether `cpu` found no entity to run and has not picked since.
     pub(crate) fn idles(&self, cpu: CpuId) -> bool {
         self.idlers.contains(cpu) || self.called.contains(cpu)
     }
 
-    /// Kicks `cpu`, which idles; in versions where a wake-up kicks one CPU only, it then counts as busy.
+    /// Kicks the idle `cpu`. In versions where a wake-up kicks one CPU only, it then counts as busy.
     fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.settings.tickle_one && self.idlers.remove(cpu) {
             self.called.insert(cpu);
@@ -47,7 +47,7 @@ impl Credit {
     }
 
     /// Kicks CPUs that may run `e`, which has just been queued on `cpu`. It kicks `cpu` itself if it idles or runs a
-    /// less urgent entity. If `cpu` does not idle, it kicks all idle CPUs that `e` may run on.
+    /// less urgent entity. If `cpu` does not idle, it kicks all idle CPUs on which `e` may run.
     pub(crate) fn tickle(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idles(cpu) {
             self.cpus[cpu.index()].queued_while_idle = true;
@@ -80,7 +80,7 @@ impl Credit {
         self.call_idle(next, cx);
     }
 
-    /// Steals work for `cpu` from other queues, unless it has tried a short while ago.
+    /// Steals work for `cpu` from other queues, unless it has tried recently.
     fn steal(&mut self, cpu: CpuId, than: Option<Priority>, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let interval = self.settings.steal_interval;
         let tried = &mut self.cpus[cpu.index()].tried_to_steal;

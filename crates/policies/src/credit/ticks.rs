@@ -24,7 +24,7 @@ impl Credit {
         cx.set_alarm(ACCOUNTING, MASTER, cx.now().next_tick(self.settings.period, Nanos::ZERO));
     }
 
-    /// A tick of `cpu`: examines the entity that runs there or has stopped there at this instant.
+    /// Handles a tick of `cpu`: examines the entity that runs there or has stopped there at this instant.
     pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let running = match cx.running(cpu) {
             Running::Mine { entity, .. } => Some(entity),
@@ -95,7 +95,7 @@ impl Credit {
         self.set_accounting(cx);
     }
 
-    /// Pays one active entity and updates its state; returns its account.
+    /// Pays one active entity and updates its state. Returns its account.
     fn pay(&mut self, e: EntityId, grant: Grant, most: i64, cx: &mut Cx<'_>) -> i64 {
         let vcpu = &mut self.vcpus[e.index()];
         vcpu.account.credit += grant.each;
@@ -129,14 +129,14 @@ impl Credit {
         self.vcpus[e.index()].account.credit
     }
 
-    /// Gives `e` the priority that its account entitles it to, unless its priority does not depend on credit.
+    /// Gives `e` the priority of its account, unless its priority does not depend on credit.
     fn settle_priority(&mut self, e: EntityId, to: Priority) {
         if self.lowers_real_time || self.queues.priority(e) != Priority::RealTime {
             self.queues.set_priority(e, to);
         }
     }
 
-    /// Keeps `e` from running: at once, or from its next stop on.
+    /// Parks `e`: at once, or from its next stop on.
     fn park(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.vcpu(e).parked = true;
         self.queues.set_priority(e, Priority::Over);
@@ -149,7 +149,7 @@ impl Credit {
         }
     }
 
-    /// Lets `e`, no longer parked, run again, without a boost.
+    /// Unparks `e` without a boost.
     fn unpark(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         cx.release(e, Held::Parked);
         let waits = cx.state(e) == State::Waiting && !self.is_about_to_be_queued(e);
@@ -160,7 +160,7 @@ impl Credit {
             return self.enqueue(e, cx);
         }
         self.queues.insert(self.vcpus[e.index()].home, e);
-        // In 3.0.3, idling has time slices like running, and a CPU searches for work at the end of each.
+        // In 3.0.3, idling has time slices like running, and a CPU searches for work at the end of each slice.
         let slice = self.settings.slice;
         let idlers = self.idlers.and(&cx.allowed(e));
         for cpu in idlers.iter() {

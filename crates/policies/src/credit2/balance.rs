@@ -62,8 +62,8 @@ impl Credit2 {
         }
     }
 
-    /// Chooses the home of `e`. `at` is its current run queue, if any. The home is in the run queue that `e` is to move
-    /// to, or in the one with the least expected load without `e`.
+    /// Chooses the home of `e`. `at` is its current run queue, if any. The home is in the run queue to which `e` is to
+    /// move, or in the queue with the least expected load without `e`.
     pub(super) fn pick_home(&mut self, e: EntityId, at: Option<usize>, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let vcpu = &mut self.vcpus[e.index()];
@@ -78,7 +78,7 @@ impl Credit2 {
         self.take_turn(queue.expect("an affinity contains a CPU"), e, cx)
     }
 
-    /// Returns the next CPU of `queue`, in turn, that `e` may run on.
+    /// Returns the next CPU of `queue`, in turn, on which `e` may run.
     fn take_turn(&mut self, queue: usize, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let record = &mut self.queues[queue];
         let cpu = next_in(record.cursor, &record.cpus.and(&cx.allowed(e))).expect("it may run in this run queue");
@@ -86,7 +86,7 @@ impl Credit2 {
         cpu
     }
 
-    /// Moves `e`, which is not queued, running or counted as load, to the CPU that is best for it.
+    /// Moves `e`, which is not queued, running or counted as load, to the best CPU for it.
     pub(super) fn move_home(&mut self, e: EntityId, cx: &Cx<'_>) {
         let at = self.queue_of(e);
         let home = self.pick_home(e, Some(at), cx);
@@ -103,7 +103,7 @@ impl Credit2 {
         }
     }
 
-    /// The affinity of `e` has changed.
+    /// Moves `e` if a change of its affinity requires or allows it.
     pub(super) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let queued = self.waiting.contains(e);
         if cx.may_run(e, self.vcpus[e.index()].home) {
@@ -124,8 +124,8 @@ impl Credit2 {
 
     // ---- Evening out ----
 
-    /// Balances `queue` with the queue whose load differs most from it, by moving one entity or swapping two. `cpu` is
-    /// about to run `chosen`.
+    /// Balances `queue` with the queue whose load differs most from its own, by moving one entity or swapping two.
+    /// `cpu` is about to run `chosen`.
     pub(super) fn balance(&mut self, queue: usize, cpu: CpuId, chosen: EntityId, cx: &mut Cx<'_>) {
         self.count_queue_load(queue, 0, cx);
         let mut furthest: Option<(usize, i64)> = None;

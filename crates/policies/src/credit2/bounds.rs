@@ -1,5 +1,5 @@
-//! The guarantees of `credit2`: how soon idle CPUs find work, how long an entity waits, and how exact shares and caps
-//! are.
+//! The guarantees of `credit2`: the time until idle CPUs find work, the maximum wait of an entity, and the accuracy of
+//! shares and caps.
 
 use super::runqueue::partition;
 use super::settings::Settings;
@@ -10,8 +10,8 @@ fn run_queues(host: &Topology, knobs: &Knobs) -> usize {
     partition(host, &Settings::read(knobs)).len()
 }
 
-/// With hand-off, at once within one run queue. If there are several, an idle CPU does not search the others; loads are
-/// balanced later.
+/// With hand-off, an idle CPU finds work at once within one run queue. With several queues, an idle CPU does not search
+/// the others; loads are balanced later.
 pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if Settings::read(load.knobs).hand_off && run_queues(load.host, load.knobs) == 1 {
         Conserving::Global { slack: Nanos::ZERO }
@@ -57,8 +57,8 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
 }
 
 /// In every quota period a domain gets its cap's part of it, neither rounded nor forgiven. A span may begin with a full
-/// pool and with quotas of a quota period in the members' hands. It may end with another filling and with each member
-/// overrun by the shortest time slice. A pool never needs more than lets every CPU run.
+/// pool and with members that hold the quotas of a quota period. It may end with another filling and with each member
+/// overrun by the shortest time slice. A pool never needs more time than all CPUs can run.
 pub(super) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let pools = settings.cap_period.saturating_mul(3 * load.host.cpus as u64);

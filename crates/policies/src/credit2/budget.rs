@@ -24,7 +24,7 @@ impl Credit2 {
         self.settings.cap_period.scale(u64::from(percent), 100)
     }
 
-    /// Returns the most that a member takes at once.
+    /// Returns the maximum amount that a member takes at once.
     fn quota(&self, domain: DomainId) -> Nanos {
         let members = self.domains[domain.index()].members.max(1);
         self.per_period(domain).scale(1, members).max(self.settings.min_timer).min(self.settings.cap_period)
@@ -76,7 +76,7 @@ impl Credit2 {
         }
     }
 
-    /// `e` has stopped: the rest of its quota goes back to the pool, for other members.
+    /// Returns the rest of the quota of `e`, which has stopped, to the pool, for other members.
     pub(super) fn return_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Some(left) = self.is_capped(e).then(|| self.vcpus[e.index()].budget).filter(|&left| left > 0) else {
             return;
@@ -160,7 +160,7 @@ impl Credit2 {
         }
     }
 
-    /// `e` leaves its domain and pays its debt. Returns whether it was parked.
+    /// Removes `e` from its domain and settles its debt. Returns whether it was parked.
     pub(super) fn leave_domain(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let was_parked = self.parked.remove(e);
         if core::mem::take(&mut self.vcpu(e).parked) {

@@ -1,10 +1,10 @@
-//! Decisions: which entity runs and for how long, resets, and the CPUs that a wake-up kicks.
+//! Decisions: the choice of an entity and its time slice, resets, and the CPUs that a wake-up kicks.
 
 use super::{Credit2, Vcpu};
 use crate::credit::cursor::next_in;
 use sched::{CpuId, CpuSet, Cx, Decision, EntityId, Nanos, Running, State};
 
-/// `cpu` if it is in `set`, else the next CPU of `set`.
+/// Returns `cpu` if it is in `set`, else the next CPU of `set`.
 fn this_or_next(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
     if set.contains(cpu) { Some(cpu) } else { next_in(cpu, set) }
 }
@@ -49,7 +49,7 @@ impl Credit2 {
         Decision::until(e, cx.now() + time)
     }
 
-    /// Returns the entity that has just stopped on `cpu`, if it may go on there.
+    /// Returns the entity that has just stopped on `cpu`, if it may continue there.
     fn current(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if !self.has_budget(e, cx) {
@@ -65,7 +65,7 @@ impl Credit2 {
         Some(e)
     }
 
-    /// Queues `e`, which has stopped and waits, on another CPU if it is to migrate.
+    /// Enqueues `e`, which has stopped and waits, on another CPU if it is to migrate.
     fn requeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.return_budget(e, cx);
         if self.must_migrate(e, cx) {
@@ -80,7 +80,7 @@ impl Credit2 {
     fn candidate(&mut self, cpu: CpuId, current: Option<EntityId>, cx: &mut Cx<'_>) -> Option<EntityId> {
         let now = cx.now();
         let mut yields = false;
-        // Less credit than any entity can have.
+        // This is less credit than any entity can have.
         let mut to_beat = -self.settings.credit - 1;
         if let Some(e) = current {
             let vcpu = &self.vcpus[e.index()];
@@ -115,7 +115,7 @@ impl Credit2 {
         current
     }
 
-    /// Returns whether the CPU that `vcpu` has kicked has yet to decide.
+    /// Returns whether the CPU that `vcpu` has kicked has not decided yet.
     fn is_left_to_another(&self, vcpu: &Vcpu, cpu: CpuId, queue: usize) -> bool {
         vcpu.tickled.is_some_and(|other| other != cpu && self.queues[queue].tickled.contains(other))
     }
@@ -141,7 +141,7 @@ impl Credit2 {
     fn reset(&mut self, queue: usize, next: EntityId, cx: &mut Cx<'_>) {
         let credit = self.settings.credit;
         let most = credit + self.settings.carry_over;
-        // An entity whose credit was clipped at the bottom gets out of debt nevertheless.
+        // An entity whose credit was clipped at the bottom leaves its debt nevertheless.
         let given = if self.vcpus[next.index()].credit == -credit { 2 * credit } else { credit };
         let mut member = self.members.first(queue);
         while let Some(e) = member {
@@ -153,7 +153,7 @@ impl Credit2 {
             let vcpu = self.vcpu(e);
             vcpu.credit = (vcpu.credit + given).min(most);
         }
-        // The order does not change, also among entities that are now equal.
+        // The order does not change, even among entities that are now equal.
         self.scratch.clear();
         while let Some((_, e)) = self.waiting.pop(queue) {
             self.scratch.push(e);
@@ -185,8 +185,8 @@ impl Credit2 {
         }
     }
 
-    /// Returns the busy CPU that `e` is to preempt: its home if `e` has more credit than the entity there, else the CPU
-    /// with the largest difference.
+    /// Returns the busy CPU that `e` is to preempt. It is the home of `e` if `e` has more credit than the entity there,
+    /// else the CPU with the largest difference.
     fn find_preempted(&mut self, e: EntityId, home: CpuId, allowed: &CpuSet, cx: &mut Cx<'_>) -> Option<CpuId> {
         let queue = &self.queues[self.cpus[home.index()].queue];
         let mut busy = queue.cpus.minus(&queue.idle).minus(&queue.tickled).and(allowed);
@@ -203,8 +203,8 @@ impl Credit2 {
         best.1
     }
 
-    /// How much more credit `e` has than the entity that runs on `cpu`, less the migration resistance. Negative if that
-    /// entity has just begun.
+    /// Returns the credit of `e` minus the credit of the entity that runs on `cpu`, minus the migration resistance.
+    /// Negative if that entity has just begun.
     fn score(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> i64 {
         let Running::Mine { entity, .. } = cx.running(cpu) else { return -1 };
         let spared = self.settings.ratelimit.saturating_sub(self.settings.ratelimit_tolerance);

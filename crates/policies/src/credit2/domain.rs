@@ -5,13 +5,13 @@ use sched::Instant;
 /// The record of a domain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Domain {
-    /// The weight of each member.
+    /// Weight of each member.
     pub(super) weight: u64,
-    /// Percent of one CPU; `None`: no cap.
+    /// Cap of the domain in percent of one CPU; `None`: no cap.
     pub(super) cap: Option<u32>,
     pub(super) members: u64,
-    /// The budget that members can still take; negative after an overrun.
+    /// Budget that members can still take; negative after an overrun.
     pub(super) pool: i64,
-    /// When the pool is filled next.
+    /// Instant of the next filling of the pool.
     pub(super) next_fill: Instant,
 }

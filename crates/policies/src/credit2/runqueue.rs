@@ -1,4 +1,4 @@
-//! Run queues: which CPUs share one, and the state of each.
+//! Run queues: the CPUs that share a run queue, and its state.
 
 use super::settings::{Settings, Share};
 use sched::{CpuId, CpuSet, Cx, Topology};
@@ -6,20 +6,20 @@ use sched::{CpuId, CpuSet, Cx, Topology};
 /// The state of a run queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunQueue {
-    /// The CPUs that share it.
+    /// CPUs that share the run queue.
     pub(super) cpus: CpuSet,
-    /// The CPUs that idle.
+    /// CPUs of the queue that idle.
     pub(super) idle: CpuSet,
-    /// The CPUs that were kicked and have not decided yet.
+    /// CPUs that were kicked and have not decided yet.
     pub(super) tickled: CpuSet,
-    /// The CPUs whose whole core idles and was not kicked.
+    /// CPUs whose whole core idles and was not kicked.
     pub(super) smt_idle: CpuSet,
-    /// The CPU last assigned to an entity that joined.
+    /// CPU to which the last joining entity was assigned.
     pub(super) cursor: CpuId,
-    /// The heaviest weight of all assigned to it; at least 1.
+    /// Maximum weight of all entities assigned to the queue; at least 1.
     pub(super) max_weight: u64,
     pub(super) load: Load,
-    /// The load that is expected when the migrations have been in the average for long.
+    /// Expected load once the average fully includes the migrations.
     pub(super) planned: i64,
 }
 
@@ -31,16 +31,16 @@ pub(super) fn clock(cx: &Cx<'_>) -> u64 {
 /// A load: the number of runnable entities, and its average.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
-    /// The number of runnable entities now.
+    /// Current number of runnable entities.
     pub(super) now: i64,
-    /// The average of that number, in parts of the precision.
+    /// Average number of runnable entities, in parts of the precision.
     pub(super) average: i64,
-    /// When the average was computed, in units of 1,024 ns.
+    /// Time at which the average was computed, in units of 1,024 ns.
     updated: u64,
 }
 
 impl Load {
-    /// Returns the load of an entity that is new at `at`: it may be runnable half of the time.
+    /// Returns the load of an entity that is new at `at`: the estimate is that it is runnable half of the time.
     pub(super) fn of_newcomer(at: u64, settings: &Settings) -> Load {
         Load { now: 0, average: 1 << (settings.precision_shift - 1), updated: at }
     }
@@ -122,13 +122,13 @@ impl RunQueue {
     }
 }
 
-/// Returns the threads of the core of `cpu`.
+/// Returns the hardware threads of the core of `cpu`.
 pub(super) fn siblings(host: &Topology, cpu: CpuId) -> CpuSet {
     host.iter().filter(|&other| host.share_core(cpu, other)).collect()
 }
 
-/// Returns the run queues of `host`. CPUs of one domain share a run queue, up to a limit; beyond it they are spread
-/// evenly over several.
+/// Returns the run queues of `host`. CPUs of one domain share a run queue, up to a limit. Beyond the limit, they are
+/// spread evenly over several queues.
 pub(super) fn partition(host: &Topology, settings: &Settings) -> Vec<RunQueue> {
     let together = |a: CpuId, b: CpuId| match settings.share {
         Share::Cpu => false,

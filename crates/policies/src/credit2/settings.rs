@@ -87,7 +87,7 @@ pub(super) enum Share {
     All,
 }
 
-/// The knobs, read once. Credits are signed nanoseconds.
+/// The values of the knobs, read once. Credits are signed nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) share: Share,
@@ -100,7 +100,7 @@ pub(super) struct Settings {
     pub(super) ratelimit: Nanos,
     pub(super) ratelimit_tolerance: Nanos,
     pub(super) cap_period: Nanos,
-    /// The window in units of 1,024 ns, as a power of two.
+    /// Averaging window in units of 1,024 ns, as a power of two.
     pub(super) window_shift: u32,
     pub(super) precision_shift: u32,
     pub(super) balance_under: i64,
@@ -155,7 +155,7 @@ impl Settings {
         self.min_timer.max(self.ratelimit)
     }
 
-    /// Returns the load difference below which no entity is moved: `shift` is a power of two, of one entity.
+    /// Returns the load difference below which no entity is moved: 2^`shift` times the load of one entity.
     pub(super) fn tolerance(&self, shift: i64) -> i64 {
         1 << (i64::from(self.precision_shift) + shift)
     }

@@ -27,9 +27,9 @@ struct Bandwidth {
 pub(super) struct Reclaim {
     formula: Option<Formula>,
     cpus: Vec<Bandwidth>,
-    /// The part of each CPU that may be reserved.
+    /// Part of each CPU that may be reserved.
     most: u64,
-    /// The part of each CPU that is not reserved.
+    /// Part of each CPU that is not reserved.
     extra: u64,
 }
 
@@ -41,16 +41,16 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Real time.
+    /// The rate of real time.
     pub(super) const FULL: Rate = Rate { parts: 1, of: 1 };
 
-    /// Returns the charge for `ran`, rounded up, so that no entity gets more than the others leave.
+    /// Returns the charge for `ran`, rounded up, so that no entity gets more than the other entities leave.
     pub(super) fn charge(self, ran: Nanos) -> Nanos {
         let used = (u128::from(ran.as_ns()) * u128::from(self.parts)).div_ceil(u128::from(self.of));
         Nanos::ns(u64::try_from(used).unwrap_or(u64::MAX))
     }
 
-    /// How long `left` lasts.
+    /// Returns the duration for which `left` lasts.
     pub(super) fn lasts(self, left: Nanos) -> Nanos {
         let span = u128::from(left.as_ns()) * u128::from(self.of) / u128::from(self.parts.max(1));
         Nanos::ns(u64::try_from(span).unwrap_or(u64::MAX))
@@ -58,7 +58,7 @@ impl Rate {
 }
 
 impl Reclaim {
-    /// No bandwidth is reserved yet; `percent` of each CPU may be.
+    /// Creates bandwidths without reservations; at most `percent` of each CPU may be reserved.
     pub(super) fn new(cpus: usize, formula: Option<Formula>, percent: u64) -> Reclaim {
         let most = ONE / 100 * percent + ONE % 100 * percent / 100;
         Reclaim { formula, cpus: vec![Bandwidth::default(); cpus], most, extra: most }
@@ -123,12 +123,12 @@ mod tests {
         // 10 % alone: 1 − 0.85, and 0.10 / 0.95.
         assert_eq!(rate(Formula::V513, 95, &[(10, true)]), 150);
         assert_eq!(rate(Formula::V65, 95, &[(10, true)]), 105);
-        // With half a CPU for another: 1 − 0.35, 0.60 / 0.95; and while that one is inactive, as before.
+        // With half a CPU for another entity: 1 − 0.35, 0.60 / 0.95; while that entity is inactive, as before.
         assert_eq!(rate(Formula::V513, 95, &[(10, true), (50, true)]), 650);
         assert_eq!(rate(Formula::V65, 95, &[(10, true), (50, true)]), 631);
         assert_eq!(rate(Formula::V513, 95, &[(10, true), (50, false)]), 150);
         assert_eq!(rate(Formula::V65, 95, &[(10, true), (50, false)]), 105);
-        // Where all of it may be promised they agree.
+        // Where the whole CPU may be promised, the formulas agree.
         for formula in [Formula::V513, Formula::V65] {
             assert_eq!(rate(formula, 100, &[(50, true), (50, true)]), 1_000);
             assert_eq!(rate(formula, 100, &[(50, true), (50, false)]), 500);

@@ -1,4 +1,4 @@
-//! The guarantees of EEVDF: how exact shares are, and how long an entity waits at most.
+//! The guarantees of EEVDF: the accuracy of shares, and the maximum wait of an entity.
 
 use super::tunables::{Requests, SLICE_MOST};
 use crate::fair::SHARES_LEAST;
@@ -14,17 +14,17 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some((requests.base_slice + tunables.tick + grain).saturating_mul(load.entities))
 }
 
-/// Returns the lag of a waiting entity grows, and all others together are owed less. Once all of them are ahead of
+/// The lag of a waiting entity grows, and the total lag of all other entities decreases. Once all of them are ahead of
 /// their shares, only this entity is eligible. No entity gets further ahead than the longest time slice and a tick, or
-/// forgets more than twice as much. The others catch up at the rate of the heaviest. In a nested group, all of this
-/// happens within the group's share of time, at every level. (A new entity is owed no time. An endless sequence of new
-/// entities is overload, and there is no bound.)
+/// forgets more than twice as much. The other entities catch up at the rate of the heaviest. In a nested group, all of
+/// this happens within the group's share of time, at every level. (A new entity is owed no time. An endless sequence of
+/// new entities is overload, and there is no bound.)
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;
     }
     let (tunables, requests) = Requests::new(load.host, load.knobs);
-    // SCHED_IDLE always has this weight, and a group entity may have the least weight.
+    // SCHED_IDLE always has this weight, and a group entity may have the minimum weight.
     let idle = u64::from(Weight::IDLE.as_linux());
     let lightest = load.weight_least.min(if load.group_depth > 0 { SHARES_LEAST } else { idle }).max(1);
     let ratio = load.weight_most.max(idle).div_ceil(lightest) + 2;

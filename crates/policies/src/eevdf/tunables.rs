@@ -55,16 +55,16 @@ const OWN: [Knob; 13] = [
 /// The knobs, at the defaults of v6.12.
 pub(super) const KNOBS: [Knob; fair::KNOBS.len() + OWN.len()] = fair::with_own(&OWN);
 
-/// The least and the largest time slice that can be requested. Source: `__setparam_fair`, kernel/sched/syscalls.c,
+/// The minimum and the maximum time slice that can be requested. Source: `__setparam_fair`, kernel/sched/syscalls.c,
 /// v6.12.
 pub(super) const SLICE_LEAST: Nanos = Nanos::us(100);
-/// See [`SLICE_LEAST`].
+/// The maximum time slice that can be requested; see [`SLICE_LEAST`].
 pub(super) const SLICE_MOST: Nanos = Nanos::ms(100);
 
-/// How long a running task is protected.
+/// The duration of the protection of a running task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Protection {
-    /// Until the deadline it was picked with.
+    /// Until the deadline with which the task was picked.
     Deadline,
     /// For the shortest time slice of its queue.
     Shortest,
@@ -74,7 +74,7 @@ pub(super) enum Protection {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Requests {
     pub(super) base_slice: Nanos,
-    /// Not scaled.
+    /// Minimum quantum, which is not scaled.
     pub(super) least_quantum: Nanos,
     /// Whether tasks can request time slices.
     pub(super) asked_slices: bool,

@@ -13,7 +13,7 @@ pub(super) struct Level {
 
 impl Level {
     /// Returns the scheduling domains of a host, nearest first: core, cache, machine. Domains with a single group are
-    /// left out.
+    /// omitted.
     pub(super) fn all(host: &Topology, imbalance: u64) -> Vec<Level> {
         let levels = [(host.smt, 1, SMT_IMBALANCE), (host.llc, host.smt, imbalance), (host.cpus, host.llc, imbalance)];
         let levels = levels.into_iter().filter(|&(span, group, _)| span > group);
@@ -31,7 +31,7 @@ impl Level {
 pub(super) struct Balancing {
     pub(super) last: Instant,
     pub(super) interval: Nanos,
-    /// Consecutive balances that found an imbalance and moved no task.
+    /// Number of consecutive balances that found an imbalance and moved no task.
     pub(super) failed: u32,
 }
 

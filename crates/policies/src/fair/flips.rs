@@ -1,11 +1,12 @@
-//! [`Flips`]: how many wake-up partners a task has.
+//! [`Flips`]: a measure of the number of wake-up partners of a task.
 
 use sched::{EntityId, Instant, Nanos};
 
-/// How often the count of wake-up partners is halved. Source: `record_wakee`.
+/// Interval at which the count of wake-up partners is halved. Source: `record_wakee`.
 const FLIP_DECAY: Nanos = Nanos::s(1);
 
-/// How often a task wakes a different task than before. A task with many wake-up partners is not pulled to its waker.
+/// The number of times a task wakes a different task than before. A task with many wake-up partners is not pulled to
+/// its waker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flips {
     pub(super) count: u64,

@@ -1,8 +1,8 @@
 //! The nodes that wait in run queues.
 //!
-//! A node is a task, or a group entity: a group's representative on one CPU, which stands for the group's queue there
-//! in the queue above it. Both kinds share one index space, so that both can wait in one tree. The task of entity `i`
-//! is node `2 i`, the group entity that owns queue `q` is node `2 q + 1`.
+//! A node is a task or a group entity. A group entity represents the group's queue on one CPU in the queue above. Both
+//! kinds share one index space, so that both can wait in one tree. The task of entity `i` is node `2 i`, the group
+//! entity that owns queue `q` is node `2 q + 1`.
 
 use sched::{Class, EntityId, Nanos, Params, Virtual, Weight};
 
@@ -59,20 +59,20 @@ impl From<EntityId> for NodeId {
 pub(crate) struct Node<N> {
     pub(crate) weight: u64,
     pub(crate) vruntime: Virtual,
-    /// Fractions of a nanosecond, in `1 / weight`, by which its clock lags the time it ran.
+    /// Fractions of a nanosecond, in `1 / weight`, by which the node's clock lags the time it ran.
     pub(crate) rest: u64,
     pub(crate) sum_exec: Nanos,
-    /// The queue it is in, or was in last.
+    /// Queue in which the node is, or was last.
     pub(crate) queue: usize,
-    /// Whether it is in the tree of its queue, or current there.
+    /// Whether the node is in the tree of its queue, or current there.
     pub(crate) queued: bool,
-    /// Whether it is queued although it is blocked.
+    /// Whether the node is queued although it is blocked.
     pub(crate) delayed: bool,
-    /// Whether it is a SCHED_IDLE task.
+    /// Whether the node is a SCHED_IDLE task.
     pub(crate) idle: bool,
-    /// The decision of its CPU in which it was last put back; 0: it has left since.
+    /// Number of the CPU's decision in which the node was last put back; 0: it has left since.
     pub(crate) put_in: u64,
-    /// The state of the rule.
+    /// State of the rule for this node.
     pub(crate) own: N,
 }
 

@@ -10,14 +10,14 @@ pub(crate) trait Order: Debug + Send + Sized + 'static {
     type Node: Copy + Debug + Send;
     /// The state of the rule for a queue.
     type Queue: Clone + Debug + Send;
-    /// The order of a queue's tree.
+    /// The key that orders a queue's tree.
     type Key: Copy + Ord + Debug + Send;
     /// The summary of a subtree.
     type Summary: Summary + Debug + Send;
 
-    /// A new node.
+    /// The initial state of a node.
     const NODE: Self::Node;
-    /// An empty queue.
+    /// The initial state of a queue.
     const QUEUE: Self::Queue;
 
     /// Returns the place of `node` in its tree if it joins as the `arrival`-th, and its summary.

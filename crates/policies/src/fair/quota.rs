@@ -4,7 +4,7 @@ use sched::{Alarm, AlarmOwner, GroupId, Instant, Nanos, Quota};
 
 /// The alarm slots of a group.
 pub(crate) const PERIOD: u8 = 0;
-/// See [`PERIOD`].
+/// The slot of the slack timer; see [`PERIOD`].
 pub(crate) const SLACK: u8 = 1;
 
 /// A group's quota and the rest of it.

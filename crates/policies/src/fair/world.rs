@@ -65,7 +65,7 @@ impl World {
         fixture::group_below(&mut self.host, GroupParams { quota, ..GroupParams::default() }, parent)
     }
 
-    /// Returns the CPU time `e` has had.
+    /// Returns the CPU time that `e` has received.
     pub(crate) fn ran(&self, e: EntityId) -> Nanos {
         self.record.borrow().ran(e, self.host.now())
     }

@@ -1,4 +1,4 @@
-//! The knobs and alarm slots of the composition: those of all its classes.
+//! The knobs and alarm slots of the composition: the knobs and slots of all its classes.
 
 use super::Bases;
 use crate::classes::SERVER_KNOBS;
@@ -6,7 +6,7 @@ use crate::{balance, bfs, bmq, cfs, credit, credit2, deadline, eevdf, muqss, pds
 use sched::{AlarmBase, AlarmKind, AlarmSlots, Descriptor, Knob, Knobs};
 
 /// The fair classes, in the order of the knob's words. `cfs` and `eevdf` are the kernel's, and their knobs are
-/// available here. Of the others, only knobs that they share with these are available.
+/// available here. Of other classes, only knobs that they share with these two are available.
 const FAIR: [&Descriptor; 10] = [
     &cfs::POLICY,
     &eevdf::POLICY,
@@ -43,8 +43,8 @@ const CHOICE: [Knob; 2] = [
 const RENAMED: [(&str, &str); 3] =
     [("version", "eevdf-version"), ("base-slice", "eevdf-base-slice"), ("next-buddy", "eevdf-next-buddy")];
 
-/// Returns whether this is a fair class of Linux, or built on one: only those pull at once a task that waits behind a
-/// more urgent class.
+/// Returns whether this is a fair class of Linux, or built on one. Only such a class pulls at once a task that waits
+/// behind a more urgent class.
 pub(super) fn pulls_from_behind(fair: &Descriptor) -> bool {
     FAIR[..3].iter().any(|own| own.name == fair.name)
 }
@@ -76,7 +76,7 @@ const COUNT: usize = collect::<0>().1;
 /// Every knob of every class, once.
 pub(super) const ALL: [Knob; COUNT] = collect::<COUNT>().0;
 
-/// Returns the knobs of all lists, each name once, as far as there is room, and their number.
+/// Returns the knobs of all lists, each name once, limited by the room, and their number.
 const fn collect<const ROOM: usize>() -> ([Knob; ROOM], usize) {
     let (mut all, mut count, mut list) = ([CHOICE[0]; ROOM], 0, 0);
     while list < LISTS.len() {
@@ -151,7 +151,7 @@ const fn equal(a: &str, b: &str) -> bool {
 
 const TIMER: AlarmKind = AlarmKind::Timer;
 
-/// Where the alarm slots of each class begin.
+/// First alarm slot of each class.
 pub(super) const BASES: Bases = Bases {
     rt: AlarmBase {
         policy: count(deadline::ALARMS.policy),
@@ -193,7 +193,7 @@ const fn slots(at: usize, whose: usize) -> &'static [AlarmKind] {
     [alarms.policy, alarms.cpu, alarms.entity, alarms.group][whose]
 }
 
-/// Returns the most alarm slots of this owner that any fair class has.
+/// Returns the maximum number of alarm slots of this owner in any fair class.
 const fn most(whose: usize) -> usize {
     let (mut most, mut at) = (0, 0);
     while at < FAIR.len() {

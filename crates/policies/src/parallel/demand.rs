@@ -1,18 +1,18 @@
-//! [`Demand`]: which VMs are co-scheduled now, and for how long.
+//! [`Demand`]: the VMs that are co-scheduled now, and the duration.
 
 use sched::{GroupId, Instant, Nanos};
 
 /// The state of one VM.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
-    /// The length of the current or last interval.
+    /// Length of the current or last interval.
     length: Nanos,
-    /// When the last interval ended.
+    /// Instant of the end of the last interval.
     ended: Option<Instant>,
     on: Option<Instant>,
 }
 
-/// Learns from the reports of long spin waits of each VM how long its contention lasts.
+/// An estimate of the duration of each VM's contention, from the reports of its long spin waits.
 ///
 /// A report starts an interval in which the VM is co-scheduled, so that its waits should end. The next wait may begin
 /// within the interval, or sooner after it than the interval was long. Then the interval was too short, and the next
@@ -24,12 +24,13 @@ pub(crate) struct Demand {
     first: Nanos,
     least: Nanos,
     most: Nanos,
-    /// By group.
+    /// Interval of each VM, by group.
     episodes: Vec<Episode>,
 }
 
 impl Demand {
-    /// Waits of `threshold` or more count. The first interval is `first` long, and all are between `least` and `most`.
+    /// Creates an estimate that counts waits of `threshold` or more. The first interval is `first` long, and all are
+    /// between `least` and `most`.
     pub(crate) fn new(threshold: Nanos, first: Nanos, least: Nanos, most: Nanos) -> Demand {
         let most = most.max(least);
         Demand { threshold, first: first.max(least).min(most), least, most, episodes: Vec::new() }
@@ -53,8 +54,8 @@ impl Demand {
         self.episodes[g.index()].on.is_some()
     }
 
-    /// Returns the VM `g` has waited for a spin lock for `waited`. Returns until when it is to be co-scheduled, if it
-    /// was not already.
+    /// Records that the VM `g` has waited for a spin lock for `waited`. Returns the end of its co-scheduling, if this
+    /// report started it.
     pub(crate) fn report(&mut self, g: GroupId, waited: Nanos, now: Instant) -> Option<Instant> {
         let (least, most) = (self.least, self.most);
         let episode = &mut self.episodes[g.index()];
@@ -71,7 +72,7 @@ impl Demand {
         Some(until)
     }
 
-    /// The interval of `g` is over.
+    /// Ends the interval of `g`.
     pub(crate) fn end(&mut self, g: GroupId) {
         let episode = &mut self.episodes[g.index()];
         episode.ended = episode.on.take();

@@ -1,4 +1,4 @@
-//! How a deadline is set, and which level it has as time passes.
+//! The rule of PDS: the deadline of a task, and its level as time passes.
 
 use crate::project_c::{self, Expired, Layout, Level, Rule, Task, Yielder};
 use sched::{Instant, Knobs, Nanos};

@@ -10,16 +10,16 @@ pub(super) const PERIOD: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 pub(super) struct Limit {
     pub(super) period: Nanos,
     pub(super) runtime: Nanos,
-    /// Whether a CPU borrows unused runtime from others.
+    /// Whether a CPU borrows unused runtime from other CPUs.
     pub(super) shared: bool,
 }
 
 /// The budget of a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
-    /// The time that real-time entities have used in this period.
+    /// Time that real-time entities have used in this period.
     pub(super) used: Nanos,
-    /// The time that they may use, including borrowed and excluding lent runtime.
+    /// Time that real-time entities may use, including borrowed and excluding lent runtime.
     pub(super) runtime: Nanos,
 }
 

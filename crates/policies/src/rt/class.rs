@@ -30,11 +30,11 @@ pub(crate) fn is_limited(knobs: &Knobs) -> bool {
 /// The state of an entity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task {
-    /// The rest of its time slice, in ticks; `None`: SCHED_FIFO.
+    /// Remainder of the time slice, in ticks; `None`: SCHED_FIFO.
     ticks_left: Option<u64>,
-    /// Whether its time slice is over and the next entity of its list should run.
+    /// Whether the time slice of the entity is over and the next entity of its list should run.
     turn_over: bool,
-    /// Whether it is held because its CPU is throttled.
+    /// Whether the entity is held because its CPU is throttled.
     pub(super) held: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Rt {
     /// The queues; a throttled CPU is shut.
     pub(super) queues: MostUrgent<Level>,
     pub(super) tasks: Vec<Task>,
-    /// By CPU, if there is a limit.
+    /// Budget of each CPU, if there is a limit.
     pub(super) budgets: Vec<Budget>,
     pub(super) limit: Option<Limit>,
     pub(super) period_end: Instant,
@@ -69,7 +69,7 @@ impl Rt {
         }
     }
 
-    /// `e`, which waits, was put into a queue.
+    /// Records that `e`, which waits, was put into a queue.
     fn queued(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         match self.queues.is_shut(self.queues.home(e)) {
             true => self.hold(e, cx),
@@ -99,7 +99,7 @@ impl Rt {
         }
     }
 
-    /// `e` waits on `cpu`, and its priority changes to `level`.
+    /// Changes the priority of `e`, which waits on `cpu`, to `level`.
     fn reposition(&mut self, e: EntityId, cpu: CpuId, level: Level, cx: &mut Cx<'_>) {
         let old = self.queues.urgency(e);
         if !cx.may_run(e, cpu) {

@@ -1,7 +1,7 @@
 //! Throttling: real-time entities use at most their runtime in each period of a CPU.
 //!
-//! The used time is checked whenever it is charged, at each tick at the latest. An overrun counts in the next period,
-//! so the long-run share is exact.
+//! The used time is checked at every charge, at each tick at the latest. An overrun counts in the next period, so the
+//! long-run share is exact.
 
 use super::budget::{Budget, Limit, PERIOD};
 use super::class::Rt;
@@ -75,7 +75,7 @@ impl Rt {
         }
     }
 
-    /// A period is over, or several if the alarm is late.
+    /// Ends a period, or several periods if the alarm is late.
     pub(super) fn end_period(&mut self, cx: &mut Cx<'_>) {
         let limit = self.limit.expect("the period timer runs only with a limit");
         let late = cx.now().saturating_since(self.period_end);

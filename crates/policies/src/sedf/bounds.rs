@@ -2,7 +2,8 @@
 
 use sched::{Conserving, Knobs, LoadBounds, Nanos};
 
-/// How late a driver may notice the end of a time slice: the entity pays for one time slice, however long it was.
+/// Maximum delay with which a driver may notice the end of a time slice. The entity pays for one time slice of any
+/// length.
 const LATE: Nanos = Nanos::ms(2);
 
 /// Returns the part of a weight period that is left for extra time if every beginning of a period wastes almost a
@@ -18,8 +19,8 @@ fn deals_slices(knobs: &Knobs) -> bool {
 }
 
 /// Before each beginning of a period, a CPU may idle for almost a quantum. Every entity begins a period once per weight
-/// period, and all may do so one after the other. If there are more of them than the period has quanta, there is no
-/// time left in between. An entity with a hard reservation waits although CPUs idle; so does one whose slice by weight
+/// period, and all may do so in sequence. If there are more such beginnings than the period has quanta, no time is left
+/// between them. An entity with a hard reservation waits although CPUs idle; so does an entity whose slice by weight
 /// has no length.
 pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_reservations || deals_slices(load.knobs) || turns_in_a_period(load).is_zero() {
@@ -41,15 +42,15 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if deals_slices(knobs) {
         let dealt = period.saturating_sub(knobs.time("weight-safety"));
         let smallest = dealt.scale(least, most.saturating_mul(load.entities));
-        // The rest of a period in which it forfeits its slice, the wait for its end, and the next period.
+        // The rest of a period in which the entity forfeits its slice, the wait for its end, and the next period.
         return (!smallest.is_zero()).then(|| period.saturating_mul(3));
     }
     let left = turns_in_a_period(load);
     if load.has_sleepers || left.is_zero() {
         return None;
     }
-    // Between two runs of the lightest entity, every other runs as many times as its weight is larger, and once to
-    // begin with.
+    // Between two runs of the lightest entity, every other entity runs as many times as its weight is larger, and once
+    // initially.
     let ratio = if knobs.word("unreserved") == "extra-weight" { most.div_ceil(least) } else { 1 };
     let turn = knobs.time("extra-quantum") + LATE;
     let turns = turn.saturating_mul((ratio + 2).saturating_mul(load.entities));

@@ -1,26 +1,26 @@
-//! The four queues of each CPU. One holds the entities that may use their slice now, one those that wait for their next
-//! period, and two those that want extra time.
+//! The four queues of each CPU. One queue holds the entities that may use their slice now, one queue the entities that
+//! wait for their next period. The other two hold the entities that want extra time.
 //!
-//! In Xen they are sorted lists, in which an entity goes behind its equals. Here they are trees whose keys end with an
-//! arrival number: the same order, found faster. Subtracting a number from all scores of a list is moving their origin.
+//! Xen uses sorted lists, in which an entity is behind its equals. Here the queues are trees whose keys end with an
+//! arrival number: the same order with a faster search. A subtraction from all scores of a list moves their origin.
 
 use sched::queue::Trees;
 use sched::{CpuId, EntityId, Instant};
 
-/// The urgency in extra time: the least score first.
+/// The urgency in extra time: the minimum score first.
 pub(super) type Score = i128;
 
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// Two for each CPU: begun periods, by deadline, and periods to come, by beginning.
+    /// Begun periods, by deadline, and periods to come, by beginning: two queues for each CPU.
     periods: Trees<(Instant, u64)>,
-    /// The entities to be compensated for a lost slice, by score (Xen's L0).
+    /// Entities to be compensated for a lost slice, by score (Xen's L0).
     penalty: Trees<(Score, u64)>,
-    /// The entities that share the remaining extra time, by score and the CPU's origin (Xen's L1).
+    /// Entities that share the remaining extra time, by score and the CPU's origin (Xen's L1).
     utilisation: Trees<(Score, u64)>,
-    /// The origin of each CPU's utilisation scores.
+    /// Origin of each CPU's utilisation scores.
     origins: Vec<Score>,
-    /// Each entity's score relative to zero, while it is in `utilisation`.
+    /// Score of each entity relative to zero, while the entity is in `utilisation`.
     absolute: Vec<Score>,
     arrivals: u64,
 }
@@ -75,7 +75,7 @@ impl Queues {
         self.periods.first(begun(cpu)).map(|(_, e)| e)
     }
 
-    /// Returns the entity whose period begins next, and when.
+    /// Returns the entity whose period begins next, and the instant of that beginning.
     pub(super) fn first_to_come(&self, cpu: CpuId) -> Option<(Instant, EntityId)> {
         self.periods.first(to_come(cpu)).map(|((begin, _), e)| (begin, e))
     }
@@ -119,13 +119,13 @@ impl Queues {
         self.utilisation.contains(e)
     }
 
-    /// Returns the score that `e` has in its queue.
+    /// Returns the score of `e` in its queue.
     pub(super) fn utilisation_score(&self, e: EntityId) -> Option<Score> {
         let cpu = self.utilisation.tree_of(e)?;
         Some(self.absolute[e.index()] - self.origins[cpu])
     }
 
-    /// Removes `e`; returns its score if it was queued.
+    /// Removes `e`. Returns its score if it was queued.
     pub(super) fn leave_utilisation(&mut self, e: EntityId) -> Option<Score> {
         let score = self.utilisation_score(e)?;
         self.utilisation.remove(e);

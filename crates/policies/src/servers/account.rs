@@ -1,21 +1,21 @@
-//! One server: a budget in every period, and what happens to it when its entity does not use it.
+//! One server: a budget in every period, and the treatment of the budget when the entity does not use it.
 
 use sched::{Instant, Limit, Nanos, PromiseState, Reservation};
 
-/// What happens to a budget while its entity is blocked.
+/// The treatment of a budget while its entity is blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// It is kept until the period ends.
+    /// The budget is kept until the period ends.
     Deferrable,
-    /// It drains as if it were used.
+    /// The budget drains as if it were used.
     Periodic,
-    /// It is lost at once, and when a period begins with the entity blocked.
+    /// The budget is lost at once, and when a period begins with the entity blocked.
     Polling,
-    /// It is kept; the used amount comes back one period after its use began.
+    /// The budget is kept; the used amount is replenished one period after its use began.
     Sporadic,
 }
 
-/// The number of pending replenishments of a sporadic budget; further ones are merged with the last of them.
+/// Maximum number of pending replenishments of a sporadic budget. Further replenishments are merged with the last one.
 const RETURNS: usize = 8;
 
 /// A pending replenishment.
@@ -31,29 +31,29 @@ pub(crate) struct Server {
     kind: Kind,
     budget: Nanos,
     period: Nanos,
-    /// From the beginning of a period to its deadline.
+    /// Time from the beginning of a period to its deadline.
     relative_deadline: Nanos,
-    /// Whether the entity goes on, less urgent, when its budget is used up.
+    /// Whether the entity continues, less urgent, when its budget is used up.
     extra: bool,
-    /// The remaining budget; below zero only until the next update.
+    /// Remaining budget; below zero only until the next update.
     left: i64,
-    /// The end of the period; without meaning for a sporadic server.
+    /// End of the period; without meaning for a sporadic server.
     renewal: Instant,
     pub(crate) deadline: Instant,
-    /// How often the budget was used up in this period; 0: the server has its own budget.
+    /// Number of times the budget was used up in this period; 0: the server has its own budget.
     pub(crate) level: u32,
-    /// Whether it waits for its budget.
+    /// Whether the server waits for its budget.
     pub(crate) depleted: bool,
-    /// Since when its entity is blocked, or was last.
+    /// Instant of the last block of the entity.
     blocked: Instant,
-    /// The start and the amount of the current use of a sporadic budget.
+    /// Start and amount of the current use of a sporadic budget.
     begun: Instant,
     used: Nanos,
     returns: [Option<Return>; RETURNS],
 }
 
 impl Server {
-    /// Returns the server of `asked`. One of its periods begins at `begin`, and none before.
+    /// Returns the server of `asked`. One of its periods begins at `begin`, and none before `begin`.
     pub(crate) fn new(kind: Kind, asked: &Reservation, extratime: bool, begin: Instant, now: Instant) -> Server {
         let mut server = Server {
             kind,
@@ -96,7 +96,7 @@ impl Server {
         Nanos::ns(self.left.max(0).unsigned_abs())
     }
 
-    /// When it must be updated next while its entity is runnable.
+    /// Returns the instant of the next update while the entity is runnable.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         match self.kind {
             Kind::Sporadic => self.returns.iter().flatten().map(|coming| coming.at).min(),
@@ -115,7 +115,7 @@ impl Server {
         }
     }
 
-    /// The entity blocks.
+    /// Updates the budget when the entity blocks.
     pub(crate) fn block(&mut self, now: Instant) {
         self.blocked = now;
         match self.kind {
@@ -125,7 +125,7 @@ impl Server {
         }
     }
 
-    /// The entity wakes.
+    /// Updates the budget when the entity wakes.
     pub(crate) fn wake(&mut self, now: Instant) {
         if self.kind == Kind::Sporadic {
             self.collect(now);
@@ -152,7 +152,7 @@ impl Server {
         }
     }
 
-    /// An instant of [`next_event`](Server::next_event) has come, and the entity is runnable.
+    /// Updates the budget at an instant of [`next_event`](Server::next_event), while the entity is runnable.
     pub(crate) fn renew_at(&mut self, now: Instant) {
         match self.kind {
             Kind::Sporadic => {
@@ -177,7 +177,7 @@ impl Server {
         (self.level, self.depleted) = (0, false);
     }
 
-    /// The budget is used up: the entity goes on, less urgent, with another budget, or waits.
+    /// Handles a used-up budget: the entity continues, less urgent, with another budget, or waits.
     fn exhaust(&mut self) {
         self.end_use();
         if self.extra {
@@ -195,7 +195,7 @@ impl Server {
         self.deadline = now.saturating_add(self.relative_deadline);
     }
 
-    /// The used amount of a sporadic budget comes back a period after its use began.
+    /// Ends the use of a sporadic budget. The used amount is replenished a period after its use began.
     fn end_use(&mut self) {
         let amount = std::mem::replace(&mut self.used, Nanos::ZERO);
         if self.kind == Kind::Sporadic && !amount.is_zero() {
@@ -210,7 +210,7 @@ impl Server {
         self.returns[free] = Some(later);
     }
 
-    /// Adds the replenishments that are due.
+    /// Adds the due replenishments.
     fn collect(&mut self, now: Instant) {
         let mut amount = Nanos::ZERO;
         for slot in &mut self.returns {

@@ -2,9 +2,9 @@
 //!
 //! Under earliest deadline first, Σ budget/deadline ≤ 1 on a CPU is sufficient (Liu and Layland 1973, for deadlines
 //! equal to periods). Under fixed priorities, deadline monotonic, Π (1 + budget/deadline) ≤ 2 is sufficient (Bini,
-//! Buttazzo and Buttazzo 2003). It admits all that Liu and Layland's n·(2^(1/n) − 1) admits, and more. Both hold for
-//! servers with runnable entities. On several CPUs with one queue, Σ ≤ their number is necessary, not sufficient: it is
-//! Xen's condition.
+//! Buttazzo and Buttazzo 2003). This test admits all sets that Liu and Layland's n·(2^(1/n) − 1) admits, and more. Both
+//! tests hold for servers with runnable entities. On several CPUs with one queue, Σ ≤ the number of CPUs is necessary,
+//! not sufficient: it is Xen's condition.
 
 use super::settings::{Order, Settings};
 use crate::admission::{Admission, Full, ONE, Utilisation};
@@ -20,12 +20,12 @@ enum Rule {
     Product,
 }
 
-/// Admits servers and keeps the accounts.
+/// The admission test of servers, with its accounts.
 #[derive(Debug)]
 pub(super) struct Gate {
     rule: Rule,
     partitioned: bool,
-    /// The account of the sum.
+    /// Account of the sum.
     books: Admission,
 }
 
@@ -78,7 +78,7 @@ impl Gate {
         }
     }
 
-    /// Adds a server again that was just removed.
+    /// Adds a server again that has just been removed.
     pub(super) fn restore(&mut self, density: Utilisation, cpu: Option<CpuId>) {
         if self.rule == Rule::Sum {
             self.books.restore(density, cpu);
@@ -86,7 +86,7 @@ impl Gate {
     }
 }
 
-/// Returns the largest density, in parts of [`ONE`], with which the product over `others` stays within two.
+/// Returns the largest density, in parts of [`ONE`], with which the product over `others` stays at most two.
 fn left_of_two<'a>(others: impl Iterator<Item = &'a Utilisation>) -> u64 {
     let one = u128::from(ONE);
     let product = others.fold(one, |product, density| (product * (one + u128::from(density.units_up()))).div_ceil(one));

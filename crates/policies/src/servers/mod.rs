@@ -36,35 +36,35 @@ struct Key {
     arrival: u64,
 }
 
-/// An entity's server, and the CPU it is assigned to.
+/// The server of an entity, and the CPU to which it is assigned.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     server: Server,
     cpu: Option<CpuId>,
     asked: Reservation,
-    /// Its density: the budget by the relative deadline.
+    /// Density of the server: the budget divided by the relative deadline.
     density: Utilisation,
-    /// Whether it is attached.
+    /// Whether the entity is attached.
     open: bool,
-    /// Whether its affinity excludes some CPU.
+    /// Whether the affinity of the entity excludes some CPU.
     restricted: bool,
 }
 
-/// A scheduler of servers.
+/// The state of a scheduler of servers.
 #[derive(Debug)]
 pub(crate) struct Servers {
     settings: Settings,
-    /// By entity.
+    /// Server of each entity, by index.
     members: Vec<Member>,
-    /// The waiting entities with budget: one queue, or one for each CPU.
+    /// Waiting entities with budget: one queue, or one for each CPU.
     waiting: Trees<Key>,
     arrivals: u64,
     gate: Gate,
-    /// By CPU: the densities of the entities assigned to it, in parts of one CPU.
+    /// Total density of the entities assigned to each CPU, in parts of one CPU.
     load: Vec<u64>,
-    /// By CPU: the entity that has just stopped there, and may go on.
+    /// Entity that has just stopped on each CPU, and may continue.
     stopped: Vec<Option<EntityId>>,
-    /// The number of entities whose affinity excludes some CPU.
+    /// Number of entities whose affinity excludes some CPU.
     restricted: usize,
 }
 
@@ -93,7 +93,7 @@ impl Servers {
 
     // ---- Membership ----
 
-    /// Returns the reservation in `params`, or that of an entity without one.
+    /// Returns the reservation in `params`, or the default reservation.
     fn asked(&self, params: &Params) -> Result<Reservation, Refused> {
         let Settings { default_period, default_budget, .. } = self.settings;
         let asked = params.reservation.unwrap_or(Reservation {
@@ -125,8 +125,8 @@ impl Servers {
         Ok(Member { server, cpu: None, asked, density, open: true, restricted: false })
     }
 
-    /// Admits `member` as the server of `e`, which has none. If partitioned, tries the allowed CPU with the least total
-    /// density first.
+    /// Admits `member` as the server of `e`, which has no server. If partitioned, tries the allowed CPU with the
+    /// minimum total density first.
     fn admit(&mut self, e: EntityId, member: &mut Member, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let allowed = cx.params(e).affinity.and(&cx.topology().all());
         let least = allowed.iter().min_by_key(|cpu| (self.load[cpu.index()], cpu.index()));
@@ -175,7 +175,7 @@ impl Servers {
         self.members[e.index()].cpu.map_or(0, CpuId::index)
     }
 
-    /// Returns the level and the order, without the arrival: decides preemption.
+    /// Returns the level and the order, without the arrival. These two decide preemption.
     fn urgency(&self, e: EntityId) -> (u32, u64) {
         let server = &self.members[e.index()].server;
         let order = match self.settings.order {
@@ -203,8 +203,8 @@ impl Servers {
         }
     }
 
-    /// Kicks a CPU for `e`, which waits: an idle CPU, its last one before others. If no CPU idles, kicks the CPU of the
-    /// least urgent entity, if that is less urgent than `e`.
+    /// Kicks a CPU for the waiting `e`: an idle CPU, its last CPU before others. If no CPU idles, kicks the CPU of the
+    /// least urgent entity, if that entity is less urgent than `e`.
     fn tickle(&self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(idle) = cx.idle_cpu_for(e) {
             return cx.kick(idle);
@@ -222,8 +222,8 @@ impl Servers {
         }
     }
 
-    /// `picking` may have been kicked for one entity and have picked another that could run elsewhere: kicks an idle
-    /// CPU that a waiting entity may run on.
+    /// Kicks an idle CPU on which a waiting entity may run. `picking` may have been kicked for this entity and have
+    /// picked another entity that could run elsewhere.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if !cx.topology().iter().any(idle) {
@@ -242,7 +242,7 @@ impl Servers {
         }
     }
 
-    /// `e` blocks now.
+    /// Handles a block of `e`.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.server(e).block(cx.now());
         cx.clear_alarm(renewal(e));

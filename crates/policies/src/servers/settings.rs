@@ -1,4 +1,4 @@
-//! [`Settings`]: what distinguishes the policies that use servers, the knobs they share, and their guarantee.
+//! [`Settings`]: the differences between the policies that use servers, the knobs that they share, and their guarantee.
 
 use super::account::Kind;
 use sched::{Knob, LoadBounds, Nanos};
@@ -12,16 +12,16 @@ pub(crate) enum Order {
     DeadlineMonotonic,
 }
 
-/// Which of two equally urgent entities runs, if one of them has just run.
+/// The choice between two equally urgent entities, if one of them has just run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ties {
-    /// The other one.
+    /// The entity that has not just run.
     Turn,
     /// The entity that has just run.
     Stay,
 }
 
-/// When the first period of a reservation without a start begins.
+/// The beginning of the first period of a reservation without a start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Grid {
     /// At the attachment of the entity.
@@ -37,13 +37,13 @@ pub(crate) struct Settings {
     pub(crate) order: Order,
     /// Whether each entity is assigned to one CPU.
     pub(crate) partitioned: bool,
-    /// Whether an entity with a soft limit goes on when its budget is used up.
+    /// Whether an entity with a soft limit continues when its budget is used up.
     pub(crate) extratime: bool,
-    /// How long an entity runs before the next decision; zero: as long as its budget lasts.
+    /// Maximum run time until the next decision; zero: as long as the budget lasts.
     pub(crate) quantum: Nanos,
     /// Whether a deadline before the end of the period has an effect.
     pub(crate) constrained: bool,
-    /// The reservation of an entity without one.
+    /// Period of the reservation of an entity without one.
     pub(crate) default_period: Nanos,
     pub(crate) default_budget: Nanos,
     pub(crate) ties: Ties,

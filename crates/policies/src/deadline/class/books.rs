@@ -1,4 +1,4 @@
-//! Admitted bandwidth: what each entity has, and when detached entities return theirs.
+//! Admitted bandwidth: the bandwidth of each entity, and its return after a detachment.
 
 use super::{Deadline, RETURN};
 use crate::admission::Utilisation;
@@ -39,7 +39,7 @@ impl Deadline {
         Err(Refused::Utilisation { asked: *asked, free_ppm: full.free_ppm, on: full.on })
     }
 
-    /// Returns the bandwidth of detached entities whose 0-lag time has come.
+    /// Returns the bandwidth of detached entities whose 0-lag time has passed.
     pub(super) fn give_back(&mut self, cx: &mut Cx<'_>) {
         self.settle_all(cx);
         let now = cx.now();

@@ -18,8 +18,8 @@ fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -
     Some((host, e))
 }
 
-/// Returns the instant of its block, its CPU time until then, and the answers of `policy` at its dispatch and at its
-/// block.
+/// Returns the instant of the entity's block, its CPU time until then, and the answers of `policy` at its dispatch and
+/// at its block.
 fn answers(policy: &'static Descriptor, knobs: &Knobs) -> Option<(Instant, Nanos, [Option<PromiseState>; 2])> {
     let (mut host, e) = host_with_one(policy, knobs, Limit::Hard)?;
     while host.machine().running(CPU) != Some(e) {
@@ -67,7 +67,7 @@ fn every_policy_with_reservations_answers_slice_period_deadline_and_remaining() 
     }
 }
 
-/// Also if the entity continues at a lower level or in extra time.
+/// The same holds if the entity continues at a lower level or in extra time.
 #[test]
 fn a_used_up_slice_has_nothing_remaining() {
     let cases = [

@@ -97,14 +97,14 @@ fn classes_go_before_deadlines() {
     assert_eq!(runs(&host, 0), Some(order[0]), "at once");
 }
 
-/// SCHED_ISO has its part of a CPU over seconds, whatever its demand: the first seconds whole, then 41 or 24 %, and its
+/// SCHED_ISO has its part of a CPU over seconds, for any demand: the first seconds completely, then 41 or 24 %, and its
 /// share as a normal task.
 #[test]
 fn isochronous_tasks_are_held_to_their_part() {
     for (percent, range) in [(70, 41..=56), (30, 24..=36)] {
         let mut host = host(1, &[("iso-cpu", percent)]);
         let greedy = hog(&mut host, of(Class::Isochronous));
-        // Deadlines keep it out while it counts as a normal task.
+        // The deadlines of this hog are earlier while the isochronous task counts as a normal task.
         hog(&mut host, nice(-20));
         run_through(&mut host, 60_000_000);
         let part = host.machine().charged(greedy).as_ns() / 600_000_000;
@@ -151,9 +151,9 @@ fn a_fork_halves_the_slice_and_keeps_the_deadline() {
     let child = scripted(&mut host, nice(0));
     host.wake(child, Wake::New { parent: Some(parent) });
     assert_eq!(deadline_us(&host, child), deadline_us(&host, parent));
-    // Half of 6.144 ms less 2 ms, and the nanosecond by which these tests are late.
+    // Half of 6.144 ms minus 2 ms, and the nanosecond by which these tests are late.
     assert_eq!((shows(&host, child, "slice"), shows(&host, parent, "slice")), (2_071_999, 2_071_999));
-    // With less than 200 us left, both get a new time slice.
+    // With less than 200 us left, parent and child get a new time slice.
     run_through(&mut host, 3_950);
     let late = scripted(&mut host, nice(0));
     host.wake(late, Wake::New { parent: Some(parent) });
@@ -161,7 +161,8 @@ fn a_fork_halves_the_slice_and_keeps_the_deadline() {
     assert_eq!(shows(&host, late, "slice"), 6_144_000);
 }
 
-/// A task preempted with time left is sticky: its deadline looks later to other CPUs, and it is first on its own.
+/// A task preempted with time left is sticky: its deadline counts as later on other CPUs, and it is first on its own
+/// CPU.
 #[test]
 fn a_sticky_task_stays_where_it_was() {
     for (locality, moves) in [(0, false), (2, true)] {
@@ -170,11 +171,11 @@ fn a_sticky_task_stays_where_it_was() {
         let (stays, other) = (hog(&mut host, pinned(0)), hog(&mut host, pinned(1)));
         run_through(&mut host, 1_000);
         host.adjust(stays, nice(0)).expect("it is accepted");
-        // Preempted on CPU 0 by a real-time task, it waits there, sticky.
+        // Preempted on CPU 0 by a real-time task, the task waits there, sticky.
         let urgent = hog(&mut host, Params { affinity: CpuSet::one(CPU), ..fifo(1) });
         run_through(&mut host, 2_000);
         assert_eq!((runs(&host, 0), runs(&host, 1)), (Some(urgent), Some(other)));
-        // CPU 1 chooses between it and a task with a slightly later deadline.
+        // CPU 1 chooses between the sticky task and a task with a slightly later deadline.
         let fresh = hog(&mut host, pinned(1));
         run_through(&mut host, 3_000);
         host.block(CpuId::new(1));
@@ -196,13 +197,14 @@ fn a_directed_yield_gives_away_the_time_slice() {
     assert_eq!((runs(&host, 0), deadline_us(&host, taker)), (Some(taker), deadline));
 }
 
-/// A sleeper keeps its deadline, but not for ever: if it blocks with its time slice used up, it gets a new one of each.
+/// A sleeper keeps its deadline, but not for ever. If it blocks with its time slice used up, it gets a new time slice
+/// and a new deadline.
 #[test]
 fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
     let mut host = host(1, &[]);
     let e = scripted(&mut host, nice(0));
     let mut first = 0;
-    // No tick falls into a run; a tick would end the time slice.
+    // No tick occurs during a run; a tick would end the time slice.
     for (run, length) in [900, 900, 900, 900, 900, 900, 700].into_iter().enumerate() {
         let start = run as u64 * 10_000;
         run_through(&mut host, start);
@@ -218,7 +220,7 @@ fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
     assert_eq!(deadline_us(&host, e), 60_700 + 41_091);
 }
 
-/// A batch task gets a new deadline at every preemption, a normal one only with a new time slice.
+/// A batch task gets a new deadline at every preemption, a normal task only with a new time slice.
 #[test]
 fn a_batch_task_loses_its_place_when_it_is_preempted() {
     for (class, moved) in [(Class::Normal, false), (Class::Batch, true)] {
@@ -252,7 +254,7 @@ fn a_task_dispatched_early_in_a_tick_stops_before_its_time_slice_is_over() {
     }
 }
 
-/// With `expired-first`, overdue tasks run in order of arrival, whatever their deadlines.
+/// With `expired-first`, overdue tasks run in order of arrival, regardless of their deadlines.
 #[test]
 fn expired_deadlines_can_go_by_arrival() {
     for (expired_first, wanted) in [(0, 1), (1, 0)] {

@@ -12,13 +12,13 @@ fn rule(version: &str) -> Bmq {
     Bmq::new(&knobs)
 }
 
-/// Returns the level of this nice value and boost, as Project C counts.
+/// Returns the level of this nice value and boost, in Project C's numbers.
 fn level(rule: &Bmq, nice: i32, boost: i32) -> usize {
     let (slice, last_ran, home) = (SLICE, Instant::ZERO, sched::CpuId::new(0));
     rule.level(&Task { kind: Kind::Normal, nice, slice, last_ran, home, state: boost }, Instant::ZERO) - 1
 }
 
-/// Uses up this many slices.
+/// Uses up this number of slices.
 fn use_up(lab: &mut Lab, slices: usize) {
     (0..slices).for_each(|_| lab.end_slice(0));
 }
@@ -91,7 +91,7 @@ fn the_worked_example_step_by_step() {
     lab.wake(interactive);
     assert_eq!((lab.boost(interactive), lab.level(interactive)), (-1, 113));
     assert_eq!(lab.running(0), Some(interactive));
-    // 3. It runs for 6 µs, less than 8.192 µs.
+    // 3. The task runs for 6 µs, less than 8.192 µs.
     lab.pass(Nanos::us(6));
     lab.block(interactive);
     assert_eq!(lab.boost(interactive), -2);
@@ -125,7 +125,7 @@ fn the_worked_example_step_by_step() {
 fn a_longer_run_changes_nothing_and_a_long_sleep_boosts_by_one_step() {
     let mut lab = Lab::bmq(1);
     let e = lab.hog(nice(0));
-    // The threshold at 0 is 16.384 µs: that is not below it.
+    // The threshold at 0 is 16.384 µs: the run is not below it.
     burst(&mut lab, e, Nanos::ns(16_384), SLICE);
     assert_eq!(lab.boost(e), 0);
     burst(&mut lab, e, Nanos::ns(16_383), SLICE);
@@ -166,7 +166,7 @@ fn an_interactive_tasks_boost_falls_to_the_least_and_is_reported() {
     // Two steps each: for the short run and for the long sleep.
     assert_eq!(told[..4], [(-2, true), (-4, true), (-6, true), (-7, true)]);
     assert_eq!(told[8], (-7, true));
-    // It decays by one step with each time slice used up.
+    // The boost decays by one step with each time slice used up.
     use_up(&mut lab, 5);
     assert_eq!((lab.boost(e), lab.host.machine().interactive(e)), (-2, true));
     use_up(&mut lab, 1);
@@ -336,7 +336,8 @@ fn a_better_level_starves_a_worse_one() {
     assert_eq!(lab.host.machine().charged(worse), before);
 }
 
-/// A letter is a quarter of a time slice. `i` wakes at every twelfth letter, from the sixth on, and runs for one.
+/// A letter is a quarter of a time slice. `i` wakes at every twelfth letter, from the sixth on, and runs for one
+/// letter.
 #[test]
 fn the_essays_picture_is_true() {
     let mut lab = Lab::of(&POLICY, sched::Topology::new(1), &[]);

@@ -1,4 +1,4 @@
-//! Co-scheduling: the cells of vCPUs, the turns of rows, and the vCPUs that fill empty cells.
+//! Co-scheduling: the cells of vCPUs, the time slices of rows, and the vCPUs that fill empty cells.
 
 use super::POLICY;
 use super::matrix::{Matrix, Place};
@@ -35,7 +35,7 @@ fn rows_take_turns_and_a_hole_is_filled() {
     }
 }
 
-/// S3 figure 2b: siblings always run together, whatever else is runnable.
+/// S3 figure 2b: siblings always run together, beside any other runnable entities.
 #[test]
 fn siblings_run_and_wait_together() {
     let mut host = host(4);
@@ -122,7 +122,7 @@ fn a_group_becomes_a_gang_and_stops_being_one() {
     assert_eq!([first, second].map(|e| row(&host, e)), [0, 1], "the first free cells");
 }
 
-/// A gang of three on two CPUs, and a gang of two that may run on one CPU only: both take two rows.
+/// A gang of three on two CPUs, and a gang of two that may run on one CPU only: each takes two rows.
 #[test]
 fn a_gang_that_cannot_sit_in_one_row_takes_several() {
     let mut matrix = Matrix::new(2);

@@ -1,4 +1,4 @@
-//! Credits: how running burns them, and how much each domain earns per accounting period.
+//! Credits: the conversion of CPU time to burnt credits, and the credits that each domain earns per accounting period.
 
 use crate::credit::domains::Domain;
 use crate::credit::settings::{Charging, Settings};
@@ -7,9 +7,9 @@ use sched::Nanos;
 /// The credits of one entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Account {
-    /// Credits left; negative: overspent.
+    /// Remaining credits; negative: overspent.
     pub(crate) credit: i64,
-    /// Running time not burnt yet, in nanoseconds: at most half a credit's worth, to either side, between charges.
+    /// CPU time not burnt yet, in nanoseconds: between charges at most half a credit's worth, to either side.
     remainder: i64,
 }
 
@@ -36,33 +36,34 @@ impl Account {
 /// The result of one accounting for each active member of a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Grant {
-    /// Credits.
+    /// Credits for each active member.
     pub(crate) each: i64,
-    /// An OVER entity below this is parked; `None`: no cap.
+    /// Account below which an OVER entity is parked; `None`: no cap.
     pub(crate) park_below: Option<i64>,
     /// Whether the next accounting visits the domain first.
     pub(crate) to_head: bool,
 }
 
-/// One accounting: the credits still to be distributed, as the active domains are visited in the order of their list.
+/// The state of one accounting: the credits still to be distributed, while the active domains are visited in the order
+/// of their list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    /// The credits that one CPU earns in a period.
+    /// Credits that one CPU earns in a period.
     per_cpu: u128,
-    /// The credits for all domains, including the leftovers of those visited already.
+    /// Credits for all domains, including the leftovers of domains visited already.
     total: u128,
-    /// The weight of all active domains.
+    /// Total weight of all active domains.
     weight: u128,
-    /// The weight of the domains not visited yet.
+    /// Total weight of the domains not visited yet.
     weight_left: u128,
-    /// The total overspent credit at the last accounting.
+    /// Total overspent credit at the last accounting.
     debt: u128,
     /// Whether a domain visited already could have used more.
     wanting: bool,
 }
 
 impl Round {
-    /// Begins an accounting. `per_cpu` and `balance` are in credits; `weight` is that of all active domains.
+    /// Begins an accounting. `per_cpu` and `balance` are in credits; `weight` is the weight of all active domains.
     pub(crate) fn new(cpus: usize, per_cpu: i64, balance: i64, weight: u64) -> Round {
         let debt = u128::from(balance.min(0).unsigned_abs());
         let per_cpu = u128::from(per_cpu.unsigned_abs());
@@ -74,7 +75,7 @@ impl Round {
     pub(crate) fn grant(&mut self, domain: &Domain) -> Grant {
         let (weight, members) = (u128::from(domain.counted), u128::from(domain.active));
         self.weight_left -= weight;
-        // At most what lets all its members run throughout, and its part in paying off the debt; or its cap.
+        // At most the credit with which all its members run throughout, and its part of the debt; or its cap.
         let mut peak = members * self.per_cpu + (self.debt * weight).div_ceil(self.weight);
         let mut park_below = None;
         if let Some(percent) = domain.cap {

@@ -1,9 +1,11 @@
-//! The guarantees of Credit: how soon an idle CPU finds work, how long an entity waits, how exactly caps are kept.
+//! The guarantees of Credit: the time until an idle CPU finds work, the maximum wait of an entity, the accuracy of
+//! caps.
 
 use crate::credit::settings::{Charging, Overflow, Parking, Settings};
 use sched::{CapBound, Conserving, LoadBounds, Nanos};
 
-/// With hand-off, at once. An entity that an idle CPU may pass over is offered again at the next tick of its own CPU.
+/// With hand-off, an idle CPU finds work at once. An entity that an idle CPU may skip is offered again at the next tick
+/// of its own CPU.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let settings = Settings::read(load.knobs);
     // An unparked entity may wait for the end of a time slice of the idle vCPU.
@@ -15,9 +17,9 @@ pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// Returns an OVER entity earns at least its share every period, from −300 at worst. It is sorted in at the next tick,
-/// and then has at most one time slice of every other entity before it. BOOST is a strict priority. Two entities that
-/// wake each other in turn and stay in credit can starve all others, so there is no bound if an entity sleeps or is
+/// An OVER entity earns at least its share every period, from −300 at worst. It is sorted in at the next tick, and then
+/// has at most one time slice of every other entity before it. BOOST is a strict priority. Two entities that wake each
+/// other in turn and stay in credit can starve all other entities, so there is no bound if an entity sleeps or is
 /// paused.
 pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_sleepers || load.has_changes {
@@ -30,30 +32,31 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let competitors = entities * in_xens_scale(load.weight_most);
     let members = if load.group_depth == 0 { 1 } else { entities };
     let share = most * load.host.cpus as u128 * in_xens_scale(load.weight_least) / (competitors * members);
-    // A cap may leave a member no more than the rounding does.
+    // A cap may leave a member no more credit than the rounding does.
     let earned = if load.has_limits { 1 } else { share.clamp(1, most) };
     let periods = u64::try_from(most.div_ceil(earned)).expect("at most what an account can owe") + 1;
     let turns = settings.longest_turn().saturating_mul(load.entities);
     Some(settings.period.saturating_mul(periods) + settings.tick + turns)
 }
 
-/// Returns the CPU time that the `n` active members of a capped domain can get beyond the cap.
+/// Returns the CPU time that the `n` active members of a capped domain can receive beyond the cap.
 ///
 /// An accounting gives a domain at most its cap rounded up to a credit, and each member its part rounded up once more.
 /// So the excess is up to `n` credits. It forgives a member the debt beyond −300. Only a member that was not parked can
 /// have such a debt. It arises in one period, from no less than −⌈cap/n⌉ (and one credit because charging rounds). So
 /// excess and forgiveness together are at most ⌈cap/n⌉ and that credit, for each member. Hence `2n` credits a period.
 ///
-/// When a member becomes active, the parts of the others shrink, and the debt they were allowed before exceeds the new
-/// part. The credit that the member lost when it left the list, more than 300, pays for that; the first time, it does
-/// not.
+/// When a member becomes active, the parts of the other members shrink. The debt that they were allowed before then
+/// exceeds the new part. The credit that the member lost when it left the list, more than 300, compensates for that,
+/// except the first time.
 ///
-/// In addition, a member can hold 300 credits when a span begins, and owe its part and a whole period's running when it
-/// ends. It can have earned before the span what it runs in it, and it can run for a tick before it is found.
+/// In addition, a member can hold 300 credits when a span begins. When it ends, the member can owe its part and a whole
+/// period's CPU time. It can have earned before the span the credits for its CPU time in the span, and it can run for a
+/// tick before accounting finds it.
 ///
-/// There is no bound if a capped member can avoid ticks: if it sleeps, or has time slices shorter than a tick. There is
-/// no bound, either, if accounts do not record the time run (`sampled`) or are only halved when they overflow. The same
-/// holds if indebted members run on until they stop.
+/// There is no bound if a capped member can avoid ticks: if it sleeps, or has time slices shorter than a tick. The same
+/// holds if accounts do not record the CPU time (`sampled`) or are only halved when they overflow. It also holds if
+/// indebted members continue to run until they stop.
 pub(crate) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let exact = settings.charging != Charging::Sampled

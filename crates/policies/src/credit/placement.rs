@@ -7,7 +7,7 @@ use crate::credit::runqueue::Priority;
 use crate::credit::settings::Steal;
 use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 
-/// Whether an entity may be stolen to a CPU that its affinity excludes.
+/// A predicate: whether an entity may be stolen to a CPU that its affinity excludes.
 pub(crate) type MayLeave<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
 
 impl Credit {
@@ -156,7 +156,7 @@ impl Credit {
         }
     }
 
-    /// Returns the best CPU for `e`: its own (or the next one it may run on), unless an idle CPU has more idle
+    /// Returns the best CPU for `e`: its own (or the next one on which it may run), unless an idle CPU has more idle
     /// neighbours. Neighbours are counted by cache and, within one cache, by core. `Commit::Yes` advances the cursor
     /// that spreads such choices.
     pub(crate) fn pick_cpu(&mut self, e: EntityId, commit: Commit, cx: &Cx<'_>) -> CpuId {
@@ -198,7 +198,8 @@ impl Credit {
         best
     }
 
-    /// `best`, unless other entities wait or run there and another CPU of `allowed` idles: then the next idle one.
+    /// Returns `best`. If other entities wait or run there and another CPU of `allowed` idles, returns the next idle
+    /// CPU.
     fn idle_rather_than(&self, best: CpuId, e: EntityId, allowed: &CpuSet, cx: &Cx<'_>) -> CpuId {
         let alone = match cx.running(best) {
             Running::Mine { entity, .. } => entity == e,
@@ -228,7 +229,8 @@ impl Credit {
         }
     }
 
-    /// A wake-up kicked one CPU only, and that CPU may run another entity: offers each waiting entity to the idle CPUs.
+    /// Offers each waiting entity to the idle CPUs, because a wake-up kicked one CPU only, which may run another
+    /// entity.
     pub(crate) fn offer_all(&mut self, cx: &mut Cx<'_>) {
         if !self.settings.hand_off || self.idlers.is_empty() {
             return;

@@ -76,7 +76,7 @@ impl Credit2 {
         }
     }
 
-    /// Returns the rest of the quota of `e`, which has stopped, to the pool, for other members.
+    /// Gives back to the pool the rest of the quota of `e`, which has stopped, for other members.
     pub(super) fn return_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Some(left) = self.is_capped(e).then(|| self.vcpus[e.index()].budget).filter(|&left| left > 0) else {
             return;

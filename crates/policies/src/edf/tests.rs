@@ -14,13 +14,13 @@ fn host<'a>(knobs: &Knobs) -> Driver<'a> {
     host_with(&POLICY, Topology::new(1), knobs)
 }
 
-/// (period, slice) in milliseconds.
+/// Returns a reservation of (period, slice) in milliseconds.
 fn promise(period: u64, slice: u64) -> Params {
     reserving(Nanos::ms(slice), Nanos::ms(period), Limit::Soft)
 }
 
-/// Returns the entities on CPU 0 and their times in milliseconds; letters in order of attachment. Runs without a break
-/// are one.
+/// Returns the entities on CPU 0 and their times in milliseconds; letters are in order of attachment. Adjacent runs of
+/// one entity are one run.
 fn turns(knobs: &Knobs, ms: u64, entities: &[(Params, Workload)]) -> String {
     let mut trace = Trace::new(Header { policy: "edf".into(), cpus: 1, seed: 0 });
     let mut host = host(knobs);
@@ -102,7 +102,7 @@ fn an_overrun_is_forgotten_or_taken_from_the_next_slice() {
 
 #[test]
 fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
-    // 2 ms of work come every 10 ms; the slice is 5 ms in 20.
+    // 2 ms of work arrive every 10 ms; the slice is 5 ms in 20.
     let sleeper = Workload::Periodic(Periodic::new(Nanos::ms(10), Nanos::ms(2)));
     let entities = [(promise(20, 5), sleeper), (Params::default(), HOG)];
     let by_cpu = turns(&knobs(&[("enforce", "hard")], &[]), 20, &entities);
@@ -114,7 +114,7 @@ fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
 #[test]
 fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
     let mut decides = knobs(&[("enforce", "hard"), ("charge", "wall")], &[("decision", 1_000_000)]);
-    // It decides at their arrival, at the end of A's and B's slice, and at the end of each period; no entity is
+    // Decisions are at the arrivals, at the ends of A's and B's slices, and at the end of each period; no entity is
     // charged.
     let entities = [(promise(20, 5), HOG), (promise(40, 8), HOG)];
     assert_eq!(turns(&decides, 40, &entities), "A 1-6, B 7-15, A 21-26");
@@ -162,11 +162,11 @@ fn time_lost_to_an_interrupt_is_delivered_later() {
     let e = machine.attach(at(0), promise(20, 5)).expect("it is admitted");
     machine.input(at(0), Input::Wake { entity: e, why: Wake::Resumed });
     assert!(machine.settle(at(0)).contains(&Action::Run { cpu, entity: e, until: at(5) }));
-    // An interrupt took 1 ms of the 5.
+    // An interrupt took 1 ms of the 5 ms.
     machine.input(at(5), Input::Ran { cpu, time: Nanos::ms(4) });
     machine.input(at(5), Input::Expire { cpu });
     assert!(machine.settle(at(5)).contains(&Action::Extend { cpu, until: at(6) }));
-    // It stops 1 ms too late; the next slice is shorter by that.
+    // The entity stops 1 ms too late; the next slice is shorter by that millisecond.
     machine.input(at(7), Input::Ran { cpu, time: Nanos::ms(2) });
     machine.input(at(7), Input::Expire { cpu });
     assert!(machine.settle(at(7)).contains(&Action::Stop { cpu, entity: e }));

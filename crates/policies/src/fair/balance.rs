@@ -1,12 +1,12 @@
 //! Load balancing: moves waiting tasks to CPUs with less load.
 //!
 //! A CPU about to idle pulls a task if it can. A CPU that ticks while tasks wait there kicks idle CPUs, which then
-//! pull. Busy CPUs compare loads at intervals, and pull half the difference. Nearest CPUs come first: the threads of
-//! the core, the cores of the cache, the caches of the machine.
+//! pull. Busy CPUs compare loads at intervals, and pull half the difference. Nearest CPUs are first: the threads of the
+//! core, the cores of the cache, the caches of the machine.
 //!
 //! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, reduced: no
-//! capacities, no NUMA distances, running tasks stay. An idle CPU that is kicked always searches, whatever its domain's
-//! interval is.
+//! capacities, no NUMA distances, running tasks stay. A kicked idle CPU always searches, for any interval of its
+//! domain.
 
 use super::Fair;
 use super::domain::{Balancing, Level, span};
@@ -51,7 +51,7 @@ enum Fit {
 impl<R: Rule> Fair<R> {
     // ---- CPUs without work ----
 
-    /// `cpu` has no task to run: pulls one task from the busiest CPU of the nearest domain that has one.
+    /// Pulls one task for `cpu`, which has no task to run, from the busiest CPU of the nearest domain with such a CPU.
     pub(super) fn pull_for_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let called = core::mem::take(&mut self.cpus[cpu.index()].called);
         let idles_long = self.cpus[cpu.index()].average_idle >= self.queues.tunables.migration_cost;
@@ -89,13 +89,13 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Returns whether `cpu` would still have a task to run if one left it.
+    /// Returns whether `cpu` would still have a task to run after one task left.
     fn can_spare(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let tasks = self.queues.root(cpu).tasks.all;
         tasks >= 2 || tasks == 1 && cx.running(cpu) == Running::Above
     }
 
-    /// `cpu` ticks: for each task that waits here, kicks an idle CPU that may run it.
+    /// Kicks, at a tick of `cpu`, an idle CPU for each task that waits here and may run there.
     pub(super) fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idle.is_empty() || !self.can_spare(cpu, cx) {
             return;
@@ -128,7 +128,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Busy CPUs ----
 
-    /// `cpu` ticks while it runs a task: balances the domains that are due.
+    /// Balances the domains that are due, at a tick of `cpu` while it runs a task.
     pub(super) fn balance_busy(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         for level in 0..self.levels.len() {
             let Balancing { last, interval, .. } = self.cpus[cpu.index()].balancing[level];
@@ -148,7 +148,7 @@ impl<R: Rule> Fair<R> {
         if tunables.off_beat { long.saturating_sub(tunables.tick).max(tunables.tick) } else { long }
     }
 
-    /// One CPU balances for a whole group: the first that idles, else the first.
+    /// Returns whether `cpu` balances for its whole group: one CPU does, the first that idles, else the first.
     fn balances_for_group(&self, cpu: CpuId, level: usize, cx: &Cx<'_>) -> bool {
         let mut group = span(cx.topology(), cpu, self.levels[level].group);
         let first = group.next();
@@ -187,7 +187,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Pulling ----
 
-    /// Moves waiting tasks, the ones that ran longest ago first.
+    /// Moves waiting tasks, beginning with those that ran longest ago.
     fn pull(&mut self, pull: &Pull, cx: &mut Cx<'_>) -> Pulled {
         let &Pull { from, to, level, ref amount } = pull;
         let mut pulled = Pulled { moved: 0, left: false };
@@ -255,6 +255,6 @@ impl<R: Rule> Fair<R> {
 struct GroupLoad {
     average: u64,
     cpus: u64,
-    /// The most loaded of its CPUs that has a task to spare.
+    /// Most loaded CPU of the group that has a task to spare.
     source: Option<CpuId>,
 }

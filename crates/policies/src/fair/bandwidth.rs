@@ -1,10 +1,10 @@
 //! Quotas: a group's CPU time per quota period (`cpu.max`), over all CPUs.
 //!
 //! In every quota period the group's pool is filled up to the quota. A CPU that runs the group takes bandwidth slices
-//! of 5 ms from the pool. When it has used one up and the pool is empty, the group is throttled on that CPU. Its group
-//! entity leaves the queue above, and all tasks under it are held. They are released when a later quota period pays the
+//! of 5 ms from the pool. When a slice is used up and the pool is empty, the group is throttled on that CPU. Its group
+//! entity leaves the queue above, and all tasks below it are held. They are released when a later quota period pays the
 //! debt and one nanosecond. CPU time is charged at ticks and switches, so a CPU may overdraw by a tick; the next quota
-//! period pays. A CPU on which the group goes idle keeps 1 ms of its bandwidth slice and returns the rest. A slack
+//! period pays. A CPU on which the group becomes idle keeps 1 ms of its bandwidth slice and returns the rest. A slack
 //! timer distributes the rest to throttled queues.
 //!
 //! Source: kernel/sched/fair.c (CFS bandwidth), v5.13; Documentation/scheduler/sched-bwc.
@@ -16,11 +16,11 @@ use super::rule::Rule;
 use super::runqueue::{Leaving, Placing, Tasks};
 use sched::{Cx, EntityId, GroupId, Nanos, Quota, Running};
 
-/// The part of its bandwidth slice that an idle CPU keeps. Source: `min_cfs_rq_runtime`.
+/// Part of its bandwidth slice that an idle CPU keeps. Source: `min_cfs_rq_runtime`.
 const KEPT: Nanos = Nanos::ms(1);
-/// How long returned quota waits for more. Source: `cfs_bandwidth_slack_period`.
+/// Delay with which returned quota is distributed, so that more can be returned. Source: `cfs_bandwidth_slack_period`.
 const SLACK_PERIOD: Nanos = Nanos::ms(5);
-/// If the next refill is this near, the slack timer is not used. Source: `min_bandwidth_expiration`.
+/// Time before the next refill in which the slack timer is not used. Source: `min_bandwidth_expiration`.
 const REFILL_NEAR: Nanos = Nanos::ms(2);
 
 impl<R: Rule> Fair<R> {
@@ -68,7 +68,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Takes quota from the pool, up to `target` on this CPU. Returns whether there is any now.
+    /// Takes quota from the pool, up to `target` on this CPU. Returns whether any quota is available now.
     fn take(&mut self, at: usize, target: Nanos, cx: &mut Cx<'_>) -> bool {
         let group = self.queues.queue(at).group;
         self.start_period(group, cx);
@@ -84,7 +84,7 @@ impl<R: Rule> Fair<R> {
         queue.remaining > 0
     }
 
-    /// The first node has joined `queue`: throttles the group if it has no quota.
+    /// Throttles the group when the first node has joined `queue`, if the group has no quota.
     pub(super) fn check_enqueue(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue(at);
         if !queue.limited || queue.current.is_some() || queue.throttled {
@@ -96,7 +96,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// The current node of `queue` has been put back: throttles the group if its quota is used up.
+    /// Throttles the group when the current node of `queue` has been put back, if the group's quota is used up.
     pub(super) fn check_used_up(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue(at);
         if queue.limited && !queue.throttled && queue.remaining <= 0 {
@@ -104,7 +104,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// No node is left in `queue`: returns the quota that it does not keep to the pool.
+    /// Gives back to the pool the quota that `queue`, which has no node left, does not keep.
     pub(super) fn return_quota(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue_mut(at);
         let kept = KEPT.as_ns().cast_signed();
@@ -140,7 +140,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// A quota period ends. If no CPU has taken quota in it, refills stop until a CPU takes some.
+    /// Ends a quota period. If no CPU has taken quota in it, refills stop until a CPU takes some.
     pub(super) fn end_period(&mut self, group: usize, cx: &mut Cx<'_>) {
         let bandwidth = &mut self.bandwidths[group];
         let quota = bandwidth.quota.expect("only a group with a quota has periods");
@@ -157,7 +157,7 @@ impl<R: Rule> Fair<R> {
         self.start_period(group, cx);
     }
 
-    /// The slack timer has expired.
+    /// Handles the expiry of the slack timer.
     pub(super) fn end_slack(&mut self, group: usize, cx: &mut Cx<'_>) {
         let bandwidth = &self.bandwidths[group];
         let refill_near = cx.alarm_at(bandwidth.alarm(PERIOD)).is_none_or(|at| at < cx.now() + REFILL_NEAR);
@@ -166,8 +166,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Pays the debts of the throttled queues and one nanosecond each, in the order they were throttled, while the pool
-    /// lasts.
+    /// Pays the debts of the throttled queues and one nanosecond each, in the order in which they were throttled, while
+    /// the pool lasts.
     fn distribute(&mut self, group: usize, cx: &mut Cx<'_>) {
         while let Some(at) = self.bandwidths[group].first {
             let queue = self.queues.queue_mut(at);

@@ -13,7 +13,7 @@ use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant, Running, State, Topol
 impl<R: Rule> Fair<R> {
     // ---- Load of a CPU ----
 
-    /// Returns whether a fair task put on `cpu` runs there at once, because the CPU idles.
+    /// Returns whether a fair task that is put on `cpu` runs there at once, because the CPU idles.
     #[inline]
     pub(super) fn is_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         self.queues.root(cpu).tasks.all == 0
@@ -36,7 +36,7 @@ impl<R: Rule> Fair<R> {
     // ---- Where a task may be put ----
 
     /// Returns whether `e` may be put in the queue of `cpu`: its affinity must allow it. If siblings are kept apart, no
-    /// sibling may be runnable there, unless there is one on every allowed CPU.
+    /// sibling may be runnable there, unless every allowed CPU has one.
     #[inline]
     pub(super) fn may_be_put(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         cx.may_run(e, cpu) && (!self.apart || self.is_apart(e, cpu, cx))
@@ -68,7 +68,7 @@ impl<R: Rule> Fair<R> {
         self.idle_sibling(e, prev, target, cx)
     }
 
-    /// Returns the waker's CPU or that of `e`, whichever is better for it.
+    /// Returns the waker's CPU or the last CPU of `e`, whichever is better for `e`.
     fn affine(&mut self, e: EntityId, waker: EntityId, sync: bool, cx: &Cx<'_>) -> CpuId {
         let (prev, this) = (self.tasks[e.index()].cpu, cx.here());
         if self.is_member(waker) {
@@ -93,7 +93,7 @@ impl<R: Rule> Fair<R> {
         let (a, b) = (self.tasks[waker.index()].flips.count, self.tasks[e.index()].flips.count);
         let (least, most, factor) = (a.min(b), a.max(b), host.llc as u64);
         if self.queues.tunables.old_affinity {
-            // v3.17: the woken task has many partners, the waker many times more.
+            // v3.17: the woken task has many partners, and the waker many times more.
             return b > factor && a > factor * b;
         }
         least >= factor && most >= least * factor
@@ -110,8 +110,8 @@ impl<R: Rule> Fair<R> {
         (sync && self.queues.root(this).tasks.all == 1 && cx.running(this) != Running::Above).then_some(true)
     }
 
-    /// Returns whether the waker's CPU is less loaded. `e` is blocked, so its weight is in neither load: it is added to
-    /// that of the waker's CPU and need not be subtracted from its own.
+    /// Returns whether the waker's CPU is less loaded. `e` is blocked, so its weight is in neither load. It is added to
+    /// the load of the waker's CPU, and need not be subtracted from the load of its own CPU.
     fn affine_weight(&self, e: EntityId, waker: EntityId, sync: bool, cx: &Cx<'_>) -> bool {
         let tunables = &self.queues.tunables;
         if !tunables.wake_affine_weight {
@@ -167,8 +167,8 @@ impl<R: Rule> Fair<R> {
         cache().find(|&cpu| good(cpu)).unwrap_or(target)
     }
 
-    /// As in v3.17: a CPU of the first fully idle core under the cache of `target`, from its own on; else an idle
-    /// thread of its own core.
+    /// Returns, as in v3.17, a CPU of the first fully idle core under the cache of `target`, from its own core on; else
+    /// an idle thread of its own core.
     fn idle_core(&self, e: EntityId, target: CpuId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |&cpu: &CpuId| cpu != target && self.is_as_good_as_idle(cpu, cx);
@@ -183,13 +183,13 @@ impl<R: Rule> Fair<R> {
 
     // ---- Fork ----
 
-    /// Returns the CPU to start on, seen from `here`. In the cache with the most idle CPUs or the least load, it is the
-    /// CPU that has been idle for the shortest time or has the least load.
+    /// Returns the CPU to start on, in order of distance from `here`. In the cache with the most idle CPUs or the least
+    /// load, it is the CPU that has been idle for the shortest time or has the least load.
     pub(super) fn idlest(&self, e: EntityId, here: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();
         let caches = host.cpus.div_ceil(host.llc);
         let local = here.index() / host.llc;
-        // The local cache comes first and wins ties.
+        // The local cache is first and wins ties.
         let order = core::iter::once(local).chain((0..caches).filter(|&cache| cache != local));
         let summed = order.filter_map(|cache| self.sum_cache(e, cache, cx));
         let best = summed.reduce(|best, other| {
@@ -202,7 +202,7 @@ impl<R: Rule> Fair<R> {
         allowed.min_by_key(|&cpu| self.reluctance(cpu, here, cx)).expect("the cache has an allowed CPU")
     }
 
-    /// Returns the load of the CPUs of a cache that `e` may run on; `None` if there are none.
+    /// Returns the load of the CPUs of a cache on which `e` may run; `None` if there are none.
     fn sum_cache(&self, e: EntityId, cache: usize, cx: &Cx<'_>) -> Option<CacheSum> {
         let mut sum = CacheSum { cache, cpus: 0, idle: 0, load: 0 };
         for cpu in span(cx.topology(), CpuId::new(cache * cx.topology().llc), cx.topology().llc) {
@@ -215,8 +215,8 @@ impl<R: Rule> Fair<R> {
         (sum.cpus > 0).then_some(sum)
     }
 
-    /// Returns a key that is least for the best CPU of a new task. Idle CPUs come first: on a core with more idle
-    /// threads, idle most recently. Then comes the least loaded CPU, `here` first among equals.
+    /// Returns a key that is minimal for the best CPU of a new task. Idle CPUs are first, by number of idle threads on
+    /// the core, then by most recent idling. The least loaded CPU follows; `here` is first among equals.
     fn reluctance(&self, cpu: CpuId, here: CpuId, cx: &Cx<'_>) -> (bool, usize, u64, bool, usize) {
         let idle = self.is_idle(cpu, cx);
         let threads = span(cx.topology(), cpu, cx.topology().smt).filter(|&other| !self.is_idle(other, cx)).count();
@@ -231,7 +231,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Idle times ----
 
-    /// A task wakes on `cpu`: if the CPU idled, its idle time counts in its average.
+    /// Records a wake-up on `cpu`: if the CPU idled, its idle time counts in its average.
     pub(super) fn note_wake_up(&mut self, cpu: CpuId, now: Instant) {
         let most = self.queues.tunables.migration_cost.saturating_mul(2);
         let state = &mut self.cpus[cpu.index()];
@@ -256,7 +256,8 @@ struct CacheSum {
 }
 
 impl CacheSum {
-    /// Returns whether this is a better place to start than `best`, which counts as `imbalance` percent of its load.
+    /// Returns whether this cache is a better place to start than `best`, which counts as `imbalance` percent of its
+    /// load.
     fn is_idler(&self, best: &CacheSum, imbalance: u64) -> bool {
         if self.idle != best.idle {
             return self.idle > best.idle;

@@ -7,7 +7,7 @@ pub(crate) const PERIOD: u8 = 0;
 /// The slot of the slack timer; see [`PERIOD`].
 pub(crate) const SLACK: u8 = 1;
 
-/// A group's quota and the rest of it.
+/// The quota of a group, and its remainder.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bandwidth {
     pub(super) id: GroupId,
@@ -17,7 +17,7 @@ pub(super) struct Bandwidth {
     pub(super) idle: bool,
     /// The period boundary to which the alarm was last set; quota periods are counted from it.
     pub(super) boundary: Instant,
-    /// The throttled queues, longest first; the others follow in `next_throttled`.
+    /// First throttled queue; the others follow in `next_throttled`. The queue throttled longest is first.
     pub(super) first: Option<usize>,
     pub(super) last: Option<usize>,
 }

@@ -9,7 +9,7 @@ use sim::{Costs, Periodic, Workload};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A host under a fair policy, and a record of what ran on it.
+/// A host under a fair policy, with a record of its run.
 pub(crate) struct World {
     pub(crate) host: sim::Driver<'static>,
     pub(crate) record: Rc<RefCell<Record>>,

@@ -9,7 +9,7 @@ fn slots(n: u64) -> Nanos {
     SLICE.saturating_mul(n)
 }
 
-/// Project C counts from 128, this from 100.
+/// First level in this code; Project C counts from 128, this code from 100.
 const FIRST_LEVEL: i64 = 100;
 
 #[test]

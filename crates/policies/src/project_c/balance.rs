@@ -4,10 +4,11 @@ use super::rule::Rule;
 use super::{Cpu, Engine};
 use sched::{CpuId, CpuSet, Cx, EntityId, Topology};
 
-/// The most entities of one queue that a CPU about to idle examines. Source: SCHED_RQ_NR_MIGRATION, alt_core.c.
+/// Maximum number of entities of one queue that a CPU about to idle examines. Source: SCHED_RQ_NR_MIGRATION,
+/// alt_core.c.
 const STEAL_MOST: usize = 32;
 
-/// Returns the CPUs of the machine by distance from `cpu`: itself, its core, its cache, all.
+/// Returns the CPUs of the machine by distance from `cpu`: the CPU itself, its core, its cache, all CPUs.
 fn rings(cpu: CpuId, host: &Topology) -> [core::ops::Range<usize>; 4] {
     let block = |size: usize| {
         let first = cpu.index() / size * size;
@@ -25,7 +26,7 @@ fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
 
 impl<R: Rule> Engine<R> {
     /// Returns the CPU for `e`, which has just become runnable: the nearest CPU with an idle core, else an idle CPU,
-    /// else a CPU that runs a less urgent entity, else any.
+    /// else a CPU that runs a less urgent entity, else any CPU.
     pub(super) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let home = self.tasks[e.index()].home;
         let allowed = cx.allowed(e);
@@ -46,7 +47,7 @@ impl<R: Rule> Engine<R> {
         nearest(home, &less_urgent, host).or_else(|| nearest(home, &allowed, host)).expect("an affinity contains a CPU")
     }
 
-    /// Steals waiting entities for `cpu`, which is about to go idle, from the nearest CPU that has some.
+    /// Steals waiting entities for `cpu`, which is about to idle, from the nearest CPU with waiting entities.
     pub(super) fn steal(&mut self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         if self.queues.pending().is_empty() {
             return false;
@@ -62,8 +63,8 @@ impl<R: Rule> Engine<R> {
         false
     }
 
-    /// Steals entities behind the one that runs, or is about to run, on `source`: up to half of the queue, those that
-    /// may run on `cpu`.
+    /// Steals entities behind the entity that runs, or is about to run, on `source`. It steals at most half of the
+    /// queue, and only entities that may run on `cpu`.
     fn steal_from(&mut self, source: CpuId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let mut tries = (self.queues.len(source) / 2).min(STEAL_MOST);
         let runs = self.cpus[source.index()].running.or_else(|| self.queues.first(source));
@@ -90,7 +91,7 @@ impl<R: Rule> Engine<R> {
         }
     }
 
-    /// `cpu` has picked: the CPUs that searched too early may steal the entities it leaves waiting.
+    /// Lets the CPUs that searched too early steal the entities that `cpu` leaves waiting after its pick.
     pub(super) fn let_look_again(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.lookers.is_empty() {
             return;

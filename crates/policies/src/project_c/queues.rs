@@ -7,19 +7,19 @@ use sched::{CpuId, CpuSet, EntityId, Instant, Topology};
 /// A level of a queue; lower is more urgent. 0 is the stop level, all others are one more than in Project C.
 pub(crate) type Level = usize;
 
-/// The level of an idle CPU.
+/// Level of an idle CPU.
 pub(crate) const IDLE: Level = Level::MAX;
 
-/// The number of levels that rotate with time: the list of a deadline is found by its last bits.
+/// Number of levels that rotate with time: the last bits of a deadline select its list.
 const ROTATING: usize = 64;
 
 /// The layout of the levels of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// The number of levels that do not rotate. At most 128.
+    /// Number of levels that do not rotate. At most 128.
     pub(crate) fixed: usize,
-    /// Set if 63 more levels follow that get more urgent with time, into the last fixed one, by one every 2^n
-    /// nanoseconds.
+    /// Interval of rotation as a power of two in nanoseconds, if the layout has 63 more levels. These levels rotate by
+    /// one per interval, into the last fixed level.
     pub(crate) turn_shift: Option<u32>,
 }
 
@@ -33,12 +33,12 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     fixed: u128,
-    /// By list; the order begins after that of `edge`.
+    /// Occupied rotating lists, one bit per list; the order begins after the list of `edge`.
     rotating: u64,
-    /// How often the levels have rotated.
+    /// Number of rotations so far.
     edge: u64,
     len: usize,
-    /// The best level at the last enqueue or dequeue.
+    /// Best level at the last enqueue or dequeue.
     watermark: Level,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Queues {
     queues: Vec<Queue>,
     /// CPUs with an empty queue.
     idle: CpuSet,
-    /// The CPUs whose whole core has empty queues.
+    /// CPUs whose whole core has empty queues.
     idle_cores: CpuSet,
     /// CPUs with more than one entity in their queue.
     pending: CpuSet,
@@ -139,8 +139,8 @@ impl Queues {
         if let Some(rest) = beyond(from, queue.fixed) {
             return Some(rest.trailing_zeros() as usize);
         }
-        // Bit 0 is the list of the edge itself, which is always empty; bit n is the list n levels behind the last fixed
-        // one.
+        // Bit 0 is the list of the edge itself, which is always empty. Bit n is the list n levels behind the last fixed
+        // level.
         let turned = queue.rotating.rotate_right(u32::try_from(self.edge_slot(cpu)).expect("it is below 64"));
         let rest = beyond(from.saturating_sub(self.layout.fixed - 1), u128::from(turned))?;
         Some(self.layout.fixed - 1 + rest.trailing_zeros() as usize)
@@ -163,8 +163,8 @@ impl Queues {
 
     // ---- Change ----
 
-    /// Rotates the levels of `cpu` up to `now`: entities of overtaken levels move, in order, behind those that were
-    /// overtaken before.
+    /// Rotates the levels of `cpu` up to `now`. Entities of passed levels move, in order, behind those whose levels
+    /// were passed before.
     pub(crate) fn turn(&mut self, cpu: CpuId, now: Instant) {
         let Some(shift) = self.layout.turn_shift else { return };
         let edge = now.as_ns() >> shift;
@@ -199,7 +199,7 @@ impl Queues {
         }
     }
 
-    /// Removes `e` from its queue; returns the CPU of the queue, if it was in any.
+    /// Removes `e` from its queue. Returns the CPU of the queue, if `e` was in one.
     pub(crate) fn dequeue(&mut self, e: EntityId) -> Option<CpuId> {
         let cpu = self.pull(e)?;
         let queue = &mut self.queues[cpu.index()];
@@ -280,7 +280,8 @@ mod tests {
     const SHIFT: u32 = 22;
     const DUE: Level = 3;
 
-    /// The levels as Project C moves them: all 64 lists move, and overdue tasks go in front of the new first list.
+    /// The levels as Project C moves them: all 64 lists move, and overdue tasks are placed in front of the new first
+    /// list.
     struct Model {
         levels: Vec<Vec<EntityId>>,
         edge: u64,
@@ -313,7 +314,7 @@ mod tests {
         let (mut dice, mut now) = (Dice(12345), Instant::ZERO);
         let mut dice = |below: u64| dice.below(below);
         for _ in 0..20_000 {
-            // Mostly within a slot, sometimes over all 64 of them.
+            // Usually within a slot, sometimes over all 64 slots.
             let slots = if dice(50) == 0 { dice(100) } else { dice(2) };
             now += sched::Nanos::ns((slots << SHIFT) + dice(1 << SHIFT));
             queues.turn(cpu, now);

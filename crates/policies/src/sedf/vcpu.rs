@@ -17,7 +17,7 @@ pub(super) struct Request {
     pub(super) period: Nanos,
     /// Whether the entity may receive extra time.
     pub(super) extra: bool,
-    /// The price of a quantum of extra time.
+    /// Price of a quantum of extra time.
     pub(super) price: Score,
     pub(super) weight: Weight,
 }
@@ -42,7 +42,7 @@ impl Request {
         Ok(Request { reserved: true, slice, period, extra: limit == Limit::Soft, price, weight })
     }
 
-    /// Without a reservation: extra time by `weight` if `weighed`, otherwise equally.
+    /// Returns the request without a reservation: extra time by `weight` if `weighed`, otherwise equally.
     pub(super) fn unreserved(period: Nanos, weighed: bool, weight: Weight) -> Request {
         // Xen's weights are a quarter of Linux's. No quantum is free.
         let price = (4 * Request::EQUAL / Score::from(weight.as_linux())).max(1);
@@ -51,7 +51,7 @@ impl Request {
     }
 }
 
-/// `1024 · period / slice`: also the score of a compensation for a lost part of a slice.
+/// Returns `1024 · period / slice`: also the score of a compensation for a lost part of a slice.
 fn inverse_utilisation(period: Nanos, slice: Nanos) -> Score {
     1024 * Score::from(period.as_ns()) / Score::from(slice.as_ns())
 }
@@ -61,7 +61,7 @@ fn inverse_utilisation(period: Nanos, slice: Nanos) -> Score {
 pub(super) enum Unblock {
     /// Short: the next period, and compensation. Long: a period from now.
     Extra,
-    /// Both: the next whole period on the old grid.
+    /// Short and long: the next whole period on the old grid.
     Isochronous,
     /// Short: the next period. Long: a period from now.
     Conservative,

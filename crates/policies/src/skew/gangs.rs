@@ -1,4 +1,4 @@
-//! [`Gangs`]: the vCPUs of each VM, and how far they have drifted apart.
+//! [`Gangs`]: the vCPUs of each VM, and the skew between them.
 //!
 //! Skews are updated when the state of a vCPU changes. Between two changes they are linear in time, so the next
 //! crossing of a threshold is known in advance.
@@ -8,20 +8,22 @@ use sched::{CpuId, EntityId, GroupId, Instant, Nanos};
 /// The definition of skew, and the reaction to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rule {
-    /// A vCPU that waits while a sibling makes progress lags; at the threshold all stop, and start together (ESX 2).
+    /// A vCPU that waits while a sibling makes progress lags. At the threshold all vCPUs stop, and later start together
+    /// (ESX 2).
     All,
-    /// The same, but only lagging vCPUs must start at one instant (ESX 3).
+    /// A vCPU that waits while a sibling makes progress lags. At the threshold all vCPUs stop, but only lagging vCPUs
+    /// must start at one instant (ESX 3).
     Lagging,
-    /// A vCPU that is ahead of the slowest stops alone (ESX 4 and later).
+    /// A vCPU that is ahead of the slowest vCPU stops alone (ESX 4 and later).
     Leader,
 }
 
-/// The state of a vCPU, from the view of its siblings.
+/// The state of a vCPU, as its siblings observe it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// Its guest has no work for it: this counts as progress.
+    /// The guest has no work for the vCPU: this counts as progress.
     Idle,
-    /// It is runnable, but waits for a CPU or is co-stopped.
+    /// The vCPU is runnable, but waits for a CPU or is co-stopped.
     Waits,
     Runs,
 }
@@ -30,13 +32,13 @@ pub(super) enum Doing {
 pub(super) struct Vcpu {
     pub(super) doing: Doing,
     pub(super) vm: Option<GroupId>,
-    /// Whether it is co-stopped.
+    /// Whether the vCPU is co-stopped.
     pub(super) held: bool,
-    /// Its lag, or for [`Rule::Leader`] its lead.
+    /// Lag of the vCPU, or for [`Rule::Leader`] its lead.
     pub(super) skew: Nanos,
-    /// Whether it lagged by half the threshold or more when its VM was stopped.
+    /// Whether the vCPU lagged by half the threshold or more when its VM was stopped.
     pub(super) lags: bool,
-    /// The CPU that is kicked for it, if its VM has just been started.
+    /// CPU that is kicked for the vCPU, if its VM has just been started.
     pub(super) seat: Option<CpuId>,
 }
 
@@ -47,7 +49,7 @@ impl Vcpu {
         self.doing != Doing::Waits
     }
 
-    /// Returns whether it loses time to entities outside its VM.
+    /// Returns whether the vCPU loses time to entities outside its VM.
     fn loses(&self) -> bool {
         self.doing == Doing::Waits && !self.held && self.seat.is_none()
     }
@@ -57,9 +59,9 @@ impl Vcpu {
 #[derive(Clone, Debug)]
 struct Vm {
     members: Vec<EntityId>,
-    /// Whether it is co-stopped as a whole.
+    /// Whether the VM is co-stopped as a whole.
     stopped: bool,
-    /// The instant up to which the skews are updated.
+    /// Instant up to which the skews are updated.
     as_of: Instant,
 }
 
@@ -67,13 +69,13 @@ struct Vm {
 #[derive(Debug)]
 pub(super) struct Gangs {
     pub(super) rule: Rule,
-    /// The skew at which vCPUs stop.
+    /// Skew at which vCPUs stop.
     pub(super) threshold: Nanos,
-    /// The lead at which a stopped leader resumes.
+    /// Lead at which a stopped leader resumes.
     pub(super) resume: Nanos,
-    /// By entity.
+    /// State of each vCPU, by entity index.
     vcpus: Vec<Vcpu>,
-    /// By group; unused unless it is a gang.
+    /// State of each VM, by group index; unused unless the group is a gang.
     vms: Vec<Vm>,
 }
 
@@ -129,7 +131,7 @@ impl Gangs {
         self.vms[g.index()].members.retain(|&other| other != e);
         let vcpu = self.vcpu(e);
         (vcpu.vm, vcpu.skew, vcpu.lags) = (None, Nanos::ZERO, false);
-        // It may have been the slowest.
+        // The vCPU may have been the slowest.
         self.advance(g, now);
     }
 
@@ -162,8 +164,8 @@ impl Gangs {
         }
     }
 
-    /// The lead of the slowest is zero; the lead of each other vCPU is its additional progress. Idling raises a lead at
-    /// most up to `resume`, because no sibling could catch up with a vCPU that idles for long.
+    /// Updates the leads. The lead of the slowest vCPU is zero; the lead of each other vCPU is its additional progress.
+    /// Idling raises a lead at most up to `resume`, because no sibling could catch up with a vCPU that idles for long.
     fn count_leads(&mut self, members: &[EntityId], passed: Nanos) {
         let moved = |vcpu: &Vcpu| if vcpu.gets_on() { vcpu.skew.saturating_add(passed) } else { vcpu.skew };
         let slowest = members.iter().map(|e| moved(&self.vcpus[e.index()])).min().unwrap_or_default();
@@ -177,7 +179,8 @@ impl Gangs {
         }
     }
 
-    /// When a vCPU in `g` crosses a threshold next, if no state changes. The skews must be up to date.
+    /// Returns the instant at which a vCPU in `g` crosses a threshold next, if no state changes. The skews must be up
+    /// to date.
     pub(super) fn next_crossing(&self, g: GroupId) -> Option<Instant> {
         let Vm { members, stopped, as_of } = &self.vms[g.index()];
         if *stopped {
@@ -205,11 +208,11 @@ impl Gangs {
         };
         let (moving, standing) = (slowest(true), slowest(false));
         let crossing = |vcpu: Vcpu| match vcpu.doing {
-            // It moves away from the slowest vCPU that makes no progress.
+            // The vCPU moves away from the slowest vCPU, which makes no progress.
             Doing::Runs if !vcpu.held => {
                 standing.map(|standing| (standing.saturating_add(self.threshold)).saturating_sub(vcpu.skew))
             }
-            // The slowest comes nearer, if it makes progress.
+            // The slowest vCPU approaches, if it makes progress.
             Doing::Waits if vcpu.held => {
                 let wanted = vcpu.skew.saturating_sub(self.resume);
                 let reachable = standing.is_none_or(|standing| standing >= wanted);

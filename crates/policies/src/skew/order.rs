@@ -17,7 +17,7 @@ fn time(virtual_time: Virtual, weight: u64) -> Nanos {
     u64::try_from(wide).map_or(sched::time::SPAN_MAX, Nanos::ns).min(sched::time::SPAN_MAX)
 }
 
-/// The queue of waiting entities, and the queue of co-stopped ones.
+/// The queue of waiting entities, and the queue of co-stopped entities.
 const WAITING: usize = 0;
 const STOPPED: usize = 1;
 
@@ -27,7 +27,7 @@ pub(super) const MEMORY: u64 = 20;
 #[derive(Clone, Copy, Debug)]
 struct Share {
     had: Virtual,
-    /// Linux's scale.
+    /// Weight of the entity in Linux's scale.
     weight: u64,
 }
 
@@ -35,13 +35,13 @@ struct Share {
 #[derive(Debug)]
 pub(super) struct Order {
     quantum: Nanos,
-    /// By entity.
+    /// Share of each entity, by index.
     shares: Vec<Share>,
-    /// By virtual time; the first arrival first among equals.
+    /// Queues by virtual time; among equals, the first arrival is first.
     queues: Trees<(Virtual, u64)>,
-    /// The number of enqueues so far.
+    /// Number of enqueues so far.
     arrivals: u64,
-    /// The least virtual time of a runnable entity. Never decreases.
+    /// Minimum virtual time of a runnable entity. Never decreases.
     clock: Virtual,
 }
 
@@ -50,7 +50,7 @@ impl Order {
         Order { quantum, shares: Vec::new(), queues: Trees::new(2), arrivals: 0, clock: 0 }
     }
 
-    /// A new entity is behind all that wait or run, so that none gains by being attached repeatedly.
+    /// Makes room for the new `e`, behind all entities that wait or run, so that repeated attachment gains nothing.
     pub(super) fn reserve(&mut self, e: EntityId, weight: u32, cx: &Cx<'_>) {
         let queued = [WAITING, STOPPED].into_iter().flat_map(|queue| self.queues.iter(queue)).map(|((had, _), _)| had);
         let running = runners(cx).map(|(_, other, _)| self.had(other));
@@ -76,8 +76,8 @@ impl Order {
         cost(time, 1024)
     }
 
-    /// `e` has run for `ran`. A lead beyond the memory, which it ran because no other entity could run there, is
-    /// dropped: the others need not catch up with it.
+    /// Charges `e` for `ran`. A lead beyond the memory arises only while no other entity can run there. It is dropped:
+    /// the other entities need not catch up with it.
     pub(super) fn charge(&mut self, e: EntityId, ran: Nanos) {
         self.shares[e.index()].had = self.had_after(e, ran);
     }
@@ -88,22 +88,22 @@ impl Order {
         (had + cost(ran, weight)).min(most.max(had))
     }
 
-    /// Returns the virtual time of `e`, which has run for `ran` since the last charge; and how long it must go on to
-    /// pass `mark`.
+    /// Returns the virtual time of `e`, which has run for `ran` since the last charge, and the remaining run time until
+    /// it passes `mark`.
     pub(super) fn reaches(&self, e: EntityId, ran: Nanos, mark: Virtual) -> (Virtual, Nanos) {
         let had = self.had_after(e, ran);
         let lacking = (mark + 1).saturating_sub(had);
         (had, time(lacking, self.shares[e.index()].weight))
     }
 
-    /// `e` wakes: unused time is lost.
+    /// Updates `e` at its wake-up: unused time is lost.
     pub(super) fn wake(&mut self, e: EntityId) {
         let clock = self.clock;
         let share = &mut self.shares[e.index()];
         share.had = share.had.max(clock);
     }
 
-    /// `e` yields: the entity that is first now runs before it.
+    /// Updates `e` at its yield: the entity that is first now runs before `e`.
     pub(super) fn give_way(&mut self, e: EntityId) {
         if let Some(((first, _), _)) = self.queues.first(WAITING) {
             let share = &mut self.shares[e.index()];
@@ -134,7 +134,7 @@ impl Order {
         self.queues.tree_of(e) == Some(WAITING)
     }
 
-    /// Returns the waiting entities, the least virtual time first.
+    /// Returns the waiting entities, in ascending order of virtual time.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (Virtual, EntityId)> + '_ {
         self.queues.iter(WAITING).map(|((had, _), e)| (had, e))
     }
@@ -143,7 +143,7 @@ impl Order {
         self.queues.is_empty(WAITING)
     }
 
-    /// `chosen` is about to run, and no other state changes.
+    /// Advances the clock when `chosen` is about to run, and no other state changes.
     pub(super) fn advance_clock(&mut self, chosen: EntityId, cx: &Cx<'_>) {
         let queued =
             [WAITING, STOPPED].into_iter().filter_map(|queue| self.queues.first(queue)).map(|((had, _), _)| had);

@@ -1,11 +1,11 @@
-//! [`Seats`]: a CPU for each of the vCPUs that must start together.
+//! [`Seats`]: the assignment of CPUs to the vCPUs that must start together.
 
 use sched::{CpuId, CpuSet, Cx, EntityId};
 
 /// The assignment of CPUs; see the module's text.
 #[derive(Debug)]
 pub(super) struct Seats {
-    /// By CPU: the vCPU it is assigned to.
+    /// vCPU to which each CPU is assigned.
     owners: Vec<Option<EntityId>>,
 }
 
@@ -14,13 +14,13 @@ impl Seats {
         Seats { owners: vec![None; cpus] }
     }
 
-    /// Assigns one of the CPUs `among` to as many of `vcpus` as possible, earlier ones before later ones, and
-    /// preferably `idle` CPUs. Returns how many have one.
+    /// Assigns one of the CPUs `among` to each of as many `vcpus` as possible. Earlier vCPUs precede later ones, and
+    /// `idle` CPUs are preferred. Returns the number of vCPUs with a CPU.
     pub(super) fn assign(&mut self, vcpus: &[EntityId], among: &CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> usize {
         self.owners.fill(None);
         let mut seated = 0;
         for &e in vcpus {
-            // There cannot be more than there are CPUs.
+            // There cannot be more assignments than CPUs.
             if seated == self.owners.len() {
                 break;
             }
@@ -30,7 +30,7 @@ impl Seats {
         seated
     }
 
-    /// Assigns a CPU to `e`: a free one, or that of another vCPU that can have a different one (augmenting paths).
+    /// Assigns a CPU to `e`: a free CPU, or the CPU of another vCPU that can get a different one (augmenting paths).
     fn seat(&mut self, e: EntityId, untried: &mut CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> bool {
         let (last, candidates) = ([cx.last_cpu(e)], *untried);
         let at_home = || last.into_iter().filter(|&cpu| idle.contains(cpu)).chain(idle.iter()).chain(last);
@@ -52,7 +52,7 @@ impl Seats {
         false
     }
 
-    /// Returns the vCPU that `cpu` is assigned to.
+    /// Returns the vCPU to which `cpu` is assigned.
     pub(super) fn owner(&self, cpu: CpuId) -> Option<EntityId> {
         self.owners[cpu.index()]
     }

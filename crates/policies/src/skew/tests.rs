@@ -25,7 +25,7 @@ fn vm(host: &mut Driver<'_>, vcpus: usize) -> Vec<EntityId> {
 }
 
 /// Returns the states of entities as a word: `ha.` means that the first two run and the third does not. `-` is a
-/// stopped one.
+/// stopped entity.
 fn states(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let sign = |&(name, e): &(char, EntityId)| match (runs(host, e), host.machine().is_held(e)) {
         (true, _) => name,
@@ -35,7 +35,7 @@ fn states(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     all.iter().map(sign).collect()
 }
 
-/// Returns a column of an essay's picture: the entity on each of two CPUs, and the stopped ones.
+/// Returns a column of an essay's picture: the entity on each of two CPUs, and the stopped entities.
 fn column(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let name = |e| all.iter().find(|&&(_, other)| other == e).expect("it is one of them").0;
     let runs = |cpu| host.machine().running(CpuId::new(cpu)).map_or('.', name);
@@ -103,10 +103,10 @@ fn version_3_starts_lagging_vcpus_first_and_the_others_when_they_can() {
     let (mut host, all) = hog_and_vm(RELAXED, &[VERSION_3]);
     let expected = [
         (2_999, "ha"),
-        // b lags by 3 ms: it takes the CPU of a. a may continue when a CPU is free, and has had as much as h.
+        // b lags by 3 ms: it takes the CPU of a. a may continue when a CPU is free, and has received as much as h.
         (3_000, "hb"),
         (5_999, "hb"),
-        // Now a lags, and takes the CPU of b; b has had 3 ms less than h.
+        // Now a lags, and takes the CPU of b; b has received 3 ms less than h.
         (6_001, "ba"),
     ];
     assert_columns(&mut host, &all, &expected);
@@ -140,7 +140,7 @@ fn an_idle_vcpu_makes_progress_and_needs_no_cpu() {
     assert!((4_980..5_000).contains(&shows(&host, busy, "skew-us")) || shows(&host, busy, "skew-us") == 5_000);
 }
 
-/// No vCPU makes progress, so none falls behind.
+/// No vCPU makes progress, so no vCPU lags.
 #[test]
 fn no_vcpu_lags_while_all_wait() {
     let mut host = host(STRICT, 1, &[("margin", 1_000_000_000)]);
@@ -189,7 +189,7 @@ fn stops_do_not_follow_each_other_without_end() {
     }
 }
 
-/// So does a VM whose vCPUs may not run at the same time.
+/// A VM whose vCPUs may not run at the same time stops at most once per half threshold, too.
 #[test]
 fn a_vm_that_is_kept_to_one_cpu_gets_on() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -267,7 +267,7 @@ fn weights_share_a_cpu() {
     }
 }
 
-/// A woken vCPU runs at once if another has had more by the margin. It keeps no unused time.
+/// A woken vCPU runs at once if another vCPU has received more CPU time by the margin. It keeps no unused time.
 #[test]
 fn a_sleeper_preempts_and_saves_nothing_up() {
     let mut host = host(RELAXED, 1, &[]);

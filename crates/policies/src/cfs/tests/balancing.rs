@@ -3,8 +3,8 @@
 use super::*;
 use sched::{Conserving, LoadBounds};
 
-/// Returns the bounds that the policy states for so many entities: how soon an idle CPU finds work, how long an entity
-/// waits.
+/// Returns the bounds that the policy states for `entities` entities: the time until an idle CPU finds work, and the
+/// maximum wait.
 pub(super) fn promised(host: Topology, entities: u64, weights: (u64, u64), group_depth: u32) -> (Nanos, Nanos) {
     let knobs = POLICY.defaults();
     let load = LoadBounds {
@@ -20,7 +20,7 @@ pub(super) fn promised(host: Topology, entities: u64, weights: (u64, u64), group
     (slack, (POLICY.starvation)(&load).expect("no entity starves"))
 }
 
-/// Two CPUs: a scripted task runs on CPU 0, two hogs on CPU 1; one hog has waited for `since`.
+/// Returns two CPUs: a scripted task runs on CPU 0, two hogs on CPU 1. One hog has waited for `since`.
 fn one_waits(since: Nanos, knobs: &[(&str, i64)]) -> (World, EntityId) {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(2), &knobs);
@@ -227,7 +227,7 @@ fn threads_of_a_core_are_balanced_first() {
     assert!(both[0]);
 }
 
-/// A long mixed run: hogs, periodic tasks, tasks with affinities, all weights, groups, no quotas.
+/// Performs a long mixed run: hogs, periodic tasks, tasks with affinities, all weights, groups, no quotas.
 fn mixed_run(host: Topology, seed: u64) {
     let mut world = World::with(host, &[]);
     let mut dice = Dice(seed);

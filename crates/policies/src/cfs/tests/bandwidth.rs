@@ -5,7 +5,7 @@ use crate::fair::{PERIOD, SLACK};
 use crate::fixture;
 use sched::{Alarm, AlarmOwner, Input};
 
-/// Returns a group of 50 ms in 100 ms, and a hog of it pinned to each of two CPUs.
+/// Returns a group of 50 ms in 100 ms, and a hog in this group pinned to each of two CPUs.
 fn two_limited_hogs() -> (World, GroupId, [EntityId; 2]) {
     let mut world = World::new(2);
     let group = world.limited_group(Nanos::ms(50), Nanos::ms(100), GroupId::ROOT);
@@ -46,7 +46,7 @@ fn a_quota_is_kept_over_ten_seconds_within_a_bite_per_cpu() {
 
 #[test]
 fn an_overdraft_is_paid_in_the_next_period() {
-    // With ticks of 10 ms, a used-up quota is noticed late.
+    // With ticks of 10 ms, a used-up quota is detected late.
     let mut world = World::with(Topology::new(1), &[("tick", ms(10))]);
     let group = world.limited_group(Nanos::ms(23), Nanos::ms(100), GroupId::ROOT);
     let e = world.hog(within(group, nice(0)));
@@ -149,7 +149,7 @@ fn leaving_a_throttled_group_ends_the_hold_and_joining_one_begins_it() {
     world.settle();
     assert_eq!(world.running(0), Some(leaves));
     world.until_ms(60);
-    // Now it joins the group while it runs: no quota is left.
+    // Now the task joins the group while it runs: no quota is left.
     world.host.adjust(leaves, within(group, nice(0))).unwrap();
     world.settle();
     assert_eq!((world.running(0), is_held(&world, leaves)), (None, true));
@@ -197,7 +197,7 @@ fn a_group_that_goes_idle_returns_all_but_a_millisecond() {
     for cpu in 1..4 {
         world.host.block(CpuId::new(cpu));
     }
-    // Each used 2.1 ms and returns 1.9: 5.7 ms, distributed 5 ms later.
+    // Each task used 2.1 ms and returns 1.9: 5.7 ms, distributed 5 ms later.
     world.host.run_until(Instant::at_ns(15_100_000));
     assert!(is_held(&world, hog));
     world.settle();
@@ -248,7 +248,7 @@ fn a_late_slack_timer_leaves_a_near_refill_to_do_its_work() {
     assert!(tell(at_ms(10), &[tick]), "the pool is dry");
     let blocks = [1, 2, 3].map(|cpu| Input::Block { cpu: CpuId::new(cpu) });
     tell(at_ms(10) + Nanos::us(100), &blocks);
-    // It was due at 15.1 ms.
+    // The alarm was due at 15.1 ms.
     assert!(tell(at_ms(99), &[alarm(AlarmOwner::Group(group), SLACK)]));
     assert!(!tell(at_ms(100), &[alarm(AlarmOwner::Group(group), PERIOD)]));
 }
@@ -265,8 +265,8 @@ fn a_throttled_group_returns_with_a_sleepers_credit_only() {
         let before = world.ran(outside);
         world.until_ms(1_025);
         let ran = world.ran(outside) - before;
-        // At most 3 ms ahead: it runs first, then they alternate. Without the move, it is far behind and uses its quota
-        // at once.
+        // The task is at most 3 ms ahead: it runs first, then they alternate. Without the move, it is far behind and
+        // uses its quota at once.
         assert_eq!(ran >= Nanos::ms(7), outside_first, "{ran}");
         assert_eq!(is_held(&world, inside), !outside_first);
     }
@@ -274,7 +274,7 @@ fn a_throttled_group_returns_with_a_sleepers_credit_only() {
 
 #[test]
 fn a_refill_pays_debts_and_a_nanosecond_each() {
-    // CPU 0 takes the 2 ms before the others come; the next 2 ms are enough for all three to run again.
+    // CPU 0 takes the 2 ms before the other tasks arrive; the next 2 ms are enough for all three to run again.
     let mut world = World::new(3);
     let group = world.limited_group(Nanos::ms(2), Nanos::ms(100), GroupId::ROOT);
     let hogs = [0, 1, 2].map(|cpu| world.hog(on(&[cpu], within(group, nice(0)))));

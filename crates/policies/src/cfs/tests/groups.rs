@@ -100,7 +100,7 @@ fn two_free_cpus_are_shared_by_group_weights_roughly() {
 
 #[test]
 fn wake_ups_are_compared_where_the_branches_meet() {
-    // The wakee's own vruntime is far behind, but its group is not.
+    // The wakee's own vruntime is far behind, but the vruntime of its group is not.
     let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let group = world.group(1024, GroupId::ROOT);
     let sleeper = world.scripted(within(group, nice(0)));

@@ -57,7 +57,7 @@ fn tick_is_when_slices_end() {
     }
 }
 
-/// Returns whether a wakee `behind` the running hog preempts.
+/// Returns whether a wakee whose lag is `behind` preempts the running hog.
 fn preempts(knobs: &[(&str, i64)], behind: Nanos) -> bool {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(1), &knobs);
@@ -123,7 +123,8 @@ fn child_runs_first_changes_places() {
     }
 }
 
-/// Nine hogs, one at the begin of its time slice, and three tasks that slept for a second: two SCHED_BATCH, one normal.
+/// Returns nine hogs, one at the start of its time slice, and three tasks that slept for a second: two SCHED_BATCH, one
+/// normal.
 fn crowd(knobs: &[(&str, i64)]) -> (World, [EntityId; 2], EntityId) {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(1), &knobs);
@@ -143,7 +144,7 @@ fn in_a_long_queue_the_last_buddy_runs_after_the_woken_task() {
     for on in [1, 0] {
         let (mut world, _, wakee) = crowd(&[("last-buddy", on)]);
         let running = world.running(0);
-        // It has run a little; without the buddy, it would not be picked.
+        // The buddy has run a little; without its mark, it would not be picked.
         world.host.run_until(world.host.now() + Nanos::us(300));
         assert_eq!(world.running(0), running);
         world.wake(wakee);
@@ -173,8 +174,8 @@ fn in_a_long_queue_the_last_woken_task_runs_next_without_preempting() {
     }
 }
 
-/// CPU 0 runs a task, CPU 1 two hogs without affinity, one of which ran `since` ago. Returns whether CPU 0 pulls at
-/// once when its task blocks.
+/// Returns whether CPU 0 pulls at once when its task blocks. CPU 1 has two hogs without affinity, one of which ran
+/// `since` ago.
 fn pulls(knobs: &[(&str, i64)], since: Nanos) -> bool {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(2), &knobs);
@@ -239,7 +240,8 @@ fn cache_hot_buddies_stay_behind() {
     }
 }
 
-/// Seventeen tasks on CPU 0 and one on CPU 1; only one of those on CPU 0 may migrate, and it is the last buddy there.
+/// Creates seventeen tasks on CPU 0 and one on CPU 1. Only one of the tasks on CPU 0 may migrate, and it is the last
+/// buddy there.
 fn last_buddy_of_a_long_queue(world: &mut World) -> EntityId {
     let wakee = world.scripted(on(&[0], nice(-10)));
     let hogs = world.hogs(16, on(&[0], nice(0)));

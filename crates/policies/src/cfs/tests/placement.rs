@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns a waker on `cpu`, forever running there.
+/// Returns a waker that runs permanently on `cpu`.
 pub(super) fn waker_on(world: &mut World, cpu: usize) -> EntityId {
     let waker = world.hog(on(&[cpu], nice(0)));
     world.settle();
@@ -104,7 +104,7 @@ fn a_woken_task_runs_on_the_less_loaded_of_two_busy_cpus() {
 
 #[test]
 fn a_waker_of_many_leaves_them_where_they_are() {
-    // Two CPUs under each cache; the waker's count grows with every other partner, the wakee's likewise.
+    // Two CPUs are under each cache. The counts of waker and wakee grow with every other partner.
     let partners = 12;
     let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
     let waker = waker_on(&mut world, 0);
@@ -168,7 +168,7 @@ fn the_cpu_it_woke_others_from_is_looked_at_before_the_rest() {
     world.settle();
     wake_by(&mut world, other, e, false);
     world.host.block(CpuId::new(5));
-    // A new affinity changes its CPU, so its last CPU is not the one from which it woke the other.
+    // A new affinity changes the task's CPU, so its last CPU is not the CPU from which it woke the other task.
     world.host.adjust(e, on(&[2], nice(0))).unwrap();
     world.wake(e);
     world.settle();
@@ -195,7 +195,7 @@ fn forked_tasks_spread_over_idle_cpus_then_over_the_least_loaded() {
         world.settle();
         cpus.push(world.cpu_of(child));
     }
-    // First the cache with two idle CPUs, then, among equals, the parent's.
+    // First the cache with two idle CPUs, then, among equals, the parent's cache.
     assert_eq!(cpus, [2, 1, 3]);
     let heavy = world.scripted(nice(-5));
     world.host.wake(heavy, Wake::New { parent: Some(parent) });
@@ -223,7 +223,7 @@ fn a_forked_task_takes_the_cpu_that_became_idle_last() {
 
 #[test]
 fn a_migrated_task_keeps_its_distance_from_its_queue() {
-    // CPU 1's clock is far ahead of CPU 0's.
+    // The clock of CPU 1 is far ahead of the clock of CPU 0.
     let mut world = World::with(Topology::new(2), &[("start-debit", 0)]);
     let moved = world.scripted(on(&[0], nice(0)));
     world.wake(moved);
@@ -240,13 +240,13 @@ fn a_migrated_task_keeps_its_distance_from_its_queue() {
     world.settle();
     let now_there = world.inspect(there, "min_vruntime");
     assert!(now_there >= of_there);
-    // Its vruntime is the same as after a sleep on CPU 1, and it has run only briefly.
+    // The vruntime is the same as after a sleep on CPU 1, and the task has run only briefly.
     assert!((now_there - world.vruntime(moved) - behind).abs() <= 2_000_000, "{behind}");
 }
 
 #[test]
 fn a_task_moved_while_it_waits_keeps_its_distance_from_its_queue() {
-    // CPU 1's clock runs much faster: its hog is light.
+    // The clock of CPU 1 runs much faster: its hog is light.
     let mut world = World::with(Topology::new(2), &[("start-debit", 0)]);
     let moved = world.hogs(2, on(&[0], nice(0)));
     let there = world.hog(on(&[1], nice(15)));

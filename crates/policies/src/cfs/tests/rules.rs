@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// On CPU 0 of four, B has run alone for `slept_at` and sleeps; A has run from there to 100 ms on the virtual clock.
-/// Then B wakes.
+/// Wakes B. On CPU 0 of four, B has run alone for `slept_at` and sleeps; A has run from there to 100 ms on the virtual
+/// clock.
 fn wakes_at_100(b: Params, slept_at: u64) -> (World, EntityId, EntityId) {
     let mut world = World::with(Topology::new(4), &[("start-debit", 0)]);
     let b = world.scripted(on(&[0], b));
@@ -69,12 +69,12 @@ fn example_a4_rule_4_a_short_sleeper_keeps_its_vruntime_and_does_not_preempt() {
 
 #[test]
 fn rule_2_three_hogs_get_their_weights_within_one_slice() {
-    // Without the debits of their starts, which differ.
+    // Without the debits of the starts, which differ.
     let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let hogs = [0, 5, -5].map(|n| world.hog(nice(n)));
     world.until_ms(10_000);
     for (e, weight) in hogs.into_iter().zip([1024, 335, 3121]) {
-        // A slice ends at the first tick after it.
+        // A slice ends at the first tick after its length.
         let slice = Nanos::ns(world.inspect(e, "slice").unsigned_abs() + 1).round_up(Nanos::ms(1));
         assert_near(world.ran(e), Nanos::s(10).scale(weight, 4480), slice);
     }
@@ -120,7 +120,7 @@ fn rule_3_the_child_of_a_task_that_is_ahead_is_as_far_ahead() {
         while ahead(&world) < ms(2) || (world.running(0) == Some(parent)) != runs {
             world.host.run_until(world.host.now() + Nanos::us(10));
         }
-        // Its own debit would be almost nothing.
+        // The child's own debit would be almost nothing.
         let child = world.scripted(nice(-20));
         world.host.wake(child, Wake::New { parent: Some(parent) });
         world.settle();
@@ -172,7 +172,7 @@ fn rule_6_a_slice_ends_at_the_first_tick_after_it() {
 
 #[test]
 fn rule_6_a_task_a_time_slice_ahead_stops_before_its_own_is_over() {
-    // b wakes 3 ms behind as a begins a turn of 3 ms; preemption at wake-ups is off.
+    // b wakes 3 ms behind as a begins a time slice of 3 ms; preemption at wake-ups is off.
     for (granularity, ran) in [(Nanos::us(750), 1), (Nanos::us(1_500), 2)] {
         let granularity = granularity.as_ns().cast_signed();
         let mut world = World::with(Topology::new(1), &[("wakeup-preemption", 0), ("min-granularity", granularity)]);
@@ -211,7 +211,7 @@ fn rule_6_buddies_do_not_bring_back_a_task_after_its_time_slice() {
         }
     }
     let start = world.host.now();
-    // A member of the group blocks while it waits: its group becomes the next buddy, and runs already.
+    // A member of the group blocks while it waits: its group becomes the next buddy, and already runs.
     let waits = inside.into_iter().find(|&e| world.running(0) != Some(e)).unwrap();
     world.host.pause(waits);
     while world.running(0) != Some(outside) {
@@ -266,7 +266,7 @@ fn rule_8_a_preempting_task_runs_even_if_another_is_further_behind() {
     let [batch, wakee] = [class(Class::Batch), nice(0)].map(|params| world.scripted(params));
     let hog = world.hog(nice(0));
     world.until_ms(100);
-    // Both wake with the same credit. The batch task came first, but does not preempt.
+    // Both tasks wake with the same credit. The batch task arrived first, but does not preempt.
     world.wake(batch);
     world.settle();
     assert_eq!(world.running(0), Some(hog));
@@ -344,7 +344,7 @@ fn rule_9_a_yield_lets_the_second_go_but_not_one_far_ahead() {
 
 #[test]
 fn rule_9_a_light_yielder_lets_others_go_though_they_are_further_ahead() {
-    // 1 ms on the clock of nice 5 is 3.057 ms; on that of nice 0 it is 1 ms.
+    // 1 ms on the clock of nice 5 is 3.057 ms; on the clock of nice 0 it is 1 ms.
     for (weight, lets) in [(5, true), (0, false)] {
         let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
         let yielder = world.scripted(nice(weight));

@@ -1,4 +1,4 @@
-//! The exactness of shares, also in the long run.
+//! The accuracy of shares, also in the long run.
 
 use super::*;
 use sched::LoadBounds;
@@ -19,8 +19,8 @@ fn promised(knobs: &[(&str, i64)], weights: &[u32]) -> Option<Nanos> {
     (POLICY.guarantees.shares)(&load)
 }
 
-/// Returns the largest distance of a task from its share since the last attachment. Tasks are attached so far `apart`,
-/// and the last runs for `length`.
+/// Returns the largest distance of a task from its share since the last attachment. Tasks are attached at distances of
+/// `apart`, and the last one runs for `length`.
 fn worst(knobs: &[(&str, i64)], weights: &[u32], apart: Nanos, length: Nanos) -> Nanos {
     let mut world = World::with(Topology::new(1), knobs);
     let (mut hogs, mut sum, mut worst) = (Vec::new(), 0, Nanos::ZERO);
@@ -75,7 +75,7 @@ fn clocks_that_lose_parts_of_nanoseconds_lose_the_shares_in_the_end() {
     let weights = [1 << 20, 1_024_000];
     assert_eq!(promised(&[], &weights), None);
     let bound = promised(&[EXACT], &weights).unwrap();
-    // In a tick, the clock of one task should advance by 976.6 ns, that of the other by 1000.
+    // In a tick, the clock of one task should advance by 976.6 ns, the clock of the other by 1000.
     let [lossy, exact] = [0, 1].map(|on| worst(&[("exact-clock", on)], &weights, Nanos::ZERO, Nanos::s(300)));
     assert!(exact <= bound && lossy > bound, "{lossy} and {exact}; the bound is {bound}");
 }

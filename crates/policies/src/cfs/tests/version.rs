@@ -30,7 +30,7 @@ fn v3_17_sizes_the_round_by_one_queue() {
 
 // ---- Balancing ----
 
-/// Returns the first run on CPU 1, which has four hogs, of a hog of CPU 0, which has `many`.
+/// Returns the first run on CPU 1, which has four hogs, of a hog of CPU 0, which has `many` hogs.
 fn moved_at(knobs: &[(&str, i64)], many: usize) -> Option<Instant> {
     let mut world = World::with(Topology::new(2), knobs);
     let movable = world.hogs(many, on(&[0], nice(0)));
@@ -68,7 +68,7 @@ fn a_busy_cpu_balances_once_in_so_many_intervals() {
 
 #[test]
 fn v3_17_weighs_loads_even_if_the_waker_is_about_to_block() {
-    // There, a hog of nice 0; here, after the waker has blocked, nothing.
+    // The wakee's CPU has a hog of nice 0; the waker's CPU has no load after the waker has blocked.
     assert_eq!(wakes_on(&[("wake-affine-weight", 0)], true, 0), 0);
     assert_eq!(wakes_on(&[("wake-affine-weight", 0), OLD], true, 0), 1);
     assert_eq!(wakes_on(&[OLD], true, 0), 0);
@@ -84,7 +84,7 @@ fn in_v3_17_an_even_balance_draws_a_wakee_near() {
         wakers_on(&mut world, &[1]);
         world.hog(on(&[1], nice(0)));
         world.settle();
-        // Two of nice 0 there, and two here with the wakee.
+        // Two tasks of nice 0 are there, and two here including the wakee.
         wake_by(&mut world, e, waker, false);
         assert_eq!(world.cpu_of(e), cpu, "version {version}");
     }
@@ -103,7 +103,7 @@ fn in_v3_17_a_waker_that_leaves_nothing_behind_draws_the_wakee_from_an_idle_cpu(
 
 #[test]
 fn in_v3_17_only_a_wakee_with_many_partners_of_its_own_is_left_where_it_is() {
-    // The waker has woken four, the wakee one, and a cache holds one CPU.
+    // The waker has woken four tasks, the wakee one, and a cache holds one CPU.
     for (version, cpu) in [(0, 1), (1, 0)] {
         let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[("version", version)]);
         let e = sleeper_of(&mut world, 1);
@@ -121,7 +121,7 @@ fn in_v3_17_only_a_wakee_with_many_partners_of_its_own_is_left_where_it_is() {
     }
 }
 
-/// Returns the CPU on which a task of CPU 2 wakes while these CPUs are busy; two cores of two threads each.
+/// Returns the CPU on which a task of CPU 2 wakes while these CPUs are busy, on two cores of two threads each.
 fn wakes_beside(busy: &[usize], knobs: &[(&str, i64)]) -> i64 {
     let mut world = World::with(Topology { cpus: 4, smt: 2, llc: 4 }, knobs);
     let e = sleeper_of(&mut world, 2);

@@ -5,7 +5,7 @@ use crate::credit::accounting::{Grant, Round};
 use crate::credit::domains::{DomainId, Domains};
 use crate::fixture;
 
-/// Returns the grants of the members of each domain `(weight, members, cap)`, in the order of the list; and the new
+/// Returns the grants of the members of each domain `(weight, members, cap)`, in the order of the list, and the new
 /// order.
 fn round(cpus: usize, balance: i64, domains: &[(u32, u32, Option<u32>)]) -> Vec<Grant> {
     let mut table = Domains::new(false);
@@ -46,7 +46,7 @@ fn unused_credit_of_a_domain_goes_to_the_next_ones() {
     let grants = round(2, 0, &[(768, 1, None), (256, 1, None), (256, 1, None)]);
     assert_eq!(each(&grants), [300, 150, 150]);
     assert!(grants.iter().all(|grant| !grant.to_head), "no earlier vCPU had too little");
-    // At the tail of the list, its surplus comes too late for the others, so it is moved to the head.
+    // At the tail of the list, the domain's surplus is too late for the other domains, so it is moved to the head.
     let grants = round(2, 0, &[(256, 1, None), (256, 1, None), (768, 1, None)]);
     assert_eq!(each(&grants), [120, 120, 300]);
     assert_eq!(grants.iter().map(|grant| grant.to_head).collect::<Vec<_>>(), [false, false, true]);
@@ -62,7 +62,7 @@ fn debt_is_dealt_out_once_more_and_lifts_the_peak() {
 #[test]
 fn a_cap_bounds_what_its_domain_earns_and_what_its_members_may_owe() {
     let grants = round(2, 0, &[(256, 2, Some(75)), (256, 1, None)]);
-    // ⌈75 · 300 / 100⌉ = 225 for two; 75 go on.
+    // ⌈75 · 300 / 100⌉ = 225 for two; 75 remain.
     assert_eq!(grants[0], Grant { each: 113, park_below: Some(-113), to_head: false });
     assert_eq!(grants[1], Grant { each: 300, park_below: None, to_head: false });
 }
@@ -121,7 +121,7 @@ fn caps_bound_what_a_domain_uses() {
         host.run_until(at(30_000));
         let got: Nanos = hogs.iter().map(|&e| used(&mut host, e)).sum();
         let due = Nanos::s(30).scale(percent.into(), 100);
-        // At most the cap and the largest debt; at least the cap less the largest credit.
+        // At most the cap and the largest debt; at least the cap minus the largest credit.
         let bound = Nanos::ms(60).saturating_mul(members);
         assert!(got <= due + bound && got + bound >= due, "{percent} %: {got} of {due}");
     }
@@ -136,7 +136,7 @@ fn a_cap_that_is_lifted_lets_the_parked_run_at_the_next_credit() {
     assert_eq!(credit(&host, e), -270);
     host.adjust_group(vm, GroupParams::default()).expect("accepted");
     run_through(&mut host, 60);
-    // T = 300 + 270, and so is its peak.
+    // T = 300 + 270, and the peak is the same.
     assert_eq!((credit(&host, e), shows(&host, e, "parked")), (300, 0));
     host.run_until(at(1_060));
     assert_eq!(used(&mut host, e), Nanos::ms(30 + 1_000));
@@ -179,7 +179,7 @@ fn earning_ends_above_300_credits() {
 
 #[test]
 fn exactly_300_credits_are_kept() {
-    // It runs for 30 ms and then sleeps: 0 at the first accounting, 300 at the second, 600 at the third.
+    // The vCPU runs for 30 ms and then sleeps: 0 at the first accounting, 300 at the second, 600 at the third.
     let mut host = host_of(sched::Topology::new(1), &[("slice", 100_000_000)]);
     let e = scripted(&mut host, Params::default());
     interrupt(&mut host, e);
@@ -214,7 +214,8 @@ fn a_domain_weight_is_shared_by_its_active_members() {
 #[test]
 fn weights_share_one_two_and_four_cpus() {
     // Time slices are long, and accounts are clipped at ±300 credits. A vCPU that is due more than its time slices in a
-    // cycle of UNDER loses some, and debt beyond 300 is forgiven. So the bound is 1.5 % of a CPU and a few time slices.
+    // cycle of UNDER loses some credit, and debt beyond 300 is forgiven. So the bound is 1.5 % of a CPU and a few time
+    // slices.
     for (cpus, weights) in [(1, vec![256, 512, 1024]), (2, vec![256, 256, 512, 768, 768]), (4, vec![128; 11])] {
         let mut host = host(cpus);
         let hogs: Vec<(EntityId, u64)> =
@@ -275,7 +276,7 @@ fn late_ticks_and_accountings_come_once_and_keep_their_phase() {
     };
     let actions = machine.settle(Instant::ZERO);
     assert_eq!((set_at(actions, tick), set_at(actions, accounting)), (Some(at(10)), Some(at(30))));
-    // The driver is late, at 74 ms. It delivers the accounting first, which finds the tick due as well.
+    // The driver is late, at 74 ms. It delivers the accounting first, which finds that the tick is due as well.
     machine.input(at(74), Input::Alarm { alarm: accounting });
     machine.input(at(74), Input::Alarm { alarm: tick });
     machine.input(at(74), Input::Expire { cpu: CPU });
@@ -296,6 +297,7 @@ fn an_idle_host_is_quiet() {
     host.block(CPU);
     host.run_until(at(10_000));
     drop(host);
-    // Two accountings take it off the active list, a third finds the list empty; then no alarm goes off any more.
+    // Two accountings remove the vCPU from the active list, and a third finds the list empty. Then no alarm fires any
+    // more.
     assert_eq!(events.events.last().expect("something happened").0, at(90));
 }

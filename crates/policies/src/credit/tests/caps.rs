@@ -1,4 +1,4 @@
-//! The exactness of caps: the bound of the descriptor, against runs of hogs and the auditor.
+//! The accuracy of caps: the bound of the descriptor, against runs of hogs and the auditor.
 
 use super::*;
 use sched::{CapBound, LoadBounds};
@@ -7,7 +7,7 @@ use sim::auditor::{LimitTolerance, Promises};
 
 const ENTITIES: u64 = 7;
 
-/// Returns the bound stated for hogs on this many CPUs under these knobs.
+/// Returns the stated bound for hogs on this number of CPUs under these knobs.
 fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleepers: bool) -> Option<CapBound> {
     let mut knobs = POLICY.defaults();
     for &(name, word) in words {
@@ -61,7 +61,7 @@ fn hogs_stay_within_the_bound_whatever_the_tick_and_the_cap() {
 
 #[test]
 fn rounding_does_exceed_the_cap_itself() {
-    // 1 % of 25 credits is a quarter of a credit, rounded up to one for each of two members.
+    // 1 % of 25 credits is a quarter of a credit, rounded up to one credit for each of two members.
     let knobs = [("tick", 2_500_000), ("accounting-ticks", 1)];
     let exact = CapBound { period: Nanos::us(2_500), rounding: Nanos::ZERO, burst: Nanos::ms(100) };
     assert!(excesses(1, [1, 1], &knobs, exact) > 0);

@@ -19,7 +19,7 @@ fn group_params(dice: &mut Dice) -> GroupParams {
     GroupParams { cap_percent, ..GroupParams::default() }
 }
 
-/// One input or change, sometimes of a group.
+/// Performs one input or change, sometimes of a group.
 fn step(churn: &mut Churn<'_>, groups: &[GroupId]) {
     if churn.dice.below(20) == 0 {
         let (group, params) = (groups[churn.dice.index(groups.len())], group_params(&mut churn.dice));
@@ -30,7 +30,7 @@ fn step(churn: &mut Churn<'_>, groups: &[GroupId]) {
     churn.step(params, Wake::Interrupt);
 }
 
-/// Law 11 at this instant, and `inspect` against the machine's state.
+/// Checks law 11 at this instant, and `inspect` against the machine's state.
 fn check(churn: &mut Churn<'_>, slack: Nanos) {
     churn.assert_no_cpu_idles(slack);
     let machine = churn.host.machine();

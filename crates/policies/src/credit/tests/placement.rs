@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Two CPUs. On CPU 0, a pinned OVER entity waits behind the running one. On CPU 1, a boosted entity runs, and behind
-/// it wait `[BOOST y, UNDER z]`. Returns `[x, y, z]`.
+/// Returns `[x, y, z]` on two CPUs. On CPU 0, x, pinned and OVER, waits behind the running entity. On CPU 1, a boosted
+/// entity runs, and behind it wait `[BOOST y, UNDER z]`.
 fn example_4() -> (Driver<'static>, [EntityId; 3]) {
     let mut host = host(2);
     // A cap just below one CPU makes an entity OVER without parking it.
@@ -37,7 +37,7 @@ fn example_4_a_cpu_with_an_over_head_takes_the_first_more_urgent_one() {
     }
 }
 
-/// `cpus` CPUs, each with a pinned hog, after 31 ms.
+/// Returns `cpus` CPUs, each with a pinned hog, after 31 ms.
 fn busy<'a>(cpus: usize) -> (Driver<'a>, Vec<EntityId>) {
     let mut host = host(cpus);
     let hogs = (0..cpus).map(|cpu| hog(&mut host, pinned(CpuId::new(cpu)))).collect();
@@ -94,7 +94,7 @@ fn an_idle_cpu_takes_over_work_too() {
 #[test]
 fn stealing_ends_at_the_first_that_is_not_more_urgent() {
     let (mut host, [x, y, z]) = example_4();
-    // y and z stay on CPU 1; behind them waits another OVER entity that may migrate.
+    // y and z stay on CPU 1; behind them, another OVER entity that may migrate waits.
     for e in [y, z] {
         host.adjust(e, pinned(OTHER)).expect("accepted");
     }
@@ -133,7 +133,7 @@ fn displaced_by_a_pinned_one<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, EntityId
 fn a_displaced_entity_goes_to_an_idle_cpu() {
     let (host, free) = displaced_by_a_pinned_one(&[]);
     assert_eq!(running(&host, CPU), Some(free));
-    // Xen 4.0.1 leaves it there, tick after tick.
+    // Xen 4.0.1 leaves the entity there at every tick.
     let (mut host, free) = displaced_by_a_pinned_one(&[("hand-off", 0)]);
     host.run_until(at(45));
     assert_eq!((running(&host, CPU), host.machine().state(free)), (None, State::Waiting));
@@ -171,15 +171,15 @@ fn affinity_moves_waiting_running_and_sleeping_vcpus() {
     interrupt(&mut host, waits);
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), host.machine().state(hogs[0])), (Some(waits), State::Waiting));
-    // Waiting on CPU 0: it preempts on CPU 1, boosted as if it had woken there.
+    // The entity waits on CPU 0. It preempts on CPU 1, boosted as if it had woken there.
     host.adjust(hogs[0], pinned(OTHER)).expect("accepted");
     run_through(&mut host, 32);
     assert_eq!((running(&host, OTHER), priority(&host, hogs[0])), (Some(hogs[0]), BOOST));
-    // Running on CPU 0.
+    // The entity runs on CPU 0.
     host.adjust(waits, pinned(OTHER)).expect("accepted");
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), host.machine().state(waits)), (None, State::Waiting));
-    // Asleep.
+    // The entity sleeps.
     host.pause(hogs[1]);
     host.adjust(hogs[1], pinned(CPU)).expect("accepted");
     host.resume(hogs[1]);

@@ -9,7 +9,7 @@ fn example_3_a_woken_vcpu_with_credit_preempts_until_a_tick_finds_it() {
     let io = scripted(&mut host, Params::default());
     run_through(&mut host, 10);
     assert_eq!((priority(&host, busy), priority(&host, io)), (UNDER, UNDER));
-    // Twice, it runs for 2 ms between ticks, and keeps the label while it sleeps.
+    // Twice, the vCPU runs for 2 ms between ticks, and keeps its BOOST while it sleeps.
     for ms in [11, 15] {
         host.run_until(at(ms));
         interrupt(&mut host, io);
@@ -21,12 +21,12 @@ fn example_3_a_woken_vcpu_with_credit_preempts_until_a_tick_finds_it() {
         assert_eq!((running(&host, CPU), priority(&host, io)), (Some(busy), BOOST));
     }
     assert_eq!((credit(&host, io), shows(&host, io, "active")), (-40, 0));
-    // A tick finds it.
+    // A tick finds the vCPU.
     host.run_until(at(19));
     interrupt(&mut host, io);
     run_through(&mut host, 20);
     assert_eq!((running(&host, CPU), priority(&host, io), shows(&host, io, "active")), (Some(io), UNDER, 1));
-    // At its next schedule it queues behind the other UNDER.
+    // At its next schedule the vCPU queues behind the other UNDER vCPU.
     host.run_until(at(25));
     host.yield_now(CPU);
     run_through(&mut host, 25);
@@ -54,14 +54,14 @@ fn an_over_vcpu_is_not_boosted() {
     run_through(&mut host, 10);
     interrupt(&mut host, heavy);
     run_through(&mut host, 30);
-    // A tick found both: the light one earns 2 of 300 credits and has used 100.
+    // A tick found both vCPUs: the light one earns 2 of 300 credits and has used 100.
     assert_eq!((priority(&host, light), priority(&host, heavy)), (OVER, UNDER));
     host.pause(light);
     run_through(&mut host, 31);
     interrupt(&mut host, light);
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), priority(&host, light)), (Some(heavy), OVER));
-    // A sleeper stays OVER until an accounting; it does not preempt UNDER.
+    // A sleeper stays OVER until an accounting; it does not preempt UNDER vCPUs.
     host.run_until(at(59));
     assert_eq!(running(&host, CPU), Some(heavy));
 }
@@ -123,7 +123,7 @@ fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
     let mut host = host_of(sched::Topology::new(1), &[("accounting-ticks", 100)]);
     let [a, b] = [(), ()].map(|()| hog(&mut host, Params::default()));
     let io = scripted(&mut host, Params::default());
-    // Each has had a time slice; the first has its second one from 60 to 90 ms.
+    // Each vCPU has had a time slice; the first has its second slice from 60 to 90 ms.
     host.run_until(at(72));
     assert_eq!(running(&host, CPU), Some(a));
     interrupt(&mut host, io);
@@ -134,8 +134,8 @@ fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
     assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(b), at(103)));
 }
 
-/// Returns a queue of `[p, q]` on CPU 1, whose ticks come at 5, 15 … 65 ms: until the accounting at 60 ms p is UNDER
-/// and q OVER, after it the other way round. Then r, which runs, pauses at `ms`; returns the vCPU that runs next.
+/// Returns the vCPU that runs next after r, which runs, pauses at `ms`. CPU 1 has the queue `[p, q]`, and its ticks are
+/// at 5, 15 … 65 ms. Until the accounting at 60 ms, p is UNDER and q OVER; afterwards the reverse.
 fn next_after_pause(ms: u64) -> &'static str {
     let mut host = host_of(sched::Topology::new(2), &[("tick-stagger", 5_000_000)]);
     let vms = [45, 34].map(|percent| group(&mut host, capped(percent)));

@@ -15,7 +15,8 @@ fn at_us(us: u64) -> Instant {
 
 #[test]
 fn ticks_may_charge_the_running_vcpu_a_tick() {
-    // It runs through the ticks at 10 and 20 ms, for 12 ms in all; another vCPU runs in between, and no tick finds it.
+    // The vCPU runs through the ticks at 10 and 20 ms, for 12 ms in all. Another vCPU runs in between, so no tick finds
+    // the first.
     let used_credits = |words: &[(&str, &str)]| {
         let mut host = one_cpu(words);
         let [seen, unseen] = [(), ()].map(|()| scripted(&mut host, Params::default()));
@@ -39,7 +40,7 @@ fn ticks_may_charge_the_running_vcpu_a_tick() {
 
 #[test]
 fn accounts_may_be_kept_in_milliseconds() {
-    // Alone, it earns what it burns; a half credit is rounded, and the clamp is a period's credits.
+    // Alone, the vCPU earns what it burns; a half credit is rounded, and the clamp is a period's credits.
     let mut host = host_of(sched::Topology::new(1), &[("credits-per-ms", 1)]);
     let e = hog(&mut host, Params::default());
     run_through(&mut host, 20);
@@ -148,7 +149,7 @@ fn a_new_vcpu_earns_at_once_or_after_a_tick() {
 
 #[test]
 fn the_indebted_may_be_parked_when_they_next_stop() {
-    // A cap of 80 %: after 30 ms it owes 60, less than its part of the cap.
+    // A cap of 80 %: after 30 ms the vCPU owes 60, less than its part of the cap.
     for (words, parks) in [(&[][..], false), (&[("parking", "in-debt")], true), (&FIRST, true)] {
         let mut host = worded(sched::Topology::new(1), words, &[("slice", 50_000_000)]);
         let vm = group(&mut host, capped(80));
@@ -168,7 +169,7 @@ fn the_indebted_may_be_parked_when_they_next_stop() {
 
 #[test]
 fn an_unparked_vcpu_calls_its_cpu_or_waits_for_the_end_of_an_idle_time_slice() {
-    // A cap of 50 %, in debt after each time slice. It stops at 30 ms with a debt of 15 (in tenths: 150), and has
+    // A cap of 50 %, in debt after each time slice. The vCPU stops at 30 ms with a debt of 15 (in tenths: 150), and has
     // credit 30 ms later.
     let begins = |words: &[(&str, &str)]| {
         let words: Vec<(&str, &str)> =
@@ -197,7 +198,7 @@ fn an_unparked_vcpu_calls_its_cpu_or_waits_for_the_end_of_an_idle_time_slice() {
 
 #[test]
 fn a_vcpu_parked_while_it_waits_has_its_time_slice_first() {
-    // It runs into debt, unnoticed by its cap, yields, and is parked while it waits.
+    // The vCPU runs into debt, unnoticed by its cap, yields, and is parked while it waits.
     for (words, runs) in [(&[][..], false), (&[("parking", "in-debt")], true), (&FIRST, true)] {
         let mut host = worded(sched::Topology::new(1), words, &[]);
         let vm = group(&mut host, capped(10));
@@ -265,7 +266,7 @@ fn a_parked_vcpu_that_runs_on_is_preempted_by_every_other() {
     interrupt(&mut host, other);
     run_through(&mut host, 31);
     assert_eq!((running(&host, CPU), host.machine().is_held(e)), (Some(other), true));
-    // Asleep or not, it is unparked once it has credit again.
+    // Asleep or not, the vCPU is unparked once it has credit again.
     host.block(CPU);
     run_through(&mut host, 61);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (Some(e), 0));
@@ -281,7 +282,7 @@ fn a_short_turn_is_left_running() {
         let second = scripted(&mut host, Params::default());
         host.run_until(at(2));
         interrupt(&mut host, first);
-        // A tick ends its boost.
+        // A tick ends the boost.
         host.run_until(at_us(9_500));
         host.block(CPU);
         run_through_us(&mut host, 9_700);
@@ -306,7 +307,7 @@ fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
     interrupt(&mut host, io);
     run_through_us(&mut host, 30_100);
     assert_eq!(running(&host, CPU), Some(io), "a vCPU that has run for long is preempted at once");
-    // At 40 ms a tick ends the boost; both are UNDER. It blocks and wakes: a new time slice.
+    // At 40 ms a tick ends the boost; both vCPUs are UNDER. The first blocks and wakes, and gets a new time slice.
     run_through_us(&mut host, 40_000);
     host.block(CPU);
     run_through_us(&mut host, 40_001);
@@ -336,7 +337,7 @@ fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
 fn a_yield_goes_behind_one_less_urgent_entity() {
     for (words, behind) in [(&[][..], false), (&[("yield", "behind-one")], true), (&TODAY, true)] {
         let mut host = one_cpu(words);
-        // While the heavy one earns, the light ones become OVER.
+        // While the heavy vCPU earns, the light vCPUs become OVER.
         let under = scripted(&mut host, weighing(65_535));
         interrupt(&mut host, under);
         run_through(&mut host, 11);

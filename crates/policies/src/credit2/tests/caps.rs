@@ -94,7 +94,7 @@ fn unused_budget_is_not_saved() {
     interrupt(&mut host, e);
     run_through(&mut host, 98_001);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (None, 1));
-    // Asleep, it is unparked by the filling, and does not run.
+    // The sleeping vCPU is unparked by the filling, and does not run.
     host.pause(e);
     run_through(&mut host, 101_000);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (None, 0));
@@ -146,7 +146,7 @@ fn a_parked_vcpu_that_leaves_its_domain_runs() {
     host.adjust(e, Params::default()).expect("accepted");
     run_through(&mut host, 2_000);
     assert_eq!((running(&host, CPU), host.machine().is_held(e)), (Some(e), false));
-    // A running vCPU that joins it pays from then on; the pool is consistent.
+    // A running vCPU that joins the domain pays from then on; the pool is consistent.
     host.adjust(e, member(vm)).expect("accepted");
     run_through(&mut host, 2_000);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (None, 1));

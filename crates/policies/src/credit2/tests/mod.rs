@@ -21,7 +21,7 @@ fn host<'a>(cpus: usize) -> Driver<'a> {
     host_of(sched::Topology::new(cpus), &[])
 }
 
-/// Returns the number of the CPU on which `e`, which runs, runs.
+/// Returns the number of the CPU on which `e` runs.
 fn place(host: &Driver<'_>, e: EntityId) -> usize {
     cpu_of(host, e).expect("it runs")
 }
@@ -31,7 +31,7 @@ fn credit(host: &Driver<'_>, e: EntityId) -> i64 {
     shows(host, e, "credit") / 1_000
 }
 
-/// Returns the decisions on CPU 0 up to `us`: the begin, the entity and the end of each. An entity that goes on is not
+/// Returns the decisions on CPU 0 up to `us`, each with its begin, entity and end. An entity that continues is not
 /// repeated.
 fn turns(host: &mut Driver<'_>, us: u64) -> Vec<(u64, EntityId)> {
     let mut turns: Vec<(u64, EntityId)> = Vec::new();

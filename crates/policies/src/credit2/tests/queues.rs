@@ -26,7 +26,7 @@ fn cpus_share_run_queues_as_is_asked() {
 #[test]
 fn no_run_queue_is_too_large_and_no_core_is_parted() {
     let wide = Shape { cpus: 24, smt: 1, llc: 24 };
-    // 24 CPUs make two, of 12 each.
+    // 24 CPUs make two run queues, of 12 CPUs each.
     assert_eq!(queues(wide, "socket", 16), [(0..12).collect::<Vec<_>>(), (12..24).collect()]);
     assert_eq!(queues(Shape { cpus: 6, smt: 2, llc: 6 }, "all", 4), [vec![0, 1], vec![2, 3], vec![4, 5]]);
     assert_eq!(queues(Shape { cpus: 4, smt: 2, llc: 4 }, "all", 1), [vec![0, 1], vec![2, 3]]);
@@ -49,7 +49,7 @@ fn a_whole_idle_core_comes_before_an_idle_thread() {
         run_through(&mut host, 10);
     }
     assert_eq!(pair.map(|e| place(&host, e)), [0, 2], "not the other thread of the busy core");
-    // A third finds only threads of its own core.
+    // The third vCPU finds only threads of its own core.
     let third = living_on(&mut host, CpuId::new(3));
     interrupt(&mut host, third);
     run_through(&mut host, 20);
@@ -61,7 +61,7 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
     let mut host = host(3);
     let cpus = [0, 1, 2].map(CpuId::new);
     let runners = cpus.map(|cpu| scripted(&mut host, pinned(cpu)));
-    // They have run for 8, 6 and 2 ms.
+    // The vCPUs have run for 8, 6 and 2 ms.
     for (e, us) in [(runners[0], 0), (runners[1], 2_000), (runners[2], 6_000)] {
         run_through(&mut host, us);
         interrupt(&mut host, e);
@@ -71,8 +71,8 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
     interrupt(&mut host, home);
     run_through(&mut host, 8_000);
     assert_eq!(place(&host, home), 2, "10 against 8 is enough at home");
-    // The vCPU on its own CPU does not have less credit, so it searches for the CPU whose vCPU has least: CPU 0, not
-    // CPU 1.
+    // The vCPU on its own CPU does not have less credit, so it searches for the CPU whose vCPU has the least credit:
+    // CPU 0, not CPU 1.
     let abroad = living_on(&mut host, cpus[2]);
     interrupt(&mut host, abroad);
     run_through(&mut host, 8_010);
@@ -128,8 +128,8 @@ fn loads_are_averages_of_the_runnable_vcpus() {
     assert_eq!((load.average, planned), (3 * whole, 3 * whole), "nothing older than the window counts");
 }
 
-/// Two run queues of one CPU each, with `ours` hogs on CPU 0 and `theirs` on CPU 1 after the affinities are lifted;
-/// returns the number on CPU 0 after ten seconds, and the numbers of migrations until five seconds and after.
+/// Returns the number of hogs on CPU 0 after ten seconds, and the numbers of migrations until five seconds and after.
+/// Each of two run queues has one CPU. `ours` hogs are on CPU 0 and `theirs` on CPU 1 after the affinities are removed.
 fn evened_out(ours: usize, theirs: usize, knobs: &[(&str, i64)]) -> (usize, u64) {
     let mut host = host_of(Shape { cpus: 2, smt: 1, llc: 1 }, knobs);
     let on = [vec![CPU; ours], vec![OTHER; theirs]].concat();
@@ -156,7 +156,7 @@ fn loads_are_evened_out_and_then_left_alone() {
 fn small_differences_are_tolerated() {
     // Two and one: more load than CPUs, but a migration only reverses the difference.
     assert_eq!(evened_out(2, 1, &[]), (2, 0));
-    // With a tolerance of four entities, nothing is moved at all.
+    // With a tolerance of four entities, no entity is moved at all.
     assert_eq!(evened_out(4, 1, &[("balance-over", 2)]), (4, 0));
     assert_eq!(evened_out(4, 1, &[]).0, 3.min(evened_out(4, 1, &[]).0));
 }

@@ -1,8 +1,8 @@
-//! One run queue on one CPU: burning, time slices, resets, yields, wake-ups.
+//! One run queue on one CPU: credit burning, time slices, resets, yields, wake-ups.
 
 use super::*;
 
-/// Two hogs of weights 256 and 512.
+/// Returns two hogs of weights 256 and 512.
 fn two<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, [EntityId; 2]) {
     let mut host = host_of(sched::Topology::new(1), knobs);
     let pair = [256, 512].map(|weight| hog(&mut host, weighing(weight)));
@@ -15,8 +15,8 @@ fn the_example_in_xens_order_of_steps() {
     let (mut host, [a, b]) = two(&[]);
     let expected = [(0, a), (1_000, b), (11_000, a), (15_500, b), (25_500, a), (30_500, b)];
     assert_eq!(turns(&mut host, 31_000), expected);
-    // A: 10 − 2 = 8 ms after 1 ms; then 4 ms at 2 credits a nanosecond. Equal at 0, it keeps the CPU: the reset at 15
-    // ms gives both 10, and after the shortest time slice B has 10 against 9.
+    // A has 10 − 2 = 8 ms after 1 ms; then 4 ms at 2 credits a nanosecond. Equal at 0, A keeps the CPU: the reset at 15
+    // ms gives 10 to both, and after the shortest time slice B has 10 against 9.
     host.run_until(at(300_000));
     assert_shares(&mut host, &[(a, 1), (b, 2)], Nanos::ms(300), Nanos::ms(7));
 }
@@ -112,7 +112,7 @@ fn a_vcpu_that_slept_runs_before_a_vcpu_that_ran() {
     interrupt(&mut host, sleeper);
     run_through(&mut host, 4_000);
     assert_eq!(running(&host, CPU), Some(sleeper));
-    // It has 10 ms, the other vCPU 6. But its time slice is computed before that vCPU is queued.
+    // The vCPU has 10 ms, the other vCPU 6. But its time slice is computed before the other vCPU is queued.
     assert_eq!(host.machine().until(CPU), at(14_000) + Nanos::ns(1));
 }
 
@@ -125,7 +125,7 @@ fn a_vcpu_that_has_just_begun_is_not_preempted() {
     interrupt(&mut host, second);
     run_through(&mut host, 999);
     assert_eq!(running(&host, CPU), Some(first), "no CPU is kicked");
-    // After a block and a wake-up its time slice is new; after more than 950 us its CPU may be kicked.
+    // After a block and a wake-up the vCPU's time slice is new; after more than 950 us its CPU may be kicked.
     host.block(CPU);
     interrupt(&mut host, first);
     run_through(&mut host, 1_000);
@@ -134,7 +134,7 @@ fn a_vcpu_that_has_just_begun_is_not_preempted() {
     let third = scripted(&mut host, Params::default());
     interrupt(&mut host, third);
     run_through(&mut host, 1_960);
-    // Its CPU was kicked within the tolerance; it goes on for the rest of 1 ms, at least half a ms.
+    // The CPU was kicked within the tolerance. The vCPU continues for the rest of 1 ms, at least half a ms.
     assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(second), at(2_460) + Nanos::ns(1)));
 }
 
@@ -164,8 +164,8 @@ fn equals_take_turns_in_the_order_in_which_they_came() {
     let mut host = host(1);
     let hogs = [(), (), ()].map(|()| hog(&mut host, Params::default()));
     let [a, b, c] = hogs;
-    // Each runs for 1 ms because the next has as much. The last then ties with the first and keeps the CPU for the
-    // shortest time slice.
+    // Each vCPU runs for 1 ms because the next has as much credit. The last one then ties with the first and keeps the
+    // CPU for the shortest time slice.
     assert_eq!(turns(&mut host, 3_600), [(0, a), (1_000, b), (2_000, c), (3_500, a)]);
 }
 

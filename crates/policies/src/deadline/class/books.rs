@@ -39,7 +39,7 @@ impl Deadline {
         Err(Refused::Utilisation { asked: *asked, free_ppm: full.free_ppm, on: full.on })
     }
 
-    /// Returns the bandwidth of detached entities whose 0-lag time has passed.
+    /// Frees the bandwidth of detached entities whose 0-lag time has passed.
     pub(super) fn give_back(&mut self, cx: &mut Cx<'_>) {
         self.settle_all(cx);
         let now = cx.now();

@@ -1,4 +1,4 @@
-//! The class without others.
+//! The deadline class without other classes.
 
 mod admission;
 mod churn;

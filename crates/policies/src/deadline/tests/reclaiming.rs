@@ -1,4 +1,4 @@
-//! GRUB: the tasks that reclaim unused bandwidth, and how much.
+//! GRUB: the tasks that reclaim unused bandwidth, and the amount.
 
 use super::*;
 
@@ -20,11 +20,11 @@ fn the_example_of_the_kernels_documentation() {
         assert_eq!(host.machine().inspect(first, "active"), Some(1));
         run_through(&mut host, 4);
         assert_eq!((host.machine().inspect(first, "active"), account(&host, second).0), (Some(0), 2), "{formula}");
-        // From here on it is charged at half the rate: 2 ms last for 4.
+        // From here on the task is charged at half the rate: 2 ms last for 4.
         host.run_until(at(8));
         assert_eq!((running(&host, CPU), host.machine().is_held(second)), (Some(second), false));
         run_through(&mut host, 8);
-        // Its next period begins at once: it may have the whole CPU while no other task is active.
+        // The next period begins at once: the task may have the whole CPU while no other task is active.
         assert_eq!((running(&host, CPU), account(&host, second)), (Some(second), (4, 16)));
     }
 }
@@ -53,7 +53,8 @@ fn a_wake_up_ends_the_reclaiming_of_its_share_at_once() {
     let e = hog(&mut host, with(soft(40, 100)));
     let sleeper = scripted(&mut host, Reservation { limit: Limit::Hard, ..soft(60, 200) });
     host.run_until(at(20));
-    // While it alone is active, it is charged 0.4: 8 of 40 ms. With the other task's 0.3 it is charged 0.7 from now on.
+    // While only this task is active, it is charged at 0.4: 8 of 40 ms. With the other task's 0.3 the rate is 0.7 from
+    // now on.
     assert_eq!(host.machine().until(CPU), at(100));
     wake(&mut host, sleeper);
     run_through(&mut host, 20);
@@ -65,7 +66,7 @@ fn a_wake_up_ends_the_reclaiming_of_its_share_at_once() {
 #[test]
 fn a_share_counts_on_the_cpu_of_its_task() {
     let mut host = host(2, (&[("reclaim", "v6.5")], &[("rt-bandwidth", 100)]));
-    // Pinned together on CPU 0: 0.5 each. Nothing of CPU 1 is in use, but half of each CPU is reserved.
+    // Both tasks are pinned on CPU 0: 0.5 each. No bandwidth of CPU 1 is in use, but half of each CPU is reserved.
     let [a, b] = [(), ()].map(|()| hog(&mut host, pinned(with(soft(50, 100)), CPU)));
     host.run_until(at(1_000));
     for e in [a, b] {

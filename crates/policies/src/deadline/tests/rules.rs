@@ -90,7 +90,7 @@ fn between_a_constrained_deadline_and_the_next_period_no_task_runs() {
     assert!(host.machine().is_held(e), "else it would have 10 ms in each of two spans of 40");
     run_through(&mut host, 100);
     assert_eq!((running(&host, CPU), account(&host, e)), (Some(e), (10, 140)));
-    // After the next period has begun, it gets a new period.
+    // The task gets a new period after the next period has begun.
     host.run_until(at(101));
     host.block(CPU);
     host.run_until(at(205));

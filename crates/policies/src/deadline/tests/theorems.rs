@@ -1,4 +1,5 @@
-//! The guarantees: no late job on one CPU, whatever the other tasks do; on several CPUs, no job later than the bound.
+//! The guarantees: no late job on one CPU for any behaviour of the other tasks; on several CPUs, no job later than the
+//! bound.
 
 use super::*;
 use crate::fixture::Dice;
@@ -12,7 +13,7 @@ fn period(dice: &mut Dice) -> Nanos {
     Nanos::ms([2, 3, 4, 5, 7, 8, 10, 13, 20, 40][dice.index(10)])
 }
 
-/// Reservations that fill one CPU up to rounding, half of them soft; deadlines may be shorter than periods.
+/// Returns reservations that fill one CPU up to rounding, half of them soft; deadlines may be shorter than periods.
 fn full_cpu(dice: &mut Dice, constrained: bool) -> Vec<Reservation> {
     let parts: Vec<u64> = (0..2 + dice.below(4)).map(|_| 1 + dice.below(20)).collect();
     let sum: u64 = parts.iter().sum();
@@ -26,7 +27,7 @@ fn full_cpu(dice: &mut Dice, constrained: bool) -> Vec<Reservation> {
     parts.iter().map(reservation).collect()
 }
 
-/// One of these tasks blocks, yields or wakes, or nothing happens.
+/// Blocks, yields or wakes a random task of `all`, or does nothing.
 fn stir(host: &mut Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     let Some(&e) = all.get(dice.index(all.len().max(1))) else { return };
     match host.machine().state(e) {
@@ -38,8 +39,8 @@ fn stir(host: &mut Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     }
 }
 
-/// Jobs within their reservations, some exactly, beside arbitrary other tasks. Returns the number of completed jobs
-/// and the largest lateness.
+/// Runs jobs within their reservations, some exactly, beside arbitrary other tasks. Returns the number of completed
+/// jobs and the maximum lateness.
 fn isolation(words: &[(&str, &str)], constrained: bool, seed: u64) -> (u64, Nanos) {
     let mut dice = Dice(seed);
     let mut auditor = Auditor::new(sched::Topology::new(1), Promises::NONE);
@@ -112,7 +113,7 @@ fn the_kernels_admission_lets_constrained_deadlines_be_late() {
     assert!((1..=SEEDS).filter(|&seed| late(seed)).count() > 20);
 }
 
-/// ((M−1)·Cmax − Cmin) / (M − (M−2)·Umax) + Cmax, with every job as long as its slice.
+/// Returns ((M−1)·Cmax − Cmin) / (M − (M−2)·Umax) + Cmax, with every job as long as its slice.
 fn tardiness_bound(cpus: u64, jobs: &[Periodic]) -> Nanos {
     let most = jobs.iter().map(|job| job.work).max().expect("there are some");
     let least = jobs.iter().map(|job| job.work).min().expect("there are some");

@@ -4,7 +4,7 @@ use super::*;
 use crate::fixture;
 use sched::{GroupParams, Input, Machine, Weight};
 
-/// CPU 0 with a hog, and a task that sleeps there, 0.3 ms in debt.
+/// Returns CPU 0 with a hog, and a task that sleeps there with a debt of 0.3 ms.
 fn with_delayed(cpus: usize) -> (World, EntityId, EntityId) {
     let mut world = several(cpus, &[("tick", ms(20)), ("base-slice", ms(if cpus == 1 { 5 } else { 30 }))]);
     let a = world.scripted(on(&[0], nice(0)));

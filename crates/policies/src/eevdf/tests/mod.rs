@@ -10,7 +10,7 @@ use crate::fair::world::*;
 use sched::{Class, CpuId, EntityId, GroupId, Instant, Nanos, Params, Topology, Wake};
 use sim::Costs;
 
-/// One CPU and some knobs.
+/// Returns one CPU with these knobs.
 fn one(knobs: &[(&str, i64)]) -> World {
     World::under(&POLICY, Topology::new(1), knobs, Costs::NONE)
 }
@@ -26,7 +26,7 @@ const fn us(n: i64) -> i64 {
     n * 1_000
 }
 
-/// Parameters that ask for a slice.
+/// Returns parameters that request a slice.
 fn asking(slice: Nanos, params: Params) -> Params {
     Params { latency: Some(slice), ..params }
 }
@@ -45,7 +45,7 @@ fn block(world: &mut World) {
     world.settle();
 }
 
-/// Lets time pass until `e` runs on CPU 0, or does not.
+/// Advances time until `e` runs on CPU 0, or does not.
 fn until_running(world: &mut World, e: EntityId, runs: bool) {
     while (world.running(0) == Some(e)) != runs {
         world.host.run_until(world.host.now() + Nanos::us(10));
@@ -58,7 +58,7 @@ fn turns(world: &World, e: EntityId) -> Vec<Nanos> {
     record.turns.iter().filter(|turn| turn.entity == e).map(|turn| turn.to.since(turn.from)).collect()
 }
 
-/// Wakes `a` and lets it run for `ran` beside a new hog with `params`, which are equal to those of `a`.
+/// Wakes `a` and runs it for `ran` beside a new hog with `params`, which are equal to those of `a`.
 fn run_ahead(world: &mut World, a: EntityId, ran: Nanos, params: Params) -> EntityId {
     world.wake(a);
     world.settle();

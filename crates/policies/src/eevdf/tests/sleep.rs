@@ -14,7 +14,7 @@ fn the_worked_example_of_a_sleeper_in_debt() {
     world.wake(b);
     world.until_ms(3);
     assert_eq!((world.running(0), world.inspect(b, "deadline")), (Some(a), ms(3)));
-    // A has had its slice; V is 1.5. It blocks.
+    // A has used up its slice; V is 1.5. A blocks.
     world.host.block(CpuId::new(0));
     assert_eq!((world.vruntime(a), world.inspect(a, "deadline"), lag(&world, a)), (ms(3), ms(6), -us(1_500)));
     world.until_ms(6);
@@ -36,7 +36,7 @@ fn the_worked_example_with_delayed_dequeue() {
     world.until_ms(6);
     assert_eq!((world.running(0), world.inspect(a, "delayed")), (Some(b), 1));
     world.settle();
-    // B has had its slice as well, and both deadlines are equal: A is picked, and so leaves.
+    // B has used up its slice as well, and both deadlines are equal: A is picked, and so leaves.
     assert_eq!((world.running(0), world.inspect(a, "delayed"), lag(&world, a)), (Some(b), 0, 0));
     world.wake(a);
     assert_eq!(world.vruntime(a), world.vruntime(b), "not 3 ms behind: the debt is paid");
@@ -55,13 +55,13 @@ fn a_task_that_sleeps_in_debt_and_wakes_soon_still_owes() {
         assert_eq!(world.inspect(a, "delayed") == 1, stays);
         world.host.run_until(world.host.now() + Nanos::us(200));
         world.wake(a);
-        // While it was delayed, half of the other task's 0.2 ms counted for it.
+        // While the task was delayed, half of the other task's 0.2 ms counted for it.
         let paid = if stays { us(100) } else { 0 };
         assert!((lag(&world, a) - owed - paid).abs() < 10, "{} was {owed}", lag(&world, a));
     }
 }
 
-/// Returns the lag at its wake-up of a sleeper that slept with a debt of 0.6 ms, beside a time slice of `slice`; and
+/// Returns the lag at the wake-up of a task that slept with a debt of 0.6 ms, beside a time slice of `slice`, and
 /// whether it was picked.
 fn owed_after_paying(tick: Nanos, slice: Nanos, sleeps: Nanos, zero: i64) -> (i64, bool) {
     let times = [("tick", tick), ("base-slice", slice)].map(|(name, time)| (name, time.as_ns().cast_signed()));
@@ -88,10 +88,11 @@ fn a_task_that_paid_in_its_sleep_is_owed_nothing_unless_delay_zero_is_off() {
 #[test]
 fn a_debt_that_no_tick_has_found_paid_is_paid_back() {
     let (slice, sleeps) = (Nanos::ms(10), Nanos::us(1_900));
-    // At the tick at 2 ms, the other has caught up; half of the 0.5 ms since then is owed.
+    // At the tick at 2 ms, the other task has caught up; half of the 0.5 ms since then is owed.
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 1).0 - us(250)).abs() < 10);
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 0).0 - us(650)).abs() < 10);
-    // No tick charges it: as it is not updated before the woken task is placed, it is owed half of all.
+    // No tick charges the running task. It is not updated before the woken task is placed, so half of all time is owed
+    // to the woken task.
     for zero in [1, 0] {
         assert_eq!(owed_after_paying(Nanos::ms(20), slice, sleeps, zero), (us(650), false));
     }

@@ -1,4 +1,4 @@
-//! All inputs and changes in random order, also changes of class.
+//! All inputs and changes in random order, including changes of class.
 
 use super::*;
 use crate::fixture::{self, Churn, Dice, host_of_costs};
@@ -27,7 +27,7 @@ fn params(dice: &mut Dice, cpus: usize, groups: &[GroupId]) -> Params {
     Params { class, affinity, weight, reservation, group: groups[dice.index(groups.len())], ..Params::default() }
 }
 
-/// Returns the urgency, less is more urgent: by class, then by deadline or priority.
+/// Returns the urgency, by class, then by deadline or priority. A lower value is more urgent.
 fn urgency(machine: &Machine, e: EntityId) -> (u8, i64) {
     let params = machine.params(e);
     match (params.class, params.class.rt_priority()) {

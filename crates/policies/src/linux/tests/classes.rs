@@ -104,7 +104,7 @@ fn a_real_time_wake_up_preempts_a_fair_task_at_once() {
     wake(&mut host, urgent);
     run_through(&mut host, 5);
     assert_eq!(running(&host, cpu), Some(urgent));
-    // The other CPU idles; the tick of this one kicks it.
+    // The other CPU idles; the tick of this CPU kicks it.
     host.run_until(at(10));
     assert!(matches!(host.machine().state(fair), State::Running(other) if other != cpu));
 }
@@ -116,7 +116,7 @@ fn a_fair_wake_up_that_a_real_time_one_overtakes_is_found_by_an_idle_cpu() {
     host.adjust(fair, nice(0)).expect("accepted");
     let urgent = scripted(&mut host, pinned(fifo(1), OTHER));
     host.run_until(at(5));
-    // Both on CPU 1, which idles, before it picks.
+    // Both tasks are on CPU 1, which idles, before it picks.
     wake(&mut host, fair);
     wake(&mut host, urgent);
     host.run_until(at(10));
@@ -134,7 +134,7 @@ fn a_running_task_continues_at_once_as_a_real_time_task() {
     let before = used(&mut host, waits);
     host.run_until(at(500));
     assert_eq!((running(&host, CPU), used(&mut host, waits)), (Some(runs), before));
-    // And back.
+    // The task changes back.
     host.adjust(runs, nice(0)).expect("accepted");
     let (before, mine) = (used(&mut host, waits), used(&mut host, runs));
     host.run_until(at(1_500));
@@ -220,7 +220,7 @@ fn a_throttled_fair_task_is_free_as_a_real_time_one() {
     host.adjust(e, member(fifo(1))).expect("accepted");
     host.run_until(at(1_050));
     assert_eq!(used(&mut host, e), Nanos::ms(10 + 1_000));
-    // As a fair task it is held by its group's quota again.
+    // As a fair task, the entity is held by its group's quota again.
     host.adjust(e, member(nice(0))).expect("accepted");
     host.run_until(at(11_050));
     assert_near(used(&mut host, e), Nanos::ms(1_010 + 1_000), Nanos::ms(20));

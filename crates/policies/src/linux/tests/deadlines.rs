@@ -5,7 +5,7 @@ use super::*;
 const ALL: [fn() -> Params; 5] =
     [|| of(Class::Stop), || reserved(40, 100), || fifo(50), || round_robin(10), || nice(0)];
 
-/// Of every two classes, the higher preempts at once, and the lower waits.
+/// Of every two classes, the higher class preempts at once, and the lower class waits.
 #[test]
 fn every_class_preempts_those_below() {
     for (n, above) in ALL.iter().enumerate() {
@@ -115,7 +115,7 @@ fn a_task_behind_a_more_urgent_class_migrates() {
     let stop = hog(&mut host, pinned(of(Class::Stop), CPU));
     host.adjust(deadline, reserved(40, 100)).expect("accepted");
     run_through(&mut host, 1);
-    // The stop task displaces the deadline task, and that one the real-time task; every real-time task runs.
+    // The stop task displaces the deadline task, which displaces the real-time task; every real-time task runs.
     assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [Some(stop), Some(deadline)]);
     host.pause(stop);
     run_through(&mut host, 2);
@@ -146,7 +146,7 @@ fn stop_tasks_are_not_throttled_and_equals_go_in_order() {
     assert_eq!(running(&host, CPU), Some(b));
 }
 
-/// The kernel's defaults, which differ from those of `deadline` alone; a name is one knob.
+/// The kernel's defaults, which differ from the defaults of `deadline` alone. A name is one knob.
 #[test]
 fn the_defaults_are_the_kernels() {
     let knob = |name| POLICY.knobs.iter().find(|knob| knob.name == name).expect("a knob of linux");

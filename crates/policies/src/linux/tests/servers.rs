@@ -8,7 +8,7 @@ fn served<'a>(cpus: usize) -> Driver<'a> {
     host_with(cpus, &SERVED, Costs::NONE)
 }
 
-/// Returns the runs of `e` on CPU 0, from and to, in milliseconds.
+/// Returns the runs of `e` on CPU 0, each with its start and end, in milliseconds.
 fn spans(host: &mut Driver<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for ms in 0..until {
@@ -23,7 +23,7 @@ fn spans(host: &mut Driver<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
     spans
 }
 
-/// Deferred to the last instant, 950, it runs up to its deadline; later it runs from the begin of every period.
+/// Deferred to the last instant, 950, the task runs up to its deadline; later it runs from the start of every period.
 #[test]
 fn a_starving_fair_task_has_50_ms_of_every_second() {
     let mut host = served(1);
@@ -41,7 +41,7 @@ fn without_fair_tasks_a_real_time_hog_has_the_cpu() {
     assert_eq!(used(&mut host, urgent), Nanos::s(5));
 }
 
-/// Time that fair tasks run without the server counts: they have their 50 ms early, so no task is preempted.
+/// CPU time of fair tasks outside the server counts: they have their 50 ms early, so no task is preempted.
 #[test]
 fn a_task_that_does_not_starve_needs_no_server() {
     let mut host = served(1);
@@ -52,7 +52,7 @@ fn a_task_that_does_not_starve_needs_no_server() {
     assert_eq!(used(&mut host, urgent), Nanos::ms(4_500));
 }
 
-/// Once fair tasks have run a whole budget without the server, it is deferred again.
+/// Once fair tasks have run a whole budget outside the server, the server is deferred again.
 #[test]
 fn the_end_of_starvation_defers_the_server_again() {
     let mut host = served(1);
@@ -60,7 +60,7 @@ fn the_end_of_starvation_defers_the_server_again() {
     let urgent = hog(&mut host, fifo(1));
     host.run_until(at(2_500));
     host.pause(urgent);
-    // Throttled until 3000 with nothing left, it gets a new period at once: 2500, 2550, 2600 …
+    // Throttled until 3000 without budget, the server gets a new period at once: 2500, 2550, 2600 …
     host.run_until(at(2_620));
     host.resume(urgent);
     let before = used(&mut host, fair);
@@ -88,7 +88,7 @@ fn the_server_can_be_tuned_and_ends_at_ticks_without_hrtick() {
     assert_near(used(&mut host, fair), Nanos::ms(1_050), Nanos::ms(12));
 }
 
-/// Earlier deadlines run first, later ones wait for the server.
+/// Earlier deadlines run first, and later deadlines wait for the server.
 #[test]
 fn the_server_competes_by_its_deadline() {
     for (period, first) in [(500, false), (3_000, true)] {
@@ -131,7 +131,7 @@ fn every_cpu_has_a_server_for_the_tasks_that_may_run_there() {
     assert!(used(&mut host, anywhere) >= Nanos::ms(450), "{}", used(&mut host, anywhere));
 }
 
-/// No timer goes off without a fair task.
+/// No timer fires without a fair task.
 #[test]
 fn an_idle_host_is_quiet() {
     let mut events = trace::Trace::new(trace::Header { policy: "linux".to_string(), cpus: 2, seed: 0 });

@@ -22,7 +22,7 @@ fn siblings_have_cpus_of_their_own() {
         let homes: Vec<_> = vcpus.iter().map(|&e| home(&host, e)).collect();
         assert_eq!(homes, [0, 1, 2, 3].map(|cpu| Some(CpuId::new(cpu))), "{}", policy.name);
     }
-    // Without a mark they are not confined: beside a hog on CPU 0, they migrate back and forth.
+    // Without a mark the siblings are not confined: beside a hog on CPU 0, they migrate back and forth.
     let mut host = host(&ps::POLICY, 2, &[]);
     let unmarked = group(&mut host, false, GroupId::ROOT);
     let vcpus = vm(&mut host, unmarked, 2);
@@ -40,7 +40,7 @@ fn siblings_have_cpus_of_their_own() {
     assert!(seen.contains(&[true; 2]), "{seen:?}");
 }
 
-/// Gangs that fit on the host together use all of it, in whatever order they arrived.
+/// Gangs that fit on the host together use all of it, in any order of arrival.
 #[test]
 fn gangs_are_spread_over_the_host() {
     for (policy, vms, vcpus) in
@@ -61,7 +61,7 @@ fn gangs_are_spread_over_the_host() {
     }
 }
 
-/// An event for one member of a group dispatches all of the group: S3 §4.6.
+/// An event for one member of a group dispatches the whole group: S3 §4.6.
 #[test]
 fn an_event_calls_the_whole_group() {
     let mut host = host(&poris::POLICY, 2, &[]);
@@ -81,7 +81,7 @@ fn an_event_calls_the_whole_group() {
     assert!([left, right].iter().all(|&e| home(&host, e).is_some()));
 }
 
-/// A vCPU that blocked is called, and calls, as if it had never had rounds.
+/// A vCPU that blocked is called, and calls its siblings, as if it had never had rounds.
 #[test]
 fn rounds_end_when_their_vcpu_blocks() {
     let mut host = host(&poris::POLICY, 1, &[]);
@@ -100,7 +100,7 @@ fn rounds_end_when_their_vcpu_blocks() {
     assert_eq!((shows(&host, e, "rounds"), priority(&host, e)), (0, UNDER));
 }
 
-/// Over today's Credit, siblings run together as well: a vCPU that goes on by its rate limit keeps its priority.
+/// Over today's Credit, siblings run together as well: a vCPU that continues by its rate limit keeps its priority.
 #[test]
 fn it_works_over_the_credit_of_today() {
     let mut host = host(&poris_s::POLICY, 2, &[("version", 2)]);
@@ -124,19 +124,19 @@ fn a_place_is_where_affinity_allows() {
     let marked = group(&mut host, true, GroupId::ROOT);
     let any = attach(&mut host, Params { group: marked, ..Params::default() });
     let left = attach(&mut host, Params { group: marked, ..on(CPU) });
-    // The first has CPU 0 already, and the second may run only there: so it is not confined.
+    // The first vCPU has CPU 0 already, and the second may run only there: so it is not confined.
     for e in [any, left] {
         wake(&mut host, e);
     }
     run_through(&mut host, 0);
     assert_eq!([any, left].map(|e| home(&host, e)), [Some(CPU), None]);
-    // A vCPU that may run only on the other CPU takes its place as soon as its affinity says so.
+    // A vCPU that may run only on the other CPU takes its place as soon as its affinity allows it.
     host.adjust(any, Params { group: marked, ..on(OTHER) }).expect("accepted");
     run_through(&mut host, 1);
     assert_eq!([any, left].map(|e| home(&host, e)), [Some(OTHER), Some(CPU)]);
 }
 
-/// Two siblings on CPUs with two hogs each; the entity of each CPU just after the first sibling is chosen.
+/// Returns the entity of each CPU just after the first sibling is chosen. Two siblings are on CPUs with two hogs each.
 fn chosen_beside_hogs(policy: &'static Descriptor) -> usize {
     let mut host = host(policy, 2, &[]);
     let marked = group(&mut host, true, GroupId::ROOT);
@@ -205,8 +205,8 @@ fn packing_decides_which_vcpus_run_together() {
     }
 }
 
-/// Returns a sibling waits on its home CPU behind a vCPU of the highest priority, and CPU 0 has only OVER vCPUs: the
-/// two exchange CPUs. Returns whether they did.
+/// Returns whether two siblings exchange CPUs. One waits on its home CPU behind a vCPU of the highest priority, and CPU
+/// 0 has only OVER vCPUs.
 fn exchange(policy: &'static Descriptor, allowed: bool) -> bool {
     let all = [("latency", ms(60)), ("affinity-exchange", i64::from(allowed))];
     let has = |name| policy.knobs.iter().any(|knob| knob.name == name);

@@ -25,7 +25,7 @@ fn group(host: &mut Driver<'_>, gang: bool, parent: GroupId) -> GroupId {
     host.create_group("g", GroupParams { gang, ..GroupParams::default() }, parent).expect("every group is accepted")
 }
 
-/// Returns a VM of this many vCPUs, all asleep.
+/// Returns a VM of this number of vCPUs, all asleep.
 fn vm(host: &mut Driver<'_>, group: GroupId, vcpus: usize) -> Vec<EntityId> {
     (0..vcpus).map(|_| attach(host, Params { group, ..Params::default() })).collect()
 }
@@ -42,7 +42,7 @@ fn turn(host: &Driver<'_>, cpu: CpuId) -> u64 {
     (host.machine().until(cpu).since(host.now()).as_ns() + 1) / 1_000
 }
 
-/// Credit's numbers: OVER −2, UNDER −1, BOOST 0, and 1.
+/// Returns the priority of `e` in Credit's numbers: OVER −2, UNDER −1, BOOST 0, and 1.
 fn priority(host: &Driver<'_>, e: EntityId) -> i64 {
     shows(host, e, "priority")
 }

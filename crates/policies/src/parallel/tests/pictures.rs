@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Two VMs of two vCPUs below one mark, and a hog on each of two CPUs.
+/// Returns two VMs of two vCPUs below one mark, and a hog on each of two CPUs.
 fn two_vms<'a>(
     policy: &'static Descriptor,
     knobs: &[(&str, i64)],
@@ -89,7 +89,7 @@ fn figure_6() {
     let mut names: Vec<(EntityId, char)> = others.iter().map(|&e| (e, '.')).collect();
     names.extend(vms.iter().zip('1'..).flat_map(|(vm, name)| vm.iter().map(move |&e| (e, name))));
     let rows = rows(&mut host, 0..60, 1_000, &names);
-    // From the second time on, when all are runnable: two subgroups, five rounds each, in step.
+    // From the second round on, when all vCPUs are runnable: two subgroups, five rounds each, in step.
     let expected = [".1313131313.", ".1313131313.", ".2424242424.", ".2424242424."];
     let columns: Vec<_> = rows.iter().zip(expected).map(|(row, expected)| row.find(expected)).collect();
     assert!(columns[0].is_some() && columns.iter().all(|&column| column == columns[0]), "{}", rows.join("\n"));

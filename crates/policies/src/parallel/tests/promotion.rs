@@ -35,7 +35,7 @@ fn turns_follow_the_latency_down_to_the_least() {
         let mut host = host(&poris::POLICY, 2, &[("latency", ms(latency)), ("least-turn", least)]);
         let marked = group(&mut host, true, GroupId::ROOT);
         vm(&mut host, marked, 1);
-        // Six, rounded up to three for each CPU.
+        // Six vCPUs on two CPUs, rounded up to three for each CPU.
         let hogs = [(); 4].map(|()| hog(&mut host, Params::default()));
         run_through(&mut host, 31_000);
         host.yield_now(CPU);
@@ -60,7 +60,7 @@ fn a_marked_group_around_a_vm_marks_it_and_the_mark_can_go() {
     assert_eq!(shows(&host, e, "gang"), 0);
 }
 
-/// Lets time pass until the condition holds, at most a second.
+/// Advances time until the condition holds, at most a second.
 fn run_until(host: &mut Driver<'_>, is_so: impl Fn(&Driver<'_>) -> bool) {
     for _ in 0..2_000 {
         if is_so(host) {
@@ -72,7 +72,7 @@ fn run_until(host: &mut Driver<'_>, is_so: impl Fn(&Driver<'_>) -> bool) {
     panic!("it never is");
 }
 
-/// Beside a running hog, `e` waits UNDER: it woke and ran until its time slice ended.
+/// Returns `e`, which waits UNDER beside a running hog: it woke and ran until its time slice ended.
 fn waiting_under<'a>(policy: &'static Descriptor, gang: bool) -> (Driver<'a>, EntityId) {
     let mut host = host(policy, 1, &[]);
     let marked = group(&mut host, gang, GroupId::ROOT);
@@ -99,7 +99,7 @@ fn an_event_boosts_a_marked_vcpu_that_waits_under() {
         run_through(&mut host, now);
         assert_eq!(running(&host, CPU) == Some(e), lifts, "{}", policy.name);
         assert_eq!(priority(&host, e), if lifts { REAL_TIME } else { UNDER });
-        // On another CPU it may be chosen again, and boosted by its own call.
+        // On another CPU the vCPU may be chosen again, and boosted by its own call.
         if policy.name == "rs" && lifts {
             host.yield_now(CPU);
             run_through(&mut host, now);
@@ -163,7 +163,7 @@ fn whether_the_accounting_takes_the_priority_away_is_a_knob() {
         let mut host = host(&rs::POLICY, 1, &[("accounting-lowers", word)]);
         let marked = group(&mut host, true, GroupId::ROOT);
         let [runs, waits] = [(); 2].map(|()| hog(&mut host, Params { group: marked, ..Params::default() }));
-        // Both are active once a tick has found them.
+        // Both vCPUs are active once a tick has found them.
         run_through(&mut host, 12_000);
         host.yield_now(CPU);
         run_through(&mut host, 25_000);

@@ -12,7 +12,7 @@ fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuI
     (host, siblings)
 }
 
-/// Returns the number of samples in which the two run together, of a thousand a millisecond apart.
+/// Returns the number of samples in which both siblings run, of a thousand that are a millisecond apart.
 fn together(host: &mut Driver<'_>, siblings: [EntityId; 2]) -> usize {
     let begun = host.now().as_ns() / 1_000;
     let mut together = 0;
@@ -66,7 +66,7 @@ fn a_vm_is_called_at_most_as_often_as_the_knob_allows() {
     assert!(shares[0] > shares[1] + 200 && shares[1] >= shares[2], "{shares:?}");
 }
 
-/// Returns the same, but its guest sometimes reports that it has spun for this long.
+/// Returns such a host, but the guest of the VM sometimes reports that it has spun for `waited`.
 fn spinning(knobs: &[(&str, i64)], waited: Nanos) -> usize {
     let (mut host, siblings) = crowded(&adaptive::POLICY, knobs, OTHER);
     siblings.iter().for_each(|&e| wake(&mut host, e));
@@ -94,7 +94,7 @@ fn vms_are_brought_together_while_they_spin() {
 
 #[test]
 fn an_interval_begins_with_a_report_and_ends() {
-    // Their allowed CPUs show how long the vCPUs are confined: one of them has CPU 0, and CPU 1 is overloaded.
+    // Their allowed CPUs show the duration of confinement: one vCPU has CPU 0, and CPU 1 is overloaded.
     let shares = [10, 1_000].map(|interval| {
         let knobs = [("interval", ms(interval)), ("interval-most", ms(interval))];
         let (mut host, siblings) = crowded(&adaptive::POLICY, &knobs, OTHER);
@@ -113,7 +113,7 @@ fn the_bounds_of_intervals_must_not_cross() {
     assert!(refused.to_string().contains("interval-most"), "{refused}");
 }
 
-/// With short intervals that may grow, a VM that keeps spinning is co-scheduled for longer and longer.
+/// With short intervals that may grow, a VM that keeps spinning is co-scheduled for increasing times.
 #[test]
 fn intervals_are_learned() {
     let fixed = spinning(&[("interval", ms(10)), ("interval-most", ms(10))], Nanos::ms(1));

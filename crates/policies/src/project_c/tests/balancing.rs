@@ -1,4 +1,4 @@
-//! Several CPUs: 4.5.
+//! Several CPUs: policies.md 4.5.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn lab(shape: sched::Topology, knobs: &[(&str, &str)]) -> Lab {
     Lab::of(&bmq::POLICY, shape, &[&[("tick", "0")], knobs].concat())
 }
 
-/// Returns a hog pinned to `cpu` of this nice value.
+/// Returns a hog of this nice value, pinned to `cpu`.
 fn pinned(lab: &mut Lab, cpu: usize, value: i32) -> EntityId {
     lab.hog(Params { weight: nice(value).weight, ..on(&[cpu], Params::default()) })
 }
@@ -158,7 +158,7 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
 
 #[test]
 fn a_task_missed_in_a_race_is_found() {
-    // CPU 0 goes idle at the instant at which CPU 1 is preempted, and picks first.
+    // CPU 0 becomes idle at the instant at which CPU 1 is preempted, and picks first.
     let mut lab = lab(shape(2, 1, 2), &[]);
     let here = lab.hog(on(&[0], Params::default()));
     let there = lab.hog(on(&[1], Params::default()));

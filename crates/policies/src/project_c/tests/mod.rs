@@ -10,7 +10,7 @@ use crate::{bmq, pds};
 use sched::{Class, CpuId, Descriptor, EntityId, Instant, Nanos, Params, Wake};
 use sim::Driver;
 
-/// A whole time slice: 4 "ms" of 2^20 ns.
+/// Length of a whole time slice: 4 "ms" of 2^20 ns.
 pub(crate) const SLICE: Nanos = Nanos::ns(4_194_304);
 
 /// A host in virtual time, exact to the nanosecond; without ticks, these policies set no alarms.
@@ -23,7 +23,7 @@ impl Lab {
         Lab { host: host_with(policy, shape, &knobs_from_text(policy, knobs)) }
     }
 
-    /// BMQ without ticks on so many CPUs.
+    /// Returns a host of BMQ without ticks on this number of CPUs.
     pub(crate) fn bmq(cpus: usize) -> Lab {
         Lab::bmq_with(cpus, &[])
     }
@@ -32,7 +32,7 @@ impl Lab {
         Lab::of(&bmq::POLICY, sched::Topology::new(cpus), &[&[("tick", "0")], knobs].concat())
     }
 
-    /// PDS without ticks on so many CPUs.
+    /// Returns a host of PDS without ticks on this number of CPUs.
     pub(crate) fn pds(cpus: usize) -> Lab {
         Lab::pds_with(cpus, &[])
     }
@@ -89,12 +89,12 @@ impl Lab {
         CpuId::new(cpu_of(&self.host, e).expect("the task runs"))
     }
 
-    /// Lets the policy decide about everything due now; no time passes.
+    /// Lets the policy decide about all events due now, without advancing time.
     pub(crate) fn settle(&mut self) {
         self.host.step(self.host.now() + Nanos::ns(1));
     }
 
-    /// Lets time pass, and every time slice that ends in it.
+    /// Advances time, and ends every time slice that is over within it.
     pub(crate) fn pass(&mut self, time: Nanos) {
         let end = self.now() + time;
         self.host.run_until(end);
@@ -103,7 +103,7 @@ impl Lab {
         }
     }
 
-    /// Lets time pass until the time slice on `cpu` is over.
+    /// Advances time until the time slice on `cpu` is over.
     pub(crate) fn end_slice(&mut self, cpu: usize) {
         self.pass(self.until(cpu).since(self.now()));
     }

@@ -1,4 +1,4 @@
-//! Time slices, preemption, real-time levels, forks and yields: 4.4.
+//! Time slices, preemption, real-time levels, forks and yields: policies.md 4.4.
 
 use super::*;
 
@@ -190,7 +190,7 @@ fn a_yield_can_be_ignored_or_let_the_next_one_run_once() {
         lab.pass(Nanos::ms(1));
         lab.yields(tasks[0]);
         assert_eq!(lab.running(0), Some(tasks[1]));
-        // Once; then it is first again.
+        // The task is skipped once; then it is first again.
         lab.block(tasks[1]);
         assert_eq!(lab.running(0), Some(tasks[0]));
         lab.yields(tasks[0]);
@@ -200,7 +200,7 @@ fn a_yield_can_be_ignored_or_let_the_next_one_run_once() {
 
 #[test]
 fn no_timer_is_set_for_less_than_10_us() {
-    // An ignored yield does not end a time slice, however little is left.
+    // An ignored yield does not end a time slice, even if little of it is left.
     let mut lab = Lab::bmq_with(1, &[("yield", "ignored")]);
     let e = lab.hog(nice(0));
     lab.pass(SLICE - Nanos::us(3));

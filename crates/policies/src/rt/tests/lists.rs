@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// On one CPU, `above` of priority 50 blocks after entities of priority 10 have queued. Returns the order in which they
-/// run, each until it blocks.
+/// Returns the order in which entities run, each until it blocks. On one CPU, `above` of priority 50 blocks after
+/// entities of priority 10 have queued.
 fn order(host: &mut Driver<'_>, of: usize) -> Vec<EntityId> {
     (0..of)
         .map(|_| {
@@ -163,7 +163,7 @@ fn a_wake_up_stays_on_its_cpu_unless_an_entity_as_urgent_runs_there() {
     host.block(OTHER);
     host.adjust(mover, fifo(30)).expect("accepted");
     run_through(&mut host, 1);
-    // CPUs 0 and 2 idle, but its own CPU runs a less urgent entity.
+    // CPUs 0 and 2 idle, but the entity's own CPU runs a less urgent entity.
     wake(&mut host, mover);
     run_through(&mut host, 1);
     assert_eq!((running(&host, OTHER), host.machine().state(home)), (Some(mover), State::Waiting));
@@ -188,7 +188,7 @@ fn a_preempted_entity_is_pushed_to_the_least_urgent_cpu() {
     wake(&mut host, above);
     run_through(&mut host, 1);
     assert_eq!([CPU, OTHER, last].map(|cpu| running(&host, cpu)), [Some(free), Some(middle), Some(above)]);
-    // CPU 1 goes idle. It would pull the entity that waits elsewhere, but that entity may not run here.
+    // CPU 1 becomes idle. It would pull the entity that waits elsewhere, but that entity may not run here.
     host.pause(middle);
     run_through(&mut host, 1);
     assert_eq!((running(&host, OTHER), host.machine().state(low)), (None, State::Waiting));

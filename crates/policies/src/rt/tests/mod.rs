@@ -1,4 +1,4 @@
-//! The real-time classes without others.
+//! The real-time classes without other classes.
 
 mod churn;
 mod lists;
@@ -16,7 +16,7 @@ fn host_with<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
     host_under(&POLICY, sched::Topology::new(cpus), knobs)
 }
 
-/// Without throttling.
+/// Returns a host without throttling.
 fn host<'a>(cpus: usize) -> Driver<'a> {
     host_with(cpus, &[("rt-throttling", 0)])
 }
@@ -30,7 +30,7 @@ fn entities_without_a_priority_run_round_robin_below() {
     let urgent = hog(&mut host, fifo(1));
     run_through(&mut host, 400);
     assert_eq!((running(&host, CPU), host.machine().inspect(urgent, "rt-priority")), (Some(urgent), Some(1)));
-    // Without its priority, the entity runs below again.
+    // Without its priority, the entity runs in the class below again.
     host.adjust(urgent, Params::default()).expect("accepted");
     host.run_until(at(800));
     assert_eq!(turns.map(|e| used(&mut host, e)), [Nanos::ms(200); 3]);

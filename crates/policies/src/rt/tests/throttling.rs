@@ -96,7 +96,7 @@ fn a_late_end_of_period_counts_for_all_that_have_passed() {
     let e = machine.attach(Instant::ZERO, fifo(10)).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
     machine.settle(Instant::ZERO);
-    // The driver sleeps for 3.2 s: 3.2 s are used, 3 · 0.95 s are paid off at the end of the third period.
+    // The driver sleeps for 3.2 s: 3.2 s are used, 3 · 0.95 s are compensated at the end of the third period.
     machine.input(at(3_200), Input::Alarm { alarm: Alarm { owner: AlarmOwner::Cpu(CPU), slot: 0 } });
     machine.settle(at(3_200));
     assert!(machine.is_held(e));
@@ -119,7 +119,7 @@ fn an_idle_host_is_quiet() {
     assert_eq!(events.events.last().expect("something happened").0, at(1_000), "the end of the period");
 }
 
-/// With two CPUs a hog that has used its 950 ms borrows 50 of the other's 950, and is not throttled.
+/// With two CPUs a hog that has used its 950 ms borrows 50 of the other CPU's 950, and is not throttled.
 #[test]
 fn with_sharing_a_cpu_borrows_unused_runtime_of_others() {
     let mut host = host_with(2, &[("rt-runtime-share", 1)]);
@@ -127,7 +127,7 @@ fn with_sharing_a_cpu_borrows_unused_runtime_of_others() {
     let below = hog(&mut host, pinned(Params::default(), CPU));
     host.run_until(at(5_000));
     assert_eq!([e, below].map(|e| used(&mut host, e)), [Nanos::s(5), Nanos::ZERO]);
-    // A lender that runs out of runtime borrows back the rest of the other; then both have 950 ms.
+    // A lender that runs out of runtime borrows back the remainder of the other CPU; then both have 950 ms.
     let lender = hog(&mut host, pinned(fifo(10), OTHER));
     host.run_until(at(15_000));
     for (e, due) in [(lender, 9_500), (e, 14_500), (below, 500)] {
@@ -136,7 +136,7 @@ fn with_sharing_a_cpu_borrows_unused_runtime_of_others() {
     }
 }
 
-/// Each other CPU lends a part of its unused runtime, not all of it: a third of 10 ms each.
+/// Each other CPU lends a part of its unused runtime: a third of 10 ms each.
 #[test]
 fn a_borrower_gets_a_part_of_the_unused_runtime() {
     let mut host = host_with(3, &[("rt-runtime-share", 1), ("rt-runtime", 10_000_000), ("rt-period", 100_000_000)]);

@@ -15,7 +15,7 @@ fn vcpus_without_a_reservation_share_equally_or_by_weight() {
     }
 }
 
-/// A vCPU with a reservation shares by utilisation, where a whole CPU equals an extra weight of 128; or equally.
+/// A vCPU with a reservation shares by utilisation, where a whole CPU equals an extra weight of 128, or equally.
 #[test]
 fn the_reserved_share_by_utilisation_or_equally() {
     for (equal, expected) in [(0, [30, 10]), (1, [20, 20])] {
@@ -36,7 +36,7 @@ fn the_reserved_share_by_utilisation_or_equally() {
     assert!(shares[1].abs_diff(750 / 33) <= 2, "{shares:?}");
 }
 
-/// A run costs the same however short it was: a vCPU that yields gets less.
+/// The cost of a run does not depend on its length: a vCPU that yields gets less.
 #[test]
 fn a_turn_is_paid_for_in_full() {
     let mut host = host(1, &[]);
@@ -51,7 +51,7 @@ fn a_turn_is_paid_for_in_full() {
     assert!(used[0].saturating_mul(3) < used[1].saturating_mul(2), "{used:?}");
 }
 
-/// Two vCPUs that block in turn keep out a third, which has paid for a run: a block does not advance the others.
+/// Two vCPUs that block in turn starve a third, which has paid for a run: a block does not advance the others.
 #[test]
 fn a_block_does_not_advance_the_other_vcpus() {
     let mut host = host(1, &[("unreserved", 1)]);
@@ -76,7 +76,7 @@ fn a_block_does_not_advance_the_other_vcpus() {
     }
     run_through(&mut host, 42_200);
     assert!(host.machine().charged(light) - before <= Nanos::ms(1), "it is starved");
-    // Without them, it goes on.
+    // Without the heavy vCPUs, the vCPU continues.
     heavy.into_iter().for_each(|e| host.pause(e));
     run_through(&mut host, 43_000);
     assert_eq!(runs(&host), Some(light));

@@ -16,7 +16,7 @@ fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
     host_under(&POLICY, sched::Topology::new(cpus), knobs)
 }
 
-/// One CPU with this word of the knob `unblock`.
+/// Returns one CPU with this word of the knob `unblock`.
 fn host_that_unblocks<'a>(word: &str) -> Driver<'a> {
     host_with(&POLICY, sched::Topology::new(1), &knobs(&POLICY, &[("unblock", word)], &[]))
 }
@@ -65,7 +65,7 @@ fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)
     all
 }
 
-/// Returns the CPU time of each until now, in per mille of `of`.
+/// Returns the CPU time of each entity until now, in per mille of `of`.
 fn per_mille(host: &mut Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (used(host, e).as_ns() * 1_000 + of.as_ns() / 2) / of.as_ns()).collect()
 }
@@ -139,7 +139,7 @@ fn the_essays_picture_is_true() {
     assert!(POLICY.text.contains(&format!("//! {line}\n")), "{line}");
 }
 
-/// Appendix C: 3 ms of 10 and 30 of 100 both are 30 %.
+/// Appendix C: 3 ms of 10 and 30 ms of 100 are both 30 %.
 #[test]
 fn short_and_long_periods_give_the_same_share() {
     for other in [None, Some(Params::default())] {

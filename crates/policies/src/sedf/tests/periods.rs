@@ -22,7 +22,7 @@ fn vcpus_with_extra_time_idle_up_to_a_quantum_before_a_period() {
     }
 }
 
-/// No vCPU may have extra time: each rests once its slice is used up, even if CPUs idle.
+/// No vCPU may have extra time: each vCPU rests once its slice is used up, even if CPUs idle.
 #[test]
 fn hard_reservations_get_their_slices_and_no_more() {
     let mut host = host(1, &[]);
@@ -41,7 +41,7 @@ fn hard_reservations_get_their_slices_and_no_more() {
     assert_eq!(stretches(&mut host, 25_000), expected);
 }
 
-/// The earliest deadline first, with a new decision when a period begins.
+/// The earliest deadline runs first, with a new decision when a period begins.
 #[test]
 fn a_period_that_begins_with_an_earlier_deadline_interrupts() {
     let mut host = host(1, &[]);
@@ -74,7 +74,7 @@ fn a_missed_period_is_given_up() {
     assert!(shares[0].abs_diff(800) <= 2 && shares[1].abs_diff(200) <= 2, "no reservation is refused: {shares:?}");
 }
 
-/// Periods keep their grid, however far behind a vCPU is: the next is the first that ends at this instant or later, or
+/// Periods keep their grid for any lag of a vCPU: the next period is the first that ends at this instant or later, or
 /// begins after it.
 #[test]
 fn periods_keep_their_grid() {
@@ -99,12 +99,12 @@ fn what_is_run_beyond_a_slice_is_paid_back() {
     let e = hog(&mut host, hard(4_000, 10_000));
     run_through(&mut host, 6_000);
     assert_eq!((runs(&host), shows(&host, e, "used")), (Some(e), 0));
-    // Its slice becomes shorter than its used time.
+    // The slice becomes shorter than the used time.
     host.adjust(e, hard(1_500, 10_000)).expect("it is accepted");
     run_through(&mut host, 6_299);
     assert_eq!(runs(&host), Some(e), "the call is under way");
     run_through(&mut host, 6_301);
-    // It has run for 2 ms from 4.3 on: 1.5 of this period, 0.5 of the next.
+    // The vCPU has run for 2 ms from 4.3 on: 1.5 of this period, 0.5 of the next.
     assert_eq!((runs(&host), shows_us(&host, e, "used"), shows_us(&host, e, "deadline")), (None, 500, 24_000));
     assert_eq!(stretches(&mut host, 20_000)[1..], [(Some(e), 14_300, 15_299), (None, 15_299, 20_000)]);
 }
@@ -180,7 +180,7 @@ fn a_change_counts_at_once() {
     host.adjust(b, hard(2_000, 10_000)).expect("it is accepted");
     host.adjust(b, soft(2_000, 10_000)).expect("it is accepted");
     run_through(&mut host, 2_000);
-    // In its slice: slice and period are longer now.
+    // In its slice: slice and period become longer now.
     host.adjust(b, hard(4_000, 20_000)).expect("it is accepted");
     run_through(&mut host, 2_001);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(b), 5_000), "a begins at 5 ms");

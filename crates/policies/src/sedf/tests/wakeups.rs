@@ -58,7 +58,7 @@ fn a_slice_is_not_interrupted_for_a_period_that_begins_later() {
     assert_eq!((runs(&host), shows_us(&host, short, "deadline")), (Some(long), 72_000));
 }
 
-/// Among vCPUs due a compensation, the one that lost more of its period is first, and preempts.
+/// Among vCPUs due a compensation, the vCPU that lost more of its period is first, and preempts.
 #[test]
 fn a_greater_loss_preempts_a_compensation() {
     let mut host = host(1, &[]);
@@ -73,7 +73,7 @@ fn a_greater_loss_preempts_a_compensation() {
     wake_at(&mut host, 13_200, all[1]);
     run_through(&mut host, 13_201);
     assert_eq!((runs(&host), shows(&host, all[1], "penalty-score")), (Some(all[1]), 40 * 1_024 * 2 / 23));
-    // In the reverse order it waits for the end of the run.
+    // In the reverse order the vCPU waits for the end of the run.
     block_at(&mut host, 13_300, all[1]);
     run_through(&mut host, 13_310);
     assert_eq!(runs(&host), Some(all[0]));
@@ -82,7 +82,7 @@ fn a_greater_loss_preempts_a_compensation() {
     wake_at(&mut host, 20_000, all[1]);
     run_through(&mut host, 20_001);
     assert_eq!(runs(&host), Some(all[1]), "it wants the rest of its compensation");
-    // Both lost the same share by now, so it does not preempt.
+    // Both vCPUs have lost the same share by now, so the second does not preempt.
     host.pause(all[0]);
     wake_at(&mut host, 20_100, all[0]);
     run_through(&mut host, 20_101);
@@ -105,7 +105,7 @@ fn the_hack_ends_a_compensation_with_its_first_turn() {
 /// The deadlines by `unblock` of a vCPU that wakes 1 ms after it blocked, and 23 ms after.
 #[test]
 fn each_way_of_waking_has_its_deadline() {
-    // 4 ms of 10; it blocks at 5 in the period from 4 to 14, with 1 ms used.
+    // 4 ms of 10: the vCPU blocks at 5 in the period from 4 to 14, with 1 ms used.
     for (unblock, short, long, wants_penalty) in [
         ("extra", 24_000, 38_000, 1),
         // The grid is 14, 24, 34, …: the next whole period begins at 34.
@@ -141,7 +141,7 @@ fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
     }
 }
 
-/// Atropos: a period as short as the latency; slice and period are doubled until they reach those of the reservation.
+/// Atropos: a period as short as the latency. Slice and period are doubled until they reach those of the reservation.
 #[test]
 fn a_short_period_grows_back() {
     let mut host = host_that_unblocks("atropos");

@@ -25,7 +25,7 @@ fn rtds_lets_in_as_much_as_there_are_cpus() {
     assert!(closed.attach("e", Params::default(), Workload::Hog).is_err());
 }
 
-/// 1.3 · 1.3 · 1.18 is below two, 1.3 · 1.3 · 1.19 above; by deadline, 0.4 is free.
+/// 1.3 · 1.3 · 1.18 is below two, 1.3 · 1.3 · 1.19 above it; by deadline, 0.4 is free.
 #[test]
 fn fixed_priorities_have_room_for_less_than_deadlines() {
     for (order, fits, does_not) in [("deadline-monotonic", 18, 19), ("edf", 40, 41)] {

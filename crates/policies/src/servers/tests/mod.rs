@@ -17,8 +17,8 @@ fn asking(slice: u64, period: u64, limit: Limit) -> Params {
     reserving(Nanos::ms(slice), Nanos::ms(period), limit)
 }
 
-/// Returns the entity of `all` that runs in the middle of every millisecond from `from` to `to`: a letter each, `.` for
-/// none.
+/// Returns the entity of `all` that runs in the middle of every millisecond from `from` to `to`, as one letter each,
+/// `.` for none.
 fn schedule(host: &mut Driver<'_>, all: &[EntityId], from: u64, to: u64) -> String {
     let mut text = String::new();
     for ms in from..to {
@@ -82,7 +82,7 @@ fn rtds_runs_the_earliest_deadlines_of_the_whole_machine() {
     assert!(runs(&host, late), "its budget is used up");
 }
 
-/// A wake-up after the period's end begins the period of the grid that it falls in.
+/// A wake-up after the period's end begins the period of the grid that contains it.
 #[test]
 fn periods_stay_on_their_grid() {
     let mut host = host(&rtds::POLICY, 1, &[("extratime", "0")]);
@@ -118,7 +118,7 @@ fn the_kinds_of_servers_differ() {
     }
 }
 
-/// A polling server loses its budget at once, a periodic one only the time of its sleep.
+/// A polling server loses its budget at once, a periodic server only the time of its sleep.
 #[test]
 fn a_short_rest_costs_a_periodic_server_its_length_and_a_polling_one_everything() {
     let expected = [("deferrable", "aaaa....."), ("periodic", "aaa......"), ("polling", "a........")];
@@ -136,7 +136,7 @@ fn a_short_rest_costs_a_periodic_server_its_length_and_a_polling_one_everything(
 
 #[test]
 fn fixed_priorities_go_by_period_and_deadlines_by_the_clock() {
-    // At 10, the longer period's deadline (14) is the earlier one of the two (20).
+    // At 10, the deadline of the longer period (14) is the earlier of the two (20).
     for (order, wanted) in [("deadline-monotonic", "aaaabbbbbbaaaabb"), ("edf", "aaaabbbbbbbaaaab")] {
         let mut host = host(&rt_xen::POLICY, 1, &[("order", order)]);
         let all = [awake(&mut host, asking(4, 10, Limit::Hard)), awake(&mut host, asking(7, 14, Limit::Hard))];
@@ -188,7 +188,7 @@ fn partitioned_servers_stay_where_there_was_room() {
     assert_eq!(host.machine().params(all[2]).group, GroupId::ROOT);
 }
 
-/// Equals alternate at the end of a quantum, or without quantum at the end of the budget.
+/// Equals alternate at the end of a quantum, or, without a quantum, at the end of the budget.
 #[test]
 fn a_quantum_cuts_turns_among_equals() {
     for (quantum, ties, wanted) in
@@ -240,7 +240,7 @@ fn the_versions_of_rt_xen_are_partitioned_by_rate_and_global_by_deadline() {
         let all = pair.map(|params| awake(&mut host, params));
         assert_eq!(schedule(&mut host, &all, 0, 16), wanted, "{knobs:?}");
     }
-    // The third runs on a CPU without one of the first two, or on any CPU whose entity is done.
+    // The third entity runs on a CPU without one of the first two, or on any CPU whose entity has finished.
     for (knobs, moves) in [
         (&[("version", "1")][..], false),
         (&[("version", "2")], true),

@@ -7,7 +7,8 @@
 
 use sched::{CpuId, CpuSet, Nanos, Reservation};
 
-/// One CPU, in fixed point. A utilisation is rounded down by less than one unit; the exact test below corrects for it.
+/// The utilisation of one whole CPU, in fixed point. A utilisation is rounded down by less than one unit; the exact
+/// test below corrects for it.
 pub(crate) const ONE: u64 = 1 << 40;
 
 /// A share of one CPU.

@@ -168,8 +168,8 @@ mod tests {
         (0..vcpus).map(|_| scripted(host, member(vm))).collect()
     }
 
-    /// Returns the number of times two siblings are on one CPU, in 400 samples of two VMs of three vCPUs that sleep and
-    /// wake, and five hogs.
+    /// Returns the number of 400 samples in which two siblings are on one CPU. The host has two VMs of three vCPUs that
+    /// sleep and wake, and five hogs.
     fn stacked(policy: &Descriptor) -> usize {
         let mut host = host_under(policy, Topology::new(4), &[]);
         let vms = [vm(&mut host, 3), vm(&mut host, 3)];
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Returns for how many of 2,000 ms both vCPUs of a VM run at the same time, beside a hog on each CPU.
+    /// Returns the number of milliseconds, of 2,000, in which both vCPUs of a VM run, beside a hog on each CPU.
     fn together(coschedule: bool) -> usize {
         let mut host = host_under(&POLICY, Topology::new(2), &[("coschedule", i64::from(coschedule))]);
         let both = vm(&mut host, 2);

@@ -57,8 +57,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Every slice in every period, to the nanosecond. An entity that is attached, detached or changed gets its slice at
-/// once.
+/// Returns the maximum part of a slice that can be missing. Every slice is delivered in every period, to the
+/// nanosecond. An entity that is attached, detached or changed gets its slice at once.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_changes && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
 }

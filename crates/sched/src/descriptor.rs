@@ -86,8 +86,8 @@ pub struct Guarantees {
     pub cap: fn(&LoadBounds<'_>) -> Option<CapBound>,
 }
 
-/// The bound of a cap. In any span, the members of the group receive at most the cap's part of the span, `rounding` for
-/// each `period` in the span, and `burst`.
+/// The bound of a cap. The CPU time of the members in any span is at most the sum of three terms. They are the cap's
+/// part of the span, `rounding` for each `period` in the span, and `burst`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CapBound {
     /// Interval of accounting. Above zero.
@@ -104,7 +104,7 @@ impl Guarantees {
         Guarantees { shares: |_| None, reservations: |_| None, quota: |_| None, cap: |_| None };
 }
 
-/// The CPUs on which waiting work may be found by an idle CPU, and the time until then.
+/// The search of an idle CPU for waiting work: its scope and its duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Conserving {
     /// A CPU may idle although an entity waits.

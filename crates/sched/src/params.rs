@@ -419,8 +419,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Returns, for a refused reservation, the largest slice that would fit in the requested period; `None` if none
-    /// does.
+    /// Returns the largest slice that would fit in the period of a refused reservation; `None` if none does.
     #[must_use]
     pub fn nearest_slice(&self) -> Option<Nanos> {
         match *self {

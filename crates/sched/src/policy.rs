@@ -65,8 +65,8 @@ pub trait Policy: Send {
     /// of another policy.
     fn owe(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
-    /// Charges `e` for `ran` of CPU time since the last charge. Never zero. The call precedes `put`, `adjust` and
-    /// `detach`, and passes on every result of [`Cx::take_ran`].
+    /// Charges `e` for `ran` of CPU time since the last charge. Never zero. The machine calls it before `put`, `adjust`
+    /// and `detach`. The policy itself calls it with the result of [`Cx::take_ran`].
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>);
 
     /// Handles a yield of the running `from` to `to`. Returns whether `to` will run; if so, `from` yields afterwards.

@@ -1,4 +1,4 @@
-//! The state of the machine at this instant. [`Machine`](crate::machine::Machine) owns it; policies see it through
+//! The state of the machine at this instant. [`Machine`](crate::machine::Machine) owns it; policies read it through
 //! [`Cx`](crate::cx::Cx).
 //!
 //! Laws are asserted where the state changes; the comments name them by their number in ARCHITECTURE.md.

@@ -24,7 +24,7 @@ const PATIENCE: Nanos = Nanos::s(10);
 /// run by then must run when it is alone.
 const SHORT_PATIENCE: Nanos = Nanos::ms(150);
 
-/// One input, or a change of the first entity's parameters.
+/// An input, or a change of the first entity's parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Wake(usize, Why),

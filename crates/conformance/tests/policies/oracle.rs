@@ -68,8 +68,8 @@ fn set_b_gives_the_table_to_the_last_count() {
 }
 
 /// Ties between deadlines are resolved by the lower id, for any order of placement. The expected counts are from a
-/// simulator of 40 lines (first fit decreasing, then each CPU by absolute deadline and id), written for this test
-/// alone.
+/// simulator of 40 lines, written for this test alone. It uses first fit decreasing, then each CPU by absolute deadline
+/// and id.
 #[test]
 fn partitioned_first_fit_gives_the_counts_of_an_independent_simulator() {
     let sets = [("ts_A_n10_u3.0.csv", 6760, 6755, 4231), ("ts_B_n100_u3.6.csv", 76259, 76240, 39574)];

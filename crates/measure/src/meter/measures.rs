@@ -26,8 +26,8 @@ pub struct Measures {
     /// Waits from each wake-up or loss of the CPU until the entity runs; zero if it ran at once. Held time counts. No
     /// entity runs on a frozen CPU: a wait there continues until the thaw, but a freeze begins no wait.
     pub waits: Durations,
-    /// Wake-up latencies: the waits that began with a wake-up. For an entity that reports its own wake-ups, the time
-    /// from the release of each job that it slept for to the beginning of the job.
+    /// Wake-up latencies: the waits that began with a wake-up. For an entity that reports its own wake-ups, the times
+    /// from the release of each awaited job to its beginning.
     pub wakeups: Durations,
     /// Response times: from the release of each job to its completion.
     pub responses: Durations,

@@ -22,8 +22,8 @@ pub struct Promise {
     pub shortfalls: Durations,
     /// Maximum total amount missing from all slices due since the reservation was made, while the entity never slept.
     pub worst_debt: Nanos,
-    /// Times from each change of the reservation to the end of the first period in which the new slice was delivered,
-    /// while the entity never slept.
+    /// Adaptation times, from each change of the reservation to the end of the first period with the new slice
+    /// delivered. They count only while the entity never slept.
     pub changes: Durations,
 }
 

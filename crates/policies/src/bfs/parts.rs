@@ -30,8 +30,8 @@ impl Bfs {
         best.map(|(_, e)| e)
     }
 
-    /// Returns true if a sibling thread of `cpu` runs an entity that is so much more urgent than `e` that `e` must not
-    /// run on `cpu`.
+    /// Returns true if a sibling thread of `cpu` runs a much more urgent entity than `e`. Then `e` must not run on
+    /// `cpu`.
     pub(super) fn is_kept_off(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let Shape::Parts(Parts { smt_nice: Some(levels), .. }) = self.shape else { return false };
         let host = cx.topology();

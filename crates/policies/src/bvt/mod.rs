@@ -109,10 +109,10 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// With exact charges, the virtual times of two entities differ by at most four terms at the minimum weight. They are
-/// one time slice alone (10 C), an allowance and two charging units. With double charges, an entity loses time without
-/// bound. With rounding, shares drift: a time slice of exactly C is charged an MCU less than a slice that is a
-/// nanosecond longer.
+/// Returns the maximum distance from the weighted share. With exact charges, the virtual times of two entities differ
+/// by at most four terms at the minimum weight. They are one time slice alone (10 C), an allowance and two charging
+/// units. With double charges, an entity loses time without bound. With rounding, shares drift: a time slice of exactly
+/// C is charged an MCU less than a slice that is a nanosecond longer.
 fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = !knobs.on("recharge") && !knobs.on("rounding") || knobs.word("rule") == "textbook";
@@ -123,9 +123,10 @@ fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(turns.saturating_mul(load.weight_most.div_ceil(load.weight_least.max(1))))
 }
 
-/// All other entities may first have to advance by two leads: one time slice (10 C) at the other end of the weights,
-/// and a warp. There is no bound in three cases. A lone entity that is charged repeatedly leads by all its CPU time.
-/// New entities may begin behind. When the clock overflows, a sleeper returns most of a clock ahead.
+/// Returns the maximum wait of an entity. All other entities may first have to advance by two leads: one time slice (10
+/// C) at the other end of the weights, and a warp. There is no bound in three cases. A lone entity that is charged
+/// repeatedly leads by all its CPU time. New entities may begin behind. When the clock overflows, a sleeper returns
+/// most of a clock ahead.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_changes || knobs.on("recharge") && knobs.word("rule") != "textbook" || overflows(knobs) {

@@ -4,13 +4,13 @@ use super::tunables::Times;
 use crate::fair::{NICE_0, SHARES_LEAST};
 use sched::{LoadBounds, Nanos, Weight};
 
-/// Consider two entities that are always runnable. The clock of one can be ahead by the sum of two spans. They are its
-/// late start (rule 3: its time slice) and its longest run (rule 6: its time slice, to the next tick). The running
-/// entity was the first in order, except under rule 8, which prefers only entities that have just arrived. An entity
-/// can be behind by the sum of the leads of all others. Its place may change from one end of that range to the other.
-/// The time slices of a round sum to one round, or to a minimum each. But a time slice by which an entity started late
-/// was its part of a smaller set of entities. The parts of the second and all later entities sum to at most the
-/// logarithm of how much the set has grown since the first.
+/// Returns the maximum distance from the weighted share. Consider two entities that are always runnable. The clock of
+/// one can be ahead by the sum of two spans. They are its late start (rule 3: its time slice) and its longest run (rule
+/// 6: its time slice, to the next tick). The running entity was the first in order, except under rule 8, which prefers
+/// only entities that have just arrived. An entity can be behind by the sum of the leads of all others. Its place may
+/// change from one end of that range to the other. The time slices of a round sum to one round, or to a minimum each.
+/// But a time slice by which an entity started late was its part of a smaller set of entities. The parts of the second
+/// and all later entities sum to at most the logarithm of the growth of the set since the first.
 ///
 /// The kernel's clocks lose fractions of nanoseconds, and heavier tasks lose more. The sum of these losses is
 /// unbounded. So there is a bound only if clocks are exact or no weight loses any fraction.
@@ -35,10 +35,11 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(period + run.saturating_mul(count) + late)
 }
 
-/// A waiting entity keeps its vruntime, and all other clocks only grow; when they have passed it, the entity runs. In
-/// one queue of n, the lead of an entity has at most four parts: one long run of the lightest, a time slice's debit, a
-/// sleeper's credit and a wake-up granularity of the lightest. The other entities catch up at the rate of the heaviest.
-/// In a nested group, all of this happens within the group's share of time, at every level.
+/// Returns the maximum wait of an entity. A waiting entity keeps its vruntime, and all other clocks only grow; when
+/// they have passed it, the entity runs. In one queue of n, the lead of an entity has at most four parts: one long run
+/// of the lightest, a time slice's debit, a sleeper's credit and a wake-up granularity of the lightest. The other
+/// entities catch up at the rate of the heaviest. In a nested group, all of this happens within the group's share of
+/// time, at every level.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;

@@ -58,14 +58,15 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// A CPU that is kicked for an entity picks the first entity that it may run, perhaps another one. The first entity is
-/// then picked at the next end of a row's time slice.
+/// Returns the maximum time until an entity runs after a kick for it. A CPU that is kicked for an entity picks the
+/// first entity that it may run, perhaps another one. The first entity is then picked at the next end of a row's time
+/// slice.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
-/// There are no more rows than entities, and each row runs once before any row runs twice. But a gang is placed again
-/// whenever a member arrives or changes, perhaps in a row that has just run.
+/// Returns the maximum wait of an entity. There are no more rows than entities, and each row runs once before any row
+/// runs twice. But a gang is placed again whenever a member arrives or changes, perhaps in a row that has just run.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let moved = load.has_changes && load.group_depth > 0;
     (!moved).then(|| load.knobs.time("quantum").saturating_mul(load.entities + 1))

@@ -4,8 +4,8 @@
 use crate::credit::settings::{Charging, Overflow, Parking, Settings};
 use sched::{CapBound, Conserving, LoadBounds, Nanos};
 
-/// With hand-off, an idle CPU finds work at once. An entity that an idle CPU may skip is offered again at the next tick
-/// of its own CPU.
+/// Returns the time until an idle CPU finds waiting work. With hand-off, an idle CPU finds work at once. An entity that
+/// an idle CPU may skip is offered again at the next tick of its own CPU.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let settings = Settings::read(load.knobs);
     // An unparked entity may wait for the end of a time slice of the idle vCPU.
@@ -17,10 +17,10 @@ pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// An OVER entity earns at least its share every period, from −300 at worst. It is sorted in at the next tick, and then
-/// has at most one time slice of every other entity before it. BOOST is a strict priority. Two entities that wake each
-/// other in turn and stay in credit can starve all other entities, so there is no bound if an entity sleeps or is
-/// paused.
+/// Returns the maximum wait of an entity. An OVER entity earns at least its share every period, from −300 at worst. It
+/// is sorted in at the next tick, and then has at most one time slice of every other entity before it. BOOST is a
+/// strict priority. Two entities that wake each other in turn and stay in credit can starve all others. So there is no
+/// bound if an entity sleeps or is paused.
 pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_sleepers || load.has_changes {
         return None;
@@ -51,8 +51,8 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 /// except the first time.
 ///
 /// In addition, a member can hold 300 credits when a span begins. When it ends, the member can owe its part and a whole
-/// period's CPU time. It can have earned before the span the credits for its CPU time in the span, and it can run for a
-/// tick before accounting finds it.
+/// period's CPU time. The member can have earned before the span the credits for its CPU time in the span. It can also
+/// run for a tick before accounting finds it.
 ///
 /// There is no bound if a capped member can avoid ticks: if it sleeps, or has time slices shorter than a tick. The same
 /// holds if accounts do not record the CPU time (`sampled`) or are only halved when they overflow. It also holds if

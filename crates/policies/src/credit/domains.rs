@@ -1,7 +1,7 @@
 //! [`Domains`]: the entities that earn together, their weight and cap, and which of them are active.
 //!
 //! A group is a domain; an entity in no group is a domain of its own. Domains and their active members are kept in
-//! lists whose heads are stored with their owners, because the number of domains is not known in advance.
+//! lists. The heads of these lists are stored with their owners, because the number of domains is not known in advance.
 
 use sched::{EntityId, GroupId, GroupParams, Params};
 

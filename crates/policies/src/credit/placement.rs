@@ -212,8 +212,8 @@ impl Credit {
         next_in(best, &allowed.and(&self.idlers)).unwrap_or(best)
     }
 
-    /// Moves `e`, which is queued and was left waiting, to an idle CPU that may run it and that has not been kicked, if
-    /// there is one.
+    /// Moves `e`, which is queued and was left waiting, to an idle CPU, if there is one. The idle CPU may run `e` and
+    /// has not been kicked.
     pub(crate) fn hand_off(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.is_hot(e, cx) {
             return;

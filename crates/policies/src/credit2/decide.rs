@@ -137,7 +137,7 @@ impl Credit2 {
         if time < least { least } else { time.min(self.settings.max_timer()) }
     }
 
-    /// Gives every entity of a run queue new credit; `next` has the most.
+    /// Gives every entity of a run queue new credit; `next` has the maximum.
     fn reset(&mut self, queue: usize, next: EntityId, cx: &mut Cx<'_>) {
         let credit = self.settings.credit;
         let most = credit + self.settings.carry_over;

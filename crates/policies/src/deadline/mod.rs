@@ -140,8 +140,9 @@ fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_reservations).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }
 
-/// On one CPU, if slices end exactly, the entity receives every slice in every period, to the nanosecond. An entity
-/// that blocks begins new periods, which is not visible from outside.
+/// Returns the maximum part of a slice that can be missing. On one CPU, if slices end exactly, the entity receives
+/// every slice in every period, to the nanosecond. An entity that blocks begins new periods, which is not visible from
+/// outside.
 pub(crate) fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = knobs.on("hrtick") && knobs.word("admission") == "density";

@@ -15,7 +15,7 @@ pub(super) enum Formula {
     V65,
 }
 
-/// The bandwidth of a CPU's members, and how much of it is in use.
+/// The bandwidth of a CPU's members, and the part that is in use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bandwidth {
     all: u64,

@@ -117,8 +117,9 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// On one CPU per entity: every slice in every period, to the nanosecond. An entity that is attached, detached or
-/// changed gets its slice at once, while the slice that its predecessor has used is still owed to other entities.
+/// Returns the maximum part of a slice that can be missing. On one CPU per entity, every slice is delivered in every
+/// period, to the nanosecond. An entity that is attached, detached or changed gets its slice at once. The slice that
+/// its predecessor has used is then still owed to other entities.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_changes {
         return None;

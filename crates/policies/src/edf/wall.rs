@@ -1,10 +1,10 @@
-//! `charge = wall`: VSched's own core (S1 §3.2), which cannot see that an entity blocks.
+//! `charge = wall`: VSched's own core (S1 §3.2), which cannot detect that an entity blocks.
 //!
 //! The core makes a choice at the end of a period, at the end of a slice and when the set of entities changes. It
-//! *chooses* the entity of earliest deadline with a remaining slice, runnable or not, and charges it for the time until
-//! the next choice. While the chosen entity is blocked, all runnable entities run round robin, as SCHED_OTHER processes
-//! would. Each choice takes the core the time of the knob `decision`, during which its process has the CPU: no entity
-//! runs, and none is charged. Events in that time are handled after it.
+//! *chooses* the entity of earliest deadline with a remaining slice, runnable or not, and charges that entity for the
+//! time until the next choice. While the chosen entity is blocked, all runnable entities run round robin, as
+//! SCHED_OTHER processes would. Each choice takes the core the time of the knob `decision`. During that time its
+//! process has the CPU: no entity runs, and none is charged. Events in that time are handled afterwards.
 
 use super::account::BudgetState;
 use super::state::Edf;
@@ -14,16 +14,17 @@ use sched::{
 };
 
 pub(super) struct Wall {
-    /// `ready` holds all entities with a remaining slice, blocked or not; `background` all waiting entities.
+    /// Queues: `ready` holds all entities with a remaining slice, blocked or not; `background` holds all waiting
+    /// entities.
     edf: Edf,
     chosen: Vec<Option<EntityId>>,
-    /// Since when the chosen entity has not been charged.
+    /// Instant from which the chosen entity of each CPU has not been charged.
     since: Vec<Instant>,
-    /// The length of a decision.
+    /// Duration of a decision.
     decision: Nanos,
-    /// Whether a choice is due.
+    /// Whether a choice is due on each CPU.
     due: Vec<bool>,
-    /// When the current decision is complete.
+    /// Instant at which the current decision of each CPU is complete.
     decided: Vec<Instant>,
 }
 
@@ -44,7 +45,7 @@ impl Wall {
         }
     }
 
-    /// Returns whether the core is deciding on `cpu`; if so, an alarm is set for the end of the decision.
+    /// Returns whether the core is deciding on `cpu`, and then sets an alarm for the end of the decision.
     fn decides(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
         let (at, now) = (cpu.index(), cx.now());
         if self.decision.is_zero() {
@@ -81,7 +82,7 @@ impl Wall {
         }
     }
 
-    /// `e` is runnable: it waits to run, and its CPU picks again if `e` is the chosen entity there.
+    /// Enqueues `e`, which is runnable. Its CPU picks again if `e` is the chosen entity there.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.edf.account(e).state == BudgetState::Depleted {
             cx.hold(e, Held::Depleted);

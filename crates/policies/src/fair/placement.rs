@@ -167,8 +167,8 @@ impl<R: Rule> Fair<R> {
         cache().find(|&cpu| good(cpu)).unwrap_or(target)
     }
 
-    /// Returns, as in v3.17, a CPU of the first fully idle core under the cache of `target`, from its own core on; else
-    /// an idle thread of its own core.
+    /// Returns an idle CPU as in v3.17. It is in the first fully idle core under the cache of `target`, from its own
+    /// core on, else an idle thread of its own core.
     fn idle_core(&self, e: EntityId, target: CpuId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |&cpu: &CpuId| cpu != target && self.is_as_good_as_idle(cpu, cx);
@@ -183,8 +183,8 @@ impl<R: Rule> Fair<R> {
 
     // ---- Fork ----
 
-    /// Returns the CPU to start on, in order of distance from `here`. In the cache with the most idle CPUs or the least
-    /// load, it is the CPU that has been idle for the shortest time or has the least load.
+    /// Returns the CPU to start on, in order of distance from `here`. It is in the cache with the most idle CPUs or the
+    /// minimum load. There, it is the CPU that has been idle for the shortest time or has the minimum load.
     pub(super) fn idlest(&self, e: EntityId, here: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();
         let caches = host.cpus.div_ceil(host.llc);

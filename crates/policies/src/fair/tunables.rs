@@ -60,7 +60,7 @@ pub(crate) const KNOBS: [Knob; 14] = [
         .from("sched_idle_cpu, kernel/sched/fair.c, v5.13 (not before v5.4)"),
 ];
 
-/// Number of failed balances after which a cache-hot task moves. Source: `cache_nice_tries` of the MC domain,
+/// Number of failed balances above which a cache-hot task moves. Source: `cache_nice_tries` of the MC domain,
 /// kernel/sched/topology.c, v5.13.
 pub(super) const CACHE_NICE_TRIES: u32 = 1;
 /// Number of tasks that one balance examines. Source: `sysctl_sched_nr_migrate`, kernel/sched/core.c, v5.13.

@@ -23,13 +23,14 @@ use sched::{
 pub(crate) const SHARED: Descriptor =
     Descriptor { conserving, starvation, guarantees: Guarantees::NOTHING, ..credit::POLICY };
 
-/// An entity that is kept on a CPU of its own may wait there while another CPU idles.
+/// Returns the time until an idle CPU finds waiting work. An entity that is kept on a CPU of its own may wait there
+/// while another CPU idles.
 fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_gangs { Conserving::Never } else { (credit::POLICY.conserving)(load) }
 }
 
-/// Beside real-time VMs there is no bound: the highest priority is strict, and a kicked entity has it even after it has
-/// overspent.
+/// Returns the maximum wait of an entity. Beside real-time VMs there is no bound: the highest priority is strict, and a
+/// kicked entity has it even after it has overspent.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_gangs { None } else { (credit::POLICY.starvation)(load) }
 }

@@ -71,8 +71,8 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Engine::new(Pds::new(knobs), host, knobs)))
 }
 
-/// A waiting task reaches the first level, however late its deadline is. There, only the tasks before it run first,
-/// each for at most one time slice: at its end a task gets a new deadline.
+/// Returns the maximum wait of an entity. A waiting task reaches the first level, however late its deadline is. There,
+/// only the tasks before it run first, each for at most one time slice: at its end a task gets a new deadline.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     // Real-time levels are strict. A task that migrates repeatedly starts at the tail each time.
     if project_c::has_real_time(load) || load.has_changes {

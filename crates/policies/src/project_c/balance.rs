@@ -108,8 +108,8 @@ impl<R: Rule> Engine<R> {
 
     // ---- Cores ----
 
-    /// If the whole core of `cpu` idles, finds the first core, from this CPU's number on, whose threads each run a
-    /// single entity. Kicks one of these threads to give its entity away.
+    /// Finds, if the whole core of `cpu` idles, the first core from this CPU's number on whose threads each run a
+    /// single entity. Kicks one of these threads, so that it gives its entity away.
     pub(super) fn balance_cores(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let host = *cx.topology();
         if host.smt == 1 || !self.queues.idle_cores().contains(cpu) {

@@ -56,8 +56,8 @@ pub(crate) fn slice_ms(knobs: &Knobs) -> u64 {
     if knobs.word(SLICE.name) == "2ms" { 2 } else { 4 }
 }
 
-/// A CPU that becomes idle steals waiting entities, but it examines only half a queue and skips entities that it may
-/// not run. There is no later search.
+/// Returns the time until an idle CPU finds waiting work. A CPU that becomes idle steals waiting entities, but it
+/// examines only half a queue and skips entities that it may not run. There is no later search.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let alone = load.host.cpus == 1;
     // An entity that lets the next one run once waits in front of that entity, where no CPU searches.

@@ -18,10 +18,10 @@ fn deals_slices(knobs: &Knobs) -> bool {
     knobs.word("unreserved") == "slices"
 }
 
-/// Before each beginning of a period, a CPU may idle for almost a quantum. Every entity begins a period once per weight
-/// period, and all may do so in sequence. If there are more such beginnings than the period has quanta, no time is left
-/// between them. An entity with a hard reservation waits although CPUs idle; so does an entity whose slice by weight
-/// has no length.
+/// Returns the time until an idle CPU finds waiting work. Before each beginning of a period, a CPU may idle for almost
+/// a quantum. Every entity begins a period once per weight period, and all may do so in sequence. If there are more
+/// such beginnings than the period has quanta, no time is left between them. An entity with a hard reservation waits
+/// although CPUs idle; so does an entity whose slice by weight has no length.
 pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_reservations || deals_slices(load.knobs) || turns_in_a_period(load).is_zero() {
         return Conserving::Never;
@@ -29,9 +29,9 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     Conserving::PerCpu { slack: load.knobs.time("extra-quantum").saturating_mul(load.entities + 1) }
 }
 
-/// Three kinds of overload leave no bound. The first are reservations, because none is refused. The second are more
-/// beginnings of periods than extra time has quanta. The third is extra time among entities that block, because an
-/// entity that blocks does not advance the others.
+/// Returns the maximum wait of an entity. Three kinds of overload leave no bound. The first are reservations, because
+/// none is refused. The second are more beginnings of periods than extra time has quanta. The third is extra time among
+/// entities that block, because an entity that blocks does not advance the others.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_reservations || load.has_changes {

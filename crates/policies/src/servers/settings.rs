@@ -77,9 +77,9 @@ pub(crate) const DEFAULT_BUDGET: Knob = Knob::time(
 )
 .from("RTDS_DEFAULT_BUDGET, xen/common/sched/rt.c");
 
-/// On one CPU per entity, if the reservations fit and all entities are runnable from the attachment of the last one:
-/// every budget in every period. An entity that blocks defers its budget, or waits for the grid; a sporadic budget has
-/// no periods.
+/// Returns the maximum part of a budget that can be missing. On one CPU per entity every budget is delivered in every
+/// period, if the reservations fit. All entities must be runnable from the last attachment on. An entity that blocks
+/// defers its budget, or waits for the grid; a sporadic budget has no periods.
 pub(crate) fn reservations(load: &LoadBounds<'_>, settings: &Settings) -> Option<Nanos> {
     let steady = !load.has_changes && !load.has_sleepers;
     let own_cpu = settings.partitioned || load.host.cpus == 1;

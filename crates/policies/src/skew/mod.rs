@@ -56,13 +56,15 @@ fn spread(load: &LoadBounds<'_>) -> Nanos {
     quantum.scale(1024, load.weight_least.max(1))
 }
 
-/// At the start and at the end of any span, no entity is ahead of another by more than a quantum at the minimum weight.
+/// Returns the maximum distance from the weighted share. At the start and at the end of any span, no entity is ahead of
+/// another by more than a quantum at the minimum weight.
 fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(spread(load).saturating_mul(3).scale(load.weight_most, 1024))
 }
 
-/// The first entity in order may have to advance to the last. The distance is the remembered part of a lead, a quantum
-/// and the margin, at the other end of the weights; a whole time slice follows.
+/// Returns the maximum wait of an entity. The first entity in order may have to advance to the last. The distance is
+/// the remembered part of a lead, a quantum and the margin, at the other end of the weights; a whole time slice
+/// follows.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (quantum, margin) = (load.knobs.time(QUANTUM.name), load.knobs.time(MARGIN.name));
     let lead = quantum.saturating_mul(MEMORY).saturating_add(spread(load).saturating_mul(2)).saturating_add(margin);

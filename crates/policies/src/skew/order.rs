@@ -1,4 +1,4 @@
-//! [`Order`]: proportional share. The entity with the least weighted CPU time comes first.
+//! [`Order`]: proportional share. The entity with the minimum weighted CPU time is first.
 
 use sched::queue::Trees;
 use sched::{CpuId, Cx, EntityId, Nanos, Running};

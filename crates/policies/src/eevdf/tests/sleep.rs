@@ -61,8 +61,8 @@ fn a_task_that_sleeps_in_debt_and_wakes_soon_still_owes() {
     }
 }
 
-/// Returns the lag at the wake-up of a task that slept with a debt of 0.6 ms, beside a time slice of `slice`, and
-/// whether it was picked.
+/// Returns the lag of a task at its wake-up, and whether it was picked. The task slept with a debt of 0.6 ms, beside a
+/// time slice of `slice`.
 fn owed_after_paying(tick: Nanos, slice: Nanos, sleeps: Nanos, zero: i64) -> (i64, bool) {
     let times = [("tick", tick), ("base-slice", slice)].map(|(name, time)| (name, time.as_ns().cast_signed()));
     let mut world = one(&[("delay-zero", zero), times[0], times[1]]);

@@ -20,7 +20,7 @@ pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
 /// Runs these options once, with `meter` around every call in which the policy may not allocate.
 ///
 /// # Errors
-/// As for [`check`], but the run is not shrunk.
+/// A law is broken. Unlike in [`check`], the run is not shrunk.
 pub fn run_metered<'a>(options: &'a Options, meter: Meter<'a>) -> Result<Stats, Box<Failure>> {
     let run = once(options, Some(meter)).map(|run| run.stats());
     run.map_err(|what| Box::new(Failure { options: options.clone(), what }))
@@ -30,7 +30,7 @@ pub fn run_metered<'a>(options: &'a Options, meter: Meter<'a>) -> Result<Stats, 
 /// first.
 ///
 /// # Errors
-/// As for [`check`].
+/// A law is broken; see [`check`].
 pub fn smoke(policy: &'static Descriptor, cpus: usize, first: u64, seeds: u64) -> Result<Stats, Box<Failure>> {
     let mut sum = Stats::default();
     for seed in first..first + seeds {

@@ -154,10 +154,10 @@ impl Admission {
         let Promised { units, count } = self.books[book];
         let (sum, most) = (units + wish.units, self.most());
         if sum + count < most {
-            return true; // It fits even if every utilisation is rounded up.
+            return true; // The request fits even if every utilisation is rounded up.
         }
         if sum > most {
-            return false; // It does not fit even if every utilisation is rounded down.
+            return false; // The request does not fit even if every utilisation is rounded down.
         }
         let cpus = if self.partitioned { 1 } else { self.cpus };
         let sum = others.try_fold(Fraction { over: 0, under: 1 }, Fraction::plus).and_then(|sum| sum.plus(&wish));

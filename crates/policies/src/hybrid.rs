@@ -41,7 +41,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     ..SHARED
 };
 
-/// The CPUs that kick for siblings.
+/// The CPUs whose picks start the co-scheduling of siblings.
 pub(crate) const SIGNAL_FROM: Knob = Knob::choice(
     "signal-from",
     &["first", "boot", "any"],

@@ -172,7 +172,7 @@ fn an_index_that_is_used_again_is_another_entity() {
     assert_eq!(meter.members()[0].got.preemptions, 0);
 }
 
-/// A driver that measures CPU time: of 10 ms on its CPU 9 were CPU time, and 2 ms came from elsewhere.
+/// A driver that measures CPU time: of 10 ms on its CPU 9 were CPU time, and 2 ms were from elsewhere.
 #[test]
 fn measured_time_counts_instead_of_the_clock() {
     let mut meter = Meter::new();

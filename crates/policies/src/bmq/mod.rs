@@ -114,8 +114,9 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Engine::new(Bmq::new(knobs), host, knobs)))
 }
 
-/// Levels are strict. Only an entity that competes with equals that never sleep is certain to run. All of them sink to
-/// the last level within as many time slices as a boost has steps, and alternate there.
+/// Returns the maximum wait of an entity. Levels are strict. Only an entity that competes with equals that never sleep
+/// is certain to run. All equals sink to the last level, each after as many time slices as a boost has steps, and
+/// alternate there.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let unequal = load.weight_least != load.weight_most;
     if unequal || project_c::has_real_time(load) || load.has_sleepers || load.has_changes || load.has_affinity {

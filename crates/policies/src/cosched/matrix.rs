@@ -131,7 +131,7 @@ impl Matrix {
         }
     }
 
-    /// Returns free CPUs of `row` for as many members of `gang` as possible; the member with the fewest free CPUs
+    /// Returns free CPUs of `row` for the maximum number of members of `gang`. The member with the fewest free CPUs
     /// chooses first.
     fn fit(&self, row: usize, gang: &[(EntityId, CpuSet)]) -> Vec<(EntityId, CpuId)> {
         let mut free: CpuSet = (0..self.cpus).map(CpuId::new).filter(|&cpu| self.at(row, cpu).is_none()).collect();

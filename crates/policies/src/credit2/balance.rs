@@ -214,7 +214,7 @@ impl Credit2 {
         match state {
             State::Running(there) => self.call(there, cx),
             _ if e == chosen => self.call(cpu, cx),
-            _ => {} // It has stopped at this instant and is about to be queued.
+            _ => {} // The entity has stopped at this instant and is about to be queued.
         }
     }
 }

@@ -516,7 +516,7 @@ impl Policy for Deadline {
             return self.rest(e, cx);
         }
         if self.account(e).throttled.is_some() {
-            return; // It is throttled already.
+            return; // The entity is throttled already.
         }
         if prev.why == StopReason::Yielded {
             self.account(e).left = self.account(e).left.min(0);

@@ -134,8 +134,8 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Classes::new(host, parts)))
 }
 
-/// Deadlines are strict. Without reservations, each other entity first runs for one time slice, on the one CPU to which
-/// all may be confined.
+/// Returns the maximum wait of an entity. Deadlines are strict. Without reservations, each other entity first runs for
+/// one time slice, on the one CPU to which all may be confined.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_reservations).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }

@@ -202,7 +202,7 @@ impl Global {
                 Some(cpu) if self.urgency[cpu.index()] > Key::of(deadline, e) => {
                     self.seat(cpu, e, Key::of(deadline, e), cx)
                 }
-                _ => self.chosen.push(e), // It can preempt no entity for now.
+                _ => self.chosen.push(e), // The entity can preempt no entity for now.
             }
             if self.seated == self.seats.len() {
                 break;

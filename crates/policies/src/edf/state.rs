@@ -328,7 +328,7 @@ impl Edf {
         }
         let at = self.account(e).deadline.round_up(self.grain);
         if self.account(e).is_reserved() && at != Instant::NEVER {
-            // A period may have ended already, if its alarm comes late.
+            // A period may have ended already, if its alarm is late.
             let on = self.account(e).cpu.unwrap_or_else(|| cx.last_cpu(e));
             let soonest = cx.now() + Nanos::ns(1);
             cx.set_alarm(period_end(e), on, at.max(soonest));

@@ -186,7 +186,7 @@ impl Policy for Wall {
         };
         self.remove_candidate(e, cx);
         let (late, now) = (self.edf.late, cx.now());
-        // This core cannot know that an entity was blocked.
+        // This core cannot detect that an entity was blocked.
         self.edf.account_mut(e).slept = false;
         self.edf.account_mut(e).renew(late, now);
         if cx.is_held(e) && self.edf.account(e).state != BudgetState::Depleted {

@@ -30,7 +30,7 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
 }
 
 /// Returns the maximum wait of an entity. Beside real-time VMs there is no bound: the highest priority is strict, and a
-/// kicked entity has it even after it has overspent.
+/// co-scheduled entity has it even after it has overspent.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_gangs { None } else { (credit::POLICY.starvation)(load) }
 }
@@ -69,10 +69,10 @@ pub(crate) enum Promotion {
     Event,
 }
 
-/// The CPUs that kick for the siblings of an entity that they pick.
+/// The CPUs whose picks start the co-scheduling of the siblings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SignalFrom {
-    /// Each CPU.
+    /// Every CPU.
     Any,
     /// The CPU of the VM's first vCPU.
     First,
@@ -87,7 +87,7 @@ pub(crate) struct Together {
     pub(crate) round: Option<Nanos>,
     /// Whether two siblings exchange CPUs when only the other sibling prevents a steal.
     pub(crate) exchange: bool,
-    /// CPUs that kick the CPUs of siblings.
+    /// CPUs whose picks start the co-scheduling.
     pub(crate) from: SignalFrom,
     /// Minimum time between two calls of a gang; zero: a call at every pick of a member.
     pub(crate) every: Nanos,

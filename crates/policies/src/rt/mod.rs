@@ -126,8 +126,8 @@ pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving 
     }
 }
 
-/// Priorities are strict. Without real-time entities, each other entity first runs for one time slice, on the one CPU
-/// to which all may be confined.
+/// Returns the maximum wait of an entity. Priorities are strict. Without real-time entities, each other entity first
+/// runs for one time slice, on the one CPU to which all may be confined.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_rt).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }

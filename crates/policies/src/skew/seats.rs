@@ -14,7 +14,7 @@ impl Seats {
         Seats { owners: vec![None; cpus] }
     }
 
-    /// Assigns one of the CPUs `among` to each of as many `vcpus` as possible. Earlier vCPUs precede later ones, and
+    /// Assigns one of the CPUs `among` to each of the maximum number of `vcpus`. Earlier vCPUs precede later ones, and
     /// `idle` CPUs are preferred. Returns the number of vCPUs with a CPU.
     pub(super) fn assign(&mut self, vcpus: &[EntityId], among: &CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> usize {
         self.owners.fill(None);

@@ -103,7 +103,8 @@ fn version_3_starts_lagging_vcpus_first_and_the_others_when_they_can() {
     let (mut host, all) = hog_and_vm(RELAXED, &[VERSION_3]);
     let expected = [
         (2_999, "ha"),
-        // b lags by 3 ms: it takes the CPU of a. a may continue when a CPU is free, and has received as much as h.
+        // b lags by 3 ms: it takes the CPU of a. a has received as much CPU time as h, and may continue when a CPU is
+        // free.
         (3_000, "hb"),
         (5_999, "hb"),
         // Now a lags, and takes the CPU of b; b has received 3 ms less than h.

@@ -86,7 +86,7 @@ fn example_2_a_cap_of_40_percent_parks_for_90_of_150_ms() {
     let mut host = host(1);
     let vm = group(&mut host, capped(40));
     let e = hog(&mut host, member(vm));
-    // It starts from 0; its cycle from 60 begins at 90 ms.
+    // The vCPU starts from 0; its cycle from 60 begins at 90 ms.
     let (out, parked) = (OVER, 1);
     let expected = [
         (30, -180, out, parked),

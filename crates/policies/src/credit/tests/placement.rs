@@ -56,7 +56,7 @@ fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
 fn a_cpu_that_runs_dry_looks_at_the_next_higher_number_first() {
     let (mut host, hogs) = busy(4);
     let waiting = [0, 1, 3].map(|cpu| living_on(&mut host, CpuId::new(cpu)));
-    // Each wakes behind a boosted entity of its CPU, so that it stays there.
+    // Each hog wakes behind a boosted entity of its CPU, so that it stays there.
     for cpu in [0, 1, 3] {
         let boosted = scripted(&mut host, pinned(CpuId::new(cpu)));
         interrupt(&mut host, boosted);

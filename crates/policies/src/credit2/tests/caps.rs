@@ -55,7 +55,7 @@ fn what_is_given_back_unparks_others() {
     }
     run_through(&mut host, 100);
     assert_eq!([a, b].map(|e| shows(&host, e, "budget")), [500_000; 2]);
-    // Both hold the whole budget.
+    // Both vCPUs hold the whole budget.
     interrupt(&mut host, c);
     host.block(OTHER);
     run_through(&mut host, 100);

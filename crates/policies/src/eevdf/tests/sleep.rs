@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Two tasks of nice 0 with slices of 3 ms, so that all values are whole. Ticks come every 3 ms.
+/// Two tasks of nice 0 with slices of 3 ms, so that all values are whole. The tick period is 3 ms.
 const WHOLE: [(&str, i64); 3] = [("base-slice", ms(3)), ("tick", ms(3)), ("place-deadline-initial", 0)];
 
 #[test]

@@ -39,13 +39,13 @@ fn a_task_changes_between_all_classes_in_every_state() {
             }
             let blocker = scripted(&mut host, of(Class::Stop));
             match state {
-                1 => host.run_until(at(10)), // It runs, unless it is fair.
+                1 => host.run_until(at(10)), // The task runs, unless it is fair.
                 2 => {
                     host.run_until(at(10));
                     wake(&mut host, blocker);
                     run_through(&mut host, 10);
                 }
-                3 => host.run_until(at(960)), // It is held, if it is a deadline or real-time task.
+                3 => host.run_until(at(960)), // The task is held, if it is a deadline or real-time task.
                 _ => {}
             }
             host.adjust(e, to()).expect("it fits");

@@ -53,7 +53,7 @@ fn a_period_that_begins_with_an_earlier_deadline_interrupts() {
 }
 
 /// Slices that do not fit: a missed period is replaced by the next one on the old grid, with a full slice. A vCPU that
-/// kept its deadline then comes first among equals.
+/// kept its deadline is then first among equals.
 #[test]
 fn a_missed_period_is_given_up() {
     let mut host = host(1, &[]);

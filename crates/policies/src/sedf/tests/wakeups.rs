@@ -51,7 +51,7 @@ fn a_slice_is_not_interrupted_for_a_period_that_begins_later() {
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 52_000));
     host.pause(short);
     run_through(&mut host, 50_000);
-    // It wakes before that period, which ends at 72: nothing changes.
+    // The vCPU wakes before that period, which ends at 72: nothing changes.
     host.resume(short);
     host.wake(short, Wake::Resumed);
     run_through(&mut host, 50_001);

@@ -1,5 +1,5 @@
-//! The directory that daemon, guardian and `tactus restore` share: it holds the table of originals, and a lock that one
-//! dispatcher per user holds at a time.
+//! The directory that daemon, guardian and `tactus restore` share. The directory contains the table of originals, and a
+//! lock that one dispatcher per user holds at a time.
 
 use crate::table::Table;
 use crate::{Explanation, guardian};
@@ -11,14 +11,14 @@ use sys::shared::{self, Lock, Locked, Words};
 use sys::thread::{self, Identity, Thread};
 use sys::{clock, kernel, privileges};
 
-/// The table of originals.
+/// File name of the table of originals.
 const TABLE: &str = "table";
-/// A table under construction.
+/// File name of a table under construction.
 const DRAFT: &str = "table.new";
-/// The lock; its holder dispatches or restores.
+/// File name of the lock, whose holder dispatches or restores.
 const LOCK: &str = "tactus.lock";
 
-/// How long to wait for a guardian that restores: restoring takes no longer.
+/// Maximum time to wait for a guardian that restores. Restoring takes less.
 const RESTORING: Nanos = Nanos::s(1);
 
 /// The directory.
@@ -27,10 +27,10 @@ pub struct Directory {
     path: PathBuf,
 }
 
-/// Why this process may not dispatch or restore.
+/// Reason why this process may not dispatch or restore.
 #[derive(Debug)]
 pub enum Refused {
-    /// Another process does: this pid, if it is recorded already.
+    /// Another process dispatches or restores. The pid is present if it is recorded already.
     Held(Option<u32>),
     /// The lock is unavailable.
     Failed(sys::Error),
@@ -60,10 +60,10 @@ impl From<Refused> for Explanation {
 }
 
 impl Directory {
-    /// The default directory of this user: `/run/tactus` for root, `tactus` in `$XDG_RUNTIME_DIR` for others.
+    /// Returns the default directory of this user: `/run/tactus` for root, `tactus` in `$XDG_RUNTIME_DIR` for others.
     ///
     /// # Errors
-    /// This user has none.
+    /// This user has no directory.
     pub fn usual() -> Result<Directory, Explanation> {
         if privileges::user() == 0 {
             return Ok(Directory::at("/run/tactus"));
@@ -76,20 +76,20 @@ impl Directory {
         Ok(Directory::at(own.ok_or_else(none)?.join("tactus")))
     }
 
-    /// The directory at `path`. It is created when a file is put into it.
+    /// Returns the directory at `path`. The directory is created with its first file.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Directory {
         Directory { path: path.into() }
     }
 
-    /// Its path.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Locks the directory, until the lock is dropped: no other process dispatches or restores. Waits briefly for a guardian that
-    /// restores threads of a dispatcher that has just died.
+    /// Locks the directory until the lock is dropped, so that no other process dispatches or restores. Waits briefly
+    /// for a guardian that restores threads of a dispatcher that has just died.
     ///
     /// # Errors
     /// Another process holds the lock, or the directory is not usable.
@@ -125,7 +125,7 @@ impl Directory {
     pub fn create_table(&self, rows: usize, _held: &Lock) -> Result<Table, Explanation> {
         shared::own_directory(&self.path)?;
         let draft = self.path.join(DRAFT);
-        // Left by a process that died while creating it: it had done nothing yet.
+        // A process that died during the creation left this file. It had changed nothing yet.
         remove(&draft)?;
         let words = Words::create(&draft, Table::words(rows))?;
         let daemon = Thread::open(std::process::id())?.identity();
@@ -137,10 +137,10 @@ impl Directory {
         Ok(table)
     }
 
-    /// The existing table; `None` if there is none.
+    /// Returns the existing table; `None` if there is none.
     ///
     /// # Errors
-    /// It cannot be opened, or this program cannot read it.
+    /// The table cannot be opened, or this program cannot read it.
     pub fn open_table(&self) -> Result<Option<Table>, Explanation> {
         let path = self.path.join(TABLE);
         let words = match Words::open(&path, 1) {
@@ -153,7 +153,7 @@ impl Directory {
         Table::open(Box::new(words)).map(Some).map_err(unreadable)
     }
 
-    /// Removes the table, if there is one. Processes that have it open still see it.
+    /// Removes the table, if there is one. Processes that have the table open keep it.
     ///
     /// # Errors
     /// The directory cannot be written.
@@ -161,10 +161,10 @@ impl Directory {
         remove(&self.path.join(TABLE))
     }
 
-    /// Removes the table if it belongs to the daemon that was `daemon`, and leaves a later one.
+    /// Removes the table if it belongs to the daemon with identity `daemon`. Leaves a later table.
     ///
     /// # Errors
-    /// It cannot be read, or the directory cannot be written.
+    /// The table cannot be read, or the directory cannot be written.
     pub fn remove_table_of(&self, daemon: Identity, held: &Lock) -> Result<(), Explanation> {
         match self.open_table()? {
             Some(table) if table.daemon() == daemon => self.remove_table(held),
@@ -173,12 +173,12 @@ impl Directory {
     }
 }
 
-/// Whether process `pid` is a guardian. A guardian with the lock restores.
+/// Returns whether process `pid` is a guardian. A guardian with the lock restores.
 fn is_guardian(pid: u32) -> bool {
     thread::status(pid).is_ok_and(|status| status.name == guardian::NAME)
 }
 
-/// ENOENT.
+/// Error number ENOENT.
 const NO_ENTRY: i32 = 2;
 
 /// Removes a file if it exists.

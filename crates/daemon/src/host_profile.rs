@@ -10,52 +10,52 @@ use sys::realtime::{self, Bandwidth, FairServer, GroupRuntime};
 
 /// Clock sources that are read without a system call.
 const QUICK_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"];
-/// Steal time above which the host itself makes promises late. Unit: parts per million.
+/// Maximum share of steal time at which the host itself does not delay promises. Unit: parts per million.
 const STEAL_MOST: u64 = 10_000;
 const MILLION: u64 = 1_000_000;
 /// The first kernel with fair servers. Source: kernel/sched/fair.c, Linux 6.12.
 const FAIR_SERVERS_SINCE: (u32, u32) = (6, 12);
-/// Their default bandwidth. Source: `fair_server_init`, there.
+/// Default bandwidth of a fair server. Source: `fair_server_init`, kernel/sched/fair.c, Linux 6.12.
 const FAIR_SERVER_USUAL: Bandwidth = Bandwidth { runtime: Some(Nanos::ms(50)), period: Nanos::s(1) };
 
 /// The properties of a host.
 #[derive(Clone, Debug)]
 pub struct HostProfile {
-    /// Its kernel.
+    /// Kernel of the host.
     pub kernel: Kernel,
     /// The privileges of this process.
     pub privileges: Privileges,
-    /// Its CPUs.
+    /// CPUs of the host.
     pub cpus: Cpus,
-    /// Its limits of real-time threads.
+    /// Limits of real-time threads on the host.
     pub realtime: RealTime,
     /// CPU time since boot, of all CPUs.
     pub times: Times,
 }
 
-/// A host's kernel.
+/// Kernel of a host.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// Such as `6.18.2`.
+    /// Release, such as `6.18.2`.
     pub release: String,
-    /// Such as `#1 SMP PREEMPT_DYNAMIC`.
+    /// Version, such as `#1 SMP PREEMPT_DYNAMIC`.
     pub version: String,
-    /// Whether it is fully preemptible.
+    /// Whether the kernel is fully preemptible.
     pub is_realtime: bool,
     /// Ticks per second.
     pub tick_rate: Option<u32>,
-    /// Its clock source.
+    /// Clock source of the kernel.
     pub clock: Result<ClockSource, Explanation>,
     /// The state of sched_ext.
     pub sched_ext: SchedExt,
-    /// Its lockdown mode.
+    /// Lockdown mode of the kernel.
     pub lockdown: Option<String>,
     /// Whether autogroups are enabled.
     pub autogroups: bool,
 }
 
 impl Kernel {
-    /// Whether it is of this release or a later one; a kernel without a release number counts as late.
+    /// Whether the kernel has release `wanted` or a later one. A kernel without a release number counts as late.
     #[must_use]
     pub fn is_at_least(&self, wanted: (u32, u32)) -> bool {
         let mut numbers = self.release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
@@ -75,7 +75,7 @@ pub struct Privileges {
     pub capabilities: Vec<Capability>,
     /// The highest real-time priority without CAP_SYS_NICE. `None`: no limit.
     pub priority_limit: Option<u64>,
-    /// How many bytes may be locked without CAP_IPC_LOCK. `None`: no limit.
+    /// Number of bytes that may be locked without CAP_IPC_LOCK. `None`: no limit.
     pub memory_limit: Option<u64>,
 }
 
@@ -87,7 +87,7 @@ impl Privileges {
     }
 }
 
-/// A host's CPUs.
+/// CPUs of a host.
 #[derive(Clone, Debug)]
 pub struct Cpus {
     /// The CPUs that are online.
@@ -96,7 +96,7 @@ pub struct Cpus {
     pub allowed: CpuSet,
     /// The CPUs without load balancing.
     pub isolated: CpuSet,
-    /// The CPUs that share a core with another.
+    /// CPUs that share a core with another CPU.
     pub siblings: CpuSet,
     /// The cpuset of this process, where there are cpusets.
     pub cpuset: Option<Cpuset>,
@@ -120,13 +120,13 @@ pub struct RealTime {
 /// A property of a host that breaks promises, or makes them hard to keep.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
-    /// Its subject, in a word or two.
+    /// Subject of the warning, in a word or two.
     pub about: &'static str,
-    /// The effect, and a remedy.
+    /// Effect of the property, and a remedy.
     pub reason: Explanation,
 }
 
-/// Whether a kernel with this configuration and boot parameter has real-time groups.
+/// Returns whether a kernel with this configuration and boot parameter has real-time groups.
 fn grouped(configuration: &Configuration, parameter: Option<&str>) -> Configured {
     let off = configuration.option("CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED") == Configured::With;
     match (configuration.option("CONFIG_RT_GROUP_SCHED"), parameter) {
@@ -179,7 +179,8 @@ impl HostProfile {
         })
     }
 
-    /// The largest reservation of a fair server for ordinary threads, or the default where the servers cannot be read.
+    /// Returns the largest reservation of a fair server for ordinary threads. Returns the default where the servers
+    /// cannot be read.
     #[must_use]
     pub fn fair_server(&self) -> Option<Bandwidth> {
         match &self.realtime.fair_servers {
@@ -188,8 +189,8 @@ impl HostProfile {
         }
     }
 
-    /// The share of each CPU that `mechanism` may promise, all promises together; `None` for mechanisms without promises. Unit:
-    /// parts per million of a CPU.
+    /// Returns the share of each CPU that all promises of `mechanism` together may use. `None` for mechanisms without
+    /// promises. Unit: parts per million of a CPU.
     #[must_use]
     pub fn promisable_ppm(&self, mechanism: Mechanism) -> Option<u64> {
         let realtime = &self.realtime;
@@ -207,13 +208,14 @@ impl HostProfile {
         }
     }
 
-    /// Steal time as a share of all CPU time since boot; `None` where it is not counted. Unit: parts per million.
+    /// Returns steal time as a share of all CPU time since boot; `None` where the kernel does not count steal time.
+    /// Unit: parts per million.
     #[must_use]
     pub fn steal_ppm(&self) -> Option<u64> {
         steal_ppm(&self.times)
     }
 
-    /// The properties that break promises, or make them hard to keep.
+    /// Returns the properties that break promises, or make them hard to keep.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
@@ -295,21 +297,22 @@ impl HostProfile {
     }
 }
 
-/// The time of all CPUs since boot.
+/// Returns the time of all CPUs since boot.
 ///
 /// # Errors
-/// The kernel does not report it.
+/// The kernel does not report CPU time.
 pub fn times() -> sys::Result<Times> {
     cpus::times()
 }
 
-/// Steal time as a share of `times`; `None` where it is not counted. Unit: parts per million.
+/// Returns steal time as a share of `times`; `None` where the kernel does not count steal time. Unit: parts per
+/// million.
 #[must_use]
 pub fn steal_ppm(times: &Times) -> Option<u64> {
     Some(share_ppm(times.steal?, times.total))
 }
 
-/// `part` of `whole`. Unit: parts per million.
+/// Returns `part` as a share of `whole`. Unit: parts per million.
 pub(crate) fn share_ppm(part: Nanos, whole: Nanos) -> u64 {
     let ppm = u128::from(part.as_ns()) * u128::from(MILLION) / u128::from(whole.as_ns().max(1));
     u64::try_from(ppm).unwrap_or(u64::MAX)
@@ -317,7 +320,7 @@ pub(crate) fn share_ppm(part: Nanos, whole: Nanos) -> u64 {
 
 /// Bandwidth as a share of a CPU.
 trait Share {
-    /// Unit: parts per million.
+    /// Returns the bandwidth as a share of a CPU. Unit: parts per million.
     fn share_ppm(&self) -> u64;
 }
 
@@ -327,18 +330,18 @@ impl Share for Bandwidth {
     }
 }
 
-/// A profile for tests.
+/// Host profiles for tests.
 #[cfg(test)]
 pub(crate) mod fixture {
     use super::*;
     use sched::CpuId;
 
-    /// So much time in every second.
+    /// Returns a bandwidth of `runtime_ms` milliseconds in every second.
     pub(crate) fn bandwidth(runtime_ms: u64) -> Bandwidth {
         Bandwidth { runtime: Some(Nanos::ms(runtime_ms)), period: Nanos::s(1) }
     }
 
-    /// A profile of this host in which every property that the tests check is plain.
+    /// Returns a profile of this host in which every property that the tests check is plain.
     pub(crate) fn plain() -> HostProfile {
         let mut host = HostProfile::read().expect("there is /proc and /sys");
         host.realtime.throttling = bandwidth(950);

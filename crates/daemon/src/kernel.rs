@@ -12,25 +12,25 @@ use sys::usage::Usage;
 
 /// Real-time priorities, from the most urgent down.
 pub mod priority {
-    /// The guardian: it must preempt an agent that hangs.
+    /// Priority of the guardian, which must preempt an agent that hangs.
     pub const GUARDIAN: u32 = 99;
-    /// The agents.
+    /// Priority of the agents.
     pub const AGENT: u32 = 98;
-    /// The dispatched client, and a blocked client with budget left, so that its wake-up is immediate.
+    /// Priority of the dispatched client. Also of a blocked client with budget left, so that its wake-up is immediate.
     pub const RAISED: u32 = 97;
-    /// The dispatched client where other clients share its CPU: a waking client preempts it, its agent notices, and then picks
-    /// one of them.
+    /// Priority of the dispatched client where other clients share its CPU. A waking client preempts it, and the agent
+    /// notices and picks one of them.
     pub const AMONG_OTHERS: u32 = 96;
-    /// The sentinels: each runs when no raised thread wants its CPU.
+    /// Priority of the sentinels. Each sentinel runs when no raised thread wants its CPU.
     pub const SENTINEL: u32 = 95;
 }
 
 /// Operations that the daemon and its guardian need from a kernel. Each call acts on one thread and returns its error.
 pub trait Kernel {
-    /// A handle of a thread. Once the thread has ended every call returns `Gone`, even if its number is reused.
+    /// A handle of a thread. Once the thread has ended, every call returns `Gone`, even if its number is reused.
     type Thread;
 
-    /// The time of the monotonic clock.
+    /// Returns the time of the monotonic clock.
     fn now(&self) -> Instant;
 
     /// Opens thread `tid`.
@@ -39,76 +39,77 @@ pub trait Kernel {
     /// The thread has ended.
     fn open(&self, tid: u32) -> Result<Self::Thread>;
 
-    /// Opens the thread that was `identity`, and no later thread with its number.
+    /// Opens the thread with this identity, and no later thread with its number.
     ///
     /// # Errors
     /// The thread has ended, even if its number has been reused.
     fn open_as(&self, identity: Identity) -> Result<Self::Thread>;
 
-    /// Its identity until the machine reboots.
+    /// Returns the identity of the thread, which is unique until the machine reboots.
     fn identity(&self, thread: &Self::Thread) -> Identity;
 
-    /// The threads of process `pid`, in ascending order.
+    /// Returns the threads of process `pid`, in ascending order.
     ///
     /// # Errors
-    /// The thread has ended.
+    /// The process has ended.
     fn threads(&self, pid: u32) -> Result<Vec<u32>>;
 
-    /// The living children of process `pid`, in ascending order.
+    /// Returns the living children of process `pid`, in ascending order.
     ///
     /// # Errors
-    /// The thread has ended.
+    /// The process has ended.
     fn children(&self, pid: u32) -> Result<Vec<u32>>;
 
-    /// A number that changes whenever a thread or process starts on this host.
+    /// Returns a number that changes whenever a thread or process starts on this host.
     ///
     /// # Errors
-    /// The host does not report it.
+    /// The host does not report this number.
     fn births(&self) -> Result<u64>;
 
-    /// Its status now.
+    /// Returns the current status of the thread.
     ///
     /// # Errors
     /// The thread has ended.
     fn status(&self, thread: &Self::Thread) -> Result<Status>;
 
-    /// Its owner.
+    /// Returns the owner of the thread.
     ///
     /// # Errors
     /// The thread has ended.
     fn owner(&self, thread: &Self::Thread) -> Result<Owner>;
 
-    /// The process that it belongs to.
+    /// Returns the process of the thread.
     ///
     /// # Errors
     /// The thread has ended.
     fn process(&self, thread: &Self::Thread) -> Result<u32>;
 
-    /// Its CPU time and dispatches. Exact when read on the CPU that it has just left.
+    /// Returns the CPU time and the number of dispatches of the thread. Exact when read on the CPU that the thread has
+    /// just left.
     ///
     /// # Errors
     /// The thread has ended.
     fn usage(&self, thread: &Self::Thread) -> Result<Usage>;
 
-    /// Its scheduling attributes.
+    /// Returns the scheduling attributes of the thread.
     ///
     /// # Errors
     /// The thread has ended.
     fn attributes(&self, thread: &Self::Thread) -> Result<Attributes>;
 
-    /// Sets its scheduling attributes.
+    /// Sets the scheduling attributes of the thread.
     ///
     /// # Errors
     /// The thread has ended, or the caller lacks permission or privilege.
     fn schedule(&self, thread: &Self::Thread, wanted: Attributes) -> Result<()>;
 
-    /// The CPUs it may run on.
+    /// Returns the CPUs that the thread may run on.
     ///
     /// # Errors
     /// The thread has ended.
     fn affinity(&self, thread: &Self::Thread) -> Result<CpuSet>;
 
-    /// Restricts it to `cpus`.
+    /// Restricts the thread to `cpus`.
     ///
     /// # Errors
     /// The thread has ended, the caller lacks permission, or its cpuset has none of `cpus`.
@@ -120,20 +121,21 @@ pub trait Kernel {
     /// The process has ended, or the caller lacks permission.
     fn stop(&self, leader: &Self::Thread) -> Result<()>;
 
-    /// Continues it (SIGCONT).
+    /// Continues the process whose first thread this is (SIGCONT).
     ///
     /// # Errors
     /// The process has ended, or the caller lacks permission.
     fn cont(&self, leader: &Self::Thread) -> Result<()>;
 
-    /// Starts or stops waking the agent of `cpu` when this blocked thread, which may run only there, arrives on it.
+    /// Starts or stops waking the agent of `cpu` when this blocked thread arrives on `cpu`. The thread may run only
+    /// there.
     ///
     /// # Errors
-    /// The thread has ended, or the host does not report arrivals: poll it instead.
+    /// The thread has ended, or the host does not report arrivals: poll the thread instead.
     fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()>;
 
-    /// Starts waking the keeper when this thread, which may run only on `cpu`, or a descendant there, forks. Returns the pids of
-    /// children forked since the last call. Call it once more after the thread has ended.
+    /// Starts waking the keeper when this thread, which may run only on `cpu`, or a descendant there, forks. Returns
+    /// the pids of children forked since the last call. Call this function once more after the thread has ended.
     ///
     /// # Errors
     /// The thread has ended, or the host does not report forks: scan for them once per period.
@@ -149,18 +151,18 @@ pub trait Kernel {
 
 /// Memory that the daemon shares with its guardian: words with atomic stores, visible in the order of the stores.
 pub trait Cells: Send + Sync {
-    /// The number of words.
+    /// Returns the number of words.
     fn len(&self) -> usize;
 
-    /// Whether there are no words.
+    /// Returns whether there are no words.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of word `at`.
+    /// Returns the value of word `at`.
     fn load(&self, at: usize) -> u64;
 
-    /// Stores `value` into word `at`. A process that sees it sees all earlier stores.
+    /// Stores `value` into word `at`. A process that reads this value also reads all earlier stores.
     fn store(&self, at: usize, value: u64);
 }
 

@@ -41,12 +41,12 @@ pub struct Thread {
     meter: OnceLock<Meter>,
     process: OnceLock<Process>,
     entry: Option<Switches>,
-    /// Whether an agent waits for them.
+    /// Whether an agent waits for the events of the thread.
     listened: bool,
     children: Option<Children>,
 }
 
-/// The value in `cell`, created by `make` at the first use.
+/// Returns the value in `cell`. Calls `make` at the first use.
 fn held_in<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     match cell.get() {
         Some(held) => Ok(held),
@@ -62,8 +62,9 @@ impl Thread {
         Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None, listened: false, children: None }
     }
 
-    /// An event source that becomes readable when the thread arrives on a CPU while that is [awaited](Kernel::await_entry), for the
-    /// agent there. It stays readable once the thread has ended: remove it then.
+    /// Returns an event source for the agent of a CPU. The source becomes readable when the thread arrives on that CPU,
+    /// while the arrival is [awaited](Kernel::await_entry). The source stays readable once the thread has ended: remove
+    /// it then.
     ///
     /// # Errors
     /// The thread has ended, the privilege is lacking, or the kernel has no perf events.
@@ -77,7 +78,7 @@ impl Thread {
             Some(entry) => entry,
             None => {
                 let made = Switches::of_thread(self.held.tid(), Wake::Each)?;
-                // Opened by number: if the number were reused, this thread would have ended by now.
+                // The event is opened by thread number. If the number were reused, this thread would have ended by now.
                 self.held.status()?;
                 made
             }
@@ -99,14 +100,15 @@ impl Thread {
 pub struct Linux {
     births: Births,
     sentinels: Option<Sentinels>,
-    /// The event set of each agent, by the number of the CPU.
+    /// Event set of each agent, by the number of the CPU.
     agents: Vec<Option<Arc<Waiting>>>,
-    /// The event set of the keeper.
+    /// Event set of the keeper.
     keeper: Option<Arc<Waiting>>,
 }
 
 impl Linux {
-    /// Without sentinels: [`Kernel::await_quiet`] has no effect, for a process that restores and does not dispatch.
+    /// Returns a kernel without sentinels, for a process that restores and does not dispatch. [`Kernel::await_quiet`]
+    /// has no effect.
     ///
     /// # Errors
     /// There is no /proc.
@@ -114,8 +116,9 @@ impl Linux {
         Ok(Linux { births: Births::open()?, sentinels: None, agents: Vec::new(), keeper: None })
     }
 
-    /// With sentinels and the event sets of the agents: awaited threads are added to them as number [`ENTRY`](Linux::ENTRY). Fork
-    /// events are added to the set of the `keeper`, as number [`BIRTH`](Linux::BIRTH).
+    /// Returns a kernel with sentinels and the event sets of the agents. Awaited threads are added to these sets as
+    /// number [`ENTRY`](Linux::ENTRY). Fork events are added to the set of the `keeper`, as number
+    /// [`BIRTH`](Linux::BIRTH).
     ///
     /// # Errors
     /// There is no /proc.
@@ -132,18 +135,18 @@ impl Linux {
         Ok(Linux { births: Births::open()?, sentinels: Some(sentinels), agents, keeper })
     }
 
-    /// The number under which an agent is notified of an arrival.
+    /// Number of an arrival in the event set of an agent.
     pub const ENTRY: u64 = 2;
-    /// The number under which the keeper is notified of a fork.
+    /// Number of a fork in the event set of the keeper.
     pub const BIRTH: u64 = 1;
 
-    /// Adds the events of `thread` to the set of `cpu`'s agent, if they are not in it.
+    /// Adds the events of `thread` to the set of `cpu`'s agent, unless the set has them already.
     fn listen(&self, thread: &mut Thread, cpu: CpuId) -> Result<()> {
         if thread.listened {
             return Ok(());
         }
         if let Some(Some(waiting)) = self.agents.get(cpu.index()) {
-            // It stays readable once the thread has ended.
+            // The event source stays readable once the thread has ended.
             waiting.add_edges(thread.entry_events()?, Linux::ENTRY)?;
             thread.listened = true;
         }
@@ -242,7 +245,7 @@ impl Kernel for Linux {
         if let Some(children) = &mut thread.children {
             children.read_into(&mut forked);
             if has_ended {
-                // It would be reported forever.
+                // The event set would report an ended thread forever.
                 thread.children = None;
             }
             return Ok(forked);
@@ -251,7 +254,7 @@ impl Kernel for Linux {
             return Err(Error::Gone(thread.tid()));
         }
         let children = Children::of_thread(thread.held.tid(), cpu)?;
-        // Opened by number: if the number were reused, this thread would have ended by now.
+        // The file is opened by thread number. If the number were reused, this thread would have ended by now.
         thread.held.status()?;
         keeper.add(&children, Linux::BIRTH)?;
         thread.children = Some(children);
@@ -333,7 +336,7 @@ mod tests {
             kernel.await_entry(&mut thread, CPU, true).unwrap();
             assert_eq!(waiting.next(clock::now() + Nanos::s(2)).unwrap(), Some(1));
             kernel.await_entry(&mut thread, CPU, false).unwrap();
-            // Its CPU time in between.
+            // The thread may arrive between the two calls: discard that event.
             let _ = waiting.next(Instant::ZERO).unwrap();
         }
         drop(child);

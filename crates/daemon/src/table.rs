@@ -1,7 +1,7 @@
-//! The table of originals: the values of every thread before Tactus changed it, in memory that outlives the daemon.
+//! The table of originals: the values of every thread before Tactus changed them, in memory that outlives the daemon.
 //!
-//! A row is written first and then committed by the store of one word; a reader sees all of a row or none of it. The table has
-//! its full size from the start, so that recording a thread never allocates.
+//! A row is written first and then committed by the store of one word. A reader reads all of a row or none of it. The
+//! table has its full size from the start, so that recording a thread never allocates.
 //!
 //! One process records (the daemon); any process may read, clear a stop, and forget.
 
@@ -33,17 +33,17 @@ const AT_VERSION: usize = 1;
 const AT_ROWS: usize = 2;
 const AT_FINISHED: usize = 3;
 const AT_DAEMON: usize = 4;
-/// Odd while the guardian's identity is being written; zero before it was ever written.
+/// Sequence number of the guardian's identity. Odd during a write, zero before the first write.
 const AT_GUARDIAN_SEQUENCE: usize = 6;
 const AT_GUARDIAN: usize = 7;
 const AT_AGENTS: usize = 9;
 const AT_GUARDIAN_BEATS: usize = 10;
 const AT_BOOT_LENGTH: usize = 11;
 const AT_BOOT: usize = 12;
-/// A boot id is a UUID of 36 letters.
+/// Number of words of a boot id, which is a UUID of 36 letters.
 const BOOT_WORDS: usize = 5;
 const BOOT_BYTES: usize = BOOT_WORDS * 8;
-/// On cache lines of their own, away from words that the agents do not write.
+/// The agents' beats, on cache lines of their own, away from words that the agents do not write.
 const AT_AGENT_BEATS: usize = 64;
 const HEAD: usize = AT_AGENT_BEATS + CPUS_MAX;
 
@@ -51,7 +51,7 @@ const HEAD: usize = AT_AGENT_BEATS + CPUS_MAX;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Row(usize);
 
-/// A side that beats.
+/// A process or thread whose beats the table counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beating {
     /// The agent with this index among the CPUs with agents. Range: below [`CPUS_MAX`].
@@ -75,7 +75,7 @@ impl Beating {
 /// The table is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full {
-    /// The number of rows.
+    /// Number of rows of the table.
     pub capacity: usize,
 }
 
@@ -99,14 +99,14 @@ impl Full {
 
 impl std::error::Error for Full {}
 
-/// Why memory is not a table of originals.
+/// Reason why memory is not a table of originals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotTable {
-    /// It has no header, or an unfinished one.
+    /// The memory has no header, or an unfinished one.
     Foreign,
-    /// It has another version.
+    /// The table has another version.
     Version(u64),
-    /// It has fewer rows than its header says.
+    /// The table has fewer rows than its header states.
     Cut,
 }
 
@@ -130,7 +130,7 @@ impl std::error::Error for NotTable {}
 pub struct Table {
     cells: Box<dyn Cells>,
     rows: usize,
-    /// The free rows, for the recording process. Never longer than at its creation.
+    /// The free rows, for the recording process. The list is never longer than at its creation.
     free: Mutex<Vec<usize>>,
 }
 
@@ -141,16 +141,16 @@ impl fmt::Debug for Table {
 }
 
 impl Table {
-    /// The number of words of a table with this many rows.
+    /// Returns the number of words of a table with this number of rows.
     #[must_use]
     pub const fn words(rows: usize) -> usize {
         HEAD + rows * ROW
     }
 
-    /// Creates an empty table in `cells`, over any content, for the boot `boot` and the daemon that is `daemon`.
+    /// Creates an empty table in `cells`, over any content, for the boot `boot` and the daemon with identity `daemon`.
     ///
     /// # Panics
-    /// `cells` are fewer than [`Table::words`] of one row, or `boot` is longer than 40 bytes.
+    /// `cells` has fewer words than [`Table::words`] of one row, or `boot` is longer than 40 bytes.
     #[must_use]
     pub fn create(cells: Box<dyn Cells>, boot: &str, daemon: Identity) -> Table {
         assert!(cells.len() >= Table::words(1), "a table has a row at least");
@@ -201,10 +201,11 @@ impl Table {
         self.rows
     }
 
-    /// Records a thread, not stopped. After the return every restoring process finds it; before, the thread must not be changed.
+    /// Records a thread, not stopped. A restoring process finds the thread after this call returns; do not change the
+    /// thread before.
     ///
-    /// To confine a thread to other CPUs, record it again first, and forget the former row afterwards: both rows are restored in turn,
-    /// and one of them fits.
+    /// To confine a thread to other CPUs, record the thread again first, and forget the former row afterwards. Both
+    /// rows are restored in turn, and one of them fits.
     ///
     /// # Errors
     /// The table is full.
@@ -223,7 +224,7 @@ impl Table {
         Ok(row)
     }
 
-    /// Forgets a thread that is restored or has ended. Its row becomes free.
+    /// Forgets a restored or ended thread. The row of the thread becomes free.
     pub fn forget(&self, row: Row) {
         let at = self.at(row);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,18 +235,20 @@ impl Table {
         }
     }
 
-    /// Records a stop of the process of the leader in `row`, before it is stopped; or its end, after it is continued.
+    /// Records a stop of the process of the leader in `row`, before the process is stopped. Clears the stop after the
+    /// process is continued.
     pub fn set_stopped(&self, row: Row, stopped: bool) {
         self.cells.store(self.at(row) + OF_STOPPED, u64::from(stopped));
     }
 
-    /// Whether Tactus has stopped the process of the leader in `row`, or is about to.
+    /// Returns whether Tactus has stopped the process of the leader in `row`, or is about to stop it.
     #[must_use]
     pub fn is_stopped(&self, row: Row) -> bool {
         self.cells.load(self.at(row) + OF_STOPPED) != 0
     }
 
-    /// The recorded threads, and whether Tactus has stopped their processes (recorded with the leader), in the order of their rows.
+    /// Returns the recorded threads in the order of their rows. The flag is recorded with the leader: whether Tactus
+    /// has stopped the process.
     #[must_use]
     pub fn entries(&self) -> Vec<(Row, Entry, bool)> {
         let read =
@@ -253,25 +256,25 @@ impl Table {
         (0..self.rows).map(Row).filter_map(read).collect()
     }
 
-    /// The number of rows in use that are unreadable, because another program has written into the table.
+    /// Returns the number of rows in use that are unreadable, because another program has written into the table.
     #[must_use]
     pub fn damaged(&self) -> usize {
         (0..self.rows).map(Row).filter_map(|row| self.read(row)).filter(|words| entry_of(words).is_none()).count()
     }
 
-    /// Counts a beat of `side`; only that side calls it.
+    /// Counts a beat of `side`. Only `side` itself calls this function.
     pub fn beat(&self, side: Beating) {
         self.cells.store(side.at(), self.beats(side).wrapping_add(1));
     }
 
-    /// The number of beats of `side`.
+    /// Returns the number of beats of `side`.
     #[must_use]
     pub fn beats(&self, side: Beating) -> u64 {
         self.cells.load(side.at())
     }
 
-    /// Sets how many agents beat from now on; zero while they are not watched. Each agent is watched from its first beat on, so it
-    /// beats once before it changes any thread.
+    /// Sets the number of agents that beat from now on; zero while the agents are not watched. The guardian watches an
+    /// agent from its first beat on, so an agent beats once before it changes any thread.
     ///
     /// # Panics
     /// There are more agents than possible CPUs.
@@ -280,13 +283,13 @@ impl Table {
         self.cells.store(AT_AGENTS, count as u64);
     }
 
-    /// The number of agents that beat.
+    /// Returns the number of agents that beat.
     #[must_use]
     pub fn agents(&self) -> usize {
         usize::try_from(self.cells.load(AT_AGENTS)).map_or(CPUS_MAX, |count| count.min(CPUS_MAX))
     }
 
-    /// Sets the guardian.
+    /// Records the identity of the guardian.
     pub fn set_guardian(&self, guardian: Identity) {
         let sequence = self.cells.load(AT_GUARDIAN_SEQUENCE) | 1;
         self.cells.store(AT_GUARDIAN_SEQUENCE, sequence);
@@ -294,7 +297,7 @@ impl Table {
         self.cells.store(AT_GUARDIAN_SEQUENCE, sequence.wrapping_add(1).max(2));
     }
 
-    /// The guardian; `None` before it is set.
+    /// Returns the identity of the guardian; `None` before it is recorded.
     #[must_use]
     pub fn guardian(&self) -> Option<Identity> {
         let sequence = self.cells.load(AT_GUARDIAN_SEQUENCE);
@@ -303,13 +306,13 @@ impl Table {
         guardian.filter(|_| is_whole)
     }
 
-    /// The daemon. An impossible thread number is returned as 0, which no thread has.
+    /// Returns the identity of the daemon. An impossible thread number is returned as 0, which is no thread's number.
     #[must_use]
     pub fn daemon(&self) -> Identity {
         self.load_identity(AT_DAEMON).unwrap_or(Identity { tid: 0, start_time: 0 })
     }
 
-    /// The boot id at its creation.
+    /// Returns the boot id at the creation of the table.
     #[must_use]
     pub fn boot(&self) -> String {
         let length =
@@ -323,7 +326,7 @@ impl Table {
         self.cells.store(AT_FINISHED, 1);
     }
 
-    /// Whether the table is finished.
+    /// Returns whether the table is finished.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.cells.load(AT_FINISHED) != 0
@@ -333,7 +336,7 @@ impl Table {
         HEAD + row.0 * ROW
     }
 
-    /// The words of a row in use, as of one moment.
+    /// Returns the words of a row in use, as of one moment.
     fn read(&self, row: Row) -> Option<[u64; ROW]> {
         let at = self.at(row);
         loop {

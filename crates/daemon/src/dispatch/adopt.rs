@@ -1,4 +1,4 @@
-//! Adopting the new threads and processes of a client, with their original values.
+//! Adoption of the new threads and processes of a client, with their original values.
 
 use super::client::Member;
 use super::dispatcher::Dispatcher;
@@ -19,10 +19,10 @@ pub(super) enum Inherited {
 }
 
 impl<K: Kernel> Dispatcher<K> {
-    /// Adopts new threads and processes of a tree. Returns the CPUs whose agents are to be called.
+    /// Adopts new threads and processes of a tree. Returns the CPUs whose agents must be woken.
     ///
     /// # Errors
-    /// The kernel refuses permission, or there are too many threads; threads adopted before that stay adopted.
+    /// The kernel refuses permission, or there are too many threads. Threads adopted before the error stay adopted.
     pub fn adopt(&mut self, tree: usize, found: Vec<Found<K::Thread>>) -> Result<CpuSet, Refusal> {
         self.adopt_all(tree, found, Inherited::FromBeginner)?;
         Ok(self.take_calls())
@@ -36,14 +36,14 @@ impl<K: Kernel> Dispatcher<K> {
     ) -> Result<(), Refusal> {
         let mut refused = None;
         for new in found {
-            // It may have been adopted since it was found, or belong to another client.
+            // The thread may have been adopted since it was found, or belong to another client.
             if self.holder(new.identity).is_some() {
                 continue;
             }
             let entities = self.clients.iter().filter(|(_, client)| client.tree == tree);
             let Some((e, _)) = entities.min_by_key(|(_, client)| client.members.len()) else { break };
             if let Some(original) = self.original(e, &new, inherited) {
-                // A refused thread does not keep the others out.
+                // The refusal of one thread does not exclude the other threads.
                 let answer = self.adopt_thread(e, new, original);
                 refused = refused.or(answer.err());
             }
@@ -54,8 +54,8 @@ impl<K: Kernel> Dispatcher<K> {
     fn adopt_thread(&mut self, e: EntityId, new: Found<K::Thread>, original: Original) -> Result<(), Refusal> {
         let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         let confined = CpuSet::one(client.cpu);
-        // A child of a raised thread has lost its own class. The class is set again before the thread is recorded: restoring could
-        // not tell the lost class from a value that another process has set.
+        // A child of a raised thread has lost its own class. The class is set again before the thread is recorded.
+        // Restoring could not distinguish the lost class from a value that another process has set.
         match self.kernel.attributes(&new.thread) {
             Ok(found) if found != original.attributes => {
                 self.kernel.schedule(&new.thread, original.attributes).or_else(unless_gone)?;
@@ -80,15 +80,15 @@ impl<K: Kernel> Dispatcher<K> {
             Ok(had) => Some(had),
             Err(sys::Error::Gone(_)) => None,
             Err(refused) => {
-                // It belongs to its client all the same, and is restored with the other threads.
+                // The thread belongs to its client all the same, and is restored with the other threads.
                 client.add(new, original, row, None);
                 return Err(refused.into());
             }
         };
         client.add(new, original, row, had);
-        // If it is runnable, only its agent can find out that its client is not blocked any more.
+        // If the thread is runnable, only its agent can detect that its client is not blocked any more.
         self.call.insert(client.cpu);
-        // From here on it is treated like its siblings.
+        // From here on the thread is treated like its siblings.
         client.set_level_of_last(&self.kernel);
         if client.stopped && identity == leader {
             client.set_stopped(true, &self.kernel, &self.table);
@@ -99,8 +99,9 @@ impl<K: Kernel> Dispatcher<K> {
         Ok(())
     }
 
-    /// Starts awaiting the forks of up to `most` threads whose forks are not awaited yet, where this host reports forks. Returns
-    /// whether there may be more. It takes long per thread, so a caller with many threads releases the dispatcher in between.
+    /// Starts awaiting the forks of up to `most` threads whose forks are not awaited yet, where this host reports
+    /// forks. Returns whether there may be more such threads. The call takes long per thread, so a caller with many
+    /// threads releases the dispatcher in between.
     pub fn await_further_births(&mut self, most: usize) -> bool {
         let mut left = most;
         for (_, client) in self.clients.iter_mut() {
@@ -109,7 +110,7 @@ impl<K: Kernel> Dispatcher<K> {
         left == 0
     }
 
-    /// The known part of each tree, as input to [`find`]. Forks from here on are reported again.
+    /// Returns the known part of each tree, as input to [`find`]. Later forks are reported again.
     #[must_use]
     pub fn known(&mut self) -> Vec<Known> {
         let mut all: Vec<Known> = Vec::new();
@@ -132,11 +133,11 @@ impl<K: Kernel> Dispatcher<K> {
         all
     }
 
-    /// Adopts descendants of ended threads of `e`: nothing else would lead to them later.
+    /// Adopts descendants of ended threads of `e`. No later scan would find them.
     pub(super) fn adopt_orphans(&mut self, e: EntityId) {
         let Some(tree) = self.clients.get(e).map(|client| client.tree) else { return };
         let Some(mut known) = self.known().into_iter().find(|known| known.tree == tree) else { return };
-        // Children of living threads are found when those are restored.
+        // Children of living threads are found when the threads are restored.
         let family: BTreeSet<u32> =
             known.processes.iter().map(|leader| leader.tid).chain(known.reported.clone()).collect();
         known.reported.retain(|&pid| {
@@ -146,12 +147,13 @@ impl<K: Kernel> Dispatcher<K> {
         known.processes.clear();
         if !known.reported.is_empty() {
             let found = find(&self.kernel, &known);
-            // A thread that cannot be adopted stays as it is; the client's other threads are unaffected.
+            // A thread that cannot be adopted keeps its values; the client's other threads are unaffected.
             let _ = self.adopt_all(tree, found, Inherited::FromBeginner);
         }
     }
 
-    /// The original values of a new thread, before Tactus changed it or its parent. `None` if it has ended.
+    /// Returns the original values of a new thread, before Tactus changed the thread or its parent. `None` if the
+    /// thread has ended.
     pub(super) fn original(&self, e: EntityId, new: &Found<K::Thread>, from: Inherited) -> Option<Original> {
         let attributes = self.kernel.attributes(&new.thread).ok()?;
         let affinity = self.kernel.affinity(&new.thread).ok()?;
@@ -165,8 +167,9 @@ impl<K: Kernel> Dispatcher<K> {
         }))
     }
 
-    /// The originals of its parent: the first thread of its process, or of the parent process, or another thread of those. Where all
-    /// of them have ended, the originals of the first thread of the client.
+    /// Returns the originals of the parent of `new`: the first thread of its process, or of the parent process, or
+    /// another thread of these processes. If all of these have ended, returns the originals of the first thread of the
+    /// client.
     fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
         let tree = self.clients.get(e)?.tree;
         let entities = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
@@ -178,7 +181,7 @@ impl<K: Kernel> Dispatcher<K> {
         with(&|member| member.identity == new.leader)
             .or_else(|| with(&|member| member.leader == new.leader))
             .or_else(|| with(&|member| member.identity.tid == new.parent))
-            // Its first thread may have ended before it was ever seen.
+            // The first thread of the process may have ended before any observation.
             .or_else(|| with(&|member| member.leader.tid == new.parent))
             .or_else(|| {
                 let now = self.kernel.affinity(&new.thread).ok();
@@ -188,11 +191,11 @@ impl<K: Kernel> Dispatcher<K> {
     }
 }
 
-/// The values that a thread would have inherited from an unraised parent.
+/// Returns the values that a thread would have inherited from an unraised parent.
 fn inherited(now: Original, beginner: &Original, confined: &CpuSet) -> Original {
     let fair = Attributes::of(Policy::Other { nice: 0 });
     let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
-    // A child of a raised thread starts as an ordinary thread, whatever its parent was.
+    // A child of a raised thread starts as an ordinary thread, whatever the class of its parent.
     let attributes = match beginner.attributes {
         // The parent had reset-on-fork itself: its children start as ordinary threads anyway.
         Attributes { reset_on_fork: true, .. } if now.attributes == fair => fair,
@@ -203,7 +206,7 @@ fn inherited(now: Original, beginner: &Original, confined: &CpuSet) -> Original 
     Original { attributes, affinity }
 }
 
-/// An ended thread is no error.
+/// Ignores the error that a thread has ended.
 fn unless_gone(error: sys::Error) -> Result<(), Refusal> {
     match error {
         sys::Error::Gone(_) => Ok(()),

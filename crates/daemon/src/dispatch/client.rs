@@ -13,7 +13,7 @@ use sys::usage::Usage;
 /// The scheduling of a client's threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Their recorded originals.
+    /// The recorded original attributes of each thread.
     Original,
     /// SCHED_FIFO of this priority.
     Raised(u32),
@@ -23,18 +23,18 @@ pub enum Level {
 pub(super) struct Member<T> {
     pub(super) thread: T,
     pub(super) identity: Identity,
-    /// The first thread of its process.
+    /// The first thread of the process of the thread.
     pub(super) leader: Identity,
     pub(super) original: Original,
     pub(super) row: Row,
-    /// Its CPU time when it was last read.
+    /// CPU time of the thread at its last read.
     ran: Nanos,
-    /// Its number of dispatches then.
+    /// Number of dispatches of the thread at its last read.
     dispatches: u64,
     has_ended: bool,
-    /// Whether its forks are awaited, as far as this host reports them.
+    /// Whether forks of the thread are awaited, where this host reports forks.
     has_awaited_births: bool,
-    /// Whether another process schedules it: Tactus changes only its process.
+    /// Whether another process schedules the thread. Tactus then changes only the process of the thread.
     pub(super) is_released: bool,
 }
 
@@ -47,33 +47,33 @@ impl<T> Member<T> {
 /// A client and its state.
 pub(super) struct Client<T> {
     pub(super) name: String,
-    /// The number of its tree of processes; the clients of a promise on several CPUs share one.
+    /// Number of the client's tree of processes. The clients of a promise on several CPUs share one tree.
     pub(super) tree: usize,
     pub(super) cpu: CpuId,
-    /// Its reservation on this CPU.
+    /// Reservation of the client on this CPU.
     pub(super) reservation: Reservation,
     pub(super) members: Vec<Member<T>>,
-    /// Whether it is reported to the machine as blocked.
+    /// Whether the machine has a report that the client is blocked.
     pub(super) is_blocked: bool,
     pub(super) level: Level,
-    /// Whether Tactus has stopped its processes.
+    /// Whether Tactus has stopped the processes of the client.
     pub(super) stopped: bool,
-    /// Whether its wake-up is awaited.
+    /// Whether a wake-up of the client is awaited.
     pub(super) awaited: bool,
-    /// Whether this host reports its wake-ups; otherwise they are polled.
+    /// Whether this host reports wake-ups of the client. Otherwise the agent polls for wake-ups.
     pub(super) reports_wakeups: bool,
-    /// Whether this host reports forks of its threads; otherwise they are scanned for once per period.
+    /// Whether this host reports forks of the client's threads. Otherwise the keeper scans for forks once per period.
     pub(super) reports_forks: bool,
-    /// The number of consecutive slices that it has used up without blocking.
+    /// Number of consecutive slices that the client has used up without blocking.
     pub(super) slices_used_up: u32,
-    /// Whether it was dispatched in this turn.
+    /// Whether the client was dispatched in this turn.
     pub(super) is_dispatched: bool,
-    /// Reported children of its threads or their descendants that are not adopted yet.
+    /// Reported children of the client's threads or of their descendants that are not adopted yet.
     pub(super) reported: Vec<u32>,
-    /// The originals of its first thread.
+    /// Original attributes and affinity of the client's first thread.
     pub(super) root: Option<Original>,
     pub(super) ledger: Option<Ledger>,
-    /// Why it cannot be served any more.
+    /// Reason why the client cannot be served any more.
     pub(super) trouble: Option<Explanation>,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Since {
     pub(super) ran: Nanos,
     /// Whether a thread has been dispatched.
     pub(super) dispatched: bool,
-    /// Whether a thread has ended: its last CPU time is unknown.
+    /// Whether a thread has ended. The last CPU time of an ended thread is unknown.
     pub(super) ended: bool,
 }
 
@@ -113,7 +113,7 @@ impl<T> Client<T> {
         self.reservation.limit == Limit::Hard
     }
 
-    /// Adds a thread. Its earlier CPU time is not charged; a wake-up since is detected when it is read.
+    /// Adds a thread. The earlier CPU time of the thread is not charged. The next read detects later wake-ups.
     pub(super) fn add(&mut self, new: Found<T>, original: Original, row: Row, had: Option<Usage>) {
         let Found { thread, identity, leader, .. } = new;
         self.root.get_or_insert(original);
@@ -132,12 +132,13 @@ impl<T> Client<T> {
         });
     }
 
-    /// Reads the CPU time of its threads since the last read. Ended threads leave the client and the table.
+    /// Reads the CPU time of the client's threads since the last read. Removes ended threads from the client and the
+    /// table.
     pub(super) fn read<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) -> Since {
         let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
         for member in &mut self.members {
             match kernel.usage(&member.thread) {
-                // Its CPU time is not part of the promise.
+                // The CPU time of a released thread is not part of the promise.
                 Ok(_) if member.is_released => {}
                 Ok(usage) => {
                     since.ran += usage.ran.saturating_sub(member.ran);
@@ -148,7 +149,7 @@ impl<T> Client<T> {
                     since.ended |= !member.has_ended;
                     member.has_ended = true;
                 }
-                // It exists, and stays in the table: without its CPU time no promise can be kept.
+                // The thread exists and stays in the table. Without its CPU time, no promise can be kept.
                 Err(refused) => {
                     self.trouble.get_or_insert_with(|| refused.into());
                 }
@@ -160,7 +161,8 @@ impl<T> Client<T> {
         since
     }
 
-    /// Removes ended threads, except a first thread whose process goes on: the process is stopped and continued through it.
+    /// Removes ended threads, except a first thread whose process still runs. Tactus stops and continues the process
+    /// through its first thread.
     #[cold]
     fn forget_ended<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) {
         let mut at = 0;
@@ -170,7 +172,7 @@ impl<T> Client<T> {
             if has_ended && !goes_on() {
                 table.forget(row);
                 let mut ended = self.members.remove(at);
-                // Its remaining children are known only from these reports.
+                // The remaining children of an ended thread are known only from these reports.
                 self.reported.extend(kernel.await_births(&mut ended.thread, self.cpu).unwrap_or_default());
             } else {
                 at += 1;
@@ -178,13 +180,13 @@ impl<T> Client<T> {
         }
     }
 
-    /// Sets the level of its threads. An ended thread is detected at the next read.
+    /// Sets the level of the client's threads. The next read detects an ended thread.
     pub(super) fn set_level<K: Kernel<Thread = T>>(&mut self, level: Level, kernel: &K) {
         self.level = level;
         self.set_level_from(0, kernel);
     }
 
-    /// Sets the level of the thread that was added last to that of its siblings.
+    /// Sets the level of the last added thread to the level of its siblings.
     pub(super) fn set_level_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
         self.set_level_from(self.members.len().saturating_sub(1), kernel);
     }
@@ -210,7 +212,8 @@ impl<T> Client<T> {
         }
     }
 
-    /// Stops its processes, or continues those that Tactus has stopped. The stop is recorded before, and cleared after.
+    /// Stops the client's processes, or continues the processes that Tactus has stopped. A stop is recorded before it
+    /// takes effect, and cleared afterwards.
     pub(super) fn set_stopped<K: Kernel<Thread = T>>(&mut self, stopped: bool, kernel: &K, table: &Table) {
         self.stopped = stopped;
         for leader in self.members.iter().filter(|member| member.is_leader()) {
@@ -229,8 +232,8 @@ impl<T> Client<T> {
         }
     }
 
-    /// Releases the threads that another process, or they themselves, have scheduled or moved since. Returns why the client cannot be
-    /// served any more if no thread is left.
+    /// Releases the threads that another process, or a thread itself, has scheduled or moved since. Returns the reason
+    /// why the client cannot be served any more if no thread is left.
     pub(super) fn release_changed_threads<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Explanation> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
@@ -242,7 +245,7 @@ impl<T> Client<T> {
                 _ => continue,
             };
             member.is_released = true;
-            // It is not awaited any more, and values that Tactus has set are restored.
+            // A released thread is not awaited any more, and values that Tactus has set are restored.
             let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
             if kernel.attributes(&member.thread).is_ok_and(|found| found == level) {
                 let _ = kernel.schedule(&member.thread, member.original.attributes);
@@ -256,13 +259,13 @@ impl<T> Client<T> {
         reason.filter(|_| !self.members.iter().any(is_left))
     }
 
-    /// Starts or stops the detection of its wake-ups.
+    /// Starts or stops the detection of the client's wake-ups.
     pub(super) fn set_awaited<K: Kernel<Thread = T>>(&mut self, awaited: bool, kernel: &K) {
         self.awaited = awaited;
         self.set_awaited_from(0, kernel);
     }
 
-    /// Applies this to the thread that was added last.
+    /// Starts or stops the detection of wake-ups for the last added thread.
     pub(super) fn set_awaited_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
         self.set_awaited_from(self.members.len().saturating_sub(1), kernel);
     }
@@ -289,12 +292,12 @@ impl<T> Client<T> {
         });
     }
 
-    /// Starts waking the keeper when its threads fork, and collects the reports so far.
+    /// Starts waking the keeper when the client's threads fork, and collects the reports so far.
     pub(super) fn await_births<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
         self.await_births_of(kernel, |_| true);
     }
 
-    /// Starts waking the keeper for up to `most` further threads. Returns their number.
+    /// Starts waking the keeper for forks of up to `most` further threads. Returns the number of these threads.
     pub(super) fn await_further_births<K: Kernel<Thread = T>>(&mut self, kernel: &K, most: usize) -> usize {
         let mut count = 0;
         self.await_births_of(kernel, |member| {
@@ -319,7 +322,7 @@ impl<T> Client<T> {
 /// Restores the affinity of a thread, unless another process has changed it.
 pub(super) fn give_back_cpus<K: Kernel>(kernel: &K, thread: &K::Thread, confined: &CpuSet, original: &CpuSet) {
     if kernel.affinity(thread).is_ok_and(|now| now == *confined) {
-        // It may have ended, or its CPUs may be gone: then the kernel has moved it already.
+        // The thread may have ended. Its CPUs may be gone; then the kernel has moved the thread already.
         let _ = kernel.set_affinity(thread, original);
     }
 }
@@ -362,18 +365,18 @@ impl<T> Clients<T> {
         self.slots.iter_mut().flatten().map(|(e, client)| (*e, client))
     }
 
-    /// The number of slots; iterating by index covers all clients.
+    /// Returns the number of slots. Iteration by index covers all clients.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// The client in slot `at`, if it is on `cpu`.
+    /// Returns the client in slot `at`, if the client is on `cpu`.
     pub(super) fn at(&mut self, at: usize, cpu: CpuId) -> Option<(EntityId, &mut Client<T>)> {
         let (e, client) = self.slots[at].as_mut()?;
         (client.cpu == cpu).then_some((*e, client))
     }
 
-    /// The number of clients on `cpu`.
+    /// Returns the number of clients on `cpu`.
     pub(super) fn on(&self, cpu: CpuId) -> usize {
         self.iter().filter(|(_, client)| client.cpu == cpu).count()
     }

@@ -1,4 +1,4 @@
-//! [`Dispatcher`]: its state, and how the machine's actions change it.
+//! [`Dispatcher`]: the state of the dispatcher, and its changes by the machine's actions.
 
 use super::client::{Client, Clients, Level};
 use super::cpu::CpuState;
@@ -25,11 +25,11 @@ pub(super) struct Due {
 /// A client that is not served any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dismissed {
-    /// Its entity.
+    /// Entity of the client.
     pub entity: EntityId,
-    /// Its name.
+    /// Name of the client.
     pub name: String,
-    /// Why; `None`: it has ended, or was dismissed.
+    /// Reason why the client is not served. `None`: the client has ended, or was dismissed.
     pub trouble: Option<Explanation>,
 }
 
@@ -42,14 +42,14 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) epoch: Instant,
     pub(super) clients: Clients<K::Thread>,
     pub(super) trees: usize,
-    /// By number.
+    /// Pending alarms, by number.
     pub(super) alarms: Vec<Option<Due>>,
-    /// CPUs whose agents are to be called.
+    /// CPUs whose agents must be woken.
     pub(super) call: CpuSet,
-    /// CPUs whose agents were called to pick again.
+    /// CPUs whose agents were woken to pick again.
     pub(super) kicked: CpuSet,
     pub(super) cpus: Vec<CpuState>,
-    /// There is no guardian, so no client is served.
+    /// Whether there is no guardian, so that no client is served.
     pub(super) suspended: bool,
     pub(super) journal: Journal,
     actions: Vec<Action>,
@@ -65,7 +65,7 @@ impl<K: Kernel> std::fmt::Debug for Dispatcher<K> {
 }
 
 impl<K: Kernel> Dispatcher<K> {
-    /// A dispatcher without promises, for CPUs `0..cpus`.
+    /// Returns a dispatcher without promises, for CPUs `0..cpus`.
     ///
     /// # Errors
     /// The policy does not work with these knobs.
@@ -97,19 +97,19 @@ impl<K: Kernel> Dispatcher<K> {
         })
     }
 
-    /// The table of originals.
+    /// Returns the table of originals.
     #[must_use]
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The machine inside.
+    /// Returns the machine of the dispatcher.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Time zero of the [journal](Dispatcher::read_journal), by the kernel's clock.
+    /// Returns time zero of the [journal](Dispatcher::read_journal), by the kernel's clock.
     #[must_use]
     pub fn epoch(&self) -> Instant {
         self.epoch
@@ -120,43 +120,46 @@ impl<K: Kernel> Dispatcher<K> {
         self.journal.exchange(events)
     }
 
-    /// The clients that have left since the last call.
+    /// Returns the clients that have left since the last call.
     pub fn take_dismissed(&mut self) -> Vec<Dismissed> {
         std::mem::take(&mut self.left)
     }
 
-    /// The state of client `e`, by the actions carried out so far. `None`: it is not served (any more).
+    /// Returns the state of client `e`, by the actions carried out so far. `None`: the client is not served (any more).
     #[must_use]
     pub fn state(&self, e: EntityId) -> Option<State> {
         self.clients.get(e).map(|client| self.state_of(e, client))
     }
 
-    /// The end of the time slice on `cpu`, by the actions carried out so far; [`Instant::NEVER`] if there is none.
+    /// Returns the end of the time slice on `cpu`, by the actions carried out so far; [`Instant::NEVER`] if there is no
+    /// slice.
     #[must_use]
     pub fn until(&self, cpu: CpuId) -> Instant {
         self.cpus[cpu.index()].until()
     }
 
-    /// The level of the threads of client `e` since the last turn of its CPU. `None`: it is not served (any more).
+    /// Returns the level of the threads of client `e` since the last turn of its CPU. `None`: the client is not served
+    /// (any more).
     #[must_use]
     pub fn level(&self, e: EntityId) -> Option<Level> {
         self.clients.get(e).map(|client| client.level)
     }
 
-    /// Whether this host reports wake-ups of `e`. Otherwise they are detected late.
+    /// Returns whether this host reports wake-ups of `e`. Otherwise wake-ups are detected late.
     #[must_use]
     pub fn reports_wakeups(&self, e: EntityId) -> bool {
         self.clients.get(e).is_some_and(|client| client.reports_wakeups)
     }
 
-    /// The interval to scan for new threads: the shortest period of the clients whose forks this host does not report.
+    /// Returns the interval to scan for new threads: the shortest period of the clients whose forks this host does not
+    /// report.
     #[must_use]
     pub fn looking(&self) -> Option<Nanos> {
         let untold = self.clients.iter().filter(|(_, client)| !client.reports_forks);
         untold.map(|(_, client)| client.reservation.period).min()
     }
 
-    /// The machine's time.
+    /// Returns the machine's time.
     pub(super) fn now(&self) -> Instant {
         Instant::ZERO + self.kernel.now().saturating_since(self.epoch)
     }
@@ -176,7 +179,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.machine.promise(e).map_or(0, |promise| promise.remaining)
     }
 
-    /// The end of its current period.
+    /// Returns the end of the current period of `e`.
     pub(super) fn deadline(&self, e: EntityId) -> Instant {
         self.machine.promise(e).map_or(Instant::NEVER, |promise| promise.deadline)
     }
@@ -193,7 +196,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Has the machine decide, repeatedly while it kicks this CPU itself.
+    /// Repeats the machine's decision while the machine kicks this CPU itself.
     pub(super) fn settle(&mut self, here: Option<CpuId>, now: Instant) {
         loop {
             self.actions.clear();
@@ -222,7 +225,7 @@ impl<K: Kernel> Dispatcher<K> {
                     }
                     Action::Extend { cpu, until } => self.cpus[cpu.index()].extend(until, now),
                     Action::Stop { cpu, entity } => self.cpus[cpu.index()].stop(entity),
-                    // It waits, for its next period.
+                    // The client waits for its next period.
                     Action::Held { .. } => {}
                 }
             }

@@ -1,4 +1,4 @@
-//! A turn: what an agent reports to the machine, and the levels that it sets afterwards.
+//! A turn: the inputs that an agent reports to the machine, and the levels that it sets afterwards.
 
 use super::client::{Client, Level};
 use super::dispatcher::Dispatcher;
@@ -9,32 +9,32 @@ use trace::Event;
 
 /// Shortest and longest interval to poll for a wake-up that this host does not report.
 const POLL: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
-/// The shortest sleep of an agent while a client has budget left: the agent must leave the CPU for the client to run.
+/// The shortest sleep of an agent while a client has budget left. The agent must leave the CPU for the client to run.
 const SLEEP_LEAST: Nanos = Nanos::us(10);
-/// A client that is alone on its CPU and has used up so many slices in a row probably uses up the next, too. The sentinel, which
-/// costs a switch or two per slice, is then not used until the client blocks.
+/// Number of consecutive used-up slices after which the sentinel is not used until the client blocks. A client that is
+/// alone on its CPU probably uses up the next slice, too. The sentinel costs one or two switches per slice.
 const USED_UP: u32 = 8;
-/// How many missed periods are reported one by one.
+/// Maximum number of missed periods that are reported one by one.
 const PERIODS_TOLD_MOST: u64 = 1_000;
 
 /// Signals that an agent has received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Signals {
-    /// No raised thread wants the CPU.
+    /// Whether no raised thread wants the CPU.
     pub quiet: bool,
 }
 
 /// The next step of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Next {
-    /// The time of its next turn, by the kernel's clock, unless it is called earlier.
+    /// Time of the agent's next turn, by the kernel's clock, unless the agent is woken earlier.
     pub at: Instant,
-    /// The CPUs whose agents it must call now.
+    /// CPUs whose agents this agent must wake now.
     pub call: CpuSet,
 }
 
 impl<K: Kernel> Dispatcher<K> {
-    /// A turn of the agent of `cpu`: passes inputs to the machine and carries out its decisions.
+    /// Runs a turn of the agent of `cpu`: passes inputs to the machine and carries out its decisions.
     pub fn turn(&mut self, cpu: CpuId, signals: Signals) -> Next {
         let now = self.now();
         self.measure(cpu, now);
@@ -64,14 +64,15 @@ impl<K: Kernel> Dispatcher<K> {
         let (until, cost) = (here.until(), &mut here.cost);
         let mut time = since.ran;
         if since.ended {
-            // A thread that ends between two turns takes its CPU time along: charge at most the time that no other thread used.
+            // The CPU time of a thread that ends between two turns is lost: charge at most the time that no other
+            // thread used.
             time = time.max(now.saturating_since(cost.begun).saturating_sub(cost.ran));
         }
         if until <= now {
             let slept = cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
             client.slices_used_up = if slept { 0 } else { client.slices_used_up.saturating_add(1) };
         }
-        // Never more than the time that has passed, as the machine requires.
+        // The machine requires that the charge never exceeds the elapsed time.
         cost.ran = (cost.ran + time).min(now.saturating_since(cost.begun));
         self.input(now, Input::Ran { cpu, time });
     }
@@ -84,12 +85,12 @@ impl<K: Kernel> Dispatcher<K> {
         client.is_blocked = true;
         client.ledger = client.ledger.map(Ledger::interrupted);
         client.slices_used_up = 0;
-        // A thread that is not raised any more would be runnable and quiet, again and again.
+        // A thread that is not raised any more would be runnable and quiet in every turn.
         client.trouble = client.trouble.take().or_else(|| client.release_changed_threads(&self.kernel));
         self.input(now, Input::Block { cpu });
     }
 
-    /// Wakes the blocked clients of `cpu` that have been dispatched by the kernel since.
+    /// Wakes the blocked clients of `cpu` that the kernel has dispatched since.
     fn detect_wakeups(&mut self, cpu: CpuId, now: Instant) {
         for at in 0..self.clients.slots() {
             let Some((e, client)) = self.clients.at(at, cpu) else { continue };
@@ -111,7 +112,7 @@ impl<K: Kernel> Dispatcher<K> {
         let (deadline, left) = (self.deadline(e), self.left_of(e));
         let Some(client) = self.clients.get_mut(e) else { return };
         client.is_blocked = false;
-        // A period that started during its sleep does not count as runnable throughout.
+        // A period that started during the client's sleep does not count as runnable throughout.
         let fresh = deadline == now.saturating_add(client.reservation.period);
         client.ledger = Some(match client.ledger {
             Some(ledger) if !fresh => ledger.interrupted(),
@@ -145,7 +146,7 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = self.clients.get_mut(e) else { return };
         let awake = !client.is_blocked;
         client.ledger = Some(Ledger::begin(left, awake));
-        // Periods that passed completely before the agent came.
+        // Periods that passed completely before this turn of the agent.
         let passed = next.saturating_since(deadline).as_ns() / client.reservation.period.as_ns();
         let slice = client.reservation.slice;
         for _ in 1..passed.min(PERIODS_TOLD_MOST) {
@@ -154,7 +155,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// The wanted level of a client's threads, and whether they are stopped.
+    /// Returns the wanted level of a client's threads, and whether the threads are stopped.
     fn wanted(&self, e: EntityId, client: &Client<K::Thread>, now: Instant) -> (Level, bool) {
         let several = self.clients.on(client.cpu) > 1;
         match self.state_of(e, client) {
@@ -204,7 +205,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.kernel.await_quiet(cpu, running.is_some_and(may_sleep));
     }
 
-    /// The time of the next turn of `cpu`.
+    /// Returns the time of the next turn of `cpu`.
     fn next(&mut self, cpu: CpuId, begun: Instant) -> Instant {
         let now = self.now();
         let here = &mut self.cpus[cpu.index()];

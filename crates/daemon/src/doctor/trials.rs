@@ -1,4 +1,4 @@
-//! One trial per mechanism. It changes only child processes, which end with the trial.
+//! One trial per mechanism. A trial changes only child processes, which end with the trial.
 
 use super::groups::{self, TrialGroup};
 use crate::Explanation;
@@ -13,25 +13,25 @@ use sys::thread::State;
 use sys::usage::{Meter, StateMeter};
 use sys::{affinity, clock, kernel};
 
-/// The observation, or why the mechanism fails.
+/// The observation, or the reason why the mechanism fails.
 type Verdict = Result<String, Explanation>;
 
-/// How long an immediate effect may take.
+/// Maximum delay of an immediate effect.
 const PATIENCE: Nanos = Nanos::s(2);
 /// The remedy for a failure that a busy machine may cause.
 const TRY_AGAIN: &str = "try again when the machine is less busy";
 
-/// A child that is busy half of the time.
+/// Starts a child that is busy half of the time.
 fn half_busy() -> sys::Result<Child> {
     Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) })
 }
 
-/// A child that is always busy.
+/// Starts a child that is always busy.
 fn hog() -> sys::Result<Child> {
     Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO })
 }
 
-/// Waits until `is_so`, [`PATIENCE`] at most; returns the instant.
+/// Waits until `is_so` holds, for [`PATIENCE`] at most. Returns the instant.
 fn within_patience(mut is_so: impl FnMut() -> sys::Result<bool>) -> sys::Result<Option<Instant>> {
     let end = clock::now() + PATIENCE;
     loop {
@@ -44,7 +44,7 @@ fn within_patience(mut is_so: impl FnMut() -> sys::Result<bool>) -> sys::Result<
     }
 }
 
-/// The CPU time of each child in `length`. Unit: parts per million of a CPU.
+/// Returns the CPU time of each child in `length`. Unit: parts per million of a CPU.
 fn shares<const N: usize>(children: [&Child; N], length: Nanos) -> sys::Result<[u64; N]> {
     let read = || -> sys::Result<[Nanos; N]> {
         let mut ran = [Nanos::ZERO; N];
@@ -59,7 +59,7 @@ fn shares<const N: usize>(children: [&Child; N], length: Nanos) -> sys::Result<[
     Ok(std::array::from_fn(|nth| share_ppm(after[nth].saturating_sub(before[nth]), passed)))
 }
 
-/// Parts per million in percent.
+/// Formats parts per million in percent.
 fn percent(ppm: u64) -> String {
     format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10)
 }
@@ -99,7 +99,7 @@ pub(super) fn affinity() -> Verdict {
     Ok(format!("a child ran where it was sent, on each of CPUs {cpus}"))
 }
 
-/// Whether `child` comes to a standstill.
+/// Returns whether `child` stops running.
 fn stands_still(child: &Child) -> sys::Result<bool> {
     let meter = Meter::open(child.pid())?;
     let stands = within_patience(|| {
@@ -107,11 +107,12 @@ fn stands_still(child: &Child) -> sys::Result<bool> {
         clock::sleep(Nanos::ms(10));
         Ok(meter.read()?.ran == before)
     });
-    // Not at once: the kernel reports a thread as frozen or stopped shortly before it has left its CPU.
+    // The child may still run for a moment: the kernel reports a thread as frozen or stopped shortly before the thread
+    // has left its CPU.
     Ok(stands?.is_some())
 }
 
-/// Whether `child` runs.
+/// Returns whether `child` runs.
 fn goes_on(child: &Child) -> sys::Result<bool> {
     let meter = Meter::open(child.pid())?;
     let before = meter.read()?.ran;
@@ -135,7 +136,7 @@ pub(super) fn stop() -> Verdict {
     Ok(format!("a hog stood still after {}, and went on", rounded(at.saturating_since(begin))))
 }
 
-/// Rounded to a microsecond.
+/// Rounds `length` to a microsecond.
 fn rounded(length: Nanos) -> Nanos {
     Nanos::us(length.as_ns().div_ceil(1_000))
 }
@@ -216,7 +217,8 @@ pub(super) fn weight() -> Verdict {
     let cpu = affinity::get(light.pid())?.first().map_or(CpuSet::EMPTY, CpuSet::one);
     for (child, group) in [(&light, &light_group), (&heavy, &heavy_group)] {
         group.add_process(child.pid())?;
-        // Not earlier: before Linux 6.2, a process that enters a group may run on all CPUs of the group.
+        // The affinity is set after the entry: before Linux 6.2, a process that enters a group may run on all CPUs of
+        // the group.
         affinity::set(child.pid(), &cpu)?;
     }
     let [light, heavy] = shares([&light, &heavy], Nanos::ms(400))?;

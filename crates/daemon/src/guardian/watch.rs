@@ -1,20 +1,21 @@
-//! Conclusions of the guardian from the daemon's beats, and of the daemon from the guardian's. They use neither a clock nor a
-//! kernel, so the simulated host runs the same code.
+//! Conclusions of the guardian from the daemon's beats, and of the daemon from the guardian's beats. They use neither a
+//! clock nor a kernel, so the simulated host runs the same code.
 
 use crate::table::{Beating, Table};
 use sched::{Instant, Nanos};
 
 /// Interval between two beats of the guardian.
 pub const INTERVAL: Nanos = Nanos::ms(50);
-/// After this many beats without a beat of the other side, the other side counts as hung.
+/// Number of own beats without a beat of the other side after which the other side counts as hung.
 pub const PATIENCE: u32 = 6;
-/// After this many beats without the end of a killed daemon, all threads are restored, and again after as many. From its kill
-/// on the daemon does nothing more; but its last thread may wait for a CPU behind a raised thread.
+/// Number of beats after a kill without the daemon's end after which all threads are restored, and again after the same
+/// number. From its kill on, the daemon does nothing more. Its last thread may still wait for a CPU behind a raised
+/// thread.
 pub const AWAITED: u32 = 2;
-/// The daemon, as the guardian sees it.
+/// State of the daemon, as the guardian observes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DaemonState {
-    /// It is alive.
+    /// The daemon is alive.
     Lives,
     /// The whole process has ended.
     HasEnded,
@@ -23,11 +24,11 @@ pub enum DaemonState {
 /// The guardian's next action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// None.
+    /// No action.
     Fine,
     /// Kill the daemon: an agent hangs.
     Kill {
-        /// The agent.
+        /// Index of the agent.
         agent: usize,
     },
     /// Restore all threads: the daemon has ended, or was killed and does not end.
@@ -40,12 +41,12 @@ pub enum Verdict {
 #[derive(Clone, Copy, Default, Debug)]
 struct LastBeat {
     beats: u64,
-    /// How many own beats ago the value changed.
+    /// Number of own beats since the value changed.
     ago: u32,
 }
 
 impl LastBeat {
-    /// Whether it changed at least this many own beats ago.
+    /// Returns whether the value changed at least [`PATIENCE`] own beats ago.
     fn is_late(&mut self, beats: u64) -> bool {
         self.ago = if self.beats == beats { self.ago.saturating_add(1) } else { 0 };
         self.beats = beats;
@@ -58,12 +59,12 @@ impl LastBeat {
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
     agents: Vec<LastBeat>,
-    /// How many beats ago the daemon was killed.
+    /// Number of beats since the daemon was killed.
     killed: Option<u32>,
 }
 
 impl Watch {
-    /// A beat of the guardian that samples `daemon`.
+    /// Runs a beat of the guardian that samples `daemon`.
     pub fn step(&mut self, table: &Table, daemon: DaemonState) -> Verdict {
         table.beat(Beating::Guardian);
         if table.is_finished() {
@@ -94,8 +95,8 @@ impl Watch {
     }
 }
 
-/// The daemon's watch over its guardian. It may be checked at any rate: checks within one beat of the last counted one do not
-/// count, so that a suspension of the machine raises no alarm here either.
+/// The daemon's watch over its guardian. The daemon may check at any rate. Checks within one beat of the last counted
+/// check do not count, so that a suspension of the machine raises no alarm here either.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
     last: LastBeat,
@@ -103,13 +104,13 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Starts at `now`.
+    /// Starts the watch at `now`.
     #[must_use]
     pub fn begin(table: &Table, now: Instant) -> Pulse {
         Pulse { last: LastBeat { beats: table.beats(Beating::Guardian), ago: 0 }, counted: now }
     }
 
-    /// Whether the guardian beats, as of `now`.
+    /// Returns whether the guardian beats, as of `now`.
     pub fn is_felt(&mut self, table: &Table, now: Instant) -> bool {
         if now < self.counted.saturating_add(INTERVAL) {
             return self.last.ago < PATIENCE;

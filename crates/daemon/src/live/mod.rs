@@ -28,7 +28,7 @@ use sys::event::{Bell, Waiting};
 use sys::{affinity, clock, memory, thread};
 use trace::Event;
 
-/// Capacity of the table of originals, in threads.
+/// Capacity of the table of originals. Unit: threads.
 const ROWS: usize = 4096;
 
 /// Control of a running daemon.
@@ -66,8 +66,8 @@ impl Control<'_, '_> {
         self.shared.keeper_bell.ring();
     }
 
-    /// Waits while a dismissed relative of process `pid` may still be in a fork: its child would be recorded with inherited values as
-    /// originals.
+    /// Waits while a dismissed relative of process `pid` may still be in a fork. Otherwise the child would be recorded
+    /// with inherited values as originals.
     fn await_leaving(&self, pid: u32) {
         let end = clock::now() + PATIENCE;
         while at_agent_priority(|| self.shared.lock().is_leaving(pid)) && clock::now() < end {
@@ -75,7 +75,8 @@ impl Control<'_, '_> {
         }
     }
 
-    /// Exchanges the events since the last call for an empty list. Returns the number of events that were lost to a full journal.
+    /// Exchanges the events since the last call for an empty list. Returns the number of events that were lost to a
+    /// full journal.
     pub fn read_journal(&self, events: &mut Vec<(Instant, Event)>) -> u64 {
         // Allocate before taking the lock.
         events.clear();
@@ -83,50 +84,50 @@ impl Control<'_, '_> {
         at_agent_priority(|| self.shared.lock().read_journal(events))
     }
 
-    /// The clients that have left since the last call.
+    /// Returns the clients that have left since the last call.
     #[must_use]
     pub fn take_dismissed(&self) -> Vec<Dismissed> {
         at_agent_priority(|| self.shared.lock().take_dismissed())
     }
 
-    /// Time zero of the journal, by the monotonic clock.
+    /// Returns time zero of the journal, by the monotonic clock.
     #[must_use]
     pub fn epoch(&self) -> Instant {
         at_agent_priority(|| self.shared.lock().epoch())
     }
 
-    /// Whether this host reports wake-ups of `e`.
+    /// Returns whether this host reports wake-ups of `e`.
     #[must_use]
     pub fn reports_wakeups(&self, e: EntityId) -> bool {
         at_agent_priority(|| self.shared.lock().reports_wakeups(e))
     }
 
-    /// The current period of the promise of `e`; `None` if the policy keeps no promise for it.
+    /// Returns the current period of the promise of `e`; `None` if the policy keeps no promise for `e`.
     #[must_use]
     pub fn promise(&self, e: EntityId) -> Option<PromiseState> {
         at_agent_priority(|| self.shared.lock().machine().promise(e))
     }
 
-    /// Problems that did not end the daemon.
+    /// Returns the problems that did not end the daemon.
     #[must_use]
     pub fn warnings(&self) -> Vec<Explanation> {
         self.shared.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the daemon has failed and is restoring.
+    /// Returns whether the daemon has failed and is restoring.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.shared.over.load(Ordering::Acquire)
     }
 
-    /// Becomes readable when the daemon has failed.
+    /// Returns the bell that becomes readable when the daemon has failed.
     #[must_use]
     pub fn notification(&self) -> &Bell {
         &self.shared.notification
     }
 }
 
-/// This process and its ancestors: scheduling them would delay the daemon.
+/// Returns this process and its ancestors. Scheduling them would delay the daemon.
 fn ancestors() -> Vec<u32> {
     let mut all = vec![std::process::id(), 1];
     let mut pid = std::process::id();
@@ -140,14 +141,14 @@ fn ancestors() -> Vec<u32> {
     all
 }
 
-/// Why the daemon did not start, or did not end in order.
+/// Reason why the daemon did not start, or did not end in order.
 #[derive(Debug)]
 pub enum Failure {
     /// Another daemon is running.
     Running(Explanation),
-    /// It cannot run here.
+    /// The daemon cannot run here.
     Refused(Explanation),
-    /// A thread of it failed. All threads are restored.
+    /// A thread of the daemon failed. All threads are restored.
     Failed(Explanation),
 }
 
@@ -205,8 +206,9 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Resu
         notification: Bell::new()?,
     };
     let answer = run(&shared, &mut watcher, front);
-    // Once more by comparison: the table still has what the dispatcher could not restore, and children of threads that were in
-    // forks. If anything is left, the guardian tries again at the end of this process, and then the next start.
+    // Restores once more by comparison. The table still has the threads that the dispatcher could not restore, and
+    // children of threads that were in forks. If anything is left, the guardian tries again at the end of this process,
+    // and then the next daemon at its start.
     if restore::restore(&kernel, &table, clock::sleep).is_settled() {
         table.finish();
         watcher.stop();
@@ -255,7 +257,7 @@ fn run<R>(
     })
 }
 
-/// Runs a thread of the daemon; its failure ends the daemon.
+/// Runs a thread of the daemon. A failure of the thread ends the daemon.
 fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: impl FnOnce() -> sys::Result<()>) {
     let body = AssertUnwindSafe(|| enter().and_then(|()| serve()));
     match catch_unwind(body) {
@@ -269,8 +271,8 @@ fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: 
     }
 }
 
-/// Waits while dismissed clients may still have threads in forks, which the keeper scans. The agents go on beating: the guardian
-/// takes over if this process hangs.
+/// Waits while dismissed clients may still have threads in forks, which the keeper scans. The agents continue to beat:
+/// the guardian restores if this process hangs.
 fn await_leaving(shared: &Shared<'_>) {
     let end = clock::now() + PATIENCE;
     let has_leaving =

@@ -13,9 +13,9 @@ use sys::event::Waiting;
 use sys::process::Process;
 use trace::Job;
 
-/// How long a worker may take for a step that takes milliseconds on an idle machine.
+/// Maximum duration of a worker's step that takes milliseconds on an idle machine.
 const PATIENCE: Nanos = Nanos::s(10);
-/// How long a command may take to end on request.
+/// Maximum duration of a command's shutdown on request.
 const GRACE: Nanos = Nanos::s(2);
 
 /// A process of a live run. Dropping it ends the process.
@@ -24,32 +24,32 @@ pub struct RunProcess {
     name: String,
     child: Child,
     process: Process,
-    /// Its gate until it may start; of a worker, also the request to end.
+    /// Gate of the process until it may start. A worker also receives the request to end through its gate.
     gate: Option<File>,
-    /// Its start time, once it is set.
+    /// Start time of the process, once it is set.
     start: Option<Instant>,
-    /// `None`: it is a command.
+    /// State of a worker; `None` for a command.
     worker: Option<Worker>,
 }
 
 /// State of a worker.
 #[derive(Debug)]
 pub(super) struct Worker {
-    /// The pipe with its output.
+    /// Pipe with the output of the worker.
     pub(super) output: ChildStdout,
     pub(super) work: Work,
 }
 
-/// The result of a process.
+/// Result of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// Its exit status.
+    /// Exit status of the process.
     pub status: ExitStatus,
-    /// Its jobs in order of release, up to the request to end, by the monotonic clock; empty for a command.
+    /// Jobs of the process in order of release, up to the request to end, by the monotonic clock; empty for a command.
     pub jobs: Vec<Job>,
-    /// The CPU time that it measured since its start; `None` for a command.
+    /// CPU time that the process measured since its start; `None` for a command.
     pub cpu_time: Option<Nanos>,
-    /// The number of jobs that were not recorded.
+    /// Number of jobs that were not recorded.
     pub lost: u64,
 }
 
@@ -60,14 +60,14 @@ impl RunProcess {
         gate: OwnedFd,
         worker: Option<Worker>,
     ) -> Result<RunProcess, Explanation> {
-        // It is not reaped yet, so its pid is not reused.
+        // The child is not reaped yet, so its pid is not reused.
         match Process::open(child.id()) {
             Ok(process) => {
                 let gate = Some(File::from(gate));
                 Ok(RunProcess { name: name.to_string(), child, process, gate, start: None, worker })
             }
             Err(error) => {
-                // It ends at once: its gate is closed for good.
+                // The child ends at once: its gate is closed for good.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(error.into())
@@ -75,31 +75,31 @@ impl RunProcess {
         }
     }
 
-    /// Its name in messages.
+    /// Returns the name of the process in messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its pid; valid before its start, too.
+    /// Returns the pid of the process, which is valid before its start, too.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Its process handle, to wait for.
+    /// Returns the handle of the process, to wait for its end.
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Whether it is a command, not a worker.
+    /// Returns whether the process is a command, not a worker.
     #[must_use]
     pub fn is_command(&self) -> bool {
         self.worker.is_none()
     }
 
-    /// Waits for its message that it is ready.
+    /// Waits for the worker's message that it is ready.
     pub(super) fn await_readiness(&mut self) -> Result<(), Explanation> {
         let worker = self.worker.as_mut().expect("a worker says so");
         let mut said = [0; 8];
@@ -119,10 +119,11 @@ impl RunProcess {
         ))
     }
 
-    /// Opens the gate: it starts at `start`, or at once if that is past. Its first job is released then, or a phase later.
+    /// Opens the gate: the process starts at `start`, or at once if `start` is past. The first job is released at the
+    /// start, or a phase later.
     ///
     /// # Errors
-    /// It has ended, or started already.
+    /// The process has ended, or started already.
     pub fn go(&mut self, start: Instant) -> Result<(), Explanation> {
         let again = || Explanation::new(format!("`{}` has started already", self.name), "start it once");
         let gate = self.gate.as_mut().filter(|_| self.start.is_none()).ok_or_else(again)?;
@@ -134,10 +135,10 @@ impl RunProcess {
         said.map_err(|error| Explanation::new(format!("`{}` ended before its start: {error}", self.name), "try again"))
     }
 
-    /// Its exit status, if it has ended.
+    /// Returns the exit status of the process, if the process has ended.
     ///
     /// # Errors
-    /// The kernel does not report it.
+    /// The kernel does not report the status.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, Explanation> {
         self.child.try_wait().map_err(|error| self.unknown(&error))
     }
@@ -146,32 +147,33 @@ impl RunProcess {
         Explanation::new(format!("the exit status of `{}` is unknown: {error}", self.name), "")
     }
 
-    /// Requests its end (SIGTERM). A command may take its time; a worker ignores the signal.
+    /// Requests the end of the process (SIGTERM). A command may delay its end; a worker ignores the signal.
     ///
     /// # Errors
-    /// Permission to signal it is lacking.
+    /// Permission to signal the process is lacking.
     pub fn terminate(&self) -> Result<(), Explanation> {
         Ok(self.process.terminate()?)
     }
 
-    /// Kills it.
+    /// Kills the process.
     ///
     /// # Errors
-    /// Permission to signal it is lacking.
+    /// Permission to signal the process is lacking.
     pub fn kill(&self) -> Result<(), Explanation> {
         Ok(self.process.kill()?)
     }
 
-    /// Ends it, and returns its result: a running command gets a request to end, and is killed two seconds later.
+    /// Ends the process, and returns its result. A running command receives a request to end, and is killed two seconds
+    /// later.
     ///
     /// # Errors
-    /// It was a worker and sent no report. It has ended in any case.
+    /// The process was a worker and sent no report. The process has ended in any case.
     pub fn end(mut self) -> Result<Outcome, Explanation> {
         let report = match &mut self.worker {
             None => None,
             Some(worker) => {
                 self.gate = None;
-                // Another process may have stopped it; then it could not report.
+                // Another process may have stopped the worker; a stopped worker could not report.
                 let _ = self.process.cont();
                 Some(read_all(&mut worker.output))
             }
@@ -192,7 +194,7 @@ impl RunProcess {
         Ok(Outcome { status, jobs, cpu_time: Some(report.cpu_time), lost: report.lost + unknown })
     }
 
-    /// Ends it, by force if needed.
+    /// Ends the process, by force if needed.
     fn stop(&mut self) {
         self.gate = None;
         if !matches!(self.child.try_wait(), Ok(None)) {
@@ -219,7 +221,7 @@ impl Drop for RunProcess {
     }
 }
 
-/// The jobs of `report` and the released ones without completion, and the number of jobs that are too many.
+/// Returns the jobs of `report` and the released jobs without completion, and the number of jobs above the limit.
 fn jobs(periodic: &Periodic, start: Instant, report: &WorkerReport) -> (Vec<Job>, u64) {
     let done = report.jobs().iter().map(|done| Job {
         released: done.released,
@@ -243,7 +245,7 @@ fn jobs(periodic: &Periodic, start: Instant, report: &WorkerReport) -> (Vec<Job>
     (jobs, all - most)
 }
 
-/// Reads some output; waits for it.
+/// Waits for some output and reads it.
 fn read_some(from: &mut ChildStdout, into: &mut [u8]) -> io::Result<usize> {
     let waiting = Waiting::new().map_err(io::Error::other)?;
     waiting.add(&*from, 0).map_err(io::Error::other)?;

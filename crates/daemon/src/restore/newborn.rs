@@ -1,9 +1,9 @@
-//! Threads and processes that started since the processes of the table were last scanned, and so are not in it.
+//! Threads and processes that started since the last scan of the table's processes, and so are not in the table.
 //!
-//! A thread or process inherits the CPUs that its parent is confined to. A child of a raised thread starts as SCHED_OTHER of
-//! nice 0, since raising sets reset-on-fork. It gets the values that it would have inherited from an unraised parent: the
-//! originals of the first thread of its parent's process. Real-time classes are not restored here: a hog that chose an
-//! ordinary class itself looks the same.
+//! A thread or process inherits the CPUs that its parent is confined to. A child of a raised thread starts as
+//! SCHED_OTHER of nice 0, since raising sets reset-on-fork. The child gets the values that an unraised parent would
+//! have passed on: the originals of the first thread of its parent's process. Real-time classes are not restored here:
+//! a hog that chose an ordinary class itself looks the same.
 
 use super::entries::affinity;
 use super::outcome::{End, Outcome, ThreadRestored};
@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use sys::attributes::{Attributes, Policy};
 use sys::thread::{Identity, State};
 
-/// CPU time of a fork, at most, plus the error of reading CPU time. Copying page tables takes 10 ms per GiB (redis.io,
-/// "Diagnosing latency issues", fork time), the rest of a fork below 1 ms; a thread on another CPU is charged at ticks, 10 ms
-/// apart at HZ=100.
+/// Maximum CPU time of a fork, plus the error of reading CPU time. Copying page tables takes 10 ms per GiB (redis.io,
+/// "Diagnosing latency issues", fork time), the rest of a fork below 1 ms. A thread on another CPU is charged at ticks,
+/// 10 ms apart at HZ=100.
 const FORK_MOST: Nanos = Nanos::ms(20);
 /// The attributes of a new child of a raised thread.
 const RESET: Attributes = Attributes::of(Policy::Other { nice: 0 });
@@ -30,12 +30,12 @@ struct Legacy {
     confined: Vec<CpuSet>,
 }
 
-/// A thread that may be in a fork that began before it was restored.
+/// A thread that may be in a fork that began before the thread was restored.
 #[derive(Clone, Copy, Debug)]
 struct Forking {
     thread: Identity,
     process: Identity,
-    /// Its CPU time when it was first seen after it was restored.
+    /// CPU time of the thread at its first observation after it was restored.
     ran: Option<Nanos>,
 }
 
@@ -48,13 +48,14 @@ pub(super) struct Family {
     roots: BTreeSet<Identity>,
     /// Processes of the table that are not scanned.
     others: BTreeSet<Identity>,
-    /// Processes that are scanned, and their descendants as they are found.
+    /// Processes that are scanned, and their descendants once found.
     processes: BTreeMap<Identity, Legacy>,
-    /// A fork copies class and CPUs at its start, and its child appears at its end. In between, the parent runs, waits for a CPU
-    /// or sleeps uninterruptibly. A parent that was seen in another state since is in no fork that began before.
+    /// Threads that may be in a fork. A fork copies class and CPUs at its start, and its child appears at its end. In
+    /// between, the parent runs, waits for a CPU or sleeps uninterruptibly. A parent that was observed in another state
+    /// since is in no fork that began before.
     forking: Vec<Forking>,
     is_first: bool,
-    /// Why some children may have been missed.
+    /// Reason why some children may have been missed.
     missed: Option<Explanation>,
 }
 
@@ -84,7 +85,7 @@ impl Family {
         family
     }
 
-    /// Excludes a thread of the table: it is restored elsewhere.
+    /// Excludes a thread of the table that is restored elsewhere.
     pub(super) fn leave_out(&mut self, all: &[Entry]) {
         for entry in all {
             self.known.insert(entry.thread);
@@ -94,27 +95,27 @@ impl Family {
         }
     }
 
-    /// The threads that may be in a fork that began before.
+    /// Returns the threads that may be in a fork that began before their restoration.
     pub(super) fn forking(&self) -> impl ExactSizeIterator<Item = Identity> {
         self.forking.iter().map(|forking| forking.thread)
     }
 
-    /// Why some children may have been missed.
+    /// Returns the reason why some children may have been missed.
     pub(super) fn missed(&self) -> Option<&Explanation> {
         self.missed.as_ref()
     }
 
-    /// Finds new children of threads that may have been in a fork, sets the values that they would have inherited, and adds their
-    /// outcomes.
+    /// Finds new children of threads that may have been in a fork. Sets the values that these children would have
+    /// inherited, and adds their outcomes.
     pub(super) fn look<K: Kernel>(&mut self, kernel: &K, threads: &mut Vec<ThreadRestored>) {
         let processes: BTreeSet<Identity> = self.forking.iter().map(|forking| forking.process).collect();
-        // A thread that is seen outside of a fork has finished it, so the scan that follows finds the child.
+        // A thread that is observed outside of a fork has finished it, so the scan that follows finds the child.
         self.forget_settled(kernel);
         self.look_at(kernel, processes, threads);
         self.is_first = false;
     }
 
-    /// Removes the threads that are seen outside of a fork that began before.
+    /// Removes the threads that are observed outside of a fork that began before.
     fn forget_settled<K: Kernel>(&mut self, kernel: &K) {
         let mut forking = std::mem::take(&mut self.forking);
         forking.retain_mut(|forking| {
@@ -139,7 +140,7 @@ impl Family {
             let members = self.there(kernel.threads(process.tid)).unwrap_or_default();
             let children = self.there(kernel.children(process.tid)).unwrap_or_default();
             if self.there(kernel.status(&held)).is_none() {
-                // They may belong to a later process with this pid.
+                // The children may belong to a later process with this pid.
                 continue;
             }
             for tid in members {
@@ -148,8 +149,8 @@ impl Family {
                 if !self.known.contains(&identity) && self.there(kernel.process(&thread)) == Some(process.tid) {
                     self.known.insert(identity);
                     let done = bring_up(kernel, &thread, process, &legacy);
-                    // A child with correct values was forked after its parent was restored, and so will be its own children; or another
-                    // process has restored it just now, and may not come back.
+                    // A child with correct values was forked after its parent was restored, and so are its own
+                    // children. Or another process has just restored the child, and may not scan it again.
                     if self.is_first || !matches!(done.end(), End::AsBefore | End::Left | End::Gone) {
                         self.forking.push(Forking { thread: identity, process, ran: None });
                     }
@@ -169,7 +170,7 @@ impl Family {
         }
     }
 
-    /// The answer of a call about a thread; `None` if the thread has ended or the call failed.
+    /// Returns the answer of a call about a thread; `None` if the thread has ended or the call failed.
     fn there<T>(&mut self, answer: sys::Result<T>) -> Option<T> {
         match answer {
             Ok(value) => return Some(value),
@@ -195,7 +196,7 @@ fn bring_up<K: Kernel>(kernel: &K, thread: &K::Thread, leader: Identity, legacy:
     done
 }
 
-/// The attributes of a child of a thread with these attributes.
+/// Returns the attributes of a child of a thread with these attributes.
 fn inherited(parent: Attributes) -> Attributes {
     let policy = match parent.policy {
         policy if !parent.reset_on_fork => policy,
@@ -207,7 +208,7 @@ fn inherited(parent: Attributes) -> Attributes {
     Attributes { policy, reset_on_fork: false, ..parent }
 }
 
-/// Sets the attributes that it would have inherited, if it has those of a child of a raised thread.
+/// Sets the attributes that the thread would have inherited, if it has the attributes of a child of a raised thread.
 fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, wanted: Attributes) -> Outcome {
     let change = || {
         let found = kernel.attributes(thread)?;

@@ -1,4 +1,4 @@
-//! Lateness of timers: threads of different classes that sleep on a grid.
+//! Lateness of timers, measured with threads of different classes that sleep on a grid.
 
 use crate::Explanation;
 use hdrhistogram::Histogram;
@@ -26,7 +26,7 @@ impl Class {
     /// Both classes.
     pub const ALL: [Class; 2] = [Class::Other, Class::Fifo];
 
-    /// Its name in the kernel.
+    /// Returns the name of the class in the kernel.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,12 +35,12 @@ impl Class {
         }
     }
 
-    /// Moves the calling thread into it.
+    /// Moves the calling thread into the class.
     fn enter(self) -> sys::Result<()> {
         let me = sys::thread::current();
         match self {
             Class::Fifo => attributes::set(me, Attributes::raised(PRIORITY)),
-            // Any nice value that was inherited.
+            // The thread keeps an inherited nice value.
             Class::Other if matches!(attributes::get(me)?.policy, Policy::Other { .. }) => Ok(()),
             Class::Other => attributes::set(me, Attributes::of(Policy::Other { nice: 0 })),
         }
@@ -54,19 +54,19 @@ pub struct Lateness {
     pub wakeups: u64,
     /// Median lateness.
     pub p50: Nanos,
-    /// 99th percentile.
+    /// 99th percentile of the lateness.
     pub p99: Nanos,
-    /// Maximum.
+    /// Maximum lateness.
     pub longest: Nanos,
-    /// Timer slack: by how much the kernel may delay them.
+    /// Timer slack: the maximum delay that the kernel may add to a wake-up.
     pub slack: Nanos,
 }
 
 /// The results of both classes.
 pub type Measured = [(Class, Result<Lateness, Explanation>); 2];
 
-/// Has a thread of each class sleep on a grid of `interval` for `length`; the grids are half an interval apart. Calls `progress`
-/// now and then with the time passed. The threads sleep almost always, and end with the call.
+/// Runs a thread of each class that sleeps on a grid of `interval` for `length`. The grids are half an interval apart.
+/// Calls `progress` from time to time with the elapsed time. The threads sleep almost always, and end with the call.
 ///
 /// # Panics
 /// `interval` is zero.
@@ -103,7 +103,7 @@ pub fn measure(interval: Nanos, length: Nanos, progress: &mut dyn FnMut(Nanos)) 
     })
 }
 
-/// The lateness of this thread in that class.
+/// Measures the lateness of this thread in class `class`.
 fn sleep_in(class: Class, interval: Nanos, times: u64, done: &AtomicU64) -> Result<Lateness, Explanation> {
     let mut histogram = Histogram::<u64>::new_with_bounds(1, LONGEST.as_ns(), 3)
         .map_err(|error| Explanation::new(error.to_string(), ""))?;

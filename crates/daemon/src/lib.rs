@@ -1,8 +1,9 @@
 //! The driver for real hosts.
 //!
-//! [`host_profile`] describes a machine: how much CPU time admission may give away, and what endangers promises. [`doctor`]
-//! tries every mechanism of enforcement on child processes. [`lateness`] measures how late timers wake a thread. [`processes`]
-//! starts the processes of a live run. [`kernel`] is the interface to a kernel; crate `simhost` implements it in virtual time.
+//! [`host_profile`] describes a machine: the CPU time that admission may give away, and the properties that endanger
+//! promises. [`doctor`] tries every mechanism of enforcement on child processes. [`lateness`] measures the delay of
+//! timer wake-ups. [`processes`] starts the processes of a live run. [`kernel`] is the interface to a kernel; crate
+//! `simhost` implements it in virtual time.
 
 pub mod directory;
 pub mod dispatch;

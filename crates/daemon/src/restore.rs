@@ -1,14 +1,15 @@
-//! Restoring threads: by the daemon at its orderly end, by its guardian, by `tactus restore`, and by the next start on a
-//! leftover table.
+//! Restoring threads: by the daemon at its orderly end, by its guardian, by `tactus restore`, and by the next start on
+//! a leftover table.
 //!
-//! Restoring compares: a value that Tactus has set is replaced by the original; a value that another process has set since is
-//! left alone. So it may be repeated, run twice at a time, or be cut off and started again. First all threads leave real-time
-//! priority, so that none spins there; then stopped processes continue; then all affinities are restored.
+//! Restoring compares values. A value that Tactus has set is replaced by the original; a value that another process has
+//! set since is left alone. So restoring may be repeated, run twice at a time, or be interrupted and started again.
+//! First all threads leave real-time priority, so that none spins there. Then stopped processes continue, and then all
+//! affinities are restored.
 //!
-//! Threads are opened by identity, one at a time: a table may hold more threads than a process may open files.
+//! Threads are opened by identity, one at a time. A table may hold more threads than a process may open files.
 //!
-//! A child whose fork began before its parent was restored appears only later, with inherited values. So restoring does not
-//! end with the last thread of the table: [`Restoring`] scans again until no thread can be in such a fork.
+//! A child whose fork began before its parent was restored appears only later, with inherited values. So restoring does
+//! not end with the last thread of the table: [`Restoring`] scans again until no thread can be in such a fork.
 
 mod entries;
 mod newborn;
@@ -28,12 +29,13 @@ use crate::table::Table;
 use sched::Nanos;
 use sys::shared::Lock;
 
-/// How long restoring waits, at most, for the ends of forks that began before: a thread without a CPU would delay the end of
-/// the daemon, and the guardian, which may have waited for a lock or a hung daemon, has promised a second.
+/// Maximum time that restoring waits for the ends of forks that began before. A thread without a CPU would delay the
+/// end of the daemon. It would also delay the guardian, which has promised a second and may have waited for a lock or a
+/// hung daemon.
 pub const PATIENCE: Nanos = Nanos::ms(300);
 
-/// Restores the threads of `table` and their new children; calls `pause` between scans, for [`PATIENCE`] at most, while a
-/// thread may be in a fork that began before. The rows stay; only stops are cleared.
+/// Restores the threads of `table` and their new children. While a thread may be in a fork that began before, calls
+/// `pause` between scans, for [`PATIENCE`] at most. The rows stay; only stops are cleared.
 pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos)) -> Restored {
     let mut restoring = Restoring::begin(kernel, table, |_| true);
     loop {
@@ -55,16 +57,16 @@ pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
 /// The result of a replay of a leftover table.
 #[derive(Debug)]
 pub enum Replayed {
-    /// There was none, or everything in it had been restored.
+    /// There was no table, or all its threads had been restored.
     Nothing,
-    /// It was from an earlier boot of the machine, whose threads are gone.
+    /// The table was from an earlier boot of the machine, whose threads are gone.
     Stale,
-    /// It was restored. The table is removed if nothing is left to do.
+    /// The table was restored. The table is removed if nothing is left to do.
     Done(Restored),
 }
 
-/// Restores the threads of a leftover table, and removes the table once that is done. A process that holds the table open sees
-/// that it is finished.
+/// Restores the threads of a leftover table, and then removes the table. A process that has the table open observes
+/// that the table is finished.
 ///
 /// # Errors
 /// The table cannot be opened, read or removed.

@@ -9,15 +9,15 @@ use crate::live::Setup;
 use sched::{Descriptor, Knobs};
 use sys::realtime::Bandwidth;
 
-/// The share of each CPU that is never promised. Unit: percent.
+/// Share of each CPU that is never promised. Unit: percent.
 pub const RESERVE: u64 = 10;
 
-/// The knobs of `edf` on a real host: the machine hands out promised time only, an overrun is subtracted from the next slice, and
-/// periods follow the wake-ups of the client (docs/decisions/0012).
+/// The knobs of `edf` on a real host. The machine hands out promised time only, and an overrun is subtracted from the
+/// next slice. Periods follow the wake-ups of the client (docs/decisions/0012).
 pub const WORDS: [(&str, &str); 4] =
     [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry"), ("rest", "renew")];
 
-/// The knobs of `edf` on a real host, with its default reserve.
+/// Returns the knobs of `edf` on a real host, with its default reserve.
 ///
 /// # Panics
 /// `edf` is another policy, without these knobs.
@@ -33,18 +33,19 @@ pub fn knobs(edf: &Descriptor) -> Knobs {
 /// The conditions of promises on a host.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// The policy.
+    /// The policy of the daemon.
     pub policy: &'static Descriptor,
-    /// Its knobs, with the share of each CPU that is kept in reserve.
+    /// Knobs of the policy, with the share of each CPU that is kept in reserve.
     pub knobs: Knobs,
-    /// The share of each CPU that may be promised. Unit: percent.
+    /// Share of each CPU that may be promised. Unit: percent.
     promised: u64,
     throttling: Bandwidth,
     fair_server: Option<Bandwidth>,
 }
 
 impl Terms {
-    /// The terms on `host` under `edf`: what the kernel leaves to real-time threads, up to all but [`RESERVE`].
+    /// Returns the terms on `host` under `edf`: the time that the kernel leaves to real-time threads, up to all but
+    /// [`RESERVE`].
     ///
     /// # Errors
     /// No promise is possible.
@@ -64,14 +65,14 @@ impl Terms {
         Ok(Terms { policy: edf, knobs, promised: 100 - reserve, throttling, fair_server })
     }
 
-    /// The parameters of a daemon that makes promises on these terms, with its table in `directory`.
+    /// Returns the parameters of a daemon that makes promises on these terms, with its table in `directory`.
     #[must_use]
     pub fn setup(&self, directory: Directory) -> Setup {
         Setup { directory, executable: this_program().to_path_buf(), policy: self.policy, knobs: self.knobs.clone() }
     }
 
-    /// The knobs for a simulation of the same run: a client that has used up its slice competes for the remaining time, as on a
-    /// real host, unless its limit is hard.
+    /// Returns the knobs for a simulation of the same run. A client that has used up its slice competes for the
+    /// remaining time, as on a real host, unless its limit is hard.
     ///
     /// # Panics
     /// As for [`knobs`].
@@ -82,7 +83,7 @@ impl Terms {
         knobs
     }
 
-    /// The terms in sentences.
+    /// Returns the terms in sentences.
     #[must_use]
     pub fn in_words(&self) -> String {
         let of = |bandwidth: &Bandwidth| {

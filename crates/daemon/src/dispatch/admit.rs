@@ -13,8 +13,8 @@ use sys::thread::{Identity, State};
 use trace::Event;
 
 impl<K: Kernel> Dispatcher<K> {
-    /// Makes the promise `request` to process `pid` and its descendants; `ours` are processes that must not be touched. Returns the
-    /// client's entities, one per CPU, and the CPUs whose agents are to be called.
+    /// Makes the promise `request` to process `pid` and its descendants. `ours` are processes that must not be changed.
+    /// Returns the client's entities, one per CPU, and the CPUs whose agents must be woken.
     ///
     /// # Errors
     /// The request is refused; nothing has changed.
@@ -75,7 +75,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// The name of the client that thread `identity` belongs to.
+    /// Returns the name of the client that thread `identity` belongs to.
     pub(super) fn holder(&self, identity: Identity) -> Option<&str> {
         let mut all = self.clients.iter().map(|(_, client)| client);
         all.find(|client| client.members.iter().any(|it| it.identity == identity)).map(|client| client.name.as_str())
@@ -120,7 +120,8 @@ impl<K: Kernel> Dispatcher<K> {
         self.kernel.schedule(leader, before).map_err(Refusal::from)
     }
 
-    /// Starts to serve the entities: a client with a runnable thread wakes up, any other is awaited.
+    /// Starts to serve the entities. A client with a runnable thread wakes up; the wake-ups of other clients are
+    /// awaited.
     fn begin(&mut self, entities: &[EntityId]) {
         let now = self.now();
         for &e in entities {

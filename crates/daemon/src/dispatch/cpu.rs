@@ -1,8 +1,8 @@
-//! [`CpuState`]: a CPU as the machine's actions have left it, and the cost of turns there.
+//! [`CpuState`]: the state of a CPU after the machine's actions, and the cost of turns on that CPU.
 
 use sched::{EntityId, Instant, Nanos};
 
-/// The cost of a context switch and an interrupt, at most, in addition to a turn.
+/// Maximum cost of a context switch and an interrupt, in addition to a turn.
 const SWITCH_MOST: Nanos = Nanos::us(20);
 
 /// The state of a CPU: its dispatched client, and the end of the time slice.
@@ -10,47 +10,48 @@ const SWITCH_MOST: Nanos = Nanos::us(20);
 pub(super) struct CpuState {
     dispatched: Option<EntityId>,
     until: Instant,
-    /// The cost of turns: the time from the start of a slice in which its client had no CPU. The timer at the end of a slice is
-    /// delayed by it.
+    /// Cost of turns: the time from the start of a slice in which its client had no CPU. The timer at the end of a
+    /// slice is delayed by this cost.
     pub(super) cost: Cost,
 }
 
 impl CpuState {
-    /// An idle CPU.
+    /// Returns the state of an idle CPU.
     pub(super) fn idle() -> CpuState {
         CpuState { dispatched: None, until: Instant::NEVER, cost: Cost::default() }
     }
 
-    /// The client of the last `Run` without a `Stop`.
+    /// Returns the client of the last `Run` without a `Stop`.
     pub(super) fn dispatched(&self) -> Option<EntityId> {
         self.dispatched
     }
 
-    /// The end of its time slice; NEVER if it has none, has ended, or the CPU idles.
+    /// Returns the end of the client's time slice; NEVER if there is no slice, the slice has ended, or the CPU idles.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
 
-    /// `Action::Run`.
+    /// Applies `Action::Run`.
     pub(super) fn run(&mut self, e: EntityId, until: Instant, now: Instant) {
         self.dispatched = Some(e);
         self.extend(until, now);
     }
 
-    /// `Action::Extend`.
+    /// Applies `Action::Extend`.
     pub(super) fn extend(&mut self, until: Instant, now: Instant) {
         self.until = until;
         self.cost.begin(now);
     }
 
-    /// `Action::Stop`, or the departure of `e`.
+    /// Applies `Action::Stop`, or the departure of `e`.
     pub(super) fn stop(&mut self, e: EntityId) {
         if self.dispatched == Some(e) {
             (self.dispatched, self.until) = (None, Instant::NEVER);
         }
     }
 
-    /// Ends the time slice: the dispatched client has blocked, or has used it up. The next actions stop or extend it.
+    /// Ends the time slice: the dispatched client has blocked, or has used up the slice. The next actions stop or
+    /// extend the client.
     pub(super) fn end_slice(&mut self) {
         self.until = Instant::NEVER;
     }
@@ -60,9 +61,9 @@ impl CpuState {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     pub(super) usual: Nanos,
-    /// When the current slice started.
+    /// Instant when the current slice started.
     pub(super) begun: Instant,
-    /// CPU time used of it.
+    /// CPU time used of the current slice.
     pub(super) ran: Nanos,
     /// Duration of the last turn.
     pub(super) turn: Nanos,
@@ -73,7 +74,8 @@ impl Cost {
         (self.begun, self.ran) = (now, Nanos::ZERO);
     }
 
-    /// Learns from a slice of which `lost` was lost. Returns whether that exceeds the cost of a turn: then the client has blocked.
+    /// Records a slice in which the client had no CPU for `lost`. Returns whether `lost` exceeds the cost of a turn:
+    /// then the client has blocked.
     pub(super) fn learn(&mut self, lost: Nanos) -> bool {
         let most = self.turn.saturating_mul(2) + SWITCH_MOST;
         let slept = lost > most;

@@ -1,4 +1,4 @@
-//! Dismissing clients: at their end, on request, and all of them while there is no guardian.
+//! Dismissal of clients: at their end, on request, and of all clients while there is no guardian.
 
 use super::client::{Client, give_back_cpus};
 use super::dispatcher::{Dismissed, Dispatcher};
@@ -12,11 +12,12 @@ use std::iter::successors;
 use sys::thread::Identity;
 use trace::Event;
 
-/// Interval between scans for threads that had no CPU within the patience.
+/// Interval between scans for threads that got no CPU within the patience.
 const RARELY: Nanos = Nanos::ms(50);
 
 impl<K: Kernel> Dispatcher<K> {
-    /// Stops serving, and restores all threads: there is no guardian.
+    /// Stops serving, and restores all threads, because there is no guardian. Returns the CPUs whose agents must be
+    /// woken.
     pub fn suspend(&mut self) -> CpuSet {
         self.suspended = true;
         let now = self.now();
@@ -32,11 +33,12 @@ impl<K: Kernel> Dispatcher<K> {
         self.machine.topology().all()
     }
 
-    /// Serves all clients again. Returns the CPUs whose agents are to be called.
+    /// Serves all clients again. Returns the CPUs whose agents must be woken.
     pub fn resume(&mut self) -> CpuSet {
         for (_, client) in self.clients.iter() {
             for member in client.members.iter().filter(|member| !member.is_released) {
-                // A thread that another process has moved meanwhile stays there, and is released when it blocks.
+                // A thread that another process has moved meanwhile stays on its new CPUs, and is released when it
+                // blocks.
                 if self.kernel.affinity(&member.thread).is_ok_and(|now| now == member.original.affinity) {
                     let _ = self.kernel.set_affinity(&member.thread, &CpuSet::one(client.cpu));
                 }
@@ -46,7 +48,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.machine.topology().all()
     }
 
-    /// Dismisses `e` and restores its threads. Returns the CPUs whose agents are to be called.
+    /// Dismisses `e` and restores its threads. Returns the CPUs whose agents must be woken.
     pub fn dismiss(&mut self, e: EntityId) -> CpuSet {
         let now = self.now();
         self.leave(e, now);
@@ -90,7 +92,7 @@ impl<K: Kernel> Dispatcher<K> {
             drop(over);
             self.adopt_orphans(e);
             if self.clients.get(e).is_some_and(|client| client.trouble.is_none() && !client.members.is_empty()) {
-                // All known threads have ended, and children of them go on.
+                // All known threads have ended, and their children still run.
                 continue;
             }
             self.leave(e, now);
@@ -98,8 +100,8 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Restores the threads of a client that leaves. New children are found later: scanning many processes takes long, and agents
-    /// would wait.
+    /// Restores the threads of a client that leaves. New children are found later: a scan of many processes takes long,
+    /// and agents would wait.
     pub(super) fn give_back(&mut self, client: &Client<K::Thread>) {
         if client.members.is_empty() {
             return;
@@ -109,7 +111,7 @@ impl<K: Kernel> Dispatcher<K> {
         leaders.sort_unstable();
         leaders.dedup();
         let restoring = if goes_on {
-            // Its processes have other threads that stay clients.
+            // The client's processes have other threads that stay clients.
             let threads: Vec<Identity> = client.members.iter().map(|member| member.identity).collect();
             Restoring::begin(&self.kernel, &self.table, |entry| threads.contains(&entry.thread))
         } else {
@@ -117,21 +119,22 @@ impl<K: Kernel> Dispatcher<K> {
         };
         let rows = client.members.iter().map(|member| member.row).collect();
         let leaving = Leaving { restoring: None, rows, leaders, confined: CpuSet::one(client.cpu) };
-        // Its index is its number, so entries do not move while others are scanned.
+        // The index of an entry is its number, so entries do not move while others are scanned.
         let number = self.leaving.iter().position(Option::is_none).unwrap_or(self.leaving.len());
         self.leaving.resize_with(self.leaving.len().max(number + 1), || None);
         self.leaving[number] = Some(leaving);
         self.keep_leaving([(number, restoring)]);
     }
 
-    /// The restorations of dismissed clients that are not over: to be [scanned](Restoring::look) without the dispatcher, and then
-    /// to be [returned](Dispatcher::keep_leaving).
+    /// Takes the unfinished restorations of dismissed clients. The caller [scans](Restoring::look) them without the
+    /// dispatcher, and then [returns](Dispatcher::keep_leaving) them.
     pub fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {
         let all = self.leaving.iter_mut().enumerate();
         all.filter_map(|(number, leaving)| Some((number, leaving.as_mut()?.restoring.take()?))).collect()
     }
 
-    /// Returns scanned restorations; finished ones leave the table. Returns the pause until the next scan, if one is needed.
+    /// Takes back scanned restorations. Finished restorations leave the table. Returns the pause until the next scan,
+    /// if a scan is needed.
     pub fn keep_leaving(&mut self, looked_at: impl IntoIterator<Item = (usize, Restoring)>) -> Option<Nanos> {
         let mut next: Option<Nanos> = None;
         for (number, restoring) in looked_at {
@@ -151,13 +154,13 @@ impl<K: Kernel> Dispatcher<K> {
         next
     }
 
-    /// Whether a dismissed client may still have threads in forks.
+    /// Returns whether a dismissed client may still have threads in forks.
     #[must_use]
     pub fn has_leaving(&self) -> bool {
         self.leaving.iter().any(Option::is_some)
     }
 
-    /// Whether a dismissed client may still have threads in forks, and process `pid` is its relative.
+    /// Returns whether process `pid` is a relative of a dismissed client that may still have threads in forks.
     #[must_use]
     pub fn is_leaving(&self, pid: u32) -> bool {
         let parent =
@@ -171,7 +174,7 @@ impl<K: Kernel> Dispatcher<K> {
         leaders.any(|leader| ancestors.contains(&leader.tid) || line(leader.tid).any(|it| it == pid))
     }
 
-    /// The CPUs to which possible parents of `new` were confined before their dismissal.
+    /// Returns the CPUs to which possible parents of `new` were confined before their dismissal.
     pub(super) fn left_behind(&self, new: &Found<K::Thread>) -> impl Iterator<Item = CpuSet> {
         let (leader, parent) = (new.leader, new.parent);
         let began = move |it: &Identity| *it == leader || it.tid == parent;

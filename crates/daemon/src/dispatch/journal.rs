@@ -1,9 +1,9 @@
-//! The journal of events for a reader: events of the same form as a simulation's, stored without allocating.
+//! The journal of events for a reader: events of the same form as in a simulation, stored without allocating.
 
 use sched::{Instant, Nanos};
 use trace::Event;
 
-/// Capacity for a slow reader: some seconds of the shortest periods.
+/// Capacity of the journal for a slow reader: some seconds of the shortest periods.
 pub(crate) const EVENTS_MOST: usize = 1 << 16;
 
 /// Unread events.
@@ -18,7 +18,7 @@ impl Journal {
         Journal { events: Vec::with_capacity(EVENTS_MOST), lost: 0 }
     }
 
-    /// Adds an event. A full journal counts it as lost.
+    /// Adds an event. A full journal counts the event as lost.
     pub(super) fn note(&mut self, at: Instant, event: Event) {
         if self.events.len() < self.events.capacity() {
             self.events.push((at, event));
@@ -39,24 +39,24 @@ impl Journal {
 /// Due and delivered time of a client in its current period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ledger {
-    /// The remaining slice when the period started: the slice minus earlier overruns.
+    /// Remaining slice at the start of the period: the slice minus earlier overruns.
     begun: i64,
-    /// Whether the client has been runnable throughout.
+    /// Whether the client has been runnable throughout the period.
     pub(super) throughout: bool,
 }
 
 impl Ledger {
-    /// For a period that starts with this remaining time.
+    /// Starts the ledger of a period with this remaining time.
     pub(super) fn begin(left: i64, throughout: bool) -> Ledger {
         Ledger { begun: left, throughout }
     }
 
-    /// The same, for a client that has blocked since.
+    /// Returns the ledger for a client that has blocked since the start of the period.
     pub(super) fn interrupted(self) -> Ledger {
         Ledger { throughout: false, ..self }
     }
 
-    /// The due and the delivered time of the period that ends now with this remaining time.
+    /// Returns the due and the delivered time of the period that ends now with this remaining time.
     pub(super) fn end(&self, left: i64, slice: Nanos) -> (Nanos, Nanos) {
         let time = |ns: i64| Nanos::ns(ns.max(0).unsigned_abs());
         (time(self.begun).min(slice), time(self.begun.saturating_sub(left)))

@@ -1,5 +1,5 @@
-//! Dismissed clients whose threads may still be in forks: restoring them goes on while other clients are served. Their rows stay
-//! in the table until it is over, for restoring by another process.
+//! Dismissed clients whose threads may still be in forks. Their restoration continues while other clients are served.
+//! Their rows stay in the table until the restoration is over, so that another process can restore them.
 
 use crate::restore::Restoring;
 use crate::table::Row;
@@ -9,11 +9,11 @@ use sys::thread::Identity;
 /// The threads of a dismissed client.
 #[derive(Debug)]
 pub(super) struct Leaving {
-    /// `None` while it is scanned.
+    /// The restoration of the client's threads; `None` during a scan.
     pub(super) restoring: Option<Restoring>,
     pub(super) rows: Vec<Row>,
-    /// Its processes, by their first threads.
+    /// Processes of the client, by their first threads.
     pub(super) leaders: Vec<Identity>,
-    /// The CPU that they were confined to.
+    /// The CPU that the threads were confined to.
     pub(super) confined: CpuSet,
 }

@@ -1,47 +1,47 @@
-//! [`Refusal`]: why a promise is not made.
+//! [`Refusal`]: the reason why a promise is not made.
 
 use crate::Explanation;
 use crate::table::Full;
 use sched::{Nanos, Refused};
 use std::fmt;
 
-/// Why a request was refused. A refusal changes nothing.
+/// Reason why a request was refused. A refusal changes nothing.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It is invalid, or does not fit beside the existing promises.
+    /// The request is invalid, or does not fit beside the existing promises.
     Promise(Refused),
     /// A period or a slice is too short.
     TooShort {
-        /// Which one: the period or the slice.
+        /// Name of the value: the period or the slice.
         what: &'static str,
         /// The requested value.
         asked: Nanos,
         /// The smallest value.
         least: Nanos,
     },
-    /// A combination that is not supported.
+    /// The request combines properties that are not supported together.
     Unsupported {
-        /// What is wrong.
+        /// Reason for the refusal.
         reason: &'static str,
         /// The remedy, in the imperative.
         remedy: &'static str,
     },
     /// The process does not exist (any more).
     Gone(u32),
-    /// It is a kernel thread.
+    /// The process is a kernel thread.
     KernelThread {
-        /// Its pid.
+        /// Pid of the kernel thread.
         pid: u32,
-        /// Its name.
+        /// Name of the kernel thread.
         name: String,
     },
-    /// It is a process of Tactus, or an ancestor.
+    /// The process belongs to Tactus, or is an ancestor of Tactus.
     Ourselves(u32),
-    /// It has a promise already.
+    /// The process has a promise already.
     Already {
-        /// Its pid.
+        /// Pid of the process.
         pid: u32,
-        /// The name of the client.
+        /// Name of the client.
         name: String,
     },
     /// The kernel refuses permission.
@@ -51,7 +51,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What is wrong, and the remedy.
+    /// Returns the error and the remedy.
     #[must_use]
     pub fn reason(&self) -> Explanation {
         match self {

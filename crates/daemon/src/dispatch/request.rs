@@ -1,14 +1,14 @@
-//! [`PromiseRequest`]: a request for a promise, and what can be said of it before it is admitted.
+//! [`PromiseRequest`]: a request for a promise, and the checks that need no other promise.
 
 use super::refusal::Refusal;
 use sched::{CpuSet, Limit, Nanos, Refused, Reservation};
 
-/// The shortest period; in shorter ones the turns would take most of the time.
+/// The shortest period. In shorter periods, turns would take most of the time.
 pub const PERIOD_LEAST: Nanos = Nanos::us(100);
 /// The shortest slice.
 pub const SLICE_LEAST: Nanos = Nanos::us(10);
-/// Longer slices are divided into equal parts of at most this, so that real-time throttling, which counts per second, never
-/// sees a CPU occupied for long.
+/// Maximum length of a slice. Longer slices are divided into equal parts, so that no CPU is occupied for long within a
+/// second of real-time throttling.
 const SLICE_MOST: Nanos = Nanos::ms(100);
 
 /// A request for a promise to a process and its descendants.
@@ -16,31 +16,31 @@ const SLICE_MOST: Nanos = Nanos::ms(100);
 pub struct PromiseRequest {
     /// Name of the client in messages.
     pub name: String,
-    /// CPU time in every period, summed over its threads and CPUs.
+    /// CPU time in every period, summed over all threads and CPUs of the client.
     pub reservation: Reservation,
-    /// Number of CPUs used at a time. Range: 1 …; the slice is at most this many periods.
+    /// Number of CPUs used at a time. Range: 1 …; the slice is at most this number of periods.
     pub cpus: usize,
-    /// The CPUs it may use.
+    /// CPUs that the client may use.
     pub affinity: CpuSet,
 }
 
 impl PromiseRequest {
-    /// Checks the request as far as no other promise and no process matters.
+    /// Checks the properties of the request that do not depend on other promises or on a process.
     ///
     /// # Errors
-    /// It would be refused everywhere.
+    /// The request would be refused on every host.
     pub fn check(&self) -> Result<(), Refusal> {
         self.per_cpu().map(drop)
     }
 
-    /// Its equal part on each CPU.
+    /// Returns the equal part of the reservation on each CPU.
     #[must_use]
     pub fn share(&self) -> Reservation {
         let cpus = self.cpus.max(1) as u64;
         Reservation { slice: Nanos::ns(self.reservation.slice.as_ns().div_ceil(cpus)), ..self.reservation }
     }
 
-    /// The reservation on each CPU: a long slice is divided into equal parts with equally divided periods.
+    /// Returns the reservation on each CPU. A long slice is divided into equal parts with equally divided periods.
     pub(super) fn per_cpu(&self) -> Result<Reservation, Refusal> {
         let Reservation { slice, period, .. } = self.reservation;
         let cpus = self.cpus.max(1) as u64;

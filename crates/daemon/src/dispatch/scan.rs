@@ -7,11 +7,11 @@ use sys::thread::{Identity, State};
 /// The known part of a tree of processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Known {
-    /// Its number.
+    /// Number of the tree.
     pub tree: usize,
-    /// Its processes, by their first threads: a reused pid is not mistaken for one of them.
+    /// Processes of the tree, by their first threads, so that a reused pid is not mistaken for a known process.
     pub processes: Vec<Identity>,
-    /// Its known threads.
+    /// Known threads of the tree.
     pub threads: Vec<Identity>,
     /// Descendants that the host has reported; their parents may have ended.
     pub reported: Vec<u32>,
@@ -20,17 +20,17 @@ pub struct Known {
 /// A new thread.
 #[derive(Debug)]
 pub struct Found<T> {
-    /// Its handle.
+    /// Handle of the thread.
     pub thread: T,
-    /// Its identity.
+    /// Identity of the thread.
     pub identity: Identity,
-    /// The first thread of its process.
+    /// First thread of the thread's process.
     pub leader: Identity,
-    /// The parent of its process.
+    /// Parent of the thread's process.
     pub parent: u32,
 }
 
-/// Finds threads that belong to the tree and are not in `known`, until no new one appears.
+/// Finds threads that belong to the tree and are not in `known`, until no new thread appears.
 pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
     let mut seen: BTreeSet<Identity> = known.threads.iter().copied().collect();
     let mut processes: BTreeSet<Identity> = known.processes.iter().copied().collect();
@@ -44,12 +44,12 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
             let pid = leader.tid;
             let Ok(held) = kernel.open_as(leader) else { continue };
             let (threads, children) = (kernel.threads(pid), kernel.children(pid));
-            // If the process has ended by now, they may belong to a later process with its pid.
+            // If the process has ended by now, the threads may belong to a later process with its pid.
             if kernel.status(&held).is_err() {
                 continue;
             }
             let threads = threads.unwrap_or_default();
-            // A process is stopped by its first thread, even where that has ended before the others.
+            // A process is stopped through its first thread, even if this thread has ended before the others.
             let goes_on = threads.len() > 1;
             for tid in threads {
                 let Ok(thread) = kernel.open(tid) else { continue };

@@ -1,4 +1,5 @@
-//! Control groups for trials. None is left behind when a trial ends, the program is interrupted, or is killed.
+//! Control groups for trials. No group is left behind when a trial ends, the program is interrupted, or the program is
+//! killed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::cgroup::{Group, Hierarchy, OwnGroup, Version};
@@ -6,18 +7,18 @@ use sys::process::Process;
 use sys::thread::{Identity, Thread};
 use sys::{Result, freezer};
 
-/// The prefix of their names.
+/// Prefix of the names of trial groups.
 const PREFIX: &str = "tactus-doctor-";
 
-/// The parents and names of the groups that exist.
+/// Parents and names of the groups that exist.
 static MADE: Mutex<Vec<(Group, String)>> = Mutex::new(Vec::new());
 
 fn made() -> MutexGuard<'static, Vec<(Group, String)>> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the groups of this process's trials, and ends the processes in them; afterwards no group can be created. For a
-/// handler of interrupts, after which the process ends.
+/// Removes the groups of this process's trials, and ends the processes in them. Afterwards no group can be created. For
+/// a handler of interrupts, after which the process ends.
 pub fn clean_up() {
     let mut made = made();
     for (home, name) in made.drain(..) {
@@ -31,10 +32,10 @@ pub fn clean_up() {
 /// Thaws group `name` below `home`, kills its processes, and removes it.
 fn empty(home: &Group, name: &str) -> Result<()> {
     let group = home.adopt(name)?;
-    // A frozen group of version 1 would keep its processes even from being killed.
+    // A frozen group of version 1 would protect its processes even from being killed.
     let _ = freezer::thaw(&group);
     for pid in group.processes()? {
-        // All of them were forked by this process, or by an earlier doctor that has ended.
+        // All processes in the group were forked by this process, or by an earlier doctor that has ended.
         if let Ok(process) = Process::open(pid) {
             let _ = process.kill();
         }
@@ -45,13 +46,13 @@ fn empty(home: &Group, name: &str) -> Result<()> {
 /// A group for a trial.
 #[derive(Debug)]
 pub(super) struct TrialGroup {
-    /// `None` while it is dropped.
+    /// The group; `None` during its drop.
     group: Option<OwnGroup>,
     name: String,
 }
 
 impl TrialGroup {
-    /// Creates one below `home`, and removes the groups of doctors that were killed.
+    /// Creates a trial group below `home`, and removes the groups of doctors that were killed.
     pub(super) fn create(home: &Group, trial: &str) -> Result<TrialGroup> {
         let me = Thread::open(std::process::id())?.identity();
         sweep(home, me);
@@ -90,14 +91,14 @@ fn sweep(home: &Group, me: Identity) {
     }
 }
 
-/// The creator of the group of this name.
+/// Returns the creator of the group of this name.
 fn maker(name: &str) -> Option<Identity> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     let mut number = || parts.next()?.parse::<u64>().ok();
     Some(Identity { tid: u32::try_from(number()?).ok()?, start_time: number()? })
 }
 
-/// A parent below which a group with bandwidth or weight can be created without a change to existing groups.
+/// Returns a parent below which a group with bandwidth or weight can be created without a change to existing groups.
 pub(super) fn home_for_cpu() -> Result<Group> {
     let me = sys::thread::current();
     match Hierarchy::one("cpu") {
@@ -140,7 +141,7 @@ pub(super) fn set_quota(group: &Group, percent: u64) -> Result<()> {
     }
 }
 
-/// Gives `group` so many times the default weight.
+/// Sets the weight of `group` to `times` times the default weight.
 pub(super) fn set_weight(group: &Group, times: u64) -> Result<()> {
     match group.version() {
         Version::One => group.write("cpu.shares", &(1_024 * times).to_string()),
@@ -166,7 +167,7 @@ mod tests {
         let home = Hierarchy::one_or_mount("freezer").and_then(|tree| tree.group_of(sys::thread::current()));
         let Ok(home) = home.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { return };
         let child = Child::start(Work::Sleep).unwrap();
-        // As if created by an earlier process with pid 1.
+        // The name of a group created by an earlier process with pid 1.
         let name = format!("{PREFIX}1-{}-left-{}", u64::MAX, std::process::id());
         let Ok(left) = home.create(&name).inspect_err(|error| eprintln!("SKIPPED: {error}")) else { return };
         left.add_process(child.pid()).unwrap();

@@ -40,7 +40,7 @@ impl Mechanism {
         Mechanism::SchedExt,
     ];
 
-    /// Its name.
+    /// Returns the name of the mechanism.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

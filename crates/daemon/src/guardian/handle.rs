@@ -16,15 +16,15 @@ use sys::clock;
 use sys::process::Process;
 use sys::thread::{self, Identity, Thread};
 
-/// How long a guardian may take to start.
+/// Maximum duration of a guardian's start.
 const BEGIN: Nanos = Nanos::s(2);
-/// How long a guardian with nothing left to guard may take to end: it checks at every beat.
+/// Maximum duration until a guardian with nothing left to guard ends. A guardian checks at every beat.
 const END: Nanos = Nanos::s(1);
 /// Interval between two checks of a starting guardian.
 const LOOK: Nanos = Nanos::ms(1);
 
-/// A guardian that this process has started. Dropping the handle leaves the guardian running, for the case that this process
-/// ends abruptly. Its descriptor becomes readable when the guardian ends.
+/// A guardian that this process has started. Dropping the handle leaves the guardian running, because this process may
+/// end abruptly. The descriptor of the handle becomes readable when the guardian ends.
 #[derive(Debug)]
 pub struct Handle {
     child: Child,
@@ -32,20 +32,20 @@ pub struct Handle {
     pulse: Pulse,
 }
 
-/// This program, even if its file has been replaced since.
+/// Returns the path of this program, even if its file has been replaced since.
 #[must_use]
 pub fn this_program() -> &'static Path {
     Path::new("/proc/self/exe")
 }
 
 impl Handle {
-    /// Starts `program`, by default this one, as `guardian DIRECTORY`. Returns when it watches.
+    /// Starts `program`, by default this one, as `guardian DIRECTORY`. Returns when the guardian watches.
     ///
     /// # Errors
-    /// It does not start, ends, or does not watch within two seconds. No guardian is left then.
+    /// The guardian does not start, ends, or does not watch within two seconds. No guardian is left then.
     pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Explanation> {
         let failed = |why: String| Explanation::new(format!("cannot start the guardian: {why}"), "try again");
-        // Its working directory must not keep a file system from being unmounted.
+        // The guardian's working directory must not keep a file system from being unmounted.
         let path = std::path::absolute(directory.path()).map_err(|error| failed(error.to_string()))?;
         let before = table.beats(Beating::Guardian);
         let mut command = Command::new(program);
@@ -53,7 +53,7 @@ impl Handle {
         let mut child = urgently(|| command.spawn()).map_err(|error| failed(error.to_string()))?;
         let began = Process::open(child.id()).map_err(|error| failed(error.to_string())).and_then(|process| {
             let end = clock::now() + BEGIN;
-            // It is not reaped yet, so its pid is not reused.
+            // The child is not reaped yet, so its pid is not reused.
             let identity = Thread::open(child.id())?.identity();
             while !watches(table, identity, before) {
                 if process.ends_within(LOOK) {
@@ -74,34 +74,35 @@ impl Handle {
         }
     }
 
-    /// Whether it is alive and beats, according to `table` at `now`. Call it at least once per beat
-    /// ([`INTERVAL`](super::INTERVAL)): missed beats are counted in calls.
+    /// Returns whether the guardian is alive and beats, according to `table` at `now`. Call this function at least once
+    /// per beat ([`INTERVAL`](super::INTERVAL)): missed beats are counted in calls.
     pub fn is_alive(&mut self, table: &Table, now: Instant) -> bool {
         self.pulse.is_felt(table, now) && !self.process.has_ended()
     }
 
-    /// Its pid.
+    /// Returns the pid of the guardian.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Waits for the end of a guardian with nothing left to guard: the table is finished. Kills it if it does not end.
+    /// Waits for the end of a guardian with nothing left to guard: the table is finished. Kills a guardian that does
+    /// not end.
     pub fn stop(mut self) {
         if !self.process.ends_within(END) {
-            // It hangs, and is not needed.
+            // The guardian hangs, and is not needed.
             let _ = self.process.kill();
         }
         let _ = self.child.wait();
     }
 
-    /// Kills it, so that another can be started.
+    /// Kills the guardian, so that another can be started.
     pub fn kill(mut self) {
         end(&mut self.child);
     }
 }
 
-/// Runs `work` at the guardian's priority, as far as that is permitted, so that a process forked in it does not wait behind
+/// Runs `work` at the guardian's priority, as far as permitted, so that a process forked in `work` does not wait behind
 /// a hog.
 fn urgently<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
@@ -116,14 +117,14 @@ fn urgently<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Whether the table names `identity` as guardian, and it has beaten since.
+/// Returns whether the table names `identity` as guardian, and this guardian has beaten since `before`.
 fn watches(table: &Table, identity: Identity, before: u64) -> bool {
     table.guardian() == Some(identity) && table.beats(Beating::Guardian) != before
 }
 
-/// Kills and reaps.
+/// Kills and reaps `child`.
 fn end(child: &mut Child) {
-    // It may have ended already.
+    // The child may have ended already.
     let _ = child.kill();
     let _ = child.wait();
 }

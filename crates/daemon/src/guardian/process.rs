@@ -1,4 +1,4 @@
-//! The guardian's process: it watches the daemon, and restores all threads in its place.
+//! The guardian's process, which watches the daemon and restores all threads in its place.
 
 use super::name::NAME;
 use super::watch::{DaemonState, INTERVAL, PATIENCE, Verdict, Watch};
@@ -18,13 +18,13 @@ use sys::shared::Lock;
 use sys::thread::{self, Thread};
 use sys::{affinity, clock, cpus, memory};
 
-/// How many threads a report lists one by one.
+/// Maximum number of threads that a report lists one by one.
 const LISTED_MOST: usize = 32;
 
 /// The end of a guardian.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuardianEnd {
-    /// What it did, in lines for a reader; empty if it had nothing to do.
+    /// Report of the guardian's actions, in lines for a reader; empty if there was nothing to do.
     pub report: String,
     /// Whether every thread is restored.
     pub is_settled: bool,
@@ -43,7 +43,7 @@ pub fn run(directory: &Path) -> GuardianEnd {
     GuardianEnd { report, is_settled }
 }
 
-/// Guards; returns whether everything is settled, and writes into `report` what was done.
+/// Guards the threads. Returns whether everything is settled, and writes the guardian's actions into `report`.
 fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation> {
     let table = directory.open_table()?.ok_or_else(|| {
         let why = format!("there is no table of originals in {}", directory.path().display());
@@ -83,7 +83,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
                     report,
                     "tactus guardian: agent {agent} of the daemon has not beaten for {missed}: it is killed"
                 );
-                // It has ended if the kill fails so.
+                // A kill fails this way if the daemon has ended.
                 if let Some(Err(error)) = daemon.as_ref().map(Process::kill) {
                     let _ = writeln!(report, "tactus guardian: {error}");
                 }
@@ -96,7 +96,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
         }
         due = due.saturating_add(INTERVAL);
         if due <= clock::now() {
-            // Missed beats are skipped: after a suspension of the machine the guardian must not count faster.
+            // Missed beats are skipped: after a suspension of the machine, the guardian must not count faster.
             due = clock::now().saturating_add(INTERVAL);
         }
         if waiting.next(due).is_err() {
@@ -105,7 +105,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
     }
 }
 
-/// Gives this process the priority to preempt a hung process, as far as it is permitted.
+/// Gives this process the priority to preempt a hung process, as far as permitted.
 fn prepare(report: &mut String) -> sys::Result<Thread> {
     thread::set_name(NAME);
     let me = thread::current();
@@ -128,7 +128,7 @@ fn prepare(report: &mut String) -> sys::Result<Thread> {
     Thread::open(me)
 }
 
-/// Restores all threads. Returns whether everything is settled, if this was the last restoration.
+/// Restores all threads. Returns whether everything is settled if this was the last restoration.
 fn bring_back(
     kernel: &Linux,
     directory: &Directory,
@@ -142,7 +142,7 @@ fn bring_back(
             Waited::Done => return Some(true),
             Waited::Held(lock) => lock,
         },
-        // The daemon was killed and only finishes its current calls: their changes are restored at its end.
+        // The killed daemon only finishes its current calls. The changes of these calls are restored at its end.
         DaemonState::Lives => None,
     };
     let restored = match daemon {

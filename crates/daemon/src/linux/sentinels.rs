@@ -1,4 +1,4 @@
-//! The sentinels: on each CPU a thread that runs when no raised thread wants the CPU, and reports so.
+//! The sentinels: one thread on each CPU that runs, and reports this, when no raised thread wants the CPU.
 
 use crate::kernel::priority;
 use sched::{CpuId, CpuSet};
@@ -20,7 +20,7 @@ struct Post {
 }
 
 impl Post {
-    /// The body of a sentinel: it passes the gate when it gets the CPU, so no thread above it wanted that.
+    /// Runs a sentinel. The sentinel passes the gate when it gets the CPU, so no thread above it wanted the CPU.
     fn keep(&self) {
         loop {
             self.gate.pass();
@@ -34,17 +34,17 @@ impl Post {
     }
 }
 
-/// The sentinels of a host, one per CPU with an agent. They end when this is dropped, as soon as each gets its CPU: restore
-/// raised threads before.
+/// The sentinels of a host, one per CPU with an agent. Dropping this ends the sentinels, each as soon as it gets its
+/// CPU: restore raised threads before.
 #[derive(Debug)]
 pub struct Sentinels {
-    /// By the number of the CPU.
+    /// Posts of the sentinels, by the number of the CPU.
     posts: Vec<Option<Arc<Post>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Sentinels {
-    /// Starts one on each of these CPUs, which rings the bell of the agent there.
+    /// Starts one sentinel on each of these CPUs. The sentinel rings the bell of the agent there.
     ///
     /// # Errors
     /// There are too many threads, or the privilege for real-time priorities is lacking.
@@ -60,7 +60,7 @@ impl Sentinels {
             let body = move || {
                 let is_ready = enter(cpu);
                 let is_fine = is_ready.is_ok();
-                // The starting thread waits for it.
+                // The starting thread waits for this message.
                 let _ = say.send(is_ready);
                 if is_fine {
                     post.keep();
@@ -75,8 +75,8 @@ impl Sentinels {
         Ok(sentinels)
     }
 
-    /// Starts or stops waiting: the bell of the agent of `cpu` rings once, as soon as no raised thread wants that CPU. Takes no system
-    /// call where the sentinel waits for the CPU already.
+    /// Starts or stops waiting for a quiet CPU. The bell of the agent of `cpu` rings once, as soon as no raised thread
+    /// wants that CPU. Takes no system call where the sentinel waits for the CPU already.
     pub fn await_quiet(&self, cpu: CpuId, wanted: bool) {
         if let Some(Some(post)) = self.posts.get(cpu.index()) {
             post.wanted.store(wanted, Ordering::SeqCst);
@@ -94,7 +94,7 @@ impl Drop for Sentinels {
             post.gate.open();
         }
         for thread in self.threads.drain(..) {
-            // Its body never panics.
+            // The body of a sentinel never panics.
             let _ = thread.join();
         }
     }

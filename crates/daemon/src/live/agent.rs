@@ -13,10 +13,10 @@ use sys::{Result, affinity, clock, thread};
 
 /// Interval between beats of an idle agent.
 pub(super) const BEAT: Nanos = Nanos::ms(100);
-/// How long an agent keeps beating while it waits for the dispatcher: together with the guardian's patience and restoring, less
+/// Maximum time for which a waiting agent continues to beat. With the guardian's patience and restoring, this is less
 /// than a second.
 const PATIENCE: Nanos = Nanos::ms(400);
-/// Interval between its attempts.
+/// Interval between the attempts of an agent to lock the dispatcher.
 const AGAIN: Nanos = Nanos::us(20);
 
 /// Turns the calling thread into an agent.
@@ -27,8 +27,8 @@ pub(super) fn enter(cpu: CpuId) -> Result<()> {
     clock::set_slack(Nanos::ns(1))
 }
 
-/// Locks the dispatcher. Adopting or restoring very many threads holds the lock for long: for a while a waiting agent does not
-/// count as hung.
+/// Locks the dispatcher. Adopting or restoring very many threads holds the lock for long. A waiting agent therefore
+/// does not count as hung at once.
 fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, place: usize) -> MutexGuard<'s, Dispatcher<&'k Linux>> {
     let patience = clock::now().saturating_add(PATIENCE);
     loop {
@@ -48,7 +48,7 @@ fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, place: usize) -> MutexGuard<'
 pub(super) fn serve(shared: &Shared<'_>, place: usize) -> Result<()> {
     let channel = &shared.channels[place];
     let mut at = Instant::ZERO;
-    // Beat before the first turn, so that a hang in it is detected, too.
+    // The agent beats before the first turn, so that a hang in this turn is detected, too.
     shared.table.beat(Beating::Agent(place));
     while !shared.over.load(Ordering::Acquire) {
         let signals = channel.wait(at.min(clock::now().saturating_add(BEAT)))?;

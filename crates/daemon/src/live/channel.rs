@@ -15,7 +15,7 @@ const QUIET: u64 = 1;
 pub(super) struct Channel {
     pub(super) cpu: CpuId,
     call: Bell,
-    /// Rung by the sentinel.
+    /// Bell that the sentinel rings.
     pub(super) quiet: Arc<Bell>,
     pub(super) waiting: Arc<Waiting>,
 }
@@ -29,12 +29,12 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Calls the agent to a turn.
+    /// Wakes the agent for a turn.
     pub(super) fn call(&self) {
         self.call.ring();
     }
 
-    /// The signals received before `at`.
+    /// Waits until `at` at the latest. Returns the signals received.
     pub(super) fn wait(&self, at: Instant) -> Result<Signals> {
         Ok(match self.waiting.next(at)? {
             Some(QUIET) => Signals { quiet: self.quiet.rings() > 0 },

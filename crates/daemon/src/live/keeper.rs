@@ -13,13 +13,14 @@ use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes};
 use sys::{Result, clock, thread};
 
-/// Range of the interval to scan for new threads and children where the kernel does not report them: otherwise the shortest
-/// period.
+/// Range of the interval to scan for new threads and children where the kernel does not report them. The interval is
+/// the shortest period within this range.
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
-/// The number of the keeper's bell.
+/// Number of the keeper's bell in its event set.
 pub(super) const KEEPER_BELL: u64 = 0;
-/// The number of threads that are adopted, or whose forks are awaited, in one go. That takes milliseconds per thread on a busy host;
-/// meanwhile the agents wait for the dispatcher, and the agent of this CPU cannot beat, since the keeper has its priority.
+/// Number of threads that are adopted, or whose forks are awaited, in one step. A step takes milliseconds per thread on
+/// a busy host. Meanwhile the agents wait for the dispatcher. The agent of this CPU cannot beat, since the keeper has
+/// its priority.
 const AT_ONCE: usize = 16;
 /// Interval between checks of the guardian.
 const WATCH: Nanos = Nanos::ms(50);
@@ -41,7 +42,7 @@ impl<'s> Watcher<'s> {
     /// Starts a guardian.
     ///
     /// # Errors
-    /// It does not start: no thread may be raised then.
+    /// The guardian does not start. No thread may be raised then.
     pub(super) fn start(setup: &'s Setup, table: Arc<Table>) -> std::result::Result<Watcher<'s>, Explanation> {
         let guardian = Some(Handle::start(&setup.directory, &table, &setup.executable)?);
         Ok(Watcher { setup, table, guardian })
@@ -51,7 +52,7 @@ impl<'s> Watcher<'s> {
         self.guardian.as_mut().is_some_and(|guardian| guardian.is_alive(&self.table, clock::now()))
     }
 
-    /// Starts another guardian after killing this one.
+    /// Kills this guardian and starts another.
     fn replace(&mut self) -> std::result::Result<(), Explanation> {
         if let Some(dead) = self.guardian.take() {
             dead.kill();
@@ -60,7 +61,7 @@ impl<'s> Watcher<'s> {
         Ok(())
     }
 
-    /// Stops the guardian: no thread is raised any more.
+    /// Stops the guardian. No thread is raised any more.
     pub(super) fn stop(&mut self) {
         if let Some(guardian) = self.guardian.take() {
             guardian.stop();
@@ -86,7 +87,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             births = latest;
             adopt_new(shared);
         }
-        // A child whose parent has ended at once is found only now; dismissed clients can wait.
+        // A child whose parent has ended at once is found only now. Dismissed clients can wait.
         if has_dismissals {
             again = finish_dismissals(shared);
         }
@@ -135,7 +136,8 @@ fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
     at_agent_priority(|| shared.lock().keep_leaving(leaving))
 }
 
-/// Without a guardian no thread may be raised: all are restored until a new guardian is there.
+/// Watches the guardian. Without a guardian no thread may be raised: all threads are restored until a new guardian
+/// runs.
 fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>) {
     if watcher.is_alive() {
         return;

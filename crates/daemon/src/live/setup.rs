@@ -11,8 +11,8 @@ pub struct Setup {
     pub directory: Directory,
     /// The program that runs as guardian with `guardian DIRECTORY`.
     pub executable: PathBuf,
-    /// The policy.
+    /// Policy of the daemon.
     pub policy: &'static Descriptor,
-    /// Its knobs.
+    /// Knobs of the policy.
     pub knobs: Knobs,
 }

@@ -21,17 +21,17 @@ pub(super) struct Shared<'k> {
     pub(super) dispatcher: Mutex<Dispatcher<&'k Linux>>,
     pub(super) table: Arc<Table>,
     pub(super) channels: Vec<Channel>,
-    /// By the number of the CPU, the index of its channel.
+    /// Index of each CPU's channel, by the number of the CPU.
     pub(super) places: Vec<Option<usize>>,
-    /// The event set of the keeper, and its bell.
+    /// Event set of the keeper, with its bell.
     pub(super) keeper_events: Arc<Waiting>,
     pub(super) keeper_bell: Bell,
     pub(super) over: AtomicBool,
-    /// The interval to scan for new threads where the host reports no forks. Unit: ns.
+    /// Interval to scan for new threads where the host reports no forks. Unit: ns.
     pub(super) looking: AtomicU64,
     pub(super) warnings: Mutex<Vec<Explanation>>,
     pub(super) failure: Mutex<Option<Explanation>>,
-    /// Rung for events that the controlling thread must see.
+    /// Bell for events that the controlling thread must handle.
     pub(super) notification: Bell,
 }
 
@@ -40,7 +40,7 @@ impl<'k> Shared<'k> {
         self.dispatcher.lock().expect("a thread that panics with the dispatcher ends the daemon")
     }
 
-    /// Calls the agents of these CPUs.
+    /// Wakes the agents of these CPUs.
     pub(super) fn call(&self, cpus: &CpuSet) {
         for cpu in cpus.iter() {
             if let Some(Some(place)) = self.places.get(cpu.index()) {
@@ -49,12 +49,12 @@ impl<'k> Shared<'k> {
         }
     }
 
-    /// The CPUs with an agent: those that this process could use when it started.
+    /// Returns the CPUs with an agent: the CPUs that this process could use when it started.
     pub(super) fn cpus(&self) -> CpuSet {
         self.channels.iter().map(|channel| channel.cpu).collect()
     }
 
-    /// The interval to scan for new threads.
+    /// Returns the interval to scan for new threads.
     pub(super) fn looking(&self) -> Nanos {
         Nanos::ns(self.looking.load(Ordering::Relaxed))
     }
@@ -66,7 +66,7 @@ impl<'k> Shared<'k> {
         }
     }
 
-    /// Waits until every agent has taken a turn: from then on the guardian expects beats.
+    /// Waits until every agent has taken a turn. From then on the guardian expects beats.
     pub(super) fn begin_beating(&self) {
         let has_begun = |place| self.table.beats(Beating::Agent(place)) > 0;
         while !(0..self.channels.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
@@ -77,12 +77,12 @@ impl<'k> Shared<'k> {
         }
     }
 
-    /// A thread of the daemon has failed: ends the daemon.
+    /// Records that a thread of the daemon has failed, and ends the daemon.
     pub(super) fn fail(&self, reason: Explanation) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.end();
         restore_all(self);
-        // No thread is raised, and the agents end: reporting the failure may take its time.
+        // No thread is raised, and the agents end. The report of the failure may therefore be slow.
         self.table.set_agents(0);
     }
 
@@ -98,8 +98,8 @@ impl<'k> Shared<'k> {
 pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me).ok();
-    // Without the privilege there are no agents that could be kept waiting. No child is forked in `work`, and undoing reset-on-fork
-    // would take CAP_SYS_NICE.
+    // Without the privilege there are no agents that could be kept waiting. No child is forked in `work`, and clearing
+    // reset-on-fork would take CAP_SYS_NICE.
     let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
     let raised = attributes::apply(me, class).is_ok();
     let done = work();
@@ -121,7 +121,7 @@ pub(super) fn restore_all(shared: &Shared<'_>) {
         })
     }));
     if !matches!(orderly, Ok(true)) {
-        // Their children are found at the end.
+        // The children of these threads are found at the end.
         restore::restore_at_once(shared.kernel, &shared.table);
     }
 }

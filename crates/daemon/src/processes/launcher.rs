@@ -16,7 +16,7 @@ use sys::privileges;
 /// The standard output of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// That of this process.
+    /// The standard output of this process.
     Inherited,
     /// The standard error of this process, where its output has another use.
     ToStandardError,
@@ -29,13 +29,14 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// With `executable`, a program that implements [work](work()) and [launch](launch()).
+    /// Returns a launcher for `executable`, a program that implements [work](work()) and [launch](launch()).
     #[must_use]
     pub fn of(executable: PathBuf) -> Launcher {
         Launcher { executable }
     }
 
-    /// Starts the command `argv` under the name `name`, and keeps it at its gate. It inherits standard input and error.
+    /// Starts the command `argv` under the name `name`, and keeps the command at its gate. The command inherits
+    /// standard input and error.
     ///
     /// # Errors
     /// The program does not exist, or there are too many processes. Nothing was started.
@@ -58,11 +59,11 @@ impl Launcher {
         RunProcess::new(name, child, OwnedFd::from(handle), None)
     }
 
-    /// Starts a worker that does `work` under the name `name`, and keeps it at its gate. It reports every job within `length`, up to
-    /// [`JOBS_MAX`]. It ends with the calling thread.
+    /// Starts a worker that does `work` under the name `name`, and keeps the worker at its gate. The worker reports
+    /// every job within `length`, up to [`JOBS_MAX`]. The worker ends with the calling thread.
     ///
     /// # Errors
-    /// The period or work is zero, there are too many processes, or it is not ready within ten seconds.
+    /// The period or work is zero, there are too many processes, or the worker is not ready within ten seconds.
     pub fn work(&self, name: &str, work: Work, length: Nanos) -> Result<RunProcess, Explanation> {
         let mut command = Command::new(&self.executable);
         command.arg("work");

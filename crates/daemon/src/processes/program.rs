@@ -1,4 +1,4 @@
-//! Finding the program of a command, and executing it.
+//! Lookup and execution of a command's program.
 
 use super::work::start;
 use crate::Explanation;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use sys::{clock, launch, privileges, process};
 
-/// The file of program `name`: a path if it contains `/`, or else a file in one of the directories of `path`.
+/// Returns the file of program `name`: a path if it contains `/`, or else a file in one of the directories of `path`.
 ///
 /// # Errors
-/// It does not exist, or is not executable.
+/// The file does not exist, or is not executable.
 pub fn find(name: &str, path: Option<&OsStr>) -> Result<PathBuf, Explanation> {
     if name.is_empty() {
         return Err(Explanation::new("the command has no name", "give the name of a program, or a path to one"));
@@ -34,7 +34,7 @@ pub fn find(name: &str, path: Option<&OsStr>) -> Result<PathBuf, Explanation> {
     Err(met.map_or_else(|| unknown(name), |file| refused(&file, name)))
 }
 
-/// No file has this name.
+/// Returns the explanation that no file has this name.
 fn unknown(name: &str) -> Explanation {
     let right = match Path::new(name).is_file() {
         true => format!("use ./{name} for the file in this directory, or the name of a program in PATH"),
@@ -43,7 +43,7 @@ fn unknown(name: &str) -> Explanation {
     Explanation::new(format!("there is no command `{name}` in PATH"), right)
 }
 
-/// The file `file` may exist, but is no executable program.
+/// Returns the explanation that `file` may exist, but is no executable program.
 fn refused(file: &Path, name: &str) -> Explanation {
     let shown = file.display();
     match file.metadata() {
@@ -61,9 +61,9 @@ fn refused(file: &Path, name: &str) -> Explanation {
     }
 }
 
-/// Waits at the inherited gate `gate`, and executes the program of `argv` at the time that comes through it. Returns only if that
-/// fails; if the gate is closed for good, the process ends instead. `files` is the limit of open files to restore, if an
-/// ancestor has raised it.
+/// Waits at the inherited gate `gate`, and executes the program of `argv` at the time that the gate delivers. Returns
+/// only if the execution fails. If the gate is closed for good, the process ends instead. `files` is the limit of open
+/// files to restore, if an ancestor has raised it.
 pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Explanation {
     let begun = launch::inherited(gate).map_err(Explanation::from).and_then(|gate| start(&mut File::from(gate)));
     match begun {

@@ -1,8 +1,8 @@
-//! The worker process: it runs a workload and records the times of its jobs.
+//! The worker process, which runs a workload and records the times of its jobs.
 //!
-//! It has one thread, which reads the clock and its own CPU time, and allocates nothing while it works. Late jobs queue up in
-//! order, as in the simulator. The overhead of a job (falling asleep, waking, recording) is part of its work, so that `n` jobs
-//! take `n` times the work.
+//! A worker has one thread, which reads the clock and its own CPU time, and allocates nothing during its work. Late
+//! jobs queue up in order, as in the simulator. The overhead of a job (falling asleep, waking, recording) is part of
+//! its work, so that `n` jobs take `n` times the work.
 
 use super::worker_report::{JobRecord, READY, WorkerReport};
 use crate::Explanation;
@@ -12,7 +12,7 @@ use sys::clock::{self, Timer};
 use sys::event::Waiting;
 use sys::{launch, process};
 
-/// The delay until a request to end is noticed, at most.
+/// Maximum delay until a worker notices a request to end.
 const GLANCE: Nanos = Nanos::ms(1);
 /// The number of the standard input in the event set.
 const REQUEST: u64 = 0;
@@ -35,26 +35,26 @@ pub struct Periodic {
     pub period: Nanos,
     /// CPU time per job. Range: above zero.
     pub work: Nanos,
-    /// From the start to the first release.
+    /// Time from the start to the first release.
     pub phase: Nanos,
     /// Relative deadline of a job.
     pub deadline: Nanos,
 }
 
 impl Periodic {
-    /// The release time of job number `nth`, from 0.
+    /// Returns the release time of job number `nth`, counted from 0.
     pub(super) fn release(&self, start: Instant, nth: u64) -> Instant {
         start.saturating_add(self.phase).saturating_add(self.period.saturating_mul(nth))
     }
 }
 
-/// Runs a worker: reads its start time from standard input, works until the input is closed, and writes its report to standard
-/// output. It records up to `records` jobs.
+/// Runs a worker. It reads its start time from standard input, works until the input is closed, and writes its report
+/// to standard output. It records up to `records` jobs.
 ///
 /// # Errors
 /// The standard streams are missing, or the output is closed.
 pub fn work(work: Work, records: usize) -> Result<(), Explanation> {
-    // The parent ends it; the terminal does not.
+    // The parent ends the worker; the terminal does not.
     process::ignore_requests();
     launch::end_with_parent()?;
     clock::set_slack(Nanos::ns(1))?;
@@ -78,11 +78,11 @@ fn unread(error: io::Error) -> Explanation {
 }
 
 struct Worker {
-    /// Waiting for the request to end alone, and together with the timer.
+    /// Event set with only the request to end. The other event set also has the timer.
     request: Waiting,
     either: Waiting,
     timer: Timer,
-    /// When it last checked for a request to end.
+    /// Instant of the last check for a request to end.
     glanced: Instant,
     report: WorkerReport,
 }
@@ -96,12 +96,12 @@ impl Worker {
         Ok(Worker { request, either, timer, glanced: clock::now(), report: WorkerReport::with_room(records) })
     }
 
-    /// Whether the request to end has come.
+    /// Returns whether the request to end has arrived.
     fn is_to_end(&self) -> bool {
         !matches!(self.request.next(Instant::ZERO), Ok(None))
     }
 
-    /// Uses the CPU until its thread's CPU time is `until`. Returns whether no request to end has come.
+    /// Uses the CPU until the CPU time of the thread is `until`. Returns whether no request to end has arrived.
     fn uses(&mut self, until: Nanos) -> bool {
         loop {
             let left = until.saturating_sub(clock::thread_time());
@@ -123,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// Sleeps until `at`. Returns whether no request to end has come.
+    /// Sleeps until `at`. Returns whether no request to end has arrived.
     fn sleeps(&self, at: Instant) -> bool {
         self.timer.set(at);
         loop {
@@ -135,7 +135,7 @@ impl Worker {
         }
     }
 
-    /// Does one job after another until the request to end. `had` is the CPU time of its thread at the start.
+    /// Runs one job after another until the request to end. `had` is the CPU time of the thread at the start.
     fn beats(&mut self, jobs: &Periodic, start: Instant, had: Nanos) {
         let (mut until, mut idle_since) = (had, start);
         for nth in 0.. {

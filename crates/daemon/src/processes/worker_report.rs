@@ -3,7 +3,7 @@
 use sched::{Instant, Nanos};
 use std::io::{self, Write};
 
-/// The number of jobs that a worker records one by one (24 MB); further jobs are counted.
+/// Maximum number of jobs that a worker records one by one (24 MB). Further jobs are only counted.
 pub const JOBS_MAX: u64 = 1_000_000;
 
 /// A worker's message that it is ready.
@@ -16,36 +16,36 @@ pub(super) struct JobRecord {
     pub(super) done: Instant,
 }
 
-/// The words before the jobs.
+/// Number of words before the jobs.
 const HEAD: usize = 4;
-/// The words of a job.
+/// Number of words of a job.
 const JOB: usize = 3;
 
 /// The report of a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct WorkerReport {
-    /// CPU time from the start to the end.
+    /// CPU time from the start to the end of the work.
     pub(super) cpu_time: Nanos,
-    /// When the work ended.
+    /// Instant when the work ended.
     pub(super) end: Instant,
-    /// Jobs that were done and for which there was no room.
+    /// Number of completed jobs that had no room in the report.
     pub(super) lost: u64,
-    /// The first jobs that were done, in order.
+    /// The first completed jobs, in order.
     jobs: Vec<JobRecord>,
     room: usize,
 }
 
 impl WorkerReport {
-    /// Nothing yet, with memory that is there for `room` jobs.
+    /// Returns an empty report with preallocated memory for `room` jobs.
     pub(super) fn with_room(room: usize) -> WorkerReport {
         let some = JobRecord { released: Instant::NEVER, woke: Some(Instant::NEVER), done: Instant::NEVER };
-        // Written to once, so that no page is missing later.
+        // Written to once, so that no page fault occurs later.
         let mut jobs = vec![some; room];
         jobs.clear();
         WorkerReport { cpu_time: Nanos::ZERO, end: Instant::ZERO, lost: 0, jobs, room }
     }
 
-    /// One more was done. Allocates nothing.
+    /// Adds a completed job. Allocates nothing.
     pub(super) fn add(&mut self, job: JobRecord) {
         if self.jobs.len() < self.room {
             self.jobs.push(job);
@@ -54,23 +54,23 @@ impl WorkerReport {
         }
     }
 
-    /// The jobs.
+    /// Returns the recorded jobs.
     pub(super) fn jobs(&self) -> &[JobRecord] {
         &self.jobs
     }
 
-    /// Puts it into words.
+    /// Writes the report as words.
     pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let head = [self.cpu_time.as_ns(), self.end.as_ns(), self.lost, self.jobs.len() as u64];
         let jobs = self.jobs.iter().flat_map(|job| {
-            // No job is begun at the clock's zero.
+            // No job begins at the clock's zero, so zero stands for a missing instant.
             [job.released.as_ns(), job.woke.map_or(0, Instant::as_ns), job.done.as_ns()]
         });
         let bytes: Vec<u8> = head.into_iter().chain(jobs).flat_map(u64::to_le_bytes).collect();
         to.write_all(&bytes)
     }
 
-    /// Takes it out of the words; none if they are not a whole report.
+    /// Reads a report from its words; `None` if the words are not a whole report.
     pub(super) fn read(bytes: &[u8]) -> Option<WorkerReport> {
         let (chunks, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();

@@ -50,7 +50,7 @@ pub fn restore_entry<K: Kernel>(
     done
 }
 
-/// Restores the thread that was `identity`.
+/// Applies `act` to the thread with this identity.
 fn opened<K: Kernel>(kernel: &K, identity: Identity, act: impl FnOnce(&K::Thread) -> Outcome) -> Outcome {
     match kernel.open_as(identity) {
         Ok(thread) => act(&thread),
@@ -58,13 +58,13 @@ fn opened<K: Kernel>(kernel: &K, identity: Identity, act: impl FnOnce(&K::Thread
     }
 }
 
-/// Whether it needs its affinity first: SCHED_DEADLINE requires all CPUs.
+/// Returns whether the thread needs its affinity before its class: SCHED_DEADLINE requires all CPUs.
 fn comes_last(entry: &Entry) -> bool {
     matches!(entry.original.attributes.policy, Policy::Deadline { .. })
 }
 
-/// The closest attributes to `original` where those are refused: not real-time, and without reset-on-fork cleared, which takes
-/// a privilege.
+/// Returns the closest attributes to `original` where the kernel refuses `original`. They are not real-time, and keep
+/// reset-on-fork set, since clearing it takes a privilege.
 fn near(original: Attributes) -> Attributes {
     let policy = match original.policy {
         fair @ (Policy::Other { .. } | Policy::Batch { .. } | Policy::Idle) => fair,
@@ -73,7 +73,7 @@ fn near(original: Attributes) -> Attributes {
     Attributes { reset_on_fork: true, ..Attributes::of(policy) }
 }
 
-/// Whether Tactus has changed `original` to `found`.
+/// Returns whether Tactus has changed `original` to `found`.
 fn is_ours(found: Attributes, original: Attributes) -> bool {
     let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
     raised.contains(&found) || found == near(original)
@@ -94,7 +94,7 @@ fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outco
             Ok(()) => None,
             Err(gone @ sys::Error::Gone(_)) => return Err(gone),
             Err(refused) => {
-                // It must not stay real-time.
+                // The thread must not stay real-time.
                 kernel.schedule(thread, near(original))?;
                 Some(Explanation::from(refused))
             }

@@ -8,15 +8,15 @@ use sys::thread::Identity;
 /// The outcome for one property of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It needed no change.
+    /// The property needed no change.
     AsBefore,
-    /// It had the value that Tactus had set, and has the original again.
+    /// The property had the value that Tactus had set, and has the original again.
     Restored,
-    /// Another process has set it since. It is left alone.
+    /// Another process has set the property since. The property is left alone.
     Left,
     /// The thread has ended.
     Gone,
-    /// It keeps the value that Tactus had set, or has the closest possible one.
+    /// The property keeps the value that Tactus had set, or has the closest possible one.
     Failed(Explanation),
 }
 
@@ -32,7 +32,7 @@ impl Outcome {
 /// The outcome for a thread, in a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It has ended.
+    /// The thread has ended.
     Gone,
     /// A property could not be restored.
     Failed,
@@ -40,7 +40,7 @@ pub enum End {
     Restored,
     /// Another process has set a property, and no other needed a change.
     Left,
-    /// It needed no change.
+    /// The thread needed no change.
     AsBefore,
 }
 
@@ -51,13 +51,13 @@ pub struct ThreadRestored {
     pub thread: Identity,
     /// The first thread of its process.
     pub leader: Identity,
-    /// Its row in the table; `None` for a thread that started since and was found.
+    /// Row of the thread in the table; `None` for a thread that started since and was found.
     pub row: Option<Row>,
     /// Its original attributes and affinity.
     pub original: Original,
     /// The outcome for its scheduling attributes.
     pub attributes: Outcome,
-    /// The outcome for a stop of its process. Part of the first thread.
+    /// The outcome for a stop of the process. Recorded with the first thread.
     pub stop: Outcome,
     /// The outcome for its affinity.
     pub affinity: Outcome,
@@ -98,7 +98,7 @@ impl ThreadRestored {
         }
     }
 
-    /// Why properties could not be restored.
+    /// Returns the reasons why properties could not be restored.
     pub fn failures(&self) -> impl Iterator<Item = &Explanation> {
         self.outcomes().into_iter().filter_map(|outcome| match outcome {
             Outcome::Failed(reason) => Some(reason),
@@ -150,25 +150,26 @@ impl fmt::Display for ThreadRestored {
 /// The outcome for all threads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Restored {
-    /// Each thread: those of the table in the order of its rows, then those that started since.
+    /// The outcome for each thread: first the threads of the table in the order of its rows, then the threads that
+    /// started since.
     pub threads: Vec<ThreadRestored>,
     /// The number of unreadable rows of the table.
     pub damaged: usize,
-    /// Why threads that started since may have been missed.
+    /// Reason why threads that started since may have been missed.
     pub missed: Option<Explanation>,
-    /// Threads that may still be in a fork that began before; the child would keep inherited values. They had too little CPU time
-    /// to tell, which a repetition would not change: nothing is left to do about them.
+    /// Threads that may still be in a fork that began before, whose child would keep inherited values. Their CPU time
+    /// was too short for a decision, and a repetition would not change this. Nothing is left to do about these threads.
     pub unsure: Vec<Identity>,
 }
 
 impl Restored {
-    /// Whether nothing is left to do.
+    /// Returns whether nothing is left to do.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.damaged == 0 && self.missed.is_none() && self.count(End::Failed) == 0
     }
 
-    /// Why threads that started since may have been missed, in words, whether a repetition would help or not.
+    /// Returns in words why threads that started since may have been missed, whether a repetition would help or not.
     #[must_use]
     pub fn doubt(&self) -> Option<String> {
         let unsure = match self.unsure.len() {
@@ -180,7 +181,7 @@ impl Restored {
         both.into_iter().flatten().reduce(|first, second| format!("{first}; {second}"))
     }
 
-    /// The number of threads with this outcome.
+    /// Returns the number of threads with this outcome.
     #[must_use]
     pub fn count(&self, end: End) -> usize {
         self.threads.iter().filter(|thread| thread.end() == end).count()

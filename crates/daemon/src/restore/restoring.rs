@@ -10,21 +10,21 @@ use sched::{Instant, Nanos};
 /// The shortest pause between two scans.
 const REST: Nanos = Nanos::ms(1);
 
-/// Restored threads, and those that may still be in forks that began before.
+/// Restored threads, and the threads that may still be in forks that began before.
 #[derive(Debug)]
 pub struct Restoring {
     threads: Vec<ThreadRestored>,
     damaged: usize,
     family: Family,
     begun: Instant,
-    /// When the last scan ended, and how long it took.
+    /// Instant when the last scan ended, and its duration.
     looked: Instant,
     took: Nanos,
 }
 
 impl Restoring {
-    /// Restores the threads of `table` that `wanted` selects. Later [scans](Restoring::look) find their new children. The rows
-    /// stay; the caller forgets them once [no thread forks](Restoring::is_over) any more.
+    /// Restores the threads of `table` that `wanted` selects. Later [scans](Restoring::look) find new children of these
+    /// threads. The rows stay; the caller forgets them once [no thread forks](Restoring::is_over) any more.
     pub fn begin<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restoring {
         let begun = kernel.now();
         let all = table.entries();
@@ -35,7 +35,7 @@ impl Restoring {
         Restoring { threads, damaged: table.damaged(), family, begun, looked: begun, took: Nanos::ZERO }
     }
 
-    /// Scans for their new children, and sets the values that those would have inherited.
+    /// Scans for new children of the restored threads, and sets the values that these children would have inherited.
     pub fn look<K: Kernel>(&mut self, kernel: &K, table: &Table) {
         // A thread that was adopted meanwhile belongs to another client.
         let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry, _)| entry).collect();
@@ -46,32 +46,32 @@ impl Restoring {
         self.took = self.looked.saturating_since(now);
     }
 
-    /// Whether no thread is in a fork that began before, and all their children were found.
+    /// Returns whether no thread is in a fork that began before, and all their children were found.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.family.forking().len() == 0
     }
 
-    /// How long to wait until the next scan; `None`: it is over. At least as long as a scan takes, which leaves half of a CPU to
-    /// the threads that are awaited.
+    /// Returns the time to wait until the next scan; `None`: the restoration is over. The pause is at least as long as
+    /// a scan, which leaves half of a CPU to the awaited threads.
     #[must_use]
     pub fn pause(&self) -> Option<Nanos> {
         (!self.is_over()).then_some(self.took.max(REST))
     }
 
-    /// The time from its start to its last scan.
+    /// Returns the time from the start of the restoration to its last scan.
     #[must_use]
     pub fn time(&self) -> Nanos {
         self.looked.saturating_since(self.begun)
     }
 
-    /// The outcome for each thread so far.
+    /// Returns the outcome for each thread so far.
     #[must_use]
     pub fn threads(&self) -> &[ThreadRestored] {
         &self.threads
     }
 
-    /// The final outcome: there are no more scans.
+    /// Returns the final outcome: there are no more scans.
     #[must_use]
     pub fn end(self) -> Restored {
         let Restoring { threads, damaged, family, .. } = self;

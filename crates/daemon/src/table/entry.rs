@@ -1,4 +1,4 @@
-//! [`Entry`]: what a row of the table holds.
+//! [`Entry`]: the content of a row of the table.
 
 use sched::CpuSet;
 use sys::attributes::Attributes;
@@ -7,9 +7,9 @@ use sys::thread::Identity;
 /// The values of a thread before Tactus changed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Original {
-    /// Its scheduling attributes.
+    /// Scheduling attributes of the thread.
     pub attributes: Attributes,
-    /// Its affinity.
+    /// Affinity of the thread.
     pub affinity: CpuSet,
 }
 
@@ -18,16 +18,17 @@ pub struct Original {
 pub struct Entry {
     /// The thread.
     pub thread: Identity,
-    /// The first thread of its process.
+    /// First thread of the thread's process.
     pub leader: Identity,
-    /// Its originals.
+    /// Original values of the thread.
     pub original: Original,
-    /// The CPUs that Tactus confines it to.
+    /// CPUs that Tactus confines the thread to.
     pub confined: CpuSet,
 }
 
 impl Entry {
-    /// Whether it is the first thread of its process, whose row records a stop of the process.
+    /// Returns whether the thread is the first thread of its process. The row of the first thread records a stop of the
+    /// process.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.thread == self.leader

@@ -7,7 +7,7 @@ use sys::attributes::{Attributes, Policy};
 use sys::thread::Identity;
 
 // A row, in words.
-/// How often the row was used, times two, plus one while it is in use.
+/// Twice the number of uses of the row, plus one while the row is in use.
 pub(super) const OF_USE: usize = 0;
 pub(super) const OF_STOPPED: usize = 1;
 pub(super) const OF_THREAD: usize = 2;
@@ -27,7 +27,7 @@ const OVERRUN: u64 = 1 << 34;
 const OWN_SLICE: u64 = 1 << 35;
 const UNKNOWN: u64 = 1 << 36;
 
-/// A [`CpuSet`] in words.
+/// Converts a [`CpuSet`] into words.
 pub(super) fn words_of(cpus: &CpuSet) -> [u64; SET] {
     let mut words = [0; SET];
     for cpu in cpus.iter() {
@@ -36,13 +36,13 @@ pub(super) fn words_of(cpus: &CpuSet) -> [u64; SET] {
     words
 }
 
-/// The set in these words.
+/// Converts words into a CPU set.
 fn set_of(words: &[u64]) -> CpuSet {
     let is_in = |cpu: &usize| words[cpu / 64] & 1 << (cpu % 64) != 0;
     (0..words.len() * 64).filter(is_in).map(CpuId::new).collect()
 }
 
-/// [`Attributes`] in words.
+/// Converts [`Attributes`] into words.
 pub(super) fn words_of_attributes(attributes: Attributes) -> [u64; ATTRIBUTES] {
     let mut words = [0; ATTRIBUTES];
     let of_nice = |nice: i32| u64::from(nice.cast_unsigned());
@@ -67,7 +67,7 @@ pub(super) fn words_of_attributes(attributes: Attributes) -> [u64; ATTRIBUTES] {
     words
 }
 
-/// The attributes in these words; `None` if they are invalid.
+/// Converts words into attributes; `None` if the words are invalid.
 fn attributes_of(words: &[u64]) -> Option<Attributes> {
     let has = |bit: u64| words[0] & bit != 0;
     let number = u32::try_from(words[0] & u64::from(u32::MAX)).ok()?;
@@ -94,12 +94,12 @@ fn attributes_of(words: &[u64]) -> Option<Attributes> {
     Some(Attributes { policy, reset_on_fork: has(RESET_ON_FORK), slice })
 }
 
-/// The identity in these two words; `None` if they are invalid.
+/// Converts two words into an identity; `None` if the words are invalid.
 pub(super) fn identity_of(words: &[u64]) -> Option<Identity> {
     Some(Identity { tid: u32::try_from(words[0]).ok()?, start_time: words[1] })
 }
 
-/// The entry and the stop in the words of a row; `None` if they are invalid.
+/// Converts the words of a row into its entry and stop; `None` if the words are invalid.
 pub(super) fn entry_of(words: &[u64; ROW]) -> Option<(Entry, bool)> {
     let entry = Entry {
         thread: identity_of(&words[OF_THREAD..])?,

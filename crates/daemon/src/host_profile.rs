@@ -55,7 +55,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Whether the kernel has release `wanted` or a later one. A kernel without a release number counts as late.
+    /// Returns whether the kernel has release `wanted` or a later one. A kernel without a release number counts as
+    /// late.
     #[must_use]
     pub fn is_at_least(&self, wanted: (u32, u32)) -> bool {
         let mut numbers = self.release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
@@ -80,7 +81,7 @@ pub struct Privileges {
 }
 
 impl Privileges {
-    /// Whether this process has the capability.
+    /// Returns whether this process has the capability.
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {
         self.capabilities.contains(&capability)

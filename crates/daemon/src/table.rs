@@ -90,7 +90,7 @@ impl fmt::Display for Full {
 }
 
 impl Full {
-    /// The remedy, in the imperative.
+    /// Returns the remedy, in the imperative.
     #[must_use]
     pub fn remedy(&self) -> String {
         format!("make promises to processes with at most {} threads in all", self.capacity)
@@ -195,7 +195,7 @@ impl Table {
         Ok(Table { cells, rows, free: Mutex::new(free) })
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.rows

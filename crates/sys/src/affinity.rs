@@ -1,4 +1,4 @@
-//! The CPUs a thread may run on.
+//! The CPUs that a thread may run on.
 
 use crate::{Error, Result};
 use rustix::process::Pid;
@@ -12,7 +12,7 @@ fn pid(tid: u32) -> Result<Option<Pid>> {
     i32::try_from(tid).ok().and_then(Pid::from_raw).map(Some).ok_or(Error::Gone(tid))
 }
 
-/// The CPUs that thread `tid` may run on.
+/// Returns the CPUs that thread `tid` may run on.
 ///
 /// # Errors
 /// The thread has ended.

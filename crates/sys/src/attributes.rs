@@ -1,4 +1,4 @@
-//! Scheduling attributes of a thread: `sched_setattr` and `sched_getattr`; each change is read back.
+//! Scheduling attributes of a thread: `sched_setattr` and `sched_getattr`. Each change is read back.
 
 use crate::{Error, Result};
 use rustix::io::Errno;
@@ -8,12 +8,13 @@ use std::sync::OnceLock;
 
 /// `SCHED_FLAG_RESET_ON_FORK`, include/uapi/linux/sched.h.
 const RESET_ON_FORK: u64 = 0x01;
-/// `SCHED_FLAG_RECLAIM`, there.
+/// `SCHED_FLAG_RECLAIM`, include/uapi/linux/sched.h.
 const RECLAIM: u64 = 0x02;
-/// `SCHED_FLAG_DL_OVERRUN`, there.
+/// `SCHED_FLAG_DL_OVERRUN`, include/uapi/linux/sched.h.
 const OVERRUN: u64 = 0x04;
 
-/// `struct sched_attr`, include/uapi/linux/sched/types.h: its first version, 48 bytes, which every kernel since 3.14 takes.
+/// The first version of `struct sched_attr`, include/uapi/linux/sched/types.h: 48 bytes, which every kernel since 3.14
+/// accepts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Raw {
@@ -34,42 +35,43 @@ const SIZE: u32 = 48;
 pub enum Policy {
     /// SCHED_OTHER.
     Other {
-        /// Range: −20 … 19.
+        /// Nice value. Range: −20 … 19.
         nice: i32,
     },
     /// SCHED_BATCH.
     Batch {
-        /// Range: −20 … 19.
+        /// Nice value. Range: −20 … 19.
         nice: i32,
     },
     /// SCHED_IDLE.
     Idle,
     /// SCHED_FIFO.
     Fifo {
-        /// Range: 1 … 99.
+        /// Real-time priority. Range: 1 … 99.
         priority: u32,
     },
     /// SCHED_RR.
     RoundRobin {
-        /// Range: 1 … 99.
+        /// Real-time priority. Range: 1 … 99.
         priority: u32,
     },
     /// SCHED_DEADLINE.
     Deadline {
         /// CPU time in every period. Range: 1 µs … `deadline`.
         runtime: Nanos,
-        /// From the start of a period to when the runtime must have been delivered. Range: `runtime` … `period`.
+        /// Relative deadline: time from the start of a period until the runtime must be delivered. Range: `runtime` …
+        /// `period`.
         deadline: Nanos,
-        /// Range: 100 µs … 4.19 s, unless the kernel is configured otherwise.
+        /// Period of the reservation. Range: 100 µs … 4.19 s, unless the kernel is configured otherwise.
         period: Nanos,
-        /// Whether it may use bandwidth that other threads leave (GRUB).
+        /// Whether the thread may use bandwidth that other threads leave (GRUB).
         reclaim: bool,
-        /// Whether it gets SIGXCPU when it overruns its runtime.
+        /// Whether the thread gets SIGXCPU when it overruns its runtime.
         overrun: bool,
     },
-    /// SCHED_EXT: a BPF scheduler's.
+    /// SCHED_EXT, the class of BPF schedulers.
     Ext {
-        /// Range: −20 … 19.
+        /// Nice value. Range: −20 … 19.
         nice: i32,
     },
     /// A class that this crate does not know.
@@ -79,12 +81,12 @@ pub enum Policy {
 /// Scheduling attributes of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attributes {
-    /// Its class.
+    /// Scheduling class of the thread.
     pub policy: Policy,
-    /// Whether its children start as SCHED_OTHER (reset-on-fork).
+    /// Whether children of the thread start as SCHED_OTHER (reset-on-fork).
     pub reset_on_fork: bool,
-    /// Custom time slice of a thread of SCHED_OTHER or SCHED_BATCH; `None`: the kernel's default. Kernels before Linux 6.12
-    /// neither report nor keep it.
+    /// Custom time slice of a thread of SCHED_OTHER or SCHED_BATCH; `None`: the kernel's default. Kernels before Linux
+    /// 6.12 neither report nor keep a custom slice.
     pub slice: Option<Nanos>,
 }
 
@@ -116,13 +118,13 @@ impl fmt::Display for Attributes {
 }
 
 impl Attributes {
-    /// This class, without reset-on-fork: children inherit it.
+    /// Returns attributes of class `policy` without reset-on-fork: children inherit the class.
     #[must_use]
     pub const fn of(policy: Policy) -> Attributes {
         Attributes { policy, reset_on_fork: false, slice: None }
     }
 
-    /// SCHED_FIFO of this priority, with reset-on-fork: children start as SCHED_OTHER.
+    /// Returns SCHED_FIFO of this priority, with reset-on-fork: children start as SCHED_OTHER.
     #[must_use]
     pub const fn raised(priority: u32) -> Attributes {
         Attributes { reset_on_fork: true, ..Attributes::of(Policy::Fifo { priority }) }
@@ -174,13 +176,13 @@ impl Attributes {
     }
 }
 
-/// The attributes of thread `tid`.
+/// Returns the attributes of thread `tid`.
 ///
 /// # Errors
 /// The thread has ended.
 pub fn get(tid: u32) -> Result<Attributes> {
     let mut found = read(tid)?;
-    // The kernel reports a time slice for every thread; keep it only where it is a custom one.
+    // The kernel reports a time slice for every thread. Keep only a custom slice.
     if found.slice.is_some() && found.slice == usual_slice() {
         found.slice = None;
     }
@@ -198,7 +200,7 @@ fn read(tid: u32) -> Result<Attributes> {
     Err(Error::of(last_error(), tid, format!("read how thread {tid} is scheduled"), remedy))
 }
 
-/// The default time slice, measured on a thread of this process that requests none.
+/// Returns the default time slice, measured on a thread of this process that requests no slice.
 fn usual_slice() -> Option<Nanos> {
     static USUAL: OnceLock<Option<Nanos>> = OnceLock::new();
     let ask = || {
@@ -215,7 +217,8 @@ fn usual_slice() -> Option<Nanos> {
     })
 }
 
-/// Sets the attributes of thread `tid` and reads back the values in force. Its uclamp values stay as they are.
+/// Sets the attributes of thread `tid` and reads back the values in force. The uclamp values of the thread do not
+/// change.
 ///
 /// # Errors
 /// The thread has ended, the caller lacks permission or privilege, SCHED_DEADLINE's admission control refuses, or the
@@ -230,7 +233,8 @@ pub fn set(tid: u32, wanted: Attributes) -> Result<()> {
     Err(Error::NotKept { what: format!("schedule thread {tid} as {wanted}"), kept: kept.to_string(), remedy })
 }
 
-/// Like [`set`] without reading back: one system call, for the path between a timer and a dispatch.
+/// Sets the attributes of thread `tid` like [`set`], without reading back: one system call, for the path between a
+/// timer and a dispatch.
 ///
 /// # Errors
 /// As [`set`], except for another value applied.

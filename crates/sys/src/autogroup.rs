@@ -1,5 +1,5 @@
-//! Autogroups: where they are enabled, a nice value weighs a thread only against threads of its session, and the session
-//! has a nice value of its own.
+//! Autogroups. Where they are enabled, a nice value weighs a thread only against threads of its session, and the
+//! session has a nice value of its own.
 
 use crate::thread::Thread;
 use crate::{Error, Result, file};
@@ -7,19 +7,19 @@ use crate::{Error, Result, file};
 /// The autogroup of a process's session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Autogroup {
-    /// Its number.
+    /// Number of the autogroup.
     pub number: u64,
-    /// Its weight against other autogroups. Range: −20 … 19.
+    /// Nice value of the autogroup against other autogroups. Range: −20 … 19.
     pub nice: i32,
 }
 
-/// Whether autogroups are enabled.
+/// Returns whether autogroups are enabled.
 #[must_use]
 pub fn is_on() -> bool {
     file::value::<u32>("/proc/sys/kernel/sched_autogroup_enabled", "0 or 1").is_ok_and(|on| on != 0)
 }
 
-/// The autogroup of process `pid`; `None` where the kernel has none for it.
+/// Returns the autogroup of process `pid`; `None` where the kernel has no autogroup for this process.
 ///
 /// # Errors
 /// The process has ended.
@@ -39,7 +39,8 @@ fn parse(text: &str) -> Option<Autogroup> {
 /// Sets the nice value of the session of process `pid`, and reads back the value in force.
 ///
 /// # Errors
-/// The process has ended or is not permitted; autogroups are disabled; or an unprivileged user exceeds ten changes a second.
+/// The process has ended or the change is not permitted; autogroups are disabled; or an unprivileged user exceeds ten
+/// changes a second.
 pub fn set_nice(pid: u32, nice: i32) -> Result<()> {
     let what = || format!("give the autogroup of process {pid} the nice value {nice}");
     let remedy = "use a value from -20 to 19 for a process of this user; run with CAP_SYS_NICE to lower it";

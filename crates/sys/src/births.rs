@@ -34,7 +34,7 @@ impl Children {
     pub fn of_thread(tid: u32, cpu: CpuId) -> Result<Children> {
         let raw = i32::try_from(tid).map_err(|_| Error::Gone(tid))?;
         let mut builder = Builder::new(Software::DUMMY);
-        // A buffer collects the records of inherited events only if it belongs to one CPU.
+        // A buffer collects the records of inherited events only if the buffer belongs to one CPU.
         builder.task(true).wakeup_watermark(1).inherit(true).observe_pid(raw).one_cpu(cpu.index());
         let begun = builder.build().and_then(|counter| counter.sampled(BUFFER)).and_then(|mut sampler| {
             sampler.as_counter_mut().enable()?;
@@ -46,8 +46,8 @@ impl Children {
         })
     }
 
-    /// Adds the processes forked since the last call to `processes`, without those that have ended since. A process is
-    /// reported even when its parent has ended.
+    /// Adds the processes forked since the last call to `processes`, without processes that have ended since. A process
+    /// is reported even when its parent has ended.
     pub fn read_into(&mut self, processes: &mut Vec<u32>) {
         while let Some(record) = self.sampler.next_record() {
             let mut bytes = [0; 16];
@@ -79,7 +79,7 @@ mod tests {
     use crate::event::Waiting;
     use sched::{CpuSet, Nanos};
 
-    /// Forks of the calling thread, which stays on its CPU.
+    /// Records the forks of the calling thread, which stays on its CPU.
     fn ours() -> Option<(Children, Waiting)> {
         let me = crate::thread::current();
         let cpu = crate::affinity::get(me).unwrap().first().unwrap();

@@ -28,34 +28,34 @@ pub struct Hierarchy {
     /// The requested controller; empty in version 2.
     controller: String,
     root: OwnedFd,
-    /// Its mount point.
+    /// Mount point of the hierarchy.
     at: PathBuf,
-    /// The path of the group at the mount point.
+    /// Path of the group at the mount point.
     prefix: String,
 }
 
 impl Hierarchy {
-    /// The mounted hierarchy of version 1 with `controller`.
+    /// Returns the mounted hierarchy of version 1 with `controller`.
     ///
     /// # Errors
-    /// It is not mounted.
+    /// The hierarchy is not mounted.
     pub fn one(controller: &str) -> Result<Hierarchy> {
         Hierarchy::find(Version::One, controller)
     }
 
-    /// The mounted hierarchy of version 2.
+    /// Returns the mounted hierarchy of version 2.
     ///
     /// # Errors
-    /// It is not mounted.
+    /// The hierarchy is not mounted.
     pub fn two() -> Result<Hierarchy> {
         Hierarchy::find(Version::Two, "")
     }
 
-    /// The hierarchy of version 1 with `controller`, mounted privately for this handle where it is mounted nowhere. The private
-    /// mount appears in no file system and ends with the handle.
+    /// Returns the hierarchy of version 1 with `controller`. If the hierarchy is mounted nowhere, mounts it privately
+    /// for this handle. The private mount appears in no file system and ends with the handle.
     ///
     /// # Errors
-    /// The kernel lacks it, or the caller lacks the privilege to mount it.
+    /// The kernel lacks the hierarchy, or the caller lacks the privilege to mount it.
     pub fn one_or_mount(controller: &str) -> Result<Hierarchy> {
         let Err(missing) = Hierarchy::one(controller) else { return Hierarchy::one(controller) };
         let mount = || -> io::Result<OwnedFd> {
@@ -96,19 +96,19 @@ impl Hierarchy {
         Ok(Hierarchy { version, controller: controller.to_string(), root, at, prefix: mount.root })
     }
 
-    /// Its version.
+    /// Returns the version of the hierarchy.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Its mount point.
+    /// Returns the mount point of the hierarchy.
     #[must_use]
     pub fn at(&self) -> &Path {
         &self.at
     }
 
-    /// The path of the group of thread `tid`.
+    /// Returns the path of the group of thread `tid`.
     ///
     /// # Errors
     /// The thread has ended, or belongs to no group of this hierarchy.
@@ -128,10 +128,10 @@ impl Hierarchy {
         })
     }
 
-    /// The group at `path`.
+    /// Opens the group at `path`.
     ///
     /// # Errors
-    /// It does not exist, or lies outside of the mount.
+    /// The group does not exist, or lies outside of the mount.
     pub fn open(&self, path: &str) -> Result<Group> {
         let inside = if self.prefix == "/" { Some(path) } else { path.strip_prefix(self.prefix.as_str()) };
         let inside = inside.filter(|inside| !inside.starts_with("/..")).map(|inside| inside.trim_matches('/'));
@@ -147,7 +147,7 @@ impl Hierarchy {
         Group::at(&self.root, name, path, self.version)
     }
 
-    /// The group of thread `tid`.
+    /// Opens the group of thread `tid`.
     ///
     /// # Errors
     /// The thread has ended, or its group lies outside of the mount.
@@ -160,7 +160,7 @@ impl Hierarchy {
 #[derive(Debug)]
 pub struct Group {
     directory: OwnedFd,
-    /// Its name for messages.
+    /// Name of the group for messages.
     path: PathBuf,
     version: Version,
 }
@@ -174,34 +174,34 @@ impl Group {
         }
     }
 
-    /// Its path, for messages.
+    /// Returns the path of the group, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The version of its hierarchy.
+    /// Returns the version of the group's hierarchy.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether it has a control file of this name.
+    /// Returns whether the group has a control file of this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         rustix::fs::statat(&self.directory, name, AtFlags::empty()).is_ok()
     }
 
-    /// The content of its control file `name`.
+    /// Returns the content of the group's control file `name`.
     ///
     /// # Errors
-    /// It has no such file.
+    /// The group has no such file.
     pub fn read(&self, name: &str) -> Result<String> {
         let said = file::read_in(&self.directory, name);
         said.map_err(|error| Error::from(error, format!("read {}", self.path.join(name).display()), REMEDY))
     }
 
-    /// Writes `text` into its control file `name`.
+    /// Writes `text` into the group's control file `name`.
     ///
     /// # Errors
     /// The file does not exist, the caller lacks permission, or the kernel refuses the text.
@@ -212,15 +212,15 @@ impl Group {
         })
     }
 
-    /// The numbers in its control file `name`, one per line.
+    /// Returns the numbers in the group's control file `name`, one per line.
     ///
     /// # Errors
-    /// It has no such file.
+    /// The group has no such file.
     pub fn numbers(&self, name: &str) -> Result<Vec<u32>> {
         Ok(self.read(name)?.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect())
     }
 
-    /// The value of `key` in its control file `name`, in the format of `cpu.stat` and `cgroup.events`.
+    /// Returns the value of `key` in the group's control file `name`, in the format of `cpu.stat` and `cgroup.events`.
     ///
     /// # Errors
     /// The file does not exist, or lacks the key.
@@ -230,7 +230,7 @@ impl Group {
         found.ok_or_else(|| Error::Malformed { path: self.path.join(name), wanted: "a list with the key asked for" })
     }
 
-    /// The processes in it.
+    /// Returns the processes in the group.
     ///
     /// # Errors
     /// The group has been removed.
@@ -238,7 +238,7 @@ impl Group {
         self.numbers("cgroup.procs")
     }
 
-    /// The threads in it.
+    /// Returns the threads in the group.
     ///
     /// # Errors
     /// The group has been removed.
@@ -250,8 +250,8 @@ impl Group {
         if self.version == Version::One { "tasks" } else { "cgroup.threads" }
     }
 
-    /// Makes this empty group of version 2 threaded: it takes single threads of the processes in the group above. No operation
-    /// in version 1.
+    /// Makes this empty group of version 2 threaded, so that single threads of the processes in the group above may
+    /// enter it. No operation in version 1.
     ///
     /// # Errors
     /// The group is not empty, or the group above has a controller that is not threaded.
@@ -259,7 +259,7 @@ impl Group {
         if self.version == Version::One { Ok(()) } else { self.write("cgroup.type", "threaded") }
     }
 
-    /// A second handle of this group.
+    /// Opens a second handle of this group.
     ///
     /// # Errors
     /// The group has been removed, or too many files are open.
@@ -278,7 +278,7 @@ impl Group {
     /// Moves thread `tid` alone into this group.
     ///
     /// # Errors
-    /// The thread has ended or may not be moved; in version 2 both groups must be threaded, in one domain.
+    /// The thread has ended or may not be moved. In version 2, both groups must be threaded, in one domain.
     pub fn add_thread(&self, tid: u32) -> Result<()> {
         self.add(self.thread_file(), tid, "thread")
     }
@@ -295,7 +295,8 @@ impl Group {
         })
     }
 
-    /// Creates a child group. Tasks in it return to this group when it is [removed](OwnGroup::remove) or dropped.
+    /// Creates a child group. Tasks in the child group return to this group when the child is
+    /// [removed](OwnGroup::remove) or dropped.
     ///
     /// # Errors
     /// The name is in use, or the caller lacks permission.
@@ -310,14 +311,14 @@ impl Group {
     /// Takes over a child group that an earlier run has left behind.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The child group does not exist.
     pub fn adopt(&self, name: &str) -> Result<OwnGroup> {
         let group = Group::at(&self.directory, name, self.path.join(name), self.version)?;
         let parent = self.again()?;
         Ok(OwnGroup { group, parent, name: name.to_string(), removed: false })
     }
 
-    /// The names of the child groups.
+    /// Returns the names of the child groups.
     ///
     /// # Errors
     /// The group has been removed.
@@ -327,7 +328,8 @@ impl Group {
     }
 }
 
-/// A control group that Tactus created. Dropping it moves its tasks to the group above and removes it.
+/// A control group that Tactus created. Dropping the handle moves the tasks of the group to the group above and removes
+/// the group.
 #[derive(Debug)]
 pub struct OwnGroup {
     group: Group,
@@ -337,7 +339,7 @@ pub struct OwnGroup {
 }
 
 impl OwnGroup {
-    /// Moves its tasks to the group above, and removes it.
+    /// Moves the tasks of this group to the group above, and removes this group.
     ///
     /// # Errors
     /// A task cannot be moved, or tasks fork faster than they are moved.
@@ -350,7 +352,7 @@ impl OwnGroup {
             return Ok(());
         }
         let mut refused = None;
-        // Tasks may fork while they are moved, and ended tasks may take a while to leave.
+        // Tasks may fork while they are moved, and ended tasks may leave with a delay.
         for _ in 0..200 {
             refused = self.give_back().err();
             match unlinkat(&self.parent.directory, self.name.as_str(), AtFlags::REMOVEDIR) {
@@ -373,14 +375,14 @@ impl OwnGroup {
 }
 
 impl OwnGroup {
-    /// Moves its present tasks to the group above, once: for groups with some threads of a process only.
+    /// Moves the present tasks of this group to the group above, once. For groups with some threads of a process only.
     fn give_back(&self) -> Result<()> {
         let is_threaded = || self.group.read("cgroup.type").is_ok_and(|kind| kind.trim() == "threaded");
         let by_thread = self.group.version == Version::One || is_threaded();
         let all = if by_thread { self.group.threads()? } else { self.group.processes()? };
         for number in all {
             match if by_thread { self.parent.add_thread(number) } else { self.parent.add_process(number) } {
-                // It has ended in the meantime.
+                // The task has ended in the meantime.
                 Ok(()) | Err(Error::Gone(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -399,7 +401,7 @@ impl std::ops::Deref for OwnGroup {
 
 impl Drop for OwnGroup {
     fn drop(&mut self) {
-        // A drop reports no error; call `remove` for it.
+        // A drop reports no error; call `remove` to get the error.
         let _ = self.clear();
     }
 }

@@ -6,12 +6,12 @@ use crate::{Error, Result, clock};
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use sched::{Instant, Nanos};
 
-/// What a child does.
+/// Activity of a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// It sleeps.
+    /// The child sleeps.
     Sleep,
-    /// It alternates between using a CPU and sleeping.
+    /// The child alternates between using a CPU and sleeping.
     Spin {
         /// Busy time, by the clock.
         busy: Nanos,
@@ -20,9 +20,9 @@ pub enum Work {
     },
 }
 
-/// The longest life of a child.
+/// Maximum lifetime of a child.
 const LIFE: Nanos = Nanos::s(60);
-/// How long `drop` waits for a killed child. It ends at once unless it is frozen.
+/// Maximum time for which `drop` waits for a killed child. A killed child ends at once unless it is frozen.
 const END: Nanos = Nanos::s(2);
 
 /// A child process.
@@ -32,7 +32,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Forks a child, in SCHED_OTHER even if the calling thread is a real-time thread. It ends with that thread at the latest.
+    /// Forks a child, in SCHED_OTHER even if the calling thread is a real-time thread. The child ends with the calling
+    /// thread at the latest.
     ///
     /// # Errors
     /// There are too many processes.
@@ -40,8 +41,8 @@ impl Child {
         let parent = rustix::process::getpid();
         let (ready, waiting) = (Bell::new()?, Waiting::new()?);
         let end = clock::now().saturating_add(LIFE);
-        // SAFETY: until it exits the child (`live`) makes system calls and does arithmetic only: it neither allocates nor takes
-        // a lock that another thread of the parent may hold.
+        // SAFETY: until its exit, the child (`live`) makes system calls and does arithmetic only. It neither allocates
+        // nor takes a lock that another thread of the parent may hold.
         let pid = unsafe { libc::fork() };
         match pid {
             0 => live(work, parent, end, &ready),
@@ -50,9 +51,9 @@ impl Child {
                 Err(Error::from(error, "start a child process", "use fewer processes, or raise the limit (ulimit -u)"))
             }
             _ => {
-                // It is not reaped yet, so its pid is not reused.
+                // The child is not reaped yet, so its pid is not reused.
                 let child = Child { process: Process::open(pid.unsigned_abs())? };
-                // From here on it ends with this thread, or has ended already.
+                // From here on, the child ends with this thread, or has ended already.
                 waiting.add(&ready, 0)?;
                 waiting.add(&child.process, 1)?;
                 waiting.next(Instant::NEVER)?;
@@ -61,13 +62,13 @@ impl Child {
         }
     }
 
-    /// Its pid, which is the tid of its only thread.
+    /// Returns the pid of the child, which is the tid of its only thread.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Its process handle, to send signals.
+    /// Returns the process handle of the child, to send signals.
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.process
@@ -76,7 +77,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The child may have ended already.
         let _ = self.process.kill();
         if self.process.ends_within(END) {
             let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
@@ -85,9 +86,9 @@ impl Drop for Child {
     }
 }
 
-/// The life of the child between fork and exit: no call may allocate or lock.
+/// Runs the child between fork and exit. No call may allocate or lock.
 fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
-    // A hog forked by a real-time thread must not be one itself. Leaving the class takes no privilege.
+    // A hog forked by a real-time thread must not be a real-time thread itself. Leaving the class takes no privilege.
     // SAFETY: the calls take a number, and a parameter that outlives them.
     unsafe {
         if matches!(libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR) {
@@ -121,7 +122,7 @@ fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
         }
         now = clock::now();
     }
-    // SAFETY: it ends the process without running any code of the parent.
+    // SAFETY: the call ends the process without running any code of the parent.
     unsafe { libc::_exit(0) }
 }
 

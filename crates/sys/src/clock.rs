@@ -11,21 +11,21 @@ use rustix::time::{
 use sched::{Instant, Nanos};
 use std::num::NonZeroU64;
 
-/// The time of CLOCK_MONOTONIC.
+/// Returns the time of CLOCK_MONOTONIC.
 #[must_use]
 pub fn now() -> Instant {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
     Instant::at_ns(tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs())
 }
 
-/// The CPU time of the calling thread up to now (CLOCK_THREAD_CPUTIME_ID).
+/// Returns the CPU time of the calling thread up to now (CLOCK_THREAD_CPUTIME_ID).
 #[must_use]
 pub fn thread_time() -> Nanos {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
     Nanos::ns(tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs())
 }
 
-/// A time in nanoseconds as the kernel's structure.
+/// Converts a time in nanoseconds into the kernel's structure.
 pub(crate) fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(ns / 1_000_000_000).expect("a moment of a 64-bit clock in ns is few seconds"),
@@ -33,7 +33,7 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// Sleeps until `at`; returns at once if that is past. Signals do not interrupt it.
+/// Sleeps until `at`; returns at once if `at` is past. Signals do not interrupt the sleep.
 ///
 /// # Panics
 /// The kernel has no CLOCK_MONOTONIC.
@@ -56,11 +56,11 @@ pub fn sleep(length: Nanos) {
     sleep_until(now().saturating_add(length));
 }
 
-/// Timer slack: by how much the kernel may delay a wake-up of the calling thread outside of real-time classes, to merge
-/// several. Children inherit it.
+/// Returns the timer slack of the calling thread: the maximum delay that the kernel may add to a wake-up outside of
+/// real-time classes, to merge wake-ups. Children inherit the slack.
 ///
 /// # Errors
-/// The kernel does not report it.
+/// The kernel does not report the slack.
 pub fn slack() -> Result<Nanos> {
     match rustix::thread::current_timer_slack() {
         Ok(ns) => Ok(Nanos::ns(ns)),
@@ -68,10 +68,10 @@ pub fn slack() -> Result<Nanos> {
     }
 }
 
-/// Sets [`slack`]; at least a nanosecond.
+/// Sets [`slack`]. The minimum is a nanosecond.
 ///
 /// # Errors
-/// The kernel lacks it.
+/// The kernel lacks timer slack.
 pub fn set_slack(slack: Nanos) -> Result<()> {
     let ns = NonZeroU64::new(slack.as_ns()).unwrap_or(NonZeroU64::MIN);
     rustix::thread::set_current_timer_slack(Some(ns)).map_err(|errno| {
@@ -79,7 +79,7 @@ pub fn set_slack(slack: Nanos) -> Result<()> {
     })
 }
 
-/// Sleeps on a grid, and reports the lateness of each wake-up.
+/// Sleeper on a grid of instants, which reports the lateness of each wake-up.
 #[derive(Debug)]
 pub struct Beats {
     due: Instant,
@@ -87,7 +87,7 @@ pub struct Beats {
 }
 
 impl Beats {
-    /// A grid that starts now.
+    /// Returns a grid that starts now.
     ///
     /// # Panics
     /// `interval` is zero.
@@ -117,7 +117,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// An unarmed timer.
+    /// Creates an unarmed timer.
     ///
     /// # Errors
     /// There are too many open files.
@@ -128,18 +128,19 @@ impl Timer {
         }
     }
 
-    /// Arms it for `at`, or at once if that is past; disarms it at [`Instant::NEVER`]. An earlier setting is replaced.
+    /// Arms the timer for `at`, or at once if `at` is past. Disarms the timer at [`Instant::NEVER`]. An earlier setting
+    /// is replaced.
     ///
     /// # Panics
     /// The kernel refuses an instant of its own clock.
     pub fn set(&self, at: Instant) {
-        // Zero would disarm it.
+        // Zero would disarm the timer.
         let value = if at == Instant::NEVER { timespec(0) } else { timespec(at.as_ns().max(1)) };
         let to = Itimerspec { it_interval: timespec(0), it_value: value };
         timerfd_settime(&self.handle, TimerfdTimerFlags::ABSTIME, &to).expect("the kernel takes moments of its clock");
     }
 
-    /// Whether it has expired since it was armed or since the last call.
+    /// Returns whether the timer has expired since it was armed or since the last call.
     #[must_use]
     pub fn went_off(&self) -> bool {
         let mut times = [0; 8];

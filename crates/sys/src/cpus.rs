@@ -11,15 +11,15 @@ fn list(path: &str) -> Result<CpuSet> {
     if text.trim().is_empty() { Ok(CpuSet::EMPTY) } else { text.trim().parse().map_err(malformed) }
 }
 
-/// The CPUs that are online.
+/// Returns the CPUs that are online.
 ///
 /// # Errors
-/// The kernel does not report them, or has more than [`sched::id::CPUS_MAX`].
+/// The kernel does not report the CPUs, or has more than [`sched::id::CPUS_MAX`].
 pub fn online() -> Result<CpuSet> {
     list("/sys/devices/system/cpu/online")
 }
 
-/// The CPUs without load balancing (isolcpus).
+/// Returns the CPUs without load balancing (isolcpus).
 ///
 /// # Errors
 /// As [`online`].
@@ -27,7 +27,7 @@ pub fn isolated() -> Result<CpuSet> {
     list("/sys/devices/system/cpu/isolated")
 }
 
-/// The CPUs that share a core with another.
+/// Returns the CPUs that share a core with another CPU.
 ///
 /// # Errors
 /// As [`online`].
@@ -48,11 +48,11 @@ pub fn siblings() -> Result<CpuSet> {
 pub struct Cpuset {
     /// Path of the group.
     pub group: String,
-    /// Its CPUs.
+    /// CPUs of the group.
     pub cpus: CpuSet,
 }
 
-/// The cpuset of thread `tid`; `None` where the kernel or this mount has no cpusets.
+/// Returns the cpuset of thread `tid`; `None` where the kernel or this mount has no cpusets.
 ///
 /// # Errors
 /// The thread has ended, or the file has unexpected content.
@@ -80,16 +80,17 @@ pub fn cpuset(tid: u32) -> Result<Option<Cpuset>> {
 /// Time of all CPUs together since boot, to a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// Total time.
+    /// Total time of all CPUs.
     pub total: Nanos,
     /// Idle time, including time waiting for a disk.
     pub idle: Nanos,
-    /// Steal time: a hypervisor ran another VM although a CPU here wanted to run. `None`: the kernel does not count it.
+    /// Steal time: a hypervisor ran another VM although a CPU of this machine was runnable. `None`: the kernel does not
+    /// count steal time.
     pub steal: Option<Nanos>,
 }
 
 impl Times {
-    /// The time since `before`.
+    /// Returns the time since `before`.
     #[must_use]
     pub fn since(&self, before: &Times) -> Times {
         Times {
@@ -100,10 +101,10 @@ impl Times {
     }
 }
 
-/// The time of all CPUs until now.
+/// Returns the time of all CPUs until now.
 ///
 /// # Errors
-/// The kernel does not report it.
+/// The kernel does not report the time.
 pub fn times() -> Result<Times> {
     let stats = KernelStats::current().map_err(|error| {
         let source = std::io::Error::other(error);

@@ -11,14 +11,14 @@ use sched::Instant;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A counter that becomes readable when another thread rings it.
+/// A counter that becomes readable when another thread rings the bell.
 #[derive(Debug)]
 pub struct Bell {
     handle: OwnedFd,
 }
 
 impl Bell {
-    /// A bell that has not been rung.
+    /// Creates a bell that has not been rung.
     ///
     /// # Errors
     /// There are too many open files.
@@ -29,13 +29,13 @@ impl Bell {
         }
     }
 
-    /// Wakes the thread that waits for it.
+    /// Wakes the thread that waits for the bell.
     pub fn ring(&self) {
-        // It fails only after 2^64 − 2 unread rings, and then the bell is readable already.
+        // The write fails only after 2^64 − 2 unread rings, and then the bell is readable already.
         let _ = rustix::io::write(&self.handle, &1_u64.to_ne_bytes());
     }
 
-    /// How often it was rung since the last call.
+    /// Returns the number of rings since the last call.
     #[must_use]
     pub fn rings(&self) -> u64 {
         let mut count = [0; 8];
@@ -52,46 +52,46 @@ impl AsFd for Bell {
     }
 }
 
-/// A gate at which one thread waits until another opens it. Opening an open gate takes no system call.
+/// A gate at which one thread waits until another thread opens it. Opening an open gate takes no system call.
 #[derive(Debug, Default)]
 pub struct Gate {
-    /// 1 while it is open.
+    /// 1 while the gate is open.
     open: AtomicU32,
 }
 
 impl Gate {
-    /// A closed gate.
+    /// Creates a closed gate.
     #[must_use]
     pub fn new() -> Gate {
         Gate::default()
     }
 
-    /// Opens it: the waiting thread, or the next one to come, passes.
+    /// Opens the gate. The waiting thread, or the next thread that arrives, passes.
     pub fn open(&self) {
-        // A thread that passes sees all earlier stores.
+        // A thread that passes the gate reads all earlier stores.
         if self.open.swap(1, Ordering::SeqCst) == 0 {
-            // It fails only for an invalid address.
+            // The call fails only for an invalid address.
             let _ = futex::wake(&self.open, futex::Flags::PRIVATE, 1);
         }
     }
 
-    /// Waits until it is open, and closes it behind the caller.
+    /// Waits until the gate is open, and closes it behind the caller.
     pub fn pass(&self) {
         while self.open.swap(0, Ordering::SeqCst) == 0 {
-            // It was opened meanwhile, or a signal came: the loop checks again in both cases.
+            // The gate was opened meanwhile, or a signal arrived. The loop checks again in both cases.
             let _ = futex::wait(&self.open, futex::Flags::PRIVATE, 0, None);
         }
     }
 }
 
-/// A set of event sources, each under a number that the caller chooses.
+/// A set of event sources, each with a number that the caller chooses.
 #[derive(Debug)]
 pub struct Waiting {
     handle: OwnedFd,
 }
 
 impl Waiting {
-    /// An empty set.
+    /// Creates an empty set.
     ///
     /// # Errors
     /// There are too many open files.
@@ -105,18 +105,18 @@ impl Waiting {
     /// Adds `source`, until it is closed.
     ///
     /// # Errors
-    /// It is in the set already, or cannot be waited for.
+    /// The source is in the set already, or cannot be waited for.
     pub fn add(&self, source: impl AsFd, number: u64) -> Result<()> {
         epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::IN).map_err(|errno| {
             Error::from(errno, format!("wait for source {number}"), "use a descriptor that can be polled")
         })
     }
 
-    /// Adds `source`, edge-triggered: it is reported once each time it becomes readable. For sources that stay readable for
-    /// good.
+    /// Adds `source`, edge-triggered: the source is reported once each time it becomes readable. For sources that stay
+    /// readable for good.
     ///
     /// # Errors
-    /// It is in the set already, or cannot be waited for.
+    /// The source is in the set already, or cannot be waited for.
     pub fn add_edges(&self, source: impl AsFd, number: u64) -> Result<()> {
         epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::IN | EventFlags::ET).map_err(|errno| {
             Error::from(errno, format!("wait for source {number}"), "use a descriptor that can be polled")
@@ -126,7 +126,7 @@ impl Waiting {
     /// Removes `source`.
     ///
     /// # Errors
-    /// It is not in the set.
+    /// The source is not in the set.
     pub fn remove(&self, source: impl AsFd) -> Result<()> {
         epoll::delete(&self.handle, source)
             .map_err(|errno| Error::from(errno, "stop waiting for a source", "use a source that was added"))
@@ -144,7 +144,7 @@ impl Waiting {
             let mut ready = [MaybeUninit::<epoll::Event>::uninit(); 1];
             match epoll::wait(&self.handle, &mut ready, limit) {
                 Ok((events, _)) => {
-                    // Copied out: the field is not aligned.
+                    // The value is copied because the field is not aligned.
                     return Ok(events.first().map(|event| { event.data }.u64()));
                 }
                 Err(Errno::INTR) => {}

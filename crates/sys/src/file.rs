@@ -1,4 +1,4 @@
-//! Small files of the kernel: read and written whole, with errors that name them.
+//! Small files of the kernel, read and written whole, with errors that name the file.
 
 use crate::{Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
@@ -10,13 +10,13 @@ use std::str::FromStr;
 
 const REMEDY: &str = "run as root, outside of containers, on a kernel that is not locked down";
 
-/// The content of the file at `path`.
+/// Returns the content of the file at `path`.
 pub(crate) fn read(path: impl AsRef<Path>) -> Result<String> {
     let path = path.as_ref();
     std::fs::read_to_string(path).map_err(|error| Error::from(error, format!("read {}", path.display()), REMEDY))
 }
 
-/// The trimmed content of the file at `path`, parsed.
+/// Returns the trimmed content of the file at `path`, parsed.
 pub(crate) fn value<T: FromStr>(path: impl AsRef<Path>, wanted: &'static str) -> Result<T> {
     let path = path.as_ref();
     read(path)?.trim().parse().map_err(|_| Error::Malformed { path: path.to_path_buf(), wanted })
@@ -29,7 +29,7 @@ pub(crate) fn write(path: impl AsRef<Path>, text: &str) -> Result<()> {
     written.map_err(|error| Error::from(error, format!("write `{text}` to {}", path.display()), REMEDY))
 }
 
-/// Opens a directory: later lookups are independent of its name.
+/// Opens a directory. Later lookups are independent of the directory's name.
 pub(crate) fn directory(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path.as_ref(), flags, Mode::empty())?)
@@ -40,7 +40,7 @@ pub(crate) fn open_in(directory: impl AsFd, name: &str, flags: OFlags) -> io::Re
     Ok(File::from(openat(directory, name, flags | OFlags::CLOEXEC, Mode::empty())?))
 }
 
-/// The content of the file `name` in a directory.
+/// Returns the content of the file `name` in a directory.
 pub(crate) fn read_in(directory: impl AsFd, name: &str) -> io::Result<String> {
     let mut text = String::new();
     open_in(directory, name, OFlags::RDONLY)?.read_to_string(&mut text)?;
@@ -52,7 +52,7 @@ pub(crate) fn write_in(directory: impl AsFd, name: &str, text: &str) -> io::Resu
     open_in(directory, name, OFlags::WRONLY)?.write_all(text.as_bytes())
 }
 
-/// The entries of a directory that are numbers, in ascending order.
+/// Returns the entries of a directory that are numbers, in ascending order.
 pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32>> {
     let opened = openat(directory, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut numbers = Vec::new();
@@ -63,7 +63,7 @@ pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32
     Ok(numbers)
 }
 
-/// The names of the subdirectories.
+/// Returns the names of the subdirectories.
 pub(crate) fn directories_in(directory: impl AsFd) -> io::Result<Vec<String>> {
     let opened = openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut names = Vec::new();

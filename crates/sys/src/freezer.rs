@@ -8,18 +8,18 @@ use sched::{Instant, Nanos};
 /// The state of a freezer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Its tasks run.
+    /// The tasks of the group run.
     Thawed,
-    /// Some tasks have yet to stop.
+    /// Some tasks of the group have yet to stop.
     Freezing,
-    /// None of its tasks runs.
+    /// No task of the group runs.
     Frozen,
 }
 
-/// Starts to freeze `group`; this takes a while.
+/// Starts to freeze `group`. Freezing completes later.
 ///
 /// # Errors
-/// It is the root group, or the caller lacks permission.
+/// `group` is the root group, or the caller lacks permission.
 pub fn freeze(group: &Group) -> Result<()> {
     match group.version() {
         Version::One => group.write("freezer.state", "FROZEN"),
@@ -30,7 +30,7 @@ pub fn freeze(group: &Group) -> Result<()> {
 /// Thaws `group`.
 ///
 /// # Errors
-/// It is the root group, or the caller lacks permission.
+/// `group` is the root group, or the caller lacks permission.
 pub fn thaw(group: &Group) -> Result<()> {
     match group.version() {
         Version::One => group.write("freezer.state", "THAWED"),
@@ -38,10 +38,10 @@ pub fn thaw(group: &Group) -> Result<()> {
     }
 }
 
-/// The state of `group`'s freezer.
+/// Returns the state of `group`'s freezer.
 ///
 /// # Errors
-/// It is the root group, or the kernel has no freezer.
+/// `group` is the root group, or the kernel has no freezer.
 pub fn state(group: &Group) -> Result<State> {
     let malformed = |name: &str| Error::Malformed { path: group.path().join(name), wanted: "the state of a freezer" };
     match group.version() {
@@ -60,7 +60,7 @@ pub fn state(group: &Group) -> Result<State> {
     }
 }
 
-/// Waits until `group` is in this state, up to `limit`; returns the instant.
+/// Waits until `group` is in state `wanted`, for `limit` at most. Returns the instant.
 ///
 /// # Errors
 /// As [`state`], or the limit is exceeded.
@@ -88,7 +88,8 @@ mod tests {
     use crate::child::{Child, Work};
     use crate::usage::Meter;
 
-    /// Freezes a spinning child in a group of `hierarchy`, checks that it stands still, thaws it and moves it back.
+    /// Freezes a spinning child in a group of `hierarchy`, checks that the child does not run, thaws it and moves it
+    /// back.
     fn freezes_and_thaws(hierarchy: Result<Hierarchy>, name: &str) {
         let hierarchy = match hierarchy {
             Ok(hierarchy) => hierarchy,

@@ -3,22 +3,22 @@
 use crate::{Result, file};
 use procfs::ConfigSetting;
 
-/// Its release, such as `6.18.2`.
+/// Returns the release of the kernel, such as `6.18.2`.
 #[must_use]
 pub fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Its version, such as `#1 SMP PREEMPT_DYNAMIC`.
+/// Returns the version of the kernel, such as `#1 SMP PREEMPT_DYNAMIC`.
 #[must_use]
 pub fn version() -> String {
     rustix::system::uname().version().to_string_lossy().into_owned()
 }
 
-/// The boot id of this machine.
+/// Returns the boot id of this machine.
 ///
 /// # Errors
-/// The kernel does not report it.
+/// The kernel does not report the boot id.
 pub fn boot_id() -> Result<String> {
     Ok(file::read("/proc/sys/kernel/random/boot_id")?.trim().to_string())
 }
@@ -26,11 +26,11 @@ pub fn boot_id() -> Result<String> {
 /// The value of a build option.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Configured {
-    /// Built in, or as a module.
+    /// The option is built in, or built as a module.
     With,
-    /// Not built.
+    /// The option is not built.
     Without,
-    /// Set to this value.
+    /// The option has this value.
     To(String),
     /// The kernel does not publish its configuration.
     Unknown,
@@ -43,13 +43,13 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Reads /proc/config.gz or /boot; every option is unknown where neither exists.
+    /// Reads /proc/config.gz or /boot. Every option is unknown where neither exists.
     #[must_use]
     pub fn read() -> Configuration {
         Configuration { options: procfs::kernel_config().ok().map(procfs::KernelConfig) }
     }
 
-    /// The option of this name, `CONFIG_…`.
+    /// Returns the value of option `name`, `CONFIG_…`.
     #[must_use]
     pub fn option(&self, name: &str) -> Configured {
         match self.options.as_ref().map(|options| options.0.get(name)) {
@@ -60,7 +60,7 @@ impl Configuration {
         }
     }
 
-    /// Ticks per second, where known.
+    /// Returns the number of ticks per second, where known.
     #[must_use]
     pub fn tick_rate(&self) -> Option<u32> {
         match self.option("CONFIG_HZ") {
@@ -70,7 +70,7 @@ impl Configuration {
     }
 }
 
-/// The last value of a boot parameter; `None`: it was not given.
+/// Returns the last value of a boot parameter; `None`: the parameter was not given.
 #[must_use]
 pub fn parameter(name: &str) -> Option<String> {
     given(&file::read("/proc/cmdline").ok()?, name)
@@ -90,10 +90,10 @@ pub struct ClockSource {
     pub available: Vec<String>,
 }
 
-/// The clock source.
+/// Returns the clock source.
 ///
 /// # Errors
-/// The kernel does not report it.
+/// The kernel does not report the clock source.
 pub fn clock_source() -> Result<ClockSource> {
     let folder = "/sys/devices/system/clocksource/clocksource0";
     let current = file::read(format!("{folder}/current_clocksource"))?.trim().to_string();
@@ -106,13 +106,13 @@ pub fn clock_source() -> Result<ClockSource> {
 pub enum SchedExt {
     /// The kernel does not support it.
     Absent,
-    /// Supported, and no scheduler is loaded.
+    /// The kernel supports sched_ext, and no scheduler is loaded.
     Vacant,
-    /// A scheduler is loaded.
+    /// A scheduler with this name is loaded.
     Loaded(String),
 }
 
-/// The state of sched_ext.
+/// Returns the state of sched_ext.
 #[must_use]
 pub fn sched_ext() -> SchedExt {
     match file::read("/sys/kernel/sched_ext/state") {
@@ -125,7 +125,7 @@ pub fn sched_ext() -> SchedExt {
     }
 }
 
-/// The lockdown mode, where one is active.
+/// Returns the lockdown mode, where a mode is active.
 #[must_use]
 pub fn lockdown() -> Option<String> {
     let text = file::read("/sys/kernel/security/lockdown").ok()?;
@@ -134,13 +134,13 @@ pub fn lockdown() -> Option<String> {
     (chosen != "none").then(|| chosen.to_string())
 }
 
-/// Whether the kernel is fully preemptible (PREEMPT_RT).
+/// Returns whether the kernel is fully preemptible (PREEMPT_RT).
 #[must_use]
 pub fn is_realtime() -> bool {
     file::value::<u32>("/sys/kernel/realtime", "0 or 1").is_ok_and(|on| on == 1)
 }
 
-/// Clock ticks of /proc per second.
+/// Returns the number of clock ticks of /proc per second.
 #[must_use]
 pub fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()

@@ -1,4 +1,5 @@
-//! Starting programs: whether a file is executable, inherited descriptors beyond the standard streams, and end with a parent.
+//! Starting programs: a check whether a file is executable, inherited descriptors beyond the standard streams, and the
+//! end with a parent.
 
 use crate::{Error, Result};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -13,14 +14,14 @@ use std::process::Command;
 /// The remedy for a descriptor that was not inherited.
 const INHERITED: &str = "pass the number of a descriptor that this process has inherited, from 3 up";
 
-/// Whether this process may execute the file at `path`.
+/// Returns whether this process may execute the file at `path`.
 #[must_use]
 pub fn may_run(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
-/// Has the process of `command` inherit `descriptor`, under the returned number. No other child inherits it unless it was
-/// inheritable before. It is closed here with `command`.
+/// Passes `descriptor` to the process of `command`, under the returned number. No other child inherits the descriptor
+/// unless it was inheritable before. Dropping `command` closes the descriptor in this process.
 pub fn inherit(command: &mut Command, descriptor: OwnedFd) -> i32 {
     let number = descriptor.as_raw_fd();
     let keep = move || fcntl_setfd(&descriptor, FdFlags::empty()).map_err(io::Error::from);
@@ -31,10 +32,11 @@ pub fn inherit(command: &mut Command, descriptor: OwnedFd) -> i32 {
     number
 }
 
-/// The descriptor that this process inherited under `number`. Its own children do not inherit it.
+/// Returns the descriptor that this process inherited under `number`. Children of this process do not inherit the
+/// descriptor.
 ///
 /// # Errors
-/// It was not inherited.
+/// The descriptor was not inherited.
 pub fn inherited(number: i32) -> Result<OwnedFd> {
     let cannot = |error: rustix::io::Errno| Error::Absent {
         what: format!("the inherited descriptor {number}"),
@@ -44,15 +46,16 @@ pub fn inherited(number: i32) -> Result<OwnedFd> {
     if number < 3 {
         return Err(cannot(rustix::io::Errno::BADF));
     }
-    // SAFETY: both calls refuse a number that names no open file. If the number belongs to another owner in this process, that
-    // file stays open: it is duplicated, and the original only becomes close-on-exec, as all files of this program are.
+    // SAFETY: both calls refuse a number that names no open file. If the number belongs to another owner in this
+    // process, that file stays open: it is duplicated, and the original only becomes close-on-exec, as all files of
+    // this program are.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let own = fcntl_dupfd_cloexec(borrowed, 3).map_err(cannot)?;
     fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(cannot)?;
     Ok(own)
 }
 
-/// Has the kernel kill this process when the thread that forked it ends.
+/// Makes the kernel kill this process when the thread that forked it ends.
 ///
 /// # Errors
 /// The kernel refuses.

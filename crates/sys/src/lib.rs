@@ -1,15 +1,15 @@
 //! System interface of Tactus: thread scheduling and identity, CPU time, timers, context switches, freezers, and
 //! properties of the machine.
 //!
-//! The only crate with unsafe code. It makes no decisions: every call does one thing and reports its error. Where the
-//! kernel may apply another value than requested, the value is read back.
+//! This is the only crate with unsafe code. It makes no decisions: every call performs one operation and reports its
+//! error. Where the kernel may apply another value than requested, the value is read back.
 //!
-//! | module | what it is about |
+//! | module | content |
 //! |---|---|
-//! | [`attributes`], [`affinity`], [`autogroup`] | how a thread is scheduled, and where it may run |
+//! | [`attributes`], [`affinity`], [`autogroup`] | scheduling of a thread, and the CPUs where it may run |
 //! | [`thread`], [`process`] | identity of threads and processes, and handles that stay valid when a number is reused |
 //! | [`usage`] | CPU time and run state, read without allocating |
-//! | [`clock`], [`event`] | the monotonic clock, timers, and waiting for several things at once |
+//! | [`clock`], [`event`] | the monotonic clock, timers, and waiting for several events at once |
 //! | [`switches`], [`births`] | context switches and forks, reported as they happen |
 //! | [`cgroup`], [`freezer`] | control groups that Tactus creates, and freezing their tasks |
 //! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | limits, privileges, CPUs and kernel of this machine |
@@ -50,7 +50,7 @@ pub enum Error {
     Gone(u32),
     /// The kernel refuses permission.
     NotPermitted {
-        /// The operation.
+        /// The attempted operation.
         what: String,
         /// The kernel's answer.
         source: io::Error,
@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// The kernel accepted the call and applied another value.
     NotKept {
-        /// The operation.
+        /// The attempted operation.
         what: String,
         /// The value in force.
         kept: String,
@@ -68,23 +68,23 @@ pub enum Error {
     },
     /// The kernel or the machine lacks a feature.
     Absent {
-        /// The feature.
+        /// The missing feature.
         what: String,
-        /// The reason.
+        /// Reason for the absence.
         why: String,
         /// The remedy, in the imperative.
         remedy: &'static str,
     },
     /// A file has unexpected content.
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The expected content.
+        /// Expected content of the file.
         wanted: &'static str,
     },
     /// Any other error of a call.
     Call {
-        /// The operation.
+        /// The attempted operation.
         what: String,
         /// The kernel's answer.
         source: io::Error,
@@ -92,13 +92,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error of doing `what` to thread `tid`.
+    /// Returns the error of operation `what` on thread `tid`.
     fn of(error: impl Into<io::Error>, tid: u32, what: impl Into<String>, remedy: &'static str) -> Error {
         let source = error.into();
         if source.raw_os_error() == Some(libc::ESRCH) { Error::Gone(tid) } else { Error::from(source, what, remedy) }
     }
 
-    /// The error of doing `what` to an object other than a thread.
+    /// Returns the error of operation `what` on an object other than a thread.
     fn from(error: impl Into<io::Error>, what: impl Into<String>, remedy: &'static str) -> Error {
         let (source, what) = (error.into(), what.into());
         match source.kind() {
@@ -107,7 +107,7 @@ impl Error {
         }
     }
 
-    /// What is wrong, without the remedy.
+    /// Returns the error message without the remedy.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
@@ -121,7 +121,7 @@ impl Error {
         }
     }
 
-    /// The remedy, where one is known.
+    /// Returns the remedy, where one is known.
     #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
@@ -132,7 +132,7 @@ impl Error {
         }
     }
 
-    /// The kernel's error number, where there is one.
+    /// Returns the kernel's error number, where there is one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {

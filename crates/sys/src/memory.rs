@@ -1,4 +1,4 @@
-//! Locked memory: a thread that schedules others must not wait for a page.
+//! Locked memory. A thread that schedules other threads must not wait for a page.
 
 use crate::{Error, Result};
 use rustix::io::Errno;
@@ -21,7 +21,7 @@ pub fn lock() -> Result<()> {
     })
 }
 
-/// Unlocks it.
+/// Unlocks the memory of this process.
 ///
 /// # Errors
 /// The kernel refuses.

@@ -28,7 +28,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// All of them.
+    /// All capabilities.
     pub const ALL: [Capability; 8] = [
         Capability::Nice,
         Capability::Ptrace,
@@ -40,7 +40,7 @@ impl Capability {
         Capability::Admin,
     ];
 
-    /// Its name in the kernel.
+    /// Returns the name of the capability in the kernel.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,10 +69,10 @@ impl Capability {
     }
 }
 
-/// The capabilities of the calling thread.
+/// Returns the capabilities of the calling thread.
 ///
 /// # Errors
-/// The kernel does not report them.
+/// The kernel does not report the capabilities.
 pub fn held() -> Result<Vec<Capability>> {
     let sets = capabilities(None).map_err(|errno| {
         Error::from(errno, "read the capabilities of this thread", "use a kernel with capabilities")
@@ -80,31 +80,32 @@ pub fn held() -> Result<Vec<Capability>> {
     Ok(Capability::ALL.into_iter().filter(|one| sets.effective.contains(one.bit())).collect())
 }
 
-/// The effective user of this process.
+/// Returns the effective user of this process.
 #[must_use]
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The highest real-time priority without CAP_SYS_NICE (RLIMIT_RTPRIO). `None`: no limit.
+/// Returns the highest real-time priority without CAP_SYS_NICE (RLIMIT_RTPRIO). `None`: no limit.
 #[must_use]
 pub fn priority_limit() -> Option<u64> {
     getrlimit(Resource::Rtprio).current
 }
 
-/// How long a real-time thread may run without sleeping before it gets SIGXCPU (RLIMIT_RTTIME). `None`: no limit.
+/// Returns the maximum time for which a real-time thread may run without sleeping before it gets SIGXCPU
+/// (RLIMIT_RTTIME). `None`: no limit.
 #[must_use]
 pub fn realtime_limit() -> Option<Nanos> {
     getrlimit(Resource::Rttime).current.map(|us| Nanos::ns(us.saturating_mul(1_000)))
 }
 
-/// How many bytes may be locked without CAP_IPC_LOCK (RLIMIT_MEMLOCK). `None`: no limit.
+/// Returns the number of bytes that may be locked without CAP_IPC_LOCK (RLIMIT_MEMLOCK). `None`: no limit.
 #[must_use]
 pub fn memory_limit() -> Option<u64> {
     getrlimit(Resource::Memlock).current
 }
 
-/// The limit of open files before [`raise_file_limit`]. `None`: it was not raised.
+/// Limit of open files before [`raise_file_limit`]. `None`: the limit was not raised.
 static FILES_BEFORE: OnceLock<Option<u64>> = OnceLock::new();
 
 /// Raises the limit of open files (RLIMIT_NOFILE) to its maximum. Children inherit it.
@@ -120,13 +121,13 @@ pub fn raise_file_limit() -> Result<()> {
     })
 }
 
-/// The limit of open files before it was raised; `None` if it was not raised, or there was no limit.
+/// Returns the limit of open files before it was raised; `None` if the limit was not raised, or there was no limit.
 #[must_use]
 pub fn files_before() -> Option<u64> {
     FILES_BEFORE.get().copied().flatten()
 }
 
-/// Lowers the limit of open files to `files`: the value before an ancestor raised it.
+/// Lowers the limit of open files to `files`: the value before an ancestor raised the limit.
 ///
 /// # Errors
 /// The limit exceeds the maximum.
@@ -146,7 +147,7 @@ mod tests {
         let mut words = crate::thread::field(&status, "CapEff:").unwrap();
         let mask = u64::from_str_radix(words.next().unwrap(), 16).unwrap();
         let held = held().unwrap();
-        // include/uapi/linux/capability.h.
+        // Bit numbers as in include/uapi/linux/capability.h.
         for (capability, bit) in [(Capability::Nice, 23), (Capability::Perfmon, 38), (Capability::Resource, 24)] {
             assert_eq!(held.contains(&capability), mask & (1 << bit) != 0, "{}", capability.name());
         }

@@ -7,7 +7,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sched::Nanos;
 
-/// A process that is never confused with a later one of the same pid. Its descriptor becomes readable when it ends.
+/// A process that is never confused with a later process of the same pid. The descriptor becomes readable when the
+/// process ends.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -23,36 +24,36 @@ impl Process {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Error::Gone(pid))?;
         match pidfd_open(raw, PidfdFlags::empty()) {
             Ok(handle) => Ok(Process { pid, handle }),
-            // For a thread other than the first the kernel returns EINVAL, or, since Linux 6.9, ENOENT.
+            // For a thread other than the first, the kernel returns EINVAL, or ENOENT since Linux 6.9.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Err(Error::Gone(pid)),
             Err(errno) => Err(Error::of(errno, pid, format!("open process {pid}"), "a kernel that allows pidfd_open")),
         }
     }
 
-    /// Opens the process that was `identity`, and no later process with its pid.
+    /// Opens the process with this identity, and no later process with its pid.
     ///
     /// # Errors
     /// The process has ended, even if its pid has been reused.
     pub fn open_as(identity: Identity) -> Result<Process> {
         let process = Process::open(identity.tid)?;
-        // Open first, compare afterwards: a later process has another start time.
+        // The process is opened first and compared afterwards: a later process has another start time.
         Thread::open_as(identity)?;
         Ok(process)
     }
 
-    /// Its pid.
+    /// Returns the pid of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Whether it has ended.
+    /// Returns whether the process has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ends_within(Nanos::ZERO)
     }
 
-    /// Whether it has ended; waits up to `limit` for its end.
+    /// Waits up to `limit` for the end of the process. Returns whether the process has ended.
     #[must_use]
     pub fn ends_within(&self, limit: Nanos) -> bool {
         let end = crate::clock::now().saturating_add(limit);
@@ -67,7 +68,8 @@ impl Process {
         }
     }
 
-    /// Stops it: none of its threads runs until it is continued. Its parent is notified.
+    /// Stops the process: none of its threads runs until the process is continued. The parent of the process is
+    /// notified.
     ///
     /// # Errors
     /// The process has ended, or the caller lacks permission.
@@ -75,7 +77,7 @@ impl Process {
         self.signal(Signal::STOP, "stop")
     }
 
-    /// Continues it after a stop.
+    /// Continues the process after a stop.
     ///
     /// # Errors
     /// The process has ended, or the caller lacks permission.
@@ -83,7 +85,7 @@ impl Process {
         self.signal(Signal::CONT, "continue")
     }
 
-    /// Stops it like [`Process::stop`], by a signal to its thread `tid`.
+    /// Stops the process like [`Process::stop`], by a signal to its thread `tid`.
     ///
     /// # Errors
     /// The thread has ended, belongs to another process, or the caller lacks permission.
@@ -91,7 +93,7 @@ impl Process {
         self.signal_thread(tid, libc::SIGSTOP, "stop")
     }
 
-    /// Kills it like [`Process::kill`], by a signal to its thread `tid`.
+    /// Kills the process like [`Process::kill`], by a signal to its thread `tid`.
     ///
     /// # Errors
     /// The thread has ended, belongs to another process, or the caller lacks permission.
@@ -117,7 +119,7 @@ impl Process {
         ))
     }
 
-    /// Requests its end (SIGTERM).
+    /// Requests the end of the process (SIGTERM).
     ///
     /// # Errors
     /// The process has ended, or the caller lacks permission.
@@ -125,7 +127,7 @@ impl Process {
         self.signal(Signal::TERM, "end")
     }
 
-    /// Kills it (SIGKILL).
+    /// Kills the process (SIGKILL).
     ///
     /// # Errors
     /// The process has ended, or the caller lacks permission.
@@ -149,7 +151,7 @@ impl AsFd for Process {
 /// Moves this process to a session of its own, so that signals of the terminal do not reach it.
 ///
 /// # Errors
-/// It is the leader of a process group.
+/// This process is the leader of a process group.
 pub fn leave_session() -> Result<()> {
     let left = rustix::process::setsid();
     let remedy = "start it from another process that is no process group leader, not from a shell";
@@ -180,13 +182,14 @@ pub fn ignore_stops() {
     [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_IGN));
 }
 
-/// Restores the default of SIGTTIN and SIGTTOU: this process, and a program that it executes, stops when it uses a terminal
-/// that belongs to another process group.
+/// Restores the default of SIGTTIN and SIGTTOU. This process, or a program that it executes, then stops when it uses a
+/// terminal that belongs to another process group.
 pub fn heed_terminal() {
     [libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_DFL));
 }
 
-/// Runs `arrange`, which may install a handler of SIGHUP; restores the disposition if SIGHUP was ignored, as under nohup.
+/// Runs `arrange`, which may install a handler of SIGHUP. Restores the disposition if SIGHUP was ignored, as under
+/// nohup.
 pub fn heeding_nohup<T>(arrange: impl FnOnce() -> T) -> T {
     let mut found = std::mem::MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is set; the kernel fills the buffer where it reports success.
@@ -201,7 +204,7 @@ pub fn heeding_nohup<T>(arrange: impl FnOnce() -> T) -> T {
     done
 }
 
-/// `how` is SIG_IGN or SIG_DFL.
+/// Sets the disposition of `signal` to `how`: SIG_IGN or SIG_DFL.
 fn answer(signal: i32, how: libc::sighandler_t) {
     // SAFETY: the call takes numbers only, and installs no handler.
     unsafe {
@@ -209,7 +212,7 @@ fn answer(signal: i32, how: libc::sighandler_t) {
     }
 }
 
-/// Has the kernel kill this process when the thread that forked it ends, even while it is stopped.
+/// Makes the kernel kill this process when the thread that forked it ends, even while this process is stopped.
 ///
 /// # Errors
 /// `parent`, the process of that thread, has ended already.
@@ -269,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_other_than_the_parent_has_no_effect() {
-        // Another thread than the one that forked us: the setting has no effect before it is undone.
+        // The calling thread may differ from the thread that forked this process. The setting is undone before it takes effect.
         let undo = || rustix::process::set_parent_process_death_signal(None).unwrap();
         assert!(matches!(end_with(u32::MAX), Err(Error::Gone(u32::MAX))));
         undo();

@@ -1,4 +1,4 @@
-//! What limits real-time threads here: throttling, the fair servers, and the runtime of control groups.
+//! The limits of real-time threads on this machine: throttling, the fair servers, and the runtime of control groups.
 
 use crate::cgroup::{Group, Hierarchy};
 use crate::{Error, Result, cpus, file, kernel};
@@ -10,43 +10,43 @@ use std::io;
 /// CPU time per period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bandwidth {
-    /// The CPU time. `None`: all of it.
+    /// CPU time in every period. `None`: no limit.
     pub runtime: Option<Nanos>,
-    /// The period.
+    /// Length of the period.
     pub period: Nanos,
 }
 
 impl Bandwidth {
-    /// From two numbers of microseconds; a runtime of −1 means no limit.
+    /// Converts two numbers of microseconds; a runtime of −1 means no limit.
     fn of(runtime_us: i64, period_us: u64) -> Bandwidth {
         let us = |us: u64| Nanos::ns(us.saturating_mul(1_000));
         Bandwidth { runtime: u64::try_from(runtime_us).ok().map(us), period: us(period_us) }
     }
 }
 
-/// Real-time throttling: the CPU time per period of all real-time threads of a CPU together. It bounds SCHED_DEADLINE's
-/// admission, too.
+/// Returns real-time throttling: the CPU time per period of all real-time threads of a CPU together. The same limit
+/// bounds SCHED_DEADLINE's admission.
 ///
 /// # Errors
-/// The kernel does not report it.
+/// The kernel does not report the limit.
 pub fn throttling() -> Result<Bandwidth> {
     let runtime = file::value("/proc/sys/kernel/sched_rt_runtime_us", "a number of microseconds, or -1")?;
     let period = file::value("/proc/sys/kernel/sched_rt_period_us", "a number of microseconds")?;
     Ok(Bandwidth::of(runtime, period))
 }
 
-/// The time slice of SCHED_RR.
+/// Returns the time slice of SCHED_RR.
 ///
 /// # Errors
-/// The kernel does not report it.
+/// The kernel does not report the slice.
 pub fn round_robin_slice() -> Result<Nanos> {
     Ok(Nanos::ms(file::value("/proc/sys/kernel/sched_rr_timeslice_ms", "a number of milliseconds")?))
 }
 
-/// The shortest and the longest period of SCHED_DEADLINE.
+/// Returns the shortest and the longest period of SCHED_DEADLINE.
 ///
 /// # Errors
-/// The kernel does not report it (before Linux 5.13, which accepts all).
+/// The kernel does not report the periods (before Linux 5.13, which accepts all).
 pub fn deadline_periods() -> Result<(Nanos, Nanos)> {
     let us = |name: &str| -> Result<Nanos> {
         let us: u64 =
@@ -56,19 +56,20 @@ pub fn deadline_periods() -> Result<(Nanos, Nanos)> {
     Ok((us("min")?, us("max")?))
 }
 
-/// The fair server of a CPU: CPU time of ordinary threads although real-time threads want to run (since Linux 6.8).
+/// The fair server of a CPU, which reserves CPU time for ordinary threads even while real-time threads are runnable
+/// (since Linux 6.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FairServer {
-    /// The CPU.
+    /// CPU of the server.
     pub cpu: CpuId,
-    /// Its bandwidth; zero where it is disabled.
+    /// Bandwidth of the server; zero where the server is disabled.
     pub bandwidth: Bandwidth,
 }
 
-/// The fair servers of all online CPUs, from debugfs, whether it is mounted or not.
+/// Returns the fair servers of all online CPUs, from debugfs, whether debugfs is mounted or not.
 ///
 /// # Errors
-/// The kernel has none, or access is refused.
+/// The kernel has no fair servers, or access is refused.
 pub fn fair_servers() -> Result<Vec<FairServer>> {
     let debug = debugfs()?;
     let mut servers = Vec::new();
@@ -102,7 +103,7 @@ fn not_shown(error: io::Error, path: &str) -> Error {
     }
 }
 
-/// Debugfs at its mount point, or else mounted privately for this handle.
+/// Opens debugfs at its mount point, or else mounts it privately for this handle.
 fn debugfs() -> Result<OwnedFd> {
     if std::path::Path::new("/sys/kernel/debug/sched").is_dir()
         && let Ok(directory) = file::directory("/sys/kernel/debug")
@@ -130,12 +131,12 @@ fn debugfs() -> Result<OwnedFd> {
 pub struct GroupRuntime {
     /// Path of the group.
     pub group: String,
-    /// CPU time of its real-time threads together, on each CPU. Zero: the group can have no real-time threads.
+    /// CPU time of the group's real-time threads together, on each CPU. Zero: the group can have no real-time threads.
     pub bandwidth: Bandwidth,
 }
 
-/// The real-time bandwidth of the control group of thread `tid`; `None` where the kernel does not group real-time threads
-/// (no RT_GROUP_SCHED).
+/// Returns the real-time bandwidth of the control group of thread `tid`; `None` where the kernel does not group
+/// real-time threads (no RT_GROUP_SCHED).
 ///
 /// # Errors
 /// The thread has ended, or its group cannot be read.
@@ -152,7 +153,7 @@ pub fn of_group(tid: u32) -> Result<Option<GroupRuntime>> {
     Ok(Some(GroupRuntime { group: group.path().display().to_string(), bandwidth: in_group(&group)? }))
 }
 
-/// The real-time bandwidth of `group`.
+/// Returns the real-time bandwidth of `group`.
 ///
 /// # Errors
 /// The kernel does not group real-time threads.

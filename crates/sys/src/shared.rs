@@ -1,4 +1,4 @@
-//! Shared state of processes: words in a file that outlive each of them, and an exclusive lock.
+//! Shared state of processes: words in a file that outlive every process, and an exclusive lock.
 
 use crate::{Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// The largest file of words that is opened: far above any that is created, and small enough to map.
+/// Maximum size of a file of words that is opened: far above any file that is created, and small enough to map. Unit:
+/// bytes.
 const LARGEST: u64 = 64 << 20;
 /// The remedy where a file cannot be created or opened.
 const REMEDY: &str = "use a directory of this user, on a writable file system with free space";
 
-/// Words in a mapped file: a store of one process is visible to all, and survives the process.
+/// Words in a mapped file. A store of one process is visible to all processes, and survives the process.
 ///
-/// The space of the file is allocated at creation. The file must not be truncated while it is open: it belongs to this user
-/// alone, and this crate never truncates it.
+/// The space of the file is allocated at creation. The file must not be truncated while it is open: it belongs to this
+/// user alone, and this crate never truncates it.
 pub struct Words {
     begin: NonNull<AtomicU64>,
     count: usize,
@@ -27,7 +28,7 @@ pub struct Words {
 
 // SAFETY: the memory stays mapped until it is dropped, and all accesses are atomic.
 unsafe impl Send for Words {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Words {}
 
 impl std::fmt::Debug for Words {
@@ -36,7 +37,7 @@ impl std::fmt::Debug for Words {
     }
 }
 
-/// Opens a file that belongs to this user; follows no symbolic link.
+/// Opens a file that belongs to this user. Follows no symbolic link.
 fn open(path: &Path, flags: OFlags, what: &str) -> Result<OwnedFd> {
     let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let explained = |errno: Errno| Error::from(errno, format!("{what} {}", path.display()), REMEDY);
@@ -44,14 +45,14 @@ fn open(path: &Path, flags: OFlags, what: &str) -> Result<OwnedFd> {
 }
 
 impl Words {
-    /// Creates the file `path` with `count` zeroed words. Only this user may open it.
+    /// Creates the file `path` with `count` zeroed words. Only this user may open the file.
     ///
     /// # Errors
-    /// It exists already, cannot be created, or there is no space.
+    /// The file exists already, cannot be created, or there is no space.
     pub fn create(path: &Path, count: usize) -> Result<Words> {
         let file = open(path, OFlags::CREATE | OFlags::EXCL, "make")?;
         Words::fill(path, &file, count).inspect_err(|_| {
-            // It was created just now, and is empty.
+            // The file was created just now, and is empty.
             let _ = std::fs::remove_file(path);
         })
     }
@@ -64,10 +65,10 @@ impl Words {
         Words::map(path, file, count)
     }
 
-    /// Opens the file `path` with all its words. It must belong to this user and have at least `least` words.
+    /// Opens the file `path` with all its words. The file must belong to this user and have at least `least` words.
     ///
     /// # Errors
-    /// It does not exist, or is not such a file.
+    /// The file does not exist, or does not meet these conditions.
     pub fn open(path: &Path, least: usize) -> Result<Words> {
         let file = open(path, OFlags::NONBLOCK, "open")?;
         let explained = |errno: Errno| Error::from(errno, format!("open {}", path.display()), REMEDY);
@@ -84,7 +85,7 @@ impl Words {
         if bytes > LARGEST || count < least.max(1) {
             return Err(malformed("of the length of a file of shared words"));
         }
-        // Reading a hole would allocate space, which might be exhausted by then.
+        // A read of a hole would allocate space, which might be exhausted by then.
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(explained)?;
         Words::map(path, &file, count)
     }
@@ -92,7 +93,8 @@ impl Words {
     fn map(path: &Path, file: impl AsFd, count: usize) -> Result<Words> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: it is a new mapping at an address of the kernel's choice, of a file with that many bytes that is not truncated.
+        // SAFETY: the mapping is new, at an address of the kernel's choice, and the file has this number of bytes and
+        // is not truncated.
         let begin = unsafe { rustix::mm::mmap(std::ptr::null_mut(), count * 8, access, flags, file, 0) };
         let begin = begin.map_err(|errno| Error::from(errno, format!("map {}", path.display()), REMEDY))?;
         let begin = NonNull::new(begin.cast()).expect("the kernel maps nothing at zero that it was not told to");
@@ -104,14 +106,15 @@ impl std::ops::Deref for Words {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: that many words are mapped, aligned to a page, until `self` is dropped; any bits are a valid value.
+        // SAFETY: this number of words is mapped, aligned to a page, until `self` is dropped; any bits are a valid
+        // value.
         unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.count) }
     }
 }
 
 impl Drop for Words {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and no reference into it is left.
+        // SAFETY: the memory was mapped with this length, and no reference into it is left.
         let _ = unsafe { rustix::mm::munmap(self.begin.as_ptr().cast(), self.count * 8) };
     }
 }
@@ -128,12 +131,12 @@ pub struct Lock {
 pub enum Locked {
     /// This process holds the lock.
     Ours(Lock),
-    /// Another process holds the lock: this pid, if it is recorded already.
+    /// Another process holds the lock. The pid is present if it is recorded already.
     Held(Option<u32>),
 }
 
 impl Lock {
-    /// Locks the file `path`, which is created if missing, and writes the pid of this process into it; does not wait.
+    /// Locks the file `path`, which is created if missing, and writes the pid of this process into it. Does not wait.
     ///
     /// # Errors
     /// The file cannot be opened or locked.
@@ -158,7 +161,7 @@ impl Lock {
 /// Creates the directory `path` for this user alone, if it does not exist.
 ///
 /// # Errors
-/// It cannot be created, is no directory, or other users may change its content.
+/// The directory cannot be created, `path` is no directory, or other users may change its content.
 pub fn own_directory(path: &Path) -> Result<()> {
     let explained = |errno: Errno| Error::from(errno, format!("make the directory {}", path.display()), REMEDY);
     match rustix::fs::mkdir(path, Mode::RWXU) {

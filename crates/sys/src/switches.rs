@@ -1,8 +1,8 @@
 //! Context switches as they happen: the kernel's record of threads that arrive on a CPU or leave it, and the reason.
 //!
-//! A watcher that wakes at every switch causes switches: on the CPU of the watched thread it preempts the thread, sleeps, lets
-//! the thread return, and is woken again, without end. So a watcher chooses when it is woken: when its thread leaves, never
-//! for single switches, or once for an expected switch, after which recording pauses.
+//! A watcher that wakes at every switch causes switches. On the CPU of the watched thread, the watcher preempts the
+//! thread, sleeps, lets the thread return, and is woken again, without end. So a watcher chooses its wake-ups: when its
+//! thread leaves, never for single switches, or once for an expected switch, after which recording pauses.
 
 use crate::{Error, Result, file};
 use perf_event::events::Software;
@@ -21,18 +21,18 @@ const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
 /// Buffer size in bytes, for about a thousand switches.
 const BUFFER: usize = 8 * 4096;
-/// Buffer size where each switch wakes the watcher: one page, since it is drained before the next wait.
+/// Buffer size where each switch wakes the watcher: one page, since the buffer is drained before the next wait.
 const SMALL_BUFFER: usize = 4096;
 
-/// When the descriptor becomes readable. Records can be read at any time.
+/// Condition under which the descriptor becomes readable. Records can be read at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
-    /// When the buffer is half full.
+    /// The buffer is half full.
     Seldom,
-    /// When the thread has left a CPU.
+    /// The thread has left a CPU.
     OnLeave,
-    /// At each switch. Nothing is recorded before [`resume`](Switches::resume) or after [`pause`](Switches::pause); the watcher
-    /// may be woken once more for a record from just before the pause.
+    /// A switch has occurred. Nothing is recorded before [`resume`](Switches::resume) or after
+    /// [`pause`](Switches::pause). The watcher may be woken once more for a record from just before the pause.
     Each,
 }
 
@@ -50,13 +50,13 @@ pub enum Turn {
 /// A thread that arrived on a CPU or left it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switch {
-    /// When, by the monotonic clock.
+    /// Instant of the switch, by the monotonic clock.
     pub at: Instant,
-    /// The CPU.
+    /// CPU of the switch.
     pub cpu: CpuId,
-    /// The thread; 0 is the idle thread.
+    /// Id of the thread; 0 is the idle thread.
     pub tid: u32,
-    /// The kind.
+    /// Kind of the switch.
     pub turn: Turn,
 }
 
@@ -69,7 +69,7 @@ pub enum Record {
     Lost(u64),
 }
 
-/// The switches of a thread or of a CPU. Its descriptor becomes readable as [`Wake`] says.
+/// The switches of a thread or of a CPU. The descriptor becomes readable as [`Wake`] defines.
 pub struct Switches {
     sampler: Sampler,
 }
@@ -84,13 +84,13 @@ impl Switches {
     /// Records the switches of thread `tid` from now on.
     ///
     /// # Errors
-    /// The thread has ended, permission or privilege is lacking (CAP_PERFMON to be woken when it leaves), or the kernel has no
-    /// perf events.
+    /// The thread has ended, permission or privilege is lacking (CAP_PERFMON for a wake-up when the thread leaves), or
+    /// the kernel has no perf events.
     pub fn of_thread(tid: u32, wake: Wake) -> Result<Switches> {
         let raw = i32::try_from(tid).map_err(|_| Error::Gone(tid))?;
         let mut builder = match wake {
             Wake::Seldom | Wake::Each => Builder::new(Software::DUMMY),
-            // An event of the kernel that counts when a thread leaves.
+            // The kernel's event counts when a thread leaves.
             Wake::OnLeave => Builder::new(Software::CONTEXT_SWITCHES),
         };
         match wake {
@@ -107,7 +107,8 @@ impl Switches {
         })
     }
 
-    /// Records the switches of all threads on CPU `cpu` from now on. It wakes rarely: its watcher may switch on that CPU too.
+    /// Records the switches of all threads on CPU `cpu` from now on. Wake-ups are rare, because the watcher may switch
+    /// on that CPU too.
     ///
     /// # Errors
     /// The privilege is lacking, the CPU does not exist, or the kernel has no perf events.
@@ -129,7 +130,7 @@ impl Switches {
         Ok(Switches { sampler: builder.build()?.sampled(buffer)? })
     }
 
-    /// Discards old records and records switches from now on. Allocates nothing unless it fails.
+    /// Discards old records and records switches from now on. Allocates only on failure.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -142,7 +143,7 @@ impl Switches {
         })
     }
 
-    /// Pauses recording. Existing records can still be read. Allocates nothing unless it fails.
+    /// Pauses recording. Existing records can still be read. Allocates only on failure.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -153,7 +154,7 @@ impl Switches {
         })
     }
 
-    /// The oldest unread record. Allocates nothing.
+    /// Returns the oldest unread record. Allocates nothing.
     pub fn next_record(&mut self) -> Option<Record> {
         loop {
             let record = self.sampler.next_record()?;
@@ -174,14 +175,14 @@ impl AsFd for Switches {
     }
 }
 
-/// The body of a record, which ends with the requested identification: pid, tid, time, CPU, and padding.
+/// Parses the body of a record, which ends with the requested identification: pid, tid, time, CPU, and padding.
 fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Record> {
     let word = |at: usize| Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
     let identified = match kind {
         RECORD_LOST => return Some(Record::Lost(long(8)?)),
         RECORD_SWITCH => 0,
-        // The pid and tid of the other side of the switch come first.
+        // The pid and tid of the other side of the switch precede the identification.
         RECORD_SWITCH_CPU_WIDE => 8,
         _ => return None,
     };
@@ -195,7 +196,7 @@ fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Record> {
     Some(Record::Switch(Switch { at, cpu: CpuId::new(cpu), tid, turn }))
 }
 
-/// The restriction of unprivileged users: with 2 users see their own threads, with 3 and above none.
+/// Returns the restriction of unprivileged users. With 2, users record their own threads; with 3 and above, none.
 ///
 /// # Errors
 /// The kernel has no perf events.
@@ -223,7 +224,7 @@ mod tests {
     use crate::{affinity, clock, event};
     use sched::{CpuSet, Nanos};
 
-    /// The records of `begun` once there are `most`; `None` on timeout.
+    /// Returns the records of `begun` once there are `most` records; `None` on timeout.
     fn read(begun: Result<Switches>, most: usize, wait: impl Fn(&Switches)) -> Option<Vec<Switch>> {
         let mut switches = match begun {
             Ok(switches) => switches,
@@ -257,7 +258,7 @@ mod tests {
     fn a_child_is_seen_whenever_it_leaves_also_from_its_own_cpu() {
         let (child, cpu) = on_own_cpu();
         let watch = || {
-            // From another CPU a watcher that wakes itself would go unnoticed.
+            // A watcher on another CPU that wakes itself would not be detected.
             affinity::set(crate::thread::current(), &CpuSet::one(cpu)).unwrap();
             let waiting = event::Waiting::new().unwrap();
             let begun = Switches::of_thread(child.pid(), Wake::OnLeave);
@@ -297,7 +298,7 @@ mod tests {
     fn an_arrival_is_reported_only_while_it_is_awaited() {
         let (child, cpu) = on_own_cpu();
         let watch = || {
-            // On the CPU of the thread, where an agent waits for it.
+            // The watcher runs on the CPU of the thread, where an agent waits for the thread.
             affinity::set(crate::thread::current(), &CpuSet::one(cpu)).unwrap();
             let mut switches = match Switches::of_thread(child.pid(), Wake::Each) {
                 Ok(switches) => switches,
@@ -309,7 +310,7 @@ mod tests {
             let waiting = event::Waiting::new().unwrap();
             waiting.add(&switches, 7).unwrap();
             assert_eq!(waiting.next(clock::now() + Nanos::ms(20)).unwrap(), None, "nothing is recorded yet");
-            // More often than the buffer holds records.
+            // More switches than the buffer can store.
             for _ in 0..200 {
                 switches.resume().unwrap();
                 let record = loop {
@@ -322,7 +323,7 @@ mod tests {
                 switches.pause().unwrap();
                 assert!(matches!(record, Record::Switch(switch) if switch.tid == child.pid()), "{record:?}");
             }
-            // Records from between the wake-up and the pause.
+            // Discards records from between the wake-up and the pause.
             let _ = waiting.next(Instant::ZERO).unwrap();
             assert_eq!(waiting.next(clock::now() + Nanos::ms(20)).unwrap(), None, "nothing is recorded any more");
         };

@@ -1,4 +1,4 @@
-//! Identity of threads: their state under /proc, and handles that no later thread with the same number answers to.
+//! Identity of threads: their state under /proc, and handles that never refer to a later thread with the same number.
 
 use crate::{Error, Result, file};
 use rustix::fd::OwnedFd;
@@ -11,22 +11,22 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 /// State of a thread, as /proc reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// It runs or waits for a CPU.
+    /// The thread runs or waits for a CPU.
     Runnable,
-    /// It sleeps, interruptibly.
+    /// The thread sleeps interruptibly.
     Sleeping,
-    /// It sleeps uninterruptibly: it waits for a disk, or a freezer holds it.
+    /// The thread sleeps uninterruptibly: it waits for a disk, or a freezer holds it.
     Uninterruptible,
-    /// It is stopped by a signal.
+    /// The thread is stopped by a signal.
     Stopped,
-    /// A tracer has stopped it.
+    /// A tracer has stopped the thread.
     Traced,
-    /// It has ended and is not reaped yet, or is about to end.
+    /// The thread has ended and is not reaped yet, or is about to end.
     Dead,
 }
 
 impl State {
-    /// The state that a letter of /proc/TID/stat stands for. Source: `task_state_array`, fs/proc/array.c.
+    /// Returns the state for a letter of /proc/TID/stat. Source: `task_state_array`, fs/proc/array.c.
     pub(crate) fn of(letter: u8) -> State {
         match letter {
             b'R' => State::Runnable,
@@ -39,29 +39,30 @@ impl State {
     }
 }
 
-/// What /proc reports of a thread at one moment.
+/// The report of /proc about a thread at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// Its name; at most 15 bytes for a user's thread.
+    /// Name of the thread; at most 15 bytes for a user's thread.
     pub name: String,
-    /// Its state.
+    /// State of the thread.
     pub state: State,
-    /// The parent of its process.
+    /// Parent of the thread's process.
     pub parent: u32,
-    /// Whether it is a kernel thread.
+    /// Whether the thread is a kernel thread.
     pub is_kernel: bool,
-    /// Its start time, in clock ticks since boot. With the tid and the boot id, it identifies a thread for good.
+    /// Start time of the thread, in clock ticks since boot. With the tid and the boot id, it identifies a thread for
+    /// good.
     pub start_time: u64,
-    /// The CPU it runs or last ran on.
+    /// The CPU that the thread runs or last ran on.
     pub cpu: usize,
 }
 
-/// Identifies a thread until the machine reboots: a later thread with the same number has another start time.
+/// Identity of a thread until the machine reboots. A later thread with the same number has another start time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
-    /// Its thread id.
+    /// Id of the thread.
     pub tid: u32,
-    /// Its start time, in clock ticks since boot.
+    /// Start time of the thread, in clock ticks since boot.
     pub start_time: u64,
 }
 
@@ -74,8 +75,8 @@ pub struct Owner {
     pub effective: u32,
 }
 
-/// A thread held by its directory under /proc. Once the thread has ended the directory is empty, even when its number has
-/// been reused.
+/// A thread held by its directory under /proc. Once the thread has ended, the directory is empty, even when the
+/// thread's number has been reused.
 #[derive(Debug)]
 pub struct Thread {
     identity: Identity,
@@ -88,7 +89,7 @@ impl Thread {
     /// # Errors
     /// The thread has ended.
     pub fn open(tid: u32) -> Result<Thread> {
-        // Below `task`: /proc/PID sums over all threads of the process.
+        // The path is below `task`: /proc/PID sums over all threads of the process.
         let path = format!("/proc/{tid}/task/{tid}");
         let directory = file::directory(&path).map_err(|error| problem(error, tid, ""))?;
         let mut thread = Thread { identity: Identity { tid, start_time: 0 }, directory };
@@ -96,7 +97,7 @@ impl Thread {
         Ok(thread)
     }
 
-    /// Opens the thread that was `identity`, and no later thread with its number.
+    /// Opens the thread with this identity, and no later thread with its number.
     ///
     /// # Errors
     /// The thread has ended, even if its number has been reused.
@@ -105,25 +106,26 @@ impl Thread {
         if thread.identity == identity { Ok(thread) } else { Err(Error::Gone(identity.tid)) }
     }
 
-    /// Its thread id.
+    /// Returns the id of the thread.
     #[must_use]
     pub fn tid(&self) -> u32 {
         self.identity.tid
     }
 
-    /// Its identity until the machine reboots.
+    /// Returns the identity of the thread, which is unique until the machine reboots.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Whether the thread has not ended yet. If so, all operations by its number before this call reached this thread.
+    /// Returns whether the thread has not ended yet. If so, all operations by its number before this call reached this
+    /// thread.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.status().is_ok_and(|status| status.state != State::Dead)
     }
 
-    /// Its state now.
+    /// Returns the current state of the thread.
     ///
     /// # Errors
     /// The thread has ended.
@@ -131,7 +133,7 @@ impl Thread {
         parse(&self.read("stat")?).ok_or_else(|| self.malformed("stat", "the status of a thread"))
     }
 
-    /// The process that it belongs to.
+    /// Returns the process of the thread.
     ///
     /// # Errors
     /// The thread has ended.
@@ -141,7 +143,7 @@ impl Thread {
         number.ok_or_else(|| self.malformed("status", "a list with a Tgid"))
     }
 
-    /// The owner of the thread.
+    /// Returns the owner of the thread.
     ///
     /// # Errors
     /// The thread has ended.
@@ -154,7 +156,7 @@ impl Thread {
         ids.ok_or_else(|| self.malformed("status", "a list with a Uid"))
     }
 
-    /// The threads of its process, in ascending order.
+    /// Returns the threads of the thread's process, in ascending order.
     ///
     /// # Errors
     /// The thread has ended.
@@ -162,8 +164,8 @@ impl Thread {
         file::numbers_in(&self.directory, "..").map_err(|error| problem(error, self.tid(), ".."))
     }
 
-    /// The living processes that it has forked, in ascending order. The kernel may miss processes that start or end during
-    /// the call; call again for a complete list.
+    /// Returns the living processes that the thread has forked, in ascending order. The kernel may miss processes that
+    /// start or end during the call; call again for a complete list.
     ///
     /// # Errors
     /// The thread has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
@@ -174,7 +176,7 @@ impl Thread {
         Ok(children)
     }
 
-    /// Its directory under /proc.
+    /// Returns the thread's directory under /proc.
     pub(crate) fn directory(&self) -> &OwnedFd {
         &self.directory
     }
@@ -188,12 +190,12 @@ impl Thread {
     }
 }
 
-/// Path of the file `name` of thread `tid`.
+/// Returns the path of the file `name` of thread `tid`.
 pub(crate) fn path(tid: u32, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{tid}/task/{tid}/{name}"))
 }
 
-/// The result of reading `name` of thread `tid`.
+/// Converts an error of reading the file `name` of thread `tid`.
 pub(crate) fn problem(error: io::Error, tid: u32, name: &str) -> Error {
     let is_there = || PathBuf::from(format!("/proc/{tid}")).exists();
     // The directory of an ended thread is empty. A living thread may lack a single file.
@@ -211,12 +213,12 @@ pub(crate) fn problem(error: io::Error, tid: u32, name: &str) -> Error {
     }
 }
 
-/// The words after `name` in a file with the format of /proc/TID/status.
+/// Returns the words after `name` in a file with the format of /proc/TID/status.
 pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<std::str::SplitAsciiWhitespace<'t>> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::split_ascii_whitespace)
 }
 
-/// The fields of /proc/TID/stat after the closing parenthesis of the name, which may contain anything.
+/// Returns the fields of /proc/TID/stat after the closing parenthesis of the name, which may contain anything.
 fn parse(text: &str) -> Option<Status> {
     let (before, after) = text.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
@@ -232,7 +234,7 @@ fn parse(text: &str) -> Option<Status> {
     })
 }
 
-/// What /proc reports of thread `tid` now.
+/// Returns the current report of /proc about thread `tid`.
 ///
 /// # Errors
 /// The thread has ended.
@@ -240,7 +242,7 @@ pub fn status(tid: u32) -> Result<Status> {
     Thread::open(tid)?.status()
 }
 
-/// The threads of process `pid`, in ascending order.
+/// Returns the threads of process `pid`, in ascending order.
 ///
 /// # Errors
 /// The thread has ended.
@@ -248,7 +250,7 @@ pub fn threads(pid: u32) -> Result<Vec<u32>> {
     Thread::open(pid)?.siblings()
 }
 
-/// The living children of process `pid`, in ascending order.
+/// Returns the living children of process `pid`, in ascending order.
 ///
 /// # Errors
 /// The process has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
@@ -266,7 +268,7 @@ pub fn children(pid: u32) -> Result<Vec<u32>> {
     Ok(all)
 }
 
-/// The id of the calling thread.
+/// Returns the id of the calling thread.
 #[must_use]
 pub fn current() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
@@ -346,7 +348,7 @@ mod tests {
     fn kernel_threads_and_missing_threads_are_distinguished() {
         let me = status(current()).unwrap();
         assert!(!me.is_kernel && me.start_time > 0);
-        // kthreadd, where the tests see the processes of the host.
+        // Thread 2 is kthreadd where the tests run among the processes of the host.
         match status(2) {
             Ok(second) if second.name == "kthreadd" => assert!(second.is_kernel),
             _ => eprintln!("SKIPPED: process 2 is not kthreadd here, so no kernel thread is seen"),

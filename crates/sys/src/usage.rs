@@ -8,11 +8,11 @@ use sched::Nanos;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// CPU time of a thread so far.
+/// Accumulated CPU time of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
-    /// CPU time. Exact for a thread that does not run, and for a reader on the CPU that the thread has just left; up to a tick
-    /// old for a thread that runs on another CPU.
+    /// CPU time. Exact for a thread that does not run, and for a reader on the CPU that the thread has just left. Up to
+    /// a tick old for a thread that runs on another CPU.
     pub ran: Nanos,
     /// Time spent waiting for a CPU.
     pub waited: Nanos,
@@ -28,7 +28,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Opens it for thread `tid`.
+    /// Opens the schedstat file of thread `tid`.
     ///
     /// # Errors
     /// The thread has ended, or the kernel has no schedstat.
@@ -48,7 +48,7 @@ impl Meter {
         }
     }
 
-    /// Its usage now. Allocates nothing unless it fails.
+    /// Returns the current usage of the thread. Allocates only on failure.
     ///
     /// # Errors
     /// The thread has ended.
@@ -63,9 +63,9 @@ impl Meter {
 /// State and CPU of a thread at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Doing {
-    /// Its state.
+    /// State of the thread.
     pub state: State,
-    /// The CPU it runs or last ran on.
+    /// The CPU that the thread runs or last ran on.
     pub cpu: usize,
 }
 
@@ -77,7 +77,7 @@ pub struct StateMeter {
 }
 
 impl StateMeter {
-    /// Opens it for thread `tid`.
+    /// Opens the stat file of thread `tid`.
     ///
     /// # Errors
     /// The thread has ended.
@@ -90,12 +90,12 @@ impl StateMeter {
         Ok(StateMeter { tid, file })
     }
 
-    /// Its state now. Allocates nothing unless it fails.
+    /// Returns the current state of the thread. Allocates only on failure.
     ///
     /// # Errors
     /// The thread has ended.
     pub fn read(&self) -> Result<Doing> {
-        // 52 numbers of at most 20 digits and a short name.
+        // The line has 52 numbers of at most 20 digits and a short name.
         let mut bytes = [0; 1200];
         let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.tid, "stat"))?;
         let malformed = || Error::Malformed { path: path(self.tid, "stat"), wanted: "the status of a thread" };
@@ -103,17 +103,17 @@ impl StateMeter {
     }
 }
 
-/// The number of the newest thread on this host: it changes whenever a thread or process starts.
+/// Source of the number of the newest thread on this host, which changes whenever a thread or process starts.
 #[derive(Debug)]
 pub struct Births {
     file: File,
 }
 
-/// Its position: the last word.
+/// The file whose last word is the number of the newest thread.
 const LOADAVG: &str = "/proc/loadavg";
 
 impl Births {
-    /// Opens the file, to be read often.
+    /// Opens the file for repeated reads.
     ///
     /// # Errors
     /// There is no /proc.
@@ -122,10 +122,10 @@ impl Births {
         file.map(|file| Births { file }).map_err(|error| Error::from(error, format!("open {LOADAVG}"), "mount /proc"))
     }
 
-    /// The number of the newest thread. Allocates nothing unless it fails.
+    /// Returns the number of the newest thread. Allocates only on failure.
     ///
     /// # Errors
-    /// The kernel does not report it.
+    /// The kernel does not report the number.
     pub fn read(&self) -> Result<u64> {
         let mut bytes = [0; 96];
         let read = self.file.read_at(&mut bytes, 0);
@@ -136,7 +136,7 @@ impl Births {
 }
 
 impl Thread {
-    /// Its CPU time, as an open file.
+    /// Returns the open file with the thread's CPU time.
     ///
     /// # Errors
     /// The thread has ended, or the kernel has no schedstat.
@@ -144,7 +144,7 @@ impl Thread {
         Meter::of(self.tid(), self.directory())
     }
 
-    /// Its state, as an open file.
+    /// Returns the open file with the thread's state.
     ///
     /// # Errors
     /// The thread has ended.
@@ -153,14 +153,14 @@ impl Thread {
     }
 }
 
-/// Three decimal numbers.
+/// Parses three decimal numbers.
 fn parse_usage(bytes: &[u8]) -> Option<Usage> {
     let mut numbers = words(bytes).map(number);
     let mut next = || numbers.next().flatten();
     Some(Usage { ran: Nanos::ns(next()?), waited: Nanos::ns(next()?), dispatches: next()? })
 }
 
-/// State and CPU: the 1st and the 37th word after the name.
+/// Parses state and CPU: the 1st and the 37th word after the name.
 fn parse_doing(bytes: &[u8]) -> Option<Doing> {
     let end_of_name = bytes.iter().rposition(|&byte| byte == b')')?;
     let mut words = words(&bytes[end_of_name + 1..]);

@@ -81,7 +81,7 @@ impl ThreadRestored {
         [&self.attributes, &self.stop, &self.affinity]
     }
 
-    /// The outcome in a word.
+    /// Returns the outcome in a word.
     #[must_use]
     pub fn end(&self) -> End {
         let has = |wanted: &Outcome| self.outcomes().contains(&wanted);

@@ -84,7 +84,7 @@ impl Shell {
         self.0.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
     }
 
-    /// The numbers of its next line of output.
+    /// Returns the numbers of its next line of output.
     fn hear(&mut self) -> Vec<u32> {
         use std::io::Read;
         let out = self.0.stdout.as_mut().unwrap();

@@ -1,4 +1,4 @@
-//! What applications say of themselves: their metrics, in tables and JSON.
+//! The metrics of applications, in tables and JSON.
 
 use measure::statistics::Spread;
 use run::Measured;
@@ -8,16 +8,16 @@ use workloads::metrics::{Named, Reading};
 /// An application's metric in one run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AppReport {
-    /// What people call it.
+    /// Display name of the application.
     pub name: String,
-    /// What it is measured by.
+    /// Metric of the application.
     pub metric: &'static str,
-    /// The numbers, each with a name that ends in its unit.
+    /// Values of the metric. Each name ends in the unit.
     pub values: Named<u64>,
-    /// Numbers over time, one for each second.
+    /// Values over time, one for each second.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub series: Named<Vec<u64>>,
-    /// How often each class of a value occurred: pairs.
+    /// Frequency of each class of a value, as pairs of class and count.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub histograms: Named<Vec<(u64, u64)>>,
 }
@@ -25,18 +25,18 @@ pub struct AppReport {
 /// An application's metric over several runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AppSummary {
-    /// What people call it.
+    /// Display name of the application.
     pub name: String,
-    /// What it is measured by.
+    /// Metric of the application.
     pub metric: &'static str,
-    /// In how many runs it was measured: the medians are over those.
+    /// Number of runs in which the application was measured. The medians are over these runs.
     pub runs: usize,
-    /// Of each number the median over the runs.
+    /// Median of each number over the runs.
     pub values: Named<Spread>,
 }
 
 impl AppReport {
-    /// Of an application that was measured.
+    /// Returns the report of a measured application.
     pub(crate) fn new(Measured { name, metric, reading }: Measured) -> AppReport {
         let Reading { values, series, histograms } = reading;
         AppReport { name, metric: metric.name(), values, series, histograms }
@@ -44,7 +44,8 @@ impl AppReport {
 }
 
 impl AppSummary {
-    /// Of `runs`, which differ in nothing but their seed: their applications are the same, in the same order.
+    /// Returns the summaries of `runs`, which differ only in their seed. Their applications are the same, in the same
+    /// order.
     pub(crate) fn all<'r>(runs: impl Iterator<Item = &'r [AppReport]>) -> Vec<AppSummary> {
         let runs: Vec<&[AppReport]> = runs.collect();
         let most = runs.iter().map(|run| run.len()).max().unwrap_or(0);

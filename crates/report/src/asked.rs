@@ -1,34 +1,34 @@
-//! [`Asked`]: what is asked for an entity or a group.
+//! [`Asked`]: the request of an entity or a group.
 
 use crate::description::{EntityDescription, RunDescription};
 use crate::short::short;
 use sched::{Class, GroupParams, Limit, Params};
 use serde::Serialize;
 
-/// What is asked for an entity or a group.
+/// Request of an entity or a group.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Asked {
-    /// Its weight in Linux's scale, 1024 = normal.
+    /// Weight in Linux's scale, 1024 = normal.
     pub weight_linux: u32,
     /// CPU time promised in every period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slice_ns: Option<u64>,
-    /// The period of the promise.
+    /// Period of the promise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_ns: Option<u64>,
-    /// Whether it gets more than promised: `soft` or `hard`.
+    /// Limit on CPU time beyond the promise: `soft` or `hard`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<&'static str>,
-    /// Its class, unless it is the normal one.
+    /// Class, unless it is the normal class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Its cap, in millionths of a CPU.
+    /// Cap, in millionths of a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap_ppm: Option<u64>,
-    /// Its ceiling as in `cpu.max`.
+    /// Quota as in `cpu.max`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_ns: Option<u64>,
-    /// The period of that.
+    /// Period of the quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_period_ns: Option<u64>,
 }
@@ -36,7 +36,7 @@ pub struct Asked {
 impl Asked {
     pub(crate) fn by(entity: &EntityDescription, run: &RunDescription) -> Asked {
         let mut asked = Asked::with(&entity.params);
-        // A VM of one vCPU has its ceilings in the group around it.
+        // The ceilings of a VM with one vCPU are in the group around it.
         let group = entity.group.map(|group| &run.groups[group]).filter(|group| group.name == entity.name);
         if let Some(group) = group {
             asked.limit_by(&group.params);
@@ -84,7 +84,7 @@ fn class(class: Class) -> Option<String> {
     }
 }
 
-/// What was asked for, in a few words.
+/// Returns the request in a few words.
 pub(crate) fn shown(asked: &Asked) -> String {
     let mut words = Vec::new();
     if let (Some(slice), Some(period)) = (asked.slice_ns, asked.period_ns) {

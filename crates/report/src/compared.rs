@@ -1,4 +1,4 @@
-//! [`Compared`]: what a simulation predicts for each entity, and what the entity got.
+//! [`Compared`]: the results that a simulation predicts for each entity, and the observed results.
 
 use crate::asked::{Asked, shown};
 use crate::got::{Entity, Got};
@@ -8,37 +8,37 @@ use crate::tables::grid::{Grid, ROWS_MAX, Widths, and_more};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A prediction and what came of it.
+/// A prediction and the observation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Compared {
-    /// The scenario's title.
+    /// Title of the scenario.
     pub scenario: String,
-    /// The policy's name.
+    /// Name of the policy.
     pub policy: String,
     /// CPUs of the machine.
     pub cpus: usize,
-    /// What all together were to get in the simulation; its `delivered_ppm` is of all CPUs.
+    /// Predicted results of all entities together. `delivered_ppm` is relative to all CPUs.
     pub predicted: Got,
-    /// What all together got.
+    /// Observed results of all entities together.
     pub observed: Got,
-    /// The entities of the simulation in the order of the scenario, then the entities of the live run alone.
+    /// The entities of the simulation in the order of the scenario, followed by entities that only the live run has.
     pub entities: Vec<ComparedEntity>,
 }
 
-/// An entity's part in both.
+/// The results of an entity in the simulation and in the live run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ComparedEntity {
-    /// What people call it.
+    /// Display name of the entity.
     pub name: String,
-    /// What it asked for.
+    /// Request of the entity.
     pub asked: Asked,
-    /// What it was to get; `None`: it did not come in the simulation.
+    /// Predicted results; `None`: the entity did not arrive in the simulation.
     pub predicted: Option<Got>,
-    /// What it got; `None`: it did not come.
+    /// Observed results; `None`: the entity did not arrive in the live run.
     pub observed: Option<Got>,
 }
 
-/// Puts `predicted`, the report of a simulation, beside `observed`, that of a live run of the same scenario.
+/// Pairs `predicted`, the report of a simulation, with `observed`, the report of a live run of the same scenario.
 #[must_use]
 pub fn compared(predicted: &Report, observed: &Report) -> Compared {
     let mut came: BTreeMap<&str, Got> = observed.entities.iter().map(|it| (it.name.as_str(), it.got)).collect();
@@ -86,7 +86,7 @@ impl Column {
         (Column::Percentile, "p99"),
         (Column::Longest, "max"),
     ];
-    /// Which go first where there is no room for all.
+    /// Columns in the order in which they are omitted if the table is too wide.
     const LEAST_MISSED: [Column; 3] = [Column::Asked, Column::Median, Column::Percentile];
 
     fn cell(self, got: &Got) -> String {
@@ -104,7 +104,7 @@ impl Column {
     }
 }
 
-/// The table of both: of each entity a line for what was predicted and one for what was observed.
+/// Returns the table of both runs, with a line for the prediction and a line for the observation of each entity.
 #[must_use]
 pub fn side_by_side(compared: &Compared, widths: Widths) -> String {
     let mut columns = Column::ALL.to_vec();

@@ -1,4 +1,4 @@
-//! [`CoordinationGot`]: what came of the coordination of a guest and its host, in one run and over several.
+//! [`CoordinationGot`]: the results of the coordination of a guest and its host, in one run and over several runs.
 
 use crate::got::ppm;
 use crate::short::{percent, short};
@@ -8,20 +8,20 @@ use sched::Nanos;
 use serde::Serialize;
 use sim::coordination::{Coordinated, Coordination, Protocol};
 
-/// The same over several runs.
+/// Results of the coordination of a guest and its host over several runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct CoordinationSpreads {
-    /// How they spoke.
+    /// Protocol of the guest and its host.
     pub protocol: &'static str,
-    /// In how many runs they did: the medians are over those.
+    /// Number of runs in which the guest and its host coordinated. The medians are over these runs.
     pub runs: usize,
-    /// Of each number of a [`CoordinationGot`], by its name there, the median over the runs.
+    /// Median over the runs of each number of a [`CoordinationGot`], by the name of its field.
     #[serde(flatten)]
     pub got: Spreads,
 }
 
 impl CoordinationSpreads {
-    /// Over several runs; `None`: they coordinate in none.
+    /// Returns the medians over several runs; `None`: the guest and its host coordinate in no run.
     pub(super) fn new<'g>(runs: impl Iterator<Item = &'g CoordinationGot>) -> Option<CoordinationSpreads> {
         let runs: Vec<&CoordinationGot> = runs.collect();
         let protocol = runs.first()?.protocol;
@@ -35,7 +35,7 @@ impl CoordinationSpreads {
         })
     }
 
-    /// The numbers as text of one or two lines.
+    /// Returns the numbers as text of one or two lines.
     pub(super) fn text(&self) -> String {
         let said = |name: &str, form| cell(self.got[name], form);
         let mut text = format!(
@@ -59,35 +59,35 @@ impl CoordinationSpreads {
     }
 }
 
-/// What came of the coordination of a guest and its host. Times in nanoseconds.
+/// Results of the coordination of a guest and its host. Times in nanoseconds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct CoordinationGot {
-    /// How they spoke.
+    /// Protocol of the guest and its host.
     pub protocol: &'static str,
-    /// How often the guest sent its host a new request, by any means.
+    /// Number of new requests that the guest sent its host, by any means.
     pub hints: u64,
-    /// The same in a thousand seconds, so that it stays a whole number.
+    /// Number of new requests per thousand seconds, so that it stays a whole number.
     pub hints_per_1000_s: u64,
-    /// How often by a hypercall.
+    /// Number of hypercalls.
     pub hypercalls: u64,
-    /// CPU time of the guest that these took.
+    /// CPU time that the guest spent in hypercalls.
     pub hypercalls_ns: u64,
-    /// How often a vCPU was boosted.
+    /// Number of boosts of a vCPU.
     pub boosts: u64,
-    /// CPU time that its vCPUs got boosted.
+    /// CPU time that the guest's vCPUs received while boosted.
     pub boosted_ns: u64,
-    /// The same in millionths of the run.
+    /// Boosted CPU time in millionths of the run.
     pub boosted_ppm: u64,
-    /// Boosts that were not given, or ended, because the budget was used up.
+    /// Number of boosts that were not granted, or ended, because the budget was used up.
     pub over_budget: u64,
-    /// Boosts that ended because they lasted too long.
+    /// Number of boosts that ended because they exceeded the maximum duration.
     pub over_limit: u64,
-    /// Boosts that the host's policy refused.
+    /// Number of boosts that the host's policy refused.
     pub refused: u64,
 }
 
 impl CoordinationGot {
-    /// What came of `with` in a run of `length`.
+    /// Returns the results of coordination `with` in a run of `length`.
     #[must_use]
     pub fn new(with: &Coordination, got: &Coordinated, length: Nanos) -> CoordinationGot {
         let of_second = u128::from(got.hints) * 1_000_000_000_000 / u128::from(length.as_ns().max(1));
@@ -122,7 +122,7 @@ impl CoordinationGot {
         ]
     }
 
-    /// The numbers as text of one or two lines.
+    /// Returns the numbers as text of one or two lines.
     pub(super) fn text(&self) -> String {
         let CoordinationGot { protocol, hints, hypercalls, boosts, over_budget, over_limit, refused, .. } = *self;
         let rate = self.hints_per_1000_s;

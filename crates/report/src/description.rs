@@ -1,4 +1,5 @@
-//! [`RunDescription`]: a run without its results. A simulated run takes it from its scenario, a live run from its plan.
+//! [`RunDescription`]: a run without its results. The source is the scenario of a simulated run, or the plan of a live
+//! run.
 
 use scenario::{Scenario, Workload};
 use sched::{GroupParams, Instant, Nanos, Params};
@@ -6,52 +7,52 @@ use sched::{GroupParams, Instant, Nanos, Params};
 /// The conditions of a run, and its entities and groups.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunDescription {
-    /// The title.
+    /// Title of the run.
     pub title: String,
-    /// The names of the hosts, at least one.
+    /// Names of the hosts, at least one.
     pub hosts: Vec<String>,
     /// CPUs of the machine, or of each host.
     pub cpus: usize,
     /// Length of the run.
     pub length: Nanos,
-    /// The part at its beginning that is not measured.
+    /// Warm-up at the beginning of the run, which is not measured.
     pub warm_up: Nanos,
-    /// The entities, in the order of the report. Names are unique.
+    /// Entities, in the order of the report. Names are unique.
     pub entities: Vec<EntityDescription>,
-    /// The groups, in the order of the report.
+    /// Groups, in the order of the report.
     pub groups: Vec<GroupDescription>,
 }
 
 /// An entity of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EntityDescription {
-    /// Its name.
+    /// Name of the entity.
     pub name: String,
-    /// Its group, an index of [`RunDescription::groups`]; `None`: the root.
+    /// Group of the entity, an index of [`RunDescription::groups`]; `None`: the root.
     pub group: Option<usize>,
-    /// Its host, an index of [`RunDescription::hosts`].
+    /// Host of the entity, an index of [`RunDescription::hosts`].
     pub host: usize,
-    /// When it arrives.
+    /// Arrival of the entity.
     pub arrival: Instant,
-    /// What is requested for it.
+    /// Request of the entity.
     pub params: Params,
-    /// The period of its jobs, if it has any.
+    /// Period of the entity's jobs, if the jobs are periodic.
     pub job_period: Option<Nanos>,
 }
 
 /// A group of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GroupDescription {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
-    /// Its parent, an index of [`RunDescription::groups`]; `None`: the root.
+    /// Parent of the group, an index of [`RunDescription::groups`]; `None`: the root.
     pub parent: Option<usize>,
-    /// What is requested for it.
+    /// Request of the group.
     pub params: GroupParams,
 }
 
 impl RunDescription {
-    /// The description of a run of `scenario`.
+    /// Returns the description of a run of `scenario`.
     #[must_use]
     pub fn of(scenario: &Scenario) -> RunDescription {
         let entities = scenario.entities.iter().map(|entity| EntityDescription {
@@ -81,19 +82,19 @@ impl RunDescription {
         }
     }
 
-    /// The name of host number `host`, if there are several.
+    /// Returns the name of host number `host`, if there are several.
     #[must_use]
     pub fn host_among_several(&self, host: usize) -> Option<String> {
         self.hosts.get(host).filter(|_| self.hosts.len() > 1).cloned()
     }
 
-    /// The interval that is measured.
+    /// Returns the interval that is measured.
     #[must_use]
     pub fn measured(&self) -> (Instant, Instant) {
         (Instant::ZERO + self.warm_up, Instant::ZERO + self.length)
     }
 
-    /// The length of the measurement.
+    /// Returns the length of the measurement.
     #[must_use]
     pub fn measured_time(&self) -> Nanos {
         self.length.saturating_sub(self.warm_up)

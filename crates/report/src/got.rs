@@ -1,4 +1,4 @@
-//! [`Got`]: what an entity or a group got.
+//! [`Got`]: the CPU time, delays and jobs of an entity or a group in a run.
 
 use crate::asked::Asked;
 use measure::{Measures, Member};
@@ -6,69 +6,72 @@ use sched::{Instant, Nanos};
 use serde::Serialize;
 use trace::Durations;
 
-/// An entity's part in a run.
+/// The results of an entity in a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Entity {
-    /// What people call it.
+    /// Display name of the entity.
     pub name: String,
-    /// How many tasks of one name it stands for: they were forked one after the other. Their results are added up.
+    /// Number of tasks of one name that the entry stands for. The tasks were forked one after the other, and their
+    /// results are added up.
     #[serde(skip_serializing_if = "is_one")]
     pub instances: u64,
-    /// The VM or other group it is in.
+    /// VM or other group of the entity.
     pub group: Option<String>,
-    /// The host it is on, if there are several.
+    /// Host of the entity, if there are several hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// When it, or the first of them, came. Unit: nanoseconds since the start.
+    /// Arrival of the entity, or of the first of its instances. Unit: nanoseconds since the start.
     pub came_ns: u64,
-    /// When it, or the last of them, left; `None`: it stayed.
+    /// Departure of the entity, or of the last of its instances; `None`: the entity stayed. Unit: nanoseconds since the
+    /// start.
     pub left_ns: Option<u64>,
-    /// How many changes of its reservation the policy refused.
+    /// Number of changes of the entity's reservation that the policy refused.
     #[serde(skip_serializing_if = "is_zero")]
     pub changes_refused: u64,
-    /// What it asked for.
+    /// Request of the entity.
     pub asked: Asked,
-    /// What the policy says it promised it, in millionths of a CPU; `None` if it promises nothing.
+    /// CPU time that the policy promised the entity, in millionths of a CPU; `None` without a promise.
     pub granted_ppm: Option<u64>,
-    /// What it got; its `delivered_ppm` is of one CPU while it was there.
+    /// Results of the entity. `delivered_ppm` is relative to one CPU during the presence of the entity.
     #[serde(flatten)]
     pub got: Got,
 }
 
-/// A group's part in a run.
+/// The results of a group in a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct GroupGot {
-    /// What people call it.
+    /// Display name of the group.
     pub name: String,
-    /// How many entities were in it and its subgroups.
+    /// Number of entities in the group and its subgroups.
     pub entities: u64,
-    /// What was asked for it.
+    /// Request of the group.
     pub asked: Asked,
-    /// What its members got together, those of its subgroups too; its `delivered_ppm` is of one CPU.
+    /// Results of all members of the group, including members of its subgroups. `delivered_ppm` is relative to one CPU.
     #[serde(flatten)]
     pub got: Got,
-    /// Of a group that is marked as a gang.
+    /// Sibling delays of a group that is marked as a gang.
     #[serde(flatten)]
     pub siblings: Option<SiblingDelays>,
 }
 
-/// How long members of a gang wanted to run, and did not, while others of it ran; see [`measure::Siblings`].
+/// Times for which members of a gang were runnable, and did not run, while other members ran; see
+/// [`measure::Siblings`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct SiblingDelays {
-    /// How often.
+    /// Number of sibling delays.
     pub sibling_delays: u64,
-    /// For how long in all.
+    /// Sum of all sibling delays. Unit: nanoseconds.
     pub sibling_delay_total_ns: u64,
-    /// The median.
+    /// Median sibling delay. Unit: nanoseconds.
     pub sibling_delay_p50_ns: u64,
-    /// The 99th percentile.
+    /// 99th percentile of the sibling delays. Unit: nanoseconds.
     pub sibling_delay_p99_ns: u64,
-    /// The longest.
+    /// Maximum sibling delay. Unit: nanoseconds.
     pub sibling_delay_max_ns: u64,
 }
 
 impl SiblingDelays {
-    /// Those of `delays`.
+    /// Returns the statistics of `delays`.
     #[must_use]
     pub fn new(delays: &Durations) -> SiblingDelays {
         SiblingDelays {
@@ -81,82 +84,83 @@ impl SiblingDelays {
     }
 }
 
-/// What an entity got. Times in nanoseconds.
+/// Results of an entity. Times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Got {
-    /// CPU time.
+    /// CPU time delivered.
     pub delivered_ns: u64,
-    /// The same in millionths of what there was.
+    /// CPU time delivered, in millionths of the available CPU time.
     pub delivered_ppm: u64,
-    /// Jobs released.
+    /// Number of jobs released.
     pub releases: u64,
-    /// Jobs completed.
+    /// Number of jobs completed.
     pub completions: u64,
-    /// Jobs completed after their deadline.
+    /// Number of jobs completed after their deadline.
     pub misses: u64,
-    /// Jobs not completed though their deadline had passed.
+    /// Number of jobs not completed although their deadline had passed.
     pub unfinished_late: u64,
-    /// How much too late the worst completed job was.
+    /// Maximum lateness of a completed job.
     pub worst_lateness_ns: u64,
-    /// Periods of reservations that ended.
+    /// Number of reservation periods that ended.
     pub periods: u64,
-    /// Those in which the entity was runnable throughout.
+    /// Number of periods in which the entity was runnable throughout.
     pub periods_judged: u64,
-    /// Those of the judged in which less than the slice was delivered.
+    /// Number of periods with a runnable entity throughout in which less than the slice was delivered.
     pub periods_missed: u64,
-    /// How much was missing in the worst of them.
+    /// Maximum CPU time missing from the slice in a missed period.
     pub worst_shortfall_ns: u64,
-    /// The median of what was missing in these.
+    /// Median CPU time missing from the slice, over the missed periods.
     pub shortfall_p50_ns: u64,
-    /// Its 90th percentile.
+    /// 90th percentile of the CPU time missing from the slice, over the missed periods.
     pub shortfall_p90_ns: u64,
-    /// Its 99th percentile.
+    /// 99th percentile of the CPU time missing from the slice, over the missed periods.
     pub shortfall_p99_ns: u64,
-    /// How much was ever missing of all slices due since the reservation was made.
+    /// Maximum CPU time that was missing at any time from all slices due since the reservation was made.
     pub worst_debt_ns: u64,
-    /// Changes of a reservation that have become effective.
+    /// Number of changes of a reservation that have become effective.
     pub changes: u64,
-    /// The longest time that took.
+    /// Maximum time until a change of a reservation became effective.
     pub change_max_ns: u64,
-    /// Times from being woken or taken off a CPU to running.
+    /// Number of waits, from a wake-up or preemption of the entity until it runs.
     pub waits: u64,
-    /// Their sum.
+    /// Sum of all waits.
     pub wait_total_ns: u64,
-    /// Their median.
+    /// Median wait.
     pub wait_p50_ns: u64,
-    /// Their 99th percentile.
+    /// 99th percentile of the waits.
     pub wait_p99_ns: u64,
-    /// The longest.
+    /// Maximum wait.
     pub wait_max_ns: u64,
-    /// Those of them that began when it was woken; in a live run, what a process of ours measured itself.
+    /// Number of waits that began at a wake-up of the entity. In a live run, the worker process measures these waits
+    /// itself.
     pub wakeups: u64,
-    /// Their median.
+    /// Median wait after a wake-up.
     pub wakeup_p50_ns: u64,
-    /// Their 99th percentile.
+    /// 99th percentile of the waits after a wake-up.
     pub wakeup_p99_ns: u64,
-    /// The longest.
+    /// Maximum wait after a wake-up.
     pub wakeup_max_ns: u64,
-    /// Jobs whose response was measured, from release to completion: all that were completed.
+    /// Number of jobs with a measured response time, from release to completion: all completed jobs.
     pub responses: u64,
-    /// The median of that.
+    /// Median response time.
     pub response_p50_ns: u64,
-    /// Its 99th percentile.
+    /// 99th percentile of the response times.
     pub response_p99_ns: u64,
-    /// The longest.
+    /// Maximum response time.
     pub response_max_ns: u64,
     /// In a guest, time on a CPU that was frozen.
     pub stolen_ns: u64,
-    /// Times it waited for a spin lock.
+    /// Number of times that the entity waited for a spin lock.
     pub spins: u64,
-    /// The CPU time that took.
+    /// CPU time that the entity spent waiting for spin locks.
     pub spun_ns: u64,
-    /// Time it was runnable, but held by the policy.
+    /// Time for which the entity was runnable, but held by the policy.
     pub held_ns: u64,
-    /// Times a job began or resumed running.
+    /// Number of times that a job began or resumed running.
     pub dispatches: u64,
-    /// Times it was taken off its CPU with work left.
+    /// Number of times that the entity was preempted with work left.
     pub preemptions: u64,
-    /// Times it resumed on another CPU than the one it was taken off.
+    /// Number of times that the entity resumed on another CPU than the CPU it was preempted on.
     pub migrations: u64,
 }
 
@@ -203,14 +207,14 @@ impl Got {
         }
     }
 
-    /// Jobs that were late, whether they were completed or not.
+    /// Returns the number of late jobs, completed or not.
     #[must_use]
     pub fn late_jobs(&self) -> u64 {
         self.misses + self.unfinished_late
     }
 }
 
-/// `part` in millionths of `whole`, rounded; 0 of nothing.
+/// Returns `part` in millionths of `whole`, rounded; 0 if `whole` is zero.
 pub(crate) fn ppm(part: Nanos, whole: Nanos) -> u64 {
     if whole.is_zero() {
         return 0;
@@ -219,12 +223,12 @@ pub(crate) fn ppm(part: Nanos, whole: Nanos) -> u64 {
     u64::try_from((part * 1_000_000 + whole / 2) / whole).expect("no entity gets more than a few thousand CPUs")
 }
 
-/// How long it was there, as far as that was measured.
+/// Returns the measured time for which the entity was present.
 pub(crate) fn there(member: &Member, (from, end): (Instant, Instant)) -> Nanos {
     member.left.unwrap_or(end).saturating_since(member.came.max(from))
 }
 
-/// `name`, or `name ×20` of twenty.
+/// Returns the display name of the entity: `name`, or `name ×20` for twenty instances.
 pub(crate) fn called(entity: &Entity) -> String {
     match entity.instances {
         1 => entity.name.clone(),

@@ -1,4 +1,4 @@
-//! [`GuestReport`]: what became of the guest of a VM and of the tasks in it.
+//! [`GuestReport`]: the results of a VM's guest and of the guest's tasks.
 
 use crate::applications::AppReport;
 use crate::asked::Asked;
@@ -11,46 +11,46 @@ use sched::{GroupId, Instant, Knobs, Nanos, PolicySource};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a CPU of a guest lost.
+/// CPU time lost by a CPU of a guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct CpuLoss {
-    /// Times it lost its CPU while a task was on it.
+    /// Number of times that the guest's CPU was frozen while a task ran on it.
     pub freezes: u64,
-    /// Time for which it was frozen with a task on it. Unit: nanoseconds.
+    /// Time for which the guest's CPU was frozen with a task on it. Unit: nanoseconds.
     pub stolen_ns: u64,
 }
 
-/// A guest's part in a run.
+/// The results of a guest in a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct GuestReport {
-    /// The name of its VM.
+    /// Name of the guest's VM.
     pub name: String,
-    /// Its policy's name.
+    /// Name of the guest's policy.
     pub policy: String,
-    /// That policy's knobs and their values, in words.
+    /// Knobs of the guest's policy and their values, in words.
     pub knobs: BTreeMap<&'static str, String>,
-    /// By CPU, which is a vCPU of the host.
+    /// Losses of each CPU of the guest, which is a vCPU of the host.
     pub cpus: Vec<CpuLoss>,
-    /// Time for which its CPUs were frozen together.
+    /// Sum of the times for which the guest's CPUs were frozen. Unit: nanoseconds.
     pub stolen_ns: u64,
-    /// The same in millionths of the time of its CPUs.
+    /// Frozen time in millionths of the time of the guest's CPUs.
     pub stolen_ppm: u64,
-    /// What came of its coordination with its host, if they coordinate.
+    /// Results of the coordination of the guest and its host, if they coordinate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coordination: Option<CoordinationGot>,
-    /// All its tasks together; its `delivered_ppm` is of all its CPUs.
+    /// Results of all tasks of the guest together. `delivered_ppm` is relative to all CPUs of the guest.
     pub total: Got,
-    /// Its tasks, in the order in which they came.
+    /// Tasks of the guest, in order of arrival.
     pub entities: Vec<Entity>,
-    /// Its groups, in the order in which they were made.
+    /// Groups of the guest, in order of creation.
     pub groups: Vec<GroupGot>,
-    /// What its applications say of themselves; none if none has a metric.
+    /// Metrics of the guest's applications. Empty if no application has a metric.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applications: Vec<AppReport>,
 }
 
 impl GuestReport {
-    /// Of a guest of `scenario`.
+    /// Returns the report of a guest of `scenario`.
     pub(crate) fn of(scenario: &Scenario, spec: &GuestSpec, outcome: GuestOutcome) -> GuestReport {
         let GuestOutcome { choice, meter, applications, coordinated } = outcome;
         let measured = (scenario.measured_from(), Instant::ZERO + scenario.length);
@@ -61,7 +61,8 @@ impl GuestReport {
         GuestReport { applications, coordination, ..report }
     }
 
-    /// Of the guest `name`, which has `vcpus` CPUs, from what `meter` saw of it between two moments.
+    /// Returns the report of the guest `name`, which has `vcpus` CPUs, from the measurements of `meter` between two
+    /// instants.
     #[must_use]
     pub fn new(
         name: &str,
@@ -91,7 +92,8 @@ impl GuestReport {
     }
 }
 
-/// Tasks by name, in the order in which the first of each came: those that share a name are added up.
+/// Returns the tasks by name, in the order in which the first task of each name arrived. Tasks that share a name are
+/// added up.
 pub(crate) fn tasks<'m>(
     members: impl Iterator<Item = &'m Member>,
     meter: &Meter,

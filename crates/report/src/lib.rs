@@ -51,7 +51,7 @@ use serde::Serialize;
 pub struct Runs<'a> {
     /// Whether time was simulated.
     pub simulated: bool,
-    /// One for each policy, in the order asked for.
+    /// One run for each policy, in the order of the request.
     pub runs: &'a [Report],
 }
 
@@ -60,8 +60,8 @@ pub struct Runs<'a> {
 pub struct SeededRuns<'a> {
     /// Whether time was simulated.
     pub simulated: bool,
-    /// Of each policy, in the order asked for, one for each seed.
+    /// One run for each policy and seed, in the order of the request.
     pub runs: &'a [Report],
-    /// One for each policy, in the order asked for.
+    /// Medians for each policy, in the order of the request.
     pub medians: &'a [Summary],
 }

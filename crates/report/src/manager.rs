@@ -1,64 +1,65 @@
-//! [`ManagerReport`]: what a workload manager assigned, what was consumed of it, and whether that came to rest.
+//! [`ManagerReport`]: the CPU time that a workload manager assigned, the CPU time consumed, and whether the assignment
+//! settled.
 
 use measure::statistics::Spread;
 use run::manager::Managed;
 use scenario::ManagerSpec;
 use serde::Serialize;
 
-/// The error that a controller can live with, in millionths of the target. Source: S2 section 3, "typically, 1–2%".
+/// Maximum error that a controller tolerates, in millionths of the target. Source: S2 section 3, "typically, 1–2%".
 const ERROR_MOST_PPM: u64 = 20_000;
 
-/// What a workload manager did.
+/// Results of a workload manager.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ManagerReport {
-    /// From one of its turns to the next. Unit: nanoseconds.
+    /// Interval between two turns of the manager. Unit: nanoseconds.
     pub interval_ns: u64,
-    /// The VMs that it managed.
+    /// VMs that the manager managed.
     pub vms: Vec<ManagedVm>,
 }
 
-/// A VM that was managed. The last half is of its intervals.
+/// A managed VM. The last half is the last half of its intervals.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ManagedVm {
-    /// Its name.
+    /// Name of the VM.
     pub name: String,
-    /// What it was to consume, in millionths of a CPU.
+    /// Target consumption of the VM, in millionths of a CPU.
     pub target_ppm: u64,
-    /// What it was assigned in each interval that it was there for, in millionths of a CPU.
+    /// Assignment in each interval of the VM's presence, in millionths of a CPU.
     pub assigned_ppm: Vec<u64>,
-    /// What it consumed in each.
+    /// Consumption in each interval of the VM's presence, in millionths of a CPU.
     pub consumed_ppm: Vec<u64>,
-    /// In the last half, the mean distance between target and consumed, in millionths of the target.
+    /// Mean distance between target and consumption in the last half, in millionths of the target.
     pub error_ppm: u64,
-    /// In the last half, the mean distance between assigned and consumed, in millionths of the target.
+    /// Mean distance between assignment and consumption in the last half, in millionths of the target.
     pub allocation_error_ppm: u64,
-    /// In the last half, from the least to the most that was assigned, in millionths of a CPU.
+    /// Difference between the maximum and the minimum assignment in the last half, in millionths of a CPU.
     pub amplitude_ppm: u64,
-    /// Whether no interval of the last half was further from the target than 2 % of it.
+    /// Whether every interval of the last half was within 2 % of the target.
     pub settled: bool,
-    /// How often the policy refused an assignment.
+    /// Number of assignments that the policy refused.
     pub refused: u64,
 }
 
-/// What a workload manager did over several runs.
+/// Results of a workload manager over several runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ManagerSummary {
-    /// From one of its turns to the next. Unit: nanoseconds.
+    /// Interval between two turns of the manager. Unit: nanoseconds.
     pub interval_ns: u64,
-    /// The VMs that it managed.
+    /// VMs that the manager managed.
     pub vms: Vec<ManagedSpreads>,
 }
 
-/// A VM that was managed, over several runs: medians of the numbers of a [`ManagedVm`].
+/// A managed VM over several runs: medians of the numbers of a [`ManagedVm`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ManagedSpreads {
-    /// Its name.
+    /// Name of the VM.
     pub name: String,
-    /// What it was to consume, in millionths of a CPU.
+    /// Target consumption of the VM, in millionths of a CPU.
     pub target_ppm: u64,
-    /// In how many runs it was managed: the medians are over those.
+    /// Number of runs in which the VM was managed. The medians are over these runs.
     pub runs: usize,
-    /// In how many of them it settled.
+    /// Number of runs in which the VM settled.
     pub settled_runs: usize,
     /// See [`ManagedVm::error_ppm`].
     pub error_ppm: Spread,
@@ -71,7 +72,7 @@ pub struct ManagedSpreads {
 }
 
 impl ManagerSummary {
-    /// Of the `managers` of runs that differ in nothing but their seed; `None`: there is no manager.
+    /// Returns the summary of the `managers` of runs that differ only in their seed; `None`: there is no manager.
     pub(crate) fn new<'r>(managers: impl Iterator<Item = &'r ManagerReport>) -> Option<ManagerSummary> {
         let managers: Vec<&ManagerReport> = managers.collect();
         let first = managers.first()?;

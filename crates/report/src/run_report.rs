@@ -1,4 +1,4 @@
-//! [`Report`]: what each entity asked for and got in one run.
+//! [`Report`]: the request and the results of each entity in one run.
 
 use crate::applications::AppReport;
 use crate::asked::Asked;
@@ -17,59 +17,60 @@ use sched::{Instant, Knobs, PolicySource};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One run: its conditions, what each entity asked for, and what it got.
+/// One run: its conditions, and the request and the results of each entity.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
-    /// The scenario's title.
+    /// Title of the scenario.
     pub scenario: String,
-    /// The policy's name.
+    /// Name of the policy.
     pub policy: String,
-    /// Its knobs and their values, in words.
+    /// Knobs of the policy and their values, in words.
     pub knobs: BTreeMap<&'static str, String>,
-    /// How many hosts there are, if there are several.
+    /// Number of hosts, if there are several.
     #[serde(skip_serializing_if = "is_alone")]
     pub hosts: usize,
     /// CPUs of the machine, or of each host.
     pub cpus: usize,
     /// Length of the run. Unit: nanoseconds.
     pub length_ns: u64,
-    /// What was left out of its beginning, in all that follows but what the manager and the list of jobs tell. Unit: nanoseconds.
+    /// Length of the warm-up at the beginning of the run. All results exclude it, except the manager's and the list of
+    /// jobs. Unit: nanoseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub warm_up_ns: u64,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// All together; its `delivered_ppm` is of all CPUs.
+    /// Results of all entities together. `delivered_ppm` is relative to all CPUs.
     pub total: Got,
-    /// In the order of the scenario, and then the tasks of its applications. Those that had not come when the run ended are not among
-    /// them.
+    /// Entities in the order of the scenario, followed by the tasks of its applications. Entities that had not arrived
+    /// at the end of the run are not in the list.
     pub entities: Vec<Entity>,
     /// VMs and other groups, in the order of the scenario.
     pub groups: Vec<GroupGot>,
-    /// What its applications say of themselves, in the order of the scenario; none if none has a metric.
+    /// Metrics of the scenario's applications, in the order of the scenario. Empty if no application has a metric.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applications: Vec<AppReport>,
-    /// What became of the guests of its VMs, in the order of the scenario; none if no VM has one.
+    /// Results of the guests of the scenario's VMs, in the order of the scenario. Empty if no VM has a guest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestReport>,
-    /// What its workload manager did, if it has one.
+    /// Results of the scenario's workload manager, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerReport>,
-    /// What its VMs got in each interval, if the scenario asks for that.
+    /// CPU time of the scenario's VMs in each interval, if the scenario requests samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<SamplesReport>,
-    /// The applications that could not go on and waited until they were stopped.
+    /// Applications that could not continue and waited until the run stopped them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<Stall>,
-    /// What its domains did, as Xen's performance monitor tells of them, if that was asked for.
+    /// Results of the domains, as Xen's performance monitor reports them, if the monitor was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xenmon: Option<XenMonReport>,
-    /// Every job, in order of release, if they were asked for.
+    /// All jobs in order of release, if the list of jobs was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<Job>>,
 }
 
 impl Report {
-    /// What `outcome` is, in words and numbers.
+    /// Returns the report of `outcome`, in words and numbers.
     #[must_use]
     pub fn of(outcome: Outcome) -> Report {
         let Outcome { run, meters, siblings, grants, refused, applications, guests, managed, samples, stalls } =
@@ -126,7 +127,7 @@ impl Report {
         }
     }
 
-    /// Its gangs come from `siblings`, their names from `meter`.
+    /// Records the sibling delays of the gangs. The gangs come from `siblings`, their names from `meter`.
     fn tell_siblings(&mut self, siblings: &Siblings, meter: &Meter) {
         for (group, delays) in siblings.gangs() {
             let name = meter.group(group).map(|(name, _)| name);
@@ -137,7 +138,7 @@ impl Report {
 }
 
 impl Report {
-    /// So many changes of each entity of `scenario` were refused.
+    /// Records the number of refused changes of each entity of `scenario`.
     fn refuse_changes(&mut self, scenario: &Scenario, refused: &[u64]) {
         for (asking, &refused) in scenario.entities.iter().zip(refused) {
             if let Some(entity) = self.entities.iter_mut().find(|entity| refused > 0 && entity.name == asking.name) {
@@ -147,13 +148,13 @@ impl Report {
     }
 }
 
-/// The report of the live run `run` that `meter` has measured from start to end. `run.length` is its real length, and `grants` has
-/// the promise to each entity.
+/// Returns the report of the live run `run` that `meter` has measured from start to end. `run.length` is its real
+/// length, and `grants` has the promise to each entity.
 ///
 /// Each entity is found by its name. The groups are those of the description, even if the trace has no event of them.
 ///
 /// # Panics
-/// There are not as many grants as entities.
+/// The number of grants differs from the number of entities.
 #[must_use]
 pub fn observed(
     run: &RunDescription,
@@ -167,7 +168,8 @@ pub fn observed(
     Report::new(run, policy, knobs, seed, std::slice::from_ref(meter), grants)
 }
 
-/// By entity of the scenario, its member; `None`: it had not come when the run ended. Names are unique, and each entity comes once.
+/// Returns the member of each entity of the scenario; `None`: the entity had not arrived when the run ended. Names are
+/// unique, and each entity arrives once.
 fn present<'m>(run: &RunDescription, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
     let members = meters.iter().flat_map(Meter::members);
     let named: BTreeMap<&str, &Member> = members.map(|member| (member.name.as_str(), member)).collect();
@@ -179,7 +181,7 @@ fn is_alone(hosts: &usize) -> bool {
     *hosts == 1
 }
 
-/// Tasks of applications: members of the run that are no entities of the scenario.
+/// Returns the tasks of applications: members of the run that are no entities of the scenario.
 fn others<'m>(run: &RunDescription, meter: &'m Meter) -> impl Iterator<Item = &'m Member> + use<'m> {
     let named: std::collections::BTreeSet<String> = run.entities.iter().map(|entity| entity.name.clone()).collect();
     meter.members().iter().filter(move |member| !named.contains(&member.name))

@@ -1,28 +1,29 @@
-//! [`SamplesReport`]: what every VM got, interval by interval.
+//! [`SamplesReport`]: the CPU time of every VM, interval by interval.
 
 use scenario::SamplesSpec;
 use serde::Serialize;
 
-/// What every VM got, interval by interval.
+/// CPU time of every VM, interval by interval.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SamplesReport {
-    /// From one sample to the next. Unit: nanoseconds.
+    /// Interval between two samples. Unit: nanoseconds.
     pub interval_ns: u64,
     /// The VMs of all hosts, in the order of the file.
     pub vms: Vec<SampledVm>,
 }
 
-/// What a VM got.
+/// CPU time of a VM.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SampledVm {
-    /// Its name.
+    /// Name of the VM.
     pub name: String,
-    /// CPU time of all its vCPUs in each whole sample since the start of the run; of those that end with switches, per interval. Unit: nanoseconds.
+    /// CPU time of all vCPUs of the VM in each whole sample since the start of the run. In samples that end with
+    /// switches, CPU time per interval. Unit: nanoseconds.
     pub cpu_ns: Vec<u64>,
 }
 
 impl SamplesReport {
-    /// What was seen of `vms`.
+    /// Returns the report of the samples of `vms`.
     pub(crate) fn new(spec: SamplesSpec, vms: Vec<run::SampledVm>) -> SamplesReport {
         let vms = vms.into_iter().map(|run::SampledVm { name, cpu_ns }| SampledVm { name, cpu_ns });
         SamplesReport { interval_ns: spec.interval.as_ns(), vms: vms.collect() }

@@ -1,6 +1,6 @@
-//! Numbers as people read them in a table: three digits that count.
+//! Numbers for a table, with three significant digits.
 
-/// A length of time in nanoseconds, to three digits: `0`, `950ns`, `1.25ms`, `20ms`, `1.5s`, `12m30s`, `3h20m`.
+/// Formats a duration in nanoseconds with three digits: `0`, `950ns`, `1.25ms`, `20ms`, `1.5s`, `12m30s`, `3h20m`.
 #[must_use]
 pub fn short(ns: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s")];
@@ -30,7 +30,7 @@ pub fn short(ns: u64) -> String {
     unreachable!("below 100 s, some unit fits")
 }
 
-/// `parts / decimals`, without the zeros at its end.
+/// Formats `parts / decimals`, without trailing zeros.
 fn decimal(parts: u64, decimals: u64) -> String {
     let (whole, rest) = (parts / decimals, parts % decimals);
     match (rest, decimals) {
@@ -40,7 +40,7 @@ fn decimal(parts: u64, decimals: u64) -> String {
     }
 }
 
-/// Millionths as a percentage with one decimal: `12.5%`.
+/// Formats millionths as a percentage with one decimal: `12.5%`.
 #[must_use]
 pub fn percent(ppm: u64) -> String {
     let tenths = (ppm + 500) / 1_000;

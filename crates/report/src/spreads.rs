@@ -1,14 +1,15 @@
-//! [`Spreads`]: medians over several runs, by name, and how they are shown.
+//! [`Spreads`]: medians over several runs, by name, and their display form.
 
 use crate::short::{percent, short};
 use measure::statistics::Spread;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Of each number of a [`Got`](crate::Got) or [`DomainGot`](crate::DomainGot), by its name there, the median over the runs.
+/// Median over the runs of each number of a [`Got`](crate::Got) or [`DomainGot`](crate::DomainGot), by the name of its
+/// field.
 pub(crate) type Spreads = BTreeMap<String, Spread>;
 
-/// The numbers in `got`, by their names there.
+/// Returns the numbers in `got`, by the names of their fields.
 pub(crate) fn numbers<G: Serialize>(got: &G) -> impl Iterator<Item = (String, u64)> + use<G> {
     let serde_json::Value::Object(numbers) = serde_json::to_value(got).expect("numbers can be written") else {
         unreachable!("what an entity got is an object")
@@ -24,7 +25,7 @@ pub(crate) fn spreads<'g, G: Serialize + 'g>(of: impl Iterator<Item = &'g G>) ->
     values.into_iter().map(|(name, values)| (name, Spread::of(&values))).collect()
 }
 
-/// How a column's numbers are shown.
+/// Display form of a column's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Percent,

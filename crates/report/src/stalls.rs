@@ -3,14 +3,14 @@
 use serde::Serialize;
 use sim::Stuck;
 
-/// An application that could not go on and waited until it was stopped.
+/// An application that could not continue and waited until the run stopped it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Stall {
-    /// When its last task began to wait, in nanoseconds.
+    /// Instant at which the application's last task began to wait. Unit: nanoseconds.
     pub at_ns: u64,
-    /// The machine that it is on.
+    /// Machine of the application.
     pub machine: String,
-    /// Which task waits for what, a line each.
+    /// Waiting tasks and the objects that they wait for, one task per line.
     pub waits: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Summary`]: what each entity got over many runs that differ only in their seed.
+//! [`Summary`]: the results of each entity over several runs that differ only in their seed.
 
 use crate::applications::AppSummary;
 use crate::asked::Asked;
@@ -16,37 +16,37 @@ use std::collections::BTreeMap;
 /// The medians over several runs of one scenario under one policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Summary {
-    /// The scenario's title.
+    /// Title of the scenario.
     pub scenario: String,
-    /// The policy's name.
+    /// Name of the policy.
     pub policy: String,
     /// CPUs of the machine.
     pub cpus: usize,
     /// Length of each run. Unit: nanoseconds.
     pub length_ns: u64,
-    /// What was left out of its beginning. Unit: nanoseconds.
+    /// Length of the warm-up at the beginning of each run, which is not measured. Unit: nanoseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub warm_up_ns: u64,
     /// The seeds of the runs, in order.
     pub seeds: Vec<u64>,
-    /// How sure it is that an interval over all runs holds the median. Unit: millionths.
+    /// Confidence that an interval over all runs contains the median. Unit: millionths.
     pub confidence_ppm: u64,
-    /// All together.
+    /// Medians of all entities together.
     pub total: Spreads,
-    /// Each entity that was there in any run, in the order in which they were first met.
+    /// Entities that were present in any run, in the order of their first appearance.
     pub entities: Vec<SummaryLine>,
-    /// Each VM and other group.
+    /// Medians of each VM and other group.
     pub groups: Vec<SummaryLine>,
-    /// What its applications say of themselves.
+    /// Metrics of the scenario's applications.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applications: Vec<AppSummary>,
-    /// The guests.
+    /// Medians of the guests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestSummary>,
-    /// What its workload manager did, if it has one.
+    /// Results of the scenario's workload manager, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerSummary>,
-    /// What the domains of each host did, if that was asked for.
+    /// Medians of the domains of each host, if the monitor was requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xenmon: Vec<HostSpreads>,
 }
@@ -54,13 +54,13 @@ pub struct Summary {
 /// Medians of one entity or group.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SummaryLine {
-    /// What people call it.
+    /// Display name of the entity or group.
     pub name: String,
-    /// What was asked for it.
+    /// Request of the entity or group.
     pub asked: Asked,
-    /// In how many runs it was there: the medians are over those.
+    /// Number of runs in which the entity or group was present. The medians are over these runs.
     pub runs: usize,
-    /// What it got.
+    /// Medians of the results.
     #[serde(flatten)]
     pub got: Spreads,
 }
@@ -68,31 +68,31 @@ pub struct SummaryLine {
 /// Medians of a guest.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct GuestSummary {
-    /// The name of its VM.
+    /// Name of the guest's VM.
     pub name: String,
-    /// Its policy's name.
+    /// Name of the guest's policy.
     pub policy: String,
-    /// Time for which its CPUs were frozen together.
+    /// Sum of the times for which the guest's CPUs were frozen. Unit: nanoseconds.
     pub stolen_ns: Spread,
-    /// The same in millionths of their time.
+    /// Frozen time in millionths of the time of the guest's CPUs.
     pub stolen_ppm: Spread,
-    /// What came of its coordination with its host, if they coordinate.
+    /// Results of the coordination of the guest and its host, if they coordinate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coordination: Option<CoordinationSpreads>,
-    /// All its tasks together.
+    /// Medians of all tasks of the guest together.
     pub total: Spreads,
-    /// Its tasks.
+    /// Medians of the guest's tasks.
     pub entities: Vec<SummaryLine>,
-    /// Its groups.
+    /// Medians of the guest's groups.
     pub groups: Vec<SummaryLine>,
-    /// What its applications say of themselves.
+    /// Metrics of the guest's applications.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applications: Vec<AppSummary>,
 }
 
 impl Summary {
-    /// Of `runs`, which differ in nothing but their seed. At least one, at most
-    /// [`RUNS_MAX`](measure::statistics::RUNS_MAX).
+    /// Returns the summary of `runs`, which differ only in their seed. Range: 1 …
+    /// [`RUNS_MAX`](measure::statistics::RUNS_MAX) runs.
     #[must_use]
     pub fn new(runs: &[Report]) -> Summary {
         let first = &runs[0];
@@ -140,7 +140,8 @@ fn group(group: &GroupGot) -> (&str, &Asked, &Got) {
     (&group.name, &group.asked, &group.got)
 }
 
-/// The lines of all `runs`, one for each name; a name that comes more than once in a run is distinguished by its number.
+/// Returns the lines of all `runs`, one for each name. A name that occurs several times in a run is distinguished by
+/// its number.
 fn lines<'r>(runs: impl Iterator<Item = impl Iterator<Item = (&'r str, &'r Asked, &'r Got)>>) -> Vec<SummaryLine> {
     let mut order: Vec<(&str, &Asked, Vec<&Got>)> = Vec::new();
     let mut index: BTreeMap<(&str, usize), usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A sweep: the medians of every point under every policy, as one table, as CSV and as JSON.
+//! A sweep: the medians of all points under all policies, as one table, as CSV and as JSON.
 
 use crate::applications::AppSummary;
 use crate::asked::shown;
@@ -10,15 +10,15 @@ use measure::statistics::Spread;
 use run::sweep::{Point, value_shown};
 use serde::Serialize;
 
-/// The most rows of the table; CSV has all of them.
+/// Maximum number of rows of the table. CSV has all rows.
 const ROWS_MAX: usize = 400;
 
-/// One point of a sweep, and what came of it.
+/// One point of a sweep, and its results.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SweptPoint {
-    /// Axis → value.
+    /// Value of each axis.
     pub point: Point,
-    /// One for each policy.
+    /// Medians under each policy.
     pub medians: Vec<Summary>,
 }
 
@@ -27,15 +27,16 @@ pub struct SweptPoint {
 pub struct Swept<'s> {
     /// Whether time was simulated.
     pub simulated: bool,
-    /// In the order of the axes, the last of which changes fastest.
+    /// Points in the order of the axes. The last axis changes fastest.
     pub points: &'s [SweptPoint],
 }
 
-/// The table of `points`: a line for each entity of the host and each task of a guest (`vm/task`), at every point, under every policy.
+/// Returns the table of `points`: a line for each entity of the host and each task of a guest (`vm/task`), at every
+/// point, under every policy.
 #[must_use]
 pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
     let axes: Vec<&str> = points.first().map(|it| it.point.keys().map(String::as_str).collect()).unwrap_or_default();
-    // A policy that is an axis is a column already.
+    // A policy that is an axis has a column already.
     let has_policies = !axes.contains(&"policy") && points.iter().any(|it| it.medians.len() > 1);
     let mut header = axes.iter().map(|axis| (*axis).to_string()).collect::<Vec<_>>();
     header.extend([String::new(), "asked".to_string()]);
@@ -64,7 +65,8 @@ pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
     table_of(&header, &rows, widths) + &more
 }
 
-/// Name, request and numbers of each line of `summary`: entities of the host, tasks of guests, and all of the host together.
+/// Returns name, request and numbers of each line of `summary`: entities of the host, tasks of guests, and the total of
+/// the host.
 fn lines(summary: &Summary) -> Vec<(String, String, &Spreads)> {
     let line = |of: Option<&str>, line: &'_ SummaryLine| {
         (of.map_or(line.name.clone(), |of| format!("{of}/{}", line.name)), shown(&line.asked))
@@ -84,8 +86,8 @@ fn lines(summary: &Summary) -> Vec<(String, String, &Spreads)> {
     lines
 }
 
-/// `points` as CSV: a column for each axis, then `policy`, `machine`, `kind` (`entity`, `group`, `application` or `total`), `name`, `metric`,
-/// `median`, `low`, `high`. One line for each number.
+/// Returns `points` as CSV, with one line for each number. The columns are the axes, then `policy`, `machine`, `kind`
+/// (`entity`, `group`, `application` or `total`), `name`, `metric`, `median`, `low`, `high`.
 ///
 /// # Panics
 /// Never: writing to memory does not fail.
@@ -112,7 +114,7 @@ pub fn swept_csv(points: &[SweptPoint]) -> String {
     String::from_utf8(csv.into_inner().expect(in_memory)).expect("names are text")
 }
 
-/// A number of a summary, and what it is of.
+/// A number of a summary, with its subject.
 struct Number<'s> {
     machine: &'s str,
     kind: &'static str,

@@ -1,4 +1,5 @@
-//! [`XenMonReport`]: the domains of each host as Xen's performance monitor tells of them; the measures are [`measure::XenMon`]'s.
+//! [`XenMonReport`]: the domains of each host, as Xen's performance monitor reports them. [`measure::XenMon`] defines
+//! the measures.
 
 use crate::got::ppm;
 use crate::spreads::{Spreads, spreads};
@@ -10,84 +11,84 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trace::WorldHeader;
 
-/// What the domains of a run did.
+/// Results of the domains of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct XenMonReport {
-    /// The time at the beginning that was left out. Unit: nanoseconds.
+    /// Time at the beginning that is not measured. Unit: nanoseconds.
     pub warm_up_ns: u64,
-    /// The time that was measured. Unit: nanoseconds.
+    /// Time that is measured. Unit: nanoseconds.
     pub measured_ns: u64,
-    /// Each host.
+    /// Results of each host.
     pub hosts: Vec<HostReport>,
 }
 
 /// The domains of a host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct HostReport {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// How many CPUs it has.
+    /// Number of CPUs of the host.
     pub cpus: u64,
     /// Idle CPU time. Unit: nanoseconds.
     pub idle_ns: u64,
-    /// The same in millionths of all its CPUs.
+    /// Idle CPU time in millionths of the time of all CPUs of the host.
     pub idle_ppm: u64,
-    /// All domains together.
+    /// Results of all domains together.
     pub total: DomainGot,
-    /// VMs and other tasks of the host, in the order in which they came.
+    /// VMs and other tasks of the host, in order of arrival.
     pub domains: Vec<DomainReport>,
 }
 
 /// A domain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DomainReport {
-    /// What people call it.
+    /// Display name of the domain.
     pub name: String,
-    /// How many vCPUs it had, or tasks of that name.
+    /// Number of vCPUs of the domain, or number of tasks of this name.
     pub vcpus: u64,
-    /// What it did.
+    /// Results of the domain.
     #[serde(flatten)]
     pub got: DomainGot,
 }
 
-/// What a domain did while it was measured. Times are of all its vCPUs together, in nanoseconds.
+/// Results of a domain during the measurement. Times are sums over all vCPUs of the domain, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct DomainGot {
-    /// Time that its vCPUs were there: CPU time, waiting and blocked time.
+    /// Time for which the vCPUs of the domain were present: CPU time, waiting and blocked time.
     pub there_ns: u64,
     /// CPU time.
     pub cpu_ns: u64,
-    /// The same in millionths of one CPU.
+    /// CPU time in millionths of one CPU.
     pub cpu_ppm: u64,
-    /// The same for each execution.
+    /// CPU time per execution.
     pub cpu_per_execution_ns: u64,
-    /// Mean length of the slices it was given, of those that had an end.
+    /// Mean length of the time slices of the domain that had an end.
     pub allocated_per_execution_ns: u64,
-    /// Time it was runnable and not running.
+    /// Time for which the vCPUs were runnable and not running.
     pub waited_ns: u64,
-    /// The same in millionths of the time measured.
+    /// Waiting time in millionths of the measured time.
     pub waited_ppm: u64,
-    /// The same for each execution.
+    /// Waiting time per execution.
     pub waited_per_execution_ns: u64,
-    /// Time it was neither.
+    /// Time for which the vCPUs were neither running nor waiting.
     pub blocked_ns: u64,
-    /// The same in millionths of the time measured.
+    /// Blocked time in millionths of the measured time.
     pub blocked_ppm: u64,
-    /// The same for each I/O event.
+    /// Blocked time per I/O event.
     pub blocked_per_io_ns: u64,
-    /// Turns it was given: dispatches, and slices that followed another at once.
+    /// Number of executions: dispatches, and slices that immediately followed another slice.
     pub executions: u64,
-    /// The same in a thousand seconds.
+    /// Number of executions per thousand seconds.
     pub executions_per_1000s: u64,
-    /// I/O events that it has served.
+    /// Number of I/O events that the domain has served.
     pub io: u64,
-    /// The same in a thousand seconds.
+    /// Number of I/O events per thousand seconds.
     pub io_per_1000s: u64,
-    /// The same in a thousand executions.
+    /// Number of I/O events per thousand executions.
     pub io_per_1000_executions: u64,
 }
 
-/// `count` times `times` for each of `of`, rounded; 0 for each of none.
+/// Returns `count` times `times` per `of`, rounded; 0 if `of` is zero.
 fn rate(count: u64, times: u64, of: u64) -> u64 {
     let (count, of) = (u128::from(count) * u128::from(times), u128::from(of));
     (count + of / 2).checked_div(of).map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
@@ -118,7 +119,7 @@ impl DomainGot {
 }
 
 impl XenMonReport {
-    /// Of what `monitor` saw of a world in a run of `length`, of which it left out `warm_up`.
+    /// Returns the report of `monitor` for a run of `length`, of which the monitor excluded `warm_up`.
     #[must_use]
     pub fn new(monitor: &XenMon, header: &WorldHeader, warm_up: Nanos, length: Nanos) -> XenMonReport {
         let measured = length.saturating_sub(warm_up);
@@ -158,36 +159,36 @@ impl HostReport {
     }
 }
 
-/// Of each host the medians of its domains over several runs.
+/// Medians of the domains of a host over several runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct HostSpreads {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// How many CPUs it has.
+    /// Number of CPUs of the host.
     pub cpus: u64,
-    /// Idle CPU time.
+    /// Idle CPU time. Unit: nanoseconds.
     pub idle_ns: Spread,
-    /// The same in millionths of all its CPUs.
+    /// Idle CPU time in millionths of the time of all CPUs of the host.
     pub idle_ppm: Spread,
-    /// All domains together.
+    /// Medians of all domains together.
     pub total: Spreads,
-    /// Each domain that was there in any run, in the order in which they were first met.
+    /// Domains that were present in any run, in the order of their first appearance.
     pub domains: Vec<DomainSpreads>,
 }
 
 /// Medians of one domain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DomainSpreads {
-    /// What people call it.
+    /// Display name of the domain.
     pub name: String,
-    /// In how many runs it was there: the medians are over those.
+    /// Number of runs in which the domain was present. The medians are over these runs.
     pub runs: usize,
-    /// What it did.
+    /// Medians of the domain's results.
     #[serde(flatten)]
     pub got: Spreads,
 }
 
-/// The medians over the runs whose domains were measured.
+/// Returns the medians over the runs whose domains were measured.
 pub(crate) fn hosts<'r>(runs: impl Iterator<Item = &'r XenMonReport>) -> Vec<HostSpreads> {
     let runs: Vec<&XenMonReport> = runs.collect();
     let count = runs.iter().map(|run| run.hosts.len()).max().unwrap_or(0);

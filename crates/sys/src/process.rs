@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_other_than_the_parent_has_no_effect() {
-        // The calling thread may differ from the thread that forked this process. The setting is undone before it takes effect.
+        // The forking thread may be another one: the setting is undone before it takes effect.
         let undo = || rustix::process::set_parent_process_death_signal(None).unwrap();
         assert!(matches!(end_with(u32::MAX), Err(Error::Gone(u32::MAX))));
         undo();

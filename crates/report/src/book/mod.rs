@@ -13,13 +13,13 @@ use std::fmt::Write;
 use trace::svg::Picture;
 use trace::{Header, TimelineBuilder};
 
-/// The span of a run that a picture shows.
+/// Time span of a run that a picture shows.
 pub const SHOWN: Nanos = Nanos::ms(120);
-/// The width of a picture, in pixels.
+/// Width of a picture. Unit: pixels.
 const WIDTH: u32 = 1_100;
 const INFALLIBLE: &str = "writing to a string cannot fail";
 
-/// The page about `policy`, Markdown. `scenario` is the title of the run its picture shows.
+/// Returns the page about `policy` in Markdown. `scenario` is the title of the run in the page's picture.
 ///
 /// # Panics
 /// Never: writing to a string cannot fail.
@@ -59,7 +59,7 @@ fn knobs(knobs: &[Knob]) -> String {
     table
 }
 
-/// The table of all `policies`, in Markdown.
+/// Returns the table of all `policies`, in Markdown.
 ///
 /// # Panics
 /// Never: writing to a string cannot fail.
@@ -78,10 +78,10 @@ pub fn index(policies: &[&Descriptor]) -> String {
     page
 }
 
-/// The beginning of `scenario` under `policy` at its defaults, as an SVG document.
+/// Returns the beginning of `scenario` under `policy` at its defaults, as an SVG document.
 ///
 /// # Errors
-/// The policy refuses what the scenario asks for.
+/// The policy refuses a request of the scenario.
 ///
 /// # Panics
 /// The run contradicts itself.

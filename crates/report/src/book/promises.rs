@@ -5,9 +5,9 @@ use sched::{Conserving, Descriptor, Knobs, LoadBounds, Nanos, Topology};
 /// One guarantee.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Promise {
-    /// Its subject.
+    /// Subject of the guarantee.
     pub about: &'static str,
-    /// The guarantee.
+    /// The guarantee in words.
     pub words: String,
 }
 
@@ -16,7 +16,7 @@ fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&LoadBound
     ask_of(policy, cpus, limits, false, of)
 }
 
-/// The same for eight hogs in a gang.
+/// Evaluates `of` for eight hogs in a gang, with a policy's defaults.
 fn ask_of_gangs<T>(policy: &Descriptor, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, 4, false, true, of)
 }
@@ -31,13 +31,13 @@ fn ask_of<T>(policy: &Descriptor, cpus: usize, limits: bool, gangs: bool, of: im
     })
 }
 
-/// How soon, and where, an idle CPU finds work.
+/// Returns the delay after which, and the CPUs among which, an idle CPU finds work.
 #[must_use]
 pub fn scope(policy: &Descriptor) -> Conserving {
     ask(policy, 4, false, policy.conserving)
 }
 
-/// The same in words.
+/// Returns in words the delay after which, and the CPUs among which, an idle CPU finds work.
 #[must_use]
 pub fn scope_in_words(policy: &Descriptor) -> String {
     let within = |slack: Nanos| if slack.is_zero() { String::new() } else { format!(" for more than {slack}") };
@@ -57,7 +57,7 @@ pub fn scope_in_words(policy: &Descriptor) -> String {
 
 const GANGS_APART: &str = "; not if VMs are co-scheduled";
 
-/// All guarantees of `policy`, in words.
+/// Returns all guarantees of `policy`, in words.
 #[must_use]
 pub fn promises(policy: &Descriptor) -> Vec<Promise> {
     let mut all = vec![Promise { about: "idle CPUs", words: scope_in_words(policy) }];

@@ -1,18 +1,18 @@
-//! [`Grid`]: an aligned table, and how it fits a width.
+//! [`Grid`]: an aligned table, and the choice of columns that fit a width.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
-/// The most rows a table shows.
+/// Maximum number of rows that a table shows.
 pub(crate) const ROWS_MAX: usize = 40;
 
-/// How wide a table may be, in characters. Range: 40 and more.
+/// Maximum width of a table, in characters. Range: 40 and more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Widths(pub u16);
 
-/// An aligned table without lines: words to the left, numbers to the right, never folded.
+/// An aligned table without lines. Words are aligned to the left, numbers to the right, and no line is folded.
 pub(crate) struct Grid {
     table: Table,
-    /// How many columns are words.
+    /// Number of columns of words.
     words: usize,
 }
 
@@ -46,12 +46,13 @@ impl std::fmt::Display for Grid {
     }
 }
 
-/// The line under a table that leaves `count` rows out.
+/// Returns the line under a table that omits `count` rows.
 pub(crate) fn and_more(count: usize) -> String {
     if count > 0 { format!("… and {count} more (see --json)\n") } else { String::new() }
 }
 
-/// What `draw` draws of `columns`, without the columns that find no room: the first of `least_missed` goes first, by `is`.
+/// Returns the result of `draw` for the `columns` that have room. Columns are omitted in the order of `least_missed`,
+/// compared by `is`.
 pub(crate) fn fitted<C: Clone, L>(
     mut columns: Vec<C>,
     least_missed: &[L],

@@ -9,8 +9,8 @@ use crate::guest::GuestReport;
 use crate::run_report::Report;
 use crate::short::{percent, short};
 
-/// Of each guest its losses and the table of its tasks, a line for each policy of `reports`, which are runs of one scenario; nothing
-/// if there are no guests.
+/// Returns the losses of each guest and the table of its tasks, with a line for each policy of `reports`, which are
+/// runs of one scenario. Empty if there are no guests.
 #[must_use]
 pub fn guests(reports: &[Report], widths: Widths) -> String {
     let count = reports.iter().map(|report| report.guests.len()).max().unwrap_or(0);
@@ -23,7 +23,7 @@ pub fn guests(reports: &[Report], widths: Widths) -> String {
     text
 }
 
-/// One guest, as it fared in each run, under the host's policy.
+/// Returns the results of one guest in each run, under the host's policy.
 fn one(runs: &[(&str, &GuestReport)], several: bool, widths: Widths) -> String {
     let (_, first) = runs[0];
     let vcpus = first.cpus.len();

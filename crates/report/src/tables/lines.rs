@@ -1,10 +1,10 @@
-//! Tables of what entities got, a line for each.
+//! Tables of the results of entities, with a line for each entity.
 
 use super::grid::{Grid, Widths, fitted};
 use crate::got::Got;
 use crate::short::{percent, short};
 
-/// The columns, in order. Those that have nothing to say are left out, and those that find no room.
+/// The columns, in order. Columns without information and columns without room are omitted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 enum Column {
     Name,
@@ -57,7 +57,7 @@ impl Column {
         Column::Moved,
     ];
 
-    /// Which go first where there is no room for all.
+    /// Columns in the order in which they are omitted if the table is too wide.
     const LEAST_MISSED: [Column; 12] = [
         Column::Moved,
         Column::Preempted,
@@ -96,7 +96,7 @@ impl Column {
         }
     }
 
-    /// Whether `got`, of a `whose`, has something to say in it.
+    /// Returns whether the column has information about `got`, in a table of kind `whose`.
     fn matters(self, whose: Whose, granted: Option<u64>, got: &Got) -> bool {
         match self {
             Column::Response | Column::ResponsePercentile | Column::ResponseLongest => {
@@ -117,7 +117,7 @@ impl Column {
     }
 }
 
-/// What a table is of.
+/// Subject of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Whose {
     /// A host, or a machine by itself.
@@ -167,7 +167,7 @@ impl Line<'_> {
     }
 }
 
-/// The table of `lines`, in as many columns as `widths` has room for.
+/// Returns the table of `lines`, with the columns that fit `widths`.
 pub(crate) fn table_of(lines: &[Line<'_>], whose: Whose, several: bool, widths: Widths) -> String {
     let mut columns: Vec<Column> = Column::ALL.to_vec();
     columns.retain(|&column| match column {

@@ -6,7 +6,7 @@ use crate::short::percent;
 use crate::spreads::{Form, cell};
 use crate::summary::Summary;
 
-/// What the manager of each run did with each VM; nothing of runs without.
+/// Returns the table of the VMs of each run's manager. Empty for runs without a manager.
 #[must_use]
 pub fn manager(reports: &[Report]) -> String {
     if reports.iter().all(|report| report.manager.is_none()) {
@@ -33,7 +33,7 @@ pub fn manager(reports: &[Report]) -> String {
     format!("\nManaged, in the last half (see --json for every interval):\n{grid}")
 }
 
-/// The medians of what managers did, under each policy; nothing if there is no manager.
+/// Returns the medians of the managers' results under each policy. Empty if there is no manager.
 pub(crate) fn manager_medians(summaries: &[Summary]) -> String {
     if summaries.iter().all(|summary| summary.manager.is_none()) {
         return String::new();

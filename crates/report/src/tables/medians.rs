@@ -9,8 +9,8 @@ use crate::short::percent;
 use crate::spreads::{Form, Spreads, cell};
 use crate::summary::{GuestSummary, Summary, SummaryLine};
 
-/// The columns after name, asked and policy: the number's name in a [`Got`], the title, the form; those that are zero throughout are
-/// left out, but for the first.
+/// The columns after name, request and policy: name of the number in a [`Got`], title, and form. Columns that are zero
+/// throughout are omitted, except the first.
 const COLUMNS: [(&str, &str, Form); 12] = [
     ("delivered_ppm", "got", Form::Percent),
     ("misses", "late", Form::Count),
@@ -26,7 +26,7 @@ const COLUMNS: [(&str, &str, Form); 12] = [
     ("spun_ns", "spinning", Form::Time),
 ];
 
-/// Which go first where there is no room for all.
+/// Columns in the order in which they are omitted if the table is too wide.
 const LEAST_MISSED: [&str; 9] = [
     "unfinished_late",
     "wait_p99_ns",
@@ -39,10 +39,11 @@ const LEAST_MISSED: [&str; 9] = [
     "stolen_ns",
 ];
 
-/// A line of a table: words, as many as the table has columns of words, and numbers.
+/// A line of a table: one word for each column of words, and numbers.
 pub(crate) type Row<'a> = (Vec<String>, &'a Spreads);
 
-/// The table of `rows` under `words`, the headers of its columns of words. Columns of numbers that find no room are left out.
+/// Returns the table of `rows` under `words`, the headers of its columns of words. Columns of numbers without room are
+/// omitted.
 pub(crate) fn table_of(words: &[String], rows: &[Row<'_>], widths: Widths) -> String {
     let matters = |name: &str, nth: usize| {
         nth == 0 || rows.iter().any(|(_, got)| got.get(name).is_some_and(|spread| spread.high > 0))
@@ -63,7 +64,7 @@ fn drawn(words: &[String], rows: &[Row<'_>], columns: &[(&str, &str, Form)]) -> 
     grid.to_string()
 }
 
-/// The rows of one kind of line in all `summaries`: each name once, with a row for each policy, and what all got together.
+/// Returns the rows of one kind of line in all `summaries`: each name once, with a row for each policy, and the total.
 fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) -> String {
     let count = of.iter().map(|(_, lines, _)| lines.len()).max().unwrap_or(0);
     let most = (ROWS_MAX / of.len().max(1)).max(1).min(count);
@@ -89,7 +90,8 @@ fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) ->
     table_of(&header, &rows, widths) + &and_more(count - most)
 }
 
-/// The table of medians of several policies, which had the same seeds, and of the guests; and how to read it. At least one.
+/// Returns the tables of medians of several policies, which had the same seeds, and of the guests, with a legend.
+/// `summaries` has at least one element.
 #[must_use]
 pub fn medians(summaries: &[Summary], widths: Widths) -> String {
     let host: Vec<_> = summaries.iter().map(|it| (it.policy.as_str(), it.entities.as_slice(), &it.total)).collect();

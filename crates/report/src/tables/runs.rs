@@ -6,13 +6,13 @@ use crate::asked::shown;
 use crate::got::{Entity, GroupGot, called};
 use crate::run_report::Report;
 
-/// The table of a run: a line for each entity and one for all together.
+/// Returns the table of a run: a line for each entity and one for the total.
 #[must_use]
 pub fn table(report: &Report, widths: Widths) -> String {
     comparison(std::slice::from_ref(report), widths)
 }
 
-/// The table of several runs of one scenario: the entities, and of each a line for each policy.
+/// Returns the table of several runs of one scenario, with a line for each entity and policy.
 #[must_use]
 pub fn comparison(reports: &[Report], widths: Widths) -> String {
     let entities = reports.iter().map(|report| report.entities.len()).max().unwrap_or(0);
@@ -36,8 +36,8 @@ pub fn comparison(reports: &[Report], widths: Widths) -> String {
     table_of(&lines, Whose::Host, reports.len() > 1, widths) + &and_more(entities - most) + &unfinished(&late)
 }
 
-/// Names the policies under which jobs were open at the end though their deadline had passed. `all`: each policy and the
-/// number of these jobs.
+/// Names the policies under which jobs were open at the end although their deadline had passed. `all` has each policy
+/// and the number of these jobs.
 pub(super) fn unfinished(all: &[(&str, u64)]) -> String {
     let mut text = String::new();
     for (policy, count) in all.iter().filter(|(_, count)| *count > 0) {
@@ -48,7 +48,7 @@ pub(super) fn unfinished(all: &[(&str, u64)]) -> String {
     text
 }
 
-/// The table of the groups that hold more than one entity; nothing if there are none.
+/// Returns the table of the groups that contain more than one entity. Empty if there are no such groups.
 #[must_use]
 pub fn groups(reports: &[Report], widths: Widths) -> String {
     let shared = |report: &'_ Report| report.groups.iter().filter(|group| group.entities > 1).count();

@@ -10,14 +10,14 @@ use trace::Counts;
 /// The totals of a task set under one policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Totals {
-    /// The policy's name.
+    /// Name of the policy.
     pub policy: String,
-    /// All tasks together.
+    /// Counts of all tasks together.
     pub counts: Counts,
 }
 
 impl Report {
-    /// The totals of its entities.
+    /// Returns the totals of the report's entities.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let total = &self.total;
@@ -35,7 +35,7 @@ impl Report {
     }
 }
 
-/// The table of the totals that tools for task sets report, one line for each policy.
+/// Returns the table of the totals that tools for task sets report, with one line for each policy.
 #[must_use]
 pub fn totals(all: &[Totals]) -> String {
     const HEADER: [&str; 9] = [

@@ -1,4 +1,4 @@
-//! The tables of domains, as Xen's performance monitor shows them.
+//! The tables of domains, in the form of Xen's performance monitor.
 
 use super::grid::{Grid, ROWS_MAX, Widths, and_more, fitted};
 use crate::run_report::Report;
@@ -7,7 +7,7 @@ use crate::spreads::{Spreads, numbers};
 use crate::summary::Summary;
 use crate::xenmon::DomainGot;
 
-/// How a column's numbers are shown.
+/// Display form of a column's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     Percent,
@@ -28,7 +28,7 @@ impl Form {
     }
 }
 
-/// The columns after the name: the number's name in a [`DomainGot`], the title, the form.
+/// The columns after the name: name of the number in a [`DomainGot`], title, and form.
 const COLUMNS: [(&str, &str, Form); 14] = [
     ("cpu_ns", "CPU time", Form::Time),
     ("cpu_ppm", "CPU", Form::Percent),
@@ -46,7 +46,7 @@ const COLUMNS: [(&str, &str, Form); 14] = [
     ("io_per_1000_executions", "io/ex", Form::Thousandths),
 ];
 
-/// Which go first where there is no room for all; what is left fits.
+/// Columns in the order in which they are omitted if the table is too wide. The remaining columns always fit.
 const LEAST_MISSED: [&str; 8] = [
     "io",
     "blocked_ns",
@@ -58,22 +58,22 @@ const LEAST_MISSED: [&str; 8] = [
     "waited_per_execution_ns",
 ];
 
-/// The columns on I/O, which are left out where there was none.
+/// Columns on I/O, which are omitted if there was no I/O.
 const ON_IO: [&str; 4] = ["blocked_per_io_ns", "io", "io_per_1000s", "io_per_1000_executions"];
 
-/// The column that is left out where no slice has an end.
+/// The column that is omitted if no slice has an end.
 const ALLOCATED: &str = "allocated_per_execution_ns";
 
-/// What there was in any of the rows of a table.
+/// Information that is present in any row of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Has {
-    /// I/O.
+    /// Whether there was I/O.
     io: bool,
-    /// Slices with an end.
+    /// Whether slices have an end.
     ends: bool,
 }
 
-/// A line: a name, and how its numbers are shown.
+/// A line of a table: a name, and the formatted numbers.
 type Row<'a> = (&'a str, Vec<(String, String)>);
 
 fn table(rows: &[Row<'_>], has: Has, widths: Widths) -> String {
@@ -102,13 +102,13 @@ fn table(rows: &[Row<'_>], has: Has, widths: Widths) -> String {
     )
 }
 
-/// The numbers of `got`, each as its column shows it.
+/// Returns the numbers of `got`, each in the form of its column.
 fn shown(got: &DomainGot) -> Vec<(String, String)> {
     let form = |of: &str| COLUMNS.iter().find(|(name, ..)| *name == of).map(|(_, _, form)| *form);
     numbers(got).filter_map(|(name, number)| form(&name).map(|form| (name, form.show(number)))).collect()
 }
 
-/// The medians in `got`, each as its column shows it, with the interval where there is one.
+/// Returns the medians in `got`, each in the form of its column, with the interval where there is one.
 fn shown_medians(got: &Spreads) -> Vec<(String, String)> {
     let show = |(of, _, form): &(&str, &str, Form)| {
         let [median, low, high] = [got[*of].median, got[*of].low, got[*of].high].map(|number| form.show(number));
@@ -117,14 +117,14 @@ fn shown_medians(got: &Spreads) -> Vec<(String, String)> {
     COLUMNS.iter().map(show).collect()
 }
 
-/// `Domains of host under edf, from 1s on: 12.5% of its CPU time idle`.
+/// Returns a title such as `Domains of host under edf, from 1s on: 12.5% of its CPU time idle`.
 fn title(host: &str, under: Option<&str>, warm_up_ns: u64, idle: &str) -> String {
     let under = under.map_or(String::new(), |policy| format!(" under {policy}"));
     let from = if warm_up_ns == 0 { String::new() } else { format!(", from {} on", short(warm_up_ns)) };
     format!("\nDomains of {host}{under}{from} ({idle} idle):\n")
 }
 
-/// The domains of each host, a table for each run; nothing of runs that were not monitored.
+/// Returns the tables of the domains of each host, one for each run. Empty for runs without a monitor.
 #[must_use]
 pub fn xenmon(reports: &[Report], widths: Widths) -> String {
     let mut text = String::new();
@@ -144,7 +144,7 @@ pub fn xenmon(reports: &[Report], widths: Widths) -> String {
     text
 }
 
-/// The same of medians over several runs.
+/// Returns the tables of the domains of each host, with medians over several runs.
 pub(crate) fn xenmon_medians(summaries: &[Summary], widths: Widths) -> String {
     let mut text = String::new();
     for summary in summaries {

@@ -19,25 +19,25 @@ use std::sync::Arc;
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Cell<'e> {
-    /// Of which experiment.
+    /// Experiment of the run.
     pub experiment: &'e Experiment,
-    /// At which point.
+    /// Point of the run.
     pub point: Point,
-    /// With which seed: 1, 2, ….
+    /// Seed of the run: 1, 2, ….
     pub seed: u32,
     /// The scenario, made from the experiment's template.
     pub text: String,
-    /// How long it is simulated.
+    /// Simulated length of the run.
     pub length: Nanos,
-    /// What the template and the expressions know: constants, axes and the seed.
+    /// Variables of the template and the expressions: constants, axes and the seed.
     variables: Point,
 }
 
 impl<'e> Cell<'e> {
-    /// The run of `experiment` at `point` with `seed`.
+    /// Returns the run of `experiment` at `point` with `seed`.
     ///
     /// # Errors
-    /// The template cannot be filled in, or makes no scenario.
+    /// The template cannot be filled in, or yields no scenario.
     pub fn new(experiment: &'e Experiment, extent: Extent, point: &Point, seed: u32) -> Result<Cell<'e>, Problem> {
         let mut variables = experiment.constants(extent);
         variables.extend(point.clone());
@@ -69,20 +69,20 @@ impl<'e> Cell<'e> {
         Problem::Scenario { of, why: why.report() }
     }
 
-    /// All that its outcome depends on, except the sources.
+    /// Returns all inputs that determine the outcome of the run, except the sources.
     #[must_use]
     pub fn inputs(&self) -> String {
         let Experiment { metrics, xenmon, may_refuse, .. } = self.experiment;
         let metrics = serde_json::to_string(metrics).expect("texts can be JSON");
-        // Expressions see variables that the scenario may not show.
+        // Expressions can read variables that the scenario may not contain.
         let variables = serde_json::to_string(&self.variables).expect("texts and numbers can be JSON");
         format!("{}\n{xenmon:?}\n{may_refuse}\n{metrics}\n{variables}", self.text)
     }
 
-    /// Plays it for as long as `goes_on` says so, and measures it. `None`: it was cancelled.
+    /// Runs the cell while `goes_on` returns true, and measures it. `None`: the run was cancelled.
     ///
     /// # Errors
-    /// The scenario cannot be played, or an expression makes no sense of its report.
+    /// The scenario cannot be run, or an expression cannot use its report.
     pub fn play(&self, goes_on: impl FnMut(Progress) -> bool) -> Result<Option<Measured>, Problem> {
         let outcome = self.report(self.scenario()?, goes_on);
         let (report, refused) = match outcome {
@@ -94,7 +94,7 @@ impl<'e> Cell<'e> {
         self.measure(report.as_ref(), refused.as_ref()).map(Some)
     }
 
-    /// The run of `scenario`, which is its own, under `choice`.
+    /// Returns the run of the cell's own `scenario` under `choice`.
     pub(crate) fn run(&self, scenario: Scenario, choice: Choice) -> Run {
         Run { seed: u64::from(self.seed), ..Run::new(scenario, choice) }
     }
@@ -146,8 +146,8 @@ impl<'e> Cell<'e> {
     }
 }
 
-/// What expressions see of a run: its `report`, and by name its `tasks`, `groups`, `apps`, `guests` (each with `tasks` and `apps`),
-/// `domains` and `samples`.
+/// Returns the variables of a run for expressions: its `report`, and by name its `tasks`, `groups`, `apps`, `guests`
+/// (each with `tasks` and `apps`), `domains` and `samples`.
 fn views(report: &Report) -> BTreeMap<&'static str, Value> {
     fn named<'r, T: serde::Serialize + 'r>(all: impl Iterator<Item = (&'r String, T)>) -> Value {
         map(all.map(|(name, it)| (name.clone(), Value::from(Serde(it)))))

@@ -1,4 +1,4 @@
-//! [`Claim`]: what a paper says, as checks of numbers that were measured.
+//! [`Claim`]: a statement of a paper, as checks of measured numbers.
 
 use crate::compute;
 use crate::experiment::Point;
@@ -11,68 +11,70 @@ use std::path::Path;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// As the list of claims names it: `C1`.
+    /// Id of the claim in the list of claims: `C1`.
     pub id: String,
     /// The claim, in our words.
     pub claim: String,
-    /// Why it does not hold as the paper says, if it does not; what the experiments show of the cause.
+    /// Reason why the claim does not hold as the paper states it, if it does not, with the evidence of the experiments.
     #[serde(default)]
     pub why: Option<String>,
-    /// What must be true of it.
+    /// Checks of the claim.
     pub check: Vec<Check>,
 }
 
-/// Something that must be true of what was measured.
+/// A condition on the measurements.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// What it is about; may name the variables of `each` in braces.
+    /// Subject of the check. It may name the variables of `each` in braces.
     pub what: String,
-    /// An expression that makes a number of what was measured with one seed.
+    /// Expression that computes a number from the measurements with one seed.
     pub measure: String,
-    /// What the paper prints.
+    /// Value that the paper prints.
     #[serde(default)]
     pub paper: Option<f64>,
-    /// How far off that it may be: `30%`; `factor 2`; `gain 50%`, of a ratio whose logarithm may be off by so much.
+    /// Accepted deviation from the printed value: `30%`; `factor 2`; `gain 50%`, for a ratio whose logarithm may
+    /// deviate by this percentage.
     #[serde(default)]
     pub within: Option<Within>,
-    /// Above what it must be.
+    /// Lower bound of the number, exclusive.
     #[serde(default)]
     pub above: Option<f64>,
-    /// Below what it must be.
+    /// Upper bound of the number, exclusive.
     #[serde(default)]
     pub below: Option<f64>,
-    /// The same for several: variables of the expression, and what the paper prints as `paper`.
+    /// Elements of a check that is evaluated several times: variables of the expression, and the printed value as
+    /// `paper`.
     #[serde(default)]
     pub each: Vec<Point>,
-    /// How many of them may miss.
+    /// Number of elements that may miss.
     #[serde(default)]
     pub may_miss: usize,
-    /// A free parameter was set by it: it is shown and proves nothing.
+    /// Whether a free parameter was calibrated with the check. Such a check is shown and proves nothing.
     #[serde(default)]
     pub anchor: bool,
-    /// The unit of the number.
+    /// Unit of the number.
     #[serde(default)]
     pub unit: String,
-    /// A world in which the claim is false: the results of some points stand in place of those of others.
+    /// A world in which the claim is false: the results of some points replace the results of others.
     #[serde(default)]
     pub wrong: Option<Wrong>,
 }
 
-/// How far off a number may be.
+/// Accepted deviation of a number.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Within {
-    /// So many percent of it.
+    /// Percentage of the printed number.
     Percent(f64),
-    /// Up to so many times more or less.
+    /// Factor above or below the printed number.
     Factor(f64),
-    /// Of a ratio: so many percent of its logarithm.
+    /// Percentage of the logarithm of a printed ratio.
     Gain(f64),
 }
 
 impl Within {
-    /// Whether it says how far off `printed` another number may be.
+    /// Returns whether the deviation is defined for the number `printed`.
     fn is_about(self, printed: f64) -> bool {
         match self {
             Within::Percent(_) | Within::Factor(_) => printed != 0.0,
@@ -98,21 +100,21 @@ impl TryFrom<String> for Within {
     }
 }
 
-/// Where a number must lie.
+/// Accepted range of a number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Accepted {
-    /// At least.
+    /// Minimum, inclusive.
     pub low: f64,
-    /// At most.
+    /// Maximum, inclusive.
     pub high: f64,
-    /// Above.
+    /// Lower bound, exclusive.
     pub above: f64,
-    /// Below.
+    /// Upper bound, exclusive.
     pub below: f64,
 }
 
 impl Accepted {
-    /// Whether `number` lies there.
+    /// Returns whether `number` lies in the range.
     #[must_use]
     pub fn holds(&self, number: f64) -> bool {
         self.low <= number && number <= self.high && self.above < number && number < self.below
@@ -120,7 +122,7 @@ impl Accepted {
 }
 
 impl Check {
-    /// Where its number must lie, where the paper prints `paper`.
+    /// Returns the accepted range of the check's number, if the paper prints `paper`.
     #[must_use]
     pub fn accepted(&self, paper: Option<f64>) -> Accepted {
         let around = paper.zip(self.within).map(|(paper, within)| {
@@ -140,7 +142,7 @@ impl Check {
     }
 }
 
-/// That the claims make sense.
+/// Checks that the claims are valid.
 pub(crate) fn check(path: &Path, claims: &[Claim]) -> Result<(), Problem> {
     for (nth, claim) in claims.iter().enumerate() {
         let wrong = |what: &str, right: &str| Err(Problem::wrong(path, format!("claim {}: {what}", claim.id), right));

@@ -1,4 +1,5 @@
-//! The language of experiments: templates of scenarios, and expressions over what a run reported and what many runs measured.
+//! The language of experiments: templates of scenarios, and expressions over the report of a run and the measurements
+//! of many runs.
 
 use crate::experiment::Point;
 use crate::results::{Results, Row};
@@ -7,7 +8,7 @@ use minijinja::value::{Kwargs, Serde, Value};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 use std::sync::Arc;
 
-/// Templates and expressions with the functions of statistics. What is not defined is an error.
+/// Returns an environment of templates and expressions with the functions of statistics. An undefined name is an error.
 pub(crate) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -37,7 +38,8 @@ pub(crate) fn environment() -> Environment<'static> {
     environment
 }
 
-/// A number from `low` up to `high`, drawn by `seed` for what `what` names: the same for the same, and anything else for others.
+/// Returns a number from `low` up to `high`, drawn by `seed` for the name `what`. Equal arguments give equal numbers,
+/// and different arguments independent numbers.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are what a number has")]
 fn draw(seed: u64, what: &str, low: f64, high: f64) -> f64 {
     let mut hasher = blake3::Hasher::new();
@@ -47,7 +49,7 @@ fn draw(seed: u64, what: &str, low: f64, high: f64) -> f64 {
     low + (high - low) * ((u64::from_le_bytes(bits) >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
-/// Whether `expression` is one; why not. What it asks for is known only when it is computed.
+/// Checks that `expression` is an expression. Its names are checked only at its evaluation.
 pub(crate) fn compiles(expression: &str) -> Result<(), Error> {
     Environment::new().compile_expression(expression).map(drop)
 }
@@ -61,7 +63,7 @@ fn mean(list: &[f64]) -> Result<f64, Error> {
     if list.is_empty() { Err(none_of("mean")) } else { Ok(list.iter().sum::<f64>() / list.len() as f64) }
 }
 
-/// The standard deviation of a sample.
+/// Returns the standard deviation of a sample.
 #[expect(clippy::cast_precision_loss, reason = "lists are short")]
 fn deviation(list: &[f64]) -> Result<f64, Error> {
     let mean = mean(list)?;
@@ -69,7 +71,7 @@ fn deviation(list: &[f64]) -> Result<f64, Error> {
     Ok(libm::sqrt(squares / (list.len().max(2) - 1) as f64))
 }
 
-/// Below which so much of `list` lies; between two values in proportion.
+/// Returns the value below which the given share of `list` lies, interpolated between two values.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -94,7 +96,7 @@ fn share(list: &[f64], of: impl Fn(f64) -> bool) -> Result<f64, Error> {
     Ok(list.iter().filter(|number| of(**number)).count() as f64 / list.len() as f64)
 }
 
-/// By how much each of `list` differs from `reference`, in parts of it and to a millionth.
+/// Returns the difference of each value of `list` from `reference`, as a fraction of `reference` and to a millionth.
 fn relative(list: &[f64], reference: f64) -> Result<Vec<f64>, Error> {
     if reference.abs() < f64::MIN_POSITIVE {
         return Err(Error::new(ErrorKind::InvalidOperation, "nothing is relative to 0"));
@@ -102,7 +104,7 @@ fn relative(list: &[f64], reference: f64) -> Result<Vec<f64>, Error> {
     Ok(list.iter().map(|number| ((number - reference) / reference * 1e6).round() / 1e6).collect())
 }
 
-/// The means of every `count` neighbours; fewer at the end are left out.
+/// Returns the means of every `count` neighbours. Fewer values at the end are omitted.
 fn means(list: &[f64], count: usize) -> Result<Vec<f64>, Error> {
     if count == 0 {
         return Err(none_of("mean"));
@@ -110,13 +112,13 @@ fn means(list: &[f64], count: usize) -> Result<Vec<f64>, Error> {
     list.chunks_exact(count).map(mean).collect()
 }
 
-/// Which share of the steps from one value to the next is of a kind.
+/// Returns the share of the steps between neighbours that satisfy `of`.
 fn steps(list: &[f64], of: impl Fn(f64, f64) -> bool) -> Result<f64, Error> {
     let kinds: Vec<f64> = list.windows(2).map(|two| f64::from(u8::from(of(two[0], two[1])))).collect();
     mean(&kinds)
 }
 
-/// The line of least squares: its slope, and R².
+/// Returns the slope of the least-squares line, and R².
 fn line(x: &[f64], y: &[f64]) -> Result<(f64, f64), Error> {
     if x.len() != y.len() || x.len() < 2 {
         return Err(none_of("line"));
@@ -130,8 +132,8 @@ fn line(x: &[f64], y: &[f64]) -> Result<(f64, f64), Error> {
     Ok((both / along, if up == 0.0 { 1.0 } else { both * both / (along * up) }))
 }
 
-/// An environment whose expressions can ask what was measured with seed number `seed` (from 0): `at("table-1", policy="bvt").requests`,
-/// `all("fig-2", policy="bvt") | map(attribute="requests")`.
+/// Returns an environment whose expressions can query the measurements with seed number `seed` (from 0): `at("table-1",
+/// policy="bvt").requests`, `all("fig-2", policy="bvt") | map(attribute="requests")`.
 pub(crate) fn over(results: &Arc<Results>, seed: usize, world: &World) -> Environment<'static> {
     let mut environment = environment();
     let asked = Asked { results: Arc::clone(results), seed, world: world.clone() };
@@ -171,7 +173,7 @@ impl Asked {
         Ok(Value::from(rows))
     }
 
-    /// The axes and metrics of every point that is as asked.
+    /// Returns the axes and metrics of every point that matches the query.
     fn rows(&self, experiment: &str, kwargs: &Kwargs) -> Result<Vec<Value>, Error> {
         let unknown = || Error::new(ErrorKind::InvalidOperation, format!("there are no results of `{experiment}`"));
         let rows = self.results.experiments.get(experiment).ok_or_else(unknown)?;
@@ -222,12 +224,12 @@ impl Asked {
     }
 }
 
-/// Whether `point` has all that `of` names.
+/// Returns whether `point` has all values of `of`.
 fn matches(point: &Point, of: &Point) -> bool {
     of.iter().all(|(axis, value)| point.get(axis) == Some(value))
 }
 
-/// The number that `value` is; a switch is 0 or 1.
+/// Converts `value` into a number; a switch is 0 or 1.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     f64::try_from(value.clone()).ok().or_else(|| bool::try_from(value.clone()).ok().map(|it| f64::from(u8::from(it))))
 }

@@ -10,7 +10,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The files of this machine. It reads what a text names only where that is a file: a device may have no end, and a pipe no writer.
+/// The files of this machine. Names in a text are read only if they are regular files: a device may have no end, and a
+/// pipe no writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Disk;
 
@@ -25,33 +26,33 @@ impl Files for Disk {
     }
 }
 
-/// The bytes at `path`, but no more than show that there are too many.
+/// Reads the bytes at `path`, up to the number that shows that there are too many.
 fn begin(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The bytes at `path`, which may be a pipe; at most one more than [`FILE_BYTES_MAX`].
+/// Reads the bytes at `path`, which may be a pipe, up to one more than [`FILE_BYTES_MAX`].
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn read(path: &Path) -> Result<Vec<u8>, Problems> {
     begin(path).map_err(|why| unreadable(&path.to_string_lossy(), &Unreadable::Denied(why.to_string())).into())
 }
 
-/// The scenario in the file at `path`, with all files that it names.
+/// Reads the scenario in the file at `path`, with all files that the scenario names.
 ///
 /// # Errors
-/// The file cannot be read, or [`Scenario::with_files`] says what is wrong in it.
+/// The file cannot be read, or [`Scenario::with_files`] reports an error.
 pub fn scenario(path: &Path) -> Result<Scenario, Problems> {
     Scenario::with_files(&path.display().to_string(), read(path)?, Arc::new(Disk))
 }
 
-/// The task set in the file at `path`.
+/// Reads the task set in the file at `path`.
 ///
 /// # Errors
-/// The file cannot be read, or [`taskset::from_bytes`] says what is wrong in it.
+/// The file cannot be read, or [`taskset::from_bytes`] reports an error.
 pub fn tasks(path: &Path) -> Result<Vec<Task>, Problems> {
     taskset::from_bytes(&path.display().to_string(), read(path)?)
 }

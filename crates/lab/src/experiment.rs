@@ -1,4 +1,4 @@
-//! [`Experiment`]: a figure or table, as a scenario, what is varied in it, and what is measured.
+//! [`Experiment`]: a figure or table, as a scenario, its variations, and its metrics.
 //!
 //! The file is TOML; `docs/experiments.md` explains each key.
 
@@ -11,77 +11,78 @@ use std::path::{Path, PathBuf};
 
 pub use run::sweep::{Point, Value, point_shown as shown};
 
-/// With how many seeds an experiment is played unless it says otherwise.
+/// Default number of seeds of an experiment.
 pub const SEEDS: u32 = 5;
 
-/// How much of an experiment is played.
+/// Size of the part of an experiment that is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Extent {
-    /// What can be played in a while.
+    /// The part that runs in reasonable time.
     #[default]
     Usual,
-    /// As large as in the paper.
+    /// The size of the paper.
     Full,
-    /// A few points of the usual, to see that results are what was recorded.
+    /// A few points of the usual part, to check that results match the record.
     Smoke,
 }
 
-/// What a file of an experiment says.
+/// Content of an experiment's file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Where it is from: the name of its file, without the ending.
+    /// Name of the experiment: the name of its file, without the ending.
     #[serde(skip)]
     pub name: String,
-    /// The file.
+    /// Path of the file.
     #[serde(skip)]
     pub path: PathBuf,
-    /// The figure or table of the paper: `Fig 2a`.
+    /// Figure or table of the paper: `Fig 2a`.
     pub figure: String,
-    /// What it shows, in our words.
+    /// Subject of the figure or table, in our words.
     pub title: String,
-    /// The claims that rest on it.
+    /// Claims that rest on the experiment.
     pub claims: Vec<String>,
-    /// The template of its scenario: a file in `scenarios/`.
+    /// Template of the experiment's scenario: a file in `scenarios/`.
     pub scenario: String,
     /// Constants for the template.
     #[serde(default)]
     pub with: Point,
-    /// Axes: each value of one with each of all others.
+    /// Axes. Each value of one axis is combined with each value of all others.
     #[serde(default)]
     pub sweep: Sweep,
-    /// Settings that belong together; each with each of the sweep.
+    /// Settings that belong together. Each point is combined with each point of the sweep.
     #[serde(default)]
     pub point: Vec<Point>,
-    /// With how many seeds; [`SEEDS`].
+    /// Number of seeds; by default [`SEEDS`].
     #[serde(default)]
     pub seeds: Option<u32>,
-    /// Whether Xen's performance monitor watches (`domains` in the expressions), and from when on.
+    /// Start of the measurement by Xen's performance monitor (`domains` in the expressions); `None`: no monitor.
     #[serde(default)]
     pub xenmon: Option<String>,
-    /// Whether a policy may refuse what the scenario asks for; then `refused` is true in the expressions and there is no report.
+    /// Whether a policy may refuse a request of the scenario. After a refusal, `refused` is true in the expressions and
+    /// there is no report.
     #[serde(default)]
     pub may_refuse: bool,
-    /// What is measured: name → expression over the report.
+    /// Metrics: name → expression over the report.
     pub metrics: IndexMap<String, String>,
-    /// What is different as large as in the paper.
+    /// Changes of the experiment at the size of the paper.
     #[serde(default)]
     pub full: Changes,
-    /// Which of the values of an axis are in the smoke set; without it, the experiment is not in it.
+    /// Values of each axis in the smoke set. Without this key, the experiment is not in the smoke set.
     #[serde(default)]
     pub smoke: Option<IndexMap<String, Vec<Value>>>,
-    /// Pictures of what was measured.
+    /// Pictures of the measurements.
     #[serde(default)]
     pub plot: Vec<Plot>,
     /// Gantt charts.
     #[serde(default)]
     pub schedule: Vec<Schedule>,
-    /// The template's text.
+    /// Text of the template.
     #[serde(skip)]
     pub template: String,
 }
 
-/// What is different in an experiment as large as in the paper.
+/// Changes of an experiment at the size of the paper.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {
@@ -96,40 +97,40 @@ pub struct Changes {
     pub seeds: Option<u32>,
 }
 
-/// A figure: numbers over an axis, a curve for each value of another.
+/// A figure: numbers over an axis, with a curve for each value of another axis.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// Its file's name: `fig-2a`.
+    /// Name of the figure's file: `fig-2a`.
     pub name: String,
-    /// What it shows.
+    /// Title of the figure.
     pub title: String,
-    /// How it is drawn.
+    /// Form of the figure.
     #[serde(default)]
     pub kind: Kind,
-    /// The axis or metric along which it goes; of a [`Kind::Cdf`] and a [`Kind::Distribution`], its title alone.
+    /// Axis or metric of the horizontal axis. For a [`Kind::Cdf`] and a [`Kind::Distribution`], only a title.
     pub x: String,
-    /// The metric that it shows.
+    /// Metric that the figure shows.
     pub y: String,
-    /// What is written at the axes, with units; the names of axis and metric.
+    /// Labels of the axes, with units; by default the names of axis and metric.
     #[serde(default)]
     pub labels: Option<[String; 2]>,
-    /// The axes whose values have curves of their own.
+    /// Axes whose values have curves of their own.
     #[serde(default)]
     pub curves: Vec<String>,
-    /// Which points alone it shows.
+    /// Points that the figure shows; by default all points.
     #[serde(default, rename = "where")]
     pub only: Point,
-    /// Which axes of the picture are logarithmic.
+    /// Axes of the picture that are logarithmic.
     #[serde(default)]
     pub log: Vec<Axis>,
-    /// What the metric is divided by, for its unit in the picture.
+    /// Divisor of the metric, for its unit in the picture.
     #[serde(default)]
     pub unit: Option<f64>,
-    /// Where the axes of the picture begin and end, if not with the values: `[low, high]`.
+    /// Range of the picture's axes, `[low, high]`; by default the range of the values.
     #[serde(default)]
     pub range: IndexMap<Axis, [f64; 2]>,
-    /// What the paper prints: curve → its points.
+    /// Values that the paper prints: curve → its points.
     #[serde(default)]
     pub paper: IndexMap<String, Vec<[f64; 2]>>,
 }
@@ -138,26 +139,26 @@ pub struct Plot {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Axis {
-    /// From left to right.
+    /// The horizontal axis, from left to right.
     X,
-    /// Upwards.
+    /// The vertical axis, upwards.
     Y,
 }
 
-/// How a figure is drawn.
+/// Form of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Medians with intervals, joined by lines.
     #[default]
     Lines,
-    /// The same as bars.
+    /// Medians with intervals, as bars.
     Bars,
     /// A box for each value of the axis: quartiles over the seeds, or over the values of a metric that is a list.
     Boxes,
-    /// How much of a metric that is a list lies below each value.
+    /// Share of the values of a list metric below each value.
     Cdf,
-    /// A metric that is a list of pairs, drawn as it is.
+    /// A metric that is a list of pairs, drawn without processing.
     Distribution,
 }
 
@@ -165,21 +166,21 @@ pub enum Kind {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Its file's name.
+    /// Name of the chart's file.
     pub name: String,
-    /// What it shows.
+    /// Title of the chart.
     pub title: String,
-    /// Of which point.
+    /// Point of the experiment that the chart shows.
     #[serde(rename = "where")]
     pub point: Point,
-    /// Where it begins.
+    /// Start of the chart's time span.
     pub from: String,
-    /// Where it ends.
+    /// End of the chart's time span.
     pub to: String,
 }
 
 impl Experiment {
-    /// Reads the file at `path`, and the template it names, of the paper in `directory`.
+    /// Reads the file at `path`, and the template that the file names, for the paper in `directory`.
     pub(crate) fn read(path: &Path, directory: &Path) -> Result<Experiment, Problem> {
         let text = read(path)?;
         let mut experiment: Experiment = toml::from_str(&text).map_err(|why| {
@@ -243,19 +244,19 @@ impl Experiment {
         self.schedule.iter().try_for_each(|schedule| schedule.window(self).map(drop))
     }
 
-    /// The names of its axes, and of its metrics.
+    /// Returns the names of the experiment's axes and metrics.
     fn names(&self) -> String {
         let names: Vec<&str> = self.axes().into_iter().chain(self.metrics.keys()).map(String::as_str).collect();
         names.join(", ")
     }
 
-    /// The names of its pictures: plots, then schedules.
+    /// Returns the names of the experiment's pictures: plots, then schedules.
     pub fn pictures(&self) -> impl Iterator<Item = &str> {
         let plots = self.plot.iter().map(|plot| plot.name.as_str());
         plots.chain(self.schedule.iter().map(|schedule| schedule.name.as_str()))
     }
 
-    /// All that is varied, in the order of the file: the axes of the points, then those of the sweep.
+    /// Returns all variables in the order of the file: the axes of the points, then the axes of the sweep.
     #[must_use]
     pub fn axes(&self) -> Vec<&String> {
         let mut axes: Vec<&String> = self.point.iter().flat_map(|point| point.keys()).collect();
@@ -270,7 +271,7 @@ impl Experiment {
         axes
     }
 
-    /// Every point of it: all of the sweep for the first of its points, then for the next.
+    /// Returns every point of the experiment: all of the sweep for the first of its points, then for the next.
     #[must_use]
     pub fn points(&self, extent: Extent) -> Vec<Point> {
         let mut sweep = self.sweep.clone();
@@ -285,7 +286,7 @@ impl Experiment {
         points
     }
 
-    /// With how many seeds it is played.
+    /// Returns the number of seeds of the experiment.
     #[must_use]
     pub fn seeds(&self, extent: Extent) -> u32 {
         match extent {
@@ -295,7 +296,7 @@ impl Experiment {
         }
     }
 
-    /// The constants of its template.
+    /// Returns the constants of the experiment's template.
     #[must_use]
     pub fn constants(&self, extent: Extent) -> Point {
         let mut with = self.with.clone();

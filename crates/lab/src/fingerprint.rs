@@ -1,12 +1,13 @@
-//! [`fingerprint`]: the sources that decide what a run measures, as one hash.
+//! [`fingerprint`]: one hash of the sources that determine the measurements of a run.
 //!
-//! The build script of this crate embeds it, so that a finished run stays known when the program is built again from the same
-//! sources, and is played anew when they change.
+//! The build script of this crate embeds the hash. A finished run stays known when the program is built again from the
+//! same sources, and is repeated when the sources change.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What decides the results of a run, by path from the root of the workspace. A directory stands for all files in it.
+/// Paths of the files that determine the results of a run, from the root of the workspace. A directory stands for all
+/// files in it.
 pub(crate) const DECIDING: &[&str] = &[
     "Cargo.lock",
     "Cargo.toml",
@@ -25,7 +26,8 @@ pub(crate) const DECIDING: &[&str] = &[
     "crates/workloads/src",
 ];
 
-/// The hash of all that decides results in the workspace at `root`, as 64 hexadecimal digits: of the paths and of the contents.
+/// Returns the hash of the paths and contents of all files that determine results in the workspace at `root`, as 64
+/// hexadecimal digits.
 ///
 /// # Errors
 /// A file or directory of [`DECIDING`] cannot be read.
@@ -39,7 +41,7 @@ pub(crate) fn fingerprint(root: &Path) -> io::Result<String> {
     for path in files {
         let bytes = std::fs::read(root.join(&path))?;
         let name = path.to_string_lossy().replace('\\', "/");
-        // Lengths keep what follows one another apart.
+        // The lengths separate consecutive parts.
         for part in [name.as_bytes(), &bytes] {
             hash.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
@@ -73,7 +75,7 @@ mod tests {
         std::fs::write(path, text).expect("there is room");
     }
 
-    /// A workspace with one file for each entry of [`DECIDING`], and a program.
+    /// Creates a workspace with one file for each entry of [`DECIDING`], and a program.
     fn tree() -> tempfile::TempDir {
         let tree = tempfile::tempdir().expect("there is room");
         for path in DECIDING {
@@ -124,7 +126,7 @@ mod tests {
         assert_eq!(crate::store::SOURCES, fingerprint(&workspace()).expect("it can be read"));
     }
 
-    /// The crates of ours that `package` is built from, itself included.
+    /// Finds the crates of this workspace that `package` is built from, itself included.
     fn built_from(package: &str, found: &mut BTreeSet<String>) {
         let manifest = workspace().join("crates").join(package).join("Cargo.toml");
         let Ok(text) = std::fs::read_to_string(manifest) else { return };

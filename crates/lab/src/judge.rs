@@ -1,4 +1,4 @@
-//! [`judge`]: which claims hold of what was measured.
+//! [`judge`]: the verdict of each claim, from the measurements.
 
 use crate::claim::{Accepted, Check, Claim};
 use crate::compute;
@@ -13,68 +13,68 @@ use minijinja::value::Serde;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What became of a claim.
+/// Verdict of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// All its checks hold.
+    /// All checks of the claim hold.
     Reproduced,
-    /// Some do.
+    /// Some checks of the claim hold.
     Partly,
-    /// None does.
+    /// No check of the claim holds.
     Not,
 }
 
-/// A claim, and what came of each of its checks.
+/// A claim with the results of its checks.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict<'p> {
-    /// The claim's id.
+    /// Id of the claim.
     pub id: &'p str,
     /// The claim.
     pub claim: &'p str,
-    /// What became of it.
+    /// Status of the claim.
     pub status: Status,
-    /// Why it does not hold as the paper says.
+    /// Reason why the claim does not hold as the paper states it.
     pub why: Option<&'p str>,
-    /// Its checks, in order; one for each of an `each`.
+    /// Checks of the claim, in order; one for each element of an `each`.
     pub checks: Vec<Judged>,
 }
 
-/// A check, and what was measured.
+/// A check with its measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
-    /// What it is about.
+    /// Subject of the check.
     pub what: String,
-    /// The number's unit.
+    /// Unit of the number.
     pub unit: String,
-    /// What the paper prints.
+    /// Value that the paper prints.
     pub paper: Option<f64>,
-    /// Where the number must lie.
+    /// Accepted range of the number.
     #[serde(skip)]
     pub accepted: Accepted,
-    /// The median over the seeds.
+    /// Median over the seeds.
     pub median: f64,
-    /// Where its interval begins.
+    /// Low end of the interval.
     pub low: f64,
-    /// Where it ends.
+    /// High end of the interval.
     pub high: f64,
     /// Whether all of the interval is accepted.
     pub holds: bool,
-    /// Whether a parameter was set by it, so that it proves nothing.
+    /// Whether a parameter was calibrated with the check, so that the check proves nothing.
     pub anchor: bool,
-    /// Whether it is one of several of which some may miss.
+    /// Whether the check is one of several, some of which may miss.
     pub may_miss: bool,
-    /// Whether the check fails of the wrong world, as it must; `None`: there is none.
+    /// Whether the check fails in its wrong world, as required; `None`: there is no wrong world.
     pub rejects_wrong: Option<bool>,
-    /// Whether its wrong world answers for no point that it asks for, and so is the world as it is.
+    /// Whether the wrong world replaces none of the requested points, and so equals the measured world.
     #[serde(skip)]
     pub wrong_is_idle: bool,
-    /// With how many seeds.
+    /// Number of seeds.
     pub seeds: usize,
 }
 
 impl Status {
-    /// As a word.
+    /// Returns the status as a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -85,10 +85,10 @@ impl Status {
     }
 }
 
-/// Judges the claims of `paper` that `asked` names by `results`.
+/// Judges the claims of `paper` that `asked` selects, by `results`.
 ///
 /// # Errors
-/// An expression makes no sense of what was measured, or a wrong world lacks a point.
+/// An expression cannot use the measurements, or a wrong world lacks a point.
 pub fn judge<'p>(
     paper: &'p Paper,
     results: &Results,
@@ -128,8 +128,9 @@ fn verdict<'p>(paper: &'p Paper, claim: &'p Claim, results: &Arc<Results>) -> Re
     Ok(Verdict { id: &claim.id, claim: &claim.claim, status, why: claim.why.as_deref(), checks })
 }
 
-/// Whether a check, `judged` for each of several, rejects its wrong world, and whether that answers for none of them. Several are one
-/// check: it is rejected if too many of them miss in it, and not only such as miss in any world.
+/// Returns whether a check, `judged` for each of several elements, rejects its wrong world, and whether this world is
+/// idle for all of them. Several elements are one check. The check rejects the world if too many elements miss in it,
+/// and not only elements that miss in any world.
 fn rejection(judged: &[Judged], may_miss: usize) -> (bool, bool) {
     let rejecting = || judged.iter().filter(|it| it.rejects_wrong == Some(true));
     let is_idle = judged.iter().all(|it| it.rejects_wrong.is_some() && it.wrong_is_idle);
@@ -186,7 +187,7 @@ fn judged(
     })
 }
 
-/// With how many seeds all experiments that `check` names were played.
+/// Returns the number of seeds with which all experiments that `check` names were run.
 fn seeds_of(check: &Check, results: &Results) -> Result<usize, String> {
     let named = results.experiments.iter().filter(|(name, _)| {
         check.measure.contains(&format!("\"{name}\"")) || check.measure.contains(&format!("'{name}'"))
@@ -195,7 +196,7 @@ fn seeds_of(check: &Check, results: &Results) -> Result<usize, String> {
     seeds.ok_or_else(|| "it names no experiment that was played".to_string())
 }
 
-/// The number of each seed.
+/// Returns the number of each seed.
 fn measured(
     check: &Check,
     variables: &Point,
@@ -208,15 +209,15 @@ fn measured(
         let value =
             environment.compile_expression(&check.measure).and_then(|it| it.eval(Value::from(Serde(variables))));
         let value = value.map_err(|why| format!("{why}"))?;
-        // What is infinite is above every bound, and proves nothing.
+        // An infinite number is above every bound, and proves nothing.
         let number = compute::number(&value).filter(|number| number.is_finite());
         number.ok_or_else(|| format!("it makes {value}, and no number, with seed {}", seed + 1))
     };
     (0..seeds).map(of).collect()
 }
 
-/// The median of `numbers`, and the interval in which that of all seeds lies with 95 %, or, of fewer than six, from the least to the
-/// greatest: of five with 93.75 %.
+/// Returns the median of `numbers`, and the interval that contains the median of all seeds with 95 %. With fewer than
+/// six numbers, the interval is from the minimum to the maximum: 93.75 % with five.
 pub(crate) fn interval(numbers: &[f64]) -> (f64, f64, f64) {
     let mut numbers = numbers.to_vec();
     numbers.sort_by(f64::total_cmp);

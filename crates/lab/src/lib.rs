@@ -1,8 +1,9 @@
 //! The figures and tables of papers as experiments that a reader can run, change and check.
 //!
-//! A [`Paper`] is a directory: `experiments/` say what is run (a scenario, what is varied in it, what is measured), `claims.toml` what the
-//! paper claims, as checks of what was measured. [`Suite`] plays the experiments; [`judge`] tells which claims hold; [`result`]
-//! writes it down. Data goes one way: files → [`cell::Cell`]s → [`results::Results`] → verdicts → what people read.
+//! A [`Paper`] is a directory. Its `experiments/` define the runs: a scenario, its variations, and its metrics. Its
+//! `claims.toml` contains the paper's claims, as checks of the measurements. [`Suite`] runs the experiments, [`judge`]
+//! evaluates the claims, and [`result`] writes the verdicts. Data flows in one direction: files → [`cell::Cell`]s →
+//! [`results::Results`] → verdicts → pages for readers.
 
 pub mod cell;
 pub mod claim;

@@ -1,4 +1,4 @@
-//! [`html`]: a page of all claims, what became of each, and the figures, in one file that needs no other.
+//! [`html`]: a page of all claims, their verdicts, and the figures, in one self-contained file.
 
 use crate::experiment::Experiment;
 use crate::judge::{Judged, Status, Verdict, judge};
@@ -11,35 +11,35 @@ use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
-/// A paper, and what is known of it.
+/// A paper with its results and verdicts.
 #[derive(Debug)]
 pub struct Report<'p> {
     /// The paper.
     pub paper: &'p Paper,
-    /// What was measured; `None`: nothing.
+    /// Measurements; `None`: nothing was measured.
     pub results: Option<Results>,
-    /// What became of its claims, of those that were asked for and measured.
+    /// Verdicts of the requested claims that were measured.
     pub verdicts: Vec<Verdict<'p>>,
-    /// The claims that were asked for and not measured.
+    /// Requested claims that were not measured.
     pub open: Vec<&'p str>,
-    /// Its pictures.
+    /// Pictures of the paper.
     pub pictures: Vec<Picture<'p>>,
 }
 
 /// A picture of an experiment.
 #[derive(Debug)]
 pub struct Picture<'p> {
-    /// The experiment.
+    /// Experiment of the picture.
     pub experiment: &'p Experiment,
-    /// Its file's name without an ending.
+    /// Name of the picture's file, without an ending.
     pub name: &'p str,
-    /// What it shows.
+    /// Title of the picture.
     pub title: &'p str,
-    /// A Gantt chart, or a plot of what was measured.
+    /// A Gantt chart, or a plot of the measurements.
     pub drawing: Drawing,
 }
 
-/// What a picture is drawn from.
+/// Source of a picture.
 #[derive(Clone, Debug)]
 pub enum Drawing {
     /// A figure, which can be drawn in several forms.
@@ -49,11 +49,11 @@ pub enum Drawing {
 }
 
 impl<'p> Report<'p> {
-    /// Judges those claims of `paper` that `asks` names, and makes their figures; schedules are the caller's to play.
-    /// Nothing is known of a claim if an experiment of it was not played.
+    /// Judges the claims of `paper` that `asks` selects, and creates their figures. The caller runs the schedules. A
+    /// claim has no verdict if one of its experiments was not run.
     ///
     /// # Errors
-    /// An expression makes no sense of what was measured, or a plot cannot show it.
+    /// An expression cannot use the measurements, or a plot cannot show them.
     pub fn new(paper: &'p Paper, results: Option<Results>, asks: impl Fn(&str) -> bool) -> Result<Report<'p>, Problem> {
         let mut report = Report { paper, results, verdicts: Vec::new(), open: Vec::new(), pictures: Vec::new() };
         let asked = || paper.claims.iter().map(|claim| claim.id.as_str()).filter(|id| asks(id));
@@ -87,7 +87,7 @@ impl<'p> Report<'p> {
 }
 
 impl Drawing {
-    /// As an SVG document.
+    /// Returns the picture as an SVG document.
     #[must_use]
     pub fn svg(&self) -> String {
         match self {
@@ -97,10 +97,10 @@ impl Drawing {
     }
 }
 
-/// The page's template.
+/// Template of the page.
 const TEMPLATE: &str = include_str!("page.html");
 
-/// The values of the template.
+/// Values of the template.
 #[derive(Serialize)]
 struct PageValues<'r> {
     version: &'static str,
@@ -170,7 +170,7 @@ struct ExperimentValues<'r> {
     claims: &'r [String],
 }
 
-/// The page of `reports`.
+/// Returns the page of `reports`.
 ///
 /// # Panics
 /// Never: the template is valid, and its values are complete.
@@ -224,7 +224,7 @@ fn paragraphs(text: &str) -> Vec<String> {
     text.split("\n\n").map(joined).filter(|part| !part.is_empty()).collect()
 }
 
-/// What a picture is found by on the page.
+/// Returns the anchor of a picture on the page.
 fn place(paper: &Paper, picture: &Picture<'_>) -> String {
     format!("{}-{}", paper.key, picture.name)
 }
@@ -264,7 +264,7 @@ fn check(check: &Judged) -> CheckValues<'_> {
 fn figure<'r>(paper: &Paper, picture: &'r Picture<'_>) -> FigureValues<'r> {
     let Experiment { figure, name, claims, .. } = picture.experiment;
     let svg = picture.drawing.svg();
-    // What stands before the root is for files alone.
+    // The text before the root element is for files alone.
     let begin = svg.find("<svg").unwrap_or(0);
     FigureValues {
         place: place(paper, picture),

@@ -1,4 +1,4 @@
-//! [`Paper`]: what one source claims, and the experiments that test it.
+//! [`Paper`]: the claims of one source, and the experiments that test them.
 
 use crate::claim::{self, Claim};
 use crate::experiment::Experiment;
@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 /// A directory of `papers/`.
 #[derive(Clone, Debug)]
 pub struct Paper {
-    /// The directory's name.
+    /// Name of the directory.
     pub key: String,
-    /// Where it is.
+    /// Path of the directory.
     pub directory: PathBuf,
-    /// Authors, title, year.
+    /// Authors, title and year of the source.
     pub source: String,
-    /// What was chosen before any figure was looked at: machines, knobs, anchors.
+    /// Choices made before any figure was examined: machines, knobs, anchors.
     pub method: String,
-    /// What it claims, in the order of the file.
+    /// Claims of the source, in the order of the file.
     pub claims: Vec<Claim>,
-    /// By name.
+    /// Experiments, by name.
     pub experiments: Vec<Experiment>,
 }
 
-/// What `claims.toml` says.
+/// Content of `claims.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -36,7 +36,7 @@ impl Paper {
     /// Reads the paper in `directory`.
     ///
     /// # Errors
-    /// A file cannot be read, or does not say what it should.
+    /// A file cannot be read, or has invalid content.
     pub fn read(directory: &Path) -> Result<Paper, Problem> {
         let path = directory.join("claims.toml");
         let file: File = toml::from_str(&read(&path)?).map_err(|why| {
@@ -73,7 +73,7 @@ impl Paper {
     /// Reads every paper in `directory`, by name.
     ///
     /// # Errors
-    /// As for [`read`](Paper::read); or there is none.
+    /// As for [`read`](Paper::read); or there is no paper.
     pub fn all(directory: &Path) -> Result<Vec<Paper>, Problem> {
         if !directory.is_dir() {
             let right = "`papers/` of the repository, where you are, or where --papers says it is";
@@ -88,13 +88,13 @@ impl Paper {
         directories.iter().map(|directory| Paper::read(directory)).collect()
     }
 
-    /// The experiments that the claim `id` rests on.
+    /// Returns the experiments that the claim `id` rests on.
     pub fn experiments_of<'p>(&'p self, id: &'p str) -> impl Iterator<Item = &'p Experiment> {
         self.experiments.iter().filter(move |experiment| experiment.claims.iter().any(|claim| claim == id))
     }
 }
 
-/// What is in `directory`, by name.
+/// Returns the paths in `directory`, by name.
 fn listed(directory: &Path) -> Result<Vec<PathBuf>, Problem> {
     let unread = |why| Problem::unread(directory, why);
     let entries: Result<Vec<PathBuf>, std::io::Error> =

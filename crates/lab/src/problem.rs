@@ -1,40 +1,40 @@
-//! [`Problem`]: why an experiment or a claim cannot be read, played or judged.
+//! [`Problem`]: the reason why an experiment or a claim cannot be read, run or judged.
 
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// What is wrong, where, and what would be right.
+/// An error with its place and remedy.
 #[derive(Debug, Error)]
 pub enum Problem {
     /// A file cannot be read or written.
     #[error("{} cannot be {done}: {why}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// `read` or `written`.
+        /// Attempted operation: `read` or `written`.
         done: &'static str,
-        /// As the system says.
+        /// Error of the system.
         why: std::io::Error,
     },
-    /// A file does not say what it should.
+    /// A file has invalid content.
     #[error("{}: {what}\n  use {right}", path.display())]
     Wrong {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, with the key or expression.
+        /// The error, with the key or expression.
         what: String,
-        /// What would be right.
+        /// The valid form.
         right: String,
     },
-    /// A scenario that an experiment makes is wrong, or cannot be played.
+    /// The scenario of an experiment is invalid, or cannot be run.
     #[error("{of}: its scenario cannot be played\n{why:?}")]
     Scenario {
-        /// The experiment, its point and seed.
+        /// Experiment, point and seed of the scenario.
         of: String,
-        /// As of every scenario.
+        /// Error of the scenario.
         why: miette::Report,
     },
-    /// It was asked to end.
+    /// The run was interrupted on request.
     #[error("interrupted")]
     Interrupted,
 }
@@ -52,14 +52,14 @@ impl Problem {
         Problem::File { path: path.to_path_buf(), done: "written", why }
     }
 
-    /// Whether it is the input that is wrong.
+    /// Returns whether the input is invalid.
     #[must_use]
     pub fn is_input(&self) -> bool {
         !matches!(self, Problem::File { done: "written", .. } | Problem::Interrupted)
     }
 }
 
-/// The text of the file at `path`.
+/// Reads the text of the file at `path`.
 pub(crate) fn read(path: &Path) -> Result<String, Problem> {
     std::fs::read_to_string(path).map_err(|why| Problem::unread(path, why))
 }

@@ -1,4 +1,4 @@
-//! `RESULT.md`: the claims of a paper, and what became of each, as a table.
+//! `RESULT.md`: the claims of a paper and their verdicts, as a table.
 
 use crate::claim::Accepted;
 use crate::experiment::Experiment;
@@ -7,7 +7,7 @@ use crate::paper::Paper;
 use crate::results::Results;
 use measure::statistics;
 
-/// The text of `RESULT.md` of `paper`.
+/// Returns the text of `RESULT.md` of `paper`.
 #[must_use]
 pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> String {
     let count = |status| verdicts.iter().filter(|verdict| verdict.status == status).count();
@@ -44,7 +44,7 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Strin
     text
 }
 
-/// How sure the intervals over so many seeds are, in percent: at least 95 from six on.
+/// Returns the confidence of an interval over this number of seeds, in percent: at least 95 from six seeds on.
 pub(crate) fn sureness(seeds: usize) -> String {
     let ppm = statistics::confidence(seeds.clamp(1, statistics::RUNS_MAX));
     format!("{}.{:02}", ppm / 10_000, ppm / 100 % 100)
@@ -58,12 +58,12 @@ fn row(experiment: &Experiment, results: &Results) -> String {
     format!("| `experiments/{name}.toml` | {shows} | {} | {seeds} | {} |\n", rows.len(), claims.join(", "))
 }
 
-/// A text as it stands in a cell of a table.
+/// Formats a text for a cell of a table.
 fn cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
 
-/// A check in a line.
+/// Formats a check as a line.
 #[must_use]
 pub fn line(check: &Judged) -> String {
     let mark = if check.anchor {
@@ -87,7 +87,7 @@ pub fn line(check: &Judged) -> String {
     line
 }
 
-/// Where the number of a check must lie, in words: `> 3`, `70 to 130`.
+/// Returns the accepted range of a check's number, in words: `> 3`, `70 to 130`.
 pub(crate) fn bounds(check: &Judged) -> String {
     let Accepted { low, high, above, below } = check.accepted;
     let mut words = Vec::new();
@@ -103,7 +103,7 @@ pub(crate) fn bounds(check: &Judged) -> String {
     words.join(", ")
 }
 
-/// A number with three digits that count, or all before the point.
+/// Formats a number with three significant digits, or with all digits before the point.
 #[must_use]
 pub fn number(value: f64) -> String {
     let size = value.abs();

@@ -1,4 +1,4 @@
-//! [`Results`]: what was measured, of every experiment, point and seed.
+//! [`Results`]: the measurements of every experiment, point and seed.
 
 use crate::experiment::Point;
 use crate::problem::{Problem, read};
@@ -6,48 +6,48 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What one run measured: name → a number, a switch, a list of numbers or of pairs, or nothing.
+/// Measurements of one run: name → a number, a switch, a list of numbers or of pairs, or nothing.
 pub type Measured = IndexMap<String, serde_json::Value>;
 
-/// A point, and what was measured there.
+/// A point with its measurements.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The point.
     pub point: Point,
-    /// With each seed: 1, 2, ….
+    /// Measurements with each seed: 1, 2, ….
     pub seeds: Vec<Measured>,
 }
 
-/// What was measured in a paper's experiments.
+/// Measurements of a paper's experiments.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// The version of the program that measured it.
+    /// Version of the program that measured the results.
     pub version: String,
-    /// Experiment → its points, in order.
+    /// Points of each experiment, in order.
     pub experiments: IndexMap<String, Vec<Row>>,
 }
 
 impl Results {
-    /// With how many seeds all of it was measured.
+    /// Returns the number of seeds with which all results were measured.
     #[must_use]
     pub fn seeds(&self) -> usize {
         let rows = self.experiments.values().flatten();
         rows.map(|row| row.seeds.len()).min().unwrap_or(0)
     }
 
-    /// Reads what [`to_text`](Results::to_text) has made.
+    /// Reads the output of [`to_text`](Results::to_text).
     ///
     /// # Errors
-    /// The file cannot be read, or is not one of these.
+    /// The file cannot be read, or has another format.
     pub fn read(path: &Path) -> Result<Results, Problem> {
         serde_json::from_str(&read(path)?)
             .map_err(|why| Problem::wrong(path, why.to_string(), "what `tactus lab run all --record` writes"))
     }
 
-    /// As text: a line for each point, so that changes can be read.
+    /// Formats the results as text, with a line for each point, so that changes are readable.
     ///
     /// # Panics
-    /// Never: all of it can be JSON.
+    /// Never: all results have a JSON form.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!("{{\n\"version\": {},\n\"experiments\": {{", json(&self.version));

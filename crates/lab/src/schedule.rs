@@ -8,13 +8,13 @@ use sched::{Instant, Nanos};
 use trace::WorldWatch;
 use trace::svg::Picture;
 
-/// How wide such a picture is. Unit: pixels.
+/// Width of a chart. Unit: pixels.
 const WIDTH: u32 = 1_100;
-/// How many entities it shows at most.
+/// Maximum number of entities in a chart.
 const ROWS_MOST: usize = 40;
 
 impl Schedule {
-    /// Where it begins and ends.
+    /// Returns the start and the end of the chart's time span.
     pub(crate) fn window(&self, experiment: &Experiment) -> Result<(Nanos, Nanos), Problem> {
         let moment = |text: &str| {
             input::duration::moment(text).map_err(|why| {
@@ -30,10 +30,10 @@ impl Schedule {
         Ok((from, to))
     }
 
-    /// Plays its point of `experiment` with the first seed and draws the Gantt chart: an SVG document.
+    /// Runs the chart's point of `experiment` with the first seed and draws the Gantt chart as an SVG document.
     ///
     /// # Errors
-    /// There is not exactly one such point, or it cannot be played.
+    /// The number of such points is not one, or the point cannot be run.
     pub fn draw(&self, experiment: &Experiment) -> Result<String, Problem> {
         let mut points = experiment.points(Extent::Usual);
         points.retain(|point| self.point.iter().all(|(axis, value)| point.get(axis) == Some(value)));

@@ -1,4 +1,4 @@
-//! [`Store`]: every run that was finished, kept so that none is played twice.
+//! [`Store`]: every finished run, stored so that no run is repeated.
 
 use crate::problem::Problem;
 use crate::results::Measured;
@@ -8,34 +8,34 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// The file in a directory of results.
+/// Name of the file in a directory of results.
 const FILE: &str = "runs.jsonl";
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
 struct Line {
-    /// Hash of the sources and of all that goes into the run.
+    /// Hash of the sources and of all inputs of the run.
     key: String,
     measured: Measured,
 }
 
-/// The fingerprint of the sources, and of the lock file, that decide what a run measures. The executable does not matter: it is
-/// another one on every machine, and with every change of the command line.
+/// Fingerprint of the sources, and of the lock file, that determine the measurements of a run. The executable does not
+/// matter: it differs on every machine, and with every change of the command line.
 pub const SOURCES: &str = env!("TACTUS_SOURCES");
 
-/// Runs that were finished, by all that their outcome depends on.
+/// Finished runs, by all inputs that determine their outcome.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
     file: File,
-    /// Fingerprint of the sources: others measure anew.
+    /// Fingerprint of the sources. A different fingerprint repeats the measurements.
     sources: String,
     known: HashMap<String, Measured>,
 }
 
 impl Store {
-    /// Opens the one in `directory`, which is made if it is not there, for `sources` of this fingerprint ([`SOURCES`]). Of a line that was not
-    /// written to its end, or is broken otherwise, nothing is known.
+    /// Opens the store in `directory`, which is created if missing, for sources with this fingerprint ([`SOURCES`]).
+    /// Incomplete or broken lines are ignored.
     ///
     /// # Errors
     /// The directory or its file cannot be read or written.
@@ -63,22 +63,23 @@ impl Store {
         hash.finalize().to_hex().to_string()
     }
 
-    /// What the run with these `inputs` measured, if it was played before.
+    /// Returns the measurements of the run with these `inputs`, if they are stored.
     #[must_use]
     pub fn get(&self, inputs: &str) -> Option<&Measured> {
         self.known.get(&self.key(inputs))
     }
 
-    /// Keeps what the run with these `inputs` has `measured`; it is in the file when this returns.
+    /// Stores the measurements of the run with these `inputs`. The measurements are in the file when this function
+    /// returns.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The measurements cannot be written.
     pub fn put(&mut self, inputs: &str, measured: Measured) -> Result<(), Problem> {
         let key = self.key(inputs);
         let line = Line { key: key.clone(), measured: measured.clone() };
         let mut text = serde_json::to_string(&line).expect("all of it can be JSON");
         text.push('\n');
-        // In one piece: an interrupted process leaves a whole line or none.
+        // The line is written in one piece: an interrupted process leaves a whole line or none.
         self.file.write_all(text.as_bytes()).map_err(|why| Problem::unwritten(&self.path, why))?;
         self.known.insert(key, measured);
         Ok(())
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(store.get("two"), None);
         store.put("two", measured(3)).expect("it is written");
         assert_eq!(open("a").get("two"), Some(&measured(3)));
-        // A disk may have left anything.
+        // A disk may contain arbitrary bytes after a failure.
         let broken = [&b"{\"key\": \xff\xfe\0\n"[..], &std::fs::read(&path).expect("it is there")].concat();
         std::fs::write(&path, broken).expect("it is written");
         assert_eq!(open("a").get("two"), Some(&measured(3)));

@@ -1,4 +1,4 @@
-//! [`Suite`]: which experiments are played, how, and what comes of them.
+//! [`Suite`]: the selection of experiments, their runs, and their results.
 
 use crate::cell::Cell;
 use crate::experiment::{Experiment, Extent, shown};
@@ -10,36 +10,36 @@ use run::Progress;
 use sched::{Instant, Nanos};
 use std::sync::Mutex;
 
-/// What is played of some papers.
+/// A selection of the runs of some papers.
 #[derive(Clone, Copy, Debug)]
 pub struct Suite<'p> {
     /// The papers.
     pub papers: &'p [Paper],
-    /// The claims whose experiments are played; none: all.
+    /// Claims whose experiments are run; empty: all claims.
     pub claims: &'p [String],
-    /// How much of each.
+    /// Size of each experiment.
     pub extent: Extent,
-    /// With how many seeds, instead of what the experiments say.
+    /// Number of seeds, in place of the experiments' own numbers.
     pub seeds: Option<u32>,
 }
 
 /// Observes progress, from several threads.
 pub trait Watch: Sync {
-    /// So much is to be simulated in `cells` runs, of which `known` were played before.
+    /// Starts a simulation of `length` in `cells` runs, of which `known` are in the store.
     fn begins(&self, length: Nanos, cells: usize, known: usize);
-    /// Runs have simulated so much more.
+    /// Reports further simulated time of the runs.
     fn simulated(&self, _length: Nanos) {}
-    /// A run of an experiment is over.
+    /// Reports the end of a run of an experiment.
     fn played(&self, _cell: &Cell<'_>) {}
-    /// Whether it is to end.
+    /// Returns whether the suite must end.
     fn is_interrupted(&self) -> bool;
 }
 
 impl<'p> Suite<'p> {
-    /// That there are such claims.
+    /// Checks that the requested claims exist.
     ///
     /// # Errors
-    /// There is none of that id; which there are.
+    /// There is no claim with this id. The error lists the existing claims.
     pub fn check(&self) -> Result<(), Problem> {
         let ids: Vec<&str> =
             self.papers.iter().flat_map(|paper| &paper.claims).map(|claim| claim.id.as_str()).collect();
@@ -57,13 +57,13 @@ impl<'p> Suite<'p> {
         }
     }
 
-    /// Whether the claim `id` is among those asked for.
+    /// Returns whether the claim `id` is requested.
     #[must_use]
     pub fn asks(&self, id: &str) -> bool {
         self.claims.is_empty() || self.claims.iter().any(|asked| asked == id)
     }
 
-    /// The experiments of `paper` that are played: those of the claims asked for.
+    /// Returns the selected experiments of `paper`: the experiments of the requested claims.
     pub fn experiments(&self, paper: &'p Paper) -> impl Iterator<Item = &'p Experiment> {
         paper.experiments.iter().filter(|experiment| experiment.claims.iter().any(|id| self.asks(id)))
     }
@@ -75,10 +75,10 @@ impl<'p> Suite<'p> {
         }
     }
 
-    /// Every run of it: of each experiment all seeds of the first point, then those of the next.
+    /// Returns every run of the suite: for each experiment, all seeds of the first point, then all seeds of the next.
     ///
     /// # Errors
-    /// A template cannot be filled in, or makes no scenario.
+    /// A template cannot be filled in, or yields no scenario.
     pub fn cells(&self) -> Result<Vec<Cell<'p>>, Problem> {
         let mut cells = Vec::new();
         for experiment in self.papers.iter().flat_map(|paper| self.experiments(paper)) {
@@ -91,14 +91,14 @@ impl<'p> Suite<'p> {
         Ok(cells)
     }
 
-    /// Plays what `store` does not know yet, on `threads` threads, and says of each paper what was measured.
+    /// Runs the cells that are not in `store`, on `threads` threads, and returns the measurements of each paper.
     ///
     /// # Errors
-    /// A run cannot be played, or its outcome not be kept, or it was interrupted, which cancels runs under way; what is finished is in the
-    /// store then.
+    /// A run fails, its outcome cannot be stored, or the suite was interrupted, which cancels the current runs.
+    /// Finished runs are in the store.
     ///
     /// # Panics
-    /// Where a run does.
+    /// A run panics.
     pub fn play(&self, store: &Mutex<Store>, threads: usize, watch: &dyn Watch) -> Result<Vec<Results>, Problem> {
         self.check()?;
         let cells = self.cells()?;
@@ -107,7 +107,7 @@ impl<'p> Suite<'p> {
             let store = store.lock().expect("no thread panics while it holds the lock");
             inputs.iter().map(|inputs| store.get(inputs).is_some()).collect()
         };
-        // The longest first, so that no thread is left with one at the end.
+        // The longest runs begin first, so that no thread is left with a long run at the end.
         let mut open: Vec<usize> = (0..cells.len()).filter(|&nth| !known[nth]).collect();
         open.sort_by_key(|&nth| std::cmp::Reverse(cells[nth].length));
         let left = open.iter().fold(0_u64, |sum, &nth| sum.saturating_add(cells[nth].length.as_ns()));
@@ -133,10 +133,11 @@ impl<'p> Suite<'p> {
         Ok(self.papers.iter().map(|paper| self.gather(paper, &mut measured)).collect())
     }
 
-    /// What `store` knows of `paper` already, playing nothing: each experiment of which all points are known, with as many seeds as are.
+    /// Returns the results of `paper` in `store`, without a run: each experiment whose points are all known, with the
+    /// number of known seeds.
     ///
     /// # Errors
-    /// A template cannot be filled in, or makes no scenario.
+    /// A template cannot be filled in, or yields no scenario.
     pub fn known(&self, paper: &'p Paper, store: &Store) -> Result<Results, Problem> {
         let mut results = Results { version: env!("CARGO_PKG_VERSION").to_string(), ..Results::default() };
         for experiment in self.experiments(paper) {
@@ -160,7 +161,7 @@ impl<'p> Suite<'p> {
         Ok(results)
     }
 
-    /// What was measured in `paper`, from the next of all that was measured.
+    /// Collects the measurements of `paper` from the next elements of `measured`.
     fn gather(&self, paper: &'p Paper, measured: &mut dyn Iterator<Item = Measured>) -> Results {
         let mut results = Results { version: env!("CARGO_PKG_VERSION").to_string(), ..Results::default() };
         for experiment in self.experiments(paper) {
@@ -178,7 +179,7 @@ impl<'p> Suite<'p> {
     }
 }
 
-/// Progress is not shown.
+/// A watch that shows no progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 
@@ -190,7 +191,8 @@ impl Watch for Unwatched {
     }
 }
 
-/// Where two results of the same experiments differ: of which experiment, at which point, in which metric. Compares what both have.
+/// Returns the differences between two results of the same experiments: experiment, point and metric of each. Compares
+/// only what both results contain.
 #[must_use]
 pub fn differences(recorded: &Results, anew: &Results) -> Vec<String> {
     let mut found = Vec::new();

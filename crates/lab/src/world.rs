@@ -1,25 +1,25 @@
-//! [`World`]: the results that expressions see, as measured or in a [`Wrong`] world.
+//! [`World`]: the results that expressions read, as measured or in a [`Wrong`] world.
 
 use crate::experiment::Point;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A wrong world: wherever an experiment is asked for points like `of`, those that differ from them as in `is` answer.
+/// A wrong world. Where an expression reads points like `of`, the points with the values of `is` replace them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wrong {
-    /// Which points.
+    /// Points that are replaced.
     pub of: Point,
-    /// The points whose results stand in place of theirs.
+    /// Points whose results replace the results of `of`.
     pub is: Point,
 }
 
-/// The points whose results an expression gets: the points that it asks for or, in a wrong world, others.
+/// The points whose results an expression reads: the requested points or, in a wrong world, others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     wrong: Option<Wrong>,
-    /// Whether others have answered.
+    /// Whether a requested point was replaced.
     swapped: Arc<AtomicBool>,
 }
 
@@ -28,17 +28,17 @@ impl World {
         World { wrong: Some(wrong.clone()), ..World::default() }
     }
 
-    /// Its rule; `None`: everything is as measured.
+    /// Returns the rule of the world; `None`: everything is as measured.
     pub(crate) fn wrong(&self) -> Option<&Wrong> {
         self.wrong.as_ref()
     }
 
-    /// Notes that others have answered.
+    /// Records that a requested point was replaced.
     pub(crate) fn mark_swapped(&self) {
         self.swapped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether no point has been replaced by another.
+    /// Returns whether no point was replaced.
     pub(crate) fn is_idle(&self) -> bool {
         !self.swapped.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! [`Figure`]: what a plot shows, before it is drawn.
+//! [`Figure`]: the data of a plot, before drawing.
 
 use super::scale::{count, shown};
 use crate::compute::quantile;
@@ -8,16 +8,16 @@ use crate::problem::Problem;
 use crate::results::{Results, Row};
 use indexmap::IndexMap;
 
-/// What a plot shows.
+/// Data of a plot.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
-    /// What it shows.
+    /// Title of the figure.
     pub title: String,
-    /// Where in the paper it is, and of which paper.
+    /// Name of the figure in the paper, and name of the paper.
     pub about: String,
     pub(super) kind: Kind,
     pub(super) labels: [String; 2],
-    /// What stands at the places of its first axis, if that is none of numbers.
+    /// Labels of the places of the first axis, if the axis is not numeric.
     pub(super) places: Option<Vec<String>>,
     pub(super) log: [bool; 2],
     pub(super) range: [Option<[f64; 2]>; 2],
@@ -27,16 +27,16 @@ pub struct Figure {
 /// A curve, measured or printed in the paper.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Curve {
-    /// What an experiment calls it: the values of its axes.
+    /// Name of the curve in an experiment: the values of its axes.
     key: String,
     pub(super) name: String,
-    /// Curves of the same colour and marks belong together.
+    /// Number of the colour. Curves of the same colour and marks belong together.
     pub(super) colour: usize,
     pub(super) is_papers: bool,
     pub(super) marks: Vec<Mark>,
 }
 
-/// A value with what surrounds it: its interval, or a box with its whiskers.
+/// A value with its interval, or a box with its whiskers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Mark {
     pub(super) x: f64,
@@ -52,14 +52,15 @@ impl Mark {
     }
 }
 
-/// Whiskers of a box end where so much of the values lies beyond.
+/// Share of the values beyond the end of a box's whisker.
 const WHISKERS: f64 = 0.05;
 
 impl Figure {
-    /// What `plot` shows of `experiment`, of which `results` tell; `paper` is its name. There is nothing to draw where it was not played.
+    /// Returns the figure of `plot` in `experiment`, from `results`; `paper` is its name. `None`: the experiment was
+    /// not run.
     ///
     /// # Errors
-    /// What was measured is nothing that such a plot can show.
+    /// The plot cannot show the measurements.
     pub fn of(paper: &str, experiment: &Experiment, plot: &Plot, results: &Results) -> Result<Option<Figure>, Problem> {
         let rows = results.experiments.get(&experiment.name).map_or(&[][..], Vec::as_slice);
         let is_shown = |row: &&Row| plot.only.iter().all(|(axis, value)| row.point.get(axis) == Some(value));
@@ -85,7 +86,7 @@ impl Figure {
         }))
     }
 
-    /// The lowest and highest of all that is drawn, along the first axis and along the second.
+    /// Returns the minimum and maximum of all drawn values, along the first axis and along the second.
     pub(super) fn extent(&self) -> [Vec<f64>; 2] {
         let marks = || self.curves.iter().flat_map(|curve| &curve.marks);
         [marks().map(|mark| mark.x).collect(), marks().flat_map(|mark| [mark.low, mark.high]).collect()]
@@ -98,7 +99,8 @@ struct Making<'p> {
     places: Option<Vec<String>>,
 }
 
-/// What stands at the places of the first axis: the values of it, where they are no numbers, or where bars or boxes stand at them.
+/// Returns the labels of the places of the first axis: its values, if they are not numeric, or if bars or boxes stand
+/// at them.
 fn places(plot: &Plot, rows: &[&Row]) -> Option<Vec<String>> {
     if matches!(plot.kind, Kind::Cdf | Kind::Distribution) {
         return None;
@@ -118,7 +120,7 @@ fn places(plot: &Plot, rows: &[&Row]) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// A value of an axis as it stands in a picture.
+/// Formats a value of an axis for a picture.
 fn named(value: &Value) -> String {
     match (value.as_str(), value.as_f64()) {
         (Some(text), _) => text.to_string(),
@@ -127,7 +129,7 @@ fn named(value: &Value) -> String {
     }
 }
 
-/// A value of `axis` as it stands in the name of a curve: a switch by what it switches.
+/// Formats a value of `axis` for the name of a curve. A switch is formatted as its subject.
 fn label(axis: &str, value: &Value) -> String {
     match value.as_bool() {
         Some(true) => axis.replace('_', " "),
@@ -142,7 +144,7 @@ impl Making<'_> {
         Problem::wrong(&self.experiment.path, what, right)
     }
 
-    /// The curves that were measured, in the order of the file.
+    /// Returns the measured curves, in the order of the file.
     fn measured(&self, rows: &[&Row]) -> Result<Vec<Curve>, Problem> {
         let mut by_key: IndexMap<String, (String, Vec<&Row>)> = IndexMap::new();
         for row in rows {
@@ -166,7 +168,7 @@ impl Making<'_> {
         by_key.into_iter().enumerate().map(curve).collect()
     }
 
-    /// What the paper prints, in the colours of the curves of that name.
+    /// Returns the curves that the paper prints, in the colours of the measured curves of the same name.
     fn printed(&self, measured: &[Curve]) -> Vec<Curve> {
         let mut colours = measured.len();
         let lonely = self.plot.curves.is_empty() && self.plot.paper.len() == 1;
@@ -184,13 +186,14 @@ impl Making<'_> {
         self.plot.paper.iter().map(curve).collect()
     }
 
-    /// Where a number lies on the first axis: at its own place, if there are places and it has one, or at the place of that number.
+    /// Returns the position of a number on the first axis: its own place, if the axis has places and a place for this
+    /// number. Otherwise, returns the number.
     fn place(&self, x: f64) -> f64 {
         let places = self.places.as_deref().unwrap_or_default();
         places.iter().position(|name| *name == shown(x)).map_or(x, count)
     }
 
-    /// A mark for each value of the first axis, over all seeds.
+    /// Returns a mark for each value of the first axis, over all seeds.
     fn along(&self, rows: &[&Row]) -> Result<Vec<Mark>, Problem> {
         let mut at: Vec<(f64, Vec<f64>)> = Vec::new();
         for row in rows {
@@ -216,7 +219,7 @@ impl Making<'_> {
         Ok(at.iter().map(mark).collect())
     }
 
-    /// Where `row` lies along the first axis: at the value of an axis, or at the median of a metric.
+    /// Returns the position of `row` on the first axis: the value of an axis, or the median of a metric.
     fn x(&self, row: &Row) -> Result<Option<f64>, Problem> {
         if let Some(value) = row.point.get(&self.plot.x) {
             let place = |places: &Vec<String>| places.iter().position(|name| *name == named(value)).map(count);
@@ -226,7 +229,7 @@ impl Making<'_> {
         Ok(quantile(values, 0.5).ok())
     }
 
-    /// What was measured at `row`, with all seeds: one number for each, or several for boxes.
+    /// Returns the measurements at `row` with all seeds: one number for each seed, or several for boxes.
     fn values(&self, row: &Row) -> Result<Vec<f64>, Problem> {
         let is_list = |measured: &Point| measured.get(&self.plot.y).is_some_and(Value::is_array);
         if self.plot.kind != Kind::Boxes && row.seeds.iter().any(is_list) {
@@ -239,7 +242,7 @@ impl Making<'_> {
         Ok(self.all(row, &self.plot.y)?.into_iter().map(|value| value / unit).collect())
     }
 
-    /// All numbers of the metric `name` at `row`, with all seeds.
+    /// Returns all numbers of the metric `name` at `row`, with all seeds.
     fn all(&self, row: &Row, name: &str) -> Result<Vec<f64>, Problem> {
         let mut all = Vec::new();
         for value in row.seeds.iter().filter_map(|measured| measured.get(name)) {
@@ -253,7 +256,7 @@ impl Making<'_> {
         Ok(all)
     }
 
-    /// Which share of the values, of all seeds, lies at or below each.
+    /// Returns the share of the values, of all seeds, at or below each value.
     fn cdf(&self, rows: &[&Row]) -> Result<Vec<Mark>, Problem> {
         let unit = self.plot.unit.unwrap_or(1.0);
         let mut values = Vec::new();
@@ -262,14 +265,15 @@ impl Making<'_> {
         }
         values.sort_by(f64::total_cmp);
         let size = count(values.len());
-        // As many as can be told apart in a picture.
+        // At most the number of steps that can be distinguished in a picture.
         let every = values.len().div_ceil(CDF_MOST).max(1);
         let is_kept = |nth: usize| nth.is_multiple_of(every) || nth + 1 == values.len();
         let kept = values.iter().enumerate().filter(|(nth, _)| is_kept(*nth));
         Ok(kept.map(|(nth, value)| Mark::plain(*value, count(nth + 1) / size)).collect())
     }
 
-    /// The pairs; where several seeds have one with the same first number, the median of the second.
+    /// Returns the pairs. If several seeds have a pair with the same first number, returns the median of the second
+    /// numbers.
     fn distribution(&self, rows: &[&Row]) -> Result<Vec<Mark>, Problem> {
         let unit = self.plot.unit.unwrap_or(1.0);
         let mut at: Vec<(f64, f64)> = Vec::new();
@@ -294,5 +298,5 @@ impl Making<'_> {
     }
 }
 
-/// How many steps a drawn cdf has at most.
+/// Maximum number of steps of a drawn cdf.
 const CDF_MOST: usize = 400;

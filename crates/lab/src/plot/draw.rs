@@ -1,4 +1,4 @@
-//! How a [`Figure`] is laid out and drawn.
+//! Layout and drawing of a [`Figure`].
 
 use super::data::{Curve, Figure, Mark};
 use super::pen::{AXIS, Anchor, Drawn, GRID, INK, MUTED, Pen, Place, colour, width};
@@ -6,20 +6,20 @@ use super::scale::{Scale, count};
 use crate::experiment::Kind;
 use plotters::prelude::DrawingBackend;
 
-/// How wide every picture is, and how high without its legend and title. Unit: pixels.
+/// Width of every picture, and its height without legend and title. Unit: pixels.
 pub(super) const WIDTH: f64 = 900.0;
 const BODY: f64 = 400.0;
 
 const MARGIN: f64 = 20.0;
-/// Where the frame begins, below title and source.
+/// Top of the frame, below title and source. Unit: pixels.
 const TOP: f64 = 68.0;
 const ROW: f64 = 20.0;
 const SMALL: f64 = 12.0;
 const LABEL: f64 = 13.0;
-/// Curves with more marks than this have none drawn, only the line.
+/// Maximum number of marks that are drawn on a curve. Curves with more marks are drawn as a line only.
 const MARKS_MOST: usize = 40;
 
-/// A picture before it is drawn.
+/// Layout of a picture.
 pub(super) struct Layout<'f> {
     figure: &'f Figure,
     x: Scale,
@@ -27,9 +27,9 @@ pub(super) struct Layout<'f> {
     left: f64,
     right: f64,
     bottom: f64,
-    /// In how many rows names stand below the first axis.
+    /// Number of rows of names below the first axis.
     rows: usize,
-    /// Where each item of the legend stands.
+    /// Position of each item of the legend.
     legend: Vec<(Place, Item)>,
     pub(super) height: f64,
 }
@@ -39,9 +39,9 @@ pub(super) struct Layout<'f> {
 enum Item {
     /// A curve, by its number.
     Curve(usize),
-    /// All that the paper prints, in a picture of bars or boxes.
+    /// All values that the paper prints, in a picture of bars or boxes.
     Printed,
-    /// What boxes and intervals are.
+    /// Explanation of boxes and intervals.
     Note(&'static str),
 }
 
@@ -85,7 +85,8 @@ impl<'f> Layout<'f> {
         self.axes(pen)?;
         let (papers, measured): (Vec<&Curve>, Vec<&Curve>) =
             self.figure.curves.iter().partition(|curve| curve.is_papers);
-        // Lines of the paper lie below, so that full marks are seen in its hollow ones; its marks lie on bars and boxes.
+        // Lines of the paper are drawn first, so that full marks are visible in its hollow marks. Marks of the paper
+        // are drawn on top of bars and boxes.
         let columns = matches!(self.figure.kind, Kind::Bars | Kind::Boxes);
         let curves = if columns { [measured, papers] } else { [papers, measured] };
         for curve in curves.into_iter().flatten() {
@@ -129,7 +130,7 @@ impl<'f> Layout<'f> {
         pen.text(beside, &self.figure.labels[1], LABEL, INK, Anchor::Upwards)
     }
 
-    /// The marks of a curve that lie within the picture.
+    /// Returns the marks of a curve that lie within the picture.
     fn marks(&self, curve: &Curve) -> Vec<Mark> {
         curve.marks.iter().copied().filter(|mark| self.x.holds(mark.x)).collect()
     }
@@ -162,7 +163,7 @@ impl<'f> Layout<'f> {
         Ok(())
     }
 
-    /// From the low end of a mark to its high end, at `x` in the picture.
+    /// Draws the interval from the low end of a mark to its high end, at `x` in the picture.
     fn interval<B: DrawingBackend>(
         &self,
         pen: &Pen<'_, B>,
@@ -197,7 +198,7 @@ impl<'f> Layout<'f> {
         pen.line(&points, colour(curve.colour), 1.8)
     }
 
-    /// Where a bar or box of `curve` at `place` has its middle, and how wide it is.
+    /// Returns the middle and the width of a bar or box of `curve` at `place`.
     fn column(&self, curve: &Curve, place: f64) -> (f64, f64) {
         let curves = self.figure.curves.iter().filter(|curve| !curve.is_papers).count().max(1);
         let slot = (self.right - self.left) / count(self.x.ticks.len().max(1));
@@ -238,7 +239,7 @@ impl<'f> Layout<'f> {
         Ok(())
     }
 
-    /// What the paper prints, over bars or boxes.
+    /// Draws the values that the paper prints, over bars or boxes.
     fn printed<B: DrawingBackend>(&self, pen: &Pen<'_, B>, curve: &Curve) -> Drawn<B> {
         for mark in self.marks(curve) {
             let (x, _) = self.column(curve, mark.x);
@@ -273,9 +274,9 @@ impl<'f> Layout<'f> {
     }
 }
 
-/// The mark of what the paper prints, over bars and boxes.
+/// Shape of the marks for the values that the paper prints, over bars and boxes.
 const PRINTED: usize = 3;
-/// How wide the little picture in front of a legend's text is.
+/// Width of the sample in front of a legend's text. Unit: pixels.
 const SAMPLE: f64 = 26.0;
 
 fn item_text<'f>(figure: &'f Figure, item: &Item) -> &'f str {
@@ -286,7 +287,7 @@ fn item_text<'f>(figure: &'f Figure, item: &Item) -> &'f str {
     }
 }
 
-/// The items of the legend from height `y` on, and where it ends.
+/// Returns the items of the legend from height `y` on, and the height of its end.
 fn legend(figure: &Figure, y: f64) -> (Vec<(Place, Item)>, f64) {
     let columns = matches!(figure.kind, Kind::Bars | Kind::Boxes);
     let mut items = Vec::new();
@@ -322,7 +323,7 @@ fn legend(figure: &Figure, y: f64) -> (Vec<(Place, Item)>, f64) {
     (placed, end + ROW / 2.0)
 }
 
-/// Where `marks` follow one another without a gap: what is rare is not joined to what is far from it.
+/// Returns the ranges in which `marks` follow one another without a gap. A rare value is not joined to distant values.
 fn pieces(marks: &[Mark]) -> impl Iterator<Item = std::ops::Range<usize>> {
     let steps = marks.windows(2).map(|two| two[1].x - two[0].x);
     let gap = steps.fold(f64::INFINITY, f64::min) * 1.5;
@@ -331,7 +332,7 @@ fn pieces(marks: &[Mark]) -> impl Iterator<Item = std::ops::Range<usize>> {
     ends.map(move |end| std::mem::replace(&mut from, end)..end)
 }
 
-/// `text` in at most `room` pixels.
+/// Shortens `text` to at most `room` pixels.
 fn fit(text: &str, room: f64) -> String {
     if width(text, SMALL) <= room {
         return text.to_string();

@@ -1,7 +1,7 @@
-//! Figures of papers, drawn from what was measured, with the paper's own values beside it.
+//! Figures of papers, drawn from the measurements, beside the paper's own values.
 //!
-//! [`Figure::of`] says what a plot shows, [`Figure::svg`] and [`Figure::png`] draw it: the same bytes for the same results, on every
-//! machine, since even the font is our own.
+//! [`Figure::of`] collects the data of a plot; [`Figure::svg`] and [`Figure::png`] draw it. Equal results give equal
+//! bytes on every machine, because the font is part of this crate.
 
 mod data;
 mod draw;
@@ -14,14 +14,14 @@ use draw::{Layout, WIDTH};
 use pen::Pen;
 use plotters::prelude::{BitMapBackend, IntoDrawingArea, SVGBackend};
 
-/// How many pixels of a bitmap one of a picture is, in each direction.
+/// Number of bitmap pixels per picture pixel, in each direction.
 const FINE: u32 = 2;
 
 impl Figure {
-    /// As an SVG document.
+    /// Returns the figure as an SVG document.
     ///
     /// # Panics
-    /// Never: it is drawn into memory.
+    /// Never: the figure is drawn into memory.
     #[must_use]
     pub fn svg(&self) -> String {
         let layout = Layout::of(self);
@@ -35,10 +35,10 @@ impl Figure {
         text.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1)
     }
 
-    /// As a PNG file.
+    /// Returns the figure as a PNG file.
     ///
     /// # Panics
-    /// Never: it is drawn into memory.
+    /// Never: the figure is drawn into memory.
     #[must_use]
     pub fn png(&self) -> Vec<u8> {
         let layout = Layout::of(self);

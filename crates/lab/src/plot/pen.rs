@@ -1,4 +1,4 @@
-//! [`Pen`]: lines, marks and texts of a picture, in pixels that a bitmap may have several of.
+//! [`Pen`]: lines, marks and texts of a picture, in picture pixels. A bitmap may have several pixels for each.
 
 use plotters::coord::Shift;
 use plotters::drawing::DrawingAreaErrorKind;
@@ -8,14 +8,15 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, FontTransform, IntoTextStyle, ShapeStyle, register_font};
 use std::sync::Once;
 
-/// Letters, frames, what is less important, lines across.
+/// Colours of letters, frames, less important parts, and grid lines.
 pub(super) const INK: RGBColor = RGBColor(0x1f, 0x23, 0x28);
 pub(super) const MUTED: RGBColor = RGBColor(0x65, 0x6d, 0x76);
 pub(super) const AXIS: RGBColor = RGBColor(0x8c, 0x95, 0x9f);
 pub(super) const GRID: RGBColor = RGBColor(0xea, 0xee, 0xf2);
 pub(super) const PAPER: RGBColor = RGBColor(0xff, 0xff, 0xff);
 
-/// Colours of curves that colour-blind people can tell apart: the set of Okabe and Ito (2008), yellow darkened to stand out from white.
+/// Colours of curves that colour-blind people can distinguish: the set of Okabe and Ito (2008), with yellow darkened
+/// for contrast against white.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xe6, 0x9f, 0x00),
@@ -27,7 +28,7 @@ const COLOURS: [RGBColor; 8] = [
     INK,
 ];
 
-/// The colour of curve number `nth`: after all of them the same, paler.
+/// Returns the colour of curve number `nth`. After all colours, the same colours repeat in a paler tone.
 pub(super) fn colour(nth: usize) -> RGBColor {
     let full = COLOURS[nth % COLOURS.len()];
     let is_pale = (nth / COLOURS.len()) % 2 == 1;
@@ -35,18 +36,18 @@ pub(super) fn colour(nth: usize) -> RGBColor {
     if is_pale { RGBColor(paler(full.0), paler(full.1), paler(full.2)) } else { full }
 }
 
-/// How much larger hollow marks are, so that one around a full one is seen.
+/// Size of hollow marks relative to full marks. A hollow mark around a full mark is visible.
 const HOLLOW: f64 = 1.5;
 
-/// A place in a picture.
+/// A position in a picture.
 pub(super) type Place = (f64, f64);
 pub(super) type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
 const FAMILY: &str = "sans-serif";
-/// plotters takes the size of a font with the room above and below its letters.
+/// Ratio of the font size in plotters, which includes the room above and below the letters, to the size of the letters.
 const SIZE: f64 = 1.24;
 
-/// Gives plotters its font, once.
+/// Registers the font with plotters, once.
 fn with_font() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -55,14 +56,14 @@ fn with_font() {
     });
 }
 
-/// How wide `text` is in letters of `size`.
+/// Returns the width of `text` in letters of `size`.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     with_font();
     let measured = (FAMILY, size * SIZE).into_font().box_size(text);
     f64::from(measured.expect("the font is there").0)
 }
 
-/// Where a text stands beside its place.
+/// Position of a text relative to its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -72,16 +73,16 @@ pub(super) enum Anchor {
     Upwards,
 }
 
-/// What draws a picture.
+/// Drawing primitives of a picture.
 pub(super) struct Pen<'a, B: DrawingBackend> {
     area: &'a DrawingArea<B, Shift>,
-    /// How many pixels one is.
+    /// Number of bitmap pixels per picture pixel.
     scale: f64,
-    /// How far below the middle of a text plotters takes it to be. Unit: of its size.
+    /// Vertical offset between the middle of a text and its middle in plotters. Unit: size of the text.
     low: f64,
 }
 
-/// In bitmaps, plotters has letters too high by this. Unit: of their size.
+/// Vertical offset of letters in bitmaps of plotters. Unit: size of the letters.
 const BITMAP_LOW: f64 = 0.2;
 
 impl<'a, B: DrawingBackend> Pen<'a, B> {
@@ -118,16 +119,16 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         if self.low == 0.0 {
             return self.area.draw(&PathElement::new(points, stroke));
         }
-        // In bitmaps, plotters draws the outer side of a sharp corner far beyond it.
+        // In bitmaps, plotters draws the outer side of a sharp corner far beyond the corner.
         points.windows(2).try_for_each(|two| self.area.draw(&PathElement::new(two.to_vec(), stroke)))
     }
 
-    /// A mark for one of very many.
+    /// Draws a mark for one of very many values.
     pub(super) fn dot(&self, at: Place, colour: RGBColor) -> Drawn<B> {
         self.area.draw(&Circle::new(self.at(at), self.length(1.5), colour.filled()))
     }
 
-    /// A line, broken into dashes.
+    /// Draws a line as dashes.
     pub(super) fn dashes(&self, points: &[Place], colour: RGBColor, width: f64) -> Drawn<B> {
         for dash in dashes(points, 6.0, 4.0) {
             self.line(&dash, colour, width)?;
@@ -135,7 +136,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         Ok(())
     }
 
-    /// What lies within `points`, so that what is below shows through.
+    /// Fills the area within `points` with a transparent colour.
     pub(super) fn band(&self, points: &[Place], colour: RGBColor) -> Drawn<B> {
         let points: Vec<_> = points.iter().map(|point| self.at(*point)).collect();
         self.area.draw(&Polygon::new(points, colour.mix(0.18).filled()))
@@ -163,7 +164,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         self.area.draw_text(text, &style, self.at(at))
     }
 
-    /// The mark of curve number `nth`; hollow for what a paper prints.
+    /// Draws the mark of curve number `nth`. Marks of values that a paper prints are hollow.
     pub(super) fn mark(&self, nth: usize, at: Place, colour: RGBColor, is_hollow: bool) -> Drawn<B> {
         let shape: &[Place] = match nth % 6 {
             0 => {
@@ -192,7 +193,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 }
 
-/// The dashes of a line: `on` long, `off` apart.
+/// Returns the dashes of a line, with length `on` and distance `off`.
 fn dashes(points: &[Place], on: f64, off: f64) -> Vec<Vec<Place>> {
     let mut all: Vec<Vec<Place>> = Vec::new();
     let (mut is_on, mut left) = (true, on);

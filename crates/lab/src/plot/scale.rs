@@ -1,4 +1,4 @@
-//! [`Scale`]: where a value lies along an axis, and where the axis is marked.
+//! [`Scale`]: the position of a value along an axis, and the marks of the axis.
 
 /// An axis of a picture. Values beyond its ends lie at its ends.
 #[derive(Clone, PartialEq, Debug)]
@@ -6,17 +6,17 @@ pub(super) struct Scale {
     low: f64,
     high: f64,
     is_log: bool,
-    /// Where it is marked, and with what.
+    /// Position and label of each mark.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
-/// How many marks an axis has at most.
+/// Maximum number of marks of an axis.
 const TICKS_MOST: usize = 9;
-/// How much room there is beyond the outermost values. Unit: of the axis.
+/// Room beyond the outermost values. Unit: length of the axis.
 const ROOM: f64 = 0.04;
 
 impl Scale {
-    /// From the least to the greatest of `values`, or over `range`.
+    /// Returns a linear scale from the minimum to the maximum of `values`, or over `range`.
     pub(super) fn linear(values: &[f64], from_zero: bool, range: Option<[f64; 2]>) -> Scale {
         let (mut low, mut high) = ends(values.iter().copied()).unwrap_or((0.0, 1.0));
         if from_zero {
@@ -36,7 +36,8 @@ impl Scale {
         Scale { low, high, is_log: false, ticks: round_steps(low, high) }
     }
 
-    /// The same with equal steps for equal ratios. Values that are not above zero lie at its low end.
+    /// Returns a logarithmic scale, with equal steps for equal ratios. Values that are not above zero lie at its low
+    /// end.
     pub(super) fn log(values: &[f64], range: Option<[f64; 2]>) -> Scale {
         let positive = values.iter().copied().filter(|value| *value > 0.0);
         let (low, high) = ends(positive).unwrap_or((1.0, 10.0));
@@ -47,14 +48,14 @@ impl Scale {
         Scale { low, high, is_log: true, ticks: decades(low, high) }
     }
 
-    /// Places 0, 1, 2, … for `names`.
+    /// Returns a scale with the places 0, 1, 2, … for `names`.
     pub(super) fn places(names: &[String]) -> Scale {
         let ticks: Vec<(f64, String)> =
             names.iter().enumerate().map(|(nth, name)| (count(nth), name.clone())).collect();
         Scale { low: -0.5, high: count(names.len().max(1)) - 0.5, is_log: false, ticks }
     }
 
-    /// Marked at `values` instead, if they are few.
+    /// Replaces the marks by marks at `values`, if there are few values.
     pub(super) fn marked_at(mut self, values: &[f64]) -> Scale {
         let mut values: Vec<f64> = values.iter().copied().filter(|value| self.is_log && *value > 0.0).collect();
         values.sort_by(f64::total_cmp);
@@ -67,7 +68,7 @@ impl Scale {
         self
     }
 
-    /// How far along the axis `value` lies, from 0 to 1.
+    /// Returns the position of `value` along the axis, from 0 to 1.
     pub(super) fn share(&self, value: f64) -> f64 {
         let value = match self.is_log {
             true if value > 0.0 => libm::log10(value),
@@ -77,7 +78,7 @@ impl Scale {
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// Whether `value` lies on it. What a logarithmic axis has no place for lies at its low end.
+    /// Returns whether `value` lies on the axis. On a logarithmic axis, a value without a position lies at the low end.
     pub(super) fn holds(&self, value: f64) -> bool {
         let slack = (self.high - self.low) * 1e-9;
         let value = match self.is_log {
@@ -94,7 +95,7 @@ pub(super) fn count(number: usize) -> f64 {
     number as f64
 }
 
-/// The least and the greatest.
+/// Returns the minimum and the maximum of `values`.
 pub(super) fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|value| value.is_finite()).fold(None, |ends, value| match ends {
         None => Some((value, value)),
@@ -102,7 +103,7 @@ pub(super) fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// Marks at multiples of 1, 2 or 5 times a power of ten.
+/// Returns marks at multiples of 1, 2 or 5 times a power of ten.
 fn round_steps(low: f64, high: f64) -> Vec<(f64, String)> {
     let least = (high - low) / count(TICKS_MOST);
     let power = libm::pow(10.0, libm::floor(libm::log10(least)));
@@ -113,7 +114,7 @@ fn round_steps(low: f64, high: f64) -> Vec<(f64, String)> {
     values.take_while(|value| *value <= high + step * 1e-9).map(|value| (value, in_steps(value, step))).collect()
 }
 
-/// A value with as many digits as its steps need.
+/// Formats a value with the digits that its steps need.
 fn in_steps(value: f64, step: f64) -> String {
     if libm::fabs(step) >= 1e6 || libm::fabs(step) < 1e-5 {
         return format!("{:.1e}", value + 0.0);
@@ -124,7 +125,7 @@ fn in_steps(value: f64, step: f64) -> String {
     if text.trim_start_matches('-').chars().all(|c| "0.".contains(c)) { "0".to_string() } else { text }
 }
 
-/// Marks at powers of ten; between them also, where these are few. From and to are logarithms.
+/// Returns marks at powers of ten, and between them if there are few powers. `low` and `high` are logarithms.
 fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
     let every = libm::ceil((high - low) / count(TICKS_MOST)).max(1.0);
     let between: &[f64] = match high - low {
@@ -139,11 +140,11 @@ fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
     values.filter(is_on).map(|value| (value, shown(value))).collect()
 }
 
-/// A value as short as it goes: `0.25`, `1000`, `10⁶`.
+/// Formats a value in its shortest form: `0.25`, `1000`, `10⁶`.
 pub(super) fn shown(value: f64) -> String {
     let size = libm::fabs(value);
     if size == 0.0 || (1e-4..1e6).contains(&size) {
-        // What a product of decimal fractions leaves behind its last digit is not shown.
+        // The rounding error of a product of decimal fractions is not shown.
         let text = format!("{value:.6}");
         return text.trim_end_matches('0').trim_end_matches('.').to_string();
     }

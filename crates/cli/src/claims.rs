@@ -1,11 +1,11 @@
-//! Which claims and recorded results a command of `tactus lab` means.
+//! The claims and recorded results that a command of `tactus lab` selects.
 
 use crate::failure::{Failure, usage};
 
 /// The file with the results of a paper.
 pub(crate) const RECORDED: &str = "measured.json";
 
-/// The claims that `asked` names; `None` for all.
+/// Returns the claims that `asked` names; `None` for all claims.
 pub(crate) fn named(asked: &[String]) -> Result<Vec<String>, Failure> {
     let (all, named): (Vec<String>, Vec<String>) = asked.iter().cloned().partition(|id| id == "all");
     if all.is_empty() || named.is_empty() {

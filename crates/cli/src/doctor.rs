@@ -92,7 +92,7 @@ fn text(examination: &Examination) -> String {
     text + "\n" + &verdict(examination)
 }
 
-/// The conclusion.
+/// Returns the conclusion.
 fn verdict(examination: &Examination) -> String {
     let ways: Vec<String> = examination
         .promisable()
@@ -107,7 +107,7 @@ fn verdict(examination: &Examination) -> String {
     }
 }
 
-/// A labelled line, folded.
+/// Returns a labelled line, folded.
 fn labelled(label: &str, words: &str) -> String {
     let width = usize::from(output::width()).saturating_sub(LABELS + 1);
     let mut text = String::new();

@@ -150,7 +150,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The papers that can be compared; warns of the others.
+/// Returns the papers that can be compared. Warns of the other papers.
 fn recorded(papers: Vec<Paper>) -> Result<Vec<Paper>, Failure> {
     let (recorded, others): (Vec<Paper>, Vec<Paper>) =
         papers.into_iter().partition(|paper| paper.directory.join(RECORDED).exists());
@@ -219,7 +219,7 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
     Err(Failure::Failed(anyhow!("checks that also hold of their wrong world:\n{}", toothless.join("\n"))))
 }
 
-/// The checks of `verdict` that also hold in a wrong world, or whose wrong world does not exist.
+/// Returns the checks of `verdict` that also hold in a wrong world, or whose wrong world does not exist.
 fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
     let accepts =
         |check: &&lab::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
@@ -242,7 +242,7 @@ fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
     text + "\n"
 }
 
-/// Writes both files of `paper`: each is complete, new or old, even after an interruption.
+/// Writes both files of `paper`. Each file is complete, new or old, even after an interruption.
 fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
     keep(&paper.directory.join(RECORDED), measured.to_text().as_bytes())?;
     keep(&paper.directory.join("RESULT.md"), result::text(paper, measured, verdicts).as_bytes())?;

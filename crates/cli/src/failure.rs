@@ -1,22 +1,22 @@
-//! [`Failure`]: why a command failed.
+//! [`Failure`]: the reason why a command failed.
 
 use daemon::Explanation;
 use input::problem::Problems;
 
-/// Why a command failed.
+/// Reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The input is wrong; nothing was done.
+    /// The input is invalid; nothing was done.
     Input(Problems),
     /// The arguments contradict each other; nothing was done.
     Usage(miette::Report),
     /// An operation failed.
     Failed(anyhow::Error),
-    /// An interrupt cancelled it.
+    /// An interrupt cancelled the command.
     Interrupted,
 }
 
-/// A failure caused by the arguments: the reason, and the remedy.
+/// Returns a failure caused by the arguments: the reason, and the remedy.
 pub(crate) fn usage(reason: String, right: &str) -> Failure {
     Failure::Usage(miette::miette!(help = right.to_string(), "{reason}"))
 }
@@ -33,7 +33,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// A refusal as a failure of the arguments.
+/// Converts a refusal into a failure of the arguments.
 pub(crate) fn refused(reason: &Explanation) -> Failure {
     match reason.remedy.as_ref() {
         "" => Failure::Usage(miette::miette!("{}", reason.reason)),

@@ -1,5 +1,5 @@
-//! Traces in ftrace's text format: one file for the host, and one for each guest and each further host, since a kernel knows its
-//! own tasks only.
+//! Traces in ftrace's text format: one file for the host, and one for each guest and each further host, because a
+//! kernel records its own tasks only.
 
 use crate::failure::{Failure, usage};
 use crate::output::Draft;
@@ -13,7 +13,7 @@ use trace::{Event, FtraceWriter, MachineId, Sink, WorldHeader, WorldSink};
 pub(crate) struct FtraceFiles(Vec<(Draft, FtraceWriter<File>)>);
 
 impl FtraceFiles {
-    /// The trace of the (first) host in `path`, and those of all other machines beside it.
+    /// Creates the trace of the (first) host in `path`, and the traces of all other machines beside it.
     pub(crate) fn create(path: &Path, header: &WorldHeader) -> Result<FtraceFiles, Failure> {
         let mut files = Vec::with_capacity(header.machines.len());
         for (number, machine) in header.machines.iter().enumerate() {
@@ -25,7 +25,7 @@ impl FtraceFiles {
         Ok(FtraceFiles(files))
     }
 
-    /// Completes the files; they are not in place yet.
+    /// Completes the files without moving them to their targets.
     pub(crate) fn finish(self) -> anyhow::Result<Vec<Draft>> {
         let finish = |(draft, writer): (Draft, FtraceWriter<File>)| {
             writer.finish().context("cannot write the trace")?;
@@ -43,7 +43,7 @@ impl WorldSink for FtraceFiles {
     }
 }
 
-/// Whether `path` is a valid name for them.
+/// Checks whether `path` is a valid name for the files.
 pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     if path.extension().is_some_and(|end| end == "txt") {
         return Ok(());
@@ -52,7 +52,8 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     Err(usage(reason, "use a name that ends in .txt, as readers of ftrace's text require"))
 }
 
-/// `run.web.txt` for the machine `web` beside `run.txt`: readers check the extension.
+/// Returns the path of a machine's file: `run.web.txt` for the machine `web` beside `run.txt`. Readers check the
+/// extension.
 fn beside(path: &Path, machine: &str) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{stem}.{machine}.txt"))

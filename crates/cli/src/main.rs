@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let text = error.render().to_string();
             if terminal::safe(&text, false) == text {
-                // In colours, where there is a terminal.
+                // Prints in colours on a terminal.
                 error.exit();
             }
             output::complain(&text);
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(Command::Guardian { directory }) = &cli.command {
-        // The guardian must survive signals: before any handler of interrupts is installed.
+        // The guardian must survive signals, so it starts before any handler of interrupts is installed.
         let end = daemon::guardian::run(directory);
         output::complain(&end.report);
         return if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE };

@@ -19,11 +19,11 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
 static IN_ORDER: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// While this is held, an interrupt only sets a flag ([`is_interrupted`]); a second one ends the program.
+/// Guard during which an interrupt only sets a flag ([`is_interrupted`]). A second interrupt ends the program.
 #[derive(Debug)]
 pub(crate) struct InOrder;
 
-/// From now on an interrupted operation ends in order.
+/// Makes an interrupted operation end in order from now on.
 pub(crate) fn end_in_order() -> InOrder {
     IN_ORDER.store(true, Ordering::SeqCst);
     InOrder
@@ -35,21 +35,21 @@ impl Drop for InOrder {
     }
 }
 
-/// Whether the end of this program was requested.
+/// Returns whether the end of this program was requested.
 pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// From now on, Ctrl-C and SIGTERM leave neither unfinished files nor control groups of trials.
+/// Makes Ctrl-C and SIGTERM leave neither unfinished files nor control groups of trials from now on.
 pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
     let handler = || {
         let again = INTERRUPTED.swap(true, Ordering::SeqCst);
         if IN_ORDER.load(Ordering::SeqCst) && !again {
             return;
         }
-        // Locked to the end: no file can be completed any more.
+        // The lock is held to the end: no file can be completed any more.
         for draft in drafts().drain(..) {
-            // It may have been removed already; there is no caller to report to.
+            // The file may have been removed already; there is no caller to report an error to.
             let _ = std::fs::remove_file(draft);
         }
         daemon::doctor::clean_up();
@@ -68,7 +68,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes to standard error, which may be closed as well; empty text is skipped.
+/// Writes to standard error, which may be closed as well. Skips empty text.
 pub(crate) fn complain(text: &str) {
     if !text.trim().is_empty() {
         let mut out = io::stderr().lock();
@@ -77,7 +77,7 @@ pub(crate) fn complain(text: &str) {
     }
 }
 
-/// `text` folded to lines of at most `width` characters, between words.
+/// Folds `text` to lines of at most `width` characters, between words.
 pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -94,13 +94,13 @@ pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// `value` as indented JSON.
+/// Formats `value` as indented JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
     let json = serde_json::to_string_pretty(value).context("cannot write JSON")?;
     Ok(safe_json(&json).into_owned() + "\n")
 }
 
-/// Width of tables and pictures: the terminal's width, or 100.
+/// Returns the width of tables and pictures: the terminal's width, or 100.
 pub(crate) fn width() -> u16 {
     if !io::stdout().is_terminal() {
         return 100;
@@ -108,17 +108,18 @@ pub(crate) fn width() -> u16 {
     terminal_size::terminal_size().map_or(100, |(width, _)| width.0.clamp(60, 200))
 }
 
-/// `text` as a heading: bold on a terminal, unless NO_COLOR is set.
+/// Formats `text` as a heading: bold on a terminal, unless NO_COLOR is set.
 pub(crate) fn heading(text: &str) -> String {
     let plain = !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if plain { text.to_string() } else { format!("\x1b[1m{text}\x1b[0m") }
 }
 
-/// A file under construction. It becomes `target` when it is [kept](Draft::keep), and is removed otherwise.
+/// A file under construction. The file becomes `target` when it is [kept](Draft::keep), and is removed otherwise.
 #[derive(Debug)]
 pub(crate) struct Draft {
     target: PathBuf,
-    /// The temporary file; `None` if the target is no regular file, such as /dev/stdout, and is written directly.
+    /// Path of the temporary file. `None` if the target is no regular file, such as /dev/stdout, and is written
+    /// directly.
     temporary: Option<PathBuf>,
     file: File,
 }
@@ -127,13 +128,13 @@ impl Draft {
     /// Starts to write `target`.
     pub(crate) fn create(target: &Path) -> anyhow::Result<Draft> {
         let cannot = || format!("cannot write {}", target.display());
-        // A symbolic link is resolved to the file it names.
+        // A symbolic link is resolved to its target.
         let path = target.canonicalize().unwrap_or_else(|_| target.to_path_buf());
         if path.is_dir() {
             return Err(anyhow!("it is a directory").context(cannot()));
         }
         if path.exists() {
-            // Replacing needs permission for the directory only; a read-only file must stay.
+            // Replacing needs permission for the directory only. A read-only file must stay.
             let file = File::options().append(true).open(&path).with_context(cannot)?;
             if !path.is_file() {
                 return Ok(Draft { target: path, temporary: None, file });
@@ -147,7 +148,7 @@ impl Draft {
         Ok(Draft { target: path, temporary: Some(temporary), file })
     }
 
-    /// The file to write to.
+    /// Returns the file to write to.
     pub(crate) fn file(&mut self) -> &mut File {
         &mut self.file
     }

@@ -5,17 +5,17 @@ use trace::Timeline;
 use trace::gantt::{Gantt, Glyphs};
 use trace::svg::{Picture, side_by_side};
 
-/// Width of a picture alone, and beside others, in pixels.
+/// Width of a single picture, and width of a picture beside others. Unit: pixels.
 pub(crate) const ALONE: u32 = 1_100;
 pub(crate) const BESIDE: u32 = 720;
 
-/// The part of `timeline` in `window` as text, for the first `rows_most` entities.
+/// Draws the part of `timeline` in `window` as text, for the first `rows_most` entities.
 pub(crate) fn gantt(timeline: &Timeline, window: Window, width: usize, rows_most: usize) -> String {
     let Window { from, to } = window;
     Gantt { from, to, width, glyphs: Glyphs::Unicode, rows_most, cpus: false, legend: true }.render(timeline)
 }
 
-/// The parts of `timelines` in `window` as one SVG document, side by side if there are several.
+/// Draws the parts of `timelines` in `window` as one SVG document, side by side if there are several.
 pub(crate) fn svg(title: &str, timelines: &[&Timeline], window: Window, rows_most: usize) -> String {
     let Window { from, to } = window;
     let picture = |timeline: &Timeline, title: String, width| {

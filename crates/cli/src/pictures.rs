@@ -42,7 +42,7 @@ pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why the page has no results of `paper`.
+/// Returns the reason why the page has no results of `paper`.
 fn unmeasured(paper: &Paper, is_last: bool) -> String {
     let key = &paper.key;
     if is_last {
@@ -53,13 +53,13 @@ fn unmeasured(paper: &Paper, is_last: bool) -> String {
     format!("{key}: nothing of it is recorded ({RECORDED}); `tactus lab run all --record` measures it")
 }
 
-/// The recorded results of `paper`, if there are any.
+/// Returns the recorded results of `paper`, if there are any.
 fn recorded(paper: &Paper) -> Result<Option<Results>, Failure> {
     let path = paper.directory.join(RECORDED);
     Ok(if path.exists() { Some(Results::read(&path)?) } else { None })
 }
 
-/// The latest results of `paper`, if there are any.
+/// Returns the latest results of `paper`, if there are any.
 fn last(suite: &Suite<'_>, paper: &Paper, directory: &Path) -> Result<Option<Results>, Failure> {
     if !directory.exists() {
         return Ok(None);
@@ -100,7 +100,7 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Writes every picture of `reports` in all formats below `directory`; returns their number.
+/// Writes every picture of `reports` in all formats below `directory`. Returns the number of pictures.
 fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
     let mut all = Vec::new();
     for report in reports.iter().filter(|report| !report.pictures.is_empty()) {
@@ -122,7 +122,7 @@ fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
     Ok(all.len())
 }
 
-/// Prints which files were written.
+/// Prints the paths of the written files.
 fn written_files(reports: &[Report<'_>], page: &Path, directory: &Path, pictures: usize) -> String {
     let claims: usize = reports.iter().map(|report| report.verdicts.len()).sum();
     let open: Vec<&str> = reports.iter().flat_map(|report| report.open.iter().copied()).collect();
@@ -136,7 +136,7 @@ fn written_files(reports: &[Report<'_>], page: &Path, directory: &Path, pictures
     text
 }
 
-/// `1 claim`, `2 claims`.
+/// Formats a count: `1 claim`, `2 claims`.
 fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

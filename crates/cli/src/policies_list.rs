@@ -1,4 +1,4 @@
-//! `tactus policies`: the policies.
+//! `tactus policies`: the list of policies.
 
 use crate::args::Policies;
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ struct Shown {
     text: Option<String>,
 }
 
-/// Where no CPU idles while an entity waits.
+/// CPUs among which no CPU idles while an entity waits.
 #[derive(Serialize)]
 struct Scope {
     scope: &'static str,
@@ -37,7 +37,7 @@ struct Promised {
     words: String,
 }
 
-/// A knob as JSON. Times are in nanoseconds, percentages in percent, choices are numbers into `words`.
+/// A knob as JSON. Times are in nanoseconds, percentages in percent. Choices are numbers into `words`.
 #[derive(Serialize)]
 struct ShownKnob {
     name: &'static str,
@@ -79,7 +79,7 @@ fn list() -> String {
     text + "`tactus policies NAME` explains one, with its knobs; `tactus sim SCENARIO --policy NAME` runs it.\n"
 }
 
-/// A labelled line, folded.
+/// Returns a labelled line, folded.
 fn field(label: &str, words: &str) -> String {
     let mut text = String::new();
     let width = usize::from(output::width()).saturating_sub(21);

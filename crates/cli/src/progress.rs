@@ -9,7 +9,7 @@ use run::{Observers, Run};
 use sched::{Instant, Nanos};
 use std::io::IsTerminal;
 
-/// How often a run updates a bar.
+/// Number of updates of a bar during a run.
 const STEPS: u64 = 200;
 
 /// A bar on standard error, separate from the result.
@@ -19,18 +19,18 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// For an operation of duration `length`, called `what`.
+    /// Creates a bar for an operation `what` of duration `length`.
     pub(crate) fn new(what: String, length: Nanos) -> Progress {
         Progress::drawn(what, length, "{msg:>24} [{bar:50}] {percent:>3} %")
     }
 
-    /// Like [`new`](Progress::new), with an estimate of the remaining time.
+    /// Creates a bar like [`new`](Progress::new), with an estimate of the remaining time.
     pub(crate) fn with_time_left(what: String, length: Nanos) -> Progress {
         Progress::drawn(what, length, "{msg:>24} [{bar:40}] {percent:>3} %, {eta} left")
     }
 
     fn drawn(what: String, length: Nanos, template: &str) -> Progress {
-        // indicatif draws nothing where standard error is no terminal.
+        // indicatif draws nothing if standard error is no terminal.
         let bar = ProgressBar::with_draw_target(Some(length.as_ns()), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.expect("the template is right").progress_chars("=> "));
@@ -38,27 +38,27 @@ impl Progress {
         Progress { bar }
     }
 
-    /// For an operation of `count` pieces.
+    /// Creates a bar for an operation of `count` pieces.
     pub(crate) fn of_pieces(what: String, count: usize) -> Progress {
         Progress::drawn(what, Nanos::ns(count as u64), "{msg:>24} [{bar:40}] {pos} of {len}")
     }
 
-    /// One more piece is done.
+    /// Adds a completed piece.
     pub(crate) fn one_more(&self) {
         self.bar.inc(1);
     }
 
-    /// Sets the time passed.
+    /// Sets the elapsed time.
     pub(crate) fn passed(&self, passed: Nanos) {
         self.bar.set_position(passed.as_ns());
     }
 
-    /// Adds time passed. May be called from several threads.
+    /// Adds elapsed time. May be called from several threads.
     pub(crate) fn more(&self, passed: Nanos) {
         self.bar.inc(passed.as_ns());
     }
 
-    /// Plays `run` and adds its time to the bar, unless it is interrupted.
+    /// Runs `run` and adds its time to the bar, unless the run is interrupted.
     pub(crate) fn play(&self, run: &Run, observers: Observers<'_>) -> Result<Report, Failure> {
         let mut shown = Instant::ZERO;
         let step = Nanos::ns(run.scenario.length.as_ns().div_ceil(STEPS));
@@ -75,7 +75,7 @@ impl Progress {
         Ok(Report::of(outcome))
     }
 
-    /// Removes the bar. Where standard error is no terminal and showed none, writes `summary`.
+    /// Removes the bar. If standard error is no terminal, and so showed no bar, writes `summary`.
     pub(crate) fn finish(self, summary: &str) {
         self.bar.finish_and_clear();
         if !std::io::stderr().is_terminal() {

@@ -17,7 +17,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The format for the name of `file`.
+    /// Returns the format for the name of `file`.
     pub(crate) fn of(file: &Path) -> Result<Form, Failure> {
         match file.extension().and_then(|end| end.to_str()) {
             Some("txt") => Ok(Form::Text),
@@ -51,7 +51,7 @@ impl TraceFile {
         Ok(TraceFile { draft, writer })
     }
 
-    /// Completes the file; it is not in place yet.
+    /// Completes the file without moving it to its target.
     pub(crate) fn finish(self) -> anyhow::Result<Draft> {
         let outcome = match self.writer {
             Writer::Text(writer) => writer.finish(),
@@ -79,9 +79,9 @@ pub(crate) fn begin(path: &Path) -> Result<(Form, Draft, File), Failure> {
     Ok((form, draft, file))
 }
 
-/// Records up to the end of a window only, so that a long run takes no more memory.
+/// Recorder that stops at the end of a window, so that a long run takes no more memory.
 pub(crate) struct Watch {
-    /// `None` once the window is over.
+    /// Builder of the timeline; `None` once the window is over.
     builder: TimelineBuilder,
     to: Instant,
     over: bool,
@@ -92,7 +92,7 @@ impl Watch {
         Watch { builder: TimelineBuilder::new(header), to: window.to, over: false }
     }
 
-    /// Whether the window is over.
+    /// Returns whether the window is over.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }

@@ -12,13 +12,13 @@ use sched::Instant;
 use std::path::Path;
 use trace::{Event, MachineId, Sink, Timeline, WorldHeader, WorldSink, WorldTimeline, WorldWatch};
 
-/// The schedule within the window.
+/// The recorded schedule within the window.
 pub(crate) enum Recording {
     One(Timeline),
     World(Box<WorldTimeline>),
 }
 
-/// Records a run until the window is over.
+/// Recorder of a run until the end of the window.
 pub(crate) enum Watching {
     One(Box<Watch>),
     World(Box<WorldWatch>),
@@ -70,7 +70,7 @@ impl Writing {
         })
     }
 
-    /// Completes the file; it is not in place yet.
+    /// Completes the file without moving it to its target.
     pub(crate) fn finish(self) -> anyhow::Result<Draft> {
         match self {
             Writing::One(file) => file.finish(),
@@ -88,7 +88,7 @@ impl WorldSink for Writing {
     }
 }
 
-/// The recorded `window` as text, `width` characters wide, with at most `rows_most` entities.
+/// Draws the recorded `window` as text, `width` characters wide, with at most `rows_most` entities.
 pub(crate) fn gantt(
     recording: &Recording,
     scenario: &Scenario,
@@ -105,7 +105,7 @@ pub(crate) fn gantt(
     }
 }
 
-/// The recorded `window` as one SVG document, side by side for several runs of one scenario.
+/// Draws the recorded `window` as one SVG document, side by side for several runs of one scenario.
 pub(crate) fn svg(title: &str, recordings: &[&Recording], window: Window, rows_most: usize) -> String {
     let mut alone = Vec::new();
     let mut worlds = Vec::new();

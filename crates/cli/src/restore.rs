@@ -10,13 +10,13 @@ use daemon::linux::Linux;
 use daemon::restore::{End, Outcome, Replayed, Restored, ThreadRestored, replay};
 use serde::Serialize;
 
-/// How many threads the text lists one by one; JSON lists all.
+/// Maximum number of threads that the text lists one by one. JSON lists all threads.
 const TOLD: usize = 100;
 
 /// The result as JSON.
 #[derive(Serialize)]
 struct Shown {
-    /// `nothing`: there was no table; `stale`: it was of an earlier boot; `replayed`.
+    /// Result of the replay. `nothing`: there was no table; `stale`: the table was from an earlier boot; `replayed`.
     table: &'static str,
     settled: bool,
     restored: usize,
@@ -35,7 +35,7 @@ struct Shown {
 struct ShownThread {
     tid: u32,
     process: u32,
-    /// Whether it started after the dispatcher's last scan.
+    /// Whether the thread started after the dispatcher's last scan.
     newborn: bool,
     end: &'static str,
     attributes: ShownOutcome,
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Restore) -> Result<(), Failure> {
 
 /// Replays the table in `directory`, unless a dispatcher is running.
 fn replayed(directory: &Directory) -> Result<Replayed, Failure> {
-    // Without a leftover table nothing is created.
+    // Without a leftover table, nothing is created.
     if !directory.path().exists() {
         return Ok(Replayed::Nothing);
     }

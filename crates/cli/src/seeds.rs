@@ -42,12 +42,12 @@ pub(crate) fn run(plan: &Plan, seeds: u16, args: &Sim) -> Result<(), Failure> {
     if broken.is_empty() { Ok(()) } else { Err(anyhow!("{}", broken.join("\n")).into()) }
 }
 
-/// How many runs are played at a time: as asked, or as many as there are CPUs.
+/// Returns the number of concurrent runs: the requested number, or the number of CPUs.
 pub(crate) fn threads(args: &Sim) -> usize {
     args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from)
 }
 
-/// The run of `plan` under `choice` with `seed`.
+/// Runs `plan` under `choice` with `seed`.
 pub(crate) fn one(
     plan: &Plan,
     choice: &Choice,

@@ -15,7 +15,7 @@ use report::{Report, Runs, Totals, Widths};
 use run::{Choice, Observers, Tally};
 use std::io::Write;
 
-/// Number of entities in a drawing.
+/// Maximum number of entities in a drawing.
 const ROWS_MOST: usize = 20;
 
 /// The result of one run.
@@ -58,13 +58,13 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     if broken.is_empty() { Ok(()) } else { Err(anyhow!("{}", broken.join("\n")).into()) }
 }
 
-/// Whether the output for a task set needs more than totals.
+/// Returns whether the output for a task set needs more than totals.
 fn needs_events(args: &Sim) -> bool {
     let Output { json, svg, trace, .. } = &args.output;
     *json || svg.is_some() || trace.is_some() || args.ftrace.is_some() || args.jobs || args.audit || args.xenmon
 }
 
-/// Runs a task set for its totals alone, which the machines count themselves: meters take as long as scheduling.
+/// Runs a task set for its totals alone, which the machines count themselves. Meters would take as long as scheduling.
 fn tally(plan: &Plan, args: &Sim) -> Result<(), Failure> {
     let in_order = output::end_in_order();
     let mut totals = Vec::with_capacity(plan.choices.len());
@@ -79,7 +79,7 @@ fn tally(plan: &Plan, args: &Sim) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The findings of the auditor, each with its policy.
+/// Returns the findings of the auditor, each with its policy.
 fn broken_laws(outcome: &Outcome) -> Vec<String> {
     let findings = outcome.audit.iter().flatten();
     findings.map(|finding| format!("{} broke {finding}", outcome.report.policy)).collect()
@@ -173,7 +173,7 @@ fn tables(plan: &Plan, reports: &[Report]) -> String {
     text + &report::applications(reports)
 }
 
-/// `three VMs under edf: 1 CPU, 2s simulated, seed 0`.
+/// Returns a title such as `three VMs under edf: 1 CPU, 2s simulated, seed 0`.
 fn title(plan: &Plan) -> String {
     format!("{}, seed {}", plan.title(), plan.seed)
 }

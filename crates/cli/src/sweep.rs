@@ -19,7 +19,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A run of a sweep: the numbers of its point, of its policy there, and of its seed.
+/// A run of a sweep: number of its point, number of its policy at the point, and seed.
 type Nth = (usize, usize, u64);
 
 pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     if broken.is_empty() { Ok(()) } else { Err(anyhow!("{}", broken.join("\n")).into()) }
 }
 
-/// The scenario at `path` at each of `points`. All are read before any is played.
+/// Reads the scenario at `path` at each of `points`. All scenarios are read before any run begins.
 fn plans(args: &Sim, path: &Path, points: Vec<Point>) -> Result<Vec<(Point, Plan)>, Failure> {
     let name = path.display().to_string();
     let source = input::text::decode(&name, lab::disk::read(path)?)?;
@@ -57,14 +57,14 @@ fn plans(args: &Sim, path: &Path, points: Vec<Point>) -> Result<Vec<(Point, Plan
             let varied = vary::set(&text, axis, &value_shown(value));
             text = varied.map_err(|wrong| Problems::from(wrong.anywhere(None).within(&source)))?;
         }
-        // Files that the scenario names continue its path, so the point is no part of its name.
+        // Files that the scenario names are relative to its path, so the point is no part of its name.
         let scenario = Scenario::with_files(&name, text.into_bytes(), Arc::new(Disk))?;
         plans.push((point, plan_of(args, scenario)?));
     }
     Ok(plans)
 }
 
-/// Plays every run, and says which laws were broken, in words.
+/// Runs every plan. Returns the points, and the broken laws in words.
 fn played(args: &Sim, plans: Vec<(Point, Plan)>) -> Result<(Vec<SweptPoint>, Vec<String>), Failure> {
     let seeds = u64::from(args.seeds.unwrap_or(1));
     let mut runs: Vec<Nth> = Vec::new();

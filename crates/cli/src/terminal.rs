@@ -1,10 +1,10 @@
-//! What a terminal is given: text from outside must neither move the cursor nor hide or turn other text.
+//! Text for a terminal. Text from outside must neither move the cursor nor hide or turn other text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `text` with an escape in place of each character that would drive a terminal or turn the direction of writing. Line
-/// feeds and tabs stay, and so do colours if the text `has_styles`.
+/// Returns `text` with an escape in place of each character that would drive a terminal or turn the direction of
+/// writing. Line feeds and tabs stay, and so do colours if the text `has_styles`.
 pub(crate) fn safe(text: &str, has_styles: bool) -> Cow<'_, str> {
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
@@ -25,7 +25,7 @@ pub(crate) fn safe(text: &str, has_styles: bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// JSON with such characters as its own escapes. They stand in strings only.
+/// Returns JSON with such characters as JSON escapes. The characters occur in strings only.
 pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
     if json.chars().all(is_plain) {
         return Cow::Borrowed(json);
@@ -35,21 +35,22 @@ pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
         if is_plain(c) {
             shown.push(c);
         } else {
-            // All of them lie in the first plane.
+            // All these characters are in the first plane.
             let _ = write!(shown, "\\u{:04x}", u32::from(c));
         }
     }
     Cow::Owned(shown)
 }
 
-/// Whether a terminal shows this character and does nothing else.
+/// Returns whether a terminal prints this character without another effect.
 fn is_plain(c: char) -> bool {
     matches!(c, '\n' | '\t')
         || !c.is_control()
             && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The length in bytes of the colour or weight (`ESC [ 1 ; 31 m`) that `text` begins with; 0 if it begins with none.
+/// Returns the length in bytes of the colour or weight (`ESC [ 1 ; 31 m`) at the start of `text`; 0 without a colour or
+/// weight.
 fn style(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let numbers = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();

@@ -1,13 +1,13 @@
-//! [`Window`]: the part of a run that is drawn, and the cells that a drawing has for it.
+//! [`Window`]: the part of a run that is drawn, and the cells of a drawing for this part.
 
 use crate::args::Output;
 use crate::failure::{Failure, usage};
 use report::RunDescription;
 use sched::{Instant, Nanos};
 
-/// The widest column of names in a drawing.
+/// Maximum width of the column of names in a drawing. Unit: characters.
 const NAMES_MOST: usize = 24;
-/// A window of time to draw.
+/// A time span to draw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
     pub(crate) from: Instant,
@@ -15,7 +15,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The requested window of `run`, or the most informative one for a picture of `width` characters.
+    /// Returns the requested window of `run`, or the most informative one for a picture of `width` characters.
     pub(crate) fn asked(run: &RunDescription, args: &Output, width: u16) -> Result<Window, Failure> {
         let end = Instant::ZERO + run.length;
         let moment = |text: &Option<String>| match text {
@@ -26,7 +26,7 @@ impl Window {
         let names = run.entities.iter().map(|entity| entity.name.as_str());
         let telling = Window::telling(run, cells(names, width) as u64);
         let from = from.unwrap_or(telling.from);
-        // Moving the start alone keeps the length.
+        // A change of the start alone keeps the length.
         let to = to.unwrap_or(from.saturating_add(telling.to.since(telling.from))).min(end);
         if from >= to {
             let reason = format!("the picture from {from} to {to} shows nothing");
@@ -36,8 +36,9 @@ impl Window {
         Ok(Window { from, to })
     }
 
-    /// The most informative window of `run` for `cells` columns: from the start to at least ten of the shortest periods after
-    /// the last arrival, with columns of a round length, so that slices and periods fill whole columns.
+    /// Returns the most informative window of `run` for `cells` columns. The window is from the start to at least ten
+    /// of the shortest periods after the last arrival. Columns have a round length, so that slices and periods fill
+    /// whole columns.
     pub(crate) fn telling(run: &RunDescription, cells: u64) -> Window {
         let periods = run.entities.iter().flat_map(|entity| {
             let promised = entity.params.reservation.map(|reservation| reservation.period);
@@ -51,14 +52,14 @@ impl Window {
     }
 }
 
-/// The least length from `ns` up that is 1, 2 or 5 times a power of ten.
+/// Returns the minimum length from `ns` up that is 1, 2 or 5 times a power of ten.
 fn round(ns: u64) -> Nanos {
     let powers = std::iter::successors(Some(1_u64), |power| power.checked_mul(10));
     let steps = powers.flat_map(|power| [1, 2, 5].map(|times| power.saturating_mul(times)));
     Nanos::ns(steps.into_iter().find(|&step| step >= ns).unwrap_or(ns))
 }
 
-/// Number of cells beside the `names` of the entities in a drawing with `width` characters.
+/// Returns the number of cells beside the `names` of the entities in a drawing with `width` characters.
 pub(crate) fn cells<'a>(names: impl IntoIterator<Item = &'a str>, width: u16) -> usize {
     let names = names.into_iter().map(|name| name.chars().count()).max().unwrap_or(0);
     usize::from(width).saturating_sub(names.min(NAMES_MOST) + 2).max(20)

@@ -35,7 +35,7 @@ impl WorldTraceFile {
         Ok(WorldTraceFile { draft, writer })
     }
 
-    /// Completes the file; it is not in place yet.
+    /// Completes the file without moving it to its target.
     pub(crate) fn finish(self) -> anyhow::Result<Draft> {
         let outcome = match self.writer {
             WorldWriter::Text(writer) => writer.finish(),
@@ -55,7 +55,8 @@ impl WorldSink for WorldTraceFile {
     }
 }
 
-/// The part of `world` in `window` as text, `width` characters wide, with `rows_most` entities of all machines.
+/// Draws the part of `world` in `window` as text, `width` characters wide, with at most `rows_most` entities of all
+/// machines.
 pub(crate) fn gantt(world: &WorldTimeline, window: Window, width: u16, rows_most: usize) -> String {
     let Window { from, to } = window;
     let gantt = Gantt { from, to, width: 1, glyphs: Glyphs::Unicode, rows_most, cpus: true, legend: true };
@@ -63,7 +64,7 @@ pub(crate) fn gantt(world: &WorldTimeline, window: Window, width: u16, rows_most
     Gantt { width, ..gantt }.render_world(world)
 }
 
-/// The parts of `worlds` in `window` as one SVG document, side by side if there are several.
+/// Draws the parts of `worlds` in `window` as one SVG document, side by side if there are several.
 pub(crate) fn svg(title: &str, worlds: &[&WorldTimeline], window: Window, rows_most: usize) -> String {
     let Window { from, to } = window;
     let picture = |title: String, width| Picture { title, from, to, width, rows_most, cpus: true };
@@ -75,7 +76,7 @@ pub(crate) fn svg(title: &str, worlds: &[&WorldTimeline], window: Window, rows_m
     worlds_side_by_side(title, &panels)
 }
 
-/// `edf`, or `edf over eevdf, cfs` where guests have policies of their own.
+/// Returns the policies: `edf`, or `edf over eevdf, cfs` where guests have policies of their own.
 fn policies(world: &WorldTimeline) -> String {
     let of = |guests: bool| -> Vec<&str> {
         let machines = world.header.machines.iter().filter(|machine| machine.host.is_some() == guests);

@@ -1,4 +1,4 @@
-//! What the demo shows: its scenario, and the window and the size of its drawings.
+//! Scenario of the demo, and the window and the size of its drawings.
 
 use crate::window::Window;
 use sched::{Instant, Nanos};
@@ -16,7 +16,7 @@ pub(super) const TRACE: &str = "demo.json";
 
 pub(super) const SCENARIO: &str = include_str!("../../../../scenarios/demo.toml");
 
-/// The window to draw: from the middle of the run, after any transient.
+/// Returns the window to draw: from the middle of the run, after any transient.
 pub(super) fn window(length: Nanos) -> Window {
     let from = Instant::ZERO + Nanos::ms(length.as_ns() / 2_000_000 / 100 * 100);
     Window { from, to: from + Nanos::ms(CELLS as u64) }

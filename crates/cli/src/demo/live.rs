@@ -28,15 +28,15 @@ use trace::{Event, Header, Sink, Timeline};
 
 /// Number of batch processes per CPU.
 const BATCH: usize = 5;
-/// Promised time above the need, for interrupts and switches. Unit: percent.
+/// Promised time beyond the request, for interrupts and switches. Unit: percent.
 const ABOVE: u64 = 10;
 /// Name of the first run, without promises.
 const KERNEL: &str = "the kernel";
 
-/// Checks whether promises can be kept here.
+/// Checks whether promises can be kept on this machine.
 ///
 /// # Errors
-/// They cannot, for this reason.
+/// Promises cannot be kept, for this reason.
 pub(super) fn is_possible() -> Result<(), Failure> {
     let said = |error: sys::Error| refused(&error.into());
     let child = Child::start(Work::Sleep).map_err(said)?;
@@ -46,7 +46,7 @@ pub(super) fn is_possible() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The demo scenario with its two periodic VMs, and enough batch VMs that a fair share is too little.
+/// Returns the demo scenario with its two periodic VMs. Its number of batch VMs makes a fair share too small.
 fn scenario(seconds: u64) -> Result<Scenario, Failure> {
     let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
     scenario.length = Nanos::s(seconds);
@@ -66,11 +66,11 @@ fn scenario(seconds: u64) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
-/// One of the two runs, with an outside view of it.
+/// One of the two runs, with an outside view.
 struct Run {
     kept: Kept,
     side: Side,
-    /// The schedule, as the kernel reports it where it can; otherwise as the dispatcher knows it.
+    /// The schedule as the kernel reports it, or else as the dispatcher records it.
     events: Vec<(Instant, Event)>,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
     show(&runs, terms, drafts)
 }
 
-/// The result of a run.
+/// Returns the result of a run.
 fn finish(plan: &Plan, terms: &Terms, played: Played, watcher: Watcher, name: &str) -> Run {
     let recorded = watcher.end();
     let mut kept = Kept::new(plan, terms, played);

@@ -4,7 +4,7 @@ use crate::output;
 use measure::{Measures, Meter};
 use report::{Report, percent, short};
 
-/// The name of the run under promises.
+/// Name of the run under promises.
 pub(super) const TACTUS: &str = "Tactus";
 
 /// A kind of VM.
@@ -14,7 +14,7 @@ struct Kind {
     asked: &'static str,
 }
 
-/// The kinds. The name of a VM starts with the name of its kind.
+/// Kinds of VMs. The name of a VM starts with the name of its kind.
 const KINDS: [Kind; 3] = [
     Kind { name: "interactive", asked: "2ms/10ms" },
     Kind { name: "steady", asked: "20ms/100ms" },
@@ -24,7 +24,7 @@ const KINDS: [Kind; 3] = [
 /// One of the two runs.
 pub(super) struct Side {
     pub(super) report: Report,
-    /// The total of each kind in [`KINDS`], and its number of VMs.
+    /// Total of each kind in [`KINDS`], and number of VMs of this kind.
     got: [(Measures, u64); 3],
 }
 
@@ -56,7 +56,7 @@ impl Side {
     }
 }
 
-/// For each kind of VM: its request, and its result under each policy.
+/// Returns the table: for each kind of VM, the request, and the result under each policy.
 pub(super) fn table(sides: &[&Side]) -> String {
     let (mut first, mut second) = (format!("{:<23}", ""), format!("{:<12}{:<11}", "", "needs"));
     for side in sides {
@@ -76,12 +76,12 @@ pub(super) fn table(sides: &[&Side]) -> String {
     text
 }
 
-/// Label of the CPU time that no VM of the demo used.
+/// Returns the label of the CPU time that no VM of the demo used.
 fn left_over(side: &Side) -> &'static str {
     if side.report.policy == TACTUS { "idle or other processes" } else { "idle" }
 }
 
-/// The result of the two VMs with deadlines under each policy, derived from the numbers.
+/// Returns a sentence, derived from the numbers, on the result of the two VMs with deadlines under each policy.
 pub(super) fn sentence(sides: &[&Side]) -> String {
     let mut text = String::new();
     for side in sides {

@@ -1,4 +1,4 @@
-//! The simulated demo, where promises cannot be kept on this machine.
+//! The simulated demo, for machines where promises cannot be kept.
 
 use super::outcome::{self, Side};
 
@@ -21,12 +21,12 @@ use std::io::Write;
 use std::path::Path;
 use trace::{Header, Timeline};
 
-/// The policy of today's hosts.
+/// The default policy of current hosts.
 const FAIR: &str = "cfs";
 /// The policy that keeps promises.
 const PROMISING: &str = "edf";
 
-/// Simulates the demo; `why` promises cannot be kept here.
+/// Simulates the demo. `why` is the reason why promises cannot be kept on this machine.
 pub(super) fn run(args: &Demo, why: &Explanation) -> Result<(), Failure> {
     let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
     scenario.length = Nanos::s(args.seconds);

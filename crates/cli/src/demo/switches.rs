@@ -1,4 +1,4 @@
-//! The schedule as the kernel itself records it: the same for both runs, under any scheduler.
+//! The schedule as the kernel itself records it, which is comparable between both runs under any scheduler.
 
 use crate::run::plan::Plan;
 use crate::run::play::Played;
@@ -12,19 +12,19 @@ use sys::switches::{Record, Switch, Switches, Turn};
 use sys::{affinity, clock, thread};
 use trace::Event;
 
-/// Interval between reads of the kernel's records, before its buffer is full.
+/// Interval between reads of the kernel's records, which is shorter than the time to fill the buffer.
 const READ: Nanos = Nanos::ms(5);
-/// The largest number of switches to keep.
+/// Maximum number of stored switches.
 const MOST: usize = 2_000_000;
 /// Pause between two runs in one trace.
 const PAUSE: Nanos = Nanos::ms(100);
-/// In a trace of both runs, the processes of the second have numbers from here on.
+/// First number of the second run's processes in a trace of both runs.
 const SECOND: u32 = 1_000;
 
-/// Records the switches of all CPUs until it is stopped.
+/// Recorder of the switches of all CPUs.
 pub(super) struct Watcher {
     over: Arc<AtomicBool>,
-    /// `None`: the host does not report switches.
+    /// Thread that reads the records. `None`: the host does not report switches.
     reader: Option<JoinHandle<Vec<Switch>>>,
 }
 
@@ -36,7 +36,7 @@ impl Watcher {
         let Some(Ok(mut watched)) = watched else { return Watcher { over, reader: None } };
         let until = Arc::clone(&over);
         let read = move || {
-            // No process of the demo delays its reads, and it takes little time.
+            // The raised priority prevents that a process of the demo delays the reads, which take little CPU time.
             let _ = attributes::apply(thread::current(), Attributes::raised(1));
             let mut all = Vec::new();
             while !until.load(Ordering::Relaxed) {
@@ -56,7 +56,7 @@ impl Watcher {
         Watcher { over, reader }
     }
 
-    /// The recorded switches, in order; `None` where the host does not report them.
+    /// Returns the recorded switches, in order; `None` where the host does not report switches.
     pub(super) fn end(self) -> Option<Vec<Switch>> {
         self.over.store(true, Ordering::Relaxed);
         let mut all = self.reader?.join().ok()?;
@@ -65,7 +65,7 @@ impl Watcher {
     }
 }
 
-/// State of one process while the switches are converted.
+/// State of one process during the conversion of switches.
 #[derive(Clone, Copy)]
 struct State {
     entity: EntityId,
@@ -73,7 +73,7 @@ struct State {
     on: Option<CpuId>,
 }
 
-/// The events of the run from the outside view, with the jobs that its workers report.
+/// Returns the events of the run from the outside view, with the jobs that its workers report.
 pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(Instant, Event)> {
     let end = Instant::ZERO + played.length;
     let mut all = Vec::with_capacity(switches.len() + 64);
@@ -113,7 +113,7 @@ pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(
     all
 }
 
-/// Converts one switch, if it belongs to a process of the demo.
+/// Converts one switch, if the switch belongs to a process of the demo.
 fn step(
     switch: &Switch,
     at: Instant,
@@ -146,7 +146,7 @@ fn step(
     }
 }
 
-/// Both runs in one trace, the second after the first.
+/// Joins both runs in one trace, the second after the first.
 pub(super) fn chained(first: &[(Instant, Event)], second: &[(Instant, Event)]) -> Vec<(Instant, Event)> {
     let over = first.last().map_or(Instant::ZERO, |(at, _)| *at);
     let mut all: Vec<(Instant, Event)> = first.iter().filter(|(_, event)| *event != Event::End).cloned().collect();
@@ -162,7 +162,7 @@ pub(super) fn chained(first: &[(Instant, Event)], second: &[(Instant, Event)]) -
     all
 }
 
-/// An event moved to another entity and time.
+/// Returns an event with another entity and time.
 fn renamed(event: &Event, of: &impl Fn(EntityId) -> EntityId, at: &impl Fn(Instant) -> Instant) -> Event {
     match event.clone() {
         Event::Attach { entity, name, params } => {

@@ -1,4 +1,4 @@
-//! [`Examination`]: what the doctor has found out about a machine.
+//! [`Examination`]: the results of the doctor on a machine.
 
 use daemon::doctor::{Finding, Mechanism};
 use daemon::host_profile::HostProfile;
@@ -13,26 +13,26 @@ pub(super) struct Examination {
     pub(super) findings: Vec<Finding>,
     pub(super) measured: Measured,
     pub(super) length: Nanos,
-    /// Steal time meanwhile. Unit: parts per million of the time of all CPUs.
+    /// Steal time during the examination. Unit: parts per million of the time of all CPUs.
     pub(super) stolen_ppm: Option<u64>,
 }
 
 impl Examination {
-    /// The mechanisms that can keep promises here, with the share of each CPU that each may promise.
+    /// Returns the mechanisms that can keep promises here, with the share of each CPU that each mechanism may promise.
     pub(super) fn promisable(&self) -> impl Iterator<Item = (Mechanism, u64)> {
         let working = self.findings.iter().filter(|finding| finding.verdict.is_ok());
         let shares = working.filter_map(|finding| Some((finding.mechanism, self.promisable_by(finding)?)));
         shares.filter(|&(_, ppm)| ppm > 0)
     }
 
-    /// The share of each CPU that the mechanism of `finding` may promise.
+    /// Returns the share of each CPU that the mechanism of `finding` may promise.
     pub(super) fn promisable_by(&self, finding: &Finding) -> Option<u64> {
         // sched_ext keeps no promises yet, whether a foreign scheduler is loaded or not.
         let ours = finding.mechanism != Mechanism::SchedExt;
         self.host.promisable_ppm(finding.mechanism).filter(|_| ours && finding.verdict.is_ok())
     }
 
-    /// Whether there is one.
+    /// Returns whether a mechanism can keep promises here.
     pub(super) fn keeps_promises(&self) -> bool {
         self.promisable().next().is_some()
     }

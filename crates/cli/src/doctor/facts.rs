@@ -6,7 +6,7 @@ use sys::kernel::{Configured, SchedExt};
 use sys::privileges::Capability;
 use sys::realtime::Bandwidth;
 
-/// Each property with its label.
+/// Returns each property with its label.
 pub(super) fn facts(host: &HostProfile) -> Vec<(&'static str, String)> {
     vec![
         ("kernel", kernel(host)),

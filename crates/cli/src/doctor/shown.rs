@@ -1,4 +1,4 @@
-//! The examination as JSON. Keys end in their unit; an unknown value is null, with the reason beside it.
+//! The examination as JSON. Keys end in their unit. An unknown value is null, with the reason beside it.
 
 use super::examination::{Examination, INTERVAL};
 use daemon::Explanation;
@@ -62,7 +62,7 @@ struct Cpuset {
     cpus: String,
 }
 
-/// A runtime of null means no limit.
+/// A bandwidth as JSON. A runtime of null means no limit.
 #[derive(Serialize)]
 struct Share {
     runtime_ns: Option<u64>,

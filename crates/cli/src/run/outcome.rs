@@ -17,7 +17,7 @@ use sched::Nanos;
 use std::io::Write;
 use trace::{Header, Sink, Timeline};
 
-/// Number of entities in a drawing.
+/// Maximum number of entities in a drawing.
 const ROWS_MOST: usize = 20;
 
 /// A live run and its report.
@@ -45,7 +45,7 @@ impl Kept {
         Kept { played, report, description, header }
     }
 
-    /// The timeline of `window`.
+    /// Returns the timeline of `window`.
     pub(crate) fn timeline(&self, window: Window) -> anyhow::Result<Timeline> {
         let mut watch = Watch::new(&self.header, window);
         self.played.events.iter().for_each(|(at, event)| watch.record(*at, event));
@@ -58,7 +58,7 @@ impl Kept {
         file.finish()
     }
 
-    /// Remarks below the report.
+    /// Returns remarks below the report.
     pub(crate) fn remarks(&self) -> String {
         let mut text = String::new();
         let played = &self.played;
@@ -76,19 +76,19 @@ impl Kept {
     }
 }
 
-/// The promise of an entity.
+/// Returns the promise of an entity.
 fn granted(params: &sched::Params) -> Option<Grant> {
     params.reservation.map(|reservation| Grant { slice: reservation.slice, period: reservation.period })
 }
 
-/// Where the output of a run goes.
+/// Destinations of the output of a run.
 pub(crate) struct Shown<'a> {
     args: &'a Output,
     picture: Option<Draft>,
 }
 
 impl<'a> Shown<'a> {
-    /// Opens the files, so that an unwritable one is reported before the run.
+    /// Opens the files, so that an unwritable file is reported before the run.
     pub(crate) fn begin(args: &'a Output, _length: Option<Nanos>) -> Result<Shown<'a>, Failure> {
         let picture = args.svg.as_deref().map(Draft::create).transpose()?;
         Ok(Shown { args, picture })

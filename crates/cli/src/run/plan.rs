@@ -23,13 +23,13 @@ const OPEN_END: Nanos = Nanos::s(1);
 pub(crate) struct PlannedProcess {
     pub(crate) name: String,
     pub(crate) source: Source,
-    /// Its promise; `None`: it is left to the kernel.
+    /// Promise of the process; `None`: the process is left to the kernel.
     pub(crate) request: Option<PromiseRequest>,
     pub(crate) arrival: Instant,
     pub(crate) leaves: Option<Instant>,
-    /// Its entities in the description of the run.
+    /// Entities of the process in the description of the run.
     pub(crate) entities: Range<usize>,
-    /// Where its request is written; the default if it is not in a file.
+    /// Place of the request in its file; the default if the request is not from a file.
     place: Span,
 }
 
@@ -50,18 +50,18 @@ pub(crate) struct Plan {
     /// The run as its report describes it.
     pub(crate) description: RunDescription,
     pub(crate) processes: Vec<PlannedProcess>,
-    /// Its duration; `None`: until all processes have ended.
+    /// Duration of the run; `None`: until all processes have ended.
     pub(crate) length: Option<Nanos>,
     /// Whether standard output is reserved for JSON.
     pub(crate) json: bool,
-    /// Whether all events are kept for a trace.
+    /// Whether all events are stored for a trace.
     pub(crate) is_traced: bool,
-    /// The file that the plan is from.
+    /// File of the plan.
     source: Text,
 }
 
 impl Plan {
-    /// The refusal of the promise to process number `index`, with its place if that is in a file.
+    /// Returns the refusal of the promise to process number `index`, with its place if the request is from a file.
     pub(crate) fn refused(&self, index: usize, refusal: &Refusal) -> Failure {
         match refusal {
             Refusal::Promise(why) => self.cannot_promise(&self.processes[index], why),
@@ -69,7 +69,7 @@ impl Plan {
         }
     }
 
-    /// The plan, unless one of its promises would be refused everywhere.
+    /// Checks the plan. Returns an error if one of its promises would be refused everywhere.
     fn checked(self) -> Result<Plan, Failure> {
         for (index, planned) in self.processes.iter().enumerate() {
             if let Some(Err(refusal)) = planned.request.as_ref().map(PromiseRequest::check) {
@@ -157,13 +157,13 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     plan.checked()
 }
 
-/// The topology of this host.
+/// Returns the topology of this host.
 pub(crate) fn host() -> sched::Topology {
     let cpus = sys::affinity::get(sys::thread::current()).unwrap_or(CpuSet::first_n(1));
     sched::Topology::new(cpus.iter().last().map_or(1, |cpu| cpu.index() + 1))
 }
 
-/// The plan of a scenario on this host's CPUs, whatever machine it describes.
+/// Returns the plan of a scenario on this host's CPUs, whatever machine it describes.
 pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Failure> {
     let description = RunDescription { cpus: host().cpus, ..RunDescription::of(scenario) };
     let mut processes = Vec::with_capacity(scenario.entities.len());
@@ -199,14 +199,14 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
     Plan { description, processes, length, json, is_traced: false, source: scenario.source.clone() }.checked()
 }
 
-/// The terms of promises on this host.
+/// Returns the terms of promises on this host.
 pub(crate) fn terms() -> Result<Terms, Failure> {
     let host = HostProfile::read().map_err(|error| refused(&error.into()))?;
     let edf = policies::find("edf").expect("it is registered");
     Terms::on(&host, edf).map_err(|reason| refused(&reason))
 }
 
-/// The directory of the table of originals: `path`, or the usual one.
+/// Returns the directory of the table of originals: `path`, or the default.
 pub(crate) fn directory(path: Option<&Path>) -> Result<Directory, Failure> {
     match path {
         Some(path) => Ok(Directory::at(path)),

@@ -20,31 +20,31 @@ use trace::{Event, Job, Sink};
 
 /// Interval between checks for events and ended processes.
 const POLL: Nanos = Nanos::ms(50);
-/// How long a command may take to end on request.
+/// Maximum duration of a command's shutdown on request.
 const GRACE: Nanos = Nanos::s(2);
-/// Time for each process to get to its gate before all start.
+/// Time for each process to reach its gate before all processes start.
 const PREPARATION: Nanos = Nanos::ms(20);
-/// Numbers of processes without a promise start here: the table of originals has no room for so many clients.
+/// First number of processes without a promise. The table of originals has no room for this number of clients.
 const WITHOUT_PROMISE: u32 = 1 << 12;
-/// Number of events of a long run that are kept for its picture.
+/// Number of events of a long run that are stored for its picture.
 const DRAWN_MOST: usize = 200_000;
-/// The largest number of events that are kept for a trace, some hundred megabytes.
+/// Maximum number of events that are stored for a trace: some hundred megabytes.
 const EVENTS_MOST: usize = 4_000_000;
 
 /// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Played {
-    /// All events in order, from the start of the run on, with the jobs that workers report.
+    /// All events in order from the start of the run, with the jobs that workers report.
     pub(crate) events: Vec<(Instant, Event)>,
-    /// The number of events that were lost: they were read too late, or there were too many.
+    /// Number of events that were lost: they were read too late, or there were too many.
     pub(crate) lost: u64,
     /// The start of the run, by the monotonic clock.
     pub(crate) start: Instant,
     pub(crate) length: Nanos,
     pub(crate) interrupted: bool,
-    /// By process of the plan.
+    /// Result of each process of the plan.
     pub(crate) ends: Vec<End>,
-    /// The measures of all entities, if they were taken during the run: it may have more events than can be kept.
+    /// Measures of all entities, if they were taken during the run. A run may have more events than can be stored.
     pub(crate) meter: Option<Meter>,
     /// Clients that were not served to the end, with the reasons.
     pub(crate) troubles: Vec<(String, Explanation)>,
@@ -56,7 +56,7 @@ pub(crate) struct Played {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct End {
     pub(crate) pid: u32,
-    /// Its entities in the trace.
+    /// Entities of the process in the trace.
     pub(crate) entities: Vec<EntityId>,
     /// The exit status of a command.
     pub(crate) status: Option<ExitStatus>,
@@ -65,7 +65,7 @@ pub(crate) struct End {
 /// A running process.
 struct Running {
     index: usize,
-    /// `None`: it existed before the run, and stays.
+    /// Child of this run. `None`: the process existed before the run, and stays.
     child: Option<RunProcess>,
     process: Process,
     /// CPU time of a process without a promise, since its start.
@@ -73,9 +73,9 @@ struct Running {
     had_before: Nanos,
 }
 
-/// Runs a plan, with a daemon or without.
+/// Runner of a plan, with a daemon or without.
 pub(crate) struct Player<'a, 'k> {
-    /// `None`: all processes are left to the kernel.
+    /// Control of the daemon. `None`: all processes are left to the kernel.
     front: Option<Control<'a, 'k>>,
     plan: &'a Plan,
     launcher: Launcher,
@@ -89,7 +89,7 @@ pub(crate) struct Player<'a, 'k> {
     /// Events of processes without a promise.
     alone: Vec<(Instant, Event)>,
     events: Vec<(Instant, Event)>,
-    /// `None`: workers report their jobs at the end, and all is measured then.
+    /// Meter of the events. `None`: workers report their jobs at the end, and all events are measured then.
     meter: Option<Meter>,
     fresh: Vec<(Instant, Event)>,
     lost: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Player<'a, 'k> {
     reports_wakeups: bool,
 }
 
-/// Runs `plan`; without a daemon, all processes are left to the kernel. `what` is the text of the progress bar.
+/// Runs `plan`. Without a daemon, all processes are left to the kernel. `what` is the text of the progress bar.
 pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> Result<Played, Failure> {
     let ready = PREPARATION.saturating_add(Nanos::ms(2).saturating_mul(plan.processes.len() as u64));
     let mut player = Player {
@@ -123,7 +123,7 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
         progress.finish(&format!("{what}: done"));
     }
     let length = clock::now().saturating_since(player.start);
-    // After a failure, too, no process is left behind.
+    // No process is left behind, even after a failure.
     player.end_all();
     outcome?;
     Ok(player.into_played(plan.length.map_or(length, |most| most.min(length))))
@@ -157,12 +157,12 @@ impl Player<'_, '_> {
         }
     }
 
-    /// An instant of the run, by the monotonic clock.
+    /// Converts an instant of the run into the monotonic clock.
     fn moment(&self, at: Instant) -> Instant {
         self.start.saturating_add(at.since(Instant::ZERO))
     }
 
-    /// An instant of the monotonic clock, in the daemon's time.
+    /// Converts an instant of the monotonic clock into the daemon's time.
     fn counted(&self, at: Instant) -> Instant {
         Instant::ZERO + at.saturating_since(self.epoch)
     }
@@ -205,7 +205,7 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// Makes its promise, if it has one and there is a daemon.
+    /// Makes the promise of the process, if the process has a promise and there is a daemon.
     fn promise(&mut self, index: usize, planned: &PlannedProcess, pid: u32) -> Result<Vec<EntityId>, Failure> {
         let (Some(front), Some(request)) = (self.front, &planned.request) else { return Ok(Vec::new()) };
         let start = request.reservation.start.map(|start| self.counted(self.moment(start)));
@@ -261,7 +261,8 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// A process that existed before is not waited for once its promise has ended. A command is.
+    /// Removes dismissed clients. The run does not wait for a process that existed before, once its promise has ended.
+    /// The run does wait for a command.
     fn drop_dismissed(&mut self) {
         let (left, ends) = (&self.left, &self.ends);
         let is_left = |entity: &EntityId| left.iter().any(|left| left.entity == *entity);
@@ -277,7 +278,7 @@ impl Player<'_, '_> {
             let leaves = self.plan.processes[self.running[at].index].leaves;
             if leaves.is_some_and(|leaves| self.moment(leaves) <= now) {
                 let running = self.running.swap_remove(at);
-                // A failure of a process that leaves does not affect the others.
+                // A failure of a process that leaves does not affect the other processes.
                 let _ = self.end(running);
             } else {
                 at += 1;
@@ -285,7 +286,7 @@ impl Player<'_, '_> {
         }
     }
 
-    /// Ends a promise; a process that the run has started ends, and a worker reports its jobs.
+    /// Ends a promise. A process that the run has started ends, and a worker reports its jobs.
     fn end(&mut self, running: Running) -> Result<(), Failure> {
         let Running { index, child, had, .. } = running;
         if let (Some(front), None) = (self.front, had) {
@@ -321,7 +322,7 @@ impl Player<'_, '_> {
 
     /// Requests the end of a command, and reads events meanwhile.
     fn ask_to_end(&mut self, child: &RunProcess) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = child.terminate();
         let end = clock::now().saturating_add(GRACE);
         while !child.process().has_ended() && clock::now() < end {
@@ -332,7 +333,7 @@ impl Player<'_, '_> {
 
     fn end_all(&mut self) {
         for running in std::mem::take(&mut self.running) {
-            // The other processes end as well; the result of this one is unknown.
+            // The other processes end as well; the result of this process is unknown.
             let _ = self.end(running);
         }
         self.read();
@@ -369,13 +370,14 @@ impl Player<'_, '_> {
     }
 }
 
-/// The events of a run that ends at `end`: processes that are ended with it leave then, and later events are dropped.
+/// Returns the events of a run that ends at `end`. Processes that end with the run leave at `end`, and later events are
+/// dropped.
 fn in_time(events: impl Iterator<Item = (Instant, Event)>, end: Instant) -> impl Iterator<Item = (Instant, Event)> {
     let of_run = events.filter(move |(at, event)| *at <= end || matches!(event, Event::Detach { .. }));
     of_run.map(move |(at, event)| (at.min(end), event))
 }
 
-/// The CPU time of a process's living threads.
+/// Returns the CPU time of a process's living threads.
 fn cpu_time(pid: u32) -> Nanos {
     let threads = thread::threads(pid).unwrap_or_default();
     let had = threads.into_iter().filter_map(|tid| Some(usage::Meter::open(tid).ok()?.read().ok()?.ran));

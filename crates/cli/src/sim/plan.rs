@@ -1,4 +1,4 @@
-//! [`Plan`]: the runs that `tactus sim` plays.
+//! [`Plan`]: the runs of `tactus sim`.
 
 use crate::args::Sim;
 use crate::failure::{Failure, usage};
@@ -19,13 +19,14 @@ use trace::{MachineId, WorldHeader};
 /// The runs, with their options.
 pub(crate) struct Plan {
     pub(crate) scenario: Arc<Scenario>,
-    /// The same with each task on the CPU that a policy gives it, by the name of the policy, where that was asked for.
+    /// Scenarios with each task on the CPU that a policy assigns to the task, by the name of the policy, if
+    /// partitioning was requested.
     pub(crate) partitioned: Vec<(String, Arc<Scenario>)>,
     pub(crate) choices: Vec<Choice>,
-    /// Of all guests, in place of their own.
+    /// Policy of all guests, in place of their own.
     pub(crate) guests: Option<Choice>,
     pub(crate) seed: u64,
-    /// The window to draw.
+    /// Window of the drawing.
     pub(crate) window: Window,
     pub(crate) width: u16,
     /// Whether domains are monitored.
@@ -33,24 +34,24 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// One run, under one of its choices.
+    /// Returns one run, under one of the plan's choices.
     pub(crate) fn run(&self, choice: &Choice, seed: u64) -> Run {
         let placed = self.partitioned.iter().find(|(name, _)| name == choice.name());
         let scenario = placed.map_or(&self.scenario, |(_, scenario)| scenario);
         Run { seed, guests: self.guests.clone(), ..Run::new(Arc::clone(scenario), choice.clone()) }
     }
 
-    /// The monitor of its domains, if there is one.
+    /// Returns the monitor of the domains, if monitoring was requested.
     pub(crate) fn monitor(&self) -> Option<XenMon> {
         self.xenmon.then(|| XenMon::new(self.scenario.measured_from()))
     }
 
-    /// The results of `monitor` for a run.
+    /// Returns the results of `monitor` for a run.
     pub(crate) fn monitored(&self, monitor: Option<&XenMon>, header: &WorldHeader) -> Option<XenMonReport> {
         Some(XenMonReport::new(monitor?, header, self.scenario.warm_up, self.scenario.length))
     }
 
-    /// `three VMs under edf: 1 CPU, 2s simulated`.
+    /// Returns a title such as `three VMs under edf: 1 CPU, 2s simulated`.
     pub(crate) fn title(&self) -> String {
         let names: Vec<&str> = self.choices.iter().map(Choice::name).collect();
         let (hosts, cpus) = (self.scenario.hosts, self.scenario.host.cpus);
@@ -99,7 +100,7 @@ pub(super) fn plan(args: &Sim) -> Result<Plan, Failure> {
     }
 }
 
-/// The plan for `scenario` with what the command line changes in it.
+/// Returns the plan for `scenario` with the changes of the command line.
 pub(crate) fn plan_of(args: &Sim, mut scenario: Scenario) -> Result<Plan, Failure> {
     if let Some(length) = &args.length {
         scenario.length = input::duration::length(length)?;
@@ -131,7 +132,7 @@ fn plan_under(args: &Sim, scenario: Scenario, choices: Vec<Choice>) -> Result<Pl
     })
 }
 
-/// The warm-up, from the option or from the scenario.
+/// Returns the warm-up, from the option or from the scenario.
 fn warm_up(args: &Sim, scenario: &Scenario) -> Result<Nanos, Failure> {
     let asked = args.warm_up.as_deref().map(input::duration::moment).transpose()?;
     let (warm_up, length) = (asked.unwrap_or(scenario.warm_up), scenario.length);
@@ -142,7 +143,7 @@ fn warm_up(args: &Sim, scenario: &Scenario) -> Result<Nanos, Failure> {
     Ok(warm_up)
 }
 
-/// The findings of an auditor, in words.
+/// Returns the findings of an auditor, in words.
 pub(crate) fn broken(auditor: &WorldAuditor) -> Vec<String> {
     let in_words = |(machine, finding): (Option<MachineId>, Finding)| match machine {
         Some(machine) if machine != MachineId(0) => format!("{finding} (machine {machine})"),

@@ -1,25 +1,25 @@
-//! [`Actor`]: a thread of Tactus with turns: it is woken, gets its CPU like any other thread, and then the driver of the world
-//! executes its turn.
+//! [`Actor`]: a thread of Tactus with turns. An actor is woken, gets its CPU like any other thread, and then the driver
+//! of the world executes its turn.
 
 use sched::{CpuId, Instant};
 
-/// What an actor does on its CPU.
+/// Activity of an actor on its CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Duty {
-    /// It takes a turn.
+    /// The actor takes a turn.
     Turns,
-    /// It wakes the agent of this CPU and sleeps: no more urgent thread wants the CPU.
+    /// The actor wakes the agent of this CPU and sleeps: no more urgent thread wants the CPU.
     Sentinel(CpuId),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Asleep,
-    /// It is awake and has not had its CPU yet.
+    /// The actor is awake and has not had its CPU yet.
     Woken,
-    /// It has its CPU, and its turn is due.
+    /// The actor has its CPU, and its turn is due.
     Due,
-    /// Its turn is being executed.
+    /// The turn of the actor is being executed.
     Taking,
 }
 
@@ -28,13 +28,13 @@ pub(super) enum Stage {
 pub(super) struct Actor {
     pub(super) duty: Duty,
     pub(super) stage: Stage,
-    /// Whether it was woken again during its turn.
+    /// Whether the actor was woken again during its turn.
     pub(super) rung: bool,
-    /// Whether a sentinel has reported its CPU as quiet.
+    /// Whether a sentinel has reported the actor's CPU as quiet.
     pub(super) quiet: bool,
-    /// When its timer expires; NEVER: it is unarmed.
+    /// Instant when the actor's timer expires; NEVER: the timer is unarmed.
     pub(super) timer: Instant,
-    /// When it should expire.
+    /// Instant when the timer should expire.
     pub(super) asked: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! How actors are woken and take their turns.
+//! Wake-ups and turns of actors.
 
 use crate::actor::{Actor, Duty, Stage};
 use crate::tasks::Place;
@@ -6,12 +6,12 @@ use crate::world::World;
 use sched::{CpuId, Instant, Nanos, Wake};
 
 impl World {
-    /// Arms the timer of actor `tid` for `at` (NEVER: disarms it), plus the lateness of timers.
+    /// Arms the timer of actor `tid` for `at` (NEVER: disarms the timer), plus the lateness of timers.
     pub fn wake_at(&mut self, tid: u32, at: Instant) {
         let late = self.lateness();
         let now = self.now();
         let Some(actor) = self.actor(tid) else { return };
-        // Another event has woken it while the timer was already late.
+        // Another event has woken the actor while the timer was already late.
         let late_already = if actor.timer == Instant::NEVER { Nanos::ZERO } else { now.saturating_since(actor.asked) };
         actor.asked = at.max(now);
         actor.timer = actor.asked.saturating_add(late);
@@ -19,7 +19,7 @@ impl World {
         self.next_timer = self.timers().min().unwrap_or(Instant::NEVER);
     }
 
-    /// Wakes actor `tid` now; an actor in its turn takes another turn.
+    /// Wakes actor `tid` now. An actor in its turn takes another turn.
     pub fn ring(&mut self, tid: u32) {
         let Some(actor) = self.actor(tid) else { return };
         if actor.stage != Stage::Asleep {
@@ -39,7 +39,7 @@ impl World {
         }
         actor.stage = Stage::Asleep;
         if std::mem::take(&mut actor.rung) {
-            // It goes on without sleeping in between.
+            // The actor continues without sleeping in between.
             actor.stage = Stage::Woken;
             self.arrived(tid);
         } else {
@@ -104,12 +104,12 @@ impl World {
         }
     }
 
-    /// Whether a sentinel has reported the CPU of agent `tid` as quiet since the last call.
+    /// Returns whether a sentinel has reported the CPU of agent `tid` as quiet since the last call.
     pub fn take_quiet(&mut self, tid: u32) -> bool {
         self.actor(tid).is_some_and(|actor| std::mem::take(&mut actor.quiet))
     }
 
-    /// The next actor with a due turn that can take it.
+    /// Returns the next actor with a due turn that can take its turn.
     pub(super) fn next_turn(&mut self) -> Option<u32> {
         let can = |world: &World, tid: u32| {
             world.tasks.get(tid).is_some_and(|thread| thread.actor.is_some_and(|actor| actor.stage == Stage::Due))
@@ -122,7 +122,7 @@ impl World {
         Some(tid)
     }
 
-    /// Starts or stops waiting of the sentinel of `cpu`, which wakes the agent there.
+    /// Starts or stops the wait of the sentinel of `cpu`, which wakes the agent there.
     pub(super) fn await_quiet(&mut self, daemon: u32, cpu: CpuId, wanted: bool) {
         let on = |&&(of, on, ..): &&(u32, CpuId, u32, u32)| of == daemon && on == cpu;
         let Some(&(_, _, _, sentinel)) = self.agents.iter().find(on) else { return };

@@ -1,4 +1,4 @@
-//! Forks: immediate ones, and forks that take CPU time, during which the parent may lose its CPU.
+//! Forks: immediate forks, and forks that take CPU time, during which the parent may lose its CPU.
 
 use crate::fork::{Birth, Kind};
 use crate::setting::Setting;
@@ -25,14 +25,14 @@ impl World {
         self.bear(parent, birth)
     }
 
-    /// Thread `by` starts a thread of its process; `None` if all numbers are in use. Panics unless `by` exists.
+    /// Starts a thread in the process of thread `by`; `None` if all numbers are in use. Panics unless `by` exists.
     pub fn clone_thread(&mut self, by: u32, workload: Workload) -> Option<u32> {
         let birth = self.birth(by, Kind::Thread, workload, Nanos::ZERO);
         self.bear(by, birth)
     }
 
-    /// Thread `by` starts a fork that `takes` this much CPU time. Meanwhile it does nothing else: it does not stop, and without
-    /// work it waits for memory. Panics unless the thread exists.
+    /// Starts a fork of thread `by` that takes the CPU time `takes`. Meanwhile the thread does nothing else: it does
+    /// not stop, and without work it waits for memory. Panics unless the thread exists.
     pub fn begin_birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) {
         let birth = self.birth(by, kind, workload, takes);
         self.note(|| format!("{by} begins to begin a {kind:?}"));
@@ -40,13 +40,13 @@ impl World {
         self.forking.push(by);
     }
 
-    /// Whether thread `tid` is in a fork.
+    /// Returns whether thread `tid` is in a fork.
     #[must_use]
     pub fn is_forking(&self, tid: u32) -> bool {
         self.tasks.get(tid).is_some_and(|thread| thread.birth_begun.is_some())
     }
 
-    /// Whether a thread with the mark `tag` is in a fork.
+    /// Returns whether a thread with the mark `tag` is in a fork.
     #[must_use]
     pub fn is_any_forking(&self, tag: usize) -> bool {
         self.forking.iter().any(|&tid| self.mark_of(tid) == Some(tag))
@@ -82,7 +82,7 @@ impl World {
         Some(born)
     }
 
-    /// Finishes the forks that have had their CPU time.
+    /// Finishes the forks that have consumed their CPU time.
     pub(super) fn end_births(&mut self) {
         for by in std::mem::take(&mut self.forking) {
             if self.tasks.get(by).is_none_or(|thread| thread.entity.is_none()) {
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// A stop waits for the end of a fork.
+    /// Applies a stop that waited for the end of a fork.
     fn stop_at_last(&mut self, tid: u32) {
         if self.tasks.process_of(tid).is_some_and(|process| process.is_stopped) {
             self.pause(tid);

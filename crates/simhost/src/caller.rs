@@ -1,4 +1,4 @@
-//! [`Caller`]: a process of Tactus as the kernel sees it: the simulated [`Kernel`].
+//! [`Caller`]: a process of Tactus with the simulated [`Kernel`].
 
 use crate::life::{Life, Mapping, Memory};
 use crate::setting::{Setting, params};
@@ -15,7 +15,7 @@ use sys::thread::{Identity, Owner, State, Status};
 use sys::usage::Usage;
 use sys::{Error, Result};
 
-/// include/uapi/asm-generic/errno-base.h.
+/// Error numbers of include/uapi/asm-generic/errno-base.h.
 const EPERM: i32 = 1;
 const EINVAL: i32 = 22;
 
@@ -26,8 +26,8 @@ pub struct Held {
     birth: u64,
 }
 
-/// The kernel interface of one process of Tactus. Each call takes time, in which the world goes on. Once the process has
-/// failed, its calls have no effect and return `Gone`.
+/// The kernel interface of one process of Tactus. Each call takes time, in which the world continues. Once the process
+/// has failed, its calls have no effect and return `Gone`.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub(super) world: Rc<RefCell<World>>,
@@ -45,7 +45,7 @@ fn senseless(what: String) -> Error {
 }
 
 impl Caller {
-    /// The pid of the process.
+    /// Returns the pid of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
@@ -57,7 +57,7 @@ impl Caller {
         memory.mapped(Arc::clone(&self.life))
     }
 
-    /// The number of its calls and stores so far.
+    /// Returns the number of calls and stores of the process so far.
     #[must_use]
     pub fn acts(&self) -> u64 {
         self.life.acts()
@@ -71,7 +71,7 @@ impl Caller {
         } else {
             world.apply_faults();
         }
-        // The world goes on meanwhile, and may end the process.
+        // The world continues meanwhile, and may end the process.
         if self.life.fault().is_some() { Err(Error::Gone(self.pid)) } else { Ok(world) }
     }
 
@@ -85,7 +85,7 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may change such a process.
+    /// Returns whether the caller may change `process`.
     fn may(&self, world: &World, process: &Process) -> bool {
         let me = &world.tasks.processes[&self.pid];
         let is_own = [process.owner.real, process.owner.effective].contains(&me.owner.effective);
@@ -238,7 +238,7 @@ impl Kernel for Caller {
             return Err(refused(what()));
         }
         let affinity = process.cpuset.and(cpus);
-        // A kernel thread that is bound to its CPU, or a set of CPUs that the host lacks.
+        // The thread is a kernel thread that is bound to its CPU, or the host lacks these CPUs.
         if process.is_kernel || affinity.is_empty() {
             return Err(senseless(what()));
         }

@@ -7,13 +7,13 @@ use sched::Nanos;
 pub struct Dice(u64);
 
 impl Dice {
-    /// The numbers of this seed.
+    /// Returns the numbers of this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Dice {
         Dice(seed)
     }
 
-    /// A number of 64 random bits.
+    /// Returns a number of 64 random bits.
     pub const fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,22 +21,22 @@ impl Dice {
         mixed ^ mixed >> 31
     }
 
-    /// Below `n`, which is above zero.
+    /// Returns a number below `n`, which is above zero.
     pub const fn below(&mut self, n: u64) -> u64 {
         self.number() % n
     }
 
-    /// True once in `n` times; `n` is above zero.
+    /// Returns true once in `n` times; `n` is above zero.
     pub const fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// From `least` to `most`.
+    /// Returns a duration from `least` to `most`.
     pub const fn between(&mut self, least: Nanos, most: Nanos) -> Nanos {
         Nanos::ns(least.as_ns() + self.below(most.saturating_sub(least).as_ns() + 1))
     }
 
-    /// A random element; `None` of an empty list.
+    /// Returns a random element; `None` for an empty list.
     pub fn choose<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         (!of.is_empty()).then(|| of[usize::try_from(self.below(of.len() as u64)).expect("an index fits")])
     }

@@ -7,9 +7,9 @@ use sim::Workload;
 /// The kind of a fork.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A process.
+    /// A fork of a process.
     Process,
-    /// Another thread of the same process.
+    /// A fork of another thread of the same process.
     Thread,
 }
 
@@ -18,9 +18,9 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Birth {
     pub(super) kind: Kind,
-    /// The setting of the child, and the setting it would have without Tactus.
+    /// Setting of the child, and its setting without Tactus.
     pub(super) settings: (Setting, Setting),
     pub(super) workload: Workload,
-    /// The parent's CPU time at which it is over.
+    /// CPU time of the parent at which the fork is over.
     pub(super) until: Nanos,
 }

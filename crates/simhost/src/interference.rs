@@ -1,4 +1,4 @@
-//! Changes to threads and processes by processes other than Tactus, and the values they would have without Tactus.
+//! Changes to threads and processes by processes other than Tactus, and the resulting values without Tactus.
 
 use crate::life::Fault;
 use crate::setting::{Setting, is_raised, params};
@@ -12,19 +12,19 @@ use sys::thread::Owner;
 /// A difference between a thread and its state without Tactus.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// The thread.
+    /// The changed thread.
     pub tid: u32,
-    /// Its process.
+    /// Process of the thread.
     pub pid: u32,
-    /// Its setting.
+    /// Setting of the thread.
     pub is: Setting,
-    /// Its setting without Tactus.
+    /// Setting of the thread without Tactus.
     pub untouched: Setting,
-    /// Whether its process is stopped.
+    /// Whether the process is stopped.
     pub is_stopped: bool,
-    /// Whether it would be stopped without Tactus.
+    /// Whether the process would be stopped without Tactus.
     pub is_stopped_by_others: bool,
-    /// Whether the parent of its process, or of an ancestor, has ended.
+    /// Whether the parent of the process, or of an ancestor, has ended.
     pub is_orphan: bool,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Difference {
 }
 
 impl World {
-    /// Another process schedules thread `tid`; no effect if the thread has ended or the kernel has no such class.
+    /// Schedules thread `tid` as another process. No effect if the thread has ended or the kernel has no such class.
     pub fn reschedule(&mut self, tid: u32, attributes: Attributes) {
         self.note(|| format!("another process makes {tid} {attributes}"));
         if let Some(thread) = self.tasks.get_mut(tid)
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Another process restricts thread `tid` to these CPUs, as far as its cpuset has them.
+    /// Restricts thread `tid` to these CPUs as another process, as far as its cpuset has them.
     pub fn move_to(&mut self, tid: u32, cpus: &CpuSet) {
         self.note(|| format!("another process lets {tid} run on {cpus}"));
         let Some(affinity) = self.tasks.process_of(tid).map(|process| process.cpuset.and(cpus)) else { return };
@@ -70,7 +70,7 @@ impl World {
         self.set(tid, setting);
     }
 
-    /// Another process stops process `pid`.
+    /// Stops process `pid` as another process.
     pub fn stop(&mut self, pid: u32) {
         self.note(|| format!("another process stops {pid}"));
         self.stopped_by_others(pid, true);
@@ -80,7 +80,7 @@ impl World {
         self.set_stopped(pid, true);
     }
 
-    /// Another process continues process `pid`.
+    /// Continues process `pid` as another process.
     pub fn cont(&mut self, pid: u32) {
         self.note(|| format!("another process continues {pid}"));
         self.stopped_by_others(pid, false);
@@ -110,7 +110,8 @@ impl World {
         }
     }
 
-    /// Sets whether process `pid` reaps its children at once; otherwise ended children stay until it does.
+    /// Sets whether process `pid` reaps its children at once. Otherwise ended children stay until
+    /// [`reap`](World::reap).
     pub fn set_reaps(&mut self, pid: u32, reaps: bool) {
         if let Some(process) = self.tasks.processes.get_mut(&pid) {
             process.reaps = reaps;
@@ -141,13 +142,13 @@ impl World {
 
     // ---- Inspection ----
 
-    /// The mark of thread `tid`, or of the ancestor that it comes from.
+    /// Returns the mark of thread `tid`, inherited from an ancestor if necessary.
     #[must_use]
     pub fn mark_of(&self, tid: u32) -> Option<usize> {
         self.tasks.get(tid)?.tag
     }
 
-    /// The CPU time of all threads with this mark: in all, and at a priority that only Tactus sets.
+    /// Returns the CPU time of all threads with this mark: total, and at a priority that only Tactus sets.
     #[must_use]
     pub fn had_by(&self, tag: usize) -> (Nanos, Nanos) {
         let mut had = self.ended.get(tag).copied().unwrap_or_default();
@@ -160,7 +161,7 @@ impl World {
         had
     }
 
-    /// The CPU time of all living processes of Tactus.
+    /// Returns the CPU time of all living processes of Tactus.
     #[must_use]
     pub fn had_by_us(&self) -> Nanos {
         let of =
@@ -168,79 +169,79 @@ impl World {
         self.lives.iter().map(|&(pid, _)| of(pid)).fold(Nanos::ZERO, |sum, ran| sum + ran)
     }
 
-    /// The number of threads and processes started so far.
+    /// Returns the number of threads and processes started so far.
     #[must_use]
     pub fn births(&self) -> u64 {
         self.tasks.births
     }
 
-    /// Whether thread `tid` appeared after the first `births` threads.
+    /// Returns whether thread `tid` appeared after the first `births` threads.
     #[must_use]
     pub fn is_seen_after(&self, tid: u32, births: u64) -> bool {
         self.tasks.get(tid).is_some_and(|thread| thread.birth >= births)
     }
 
-    /// The number of threads and processes that have appeared so far.
+    /// Returns the number of threads and processes that have appeared so far.
     #[must_use]
     pub fn seen(&self) -> u64 {
         self.tasks.seen
     }
 
-    /// The sum of the lateness of all timers so far.
+    /// Returns the sum of the lateness of all timers so far.
     #[must_use]
     pub fn late(&self) -> Nanos {
         self.late
     }
 
-    /// The threads that have not ended, in the order of their start.
+    /// Returns the threads that have not ended, in the order of their start.
     #[must_use]
     pub fn living(&self) -> &[u32] {
         &self.tasks.living
     }
 
-    /// Whether process `pid` exists and has not ended.
+    /// Returns whether process `pid` exists and has not ended.
     #[must_use]
     pub fn is_alive(&self, pid: u32) -> bool {
         self.tasks.processes.get(&pid).is_some_and(|process| !process.has_ended)
     }
 
-    /// Whether process `pid` is stopped.
+    /// Returns whether process `pid` is stopped.
     #[must_use]
     pub fn is_stopped(&self, pid: u32) -> bool {
         self.tasks.processes.get(&pid).is_some_and(|process| process.is_stopped)
     }
 
-    /// The process of thread `tid`, and whether it has not ended.
+    /// Returns the process of thread `tid`, and whether the thread has not ended.
     #[must_use]
     pub fn process_of(&self, tid: u32) -> Option<(u32, bool)> {
         self.tasks.get(tid).map(|thread| (thread.process, thread.entity.is_some()))
     }
 
-    /// The parent of process `pid`.
+    /// Returns the parent of process `pid`.
     #[must_use]
     pub fn parent_of(&self, pid: u32) -> Option<u32> {
         self.tasks.processes.get(&pid).map(|process| process.parent)
     }
 
-    /// The owner of process `pid`.
+    /// Returns the owner of process `pid`.
     #[must_use]
     pub fn owner_of(&self, pid: u32) -> Option<Owner> {
         self.tasks.processes.get(&pid).map(|process| process.owner)
     }
 
-    /// The threads of process `pid`, in ascending order.
+    /// Returns the threads of process `pid`, in ascending order.
     #[must_use]
     pub fn threads_of(&self, pid: u32) -> &[u32] {
         self.tasks.processes.get(&pid).map_or(&[], |process| &process.threads)
     }
 
-    /// The living children of process `pid`, in ascending order.
+    /// Returns the living children of process `pid`, in ascending order.
     #[must_use]
     pub fn children_of(&self, pid: u32) -> &[u32] {
         self.tasks.processes.get(&pid).map_or(&[], |process| &process.children)
     }
 
-    /// The thread that runs on `cpu`.
+    /// Returns the thread that runs on `cpu`.
     #[must_use]
     pub fn running(&self, cpu: CpuId) -> Option<u32> {
         let on =
@@ -248,26 +249,26 @@ impl World {
         self.tasks.living.iter().find(on).copied()
     }
 
-    /// Whether thread `tid` runs or waits for a CPU.
+    /// Returns whether thread `tid` runs or waits for a CPU.
     #[must_use]
     pub fn is_runnable(&self, tid: u32) -> bool {
         let entity = self.tasks.get(tid).and_then(|thread| thread.entity);
         entity.is_some_and(|entity| self.host.machine().state(entity) != State::Blocked)
     }
 
-    /// The setting that thread `tid` would have without Tactus.
+    /// Returns the setting of thread `tid` without Tactus.
     #[must_use]
     pub fn untouched(&self, tid: u32) -> Option<Setting> {
         self.tasks.get(tid).map(|thread| thread.untouched)
     }
 
-    /// The setting of thread `tid`.
+    /// Returns the setting of thread `tid`.
     #[must_use]
     pub fn setting(&self, tid: u32) -> Option<Setting> {
         self.tasks.get(tid).map(|thread| thread.setting)
     }
 
-    /// The CPU time of thread `tid`: in all, and at a priority that only Tactus sets.
+    /// Returns the CPU time of thread `tid`: total, and at a priority that only Tactus sets.
     #[must_use]
     pub fn had(&self, tid: u32) -> (Nanos, Nanos) {
         let Some(thread) = self.tasks.get(tid) else { return (Nanos::ZERO, Nanos::ZERO) };
@@ -291,7 +292,7 @@ impl World {
         false
     }
 
-    /// All differences between the host and its state without Tactus, other than Tactus's own processes.
+    /// Returns all differences between the host and its state without Tactus, except in Tactus's own processes.
     #[must_use]
     pub fn differences(&self) -> Vec<Difference> {
         let mut found = Vec::new();

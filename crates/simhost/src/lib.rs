@@ -65,7 +65,7 @@ use sys::thread::Owner;
 pub struct SimulatedKernel(Rc<RefCell<World>>);
 
 impl SimulatedKernel {
-    /// A new world.
+    /// Creates a new world.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
@@ -73,13 +73,13 @@ impl SimulatedKernel {
         Ok(SimulatedKernel(Rc::new(RefCell::new(World::new(settings)?))))
     }
 
-    /// The world, to inspect.
+    /// Borrows the world, to inspect it.
     #[must_use]
     pub fn world(&self) -> Ref<'_, World> {
         self.0.borrow()
     }
 
-    /// The world, to change.
+    /// Borrows the world, to change it.
     #[must_use]
     pub fn world_mut(&self) -> RefMut<'_, World> {
         self.0.borrow_mut()
@@ -92,7 +92,8 @@ impl SimulatedKernel {
         self.0.borrow_mut().run_until(end)
     }
 
-    /// Starts a process of Tactus with this owner: a child of init, whose first thread sleeps for good.
+    /// Starts a process of Tactus with this owner. The process is a child of init, and its first thread sleeps for
+    /// good.
     ///
     /// # Panics
     /// All numbers are in use.
@@ -107,18 +108,18 @@ impl SimulatedKernel {
 }
 
 impl Caller {
-    /// Makes it fail in place of act number `act`, counted from zero.
+    /// Makes the process fail in place of act number `act`, counted from zero.
     pub fn fails_at(&self, act: u64, fault: Fault) {
         self.life.fails_at(act, fault);
     }
 
-    /// Its fault, once it has failed.
+    /// Returns the fault of the process, once the process has failed.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         self.life.fault()
     }
 
-    /// Whether it has ended, as a holder of its descriptor sees, even if its pid is reused.
+    /// Returns whether the process has ended, as a holder of its descriptor observes it, even if its pid is reused.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.life.fault() == Some(Fault::Crash)
@@ -133,7 +134,7 @@ impl Caller {
         self.world.borrow_mut().employ(self.pid, attributes, affinity, Duty::Turns)
     }
 
-    /// Starts the agent of `cpu`, and the sentinel that wakes it.
+    /// Starts the agent of `cpu`, and the sentinel that wakes the agent.
     ///
     /// # Panics
     /// As for [`employ`](Caller::employ).

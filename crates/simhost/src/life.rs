@@ -1,4 +1,4 @@
-//! [`Life`]: whether the acts of a process still have an effect; and [`Memory`], words that outlive their writers.
+//! [`Life`]: whether the acts of a process still have an effect. [`Memory`]: words that outlive their writers.
 
 use daemon::kernel::Cells;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 /// A fault of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// It is killed (SIGKILL).
+    /// The process is killed (SIGKILL).
     Crash,
-    /// It is stopped and does nothing more (SIGSTOP).
+    /// The process is stopped and does nothing more (SIGSTOP).
     Hang,
 }
 
@@ -17,7 +17,7 @@ const WELL: u8 = 0;
 const CRASHED: u8 = 1;
 const HUNG: u8 = 2;
 
-/// Counts the acts of a process, and makes it fail before a given act.
+/// Counter of the acts of a process, which makes the process fail before a given act.
 #[derive(Debug)]
 pub(super) struct Life {
     acts: AtomicU64,
@@ -32,18 +32,18 @@ impl Life {
         Arc::new(Life { acts, fails_before, way: AtomicU8::new(WELL), state: AtomicU8::new(WELL) })
     }
 
-    /// Makes it fail in place of act number `act`, counted from zero.
+    /// Makes the process fail in place of act number `act`, counted from zero.
     pub(super) fn fails_at(&self, act: u64, fault: Fault) {
         self.way.store(if fault == Fault::Crash { CRASHED } else { HUNG }, Ordering::Relaxed);
         self.fails_before.store(act, Ordering::Relaxed);
     }
 
-    /// The number of its acts so far.
+    /// Returns the number of acts of the process so far.
     pub(super) fn acts(&self) -> u64 {
         self.acts.load(Ordering::Relaxed)
     }
 
-    /// Counts an act; returns whether it has an effect.
+    /// Counts an act. Returns whether the act has an effect.
     pub(super) fn act(&self) -> bool {
         if self.fault().is_some() {
             return false;
@@ -75,12 +75,12 @@ impl Life {
     }
 }
 
-/// Words that several processes share. They exist as long as a process or the world refers to them.
+/// Words that several processes share. The words exist as long as a process or the world refers to them.
 #[derive(Clone, Debug)]
 pub struct Memory(Arc<[AtomicU64]>);
 
 impl Memory {
-    /// `words` words, all zero.
+    /// Returns `words` words, all zero.
     #[must_use]
     pub fn new(words: usize) -> Memory {
         Memory((0..words).map(|_| AtomicU64::new(0)).collect())
@@ -91,7 +91,7 @@ impl Memory {
     }
 }
 
-/// The memory in one process: each store is an act of that process.
+/// The memory in one process. Each store is an act of this process.
 #[derive(Debug)]
 pub struct Mapping {
     words: Arc<[AtomicU64]>,

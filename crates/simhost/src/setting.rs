@@ -1,4 +1,4 @@
-//! [`Setting`]: the changeable values of a thread, and what they mean to the scheduler.
+//! [`Setting`]: the changeable values of a thread, and their meaning for the scheduler.
 
 use sched::{Class, CpuSet, Params, RtPriority, Weight};
 use sys::attributes::{Attributes, Policy};
@@ -6,14 +6,14 @@ use sys::attributes::{Attributes, Policy};
 /// The changeable values of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// Its scheduling attributes.
+    /// Scheduling attributes of the thread.
     pub attributes: Attributes,
-    /// The CPUs it may run on.
+    /// CPUs that the thread may run on.
     pub affinity: CpuSet,
 }
 
 impl Setting {
-    /// The setting of a child. Source: `sched_fork`, kernel/sched/core.c, v5.13.
+    /// Returns the setting of a child. Source: `sched_fork`, kernel/sched/core.c, v5.13.
     pub(super) fn of_child(self) -> Setting {
         let Setting { attributes, affinity } = self;
         if !attributes.reset_on_fork {
@@ -29,7 +29,7 @@ impl Setting {
     }
 }
 
-/// The scheduler's parameters for a thread; `None`: this kernel lacks the class.
+/// Returns the scheduler's parameters for a thread; `None`: this kernel lacks the class.
 pub(super) fn params(setting: &Setting) -> Option<Params> {
     let nice = |nice: i32| Weight::nice(nice);
     let priority = |priority: u32| RtPriority::new(u8::try_from(priority).ok()?);
@@ -44,7 +44,7 @@ pub(super) fn params(setting: &Setting) -> Option<Params> {
     Some(Params { class, weight, affinity: setting.affinity, ..Params::default() })
 }
 
-/// Whether this is a priority of a raised thread.
+/// Returns whether these attributes have the priority of a raised thread.
 pub(super) fn is_raised(attributes: &Attributes) -> bool {
     use daemon::kernel::priority::{AMONG_OTHERS, RAISED};
     matches!(attributes.policy, Policy::Fifo { priority } if (AMONG_OTHERS..=RAISED).contains(&priority))

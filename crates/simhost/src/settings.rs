@@ -5,11 +5,11 @@ use sched::{Descriptor, Nanos};
 /// Lateness of timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
-    /// Usual maximum.
+    /// Maximum lateness in the usual case.
     pub most: Nanos,
-    /// Rare lateness.
+    /// Lateness in the rare case.
     pub rare: Nanos,
-    /// A timer is rarely late once in so many times; 0: never.
+    /// Number of timers per rare lateness; 0: never.
     pub rare_in: u64,
 }
 
@@ -22,18 +22,18 @@ pub struct Settings {
     pub policy: &'static Descriptor,
     /// Knobs that differ from their defaults.
     pub knobs: Vec<(&'static str, i64)>,
-    /// Threads are numbered from 1 to this; then numbers are reused.
+    /// Largest number of a thread. Threads are numbered from 1; after the largest number, numbers are reused.
     pub numbers: u32,
     /// Seed of the random numbers.
     pub seed: u64,
-    /// How late timers are.
+    /// Lateness of timers.
     pub lateness: Lateness,
-    /// The longest duration of a call into the kernel; the shortest is half of it.
+    /// Maximum duration of a call into the kernel. The minimum is half of it.
     pub call: Nanos,
 }
 
 impl Settings {
-    /// A host of `cpus` CPUs without lateness, on which calls take no time.
+    /// Returns a host of `cpus` CPUs without lateness, on which calls take no time.
     #[must_use]
     pub fn new(policy: &'static Descriptor, cpus: usize) -> Settings {
         let lateness = Lateness::default();

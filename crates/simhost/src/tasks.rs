@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use sys::thread::{Identity, Owner};
 use sys::usage::Usage;
 
-/// The clock tick of start times: USER_HZ is 100 on every known architecture.
+/// Clock tick of start times: USER_HZ is 100 on every known architecture.
 pub(super) const TICK: Nanos = Nanos::ms(10);
 
-/// Init, which adopts orphans.
+/// Pid of init, which adopts orphans.
 pub(super) const INIT: u32 = 1;
 
 /// State of a thread at the last observation.
@@ -29,7 +29,7 @@ pub(super) struct Account {
     /// CPU time at a priority that only Tactus sets.
     pub(super) raised: Nanos,
     pub(super) place: Place,
-    /// The instant up to which time is charged.
+    /// Instant up to which CPU time is charged.
     pub(super) since: Instant,
     pub(super) cpu: usize,
 }
@@ -38,31 +38,32 @@ pub(super) struct Account {
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) identity: Identity,
-    /// Its unique number among all threads that ever existed.
+    /// Unique number of the thread among all threads that ever existed.
     pub(super) birth: u64,
     pub(super) process: u32,
-    /// Its fork in progress.
+    /// Fork in progress of the thread.
     pub(super) birth_begun: Option<Birth>,
     pub(super) name: String,
     pub(super) setting: Setting,
-    /// Its setting without Tactus.
+    /// Setting of the thread without Tactus.
     pub(super) untouched: Setting,
-    /// `None` once it has ended: the first thread of a process stays until all threads have ended.
+    /// Entity of the thread; `None` once the thread has ended. The first thread of a process stays until all threads
+    /// have ended.
     pub(super) entity: Option<EntityId>,
-    /// Whether the caller decides when it runs and sleeps.
+    /// Whether the caller decides when the thread runs and sleeps.
     pub(super) is_scripted: bool,
     /// Whether a scripted thread wants to run.
     pub(super) wants: bool,
-    /// The daemon process and CPU whose agent is woken when the thread arrives there.
+    /// The daemon process and CPU whose agent is woken when the thread arrives on this CPU.
     pub(super) awaited_by: Option<(u32, CpuId)>,
     pub(super) actor: Option<Actor>,
-    /// Its mark, or that of the ancestor it comes from.
+    /// Mark of the thread, or of an ancestor.
     pub(super) tag: Option<usize>,
     pub(super) account: Account,
 }
 
 impl Thread {
-    /// Charges the time up to `now`.
+    /// Charges the CPU time up to `now`.
     pub(super) fn charge(&mut self, now: Instant) {
         let account = &mut self.account;
         let spent = now.since(account.since);
@@ -83,11 +84,11 @@ impl Thread {
 /// Changes to a process that its control group, its owner or a security module refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Refuses {
-    /// A real-time class: its group has no real-time runtime.
+    /// Whether a real-time class is refused: the group has no real-time runtime.
     pub real_time: bool,
-    /// Another affinity.
+    /// Whether another affinity is refused.
     pub affinity: bool,
-    /// All changes.
+    /// Whether all changes are refused.
     pub all: bool,
 }
 
@@ -97,19 +98,19 @@ pub(super) struct Process {
     pub(super) parent: u32,
     pub(super) owner: Owner,
     pub(super) is_kernel: bool,
-    /// Whether it has CAP_SYS_NICE and CAP_KILL.
+    /// Whether the process has CAP_SYS_NICE and CAP_KILL.
     pub(super) is_privileged: bool,
-    /// Whether it reaps its children at once.
+    /// Whether the process reaps its children at once.
     pub(super) reaps: bool,
     pub(super) refuses: Refuses,
-    /// The CPUs of its cpuset.
+    /// CPUs of the process's cpuset.
     pub(super) cpuset: CpuSet,
     pub(super) is_stopped: bool,
-    /// Whether it would be stopped without Tactus.
+    /// Whether the process would be stopped without Tactus.
     pub(super) is_stopped_by_others: bool,
-    /// In ascending order.
+    /// Threads of the process, in ascending order.
     pub(super) threads: Vec<u32>,
-    /// In ascending order.
+    /// Children of the process, in ascending order.
     pub(super) children: Vec<u32>,
     pub(super) has_ended: bool,
     /// Whether the parent of an ancestor has ended.
@@ -117,7 +118,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// A running process, without threads yet.
+    /// Creates a running process, without threads yet.
     pub(super) fn new(parent: u32, owner: Owner, cpuset: CpuSet) -> Process {
         Process {
             parent,
@@ -140,22 +141,22 @@ impl Process {
 /// All threads and processes.
 #[derive(Debug)]
 pub(super) struct Tasks {
-    /// By number.
+    /// Threads, by number.
     threads: Vec<Option<Thread>>,
-    /// The last start time given with each number.
+    /// Start time of the last thread with each number.
     started: Vec<u64>,
     /// Numbers of the threads that have not ended.
     pub(super) living: Vec<u32>,
     pub(super) processes: BTreeMap<u32, Process>,
     last: u32,
-    /// The number of forks so far, finished or not.
+    /// Number of forks so far, finished or not.
     pub(super) births: u64,
-    /// The number of threads that have appeared.
+    /// Number of threads that have appeared.
     pub(super) seen: u64,
 }
 
 impl Tasks {
-    /// No tasks, with numbers from 1 up to `numbers`.
+    /// Creates an empty set of tasks, with numbers from 1 up to `numbers`.
     pub(super) fn new(numbers: u32) -> Tasks {
         let room = numbers as usize + 1;
         Tasks {
@@ -169,8 +170,8 @@ impl Tasks {
         }
     }
 
-    /// The next free number after the last one, wrapping around; `None` if all are in use. A number is not reused within one
-    /// clock tick: a real machine has too many for that.
+    /// Returns the next free number after the last one, wrapping around; `None` if all numbers are in use. A number is
+    /// not reused within one clock tick: a real machine has too many numbers for that.
     pub(super) fn number(&mut self, start_time: u64) -> Option<u32> {
         let room = u32::try_from(self.threads.len()).expect("numbers are 32 bits");
         let after = (self.last + 1..room).chain(1..=self.last);
@@ -208,12 +209,12 @@ impl Tasks {
         self.threads.get_mut(tid as usize)?.as_mut()
     }
 
-    /// A thread that exists.
+    /// Returns thread `tid`, which exists.
     pub(super) fn thread(&mut self, tid: u32) -> &mut Thread {
         self.get_mut(tid).expect("it is there")
     }
 
-    /// The process of a living thread.
+    /// Returns the process of a living thread.
     pub(super) fn process_of(&self, tid: u32) -> Option<&Process> {
         self.processes.get(&self.get(tid)?.process)
     }

@@ -1,4 +1,4 @@
-//! [`World`]: one host in virtual time: the machine, its threads and processes, and pending events.
+//! [`World`]: one host in virtual time, with the machine, its threads and processes, and pending events.
 
 use crate::dice::Dice;
 use crate::life::{Fault, Life};
@@ -14,10 +14,10 @@ use sys::usage::Usage;
 
 /// Other activity on this host, at instants of its own.
 pub trait Others {
-    /// The instant of the next activity; NEVER: there is none.
+    /// Returns the instant of the next activity; NEVER: there is none.
     fn next(&self) -> Instant;
 
-    /// Acts at that instant, or later.
+    /// Acts at the instant of [`next`](Others::next), or later.
     fn act(&mut self, world: &mut World);
 }
 
@@ -34,10 +34,10 @@ pub struct World {
     pub(super) next_timer: Instant,
     /// The actors with due turns, in order.
     pub(super) turns: VecDeque<u32>,
-    /// Daemon, CPU, agent and sentinel.
+    /// Daemon, CPU, agent and sentinel of each CPU with an agent.
     pub(super) agents: Vec<(u32, CpuId, u32, u32)>,
     pub(super) lives: Vec<(u32, Arc<Life>)>,
-    /// CPU time of ended threads, by mark: in all, and at a priority that only Tactus sets.
+    /// CPU time of ended threads, by mark: total, and at a priority that only Tactus sets.
     pub(super) ended: Vec<(Nanos, Nanos)>,
     /// The sum of the lateness of timers.
     pub(super) late: Nanos,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for World {
 }
 
 impl World {
-    /// A host that has run for a second, with init and a kernel thread only.
+    /// Creates a host that has run for a second, with init and a kernel thread only.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
@@ -96,19 +96,19 @@ impl World {
         Ok(world)
     }
 
-    /// The time of the monotonic clock.
+    /// Returns the time of the monotonic clock.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.host.now()
     }
 
-    /// The number of decisions so far.
+    /// Returns the number of decisions so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// The CPUs it has.
+    /// Returns the CPUs of the host.
     #[must_use]
     pub fn cpus(&self) -> CpuSet {
         self.host.machine().topology().all()
@@ -124,7 +124,7 @@ impl World {
         self.record = Some(Vec::new());
     }
 
-    /// The recorded operations.
+    /// Returns the recorded operations.
     #[must_use]
     pub fn recorded(&self) -> &[(Instant, String)] {
         self.record.as_deref().unwrap_or_default()
@@ -156,14 +156,14 @@ impl World {
         }
     }
 
-    /// A call into the kernel: time passes, and due events happen.
+    /// Executes a call into the kernel: time passes, and due events happen.
     pub(super) fn spend(&mut self) {
         let end = self.now() + self.dice.between(self.call.scale(1, 2), self.call);
         while self.step(end) {}
         self.end_births();
     }
 
-    /// Handles the next event if it is before `end`; otherwise advances to `end`.
+    /// Handles the next event if the event is before `end`; otherwise advances to `end`.
     fn step(&mut self, end: Instant) -> bool {
         let others = self.others.as_ref().map_or(Instant::NEVER, |others| others.next());
         let own = self.next_timer.min(others);
@@ -279,7 +279,7 @@ impl World {
         });
     }
 
-    /// Ends thread `tid`. The last thread ends its process; the first stays visible until then.
+    /// Ends thread `tid`. The last thread ends its process. The first thread stays visible until then.
     pub fn exit(&mut self, tid: u32) {
         self.note(|| format!("{tid} ends"));
         let Some(thread) = self.tasks.get_mut(tid) else { return };
@@ -383,7 +383,7 @@ impl World {
         let now = self.host.now();
         let thread = self.tasks.thread(tid);
         if let Some(entity) = thread.entity {
-            // Takes effect at once, so that a wake-up at this instant works.
+            // The block takes effect at once, so that a wake-up at this instant works.
             thread.charge(now);
             thread.account.place = Place::Away;
             self.host.pause(entity);
@@ -412,7 +412,7 @@ impl World {
         }
     }
 
-    /// Applies the faults that are due: kills each process that has crashed, stops each that hangs.
+    /// Applies the due faults: kills each process that has crashed, and stops each process that hangs.
     pub fn apply_faults(&mut self) {
         let pids: Vec<u32> =
             self.lives.iter().filter(|(_, life)| life.fault().is_some()).map(|&(pid, _)| pid).collect();

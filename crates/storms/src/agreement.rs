@@ -1,11 +1,12 @@
-//! Whether the dispatcher's state agrees with its machine. The dispatcher knows its clients from the machine's actions alone, so a
-//! lost action would leave a client at a wrong level until its next change.
+//! Agreement of the dispatcher's state with its machine. The dispatcher derives the state of its clients from the
+//! machine's actions alone, so a lost action would leave a client at a wrong level until its next change.
 
 use daemon::dispatch::{Dispatcher, Level};
 use daemon::kernel::{Kernel, priority};
 use sched::{CpuId, EntityId, Machine, State};
 
-/// The first difference between `dispatcher` and `machine` in the state of `clients`, or in the end of a time slice.
+/// Returns the first difference between `dispatcher` and `machine` in the state of `clients`, or in the end of a time
+/// slice.
 pub(super) fn wrong_state<K: Kernel>(
     dispatcher: &Dispatcher<K>,
     machine: &Machine,
@@ -23,8 +24,8 @@ pub(super) fn wrong_state<K: Kernel>(
     clients.iter().find_map(of_client).or_else(|| machine.topology().all().iter().find_map(of_cpu))
 }
 
-/// The first of `clients` whose threads on `cpu`, after a turn there, are not at the level that follows from its state in
-/// `machine`.
+/// Returns the first of `clients` whose threads on `cpu`, after a turn there, are not at the level that follows from
+/// the client's state in `machine`.
 pub(super) fn wrong_level<K: Kernel>(
     dispatcher: &Dispatcher<K>,
     machine: &Machine,
@@ -57,7 +58,7 @@ mod tests {
     use crate::{Options, Policies, set_up};
     use sched::Nanos;
 
-    /// A storm without a fault, after `length`.
+    /// Runs a storm without a fault for `length`.
     fn session(length: Nanos) -> Session {
         let find = |name| policies::find(name).expect("it is registered");
         let policies = Policies { linux: find("linux"), edf: find("edf") };

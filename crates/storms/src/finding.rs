@@ -4,17 +4,17 @@ use sched::Instant;
 use simhost::SimulatedKernel;
 use std::fmt;
 
-/// How many of the last operations a finding lists.
+/// Number of last operations that a finding lists.
 const TOLD: usize = 60;
 
 /// A broken promise.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The fault.
+    /// The broken rule.
     pub what: String,
-    /// Its time.
+    /// Instant of the finding.
     pub at: Instant,
-    /// The last operations before it.
+    /// Last operations before the finding.
     pub before: Vec<(Instant, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Judge`]: whether promises were kept while no process failed, and whether all threads are restored afterwards.
+//! [`Judge`]: checks that promises are kept while no process fails, and that all threads are restored afterwards.
 
 use crate::finding::Finding;
 use crate::neighbours::{Ledger, is_requested};
@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::iter::successors;
 use sys::attributes::{Attributes, Policy};
 
-/// For how many periods lateness still counts: promises carry over from period to period.
+/// Number of periods for which lateness still counts. Promises carry over from period to period.
 const MEMORY: usize = 4;
-/// And for how long: lateness is made up for in the tenth of a CPU that is not promised.
+/// Time for which lateness still counts. The tenth of a CPU that is not promised compensates for lateness.
 const BACKLOG: Nanos = Nanos::ms(300);
-/// The cost of a switch between clients, at most.
+/// Maximum cost of a switch between clients.
 const GRAIN: Nanos = Nanos::us(60);
 
 /// A sample at the start of a period.
@@ -24,13 +24,13 @@ struct Sample {
     at: Instant,
     total: Nanos,
     raised: Nanos,
-    /// The sum of the lateness of timers, and the CPU time of Tactus.
+    /// Sum of the lateness of timers, and the CPU time of Tactus.
     late: Nanos,
     ours: Nanos,
     births: u64,
-    /// Whether a thread of the client is in a fork: no stop takes effect before its end.
+    /// Whether a thread of the client is in a fork. No stop takes effect before the end of the fork.
     is_forking: bool,
-    /// Excess delivery so far that is not taken back yet.
+    /// Excess delivery so far that is not subtracted yet.
     debt: Nanos,
     /// Missing delivery because of lateness, which is delivered later.
     credit: Nanos,
@@ -39,7 +39,7 @@ struct Sample {
 pub(super) struct Judge {
     ledger: Ledger,
     samples: BTreeMap<EntityId, Vec<Sample>>,
-    /// The number of judged periods.
+    /// Number of evaluated periods.
     pub(super) periods: u64,
     delivers: bool,
 }
@@ -50,7 +50,7 @@ impl Judge {
         Judge { ledger, samples: BTreeMap::new(), periods: 0, delivers: !options.others && !options.refusals }
     }
 
-    /// After a turn: checks the last period of every client that has started a new one.
+    /// Checks, after a turn, the last period of every client that has started a new period.
     pub(super) fn look(&mut self, session: &Session) -> Result<(), Finding> {
         if !self.delivers || session.guardians > 1 {
             return Ok(());
@@ -80,10 +80,10 @@ impl Judge {
         Ok(())
     }
 
-    /// Checks that every thread has the values it would have without Tactus.
+    /// Checks that every thread has the values that it would have without Tactus.
     pub(super) fn is_restored(&self, session: &Session, options: &Options) -> Result<(), Finding> {
         let world = session.host.world();
-        // A child whose parent ended before the child was ever seen cannot be found.
+        // A child whose parent ended before any observation of the child cannot be found.
         let wrong = |found: &Difference| {
             !found.is_orphan
                 && !is_ambiguous(&world, found)
@@ -99,7 +99,7 @@ impl Judge {
         Err(Finding::new(&session.host, format!("not what they were:\n  {}", found.join("\n  "))))
     }
 
-    /// Whether another process has requested this difference, for this thread or for an ancestor.
+    /// Returns whether another process has requested this difference, for this thread or for an ancestor.
     fn is_excused(&self, session: &Session, found: &Difference) -> bool {
         let Some(tag) = session.host.world().mark_of(found.tid) else { return false };
         let tree = &self.ledger.borrow()[tag];
@@ -108,7 +108,7 @@ impl Judge {
     }
 }
 
-/// A sample at the start of the period that ends at `deadline`.
+/// Returns a sample at the start of the period that ends at `deadline`.
 fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&Sample>) -> Sample {
     let world = session.host.world();
     let (total, raised) = world.had_by(served.tag);
@@ -125,7 +125,7 @@ fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&S
     Sample { deadline, at: world.now(), total, raised, late, ours, births: world.births(), is_forking, debt, credit }
 }
 
-/// The fault of the last period; `None` if it is correct or of unusual length.
+/// Returns the fault of the last period; `None` if the period is correct or of unusual length.
 fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -> Option<String> {
     let [.., last, now] = samples else { return None };
     let Reservation { slice, period, limit, .. } = served.request.reservation;
@@ -150,15 +150,16 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
     Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
 }
 
-/// Whether it appeared after the end, and a thread of its process or of an ancestor was reported as possibly in a fork.
+/// Returns whether the thread appeared after the end, and a thread of its process or of an ancestor was reported as
+/// possibly in a fork.
 fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
     let unsure: Vec<u32> = doubt.unsure.iter().filter_map(|it| Some(world.process_of(it.tid)?.0)).collect();
     let mut line = successors(Some(found.pid), |&pid| world.parent_of(pid));
     world.is_seen_after(found.tid, doubt.seen) && line.any(|pid| unsure.contains(&pid))
 }
 
-/// Whether its original is ambiguous: which thread of a process has forked another process is not known afterwards, so a child
-/// counts as one of the first thread.
+/// Returns whether the original of the thread is ambiguous. The thread that forked a process is not known afterwards,
+/// so a child counts as a child of the first thread.
 fn is_ambiguous(world: &World, found: &Difference) -> bool {
     let began = world.parent_of(found.pid);
     let first = began.and_then(|parent| world.untouched(parent));

@@ -32,33 +32,33 @@ use sim::Workload;
 use simhost::{Dice, Settings, SimulatedKernel};
 use sys::thread::Owner;
 
-/// How long restoring all threads may take.
+/// Maximum duration of restoring all threads after a fault.
 const WITHIN: Nanos = Nanos::s(1);
 /// Statistics of a storm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Decisions of the host.
+    /// Number of decisions of the host.
     pub steps: u64,
-    /// Turns of daemon and guardian.
+    /// Number of turns of daemon and guardian.
     pub turns: u64,
-    /// Their calls and stores.
+    /// Number of calls and stores of daemon and guardian.
     pub acts: u64,
-    /// Judged periods.
+    /// Number of evaluated periods.
     pub periods: u64,
-    /// Admitted clients.
+    /// Number of admitted clients.
     pub served: u64,
-    /// Refused requests and adoptions.
+    /// Number of refused requests and adoptions.
     pub refused: u64,
-    /// Started threads and processes.
+    /// Number of started threads and processes.
     pub births: u64,
-    /// Injected faults.
+    /// Number of injected faults.
     pub faults: u64,
-    /// Threads that may have been in a fork at the end.
+    /// Number of threads that may have been in a fork at the end.
     pub unsure: u64,
 }
 
 impl Stats {
-    /// The sum.
+    /// Returns the sum of the statistics.
     #[must_use]
     pub fn and(self, other: Stats) -> Stats {
         Stats {
@@ -75,7 +75,7 @@ impl Stats {
     }
 }
 
-/// The request of a client, small enough to leave CPU time on each CPU.
+/// Returns the request of a client, small enough to leave CPU time on each CPU.
 fn request(dice: &mut Dice, options: &Options, tag: usize) -> PromiseRequest {
     let period = match dice.below(3) {
         0 => dice.between(Nanos::ms(1), Nanos::ms(5)),
@@ -158,7 +158,7 @@ fn has_failed(session: &Session) -> bool {
 
 fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(), Finding> {
     let end = session.host.world().now() + options.length;
-    // Until a process fails. A guardian that never starts is no fault: no thread is raised then.
+    // The storm runs until a process fails. A guardian that never starts is no fault: no thread is raised then.
     let mut waiting = options.plan.filter(|plan| plan.target == Target::Guardian);
     session.run_until(end, &mut |session, _| {
         if has_failed(session) {
@@ -178,7 +178,7 @@ fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(
         if session.guardian.caller.fault().is_some() {
             return Err(Finding::new(&session.host, "no guardian is alive a second after its failure".to_string()));
         }
-        // That was one fault; this is the next.
+        // The first fault has occurred; this is the next fault.
         session.plan(Target::Daemon, simhost::Fault::Crash, options.seed % 50);
         let end = session.host.world().now() + Nanos::ms(300);
         session.run_until(end, &mut |session, _| Ok(session.daemon.caller.fault().is_some()))?;
@@ -195,7 +195,7 @@ fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(
     judge.is_restored(session, options)
 }
 
-/// The daemon has failed at `since`: within a second all threads are restored.
+/// Checks that all threads are restored within a second after the daemon has failed at `since`.
 fn after(session: &mut Session, judge: &Judge, options: &Options, since: Instant) -> Result<(), Finding> {
     session.run_until(since + WITHIN, &mut |_, _| Ok(false))?;
     judge.is_restored(session, options)

@@ -1,5 +1,5 @@
-//! [`Neighbours`]: other activity on the host: programs that start and end threads and processes, and a process that changes
-//! the values that Tactus changes.
+//! [`Neighbours`]: other activity on the host. Programs start and end threads and processes, and a process changes the
+//! values that Tactus changes.
 
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use sim::{Periodic, Workload};
@@ -9,10 +9,10 @@ use std::rc::Rc;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Owner;
 
-/// The largest number of threads: numbers are scarce, and soon reused.
+/// Maximum number of threads. Numbers are scarce, and soon reused.
 const THREADS_MOST: usize = 70;
 pub(super) const NUMBERS: u32 = 120;
-/// CPU time of a fork, at most.
+/// Maximum CPU time of a fork.
 const FORK_MOST: Nanos = Nanos::ms(5);
 const USER: Owner = Owner { real: 1000, effective: 1000 };
 
@@ -22,9 +22,9 @@ pub(super) struct Tree {
     pub(super) root: u32,
     pub(super) attributes: Vec<Attributes>,
     pub(super) affinities: Vec<CpuSet>,
-    /// Whether another process has stopped or continued one of its processes.
+    /// Whether another process has stopped or continued a process of the client.
     pub(super) was_stopped: bool,
-    /// Whether it always wants to run.
+    /// Whether the client is always runnable.
     pub(super) is_hog: bool,
 }
 
@@ -39,11 +39,11 @@ pub(super) struct Neighbours {
     pub(super) orphans: bool,
     pub(super) others: bool,
     pub(super) ledger: Ledger,
-    /// Processes that only use up numbers.
+    /// Processes that only use up thread numbers.
     pub(super) passing: Vec<u32>,
 }
 
-/// A random workload of a thread.
+/// Returns a random workload of a thread.
 fn workload(dice: &mut Dice) -> Workload {
     if dice.one_in(3) {
         return Workload::Hog;
@@ -54,7 +54,7 @@ fn workload(dice: &mut Dice) -> Workload {
     Workload::Periodic(Periodic { phase, ..Periodic::new(period, work) })
 }
 
-/// A random fair class.
+/// Returns a random fair class.
 fn fair(dice: &mut Dice) -> Attributes {
     let nice = i32::try_from(dice.below(40)).expect("it is small") - 20;
     Attributes::of(match dice.below(6) {
@@ -141,7 +141,7 @@ impl Neighbours {
         }
     }
 
-    /// Another process changes a value of a client.
+    /// Changes a value of a client as another process.
     fn meddle(&mut self, world: &mut World, kind: u64) {
         let marked: Vec<u32> = world.living().iter().copied().filter(|&tid| world.mark_of(tid).is_some()).collect();
         let Some(tid) = self.dice.choose(&marked) else { return };
@@ -177,7 +177,7 @@ impl Neighbours {
     }
 }
 
-/// Whether other processes have requested this setting.
+/// Returns whether other processes have requested this setting.
 pub(super) fn is_requested(tree: &Tree, is: &Setting) -> bool {
     tree.attributes.contains(&is.attributes) && tree.affinities.contains(&is.affinity)
 }

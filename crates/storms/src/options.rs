@@ -16,20 +16,20 @@ pub enum Target {
 /// The fault and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// The process.
+    /// Process that fails.
     pub target: Target,
     /// The fault.
     pub fault: Fault,
-    /// The act in whose place it happens (calls and stores, counted after the setup).
+    /// Number of the act that the fault replaces (calls and stores, counted after the setup).
     pub act: u64,
 }
 
-/// The parameters of a storm, which determine all of it.
+/// The parameters that determine a storm completely.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Seed of the random numbers.
     pub seed: u64,
-    /// Range: 1 … 3.
+    /// Number of CPUs. Range: 1 … 3.
     pub cpus: usize,
     /// Number of clients. Range: 1 … 6.
     pub clients: usize,
@@ -45,14 +45,14 @@ pub struct Options {
     pub refusals: bool,
     /// Lateness of timers.
     pub lateness: Lateness,
-    /// The longest duration of a call.
+    /// Maximum duration of a call.
     pub call: Nanos,
     /// The fault, if there is one.
     pub plan: Option<Plan>,
 }
 
 impl Options {
-    /// The options of this seed.
+    /// Returns the options of this seed.
     #[must_use]
     pub fn draw(seed: u64) -> Options {
         let mut dice = Dice::new(seed ^ 0x7ac7_0000);
@@ -61,7 +61,7 @@ impl Options {
         let half = |dice: &mut Dice| dice.one_in(2);
         let target = if dice.one_in(4) { Target::Guardian } else { Target::Daemon };
         let fault = if half(&mut dice) { Fault::Crash } else { Fault::Hang };
-        // The first acts, which admit all clients, are as likely as the many later ones.
+        // The first acts, which admit all clients, are as likely as the many later acts.
         let range = dice.choose(&[100, 1_000, 10_000]).unwrap_or(1);
         let act = if target == Target::Guardian { dice.below(60) } else { dice.below(range) };
         Options {

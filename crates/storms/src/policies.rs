@@ -5,8 +5,8 @@ use sched::Descriptor;
 /// The policies of the host and of the daemon: `linux` and `edf`.
 #[derive(Clone, Copy, Debug)]
 pub struct Policies {
-    /// The host's.
+    /// Policy of the host.
     pub linux: &'static Descriptor,
-    /// The daemon's.
+    /// Policy of the daemon.
     pub edf: &'static Descriptor,
 }

@@ -20,17 +20,18 @@ use sys::thread::{Identity, Owner};
 
 const ROOT: Owner = Owner { real: 0, effective: 0 };
 const ROWS: usize = 128;
-/// As in `live`: the agent's beat, the keeper's scan interval, and its watch over the guardian.
+/// Intervals as in `live`: the agent's beat (`BEAT`), the keeper's scan (`SCAN`), and the keeper's watch over the
+/// guardian (`WATCH`).
 const BEAT: Nanos = Nanos::ms(100);
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
-/// In this time Tactus takes at most `TURNS_MOST` turns: a hundred periods of ten clients.
+/// Interval in which Tactus takes at most `TURNS_MOST` turns: a hundred periods of ten clients.
 const CALM: Nanos = Nanos::ms(100);
 const TURNS_MOST: u64 = 10_000;
 const WATCH: Nanos = Nanos::ms(50);
-/// Fewer than in `live`, so that most adoptions take several goes.
+/// Number of threads adopted in one step. Less than in `live`, so that most adoptions take several steps.
 const AT_ONCE: usize = 2;
 
-/// How long restoring looks for forks, at least, before it reports doubt.
+/// Minimum time for which restoring scans for forks before it reports doubt.
 const DOUBT_LEAST: Nanos = Nanos::ms(200);
 /// Interval between random decisions to dismiss a client, and their odds.
 const LEAVING: Nanos = Nanos::ms(30);
@@ -54,7 +55,7 @@ pub(super) struct Daemon {
     births: Option<u64>,
     watched: Instant,
     pulse: Option<Pulse>,
-    /// The number of beats before the guardian that is starting.
+    /// Number of beats before the guardian that is starting.
     awaits: Option<u64>,
     shortest: Nanos,
     requests: VecDeque<(usize, u32, PromiseRequest)>,
@@ -71,7 +72,7 @@ pub(super) struct Guardian {
     table: Table,
     watch: Watch,
     was_rung: bool,
-    /// A restoration in progress, which scans for new children.
+    /// Restoration in progress, which scans for new children.
     restoring: Option<Restoring>,
     pub(super) is_over: bool,
 }
@@ -81,7 +82,7 @@ pub(super) struct Guardian {
 pub(super) struct Doubt {
     /// Threads that may have been in a fork.
     pub(super) unsure: Vec<Identity>,
-    /// The number of threads that had appeared by then.
+    /// Number of threads that had appeared by then.
     pub(super) seen: u64,
 }
 
@@ -93,14 +94,14 @@ pub(super) struct Session {
     pub(super) guardians: u32,
     pub(super) turns: u64,
     pub(super) doubt: Doubt,
-    /// The CPU whose agent has just set the levels of its clients.
+    /// CPU whose agent has just set the levels of its clients.
     levels_of: Option<CpuId>,
-    /// A start instant, with the turns and the CPU time of Tactus up to it.
+    /// Start of the interval, with the turns and the CPU time of Tactus up to this instant.
     calm: (Instant, u64, Nanos),
 }
 
 impl Session {
-    /// Starts both. From here on their acts are counted.
+    /// Starts daemon and guardian. From here on, their acts are counted.
     pub(super) fn new(
         host: SimulatedKernel,
         options: &Options,
@@ -154,7 +155,7 @@ impl Session {
         caller.fails_at(caller.acts() + act, fault);
     }
 
-    /// Advances time to `end` and executes all turns; calls `look` after each turn.
+    /// Advances time to `end` and executes all turns. Calls `look` after each turn.
     pub(super) fn run_until(
         &mut self,
         end: Instant,
@@ -166,7 +167,7 @@ impl Session {
             if let Err(panic) = outcome {
                 let failed =
                     if tid == self.guardian.actor { self.guardian.caller.fault() } else { self.daemon.caller.fault() };
-                // A failed process has no effect any more; its panics do not count.
+                // A failed process has no effect any more. Its panics do not count.
                 if failed.is_none() {
                     let what = panic.downcast_ref::<String>().cloned();
                     let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
@@ -218,7 +219,7 @@ impl Session {
         }
     }
 
-    /// Rings the guardian when the daemon ends: it holds a descriptor of the daemon.
+    /// Rings the guardian when the daemon ends. The guardian holds a descriptor of the daemon.
     fn notice(&mut self) {
         self.host.world_mut().apply_faults();
         let has_ended = self.daemon.caller.has_ended();
@@ -237,7 +238,8 @@ impl Session {
             let now = daemon.caller.now();
             let cpu = CpuId::new(place);
             let next = daemon.dispatcher.turn(cpu, Signals { quiet });
-            // A departure may change the state of the others after their levels are set; then the agent is called again.
+            // A departure may change the state of the other clients after their levels are set. Then the agent is woken
+            // again.
             self.levels_of = Some(cpu).filter(|_| daemon.is_guarded() && !next.call.contains(cpu));
             daemon.table.beat(Beating::Agent(place));
             daemon.call(&self.host, &next.call);
@@ -350,7 +352,7 @@ impl Session {
         self.host.world_mut().wake_at(guardian.actor, at);
     }
 
-    /// The guardian scans again later, or is done; `restore` sleeps in between.
+    /// Continues a restoration: the guardian scans again later, or is done. In between, `restore` sleeps.
     fn go_on_restoring(&mut self, restoring: Restoring) {
         let now = self.host.world().now();
         let time = restoring.time();
@@ -398,7 +400,7 @@ impl Session {
 }
 
 impl Daemon {
-    /// Whether it knows that its guardian watches.
+    /// Returns whether the daemon has observed that its guardian watches.
     pub(super) fn is_guarded(&self) -> bool {
         self.awaits.is_none()
     }
@@ -414,7 +416,7 @@ impl Daemon {
         }
     }
 
-    /// Admits the next client; dismisses a client now and then.
+    /// Admits the next client, and dismisses a client from time to time.
     fn admit(&mut self, host: &SimulatedKernel) {
         if self.awaits.is_none()
             && let Some((tag, pid, request)) = self.requests.pop_front()

@@ -1,4 +1,4 @@
-//! Embeds the fingerprint of the sources that decide what a run measures.
+//! Embeds the fingerprint of the sources that determine the measurements of a run.
 
 #[path = "src/fingerprint.rs"]
 mod fingerprint;

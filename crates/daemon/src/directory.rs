@@ -117,8 +117,8 @@ impl Directory {
         }
     }
 
-    /// Creates a table of `rows` rows for this boot and this process, and replaces an existing one. The table appears whole or
-    /// not at all.
+    /// Creates a table of `rows` rows for this boot and this process, and replaces an existing one. The table appears
+    /// whole or not at all.
     ///
     /// # Errors
     /// There is no space, or the directory cannot be used.

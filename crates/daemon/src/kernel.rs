@@ -1,8 +1,8 @@
-//! [`Kernel`]: the only interface between the daemon or its guardian and a kernel. [`Linux`](crate::linux::Linux) implements
-//! it for real hosts; the simulated host (crate `simhost`) makes every crash, hang and refusal a test.
+//! [`Kernel`]: the only interface between the daemon or its guardian and a kernel. [`Linux`](crate::linux::Linux)
+//! implements it for real hosts; the simulated host (crate `simhost`) makes every crash, hang and refusal a test.
 //!
-//! An implementation makes no decisions, and allocates nothing between a timer and a dispatch: threads are opened once and
-//! held.
+//! An implementation makes no decisions, and allocates nothing between a timer and a dispatch: threads are opened once
+//! and held.
 
 use sched::{CpuId, CpuSet, Instant};
 use sys::Result;

@@ -1,4 +1,4 @@
-//! On a simulated host: forks that begin before their threads are restored, and end afterwards.
+//! Forks on a simulated host that begin before their threads are restored, and end afterwards.
 
 use daemon::dispatch::{Dispatcher, PromiseRequest, Signals};
 use daemon::kernel::{Kernel, priority};
@@ -47,7 +47,7 @@ impl Scene {
         client
     }
 
-    /// A client in the table, raised and confined to one CPU.
+    /// Returns a client in the table, raised and confined to one CPU.
     fn raised(&self, policy: Policy, workload: Workload) -> u32 {
         let client = self.begin(policy, workload);
         let held = self.daemon.open(client).unwrap();
@@ -71,7 +71,7 @@ impl Scene {
         restore(&self.daemon, &self.table, |rest| self.pass(rest))
     }
 
-    /// Asserts that every thread has the values that it would have without Tactus.
+    /// Returns whether every thread has the values that it would have without Tactus.
     fn is_as_before(&self) -> bool {
         self.host.world().differences().is_empty()
     }
@@ -91,7 +91,7 @@ fn a_child_whose_fork_outlasts_restoring_gets_the_values_it_would_have_inherited
             let restored = if patient { scene.restore() } else { first.end() };
             scene.pass(Nanos::ms(300));
             assert!(!scene.host.world().is_forking(client) && restored.is_settled());
-            // Without waiting one thread only is found; the outcome says so, and leaves the other.
+            // Without waiting, only one thread is found. The outcome reports this, and leaves the other thread.
             assert_eq!((restored.threads.len(), restored.unsure.len()), if patient { (2, 0) } else { (1, 1) });
             assert_eq!((scene.is_as_before(), restored.doubt().is_none()), (patient, patient), "{restored}");
         }
@@ -122,7 +122,7 @@ fn a_sleeping_or_stopped_thread_is_in_no_fork_and_is_not_waited_for() {
     scene.host.world_mut().stop(stopped);
     let pause = |_| panic!("restoring must not wait");
     let restored = restore(&scene.daemon, &scene.table, pause);
-    // Another process has stopped it.
+    // Another process has stopped the thread.
     assert_eq!((restored.threads.len(), restored.unsure.len()), (2, 0));
     assert!(restored.is_settled() && scene.is_as_before());
 }

@@ -1,4 +1,5 @@
-//! [`Dice`]: seeded random numbers. SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+//! [`Dice`]: seeded random numbers. SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+//! 2014).
 
 use sched::Nanos;
 

@@ -13,8 +13,8 @@ pub enum Kind {
     Thread,
 }
 
-/// A fork in progress: inherited values are copied at its start, and the child appears at its end. Source: `copy_process`,
-/// kernel/fork.c, v6.12.
+/// A fork in progress: inherited values are copied at its start, and the child appears at its end. Source:
+/// `copy_process`, kernel/fork.c, v6.12.
 #[derive(Clone, Debug)]
 pub(super) struct Birth {
     pub(super) kind: Kind,

@@ -85,8 +85,8 @@ impl SimulatedKernel {
         self.0.borrow_mut()
     }
 
-    /// Advances time until an actor has a turn, or to `end`. The caller executes the turn of the returned actor and then
-    /// [ends](World::end_turn) it.
+    /// Advances time until an actor has a turn, or to `end`. The caller executes the turn of the returned actor and
+    /// then [ends](World::end_turn) it.
     #[must_use]
     pub fn run_until(&self, end: Instant) -> Option<u32> {
         self.0.borrow_mut().run_until(end)

@@ -1,4 +1,4 @@
-//! The world behaves like a Linux host, as far as daemon and guardian can tell.
+//! The world behaves like a Linux host, as far as daemon and guardian can observe.
 
 use super::*;
 use daemon::kernel::{Cells, Kernel};
@@ -25,7 +25,7 @@ fn hog(host: &SimulatedKernel) -> u32 {
     host.world_mut().start("hog", USER, Workload::Hog).expect("numbers are free")
 }
 
-/// Advances time; no actor may have a turn.
+/// Advances time. No actor may have a turn.
 fn pass(host: &SimulatedKernel, time: Nanos) {
     let end = host.world().now() + time;
     assert_eq!(host.run_until(end), None, "no actor has a turn");
@@ -167,7 +167,7 @@ fn children_inherit_what_reset_on_fork_leaves_them() {
     assert_eq!(daemon.children(parent).unwrap(), [before, after]);
     assert_eq!(daemon.threads(parent).unwrap(), [parent, thread]);
     assert_eq!(daemon.process(&daemon.open(thread).unwrap()).unwrap(), parent);
-    // Without the flag even a real-time class is inherited.
+    // Without the flag, even a real-time class is inherited.
     host.world_mut().reschedule(before, Attributes::of(Policy::Fifo { priority: 3 }));
     let fifo = host.world_mut().fork(before, Workload::Hog).unwrap();
     assert_eq!(host.world().setting(fifo).unwrap().attributes, Attributes::of(Policy::Fifo { priority: 3 }));

@@ -9,7 +9,7 @@ fn policies() -> Policies {
     Policies { linux: find("linux"), edf: find("edf") }
 }
 
-/// Runs a storm; on failure prints its options with the replay line.
+/// Runs a storm. On failure, prints its options with the replay line.
 fn runs(options: &Options) -> Stats {
     match run(options, &policies(), false) {
         Ok(stats) => stats,
@@ -43,7 +43,8 @@ fn a_hard_limit_excuses_the_time_of_a_fork_that_no_stop_interrupts() {
     runs(&Options::draw(2834));
 }
 
-/// Two CPUs, so that confinement to one is visible; a soft and a hard client, both with new threads.
+/// Returns options with two CPUs, so that confinement to one is visible, and a soft and a hard client, both with new
+/// threads.
 fn small(plan: Option<Plan>) -> Options {
     Options {
         seed: 7,

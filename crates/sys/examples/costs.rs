@@ -1,7 +1,8 @@
-//! The cost of the calls on the path between a timer and a dispatch, on this machine: `cargo run -p sys --example costs`.
+//! The cost of the calls on the path between a timer and a dispatch, on this machine: `cargo run -p sys --example
+//! costs`.
 //!
-//! A child is almost always busy, first on the CPU of the measuring thread, then on another. The measuring thread is raised
-//! above it during the calls. Calls that need a missing privilege are skipped with a message.
+//! A child is almost always busy, first on the CPU of the measuring thread, then on another CPU. The measuring thread
+//! is raised above the child during the calls. Calls that need a missing privilege are skipped with a message.
 
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes};

@@ -1,10 +1,10 @@
-//! The first program of a guest kernel that `cargo xtask vm-test` boots: mounts the usual file systems, runs one job, reports
-//! its exit to the host, and powers the machine off.
+//! The first program of a guest kernel that `cargo xtask vm-test` boots: mounts the usual file systems, runs one job,
+//! reports its exit to the host, and powers the machine off.
 //!
-//! The job is the file `/job`, one word per line. Its output goes to the virtio port `output`. The port `status` gets the
-//! uptime at the start of the job (`up SECONDS`) and its exit (`exit CODE`, for a signal 128 plus its number). A host that
-//! reads no `exit` knows that the guest died. Where the kernel has no virtio, the second and third serial line replace the
-//! ports.
+//! The job is the file `/job`, one word per line. Its output goes to the virtio port `output`. The port `status` gets
+//! the uptime at the start of the job (`up SECONDS`) and its exit (`exit CODE`, for a signal 128 plus its number). A
+//! host that reads no `exit` knows that the guest died. Where the kernel has no virtio, the second and third serial
+//! line replace the ports.
 
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -32,7 +32,7 @@ fn main() {
         std::process::exit(2);
     }
     if let Err(error) = run() {
-        // The console, which the host keeps in a file.
+        // The output goes to the console, which the host keeps in a file.
         eprintln!("the guest could not run its job: {error}");
     }
     rustix::fs::sync();
@@ -46,14 +46,14 @@ fn run() -> Result<(), Box<dyn Error>> {
             return Err(format!("cannot mount {kind} at {place}: {error}").into());
         }
     }
-    // As init of every host does: the creator of control groups divides CPU time among them.
+    // The init of every host does this: the creator of control groups divides CPU time among them.
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu +cpuset")?;
     let (mut output, mut status) = (port("output", "/dev/ttyS1")?, port("status", "/dev/ttyS2")?);
     let job = fs::read_to_string("/job")?;
     let mut words = job.lines();
     let mut command = Command::new(words.next().ok_or("/job names no program")?);
     command.args(words).env_clear().env("PATH", "/bin").env("HOME", "/").current_dir("/");
-    // Through a pipe: a serial line is a terminal, and programs write to terminals differently.
+    // The output goes through a pipe: a serial line is a terminal, and programs write to terminals differently.
     let (said, speaking) = std::io::pipe()?;
     command.stdin(Stdio::null()).stdout(speaking.try_clone()?).stderr(speaking);
     let copied = std::thread::spawn(move || copy(said, &mut output));
@@ -69,7 +69,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Not the copy of the standard library: it splices, which a virtio port takes for the end.
+/// Copies `from` to `to`. The copy of the standard library splices, which a virtio port takes for the end.
 fn copy(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
     let mut bytes = [0; 4096];
     loop {
@@ -85,7 +85,7 @@ fn end_all() -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir("/proc")? {
         let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid.filter(|pid| !pid.is_init()) {
-            // It may have ended, or be a kernel thread, which signals do not reach.
+            // The process may have ended, or be a kernel thread, which signals do not reach.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -98,7 +98,7 @@ fn mounted(kind: &str, place: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The virtio port that the host calls `name`, or this serial line.
+/// Opens the virtio port with the host's name `name`, or this serial line.
 fn port(name: &str, line: &str) -> Result<File, Box<dyn Error>> {
     for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten() {
         let entry = entry?;

@@ -97,8 +97,8 @@ fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
     }
     let ends_with_parent = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
     ready.ring();
-    // SAFETY: both calls take numbers only. The child needs no handler and no file of the parent; an inherited pipe would keep
-    // its reader waiting for the child.
+    // SAFETY: both calls take numbers only. The child needs no handler and no file of the parent; an inherited pipe
+    // would keep its reader waiting for the child.
     unsafe {
         libc::signal(libc::SIGINT, libc::SIG_DFL);
         libc::signal(libc::SIGTERM, libc::SIG_DFL);

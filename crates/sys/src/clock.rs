@@ -1,4 +1,5 @@
-//! The monotonic clock: reading it, sleeping until an instant, and timers that can be waited for together with other events.
+//! The monotonic clock: reading it, sleeping until an instant, and timers that can be waited for together with other
+//! events.
 
 use crate::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -158,8 +158,8 @@ pub fn leave_session() -> Result<()> {
     left.map(|_| ()).map_err(|errno| Error::from(errno, "leave the session of this process", remedy))
 }
 
-/// Ignores requests to end or stop from a terminal or another process (SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1,
-/// SIGUSR2), SIGPIPE, and SIGXCPU. SIGKILL and SIGSTOP cannot be ignored.
+/// Ignores requests to end or stop from a terminal or another process (SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP,
+/// SIGUSR1, SIGUSR2), SIGPIPE, and SIGXCPU. SIGKILL and SIGSTOP cannot be ignored.
 pub fn ignore_requests() {
     let signals = [
         libc::SIGINT,

@@ -40,7 +40,7 @@ pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<Tally, String> 
         over.store(true, Ordering::Relaxed);
         let stretches = recorder.join().expect("a recorder does not panic")?;
         answer?;
-        // Its periods start when it enters the class: at its first turn from then on.
+        // The periods start when the thread enters the class: at its first turn from then on.
         let first = stretches.iter().map(|(since, _)| *since).find(|since| *since >= begun).unwrap_or(begun);
         Ok(judge(&stretches, promise, first, end))
     })

@@ -1,11 +1,11 @@
-//! `cargo xtask bench`, its live part: promises kept on this machine, beside SCHED_DEADLINE and an empty loop, in one run,
-//! alternating, as medians with their spread.
+//! `cargo xtask bench`, its live part: promises on this machine, beside SCHED_DEADLINE and an empty loop. One run
+//! alternates between them, and reports medians with their spread.
 //!
-//! One process that is always busy gets (period, slice) on a CPU beside two hogs, once from SCHED_DEADLINE and once from Tactus,
-//! with a hard limit as SCHED_DEADLINE has. The kernel's record of its switches is the measure for both. A period is missed
-//! when less was delivered by its end than the slice minus the overrun of the period before: both carry overruns on. The cost
-//! of turns is measured with the usual soft limit, against an empty loop alone on its CPU, which the bound refers to; an empty
-//! loop beside the same hogs is reported as well.
+//! One process that is always busy gets (period, slice) on a CPU beside two hogs, once from SCHED_DEADLINE and once
+//! from Tactus, with a hard limit as in SCHED_DEADLINE. The kernel's record of the process's switches is the measure
+//! for both. A period is missed when the delivery by its end is less than the slice minus the overrun of the period
+//! before: both mechanisms carry overruns on. The cost of turns is measured with the usual soft limit, against an empty
+//! loop alone on its CPU, which the bound refers to. An empty loop beside the same hogs is reported as well.
 
 mod deadline;
 mod floor;
@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 use sys::child::{Child, Work};
 use watched::Tally;
 
-/// The promise.
+/// The promise under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise {
     pub(crate) period: Nanos,
@@ -35,33 +35,33 @@ const PROMISES: [Promise; 4] = [
 
 /// Duration of each measurement, in one run.
 const LENGTH: Nanos = Nanos::s(2);
-/// The largest error of the delivered share. Unit: parts per million of the promise.
+/// Maximum error of the delivered share. Unit: parts per million of the promise.
 const SHARE_MOST: f64 = 10_000.0;
-/// The largest cost of a turn, in empty loops.
+/// Maximum cost of a turn, in empty loops.
 const COST_MOST: f64 = 1.3;
 
-/// One run of one kind.
+/// Result of one run of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) tally: Tally,
     /// CPU time of Tactus per wake-up of its agent. Unit: ns.
     pub(crate) cost: f64,
-    /// Delivered reserved time by the account of Tactus, of the promise. Unit: parts per million.
+    /// Delivered reserved time by the account of Tactus, relative to the promise. Unit: parts per million.
     pub(crate) share_ppm: f64,
 }
 
-/// The CPU under test: the last, which is farthest from interrupts and from the measuring thread.
+/// Returns the CPU under test: the last CPU, which is farthest from interrupts and from the measuring thread.
 pub(crate) fn cpu() -> CpuId {
     let cpus = sys::affinity::get(sys::thread::current()).expect("a thread has CPUs");
     cpus.iter().last().expect("a thread has a CPU")
 }
 
-/// Two hogs on the CPU under test.
+/// Starts two hogs on the CPU under test.
 pub(crate) fn hogs() -> Vec<Child> {
     (0..2).map(|_| hog()).collect()
 }
 
-/// A process that is always busy.
+/// Starts a process that is always busy.
 pub(crate) fn hog() -> Child {
     let child =
         Child::start(Work::Spin { busy: Nanos::s(60), idle: Nanos::ZERO }).expect("there is room for a process");
@@ -69,7 +69,7 @@ pub(crate) fn hog() -> Child {
     child
 }
 
-/// The median of some figures, with minimum and maximum.
+/// Returns the median of `figures`, with minimum and maximum.
 pub(crate) fn spread(mut figures: Vec<f64>) -> (f64, f64, f64) {
     figures.sort_by(f64::total_cmp);
     (figures[figures.len() / 2], figures[0], figures[figures.len() - 1])
@@ -109,7 +109,7 @@ fn main() {
     }
 }
 
-/// Both mechanisms and the empty loop, in turns.
+/// Measures both mechanisms and the empty loop, in turns.
 fn compare(promise: Promise, runs: usize) {
     let (mut theirs, mut ours, mut floors) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
@@ -150,7 +150,7 @@ fn compare(promise: Promise, runs: usize) {
     println!("{line}  {:.1} us, {beside:.2} of one beside hogs  {met}", ns / 1_000.0);
 }
 
-/// A long slice beside a short one.
+/// Measures a long slice beside a short one.
 fn long(length: Nanos) {
     let pair =
         [Promise { period: Nanos::s(600), slice: Nanos::s(60) }, Promise { period: Nanos::ms(6), slice: Nanos::ms(1) }];

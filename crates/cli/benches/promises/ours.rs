@@ -44,7 +44,7 @@ impl Expense {
         Expense { meters: ours.collect() }
     }
 
-    /// CPU time of all threads, and turns of the agent.
+    /// Returns the CPU time of all threads, and the number of turns of the agent.
     fn read(&self) -> (Nanos, u64) {
         let read = |(is_agent, meter): &(bool, Meter)| {
             let usage = meter.read().ok()?;
@@ -60,7 +60,7 @@ fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Re
     front.admit(&wish, pid).map(|all| all[0]).map_err(|refusal| refusal.to_string())
 }
 
-/// The reserved time of `e`, from the events.
+/// Returns the reserved time of `e`, from the events.
 fn reserved(events: &[(Instant, Event)]) -> Nanos {
     let ran = events
         .iter()
@@ -111,14 +111,14 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
     played
 }
 
-/// The result of one of several promises.
+/// Result of one of several promises.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) periods: u64,
     pub(crate) missed: u64,
-    /// Missed periods in which the CPU was away for at least the missing time.
+    /// Number of missed periods in which the CPU was away for at least the missing time.
     pub(crate) away: u64,
-    /// The largest missing time.
+    /// Maximum missing time.
     pub(crate) worst: Nanos,
 }
 
@@ -148,18 +148,18 @@ pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<Kept>, Str
 
 /// A period in which less was delivered than was due.
 struct Miss {
-    /// Its start, on the grid of the promise.
+    /// Start of the period, on the grid of the promise.
     begun: Instant,
-    /// When its end was detected.
+    /// Instant when the end of the period was detected.
     told: Instant,
     missing: Nanos,
 }
 
-/// Keeps all `promises`, and returns for each the number of periods and the missed ones.
+/// Keeps all `promises`. Returns the number of periods and the missed periods of each promise.
 fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)>, String> {
     let mut others = hogs();
     live::serve(&setup()?, |front| {
-        // They live as long as the run.
+        // The processes live as long as the run.
         let launcher = Launcher::of(PathBuf::from(env!("CARGO_BIN_EXE_tactus")));
         let (mut children, mut entities) = (Vec::new(), Vec::new());
         for promise in promises {
@@ -189,7 +189,7 @@ fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)
                     kept[place].1.push(Miss { begun: since(begun), told: since(*at), missing });
                 }
             }
-            // Hogs live for a minute, and are replaced before that.
+            // Hogs live for a minute, and are replaced before their end.
             if clock::now() >= renew {
                 renew = clock::now().saturating_add(Nanos::s(50));
                 others = hogs();

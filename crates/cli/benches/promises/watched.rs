@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::clock;
 use sys::switches::{Record, Switches, Turn, Wake};
 
-/// Periods, and those in which less than the slice was delivered.
+/// Number of periods, and of periods in which less than the slice was delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) periods: u64,
@@ -43,7 +43,7 @@ pub(crate) fn watch(tid: u32) -> sys::Result<Switches> {
     Switches::of_thread(tid, Wake::Seldom)
 }
 
-/// Judges whole periods from `begun` to `end`.
+/// Evaluates whole periods from `begun` to `end`.
 pub(crate) fn judge(stretches: &Stretches, promise: Promise, begun: Instant, end: Instant) -> Tally {
     let (mut tally, mut over, mut at) = (Tally::default(), Nanos::ZERO, 0);
     let mut from = begun;

@@ -1,7 +1,7 @@
 //! Detection of stolen CPU time: a hypervisor may take a CPU away without reporting steal time.
 //!
-//! A thread above all others on the CPU sleeps from one instant to the next. If even that thread wakes late, the CPU was away for
-//! at least the lateness, and no scheduler could have kept a promise.
+//! A thread above all others on the CPU sleeps from one instant to the next. If even that thread wakes late, the CPU
+//! was away for at least the lateness, and no scheduler could have kept a promise.
 
 use crate::cpu;
 use sched::{CpuSet, Instant, Nanos};
@@ -10,23 +10,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::attributes::{self, Attributes};
 use sys::{Result, affinity, clock, thread};
 
-/// Interval between its wake-ups.
+/// Interval between the wake-ups of the witness.
 const STEP: Nanos = Nanos::us(500);
-/// Lateness below this counts as present.
+/// Minimum lateness of an absent CPU.
 const LATE: Nanos = Nanos::us(200);
-/// Above the agents.
+/// Priority of the witness, above the agents.
 const PRIORITY: u32 = 99;
 
 /// Watches one CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    /// Intervals in which it was away.
+    /// Intervals in which the CPU was away.
     gaps: Mutex<Vec<(Instant, Instant)>>,
     over: AtomicBool,
 }
 
 impl Witness {
-    /// Watches in the calling thread until the end.
+    /// Watches the CPU in the calling thread until the end.
     pub(crate) fn watch(&self) -> Result<()> {
         let me = thread::current();
         affinity::set(me, &CpuSet::one(cpu()))?;
@@ -47,7 +47,7 @@ impl Witness {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Time away, at least, in whole gaps that touch `from` to `to`.
+    /// Returns the minimum time for which the CPU was away, in whole gaps that touch `from` to `to`.
     pub(crate) fn away(&self, from: Instant, to: Instant) -> Nanos {
         let gaps = self.gaps.lock().expect("no thread panics with it");
         let touching = gaps.iter().filter(|(begun, ended)| *begun < to && *ended > from);

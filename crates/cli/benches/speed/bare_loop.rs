@@ -1,10 +1,10 @@
-//! The floor: global EDF over a task set as a bare event loop with two heaps, for the EDF table and nothing else. What the
-//! simulator's speed is measured against, in the same run.
+//! The floor: global EDF over a task set as a bare event loop with two heaps, which computes the EDF table and nothing
+//! else. The simulator's speed is measured against this loop, in the same run.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A task: its parameters, its open jobs, and the work left of the oldest of them.
+/// A task: its parameters, its open jobs, and the remaining work of the oldest open job.
 #[derive(Clone, Copy)]
 struct Task {
     period: u64,
@@ -15,18 +15,19 @@ struct Task {
     begun: bool,
 }
 
-/// The table's columns: releases, completions, misses, preemptions, dispatches, migrations.
+/// Columns of the table: releases, completions, misses, preemptions, dispatches, migrations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Table(pub(crate) [u64; 6]);
 
-/// The table of a synchronous task set (period, wcet) in `[0, end)` on `cpus` CPUs, as simulators.md section 1 has it.
+/// Returns the table of a synchronous task set (period, wcet) in `[0, end)` on `cpus` CPUs, as defined in simulators.md
+/// section 1.
 #[inline(never)]
 pub(crate) fn run(set: &[(u64, u64)], cpus: usize, end: u64) -> Table {
     let task = |&(period, wcet): &(u64, u64)| Task { period, wcet, open: 0, left: 0, cpu: 0, begun: false };
     let mut tasks: Vec<Task> = set.iter().map(task).collect();
     let mut releases: BinaryHeap<Reverse<(u64, usize)>> = (0..tasks.len()).map(|i| Reverse((0, i))).collect();
     let mut ready: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
-    let mut running: Vec<Option<(u64, usize, u64)>> = vec![None; cpus]; // deadline, task, when it is done
+    let mut running: Vec<Option<(u64, usize, u64)>> = vec![None; cpus]; // deadline, task, completion
     let mut chosen: Vec<(u64, usize)> = Vec::new();
     let [mut released, mut completed, mut missed, mut preempted, mut dispatched, mut migrated] = [0; 6];
     loop {

@@ -1,4 +1,4 @@
-//! The command as its user gets it: `tactus sim` with its report, beside the bare event loop in the same run.
+//! The command as its user runs it: `tactus sim` with its report, beside the bare event loop in the same run.
 
 use crate::events::{CPUS, SET_B, set_b};
 use crate::{Spread, bare_loop};
@@ -7,9 +7,9 @@ use tempfile::TempDir;
 
 /// Simulated time of set B. Unit: s.
 pub(crate) const SECONDS: u64 = 100;
-/// The least speed of the command on set B, in bare loops.
+/// Minimum speed of the command on set B, in bare loops.
 const COMMAND_LEAST: f64 = 0.5;
-/// How often each program runs in a row; the fastest counts, so that a neighbour's burst does not.
+/// Number of consecutive runs of each program. The fastest run counts, so that a neighbour's burst does not.
 const TRIES: usize = 3;
 
 const TWO_LEVELS: &str = include_str!("../../../../scenarios/bench-two-level.toml");
@@ -26,7 +26,7 @@ impl Inputs {
         inputs
     }
 
-    /// `tactus sim --tasks` on set B under EDF.
+    /// Returns the command `tactus sim --tasks` on set B under EDF.
     pub(crate) fn task_set(&self) -> Command {
         let mut command = self.sim();
         command.arg("--tasks").arg(self.0.path().join("ts_B_n100_u3.6.csv"));
@@ -34,7 +34,7 @@ impl Inputs {
         command
     }
 
-    /// `tactus sim` of two levels.
+    /// Returns the command `tactus sim` of two levels.
     pub(crate) fn two_levels(&self) -> Command {
         let mut command = self.sim();
         command.arg(self.0.path().join("bench-two-level.toml"));
@@ -83,7 +83,7 @@ fn finish(mut command: Command) {
     assert!(status.success(), "the command failed: {status}");
 }
 
-/// The least time of a few runs in a row. Unit: s.
+/// Returns the minimum time of a few consecutive runs. Unit: s.
 fn fastest(mut run: impl FnMut()) -> f64 {
     let mut timed = || {
         let start = std::time::Instant::now();

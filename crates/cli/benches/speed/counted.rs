@@ -1,5 +1,5 @@
-//! Instructions of bare loop, core and commands, counted by callgrind and compared with `benches/instructions.toml`: figures that
-//! neither neighbours nor the machine's clock move.
+//! Instructions of bare loop, core and commands, counted by callgrind and compared with `benches/instructions.toml`.
+//! Neither neighbours nor the machine's clock affect these figures.
 
 use crate::bare_loop;
 use crate::command::{Inputs, SECONDS};
@@ -11,7 +11,8 @@ use std::process::Command;
 
 const RECORD: &str = include_str!("../../../../benches/instructions.toml");
 
-/// Counts all programs and prints them beside the record. Says whether none takes more than recorded, or nothing can be counted.
+/// Counts all programs and prints them beside the record. Returns whether no program takes more than recorded, or
+/// nothing can be counted.
 pub(crate) fn compare() -> bool {
     let record = Record::parse(RECORD).expect("the record is sound");
     if !has_callgrind() {
@@ -40,7 +41,7 @@ fn count() -> Option<Counts> {
     })
 }
 
-/// What callgrind looks at: `count bare-loop` or `count core`.
+/// Runs the program under callgrind: `count bare-loop` or `count core`.
 pub(crate) fn run(what: &str) {
     let set = set_b();
     match what {

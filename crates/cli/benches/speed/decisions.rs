@@ -8,7 +8,7 @@ use sched::{
 
 const CPUS: usize = 4;
 const SIZES: [usize; 5] = [10, 100, 1_000, 10_000, 100_000];
-/// Rounds timed together, so that the clock costs nothing.
+/// Number of rounds that are timed together, so that the clock costs nothing.
 const BATCH: usize = 64;
 const BATCHES: usize = 400;
 
@@ -27,11 +27,11 @@ pub(crate) fn measure(runs: usize) {
     }
 }
 
-/// The entities: hogs that are all runnable, and one sleeper that is woken and blocks again.
+/// Entities: hogs that are all runnable, and one sleeper that wakes and blocks again.
 pub(crate) struct Crowd {
     machine: Machine,
     now: Instant,
-    /// By number; they are served only while every CPU is idle.
+    /// Pending alarms, by number. Alarms are handled only while every CPU is idle.
     alarms: Vec<Option<(Instant, Alarm)>>,
     pub(crate) sleeper: EntityId,
 }
@@ -51,11 +51,11 @@ pub(crate) fn crowd(policy: &Descriptor, size: usize) -> Crowd {
     Crowd { machine, now, alarms, sleeper }
 }
 
-/// From one input to the next: so short that hardly any entity uses up its slice during a run.
+/// Interval between two inputs: so short that hardly any entity uses up its slice during a run.
 const STEP: Nanos = Nanos::us(1);
 
-/// Parameters of entity `i` of `size`. A policy that grants reservations gets half a CPU of them in all. With a policy of
-/// classes, every tenth entity is real-time and every tenth has a reservation.
+/// Returns the parameters of entity `i` of `size`. A policy that grants reservations gets half a CPU of reservations in
+/// total. With a policy of classes, every tenth entity is real-time and every tenth has a reservation.
 fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     let period = Nanos::ms(4_000 + (i % 90) as u64);
     let reservation = Some(Reservation::new(period.scale(1, 2 * size as u64 + 2), period));
@@ -68,8 +68,8 @@ fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     }
 }
 
-/// Nanoseconds of one round: the sleeper wakes, the entity on CPU 0 blocks, and the blocked entity wakes again. The policy
-/// decides after each step; the number of entities stays the same.
+/// Returns the nanoseconds of one round: the sleeper wakes, the entity on CPU 0 blocks, and the blocked entity wakes
+/// again. The policy decides after each step. The number of entities stays the same.
 fn one(policy: &Descriptor, size: usize) -> f64 {
     let mut crowd = crowd(policy, size);
     let mut blocked = crowd.sleeper;
@@ -90,7 +90,7 @@ pub(crate) fn round(crowd: &mut Crowd, blocked: EntityId) -> EntityId {
     machine.input(*now, Input::Wake { entity: blocked, why: Wake::Timer });
     settle(machine, alarms, *now);
     *now += STEP;
-    // Each CPU in turn; a CPU may be idle while reservations are throttled.
+    // Each CPU in turn. A CPU may be idle while reservations are throttled.
     let first = (now.as_ns() / STEP.saturating_mul(2).as_ns()) as usize;
     let running = |machine: &Machine| {
         let mut cpus = (first..first + CPUS).map(|n| CpuId::new(n % CPUS));

@@ -11,13 +11,13 @@ pub(crate) const SET_B: &str = include_str!("../../../conformance/tests/oracle/t
 pub(crate) const CPUS: usize = 4;
 /// Simulated time of one run.
 const END: Nanos = Nanos::s(10);
-/// How often each program runs in a row; the fastest counts, so that a neighbour's burst does not.
+/// Number of consecutive runs of each program. The fastest run counts, so that a neighbour's burst does not.
 const TRIES: usize = 8;
 
-/// The least speed of the core, in bare loops.
+/// Minimum speed of the core, in bare loops.
 const CORE_LEAST: f64 = 0.6;
 
-/// What SimSo 0.8.5 does on this set, from simulators.md section 1 (it takes half a minute; `run_simso` measures it).
+/// Speed of SimSo 0.8.5 on this set, from simulators.md section 1. A run takes half a minute; `run_simso` measures it.
 const SIMSO_PER_SECOND: f64 = 4.8e3;
 
 pub(crate) fn compare(runs: usize) {
@@ -72,7 +72,7 @@ fn columns(counts: Counts) -> [u64; 6] {
     [releases, completions, misses, preemptions, dispatches, migrations]
 }
 
-/// Set B as (period, WCET) of each task. Unit: ns.
+/// Returns set B as (period, WCET) of each task. Unit: ns.
 pub(crate) fn set_b() -> Vec<(u64, u64)> {
     let tasks =
         scenario::taskset::from_bytes("ts_B_n100_u3.6.csv", SET_B.as_bytes().to_vec()).expect("the set is sound");
@@ -97,7 +97,7 @@ pub(crate) fn simulate(set: &[(u64, u64)], length: Nanos) -> Counts {
     host.counts()
 }
 
-/// SimSo's speed on a tenth of the window, if there is a Python with SimSo.
+/// Returns SimSo's speed on a tenth of the window, if there is a Python with SimSo.
 fn simso() -> Option<f64> {
     let python = std::env::var_os("TACTUS_SIMSO_PYTHON")?;
     let set = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/tests/oracle/ts_B_n100_u3.6.csv");

@@ -1,4 +1,4 @@
-//! Instructions of a decision, counted by callgrind: figures that noise does not move.
+//! Instructions of a decision, counted by callgrind. Noise does not affect these figures.
 
 use crate::decisions::{crowd, round};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const ROUNDS: usize = 400;
 
-/// Whether callgrind is installed; says so if it is not.
+/// Returns whether callgrind is installed. Prints a message otherwise.
 pub(crate) fn has_callgrind() -> bool {
     let mut version = Command::new("valgrind");
     let has = version.arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
@@ -16,7 +16,7 @@ pub(crate) fn has_callgrind() -> bool {
     has
 }
 
-/// Prints instructions per wake + put + pick for every policy, if there is a callgrind.
+/// Prints instructions per wake + put + pick for every policy, if callgrind is installed.
 pub(crate) fn count() {
     if !has_callgrind() {
         return;
@@ -30,14 +30,15 @@ pub(crate) fn count() {
     }
 }
 
-/// All instructions of the rounds, and of nothing else.
+/// Returns the number of all instructions of the rounds alone.
 fn instructions(policy: &str, size: usize) -> Option<u64> {
     let mut counted = Command::new(std::env::current_exe().ok()?);
     counted.args(["count", policy, &size.to_string()]);
     callgrind(&counted, Some("*counted_rounds*"))
 }
 
-/// Instructions of `command`, or of its functions that match a pattern. `None`: it failed, or ran none.
+/// Returns the number of instructions of `command`, or of its functions that match a pattern. `None`: the command
+/// failed, or ran no such function.
 pub(crate) fn callgrind(command: &Command, function: Option<&str>) -> Option<u64> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
@@ -51,7 +52,7 @@ pub(crate) fn callgrind(command: &Command, function: Option<&str>) -> Option<u64
     line.rsplit(' ').next()?.parse().ok().filter(|&count| count > 0)
 }
 
-/// What callgrind looks at: `count POLICY SIZE`.
+/// Runs the program under callgrind: `count POLICY SIZE`.
 pub(crate) fn run(policy: &str, size: usize) {
     let policy = policies::find(policy).expect("it is registered");
     let mut crowd = crowd(policy, size);

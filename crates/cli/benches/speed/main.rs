@@ -21,7 +21,7 @@ mod worlds;
 
 use std::process::ExitCode;
 
-/// The median of some figures, and the least and the largest of them.
+/// Median of some figures, with minimum and maximum.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     least: f64,
@@ -36,7 +36,7 @@ impl Spread {
     }
 }
 
-/// What can be measured, and named to be measured alone.
+/// Names of the parts that can be measured alone.
 const PARTS: [&str; 6] = ["events", "command", "worlds", "decisions", "counted", "instructions"];
 
 fn main() -> ExitCode {

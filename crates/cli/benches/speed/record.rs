@@ -1,26 +1,26 @@
-//! Recorded instructions: reading them, and telling whether a program takes more.
+//! Recorded instructions: reading them, and checking whether a program takes more.
 
 use serde::Deserialize;
 use std::fmt::Write as _;
 
-/// How many more instructions than recorded a program may take. Unit: percent.
+/// Accepted excess over the recorded number of instructions. Unit: percent.
 pub(crate) const MORE_MOST: u64 = 3;
-/// The most instructions of the command on set B, in bare loops.
+/// Maximum number of instructions of the command on set B, in bare loops.
 const COMMAND_MOST: f64 = 2.0;
-/// The most instructions on two levels, in those of the first record.
+/// Maximum number of instructions on two levels, relative to the first record.
 const TWO_LEVELS_MOST: f64 = 0.6;
 
 /// Instructions of each program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Counts {
-    /// The bare event loop on set B.
+    /// Instructions of the bare event loop on set B.
     pub(crate) bare_loop: u64,
-    /// The simulator's driver on set B, without a watcher.
+    /// Instructions of the simulator's driver on set B, without a watcher.
     pub(crate) core: u64,
-    /// `tactus sim --tasks` on set B, its report included.
+    /// Instructions of `tactus sim --tasks` on set B, including its report.
     pub(crate) command: u64,
-    /// `tactus sim scenarios/bench-two-level.toml`, its report included.
+    /// Instructions of `tactus sim scenarios/bench-two-level.toml`, including its report.
     pub(crate) two_levels: u64,
 }
 
@@ -34,15 +34,15 @@ impl Counts {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Column {
-    /// Which state of the sources was counted.
+    /// State of the sources that was counted.
     pub(crate) state: String,
-    /// The compiler that built it.
+    /// Compiler of the counted programs.
     pub(crate) rustc: String,
-    /// What was counted.
+    /// Instructions of the programs.
     pub(crate) counts: Counts,
 }
 
-/// All records, oldest first; the last is the one that counts.
+/// All records, oldest first. The last record is the reference.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
@@ -53,7 +53,7 @@ impl Record {
     /// Reads a record.
     ///
     /// # Errors
-    /// It is not TOML of this form, or has no column.
+    /// The text is not TOML of this form, or has no column.
     pub(crate) fn parse(text: &str) -> Result<Record, String> {
         let record: Record = toml::from_str(text).map_err(|error| error.to_string())?;
         if record.recorded.is_empty() {
@@ -70,14 +70,14 @@ impl Record {
         &self.recorded[self.recorded.len() - 1].counts
     }
 
-    /// The programs that take more instructions than the last column allows.
+    /// Returns the programs that take more instructions than the last column allows.
     pub(crate) fn exceeded(&self, counts: &Counts) -> Vec<&'static str> {
         let pairs = counts.rows().into_iter().zip(self.last().rows());
         let over = pairs.filter(|&((_, now), (_, then))| 100 * now > (100 + MORE_MOST) * then);
         over.map(|((name, _), _)| name).collect()
     }
 
-    /// A table of `counts` beside what is recorded, and whether the bounds are met.
+    /// Returns a table of `counts` beside the record, and whether the bounds are met.
     pub(crate) fn compare(&self, counts: &Counts) -> String {
         let mut table = String::new();
         let line = |name: &str, cells: [String; 5]| {

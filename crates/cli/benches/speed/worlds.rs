@@ -1,4 +1,4 @@
-//! Two levels: inputs that all machines accept per second on one core, and over seeds on two.
+//! Two levels: number of inputs that all machines accept per second on one core, and over seeds on two cores.
 
 use crate::Spread;
 use run::{Choice, Observers, Run};
@@ -6,9 +6,9 @@ use scenario::Scenario;
 
 const FILE: &str = "bench-two-level.toml";
 const TOWN: &str = include_str!("../../../../scenarios/bench-two-level.toml");
-/// Unit: per second.
+/// Minimum speed. Unit: inputs per second.
 const LEAST: f64 = 5e6;
-/// How much faster two threads are at least to be called nearly linear.
+/// Minimum speed-up of two threads that counts as nearly linear.
 const NEARLY_LINEAR: f64 = 1.8;
 
 pub(crate) fn measure(runs: usize) {
@@ -68,7 +68,7 @@ fn count(scenario: &Scenario, choice: &Choice, seed: u64) -> u64 {
     tally.expect("nothing cancels it").inputs
 }
 
-/// How many of a hundred inputs machines of guests accept.
+/// Returns the percentage of inputs that the machines of guests accept.
 fn of_guests(scenario: &Scenario, choice: &Choice) -> f64 {
     let short = Scenario { length: sched::Nanos::ms(100), ..scenario.clone() };
     let mut inputs = Inputs::default();
@@ -76,7 +76,7 @@ fn of_guests(scenario: &Scenario, choice: &Choice) -> f64 {
     100.0 * inputs.guests as f64 / (inputs.guests + inputs.host) as f64
 }
 
-/// Counts inputs, apart from what a world itself tells its machines.
+/// Counts inputs, except the inputs that a world itself sends its machines.
 #[derive(Default)]
 struct Inputs {
     host: u64,

@@ -32,14 +32,14 @@ fn the_simulated_demo_as_json_says_the_same_and_writes_nothing() {
 
 #[test]
 fn the_demo_for_real_misses_less_under_promises_than_under_the_kernel() {
-    // Where raising is not permitted it simulates; otherwise it needs the host to itself.
+    // Where raising is not permitted, the demo simulates. Otherwise it needs the host to itself.
     let _turn = super::run::turn();
     let place = Place::new();
     let done = place.run(&["demo", "--seconds", "2", "--json"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let runs: Value = serde_json::from_str(&done.stdout).expect("it is JSON");
     if runs["simulated"] == true {
-        // It has printed the reason.
+        // The demo has printed the reason.
         return eprintln!("SKIPPED: {}", done.stderr);
     }
     let missed = |run: usize| {

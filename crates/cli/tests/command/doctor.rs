@@ -1,4 +1,4 @@
-//! The examination of a machine: it reports every property, and leaves nothing behind.
+//! The examination of a machine. It reports every property, and leaves nothing behind.
 
 use super::{Done, Place};
 use serde_json::Value;
@@ -17,7 +17,7 @@ const MECHANISMS: [&str; 10] = [
     "sched_ext",
 ];
 
-/// Runs the doctor; its exit code says whether promises can be kept here.
+/// Runs the doctor. Returns its output, and whether promises can be kept here by its exit code.
 fn doctor(args: &[&str]) -> (Done, bool) {
     let place = Place::new();
     let done = place.run(&[&["doctor", "--seconds", "1"], args].concat());
@@ -70,7 +70,7 @@ fn the_doctor_as_json_gives_each_failure_a_reason_and_a_remedy() {
     assert_eq!(promisable.max().is_some_and(|most| (1..=1_000_000).contains(&most)), can);
 }
 
-/// The names of control groups that trials of process `doctor` have left, as far as they are visible.
+/// Returns the names of control groups that trials of process `doctor` have left, as far as they are visible.
 fn left_groups(doctor: u32) -> Vec<String> {
     let roots = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
     let roots = roots.chain(["/sys/fs/cgroup".into()]).filter(|path| path.is_dir());

@@ -1,4 +1,4 @@
-//! Bad input: the place, the reason, the remedy, exit code 2, and nothing written.
+//! Invalid input: the place, the reason, the remedy, exit code 2, and nothing written.
 
 use super::{Place, scenario, task_set};
 
@@ -7,7 +7,7 @@ const VM: &str = "[[vm]]\nname = \"a\"\nworkload = \"hog\"\n";
 /// A valid machine.
 const MACHINE: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"edf\"\n";
 
-/// Runs a simulation that would write files, and checks that it writes none; returns its complaint.
+/// Runs a simulation that would write files, and checks that it writes none. Returns its error message.
 fn refused(place: &Place, args: &[&str]) -> String {
     let before = place.files();
     let done = place.run(args);
@@ -17,7 +17,7 @@ fn refused(place: &Place, args: &[&str]) -> String {
     done.stderr.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The complaint about `content` as a scenario.
+/// Returns the error message about `content` as a scenario.
 fn refused_scenario(content: impl AsRef<[u8]>) -> String {
     let place = Place::new();
     place.file("bad.toml", content);

@@ -3,7 +3,7 @@
 use super::{Done, Place, tactus};
 use serde_json::Value;
 
-/// A place with the tiny paper in `papers/`, with `from` replaced by `to` in its files.
+/// Returns a place with the tiny paper in `papers/`, with `from` replaced by `to` in its files.
 fn place_with(from: &str, to: &str) -> Place {
     let place = Place::new();
     for folder in ["experiments", "scenarios"] {
@@ -24,7 +24,7 @@ fn place() -> Place {
     place_with("", "")
 }
 
-/// Another paper beside the tiny one: a copy with `from` replaced by `to` in its claims.
+/// Adds another paper beside the tiny one: a copy with `from` replaced by `to` in its claims.
 fn add_paper(place: &Place, name: &str, from: &str, to: &str) {
     let papers = place.0.path().join("papers");
     for file in ["claims.toml", "experiments/shares.toml", "scenarios/hogs.toml"] {
@@ -82,7 +82,7 @@ fn a_run_judges_the_claims_and_keeps_what_was_played() {
     assert_eq!(lines(&place), 12 + 18, "six other points with three seeds");
 }
 
-/// The number of stored runs.
+/// Returns the number of stored runs.
 fn lines(place: &Place) -> usize {
     let path = place.0.path().join("lab-results/runs.jsonl");
     std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
@@ -104,7 +104,7 @@ fn a_claim_that_is_not_there_is_refused_with_those_that_are() {
     assert!(done.code == Some(2) && done.stderr.contains("<CLAIM>"), "{}", done.stderr);
     let nowhere = ran(&place, &["list", "--papers", "nowhere"]);
     assert!(nowhere.code == Some(2) && nowhere.stderr.contains("there is no such directory"), "{}", nowhere.stderr);
-    // Not treated as missing.
+    // The input is not treated as missing.
     for args in [&["run", "all", "X1"][..], &["report", "T1", "all"]] {
         let done = ran(&place, args);
         let told = done.stderr.contains("`all` stands for every claim") && done.stderr.contains("`all` alone");
@@ -200,7 +200,7 @@ fn what_was_played_last_is_drawn_without_a_record() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
 fn an_interrupted_run_ends_in_order_and_goes_on_where_it_was() {
-    // Twenty runs that each take a while.
+    // Twenty long runs.
     let place = place_with("300ms", "40s");
     let child = place
         .command(&["lab", "run", "T1", "--seeds", "20", "-j", "1"])

@@ -18,18 +18,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// The repository's scenario of this name.
+/// Returns the path of the repository's scenario with this name.
 fn scenario(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there");
     root.join("scenarios").join(name).display().to_string()
 }
 
-/// The oracle's smaller task set.
+/// Returns the path of the oracle's smaller task set.
 fn task_set() -> String {
     format!("{}/../conformance/tests/oracle/ts_A_n10_u3.0.csv", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// An empty directory to run the command in.
+/// An empty directory in which the command runs.
 struct Place(TempDir);
 
 impl Place {
@@ -37,7 +37,7 @@ impl Place {
         Place(TempDir::new().expect("there is room for a temporary directory"))
     }
 
-    /// Writes a file there and returns its path.
+    /// Writes a file in the directory and returns its path.
     fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::write(&path, content).expect("it can be written");
@@ -48,7 +48,7 @@ impl Place {
         std::fs::read(self.0.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Every file there, hidden ones too.
+    /// Returns every file in the directory, including hidden files.
     fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).expect("it is there");
         let mut names: Vec<String> =
@@ -92,14 +92,14 @@ impl From<Output> for Done {
 }
 
 impl Done {
-    /// Asserts success without complaints.
+    /// Asserts success without error messages.
     fn good(self) -> String {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{}", self.stdout);
         self.stdout
     }
 }
 
-/// Runs the command in an empty directory; it succeeds and leaves nothing behind.
+/// Runs the command in an empty directory. Asserts that it succeeds and leaves nothing behind.
 fn tactus(args: &[&str]) -> String {
     let place = Place::new();
     let stdout = place.run(args).good();

@@ -84,10 +84,10 @@ fn the_oracle_table_comes_out_of_the_command() {
     assert_eq!(late, [(Some(0), Some(88_402_000)), (Some(1_782_438_000), Some(1_869_774_000))]);
 }
 
-/// The table alone comes from the machines' own counts; with a picture, from meters.
+/// The table alone uses the machines' own counts. With a picture, the table uses meters.
 #[test]
 fn the_table_of_a_task_set_is_the_same_with_and_without_meters() {
-    // So light that every policy admits it, and with so short a period that some policies are late.
+    // The load is so light that every policy admits it, and the period so short that some policies are late.
     let place = Place::new();
     place.file("set.csv", "id,period_us,wcet_us\n0,10000,2000\n1,35000,7000\n2,100000,20000\n3,2500,300\n");
     let policies = policies::ALL.iter().map(|policy| policy.name).collect::<Vec<_>>().join(",");
@@ -136,7 +136,7 @@ fn a_written_file_is_like_any_other() {
     place.run(&["sim", &three, "--svg", "a.svg"]).good();
     let mode = |file: &str| std::fs::metadata(place.0.path().join(file)).expect("it is there").mode();
     assert_eq!(mode("a.svg"), plain.mode());
-    // A link is resolved, and its file replaced; a read-only file stays.
+    // A link is resolved, and its file replaced. A read-only file stays.
     std::os::unix::fs::symlink("a.svg", place.0.path().join("link.svg")).expect("it can be made");
     place.file("a.svg", "old");
     place.run(&["sim", &three, "--svg", "link.svg"]).good();
@@ -211,7 +211,7 @@ fn completions_are_scripts() {
 #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
 fn an_interrupt_leaves_no_half_files() {
     let place = Place::new();
-    // A day, which takes longer than any test.
+    // A simulated day takes longer than any test.
     let args = ["sim", &scenario("weights.toml"), "--for", "24h", "--trace", "day.txt"];
     let mut child =
         place.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the command can be started");
@@ -259,10 +259,10 @@ fn the_auditor_finds_nothing_in_any_policy() {
     assert!(text.contains("The auditor found no broken law."), "{text}");
 }
 
-/// What would clear a terminal and set its title.
+/// Control characters that would clear a terminal and set its title.
 const DRIVES: &str = "\x1b[2J\x1b]0;x\x07";
 
-/// Runs a command that fails, and checks that nothing it prints drives a terminal.
+/// Runs a command that fails, and checks that its output drives no terminal.
 fn fails_without_control(place: &Place, args: &[&str]) {
     let done = place.run(args);
     let said = format!("{}{}", done.stdout, done.stderr);

@@ -1,4 +1,4 @@
-//! The processes of a live run: they wait at their gates, run their workloads, report, and none is left behind.
+//! The processes of a live run. They wait at their gates, run their workloads, and report, and none is left behind.
 
 use super::Place;
 use daemon::Explanation;
@@ -16,7 +16,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
-/// 2 ms in every 10 ms.
+/// Jobs of 2 ms in every 10 ms.
 const JOBS: Periodic =
     Periodic { period: Nanos::ms(10), work: Nanos::ms(2), phase: Nanos::ZERO, deadline: Nanos::ms(10) };
 
@@ -24,7 +24,7 @@ fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// A start time that leaves time to pass it to all processes.
+/// Returns a start time that leaves time to pass it to all processes.
 fn soon() -> Instant {
     clock::now() + Nanos::ms(20)
 }
@@ -41,7 +41,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
     let outcome = process.end().unwrap();
     assert!(!is_there(pid));
     assert!(outcome.status.success() && outcome.lost == 0, "{outcome:?}");
-    // On a busy machine the request to end may come a little later.
+    // On a busy machine, the request to end may arrive a little later.
     let jobs = outcome.jobs.len() as u64;
     assert!((100..=150).contains(&jobs), "{jobs} jobs");
     for (nth, job) in (0..).zip(&outcome.jobs) {
@@ -51,7 +51,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
         let first = job.woke.unwrap_or(job.released);
         assert!(job.done.is_none_or(|done| done >= first + Nanos::us(1_500)), "{job:?}");
     }
-    // All jobs were completed, unless another process used the CPU at the end; each takes its CPU time.
+    // All jobs were completed, unless another process used the CPU at the end. Each job takes its CPU time.
     let done = outcome.jobs.iter().filter(|job| job.done.is_some()).count() as u64;
     let (had, due) = (outcome.cpu_time.unwrap(), JOBS.work.saturating_mul(done));
     assert!(done + 10 >= jobs, "{done} jobs of {jobs} in a second on a machine that is busy with something else");
@@ -60,7 +60,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
 
 #[test]
 fn jobs_that_come_late_queue_up_in_order() {
-    // More work than time: the second job waits for the first, and so on.
+    // The work exceeds the time: the second job waits for the first, and so on.
     let jobs = Periodic { period: Nanos::ms(2), work: Nanos::ms(3), phase: Nanos::ms(1), deadline: Nanos::ms(1) };
     let mut process = launcher().work("late", Work::Periodic(jobs), Nanos::ms(90)).unwrap();
     let start = soon();
@@ -93,7 +93,7 @@ fn a_hog_uses_its_cpu_from_its_start_on() {
     process.go(start).unwrap();
     clock::sleep_until(start + Nanos::ms(300));
     let had = process.end().unwrap().cpu_time.unwrap();
-    // Other processes run here as well; but more than the elapsed time is impossible, and so is a sleep.
+    // Other processes run here as well. But CPU time above the elapsed time is impossible, and so is a sleep.
     assert!((Nanos::ms(60)..Nanos::ms(400)).contains(&had), "{had}");
 }
 
@@ -214,7 +214,7 @@ fn a_worker_ignores_the_terminal_and_ends_with_its_parent() {
         clock::sleep(Nanos::ms(50));
         assert!(worker.try_wait().unwrap().is_none(), "another process has ended it");
         let process = sys::process::Process::open(worker.pid()).unwrap();
-        // The end of its thread, not of its handle, ends it.
+        // The worker ends with its thread, not with its handle.
         std::mem::forget(worker);
         process
     })

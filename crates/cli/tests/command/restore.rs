@@ -1,4 +1,4 @@
-//! Restoring what a dispatcher has left, and the guardian's command line.
+//! Restoring the threads that a dispatcher has left changed, and the guardian's command line.
 
 use super::{Done, Place};
 use daemon::directory::Directory;
@@ -22,7 +22,7 @@ struct Left {
 }
 
 impl Left {
-    /// `boot` is the boot id in the table, and `dispatcher` its daemon.
+    /// Creates a leftover table with boot id `boot` and daemon `dispatcher`.
     fn new(boot: &str, dispatcher: u32) -> Left {
         let place = Place::new();
         let child = Child::start(Work::Sleep).expect("a child can be begun");
@@ -97,7 +97,7 @@ fn as_json_each_property_of_each_thread_is_told_of() {
     let thread = &shown["threads"][0];
     assert_eq!((&thread["tid"], &thread["newborn"]), (&left.child.pid().into(), &false.into()));
     let outcomes = ["affinity", "stop"].map(|property| thread[property]["outcome"].as_str());
-    // On a machine with one CPU its original is the same.
+    // On a machine with one CPU, the original affinity is the same.
     let affinity = if left.original.affinity.len() == 1 { "as_before" } else { "restored" };
     assert_eq!(outcomes, [Some(affinity), Some("as_before")]);
     assert_eq!(thread["original_attributes"], left.original.attributes.to_string());
@@ -141,7 +141,7 @@ fn a_guardian_restores_when_its_dispatcher_dies_and_not_when_it_is_asked_to_end(
     let left = Left::new(&sys::kernel::boot_id().expect("the kernel says"), dispatcher.pid());
     let mut command = left.place.command(&["guardian", "."]);
     let guardian = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
-    // It is not reaped yet, so its pid is not reused.
+    // The guardian is not reaped yet, so its pid is not reused.
     let process = Process::open(guardian.id()).expect("it is there");
     let table = Directory::at(left.place.0.path()).open_table().expect("it can be read").expect("it is there");
     let end = clock::now() + Nanos::s(2);

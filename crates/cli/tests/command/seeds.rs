@@ -5,7 +5,7 @@ use expect_test::expect_file;
 use serde_json::Value;
 use std::process::Stdio;
 
-/// The output of `tactus sim --seeds`; standard error has only progress.
+/// Returns the output of `tactus sim --seeds`. Standard error has only progress.
 fn sim(args: &[&str]) -> String {
     let place = Place::new();
     let done = place.run(&[&["sim"], args].concat());
@@ -128,11 +128,11 @@ fn a_refusal_in_one_of_many_runs_is_that_of_a_single_one() {
 #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
 fn an_interrupt_of_many_runs_leaves_nothing() {
     let place = Place::new();
-    // Days, which take longer than any test.
+    // Simulated days take longer than any test.
     let args = ["sim", &scenario("weights.toml"), "--for", "24h", "--seeds", "8", "-j", "2", "--json"];
     let child =
         place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command can be started");
-    // Two threads beside the one that waits for interrupts: it is running.
+    // Two threads beside the thread that waits for interrupts: the simulation is running.
     let mut tries = 0;
     while std::fs::read_dir(format!("/proc/{}/task", child.id())).map_or(0, Iterator::count) < 3 {
         tries += 1;

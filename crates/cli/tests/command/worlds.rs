@@ -65,7 +65,7 @@ fn a_world_is_the_same_for_any_number_of_threads() {
 #[test]
 fn a_stuck_run_ends_with_its_wait_cycle() {
     let place = Place::new();
-    // Both checks of the file are blind to locks that meet only through the lengths of runs.
+    // Both checks of the file miss locks that meet only because of the lengths of runs.
     let app = place.file(
         "locks.json",
         r#"{ "global": { "duration": 1 }, "tasks": {
@@ -89,7 +89,7 @@ fn a_stuck_run_ends_with_its_wait_cycle() {
 #[test]
 fn an_rt_app_that_loses_a_wake_up_waits_until_its_duration_is_over() {
     let place = Place::new();
-    // `late` suspends after it was resumed, and `early` waits for it.
+    // `late` suspends after it was resumed, and `early` waits for `late`.
     place.file(
         "lost.json",
         r#"{ "global": { "duration": 1 }, "tasks": {
@@ -108,7 +108,7 @@ fn an_rt_app_that_loses_a_wake_up_waits_until_its_duration_is_over() {
     let report = json(&place.run(&["sim", "lost.toml", "--json"]).good());
     let stalls = &report["runs"][0]["stalls"];
     assert_eq!((&stalls[0]["at_ns"], stalls.as_array().map(Vec::len)), (&1_700_000.into(), Some(1)), "{stalls}");
-    // The others go on, and the application is gone after its duration.
+    // The other entities continue, and the application is gone after its duration.
     let beat = report["runs"][0]["entities"].as_array().and_then(|all| all.iter().find(|it| it["name"] == "beat"));
     assert!(beat.is_some_and(|beat| beat["completions"] == 200 || beat["got"]["completions"] == 200), "{beat:?}");
 }

@@ -30,8 +30,8 @@ pub struct GuardianEnd {
     pub is_settled: bool,
 }
 
-/// Turns this process into the guardian of the daemon with the table in `directory`. Returns when nothing is left to guard. The caller
-/// writes the report last, since its reader may be slow or gone.
+/// Turns this process into the guardian of the daemon with the table in `directory`. Returns when nothing is left to
+/// guard. The caller writes the report last, since its reader may be slow or gone.
 #[must_use]
 pub fn run(directory: &Path) -> GuardianEnd {
     process::ignore_requests();

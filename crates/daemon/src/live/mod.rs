@@ -1,7 +1,7 @@
 //! The daemon on this host: agents, sentinels, a keeper and a guardian around one [`Dispatcher`].
 //!
-//! A thread that holds the dispatcher's lock runs at the priority of an agent: a preempted ordinary thread would keep every agent
-//! waiting.
+//! A thread that holds the dispatcher's lock runs at the priority of an agent: a preempted ordinary thread would keep
+//! every agent waiting.
 
 mod agent;
 mod channel;

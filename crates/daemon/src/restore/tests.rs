@@ -30,7 +30,7 @@ impl Place {
         Place { table: Table::create(Box::new(words), &sys::kernel::boot_id().unwrap(), me), _directory: directory }
     }
 
-    /// Records thread `tid`, the first of its process, as it is now, to be confined to `confined`.
+    /// Records thread `tid`, the first of its process, with its current values, to be confined to `confined`.
     fn record(&self, tid: u32, confined: CpuSet) -> (Row, Entry) {
         let thread = Thread::open(tid).unwrap().identity();
         let original = Original { attributes: attributes::get(tid).unwrap(), affinity: affinity::get(tid).unwrap() };
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-/// Two CPUs, each as a set; `None` on a machine with one CPU.
+/// Returns two CPUs, each as a set; `None` on a machine with one CPU.
 fn two_cpus() -> Option<[CpuSet; 2]> {
     let allowed = affinity::get(std::process::id()).unwrap();
     let mut cpus = allowed.iter().map(CpuSet::one);
@@ -50,7 +50,7 @@ fn two_cpus() -> Option<[CpuSet; 2]> {
     two
 }
 
-/// Raises thread `tid` as the daemon does; returns whether that is permitted.
+/// Raises thread `tid` as the daemon does. Returns whether raising is permitted.
 fn raise(tid: u32, priority: u32) -> bool {
     match attributes::set(tid, Attributes::raised(priority)) {
         Ok(()) => true,
@@ -84,7 +84,7 @@ impl Shell {
         self.0.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
     }
 
-    /// Returns the numbers of its next line of output.
+    /// Returns the numbers of the shell's next line of output.
     fn hear(&mut self) -> Vec<u32> {
         use std::io::Read;
         let out = self.0.stdout.as_mut().unwrap();

@@ -62,7 +62,7 @@ fn entry(tid: u32, attributes: Attributes) -> Entry {
     }
 }
 
-/// Attributes of every kind, with extreme values.
+/// Returns attributes of every kind, with extreme values.
 fn every_kind() -> Vec<Attributes> {
     let deadline = |reclaim, overrun| {
         let [runtime, deadline, period] = [u64::MAX, 1, 0].map(Nanos::ns);
@@ -107,7 +107,7 @@ fn a_thread_is_in_the_table_with_its_last_store_and_not_before() {
     let (table, heap) = table(2);
     let first = entry(7, Attributes::raised(3));
     let second = entry(8, Attributes::of(Policy::Batch { nice: 4 }));
-    // Once into a fresh row, and once into a reused one.
+    // The first record uses a fresh row, and the second a reused row.
     for _ in 0..2 {
         heap.take_stores();
         let mut before = heap.words();
@@ -219,7 +219,7 @@ fn hostile_words_are_told_apart_from_entries_and_panic_nowhere() {
         }
         let mut words = heap.words();
         for _ in 0..=round {
-            // Not the first three, which are tested above.
+            // The first three words are tested above.
             let at = 3 + usize::try_from(next() % (words.len() as u64 - 3)).unwrap();
             words[at] = if next() % 4 == 0 { u64::MAX } else { next() };
         }

@@ -1,6 +1,6 @@
 //! Live tests of the guardian: real processes under a daemon that is killed, stopped or ended, and likewise a guardian.
 //!
-//! This program plays all roles: the tests, a stand-in for the daemon (`daemon DIRECTORY PID…`), the guardian (`guardian
+//! This program has all roles: the tests, a stand-in for the daemon (`daemon DIRECTORY PID…`), the guardian (`guardian
 //! DIRECTORY`, started by the daemon), a daemon that never pauses (`restless`), and a process with threads to act on
 //! (`victim`).
 
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the tests whose names contain one of the given words, or all.
+/// Runs the tests whose names contain one of the given words, or all tests.
 fn run(options: &[&str]) -> ExitCode {
     let mut filters = options.iter().filter(|word| !word.starts_with('-')).peekable();
     let filters: Vec<&&str> = if filters.peek().is_some() { filters.collect() } else { vec![&""] };

@@ -21,7 +21,7 @@ fn say(words: &str) {
     writeln!(out, "{words}").and_then(|()| out.flush()).expect("the test listens");
 }
 
-/// Treats process `pid` as the daemon does: records each thread, raises it where that is permitted, confines it to one CPU,
+/// Changes process `pid` as the daemon does. Records each thread, raises it where permitted, confines it to one CPU,
 /// and stops the process if `stopped`.
 fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
     let leader = Thread::open(pid).unwrap().identity();
@@ -44,14 +44,14 @@ fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
 fn impose_on_all(table: &Table, victims: &[u32]) {
     let allowed = affinity::get(thread::current()).unwrap();
     let cpu = CpuSet::one(allowed.iter().last().unwrap());
-    // The first process is stopped, like one that has used up a hard slice.
+    // The first process is stopped, like a process that has used up a hard slice.
     for (nth, &victim) in victims.iter().enumerate() {
         impose(table, victim, &cpu, nth == 0);
     }
 }
 
-/// Stand-in for the daemon: acts on the processes `victims` and beats until its input ends, which is its orderly end. Without
-/// a live guardian it restores all threads, starts a new one, and goes on.
+/// Runs a stand-in for the daemon, which acts on the processes `victims` and beats until its input ends. This is its
+/// orderly end. Without a live guardian, the stand-in restores all threads, starts a new guardian, and continues.
 pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     let victims: Vec<u32> = victims.iter().map(|pid| pid.parse().unwrap()).collect();
     let directory = Directory::at(directory);
@@ -66,7 +66,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
             let _ = std::io::stdin().lock().read_line(&mut String::new());
             is_over.store(true, Ordering::SeqCst);
         });
-        // At an agent's priority: a busy machine must not delay its beats.
+        // The beats have an agent's priority: a busy machine must not delay them.
         let _ = attributes::set(thread::current(), Attributes::raised(priority::AGENT));
         table.beat(Beating::Agent(0));
         table.set_agents(1);
@@ -80,7 +80,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
                 table.entries().into_iter().for_each(|(row, _, _)| table.forget(row));
                 say("restored");
                 guardian.kill();
-                // Starting a guardian takes longer than beats may.
+                // The start of a guardian takes longer than beats may.
                 table.set_agents(0);
                 guardian = Handle::start(&directory, &table, this_program()).unwrap();
                 table.set_agents(1);
@@ -99,7 +99,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A daemon that admits, dispatches and dismisses clients as fast as it can, until it is killed.
+/// Runs a daemon that admits, dispatches and dismisses clients as fast as it can, until it is killed.
 pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
     let victims: Vec<u32> = victims.iter().map(|pid| pid.parse().unwrap()).collect();
     let directory = Directory::at(directory);
@@ -135,7 +135,8 @@ pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
     }
 }
 
-/// A process that starts a thread for every line of its input, and prints its number; it ends with its input.
+/// Runs a process that starts a thread for every line of its input, and prints the number of the thread. The process
+/// ends with its input.
 pub(crate) fn victim() -> ExitCode {
     std::thread::scope(|scope| {
         let mut alive = Vec::new();

@@ -1,4 +1,4 @@
-//! The tests. Each takes its processes with it.
+//! The tests. Each test ends its own processes.
 
 use daemon::directory::{Directory, Refused};
 use sched::{CpuSet, Instant, Nanos};
@@ -11,10 +11,10 @@ use sys::thread::{self, State};
 use sys::{Error, affinity, clock};
 use tempfile::TempDir;
 
-/// Within this time every thread must have its original values again.
+/// Time within which every thread must have its original values again.
 const PROMISED: Nanos = Nanos::s(1);
 
-/// This program in another role.
+/// A process of this program in another role.
 struct Role {
     begun: Begun,
     process: Process,
@@ -27,12 +27,12 @@ impl Role {
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut begun = command.spawn().unwrap();
         let out = BufReader::new(begun.stdout.take().unwrap());
-        // It is not reaped yet, so its pid is not reused.
+        // The child is not reaped yet, so its pid is not reused.
         let process = Process::open(begun.id()).unwrap();
         Role { begun, process, out }
     }
 
-    /// Its next line of output; `None` once it has ended.
+    /// Returns the next line of output of the process; empty once the process has ended.
     fn hear(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
@@ -52,7 +52,7 @@ impl Role {
         drop(self.begun.stdin.take());
     }
 
-    /// Its standard error, and that of a guardian it started, once both have ended.
+    /// Returns the standard error of the process, and of a guardian that it started, once both have ended.
     fn complaints(&mut self) -> String {
         let mut text = String::new();
         self.end_of_input();
@@ -88,7 +88,7 @@ fn all_now(tids: &[u32]) -> Vec<Now> {
     tids.iter().map(|&tid| now(tid)).collect()
 }
 
-/// Waits until `is_so`; returns the time since `begin`.
+/// Waits until `is_so` holds. Returns the time since `begin`.
 fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bool) -> Nanos {
     while !is_so() {
         assert!(clock::now() < begin + limit, "not within {limit}: {what}");
@@ -113,7 +113,7 @@ impl Scene {
         scene
     }
 
-    /// With a daemon in this role.
+    /// Returns a scene with a daemon in this role.
     fn under(role: &str) -> Scene {
         let place = tempfile::tempdir().unwrap();
         let half = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) };
@@ -147,7 +147,7 @@ impl Scene {
         }
     }
 
-    /// Asserts that all values are restored within the promised time after `begin`, and prints when.
+    /// Asserts that all values are restored within the promised time after `begin`, and prints the time.
     fn assert_restored(&self, begin: Instant) {
         let took = until(begin, PROMISED, "all threads are as before", || all_now(&self.pids()) == self.before);
         eprintln!("all threads were as before after {took}");
@@ -190,11 +190,11 @@ pub(crate) fn at_any_instant_of_its_death_all_threads_are_restored() {
     let mut state = seed;
     for round in 0..8 {
         let mut scene = Scene::under("restless");
-        // Knuth's multiplicative generator; its upper bits are the better ones.
+        // Knuth's multiplicative generator, whose upper bits are the better ones.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         clock::sleep(Nanos::us(state >> 50));
         let (daemon, begin) = (&scene.daemon.process, clock::now());
-        // A stop is noticed late: two of them are enough.
+        // A stop is detected late: two stops are enough.
         if round % 4 == 3 {
             daemon.stop().unwrap()
         } else {
@@ -215,7 +215,7 @@ pub(crate) fn threads_that_were_born_since_are_restored_too() {
     }
     let before = now(leader);
     let place = tempfile::tempdir().unwrap();
-    // The first would be stopped, and start no thread.
+    // The first process would be stopped, and start no thread.
     let first = Child::start(Work::Sleep).unwrap();
     let words = [first.pid(), leader].map(|pid| pid.to_string());
     let mut daemon = Role::begin(&["daemon", place.path().to_str().unwrap(), &words[0], &words[1]]);
@@ -242,7 +242,7 @@ fn guardian_is_missed(act: impl Fn(&Process) -> Result<(), Error>) {
     let another = Process::open(scene.daemon.hear_number()).unwrap();
     assert!(scene.guardian.has_ended() && scene.guardian.pid() != another.pid());
     scene.assert_imposed();
-    // The new guardian must work as well as the first.
+    // The new guardian must work as well as the first one.
     scene.guardian = another;
     let begin = clock::now();
     scene.daemon.process.kill().unwrap();
@@ -260,7 +260,7 @@ pub(crate) fn a_guardian_that_is_stopped_is_missed_and_replaced() {
 
 pub(crate) fn an_orderly_end_leaves_no_guardian_and_no_table() {
     let mut scene = Scene::begin();
-    // As a terminal signals its whole process group.
+    // The signal simulates a terminal, which signals its whole process group.
     scene.guardian.terminate().unwrap();
     let session = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -1,4 +1,4 @@
-//! The papers of this repository: what stands in `papers/`.
+//! The papers of this repository in `papers/`.
 
 use crate::played::suite;
 use lab::cell::Cell;
@@ -69,7 +69,7 @@ fn every_claim_rests_on_an_experiment_and_every_experiment_is_of_a_claim() {
     }
 }
 
-/// The experiments that `check` asks: what stands in quotes after `at(` and `all(`.
+/// Returns the experiments that `check` reads: the quoted names after `at(` and `all(`.
 fn named(check: &Check) -> Vec<&str> {
     let asks = ["at(", "all("].iter().flat_map(|ask| check.measure.split(ask).skip(1));
     let quoted = asks.filter_map(|rest| {
@@ -79,7 +79,7 @@ fn named(check: &Check) -> Vec<&str> {
     quoted.collect()
 }
 
-/// Every template at every point makes a scenario that can be read; as large as in the paper, with every value of every axis.
+/// Every template at every point gives a readable scenario, at the size of the paper, with every value of every axis.
 #[test]
 fn every_point_of_every_experiment_is_a_scenario() {
     for paper in papers() {
@@ -117,7 +117,7 @@ fn the_smoke_set_is_a_part_of_what_is_played() {
     }
 }
 
-/// The papers of which something is recorded, with that.
+/// Returns the papers with recorded results, and these results.
 fn measured(papers: &[Paper]) -> impl Iterator<Item = (&Paper, Results)> {
     let path = |paper: &Paper| paper.directory.join("measured.json");
     let recorded = papers.iter().filter(move |paper| path(paper).exists());

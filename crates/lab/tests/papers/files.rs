@@ -1,4 +1,4 @@
-//! Files of papers: what they mean, and what is wrong in them.
+//! Files of papers: their meaning, and their errors.
 
 use crate::tiny::Tiny;
 use lab::Suite;
@@ -49,7 +49,7 @@ fn points_that_belong_together_go_with_each_of_the_sweep() {
     );
 }
 
-/// What reading the tiny paper says where `from` is replaced by `to` in the file `name`.
+/// Returns the error of reading the tiny paper with `from` replaced by `to` in the file `name`.
 fn refused(name: &str, from: &str, to: &str) -> String {
     let tiny = Tiny::but(name, from, to);
     let problem = match tiny.read() {
@@ -63,7 +63,7 @@ fn refused(name: &str, from: &str, to: &str) -> String {
     problem.to_string().replace(&tiny.papers().display().to_string(), "")
 }
 
-/// Each replaces the first by the second, and is refused with the third and what would be right.
+/// Replacements, each with the old text, the new text, the error, and the remedy.
 const EXPERIMENTS: &[(&str, &str, &str, &str)] = &[
     ("figure = \"Fig 1\"", "", "missing field `figure`", "docs/experiments.md"),
     ("figure = \"Fig 1\"", "figur = \"Fig 1\"", "unknown field `figur`", "docs/experiments.md"),

@@ -1,4 +1,4 @@
-//! Papers as experiments, from their files to what people read.
+//! Papers as experiments, from their files to pages for readers.
 
 mod all;
 mod figures;

@@ -1,4 +1,4 @@
-//! Papers played: what is kept, judged, compared and written.
+//! Runs of papers: stored, judged, compared and written results.
 
 use crate::tiny::Tiny;
 use lab::cell::Cell;
@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
-/// Everything of `papers`, or its smoke set.
+/// Returns the suite of all experiments of `papers`, or of their smoke set.
 pub(crate) fn suite(papers: &[Paper], extent: Extent) -> Suite<'_> {
     Suite { papers, claims: &[], extent, seeds: None }
 }
@@ -31,7 +31,7 @@ fn statuses(verdicts: &[Verdict<'_>]) -> Vec<(String, Status)> {
     verdicts.iter().map(|verdict| (verdict.id.to_string(), verdict.status)).collect()
 }
 
-/// Counts what is played, and asks for the end after some.
+/// A watch that counts runs, and requests the end after a number of runs.
 #[derive(Default)]
 struct Impatient {
     most: usize,
@@ -110,7 +110,7 @@ fn a_claim_is_reproduced_if_all_checks_hold_and_partly_if_some_do() {
     assert_eq!(statuses(&one), [("T2".to_string(), Status::Partly)]);
 }
 
-/// What comes of the claim T1 with these values.
+/// Returns the verdict of the claim T1 with these values.
 fn of_each(each: &str) -> (Status, Option<bool>) {
     let from = "each = [{ weight = 1024, paper = 50 }, { weight = 3072, paper = 75 }]";
     let paper = Tiny::but("claims.toml", from, each).paper();
@@ -142,7 +142,7 @@ fn a_check_that_holds_in_its_wrong_world_is_found() {
     assert_eq!(rejects(&Tiny::new(), "T1"), (true, Some(true), false));
     let idle = Tiny::but("claims.toml", from, to);
     assert_eq!(rejects(&idle, "T1"), (true, Some(false), true), "no point asks for round robin");
-    // A check that does not hold would seem to reject the world as it is.
+    // A failing check would appear to reject the measured world.
     let failing = Tiny::new();
     let claims = std::fs::read_to_string(failing.path("claims.toml")).expect("it is there");
     let (before, third) = claims.split_once("id = \"T3\"").expect("it is there");
@@ -163,7 +163,7 @@ fn a_wrong_world_is_not_rejected_by_what_misses_in_any_world() {
         let results = play(std::slice::from_ref(&paper), Extent::Usual);
         judge(&paper, &results, |id| id == "T1").expect("it is judged")[0].checks[0].rejects_wrong
     };
-    // Round robin, too, gives half to equals, and more than 10 % to others.
+    // Round robin, too, gives half to equal entities, and more than 10 % to others.
     assert_eq!(of("{ of = { policy = \"eevdf\" }, is = { policy = \"round-robin\" } }"), Some(false));
     assert_eq!(of("{ of = { weight = 1024 }, is = { weight = 3072 } }"), Some(true));
 }

@@ -1,4 +1,4 @@
-//! A paper of one experiment that takes a moment, in a directory of its own.
+//! A paper of one short experiment, in a directory of its own.
 
 use lab::{Paper, Problem};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ impl Tiny {
         tiny
     }
 
-    /// The directory of all papers.
+    /// Returns the directory of all papers.
     pub(crate) fn papers(&self) -> &Path {
         self.place.path()
     }
@@ -34,7 +34,7 @@ impl Tiny {
         std::fs::write(self.path(name), text).expect("it can be written");
     }
 
-    /// The same with `from` replaced by `to` in the file `name`.
+    /// Returns the tiny paper with `from` replaced by `to` in the file `name`.
     pub(crate) fn but(name: &str, from: &str, to: &str) -> Tiny {
         let tiny = Tiny::new();
         let text = std::fs::read_to_string(tiny.path(name)).expect("it is there");
@@ -43,7 +43,7 @@ impl Tiny {
         tiny
     }
 
-    /// The same with its smoke set at this weight.
+    /// Returns the tiny paper with its smoke set at this weight.
     pub(crate) fn with_smoke(self, weight: u32) -> Tiny {
         let text = std::fs::read_to_string(self.path("experiments/shares.toml")).expect("it is there");
         self.write("experiments/shares.toml", &text.replace("3072", &weight.to_string()));

@@ -1,4 +1,4 @@
-//! Applications and what they are judged by: alone each gives what arithmetic says, and beside hogs it gets worse.
+//! Applications and their metrics: alone, each has the calculated result; beside hogs, the result is worse.
 
 use report::{AppReport, Report, Summary, Widths, applications, medians};
 use run::{Observers, Run};
@@ -20,13 +20,14 @@ fn played(scenario: &Scenario, seed: u64) -> Report {
     run.play(Observers::none()).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// The application `workload` alone on an ideal host.
+/// Returns the reading of the application `workload` alone on an ideal host.
 fn alone(cpus: usize, length: &str, workload: &str) -> Reading {
     let tasks = format!("[[task]]\nname = \"it\"\nworkload.{workload}\n");
     reading(&played(&scenario(cpus, length, "cfs", &tasks), 1))
 }
 
-/// The same where real-time hogs leave it a fifth of the time: in every 500 ms they take 400 ms on each CPU, in one piece.
+/// Returns the reading beside real-time hogs that leave a fifth of the time: in every 500 ms the hogs use 400 ms of
+/// each CPU, in one piece.
 fn beside_hogs(cpus: usize, length: &str, workload: &str) -> Reading {
     let mut tasks = format!("[[task]]\nname = \"it\"\nworkload.{workload}\n");
     for cpu in 0..cpus {
@@ -57,7 +58,7 @@ fn says(reading: &Reading, right: &[(&str, u64)]) {
     }
 }
 
-/// A frame of 40 ms takes each of two threads 5 ms; a thread that spins has its CPU all the time.
+/// A frame of 40 ms takes each of two threads 5 ms. A spinning thread keeps its CPU all the time.
 #[test]
 fn decoders_that_wait_busily_never_leave_their_cpus() {
     for (waits, low, high) in [("sleeping", 120_000, 130_000), ("spinning", 990_000, 1_000_000)] {
@@ -72,7 +73,7 @@ fn decoders_that_wait_busily_never_leave_their_cpus() {
 
 #[test]
 fn a_film_plays_at_its_rate_and_for_its_length() {
-    // 25 frames in a second are 40 ms each, without a rest.
+    // 25 frames per second take 40 ms each, without idle time.
     for (frames, threads, cpus) in [("all", 1, 1), ("all", 2, 2), ("drop-late", 1, 1), ("drop-late", 2, 2)] {
         let film = format!(
             "video = {{ fps = 25, length = \"4s\", decode = {{ uniform = [\"5ms\", \"35ms\"] }}, frames = \"{frames}\", threads = {threads} }}"
@@ -82,7 +83,7 @@ fn a_film_plays_at_its_rate_and_for_its_length() {
         says(&it, &[("playback_ns", 4_000_000_000), ("jitter_max_ns", 0), ("grade", Grade::Good.number())]);
         assert_eq!(it.series.0, [("shown", vec![25; 4])], "{frames}");
     }
-    // The two films of the paper: 1764.66 and 1428.54 frames in a minute.
+    // The two films of the paper: 1764.66 and 1428.54 frames per minute.
     for (fps, frames, period) in [("29.411", 1765, 34_000_884), ("23.809", 1429, 42_000_924)] {
         let it = alone(1, "61s", &format!("video = {{ fps = {fps}, length = \"60s\", decode = \"10ms\" }}"));
         says(&it, &[("shown", frames), ("dropped", 0), ("playback_ns", frames * period)]);
@@ -99,7 +100,7 @@ fn a_player_that_shows_all_frames_takes_longer_and_one_that_drops_frames_does_no
     let dropping = beside_hogs(1, "20s", &film("drop-late"));
     assert_eq!(of(&dropping, "shown") + of(&dropping, "dropped"), 100, "{dropping:?}");
     assert!(of(&dropping, "dropped") > 30, "{dropping:?}");
-    // It is never later than it allows itself, but for the 400 ms in which it can do nothing.
+    // The lateness stays within the film's own limit, plus the 400 ms without a CPU.
     let late = 400_000_000 + 100_000_000 + 2 * 40_000_000;
     assert!(of(&dropping, "playback_ns") <= 4_000_000_000 + late, "{dropping:?}");
     for it in [all, dropping] {
@@ -109,14 +110,14 @@ fn a_player_that_shows_all_frames_takes_longer_and_one_that_drops_frames_does_no
 
 #[test]
 fn a_player_catches_up_unless_it_is_too_far_behind() {
-    // 400 ms away in every 500; then ten frames are due at once, which take 40 ms.
+    // The film has no CPU for 400 ms of every 500. Then ten frames are due at once, which take 40 ms.
     let film = |late| format!("video = {{ fps = 25, length = \"4s\", decode = \"4ms\", late = \"{late}\" }}");
     let playback = |late| of(&beside_hogs(1, "40s", &film(late)), "playback_ns");
     assert!(playback("500ms") < 5_000_000_000, "{}", playback("500ms"));
     for late in ["0s", "200ms"] {
         assert!(playback(late) > 12_000_000_000, "a player farther behind than {late} begins anew: {}", playback(late));
     }
-    // Where nothing is late it makes no difference.
+    // Where nothing is late, the limit makes no difference.
     let it = alone(1, "5s", &film("200ms"));
     says(&it, &[("shown", 100), ("playback_ns", 4_000_000_000), ("jitter_max_ns", 0)]);
 }
@@ -125,7 +126,8 @@ fn a_player_catches_up_unless_it_is_too_far_behind() {
 fn sound_breaks_off_only_where_its_buffer_runs_empty() {
     let it = alone(1, "10s", "audio = { period = \"20ms\", work = \"2ms\", buffers = 2, length = \"9s\" }");
     says(&it, &[("underruns", 0), ("silence_ns", 0), ("periods", 450 + 2), ("sound_grade", 0)]);
-    // 400 ms away in every 500, of which the buffer holds 40: what is played in the 100 is written late in one go and lost.
+    // The player has no CPU for 400 ms of every 500, of which the buffer covers 40. The samples of the other 100 ms are
+    // written late in one step and lost.
     let short = beside_hogs(1, "10s", "audio = { period = \"20ms\", work = \"1ms\", buffers = 2 }");
     assert!((18..=21).contains(&of(&short, "underruns")), "{short:?}");
     assert!(of(&short, "silence_ns") > 6_000_000_000, "{short:?}");
@@ -171,7 +173,7 @@ fn supersteps_at_full_speed_take_what_they_compute_and_communicate() {
         let hogged = beside_hogs(4, "20s", &bsp);
         assert!(of(&hogged, "speed_ppm") < 700_000, "{hogged:?}");
     }
-    // Two of four at a time: the computing takes twice as long, the communicating does not.
+    // With two of four at a time, the computation takes twice as long, and the communication does not.
     let it = alone(2, "3s", "bsp = { supersteps = 20, compute = \"10ms\", communicate = \"20ms\" }");
     assert!((600_000..=1_000_000).contains(&of(&it, "speed_ppm")), "{it:?}");
 }
@@ -187,11 +189,11 @@ fn each_program_of_parsec_takes_its_critical_path() {
             let it = alone(4, "1s", &text);
             let right = Parsec { threads: 4, work: Nanos::ms(20), waits, ..Parsec::new(program) }.alone();
             says(&it, &[("unfinished", 0), ("took_ns", right.as_ns()), ("speed_ppm", 1_000_000)]);
-            // The parts make up the work, and what they wait for each other at locks is little.
+            // The parts add up to the work, and the waits for locks are short.
             assert!((Nanos::us(19_900)..Nanos::us(20_500)).contains(&right), "{}: {right}", program.name);
         }
     }
-    // Those that meet often lose more to a hog on one CPU than those that meet never.
+    // Programs that meet often lose more to a hog on one CPU than programs that never meet.
     let hogged = |program: &str| {
         let mut tasks = format!(
             "[[task]]\nname = \"it\"\nworkload.parsec = {{ program = \"{program}\", threads = 4, work = \"200ms\" }}\n"
@@ -220,7 +222,7 @@ fn a_build_takes_its_turns_and_its_link() {
     // 4 + 4 + 2 files.
     let it = alone(4, "1s", build);
     says(&it, &[("took_ns", 3 * 25_000_000 + 30_000_000), ("unfinished", 0), ("speed_ppm", 1_000_000)]);
-    // One CPU has to do all of it; what is read meanwhile costs nothing, but for the first and the last time.
+    // One CPU does all the work. Reads in the meantime cost nothing, except the first and the last read.
     let one = of(&alone(1, "1s", build), "took_ns");
     assert!((235_000_000..=260_000_000).contains(&one), "{one}");
     let hogged = beside_hogs(1, "5s", build);
@@ -253,7 +255,8 @@ fn played_back_load_is_what_was_asked_for_in_every_step() {
     says(&it, &[("contention_milli", 1_187), ("asked_milli", 1_187)]);
     let seconds = vec![2_000, 1_000, 0, 0, 500, 0, 3_000, 3_000];
     assert_eq!(it.series.0, [("contention_milli", seconds)]);
-    // A task that waits for a CPU is runnable as well: contention is the load on others, not the CPU time that it gets.
+    // A task that waits for a CPU is runnable as well. Contention is the load on other tasks, not the CPU time of this
+    // task.
     let one = alone(1, "10s", "load_playback = { loads = [1.5], step = \"4s\" }");
     let contention = of(&one, "contention_milli");
     assert!((1_500..=1_510).contains(&contention), "{one:?}");

@@ -1,4 +1,4 @@
-//! What works on files and drives: alone each gives what arithmetic says.
+//! Workloads on files and drives: alone, each has the calculated result.
 
 use crate::alone::{near, of, parse, played, reading};
 use report::{AppReport, Report};
@@ -7,7 +7,7 @@ use workloads::metrics::Reading;
 
 const HEAD: &str = "name = \"x\"\ncpus = 2\nlength = \"60s\"\npolicy = \"cfs\"\n";
 
-/// `workload` on an idle host, with what `devices` says.
+/// Returns the reading of `workload` on an idle host with the devices `devices`.
 fn on_host(devices: &str, workload: &str) -> Reading {
     let text = format!("{HEAD}{devices}\n[[task]]\nname = \"it\"\nworkload.{workload}\n");
     reading(&played(&parse(&text)).applications)
@@ -20,10 +20,10 @@ fn a_transaction_takes_its_cpu_time_and_what_is_not_in_the_cache() {
     let it = on_host(disk, "postmark = { transactions = 5000, written_back = 0 }");
     assert_eq!((of(&it, "took_ns"), of(&it, "transactions")), (5_000 * 40_000 + 250 * 5_000_000, 5_000), "{it:?}");
     assert_eq!((of(&it, "transactions_per_s_milli"), of(&it, "unfinished")), (3_448_276, 0));
-    // What is left of a round and of ten is counted for what it is.
+    // The rest of a round, and of ten rounds, counts by its actual length.
     let odd = on_host(disk, "postmark = { transactions = 4567, hits = 100, written_back = 0 }");
     assert_eq!((of(&odd, "took_ns"), of(&odd, "transactions")), (4_567 * 40_000, 4_567), "{odd:?}");
-    // Mean sizes: a file is read with all that was appended to it.
+    // Mean sizes: a read of a file includes all appended data.
     near(&odd, "mb_read_per_s_milli", 25_000 * 6_833 / 2_000, 1);
     near(&odd, "mb_written_per_s_milli", 25_000 * (5_250 + 1_583) / 2_000, 1);
 }
@@ -35,7 +35,7 @@ fn a_writer_faster_than_the_disk_waits_for_it() {
     let postmark = "postmark = { transactions = 20000, hits = 100, dirty = 100000 }";
     let slow = on_host("[disk]\nbandwidth = \"2MB\"", postmark);
     near(&slow, "mb_written_per_s_milli", 2_000, 5);
-    // Half of it is deleted before.
+    // Half of the data is deleted before it is written back.
     let half = on_host("[disk]\nbandwidth = \"2MB\"", &postmark.replace("hits", "written_back = 50, hits"));
     near(&half, "mb_written_per_s_milli", 4_000, 5);
 }
@@ -48,7 +48,7 @@ fn a_mail_server_is_as_fast_as_its_disk_synchronises() {
     let turn = 130_000 + 4 * 2_048 + 4_096 + 2 * 5_000_000;
     assert_eq!((of(&one, "took_ns"), of(&one, "operations")), (100 * turn, 1_300), "{one:?}");
     assert_eq!((of(&one, "operation_mean_ns"), of(&one, "operation_max_ns")), (turn / 13, 5_010_000), "{one:?}");
-    // 200 requests in a second, and two for each turn of 13; 2.2 where a tenth of the reads misses.
+    // 200 requests per second, and two for each turn of 13; 2.2 where a tenth of the reads misses.
     let many = |hits: u64| on_host(disk, &format!("filebench = {{ mix = \"varmail\", hits = {hits} }}"));
     near(&many(100), "operations_per_s_milli", 1_300_000, 5);
     near(&many(90), "operations_per_s_milli", 1_300_000 * 20 / 22, 5);
@@ -61,7 +61,7 @@ fn every_mix_does_what_its_file_says() {
         let filebench = format!("filebench = {{ mix = \"{mix}\", threads = 2, loops = 500, hits = 75 }}");
         on_host(disk, &filebench)
     };
-    // Operations of a turn, and KiB that it reads and writes.
+    // Operations of a turn, and KiB read and written.
     for (mix, operations, read, written) in
         [("varmail", 13, 32, 16), ("fileserver", 11, 128, 136), ("webserver", 31, 160, 8), ("webproxy", 19, 80, 8)]
     {
@@ -78,7 +78,7 @@ fn a_reader_that_keeps_up_with_a_drive_loses_no_turn() {
     let reader = "cd_reader = { turns = 50, turn = \"20ms\", buffer = 5, work = \"1ms\" }";
     let it = on_host("", reader);
     assert_eq!((of(&it, "took_ns"), of(&it, "unfinished")), (50 * 20_000_000 + 1_000_000, 0), "{it:?}");
-    // What the last track's request and answer cost; others are asked for while the drive turns.
+    // Cost of the last track's request and answer. Other tracks are requested while the drive turns.
     for way in ["none", "vhost", "hypervisor", "split\"\ndomain = \"other"] {
         let other = if way.starts_with("split") { "\n[[vm]]\nname = \"other\"\nguest = \"cfs\"" } else { "" };
         let disk = format!("[disk]\nservice = \"5ms\"\nevent = \"50us\"\ndrivers = \"{way}\"{other}");
@@ -104,9 +104,10 @@ fn a_drive_that_is_not_kept_up_with_seeks_back() {
         );
         reading(&played(&parse(&text.replace("cfs", "linux"))).applications)
     };
-    // The turn of 240 ms finds no room until 311 ms, when the first of those that wait has been computed; the next is at 320 ms, not 260.
+    // The turn of 240 ms finds no room until 311 ms, when the first waiting turn has been computed. The next turn is at
+    // 320 ms, not 260.
     assert_eq!(of(&held_up("0s"), "took_ns"), 1_001_000_000 + 60_000_000);
-    // It has found its place at 411 ms, and goes on at 420 ms.
+    // The turn finds its place at 411 ms, and continues at 420 ms.
     assert_eq!(of(&held_up("100ms"), "took_ns"), 1_001_000_000 + 160_000_000);
 }
 
@@ -131,14 +132,15 @@ fn ripping_a_disc_takes_as_long_as_without_vsched_where_its_slice_is_large_enoug
         let (took, _, unfinished) = vsched(slice, period);
         assert!(took < 37_200_000_000 && unfinished == 0, "{slice} of {period}: {took}");
     }
-    // What it computes for 1850 turns takes 1.85 s: with 4 % of a CPU at least 46 s, with 2 % at least 92 s.
+    // The computation of 1850 turns takes 1.85 s: with 4 % of a CPU at least 46 s, with 2 % at least 92 s.
     for (slice, least) in [("4ms", 46), ("2ms", 92)] {
         let (took, _, unfinished) = vsched(slice, "100ms");
         assert!(took > least * 1_000_000_000 && unfinished == 0, "{slice} of 100 ms: {took}");
     }
 }
 
-/// A VM with a web server and a program that reads a disk, and what the host's threads for them are called and got.
+/// Runs a VM with a web server and a program that reads a disk. Returns the number of requests, the names and CPU times
+/// of the host's threads for the VM, and the report.
 fn web_and_disk(devices: &str) -> (u64, Vec<(String, u64)>, Report) {
     let text = format!(
         "{HEAD}{devices}[[vm]]\nname = \"vm\"\n[[vm.task]]\nname = \"dd\"\nworkload.dd = {{ count = 100 }}\n[[vm.task]]\n\
@@ -158,7 +160,7 @@ fn an_emulator_drives_all_devices_of_its_vm_by_one_thread() {
     let (network, disk) = ("[network]\nevent = \"10us\"\n", "[disk]\nservice = \"1ms\"\nevent = \"30us\"\n");
     let drivers = |name: &str| format!("drivers = \"{name}\"\n");
     let emulator = drivers("emulator");
-    // Five packets of a request come in, and four go out, of two events each.
+    // Five packets of a request arrive, and four leave, with two events each.
     let (done, threads, _) = web_and_disk(&format!("{network}{emulator}{disk}{emulator}"));
     let (packets, blocks) = (done * 13 * 10_000, 100 * 2 * 30_000);
     assert_eq!(threads, [("emulator-vm".to_string(), packets + blocks)], "each event costs what its device says");
@@ -181,7 +183,8 @@ fn a_vm_pays_for_telling_its_emulator() {
         ));
         report.entities.iter().find(|entity| entity.name == "vm").expect("the VM").got.delivered_ns
     };
-    // Once for each request, before the program goes on, which the last one does not; a completion is the emulator's business.
+    // Once for each request, before the program continues. The last request has no continuation; a completion is the
+    // emulator's business.
     assert_eq!(used("70us") - used("0s"), 99 * 70_000);
 }
 

@@ -13,7 +13,7 @@ fn parse(text: &str) -> Scenario {
     read(text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Plays it under its own policy, with the auditor beside it; shows it to `other`, too.
+/// Runs the scenario under its own policy with an auditor, and passes its events to `other`, too.
 fn watched(scenario: &Scenario, other: &mut dyn WorldSink) -> Report {
     let choice = run::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
     let run = Run { seed: 1, ..Run::new(scenario.clone(), choice) };
@@ -49,7 +49,7 @@ fn each_host_has_its_own_cpus_and_its_own_policy() {
         assert_eq!((is, *host), (name, Some("host-2")));
         assert!(ppm.abs_diff(500_000) < 10_000, "{ppm}");
     }
-    // The third has nothing to do.
+    // The third host has nothing to do.
     assert_eq!((report.hosts, report.cpus), (3, 1));
     assert!(report.total.delivered_ppm.abs_diff(666_667) <= 1, "{:?}", report.total);
     let scenario = parse(&text);
@@ -96,7 +96,7 @@ fn hosts_that_are_not_there_or_not_known_are_refused_in_words() {
     assert!(refused.contains("2 hosts, and a live run has one"), "{refused}");
 }
 
-/// The entities of a machine that are called `vhost-…`.
+/// The entities of a machine with names `vhost-…`.
 #[derive(Default)]
 struct Threads(Vec<(MachineId, String)>);
 
@@ -120,9 +120,9 @@ fn a_search_over_two_hosts_takes_what_the_links_and_the_wire_take() {
     let report = played(&(head(2, 1, "cfs") + network + PAIR));
     let it = &report.guests[0].applications[0];
     let response = it.values.0.iter().find(|(name, _)| *name == "response_max_ns").map(|it| it.1);
-    // 1000 bytes out and in at a millionth of a second each, twice, and the wire twice; and the leaf's work.
+    // 1000 bytes out and in at a millionth of a second each, twice; the wire twice; and the leaf's work.
     assert_eq!(response, Some(1_000_000 + 2 * (2 * 1_000_000 + 100_000)));
-    // On one host, nothing leaves it: only the wire is the same.
+    // On one host, no packet leaves the host: only the wire is the same.
     let near = PAIR.replace("host = 2", "host = 1");
     let report = played(&(head(2, 2, "cfs") + network + &near));
     let it = &report.guests[0].applications[0];
@@ -145,7 +145,7 @@ fn a_device_driver_is_on_the_host_of_its_vm() {
     }
 }
 
-/// What the application of the first guest says, or else of the host.
+/// Returns a reading of the first guest's application, or else of the host's.
 #[track_caller]
 fn says(report: &Report, name: &str) -> u64 {
     let guests = report.guests.iter().flat_map(|guest| &guest.applications);
@@ -154,7 +154,7 @@ fn says(report: &Report, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("{name} in {it:?}")).1
 }
 
-/// Four nodes, each in a VM of its own: on hosts `homes`, with `asked`.
+/// Returns four nodes, each in a VM of its own: on hosts `homes`, with request `asked`.
 fn nodes(homes: [usize; 4], asked: &str, bsp: &str) -> String {
     let vm = |n: usize| format!("[[vm]]\nname = \"vm{n}\"\nhost = {}\n{asked}", homes[n - 1]);
     let bsp = format!("workload.bsp = {{ nodes = [\"vm2\", \"vm3\", \"vm4\"], compute = \"10ms\", {bsp} }}\n");
@@ -162,14 +162,14 @@ fn nodes(homes: [usize; 4], asked: &str, bsp: &str) -> String {
     format!("{}[[vm.task]]\nname = \"it\"\n{bsp}{}", vm(1), others.concat())
 }
 
-/// A byte in a microsecond, in packets of 1000.
+/// A link that takes a microsecond per byte, with packets of 1000 bytes.
 const SLOW: &str =
     "[network]\nlatency = \"100us\"\nlocal = \"10us\"\nbandwidth = \"1MB\"\npacket = 1000\ndrivers = \"none\"\n";
 
 #[test]
 fn a_program_across_hosts_runs_at_full_speed() {
     let bsp = "bytes = 10000, flops = 411000, supersteps = 20";
-    // 30 ms to send to three others, a packet more to receive, and the wire.
+    // 30 ms to send to three other nodes, a packet more to receive, and the wire.
     let superstep = 10_000_000 + 30_000_000 + 1_000_000 + 100_000;
     for (hosts, cpus, homes) in [(4, 1, [1, 2, 3, 4]), (1, 4, [1; 4])] {
         let slow = if hosts == 1 { SLOW.replace("local = \"10us\"\n", "") } else { SLOW.to_string() };
@@ -178,10 +178,10 @@ fn a_program_across_hosts_runs_at_full_speed() {
         assert_eq!((of("rounds"), of("round_p50_ns"), of("round_max_ns")), (20, superstep, superstep));
         assert_eq!((of("speed_ppm"), of("mflop_per_s_milli")), (1_000_000, 40_000), "{hosts} hosts");
     }
-    // All on the second of two hosts: nothing passes a link.
+    // All nodes on the second of two hosts: no message uses a link.
     let report = played(&(head(2, 4, "cfs") + SLOW + &nodes([2; 4], "", bsp)));
     assert_eq!((says(&report, "round_max_ns"), says(&report, "speed_ppm")), (10_010_000, 1_000_000));
-    // Two on each: a link carries four messages in a superstep, and one computes while others send.
+    // Two nodes on each host: a link carries four messages in a superstep, and one node computes while others send.
     let report = played(&(head(2, 2, "cfs") + SLOW + &nodes([1, 1, 2, 2], "", bsp)));
     let (round, speed) = (says(&report, "round_p50_ns"), says(&report, "speed_ppm"));
     assert!(round >= 40_000_000 && (950_000..=1_000_000).contains(&speed), "{round}, {speed}");

@@ -1,4 +1,4 @@
-//! A live run is reported in pieces; put together, it is measured as a simulation is.
+//! A live run is reported in pieces. The joined pieces are measured like a simulation.
 
 use expect_test::expect;
 use measure::Meter;
@@ -9,7 +9,7 @@ use sched::{Action, EntityId, Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::{Event, Header, Job, Sink, Trace};
 
-/// When the clock of the live host showed the start.
+/// Time of the live host's clock at the start.
 const START: Instant = Instant::at_ns(5_000_000_000_123);
 const LENGTH: Nanos = Nanos::ms(200);
 
@@ -28,15 +28,15 @@ fn at(ns: u64) -> Instant {
     START + Nanos::ns(ns)
 }
 
-/// `moment` of a simulation, by the clock of the live host.
+/// Converts `moment` of a simulation into the clock of the live host.
 fn live_time(moment: Instant) -> Instant {
     if moment == Instant::NEVER { moment } else { at(moment.as_ns()) }
 }
 
-/// What was seen, and what each tells of its jobs.
+/// The observed events, and the job reports of each process.
 type Apart = (Vec<(Instant, Event)>, Vec<(EntityId, Vec<Job>)>);
 
-/// What a daemon would see of what was simulated, and what the processes would tell.
+/// Returns the events that a daemon would observe of the simulation, and the job reports of the processes.
 fn taken_apart(trace: &Trace) -> Apart {
     let (mut seen, mut told) = (Vec::new(), BTreeMap::<EntityId, Vec<Job>>::new());
     for (moment, event) in &trace.events {
@@ -59,7 +59,7 @@ fn taken_apart(trace: &Trace) -> Apart {
             Event::Action(Action::SetAlarm { alarm, on, at }) => {
                 seen.push((now, Event::Action(Action::SetAlarm { alarm: *alarm, on: *on, at: live_time(*at) })));
             }
-            // The report of a live run knows the groups of its scenario.
+            // The report of a live run contains the groups of its scenario.
             Event::GroupCreated { .. } | Event::End => {}
             other => seen.push((now, other.clone())),
         }
@@ -73,7 +73,7 @@ fn measured(events: &[(Instant, Event)]) -> Meter {
     meter
 }
 
-/// The simulation, and its trace.
+/// Runs the simulation, and returns its trace.
 fn simulated(scenario: &Scenario) -> (Report, Trace, Choice) {
     let choice = run::choose(scenario, &[], &[]).expect("it names its policy").remove(0);
     let mut trace = Trace::new(Header { policy: choice.name().to_string(), cpus: 1, seed: 0 });
@@ -81,7 +81,7 @@ fn simulated(scenario: &Scenario) -> (Report, Trace, Choice) {
     (report.unwrap_or_else(|problems| panic!("{problems}")), trace, choice)
 }
 
-/// What was granted, as the simulation showed it.
+/// Returns the grants, as the simulation reported them.
 fn grants(report: &Report) -> Vec<Option<Grant>> {
     let grant = |ppm: u64| Grant { slice: Nanos::ns(ppm), period: Nanos::ns(1_000_000) };
     report.entities.iter().map(|entity| entity.granted_ppm.map(grant)).collect()
@@ -115,11 +115,11 @@ fn jobs_tell_how_late_they_began_and_count_while_their_entity_is_there() {
         done: done.map(|us| at(us * 1_000)),
     };
     let jobs = vec![
-        job(10, Some(12), Some(20)), // Before it was seen to come.
+        job(10, Some(12), Some(20)), // Before its arrival was observed.
         job(40, Some(43), Some(60)),
         job(50, None, Some(70)),
-        job(80, Some(85), Some(101)), // Done when it had gone.
-        job(100, Some(100), None),    // The entity was not there.
+        job(80, Some(85), Some(101)), // Completed after its departure.
+        job(100, Some(100), None),    // The entity was absent.
     ];
     let seen = [
         (at(30_000), Event::Attach { entity, name: "late".to_string(), params }),
@@ -157,7 +157,7 @@ fn a_prediction_and_what_came_of_it_stand_side_by_side() {
     let scenario = scenario();
     let (predicted, trace, choice) = simulated(&scenario);
     let (seen, mut told) = taken_apart(&trace);
-    // The video came 40 us late each time; the one that arrives later never came.
+    // The video was 40 us late each time. The entity that arrives later never arrived.
     for job in &mut told[0].1 {
         job.woke = Some(job.released + Nanos::us(40));
     }

@@ -1,4 +1,4 @@
-//! Policies that are made at run time, by functions with state of their own.
+//! Policies that are created at run time, by functions with state of their own.
 
 use crate::alone::parse;
 use report::Report;
@@ -12,7 +12,7 @@ const HOST: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"round-ro
 const GUEST: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"cfs\"\n[[vm]]\nname = \"v\"\nguest = \"round-robin\"\n\
     [[vm.task]]\nname = \"a\"\nworkload = \"hog\"\n[[vm.task]]\nname = \"b\"\nworkload = \"hog\"\n";
 
-/// Round robin with the time slice that `text` says, which is known at run time only. `built` counts how often it is built.
+/// Returns round robin with the time slice `text`, which is known at run time only. `built` counts its constructions.
 fn made(text: String, built: &Arc<AtomicUsize>) -> Choice {
     let built = Arc::clone(built);
     let build = move |host: &Topology| -> Result<Box<dyn Policy>, Refused> {

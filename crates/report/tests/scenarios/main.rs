@@ -1,4 +1,4 @@
-//! Whole scenarios, played and reported: what each key gives, by arithmetic.
+//! Whole scenarios, run and reported: the result of each key, by arithmetic.
 
 mod alone;
 mod applications;

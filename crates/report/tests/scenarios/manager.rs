@@ -1,4 +1,4 @@
-//! A workload manager over the policies that keep VMs from taking more than they are assigned (claim C10 of S2, sections 3 and 5.2).
+//! A workload manager over the policies that limit VMs to their assignment (claim C10 of S2, sections 3 and 5.2).
 
 use measure::statistics::Spread;
 use report::{ManagedVm, Report, Summary, Widths, medians};
@@ -20,7 +20,8 @@ fn managed(report: &Report) -> &[ManagedVm] {
     &report.manager.as_ref().expect("there is a manager").vms
 }
 
-/// ALERT of S2 section 5.2: a hog with an allocation of `percent`, beside Dom0, which does hardly anything; managed every `interval`.
+/// Runs ALERT of S2 section 5.2: a hog with an allocation of `percent`, beside Dom0 with hardly any work, managed every
+/// `interval`.
 fn alert(policy: &str, percent: u64, interval: &str) -> Report {
     let (slice, limit) = (percent * 100, "limit = \"hard\"");
     let allocation = match policy {
@@ -41,7 +42,7 @@ fn alert(policy: &str, percent: u64, interval: &str) -> Report {
 
 #[test]
 fn a_workload_manager_settles_under_sedf_and_oscillates_under_credit() {
-    // From 30 % on, the caps that Credit keeps are exact enough in the paper's figure 7, too.
+    // From 30 % on, the caps of Credit are exact enough in the paper's figure 7, too.
     for percent in [5, 10, 20] {
         let [sedf, credit] = ["sedf", "credit"].map(|policy| managed(&alert(policy, percent, "1s"))[0].clone());
         assert!(sedf.settled && sedf.error_ppm <= 20_000, "{sedf:?}");
@@ -59,9 +60,9 @@ fn every_interval_is_told_and_the_vcpus_of_a_vm_share_its_assignment() {
     let [a, late] = managed(&report) else { panic!("there are two") };
     assert_eq!((a.assigned_ppm.len(), a.assigned_ppm[0], a.refused), (10, 600_000, 0));
     assert!(a.settled && a.consumed_ppm.iter().all(|&ppm| ppm.abs_diff(600_000) < 20_000), "{a:?}");
-    // Its first whole interval begins at 3 s.
+    // The first whole interval of `late` begins at 3 s.
     assert_eq!((late.assigned_ppm.len(), late.assigned_ppm[0]), (7, 200_000));
-    // What the meter has seen of both is what was consumed, but for the time before `late` was managed.
+    // The meter's sum for both VMs equals the consumption, except for the time before `late` was managed.
     let got: u64 = report.entities[..2].iter().map(|vcpu| vcpu.got.delivered_ns).sum();
     let consumed: u64 = a.consumed_ppm.iter().map(|ppm| ppm * 1_000).sum();
     assert!(got.abs_diff(consumed) <= 10_000, "{got} {consumed}");
@@ -131,7 +132,7 @@ fn what_is_refused_leaves_all_vcpus_as_they_were() {
     assert!(a.consumed_ppm.iter().all(|&ppm| ppm.abs_diff(200_000) < 10_000), "and both have as much: {a:?}");
 }
 
-/// A VM whose work changes by chance, managed.
+/// A managed VM whose work changes at random.
 const BY_CHANCE: &str = "name = \"by chance\"\ncpus = 1\nlength = \"20s\"\npolicy = \"credit\"\n\
     [manager]\ninterval = \"1s\"\ntargets = { a = 30 }\n\
     [[vm]]\nname = \"a\"\ncap = 20\n[[vm.task]]\nname = \"t\"\nworkload.web = {}\n\
@@ -182,7 +183,7 @@ fn what_is_counted_is_a_run_with_its_manager() {
              [[task]]\nname = \"t\"\nworkload.periodic = {{ period = \"7ms\", work = \"6ms\" }}\n"
         )
     };
-    // With more of each period for it, the other has less of its own.
+    // A larger reservation for the managed VM leaves less of each period for the other VM.
     let managed = "[manager]\ninterval = \"1s\"\ntargets = { a = 90 }\n";
     assert_ne!(counted(&scenario(managed)), counted(&scenario("")));
 }

@@ -1,4 +1,4 @@
-//! Networks and disks of scenarios, and the applications that use them: alone each gives what arithmetic says.
+//! Networks and disks of scenarios, and the applications that use them: alone, each has the calculated result.
 
 use crate::alone::{near, of, parse, played, reading};
 use report::Report;
@@ -7,13 +7,13 @@ use workloads::metrics::Reading;
 
 const HEAD: &str = "name = \"x\"\ncpus = 2\nlength = \"2s\"\npolicy = \"cfs\"\n";
 
-/// `workload` on an idle host, with what `devices` says.
+/// Returns the reading of `workload` on an idle host with the devices `devices`.
 fn on_host(devices: &str, workload: &str) -> Reading {
     let text = format!("{HEAD}{devices}\n[[task]]\nname = \"it\"\nworkload.{workload}\n");
     reading(&played(&parse(&text)).applications)
 }
 
-/// The same in a VM of its own.
+/// Returns the reading of `workload` in a VM of its own.
 fn in_vm(devices: &str, workload: &str) -> (Reading, Report) {
     let text = format!("{HEAD}{devices}\n[[vm]]\nname = \"vm\"\n[[vm.task]]\nname = \"it\"\nworkload.{workload}\n");
     let report = played(&parse(&text));
@@ -29,7 +29,7 @@ fn iperf_gets_what_the_line_carries_or_a_window_in_each_round_trip() {
         let line = "[network]\nbandwidth = \"100Mbit\"\nlatency = \"50us\"";
         near(&on_host(line, &iperf(65_536)), "mbit_per_s_milli", 100_000, 5);
         let far = "[network]\nlatency = \"5ms\"";
-        // 64 KiB in 10 ms, and what the program takes to write them.
+        // 64 KiB in 10 ms, and the time to write them.
         near(&on_host(far, &iperf(65_536)), "mbit_per_s_milli", 52_429, 10);
         for way in WAYS {
             let line = format!("{line}\ndrivers = \"{way}\"");
@@ -74,7 +74,7 @@ fn a_web_server_answers_as_many_as_it_has_cpu_time_for() {
 
 #[test]
 fn an_answer_may_begin_slowly() {
-    // Alone, 10 KB are eight segments: a window of three lets 3, 3 and 2 follow each other, a round trip of 200 us apart.
+    // Alone, 10 KB are eight segments. A window of three sends 3, 3 and 2, a round trip of 200 us apart.
     let took = |window: &str| {
         let web =
             format!("web_server = {{ clients = 1, service = \"1ms\", think = \"10ms\", spread = \"0s\"{window} }}");
@@ -82,11 +82,11 @@ fn an_answer_may_begin_slowly() {
     };
     let at_once = took("");
     assert_eq!(took(", window = 8"), at_once, "there is room for all");
-    // What comes with a segment, 62.5 us, goes on while the last of a round is not yet acknowledged.
+    // The work per segment, 62.5 us, continues while the last segment of a round is not yet acknowledged.
     let slow = took(", window = 3") - at_once;
     assert!((200_000..=400_000).contains(&slow), "{slow}");
     assert!(took(", window = 2") > took(", window = 3"));
-    // One of a megabyte, with the most that a window holds, and every acknowledgement read.
+    // One response of a megabyte, with the maximum window, and every acknowledgement read.
     let big = "web_server = { clients = 1, response = 1000000, service = \"1ms\", spread = \"0s\", window = 2 }";
     assert!(of(&on_host("[network]\nlatency = \"100us\"", big), "requests") > 10);
 }
@@ -122,7 +122,7 @@ fn requests_at_a_rate_wait_from_when_they_were_made() {
     near(&low, "requests_per_s_milli", 200_000, 100);
     assert!(of(&low, "response_p50_ns") < 3_000_000, "{low:?}");
     near(&high, "requests_per_s_milli", 1_000_000, 60);
-    // Twice as many as it can answer: after two seconds, one is behind.
+    // Twice the number of requests that the server can answer: after two seconds, the server is one second behind.
     assert!(of(&high, "response_max_ns") > 800_000_000, "{high:?}");
     assert!(of(&high, "open") > 1_500, "{high:?}");
 }
@@ -141,11 +141,11 @@ fn calls_sound_as_their_codec_does() {
     let it = on_host(network, "voip = { calls = 50, buffer = \"5ms\" }");
     assert!(of(&it, "jitter_mean_ns") > 5_000_000 && of(&it, "discarded_ppm") > 100_000, "{it:?}");
     assert!(of(&it, "mos_milli") < 2_500, "{it:?}");
-    // What lies evenly between two numbers is a quarter of their distance away from its mean, in the mean.
+    // The mean distance of a uniform variable from its mean is a quarter of the range.
     near(&it, "delay_deviation_ns", 5_000_000, 30);
 }
 
-/// As a socket, but of the guest's kernel: its thread is kept from its CPU for 400 ms of every 500.
+/// Like a socket, but of the guest's kernel, whose thread has no CPU for 400 ms of every 500.
 #[test]
 fn a_guests_ring_has_room_for_so_many_packets() {
     let lost = |ring: &str| {
@@ -156,7 +156,7 @@ fn a_guests_ring_has_room_for_so_many_packets() {
         );
         of(&reading(&played(&parse(&text)).guests[0].applications), "lost_ppm")
     };
-    // In 400 ms, 20 packets of each call come.
+    // In 400 ms, 20 packets of each call arrive.
     assert_eq!(lost(""), 0);
     assert_eq!(lost("ring = 40"), 0);
     assert!((550_000..800_000).contains(&lost("ring = 4")), "{}", lost("ring = 4"));
@@ -171,7 +171,7 @@ fn calls_lose_what_their_socket_has_no_room_for() {
     )
     .replace("cfs", "linux");
     let it = reading(&played(&parse(&text)).applications);
-    // In 400 ms, 20 packets of each call come, and two find room.
+    // In 400 ms, 20 packets of each call arrive, and two find room.
     assert!((600_000..800_000).contains(&of(&it, "lost_ppm")), "{it:?}");
     assert!(of(&it, "mos_milli") < 1_100, "{it:?}");
 }
@@ -285,6 +285,6 @@ fn a_user_of_a_vm_that_boots_late_comes_with_it() {
          [[vm]]\nname = \"late\"\narrival = \"500ms\"\nguest = \"cfs\"\n"
     );
     let it = reading(&played(&parse(&text)).guests[0].applications);
-    // A search takes 11 ms and two ways, in the mean.
+    // The mean duration of a search is 11 ms and two ways on the wire.
     assert!((90..=170).contains(&of(&it, "requests")), "{it:?}");
 }

@@ -1,4 +1,4 @@
-//! Runs of scenarios: arrivals and departures, and what the report says about them.
+//! Runs of scenarios: arrivals and departures, and their report.
 
 use report::{Report, Widths, table};
 use run::{Observers, Run};
@@ -23,12 +23,12 @@ fn a_departure_makes_room_for_an_arrival_at_the_same_moment() {
             "[[vm]]\nname = \"{name}\"\nslice = \"8ms\"\nperiod = \"10ms\"\nworkload = \"hog\"\nlimit = \"hard\"\n{times}\n"
         )
     };
-    // The later one stands first in the file.
+    // The VM that arrives later is first in the file.
     let report = run(&format!("{MACHINE}{}{}", vm("late", "arrival = \"40ms\""), vm("early", "leaves = \"40ms\"")));
     let [late, early] = report.entities.as_slice() else { panic!("two were there") };
     assert_eq!((late.name.as_str(), late.came_ns, late.left_ns), ("late", 40_000_000, None));
     assert_eq!((early.came_ns, early.left_ns), (0, Some(40_000_000)));
-    // Each had 80 % while it was there, and its promise was kept in every period.
+    // Each VM had 80 % during its presence, and its promise was kept in every period.
     for vm in [late, early] {
         assert_eq!((vm.granted_ppm, vm.got.delivered_ppm, vm.got.periods_missed), (Some(800_000), 800_000, 0));
     }
@@ -53,11 +53,11 @@ fn a_refusal_names_the_place_and_what_would_fit() {
 
 #[test]
 fn jobs_still_late_at_the_end_are_counted_apart_and_said() {
-    // 8 of every 10 ms are wanted by two: every period, 6 ms are left over.
+    // Two VMs request 8 of every 10 ms: every period, 6 ms are left over.
     let vm = |name| format!("[[vm]]\nname = \"{name}\"\nworkload.periodic = {{ period = \"10ms\", work = \"8ms\" }}\n");
     let report = run(&format!("{}{}{}", MACHINE.replace("edf", "round-robin"), vm("a"), vm("b")));
     let total = report.total;
-    // Each releases 10 jobs; 100 ms hold 12 of the 20, and those released at 90 ms are not late yet.
+    // Each VM releases 10 jobs. 100 ms are enough for 12 of the 20, and the jobs released at 90 ms are not late yet.
     assert_eq!((total.releases, total.completions), (20, 12));
     assert_eq!(total.unfinished_late, 6);
     assert!(table(&report, Widths(120)).contains("6 jobs were late and still unfinished at the end."));

@@ -1,4 +1,5 @@
-//! What every VM got, interval by interval (section 5.2 of S2: the error of an allocation is judged second by second).
+//! CPU time of every VM, interval by interval (section 5.2 of S2: the error of an allocation is evaluated second by
+//! second).
 
 use report::Report;
 use run::{Observers, Run};

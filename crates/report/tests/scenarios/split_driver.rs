@@ -1,14 +1,15 @@
-//! Xen's split drivers, as calibrated in policies.md section 13 and written in `scenarios/xen-io.toml`: a web server in Dom1, the driver
-//! domain Dom0, one CPU, 60 clients. What a request costs is the same for every scheduler; how often Dom0 gets a turn is what makes the
-//! difference.
+//! Xen's split drivers, as calibrated in policies.md section 13 and written in `scenarios/xen-io.toml`: a web server in
+//! Dom1, the driver domain Dom0, one CPU, 60 clients. The cost of a request is the same under every scheduler; the
+//! frequency of Dom0's turns makes the difference.
 //!
-//! What section 13.3 leaves open is set once, there. In Dom1, a kernel thread handles all packets that have come (NAPI) and workers go on
-//! until they block, in turns; in Dom0, packets and housekeeping take turns. Both events of a transmission come at once. Half of a
-//! packet's way on the wire is always the same, the rest exponential. An execution is a turn that the scheduler gives, also to a domain
-//! that has the CPU already (an extra quantum of SEDF). Dom1 comes a moment after Dom0, as in the model of section 13 all begin
-//! together. Dom0's housekeeping begins at nine moments of Xen's periods, and medians count. With SEDF without extra time, period 10 ms,
-//! the result depends on the distance between the period starts of both domains: 519 to 646 turns a second if Dom1 comes up to 3 ms
-//! later, 100 to 300 beyond.
+//! The open parameters of section 13.3 are set once, in the scenario. In Dom1, a kernel thread handles all packets that
+//! have arrived (NAPI), and workers run until they block, in turns. In Dom0, packets and housekeeping take turns. Both
+//! events of a transmission arrive at once. Half of a packet's time on the wire is constant, the rest exponential. An
+//! execution is a turn that the scheduler grants, also to a domain that has the CPU already (an extra quantum of SEDF).
+//! Dom1 arrives a moment after Dom0; in the model of section 13, all begin together. Dom0's housekeeping begins at nine
+//! moments of Xen's periods, and medians count. With SEDF without extra time, period 10 ms, the result depends on the
+//! distance between the period starts of both domains: 519 to 646 turns per second if Dom1 arrives up to 3 ms later,
+//! 100 to 300 beyond.
 
 use measure::XenMon;
 use report::{AppReport, Report, XenMonReport};
@@ -24,21 +25,21 @@ struct Row {
     /// CPU shares. Unit: per cent.
     dom0: f64,
     dom1: f64,
-    /// Requests a second.
+    /// Requests per second.
     requests: f64,
-    /// Turns of Dom0 a second.
+    /// Turns of Dom0 per second.
     executions: f64,
-    /// I/O events for each.
+    /// I/O events per turn.
     io: f64,
 }
 
-/// The scenario with `from` replaced.
+/// Returns the scenario with `from` replaced by `to`.
 fn with(text: &str, from: &str, to: &str) -> String {
     assert!(text.contains(from), "{from:?} is in the scenario");
     text.replace(from, to)
 }
 
-/// How Xen schedules, as a scenario.
+/// A scheduler configuration of Xen, as a scenario.
 #[derive(Clone, Debug)]
 struct Xen(String);
 
@@ -67,7 +68,7 @@ impl Xen {
         }
     }
 
-    /// Of each column the median over nine seeds.
+    /// Returns the median of each column over nine seeds.
     fn medians(&self) -> Row {
         let rows: Vec<Row> = (1..=9).map(|seed| self.play(seed)).collect();
         let median = |of: fn(&Row) -> f64| {
@@ -84,26 +85,26 @@ impl Xen {
         }
     }
 
-    /// Without what Dom0 does of its own.
+    /// Returns the scenario without Dom0's own activity.
     fn quiet(&self) -> Xen {
         let (before, rest) = self.0.split_once("[[vm.task]]\nname = \"housekeeping\"").expect("it is there");
         let (_, after) = rest.split_once("\n\n").expect("it is not the last");
         Xen(format!("{before}{after}"))
     }
 
-    /// With twice the weight for Dom0.
+    /// Returns the scenario with twice the weight for Dom0.
     fn heavier(&self) -> Xen {
         Xen(with(&self.0, "switch = \"41us\"", "switch = \"41us\"\nweight = 512"))
     }
 }
 
-/// BVT with a context allowance of so many milliseconds, and other knobs.
+/// Returns BVT with a context allowance of `ms` milliseconds, and other knobs.
 fn bvt(ms: u64, more: &str) -> Xen {
     let policy = format!("policy = {{ name = \"bvt\", knobs = {{ context-allowance = \"{ms}ms\"{more} }} }}");
     Xen(with(SCENARIO, "policy = \"sedf\"", &policy))
 }
 
-/// Half of every period for each, with extra time (`Soft`) or without.
+/// Returns SEDF with half of every period for each domain, with extra time (`Soft`) or without.
 fn sedf(period_ms: u64, limit: Limit) -> Xen {
     let word = if limit == Limit::Soft { "soft" } else { "hard" };
     let text = with(SCENARIO, "slice = \"5ms\"", &format!("limit = \"{word}\"\nslice = \"{}us\"", period_ms * 500));
@@ -144,7 +145,8 @@ fn families() -> [(&'static str, [(Row, Row); 3]); 3] {
     ]
 }
 
-/// Section 13.4: the order of each column within a family, requests within 30 %, executions and I/O within a factor of 2, but for one.
+/// Section 13.4: the order of each column within a family, requests within 30 %, executions and I/O within a factor of
+/// 2, with one exception.
 #[test]
 fn tables_1_and_2_of_the_comparison_of_xens_schedulers() {
     let mut beyond = Vec::new();
@@ -177,7 +179,7 @@ fn tables_1_and_2_of_the_comparison_of_xens_schedulers() {
     assert!(beyond.len() <= 1, "beyond a factor of 2: {beyond:?}");
 }
 
-/// Section 13.5: what it depends on, and what not.
+/// Section 13.5: the parameters that throughput depends on, and the parameters that it does not depend on.
 #[test]
 fn throughput_under_bvt_depends_on_rounding_housekeeping_and_dom0s_weight() {
     let all = |of: &dyn Fn(u64) -> Xen| [50, 5, 1].map(|ms| of(ms).play(1).requests);

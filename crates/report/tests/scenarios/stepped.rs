@@ -1,4 +1,4 @@
-//! Runs in steps: each gives the report of a run in one go, and can be cancelled soon at any time.
+//! Runs in steps. Each gives the report of an uninterrupted run, and can be cancelled quickly at any time.
 
 use crate::alone::parse;
 use report::Report;
@@ -32,7 +32,7 @@ fn run_of(text: &str, length: Nanos) -> Run {
     Run { seed: 3, ..Run::new(scenario, choice) }
 }
 
-/// A hash of all that happens, in order.
+/// A hash of all events, in order.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Hash {
     events: u64,
@@ -51,7 +51,7 @@ fn json(report: &Report) -> String {
     serde_json::to_string(report).expect("a report is JSON")
 }
 
-/// The report of `run` in steps of `budget`, and what happens.
+/// Returns the report of `run` in steps of `budget`, and its events.
 fn in_steps(run: &Run, budget: Budget) -> (String, Hash) {
     let mut hash = Hash::default();
     let mut session = run.start(Observers::none().world(&mut hash)).expect("it begins");
@@ -103,7 +103,8 @@ fn a_run_is_cancelled_after_the_step_that_says_so() {
     assert!(steps > 1, "{steps} steps");
 }
 
-/// The longest step of `run`, of each the fastest of three runs: steps are the same in each, and other processes need CPUs, too.
+/// Returns the longest step of `run`. For each step, the fastest of three runs counts: steps are the same in each run,
+/// and other processes need CPUs, too.
 #[expect(clippy::disallowed_methods, reason = "the promise is one about time")]
 fn longest_step(run: &Run) -> (usize, Duration) {
     let timed = || {
@@ -127,7 +128,7 @@ fn longest_step(run: &Run) -> (usize, Duration) {
     (steps.len(), *steps.iter().max().expect("there are steps"))
 }
 
-/// `count` tasks whose jobs are all released at the same instants.
+/// Returns `count` tasks whose jobs are all released at the same instants.
 fn released_together(count: usize, policy: &str) -> String {
     format!(
         "name = \"x\"\ncpus = 4\nlength = \"20ms\"\npolicy = \"{policy}\"\n[[task]]\ncount = {count}\nname = \"t{{i}}\"\n\

@@ -1,4 +1,5 @@
-//! What a warm-up leaves out: a run is the same with it, and what is measured is what a run that ends with the warm-up has not had yet.
+//! Measurements after a warm-up. The warm-up does not change the run. The measurement is the difference to a run that
+//! ends with the warm-up.
 
 use report::{AppReport, Entity, GuestReport, Report};
 use run::{Observers, Run};
@@ -17,7 +18,7 @@ fn played(text: &str, length: Nanos, warm_up: Nanos) -> Report {
     run.play(Observers::none()).map(Report::of).unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
-/// What adds up over time: everything, up to when it is read.
+/// Returns the numbers that add up over time, up to the instant of the report.
 fn counts(report: &Report) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     let mut entities = |of: &str, entities: &[Entity]| {
@@ -78,7 +79,7 @@ fn what_is_measured_is_what_is_later() {
         [[task]]\nname = \"hog\"\nworkload = \"hog\"\n[[task]]\nname = \"hog 2\"\nworkload = \"hog\"\n";
     for (text, name) in [(XEN, "xen"), (LEVELS, "levels"), (COORDINATED, "coordinated"), (applications, "applications")]
     {
-        // At moments at which nothing else happens.
+        // At instants without any other event.
         let (early, length) = (Nanos::us(333_667), Nanos::us(1_231_001));
         let [before, all] = [early, length].map(|length| played(text, length, Nanos::ZERO));
         let measured = played(text, length, early);
@@ -99,12 +100,12 @@ fn shares_and_rates_are_of_the_time_that_is_measured() {
     let text = hog.replace("length = \"1s\"", "length = \"1s\"\nwarm_up = \"200ms\"\npolicy = \"cfs\"");
     let report = played(&text, Nanos::s(1), Nanos::ms(200));
     let shares: Vec<u64> = report.entities.iter().map(|it| it.got.delivered_ppm / 10_000).collect();
-    // 400 ms alone and half of 400 ms, of 800 ms; half of the 400 ms it was there.
+    // 400 ms alone and half of 400 ms, of 800 ms; and half of the 400 ms of its presence.
     assert_eq!((shares, report.total.delivered_ppm), (vec![75, 50], 1_000_000));
     let rounds =
         "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"cfs\"\n[[task]]\nname = \"s\"\nworkload.stream = {}\n";
     let report = played(rounds, Nanos::s(1), Nanos::ms(205));
-    // Alone it is as fast as can be, wherever counting begins: the round under way then counts for nothing.
+    // Alone, the application has its maximum speed wherever counting begins: the current round does not count.
     let speed = report.applications[0].values.0.iter().find(|(name, _)| *name == "speed_ppm").expect("it is told").1;
     assert_eq!(speed, 1_000_000);
 }

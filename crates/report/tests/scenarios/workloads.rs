@@ -1,4 +1,4 @@
-//! The named workloads and files of rt-app, done: on a host, and in a guest beside hogs.
+//! Runs of the named workloads and of rt-app files: on a host, and in a guest beside hogs.
 
 use measure::Meter;
 use scenario::rtapp::RtApp;
@@ -19,12 +19,12 @@ fn us(n: u64) -> Length {
 struct Record {
     names: BTreeMap<EntityId, String>,
     begun: BTreeMap<EntityId, Instant>,
-    /// By name: how long each job took.
+    /// Duration of each job, by name.
     jobs: BTreeMap<String, Vec<Nanos>>,
-    /// By name: how late each wake-up was.
+    /// Lateness of each wake-up, by name.
     late: BTreeMap<String, Vec<Nanos>>,
     gone: Vec<String>,
-    /// When the last of them went.
+    /// Departure of the last entity.
     ended: Instant,
 }
 
@@ -51,7 +51,7 @@ impl Sink for Record {
     }
 }
 
-/// `application` on an ideal host of `cpus` under `cfs`, for `length`, beside `hogs`.
+/// Runs `application` on an ideal host of `cpus` under `cfs`, for `length`, beside `hogs`.
 fn on_host(application: &Application, cpus: usize, hogs: usize, length: Nanos) -> Record {
     let mut record = Record::default();
     let policy = policies::find("cfs").expect("there is cfs");
@@ -76,7 +76,7 @@ fn hackbench_ends_when_all_its_messages_have_come() {
     for channel in [Channel::Sockets, Channel::Pipes] {
         let bench = Hackbench { groups: 2, fds: 5, loops: 20, channel, ..Hackbench::default() };
         let record = on_host(&application(&bench), 2, 0, Nanos::s(1));
-        // 1000 messages, each a microsecond to send and one to receive, on two CPUs.
+        // 1000 messages, with a microsecond to send and a microsecond to receive each, on two CPUs.
         let took = record.jobs["hackbench"].as_slice();
         assert!(matches!(took, [total] if (Nanos::us(1000)..Nanos::us(1100)).contains(total)), "{channel:?}: {took:?}");
         assert_eq!(record.gone.len(), 21, "all have ended");
@@ -91,7 +91,7 @@ fn cyclictest_measures_every_beat() {
         let late = &alone.late[thread];
         assert!(late.len() == 50 && late.iter().all(|&late| late <= Nanos::us(1)), "{thread}: {late:?}");
     }
-    // A thread that works past two beats leaves them out.
+    // A thread that works past two beats skips them.
     let slow = Cyclictest { work: us(2500), loops: Some(10), ..Cyclictest::default() };
     let record = on_host(&application(&slow), 1, 0, Nanos::s(1));
     assert_eq!(record.late["thread-0"], [Nanos::ZERO; 10], "it waits for the third");
@@ -153,7 +153,7 @@ fn every_event_of_rt_app_is_done() {
     }
 }
 
-/// Two busy threads in one group and one in another: the groups share the CPU, then their threads.
+/// Two busy threads are in one group and one in another: the groups share the CPU, then their threads.
 #[test]
 fn threads_of_rt_app_share_by_task_group() {
     let thread = |name: &str, phases: &str| format!("\"{name}\" : {{ \"phases\" : {{ {phases} }} }}");
@@ -175,7 +175,7 @@ fn threads_of_rt_app_share_by_task_group() {
     };
     assert_eq!(shares(&busy("/z")), [25, 25, 50]);
     assert_eq!(shares(&busy("/x/y")), [33, 33, 33]);
-    // It leaves its group after a while: then it is beside group x.
+    // The task leaves its group after a while, and then competes with group x.
     let leaves = "\"p\" : { \"run\" : 1000, \"taskgroup\" : \"/x/y\" }, \"q\" : { \"loop\" : -1, \"run\" : 1000, \"taskgroup\" : \"/\" }";
     assert_eq!(shares(leaves), [25, 25, 50]);
 }

@@ -34,10 +34,10 @@ pub(crate) struct Picture {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
     thread: Identity,
-    /// Its values, unless it has ended.
+    /// Current values of the thread, unless the thread has ended.
     found: Option<Looks>,
     right: Looks,
-    /// Whether it is new, and so should be like the first thread.
+    /// Whether the thread is new, and so must have the values of the first thread.
     is_new: bool,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Change {
 }
 
 impl Picture {
-    /// The picture of process `pid` and its descendants.
+    /// Records the picture of process `pid` and its descendants.
     ///
     /// # Errors
     /// The process has ended, or the kernel does not report it.
@@ -72,7 +72,8 @@ impl Picture {
         Ok(Picture { leader, threads })
     }
 
-    /// The differences in `now`. New threads must be like the first thread. Ended threads other than the first are ignored.
+    /// Returns the differences in `now`. New threads must have the values of the first thread. Ended threads other than
+    /// the first are ignored.
     pub(crate) fn changes(&self, now: &Picture) -> Vec<Change> {
         let Some(&usual) = self.threads.get(&self.leader) else { return Vec::new() };
         let mut changes = Vec::new();
@@ -93,13 +94,13 @@ impl Picture {
         self.threads.get(&self.leader).is_some_and(|looks| looks.is_stopped)
     }
 
-    /// Its threads, in ascending order.
+    /// Returns the threads of the picture, in ascending order.
     pub(crate) fn tids(&self) -> impl Iterator<Item = u32> + '_ {
         self.threads.keys().map(|identity| identity.tid)
     }
 }
 
-/// The threads of process `pid` and of its descendants, including threads that start during the scan.
+/// Returns the threads of process `pid` and of its descendants, including threads that start during the scan.
 fn tids(pid: u32) -> Result<BTreeSet<u32>> {
     let mut found: BTreeSet<u32> = thread::threads(pid)?.into_iter().collect();
     let (mut open, mut seen) = (vec![pid], BTreeSet::from([pid]));
@@ -110,18 +111,18 @@ fn tids(pid: u32) -> Result<BTreeSet<u32>> {
         };
         for child in children.into_iter().filter(|&child| seen.insert(child)) {
             open.push(child);
-            // A child that has ended meanwhile has none.
+            // A child that has ended meanwhile has no threads.
             found.extend(thread::threads(child).unwrap_or_default());
         }
     }
     Ok(found)
 }
 
-/// The values of thread `tid`. `None`: it has ended.
+/// Returns the values of thread `tid`. `None`: the thread has ended.
 fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
     let thread = Thread::open(tid)?;
     let (attributes, affinity) = (attributes::get(tid)?, affinity::get(tid)?);
-    // Read last, through the handle: if the thread still exists, the calls by number have reached it.
+    // Read last, through the handle: if the thread still exists, the calls by number have reached this thread.
     let state = thread.status()?.state;
     let looks = Looks { attributes, affinity, is_stopped: state == State::Stopped };
     Ok((state != State::Dead).then_some((thread.identity(), looks)))

@@ -1,12 +1,12 @@
-//! Fault injection for `tactus run`: starts processes of every kind, has `tactus run` keep a promise to one of them, kills or
-//! stops its daemon, an agent or its guardian at a random instant, and checks that every thread has its original values within
-//! a second. Then repeats.
+//! Fault injection for `tactus run`: starts processes of every kind, has `tactus run` keep a promise to one of them,
+//! kills or stops its daemon, an agent or its guardian at a random instant, and checks that every thread has its
+//! original values within a second. Then repeats.
 //!
-//! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host it touches only processes that it has
-//! started itself: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
+//! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host it touches only processes that it
+//! has started itself: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
 //!
-//! Exit codes: 0 all values were restored in every round; 1 they were not, or another error; 2 bad input; 77 no trial is
-//! possible here, for the reason in the last line.
+//! Exit codes: 0 all values were restored in every round; 1 they were not, or another error; 2 bad input; 77 no trial
+//! is possible here, for the reason in the last line.
 
 mod judge;
 mod rehearsal;
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Becomes another program, which ends with the storm.
+/// Executes another program, which ends with the storm.
 fn turn_into(storm: u32, words: &[OsString]) -> Result<ExitCode> {
     sys::process::end_with(storm)?;
     let (program, arguments) = words.split_first().context("no program was named")?;
@@ -102,7 +102,7 @@ fn run(storm: &Storm) -> Result<ExitCode> {
         storm.rounds,
         storm.first
     );
-    // Its children start as SCHED_OTHER.
+    // Children of this process start as SCHED_OTHER.
     if let Err(error) = attributes::set(thread::current(), Attributes::raised(PRIORITY)) {
         println!("no storm here: {error}");
         return Ok(ExitCode::from(77));
@@ -128,7 +128,7 @@ fn run(storm: &Storm) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why this command cannot be tested.
+/// Returns the reason why this command cannot be tested.
 fn cannot_run(storm: &Storm) -> Result<Option<String>> {
     let mut command = Command::new(&storm.tactus);
     command.args(["run", "--help"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

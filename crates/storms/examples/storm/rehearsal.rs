@@ -1,5 +1,5 @@
-//! Tests the judge first: the storm changes each process as a daemon does; the judge must see the change, and must see none
-//! after it is undone.
+//! Tests of the judge before the storm. The storm changes each process as a daemon does. The judge must detect the
+//! change, and must detect none after the change is reverted.
 
 use crate::judge::Picture;
 use crate::victims::{Victim, Victims, within};
@@ -9,7 +9,7 @@ use sys::attributes::{self, Attributes};
 use sys::process::Process;
 use sys::{Error, affinity};
 
-/// How long the kernel may take for a change.
+/// Maximum time until a change takes effect in the kernel.
 const TIME: Nanos = Nanos::s(2);
 
 /// Tests the judge on every victim.
@@ -18,7 +18,8 @@ pub(crate) fn rehearse(victims: &Victims) -> Result<()> {
         let before = Picture::of(victim.pid())?;
         let changes = before.changes(&Picture::of(victim.pid())?);
         ensure!(changes.is_empty(), "{}: nothing was done, and the judge saw {}", victim.name(), changes[0]);
-        // A process with short-lived threads or children is not pinned here: new ones would stay pinned.
+        // A process with short-lived threads or children is not pinned here: new threads and children would stay
+        // pinned.
         if before.tids().count() == 1 {
             raise(victim, &before)?;
         }
@@ -27,7 +28,7 @@ pub(crate) fn rehearse(victims: &Victims) -> Result<()> {
     Ok(())
 }
 
-/// Raises and pins a process with one thread, and undoes it.
+/// Raises and pins a process with one thread, and reverts both.
 fn raise(victim: &Victim, before: &Picture) -> Result<()> {
     let tid = victim.pid();
     let (was, cpus) = (attributes::get(tid)?, affinity::get(tid)?);
@@ -45,7 +46,7 @@ fn raise(victim: &Victim, before: &Picture) -> Result<()> {
     restored(victim, before)
 }
 
-/// Stops a running process, or continues a stopped one, and undoes it.
+/// Stops a running process, or continues a stopped process, and reverts the change.
 fn stop(victim: &Victim, before: &Picture) -> Result<()> {
     let process = Process::open(victim.pid())?;
     let is_stopped = before.leader_is_stopped();

@@ -11,7 +11,7 @@ use sys::attributes::{self, Attributes, Policy};
 use sys::process::Process;
 use sys::thread::{self, Identity, State, Thread};
 
-/// The real-time priorities of its threads.
+/// Real-time priorities of the run's threads.
 use daemon::kernel::priority::{AGENT, GUARDIAN};
 
 /// The promise to a process.
@@ -19,7 +19,7 @@ use daemon::kernel::priority::{AGENT, GUARDIAN};
 pub(crate) struct Promise {
     pub(crate) slice: Nanos,
     pub(crate) period: Nanos,
-    /// Whether it is stopped when its slice is used up.
+    /// Whether the process is stopped when its slice is used up.
     pub(crate) is_hard: bool,
 }
 
@@ -35,7 +35,7 @@ impl RunUnderTest {
     /// Starts `tactus run` with `promise` for `victim`.
     pub(crate) fn begin(program: &Path, victim: &Victim, promise: Promise) -> Result<RunUnderTest> {
         let said = tempfile::tempfile()?;
-        // By way of this program, so that it ends with a storm that is killed.
+        // The command runs as a child of this program, so that it ends with a storm that is killed.
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("become").arg(std::process::id().to_string()).arg(program);
         command.args(["run", "--period", &promise.period.to_string(), "--slice", &promise.slice.to_string()]);
@@ -50,18 +50,18 @@ impl RunUnderTest {
         Ok(RunUnderTest { program, daemon, said })
     }
 
-    /// The daemon.
+    /// Returns the daemon.
     pub(crate) fn daemon(&self) -> Result<Process> {
         Ok(Process::open(self.daemon.id())?)
     }
 
-    /// Its agents.
+    /// Returns the agents of the run.
     pub(crate) fn agents(&self) -> Vec<u32> {
         let all = thread::threads(self.daemon.id()).unwrap_or_default();
         all.into_iter().filter(|&tid| is_at(tid, AGENT)).collect()
     }
 
-    /// The guardian other than `before`, once there is one.
+    /// Returns the guardian other than `before`, once there is one.
     pub(crate) fn guardian(&self, before: Option<Identity>) -> Option<Identity> {
         let children = thread::children(self.daemon.id()).unwrap_or_default();
         let guards = |pid: &u32| thread::threads(*pid).unwrap_or_default().into_iter().any(|tid| is_at(tid, GUARDIAN));
@@ -71,7 +71,7 @@ impl RunUnderTest {
         })
     }
 
-    /// All living processes of this program that descend from this process.
+    /// Returns all living processes of this program that descend from this process.
     fn processes(&self) -> Vec<u32> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -82,7 +82,7 @@ impl RunUnderTest {
         pids.filter(is_ours).collect()
     }
 
-    /// Whether the daemon has ended. An ended daemon is reaped.
+    /// Returns whether the daemon has ended. An ended daemon is reaped.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.ended().is_some()
     }
@@ -91,7 +91,7 @@ impl RunUnderTest {
         self.daemon.try_wait().ok().flatten()
     }
 
-    /// Waits for the end of all its processes; returns the time that took.
+    /// Waits for the end of all processes of the run. Returns the elapsed time.
     pub(crate) fn all_end_within(&mut self, limit: Nanos) -> Result<Nanos> {
         let ended = after(limit, || self.has_ended() && self.processes().is_empty());
         ended.with_context(|| {
@@ -103,14 +103,15 @@ impl RunUnderTest {
         })
     }
 
-    /// Its output.
+    /// Returns the output of the run.
     pub(crate) fn said(&mut self) -> String {
         let mut text = String::new();
         let read = self.said.rewind().and_then(|()| self.said.read_to_string(&mut text));
         read.map_or_else(|error| format!("what it said cannot be read: {error}"), |_| text)
     }
 
-    /// Waits until the promise is kept: agents and a guardian other than `before` exist, and `is_changed` reports a change.
+    /// Waits until the promise is kept: agents and a guardian other than `before` exist, and `is_changed` reports a
+    /// change.
     pub(crate) fn wait_until_it_keeps(
         &mut self,
         before: Option<Identity>,
@@ -132,7 +133,8 @@ impl RunUnderTest {
 
 impl Drop for RunUnderTest {
     fn drop(&mut self) {
-        // After a finding; the guardian first, or it would restore processes that are not to be restored. Each may have ended.
+        // After a finding, the guardian is killed first: otherwise it would restore processes that must not be
+        // restored. Each process may have ended.
         for pid in self.processes().into_iter().filter(|&pid| pid != self.daemon.id()) {
             let _ = Process::open(pid).and_then(|process| process.kill());
         }
@@ -141,7 +143,7 @@ impl Drop for RunUnderTest {
     }
 }
 
-/// Environment variable of processes that this process started: other processes of the same program do not count.
+/// Environment variable of processes that this process started. Other processes of the same program do not count.
 const MARK: &str = "TACTUS_STORM";
 
 fn is_mark(variable: &[u8]) -> bool {

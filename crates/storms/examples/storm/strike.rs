@@ -12,13 +12,13 @@ use std::path::Path;
 use sys::clock;
 use sys::process::Process;
 
-/// Within this time every thread must have its original values.
+/// Time within which every thread must have its original values.
 const PROMISED: Nanos = Nanos::s(1);
-/// How long a daemon may take to start, in a guest on a busy host.
+/// Maximum duration of a daemon's start, in a guest on a busy host.
 const BEGIN: Nanos = Nanos::s(10);
-/// How long the other processes may take to end after that. There is no promise about it.
+/// Maximum duration until the other processes end after that. There is no promise about this time.
 const END: Nanos = Nanos::s(5);
-/// How long no value may change afterwards.
+/// Time during which no value may change afterwards.
 const REST: Nanos = Nanos::ms(50);
 
 /// The target of a fault.
@@ -47,12 +47,12 @@ pub(crate) struct Round {
     how: How,
     /// The time after which the fault happens, once the promise is kept.
     instant: Nanos,
-    /// For a fault of the guardian: when the daemon is killed after that, once the promise is kept again.
+    /// For a fault of the guardian: time until the daemon is killed, after the promise is kept again.
     next: Nanos,
 }
 
 impl Round {
-    /// Round `number` of the storm with this seed, with so many victims.
+    /// Returns round `number` of the storm with this seed, with this number of victims.
     pub(crate) fn of(seed: u64, number: u32, victim: usize) -> Round {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         chance.set_stream(u64::from(number));
@@ -69,7 +69,7 @@ impl Round {
         Round { victim, promise, target, how, instant: Nanos::us(below(100_000)), next: Nanos::us(below(50_000)) }
     }
 
-    /// Runs the round: starts a daemon, injects the fault, and checks all values. Returns how long restoring took.
+    /// Runs the round: starts a daemon, injects the fault, and checks all values. Returns the duration of restoring.
     pub(crate) fn run(&self, tactus: &Path, victims: &Victims) -> Result<Nanos> {
         let before = victims.0.iter().map(|victim| Ok(Picture::of(victim.pid())?)).collect::<Result<Vec<Picture>>>()?;
         let chosen = &victims.0[self.victim];
@@ -104,7 +104,8 @@ impl Round {
         }?)
     }
 
-    /// Strikes the guardian: all values are restored, or another guardian is there. Then the daemon is killed to test that guardian.
+    /// Injects the fault into the guardian. Afterwards all values are restored, or another guardian runs. Then kills
+    /// the daemon to test this guardian.
     fn strike_guardian(&self, run: &mut RunUnderTest, victims: &Victims, before: &[Picture]) -> Result<Nanos> {
         let struck = run.guardian(None).context("there is no guardian")?;
         let process = Process::open_as(struck)?;
@@ -117,7 +118,7 @@ impl Round {
         Ok(first.max(self.as_before(victims, before, || false)?))
     }
 
-    /// Waits until all values are restored, or `or` holds, up to the promised time; returns the time that took.
+    /// Waits until all values are restored, or `or` holds, up to the promised time. Returns the elapsed time.
     fn as_before(&self, victims: &Victims, before: &[Picture], or: impl Fn() -> bool) -> Result<Nanos> {
         let mut last = Ok(Vec::new());
         let took = after(PROMISED, || {
@@ -125,7 +126,7 @@ impl Round {
                 last = Ok(Vec::new());
                 return true;
             }
-            // The other victims are changed little, and a full check takes long.
+            // The other victims change little, and a full check takes long.
             if self.is_changed(victims, before) {
                 return false;
             }
@@ -140,7 +141,7 @@ impl Round {
         bail!("not as before after {PROMISED}; then:\n{}", lines_of(&left))
     }
 
-    /// Whether the victim with the promise is changed.
+    /// Returns whether the victim with the promise is changed.
     fn is_changed(&self, victims: &Victims, before: &[Picture]) -> bool {
         let now = Picture::of(victims.0[self.victim].pid());
         now.is_ok_and(|now| !before[self.victim].changes(&now).is_empty())
@@ -162,7 +163,7 @@ fn strike(process: &Process, how: How) -> Result<()> {
     }?)
 }
 
-/// The changed values.
+/// Returns the changed values.
 fn changes<'f>(victims: &'f Victims, before: &[Picture]) -> Result<Vec<(&'f Victim, Change)>> {
     let mut all = Vec::new();
     for (victim, before) in victims.0.iter().zip(before) {

@@ -1,4 +1,4 @@
-//! The processes under test; the storm changes no others.
+//! The processes under test. The storm changes no other processes.
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
@@ -16,15 +16,15 @@ pub(crate) enum Kind {
     Hog,
     /// Starts and ends threads.
     Threads,
-    /// Starts and ends children; all are nice.
+    /// Starts and ends children. All processes are nice.
     Children,
-    /// Of nice 5.
+    /// Has nice value 5.
     Polite,
     /// Two threads of SCHED_BATCH.
     Batch,
     /// SCHED_FIFO 1.
     RealTime,
-    /// Pinned to its last CPU.
+    /// Is pinned to its last CPU.
     Pinned,
     /// Threads with different classes.
     Mixed,
@@ -44,7 +44,7 @@ impl Victim {
         self.child.id()
     }
 
-    /// Its name in messages.
+    /// Returns the name of the victim in messages.
     pub(crate) fn name(&self) -> String {
         format!("{:?} (process {})", self.kind, self.pid())
     }
@@ -52,7 +52,7 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // It may have ended. Its children end with it.
+        // The child may have ended. Its children end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -63,7 +63,7 @@ impl Drop for Victim {
 pub(crate) struct Victims(pub(crate) Vec<Victim>);
 
 impl Victims {
-    /// Starts them. Returns once each is set up.
+    /// Starts the victims. Returns once each victim is set up.
     pub(crate) fn gather() -> Result<Victims> {
         let mut all = Vec::new();
         for kind in Kind::value_variants() {
@@ -92,13 +92,13 @@ fn begin(kind: Kind) -> Result<Victim> {
     Ok(Victim { kind, child })
 }
 
-/// Whether the condition becomes true within `limit`.
+/// Returns whether the condition becomes true within `limit`.
 pub(crate) fn within(limit: Nanos, is_so: impl FnMut() -> bool) -> bool {
     after(limit, is_so).is_some()
 }
 
-/// The time until the condition is true, polled up to `limit`. The caller runs above all ordinary threads, including busy ones
-/// of a daemon: polling leaves them three quarters of the time.
+/// Returns the time until the condition is true, polled up to `limit`. The caller runs above all ordinary threads,
+/// including busy threads of a daemon. Polling leaves them three quarters of the time.
 pub(crate) fn after(limit: Nanos, mut is_so: impl FnMut() -> bool) -> Option<Nanos> {
     let begin = clock::now();
     loop {

@@ -50,7 +50,7 @@ fn mix() -> Result<()> {
     for policy in [Policy::Other { nice: 7 }, Policy::RoundRobin { priority: 2 }, Policy::Idle] {
         let sender = sender.clone();
         drop(thread::spawn(move || {
-            // The receiver sees the end of an unused sender.
+            // The receiver detects the end of an unused sender.
             if be(policy).is_ok() {
                 let _ = sender.send(());
                 drop(sender);
@@ -101,7 +101,7 @@ fn bear_threads() -> ! {
 /// Starts short-lived processes.
 fn bear_children() -> ! {
     loop {
-        // Where there are too many processes, a missing child does no harm.
+        // If there are too many processes, a missing child does no harm.
         let child = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) });
         clock::sleep(Nanos::ms(12));
         drop(child);

@@ -40,15 +40,15 @@ workload = "hog"
 "#;
 /// The daemon's edf, with its knobs for a simulation.
 const KNOBS: [&str; 4] = ["enforce=hard", "placement=partitioned", "late=carry", "rest=renew"];
-/// A window of time in which orders are compared.
+/// Length of a window in which orders are compared.
 const WINDOW: Nanos = Nanos::ms(20);
 /// The first period, and the number of windows after it.
 const BEGIN: Instant = Instant::at_ns(100_000_000);
 const WINDOWS: u64 = 44;
-/// The number of windows in which lateness may swap the order. Other processes use this machine, too.
+/// Number of windows in which lateness may swap the order. Other processes use this machine, too.
 const SWAPPED_MOST: usize = 4;
 
-/// The processes dispatched in each window, by their first dispatch, and the CPU time of each.
+/// Returns the processes dispatched in each window, by their first dispatch, and the CPU time of each process.
 fn told(trace: &Trace, is_live: bool) -> (Vec<String>, BTreeMap<String, Nanos>) {
     let mut names: BTreeMap<EntityId, String> = BTreeMap::new();
     let mut orders = vec![String::new(); usize::try_from(WINDOWS).unwrap()];
@@ -69,7 +69,7 @@ fn told(trace: &Trace, is_live: bool) -> (Vec<String>, BTreeMap<String, Nanos>) 
                     }
                 }
             }
-            // On the host CPU time is measured; in the simulator it is the time from run to stop.
+            // On the host, CPU time is measured. In the simulator, CPU time is the time from run to stop.
             Event::Input(Input::Ran { cpu, time }) if is_live => {
                 *had.entry(names[&on[cpu]].clone()).or_default() += *time
             }

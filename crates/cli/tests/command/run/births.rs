@@ -1,4 +1,5 @@
-//! Descendants of a client belong to its promise, and are restored afterwards to what they would have been without it.
+//! Descendants of a client belong to its promise. Afterwards they are restored to the values that they would have
+//! without the promise.
 
 use super::victim::Victim;
 use super::{Live, Now, soon, turn};
@@ -10,7 +11,7 @@ use sys::{affinity, clock, thread};
 
 const PROMISE: [&str; 4] = ["--period", "20ms", "--slice", "8ms"];
 
-/// Gives all threads of `victim` a nice value, and CPUs other than the default where there are enough.
+/// Gives all threads of `victim` a nice value, and CPUs other than the default if there are enough CPUs.
 fn mark(victim: &Victim) -> Now {
     let all = affinity::get(thread::current()).unwrap();
     let cpus: CpuSet = all.iter().take(2).collect();
@@ -93,7 +94,7 @@ fn a_child_forked_while_the_promise_ends_is_restored() {
     }
 }
 
-/// Whether this host reports forks; if not, prints that.
+/// Returns whether this host reports forks. Prints a message otherwise.
 fn is_told() -> bool {
     let me = thread::current();
     let told = Children::of_thread(me, affinity::get(me).unwrap().first().unwrap());
@@ -123,7 +124,7 @@ fn a_child_of_a_command_that_ends_at_once_is_restored() {
     if !is_told() {
         return;
     }
-    // Like its parent, which is what it would have been.
+    // The child must have the values of its parent.
     let before = Now::of(thread::current());
     for _ in 0..5 {
         let script = "(sleep 30 > /dev/null 2>&1 & echo $! > pid); exit 0";

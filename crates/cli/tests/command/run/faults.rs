@@ -8,7 +8,7 @@ use sys::child::Child;
 use sys::clock;
 use sys::process::Process;
 
-/// Processes with threads and children, some under a soft promise and some under a hard one.
+/// Processes with threads and children, some under a soft promise and some under a hard promise.
 struct Crowd {
     _victims: Vec<Victim>,
     _singles: Vec<Child>,
@@ -52,7 +52,7 @@ impl Crowd {
         Crowd { _victims: victims, _singles: singles, tids, before, live }
     }
 
-    /// Asserts that all of them are restored within a second after `begin`, for good, and nothing is left.
+    /// Asserts that all processes are restored within a second after `begin`, for good, and that nothing is left.
     fn assert_over(mut self, begin: Instant) -> String {
         assert_restored(begin, &self.tids, &self.before);
         let done = self.live.done();
@@ -93,7 +93,7 @@ fn guardian_is_missed(act: impl Fn(&Process)) {
     });
     crowd.live.await_raised(&crowd.tids);
     assert!(!crowd.live.process.has_ended());
-    // The new guardian must work as well as the first.
+    // The new guardian must work as well as the first one.
     let begin = clock::now();
     crowd.live.process.kill().unwrap();
     crowd.assert_over(begin);

@@ -1,4 +1,4 @@
-//! Promised CPU time is delivered, and under a hard limit no more.
+//! Promised CPU time is delivered, and no more under a hard limit.
 
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, hogs, last_cpu, turn};
 use sched::{CpuId, CpuSet, Nanos};
@@ -7,7 +7,7 @@ use sys::child::{Child, Work};
 use sys::usage::Meter;
 use sys::{affinity, clock, thread};
 
-/// The CPU time of each process in about a second, in ppm of that time.
+/// Returns the CPU time of each process in about a second, in ppm of that time.
 fn shares(pids: &[u32]) -> Vec<u64> {
     let meters: Vec<Meter> = pids.iter().map(|&pid| Meter::open(pid).unwrap()).collect();
     let ran = || -> Vec<Nanos> { meters.iter().map(|meter| meter.read().unwrap().ran).collect() };
@@ -21,8 +21,8 @@ fn shares(pids: &[u32]) -> Vec<u64> {
     shares
 }
 
-/// Measures again after a shortfall: on a host with other dispatchers, or whose hypervisor takes its CPUs away, one second
-/// proves little. The figures stay in the output.
+/// Returns shares, and measures again after a shortfall. On a host with other dispatchers, or whose hypervisor takes
+/// its CPUs away, one second proves little. The figures stay in the output.
 fn shares_where(pids: &[u32], is_kept: impl Fn(&[u64]) -> bool) -> Vec<u64> {
     let mut shares_had = shares(pids);
     for _ in 0..2 {
@@ -35,7 +35,7 @@ fn shares_where(pids: &[u32], is_kept: impl Fn(&[u64]) -> bool) -> Vec<u64> {
     shares_had
 }
 
-/// A quarter of a CPU.
+/// Arguments for a promise of a quarter of a CPU.
 const QUARTER: [&str; 4] = ["--period", "20ms", "--slice", "5ms"];
 
 #[test]
@@ -55,7 +55,7 @@ fn a_process_without_affinity_is_served_on_a_cpu_with_an_agent() {
     let Some(_turn) = turn() else { return };
     let hog = Child::start(HOG).unwrap();
     let (mine, last) = (affinity::get(thread::current()).unwrap(), last_cpu());
-    // Processes started from here on, agents too, are on the last CPU only.
+    // Processes started from here on, including agents, are on the last CPU only.
     affinity::set(thread::current(), &CpuSet::one(CpuId::new(last))).unwrap();
     let live = Live::begin(&[&QUARTER[..], &["--pid", &hog.pid().to_string()]].concat());
     affinity::set(thread::current(), &mine).unwrap();
@@ -85,7 +85,7 @@ fn several_on_one_cpu_each_have_their_slices() {
     let sleeper = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(19) }).unwrap();
     let pids: Vec<u32> = clients.iter().chain([&sleeper]).map(Child::pid).collect();
     for &pid in &pids {
-        // Left to the kernel they would get almost nothing beside the hogs.
+        // Under the kernel alone, the processes would get almost nothing beside the hogs.
         attributes::set(pid, Attributes::of(Policy::Other { nice: 19 })).unwrap();
     }
     let before = Now::of_all(&pids);

@@ -1,4 +1,5 @@
-//! `tactus run` on real processes: the promises it keeps, what it restores, and what it refuses.
+//! `tactus run` on real processes: the promises that it keeps, the values that it restores, and the requests that it
+//! refuses.
 //!
 //! Each test has the host to itself, cleans up its processes, and is skipped where raising is not permitted.
 
@@ -28,27 +29,27 @@ use sys::shared::Lock;
 use sys::thread::{self, State};
 use sys::{affinity, clock};
 
-/// Within this time all threads are restored after the death of a daemon or its guardian.
+/// Time within which all threads are restored after the death of a daemon or its guardian.
 const PROMISED: Nanos = Nanos::s(1);
-/// How long a busy machine may take for a step of a few milliseconds.
+/// Maximum time of a busy machine for a step of a few milliseconds.
 const PATIENCE: Nanos = Nanos::s(5);
-/// How long other test processes may have the host.
+/// Maximum time for which other test processes may use the host.
 const PATIENCE_WITH_OTHERS: Nanos = Nanos::s(300);
 /// Priorities of a raised thread: alone on its CPU, and among other clients.
 const RAISED: [u32; 2] = [97, 96];
-/// A hog.
+/// Work of a hog.
 const HOG: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO };
-/// A process that works for a millisecond now and then.
+/// Work of a process that works for a millisecond and then sleeps.
 const BUSY_NOW_AND_THEN: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(2) };
 
-/// The host, for one live test at a time: two dispatchers would use the same CPUs.
+/// The host, for one live test at a time. Two dispatchers would use the same CPUs.
 pub(super) struct Turn {
-    // In this order: other test processes follow when the threads of this one are done.
+    // The order of the fields matters: other test processes follow when the threads of this process are done.
     _host: Lock,
     _process: MutexGuard<'static, ()>,
 }
 
-/// Waits for the host. `None` where raising is not permitted, which is printed.
+/// Waits for the host. Prints a message and returns `None` where raising is not permitted.
 pub(super) fn turn() -> Option<Turn> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let process = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +71,7 @@ pub(super) fn turn() -> Option<Turn> {
     }
 }
 
-/// Whether a dispatcher other than those of these tests runs on this host.
+/// Returns whether a dispatcher other than those of these tests runs on this host.
 fn is_dispatched() -> bool {
     Directory::usual().is_ok_and(|usual| {
         let daemon = usual.open_table().ok().flatten().map(|table| table.daemon());
@@ -102,7 +103,7 @@ impl Now {
     }
 }
 
-/// Waits until `is_so`; returns the time since `begin`.
+/// Waits until `is_so` holds. Returns the time since `begin`.
 fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bool) -> Nanos {
     while !is_so() {
         assert!(clock::now() < begin + limit, "not within {limit}: {what}");
@@ -111,12 +112,12 @@ fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bo
     clock::now().since(begin)
 }
 
-/// Waits until `is_so`, as long as a busy machine may take.
+/// Waits until `is_so` holds, for the patience of a busy machine.
 fn soon(what: &str, is_so: impl FnMut() -> bool) {
     until(clock::now(), PATIENCE, what, is_so);
 }
 
-/// Asserts that all are as `before` within the promised time after `begin`, and prints when.
+/// Asserts that all threads have the values `before` within the promised time after `begin`, and prints the time.
 fn assert_restored(begin: Instant, tids: &[u32], before: &[Now]) {
     let mut now = Vec::new();
     let end = begin + PROMISED;
@@ -130,13 +131,13 @@ fn assert_restored(begin: Instant, tids: &[u32], before: &[Now]) {
     }
 }
 
-/// Whether it has a priority of Tactus and is confined to one CPU.
+/// Returns whether the thread has a priority of Tactus and is confined to one CPU.
 fn is_raised(tid: u32) -> bool {
     let found = attributes::get(tid).is_ok_and(|now| RAISED.map(Attributes::raised).contains(&now));
     found && affinity::get(tid).is_ok_and(|cpus| cpus.len() == 1)
 }
 
-/// Raises the test above every raised thread, so that it observes events on its own CPU, too.
+/// A test raised above every raised thread, so that it observes events on its own CPU, too.
 struct Watching(Attributes);
 
 impl Watching {
@@ -154,12 +155,12 @@ impl Drop for Watching {
     }
 }
 
-/// The last CPU that this process may use.
+/// Returns the last CPU that this process may use.
 fn last_cpu() -> usize {
     affinity::get(thread::current()).unwrap().iter().last().unwrap().index()
 }
 
-/// A hog on every CPU, and one more: a process without a promise waits.
+/// Starts a hog on every CPU, and one more. A process without a promise waits.
 fn hogs() -> Vec<Child> {
     let count = affinity::get(thread::current()).unwrap().len() + 1;
     (0..count).map(|_| Child::start(HOG).unwrap()).collect()
@@ -173,24 +174,24 @@ struct Live {
 }
 
 impl Live {
-    /// With a directory of its own.
+    /// Starts a run with a directory of its own.
     fn begin(args: &[&str]) -> Live {
         Live::at(Place::new(), args)
     }
 
-    /// On the scenario that is written in `toml`.
+    /// Starts a run of the scenario that is written in `toml`.
     fn of_scenario(toml: &str) -> Live {
         let place = Place::new();
         place.file("scenario.toml", toml);
         Live::at(place, &["scenario.toml"])
     }
 
-    /// In a process group of its own, as a terminal starts it.
+    /// Starts a run in a process group of its own, as a terminal starts it.
     fn at(place: Place, args: &[&str]) -> Live {
         Live::of_command(place.command(&["run", "--directory", "live"]), place, args)
     }
 
-    /// Started by `program`, which executes its arguments.
+    /// Starts a run through `program`, which executes its arguments.
     fn at_begun(place: Place, program: &str, args: &[&str]) -> Live {
         let mut command = Command::new(program);
         command.args([env!("CARGO_BIN_EXE_tactus"), "run", "--directory", "live"]).current_dir(place.0.path());
@@ -201,12 +202,12 @@ impl Live {
         let [stdout, stderr] = ["stdout", "stderr"].map(|name| File::create(place.0.path().join(name)).unwrap());
         command.args(args).process_group(0).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         let begun = command.spawn().unwrap();
-        // It is not reaped yet, so its pid is not reused.
+        // The child is not reaped yet, so its pid is not reused.
         let process = Process::open(begun.id()).unwrap();
         Live { begun, process, place }
     }
 
-    /// A promise to running processes; returns once all of them are raised.
+    /// Starts a run with a promise to running processes. Returns once all of them are raised.
     fn promise(args: &[&str], pids: &[u32]) -> Live {
         let numbers: Vec<String> = pids.iter().flat_map(|pid| ["--pid".to_string(), pid.to_string()]).collect();
         let live = Live::begin(&args.iter().copied().chain(numbers.iter().map(String::as_str)).collect::<Vec<_>>());
@@ -236,7 +237,7 @@ impl Live {
         self.place.0.path().join(name)
     }
 
-    /// The active guardian, once there is one.
+    /// Returns the active guardian, once there is one.
     fn guardian(&self) -> Process {
         let mut found = None;
         soon("there is a guardian", || {
@@ -247,24 +248,24 @@ impl Live {
         found.unwrap()
     }
 
-    /// Sends `signal` to its process group, as a terminal does.
+    /// Sends `signal` to the process group of the run, as a terminal does.
     fn signal_group(&self, signal: &str) {
         signal_to(signal, &format!("-{}", self.process.pid()));
     }
 
-    /// Sends `signal` to it alone.
+    /// Sends `signal` to the run alone.
     fn signal(&self, signal: &str) {
         signal_to(signal, &self.process.pid().to_string());
     }
 
-    /// Its result; it ends by itself.
+    /// Returns the result of a run that ends by itself.
     fn done(&mut self) -> Done {
         assert!(self.process.ends_within(PATIENCE), "it ends; so far it has said {}", self.said("stderr"));
         let status = self.begun.wait().unwrap();
-        // Killed by a signal, it has no code; a shell shows one all the same.
+        // A process killed by a signal has no code. A shell reports a code all the same.
         let code = status.code().or(status.signal().map(|signal| 128 + signal));
         if status.signal().is_some() {
-            // Its guardian reports last what it has done.
+            // The guardian's report of its actions is the last output.
             clock::sleep(Nanos::ms(500));
         }
         Done { code, stdout: self.said("stdout"), stderr: self.said("stderr") }
@@ -274,7 +275,7 @@ impl Live {
         String::from_utf8(self.place.read(name)).expect("it is text")
     }
 
-    /// Ends it in order, as a user does: it reports no troubles and leaves only the lock file.
+    /// Ends the run in order, as a user does. Asserts that the run reports no troubles and leaves only the lock file.
     fn end(mut self) -> Done {
         self.signal("INT");
         let done = self.done();

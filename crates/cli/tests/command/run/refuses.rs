@@ -1,4 +1,4 @@
-//! Refusals: with a reason and a remedy, exit code 2, and before anything was started or changed.
+//! Refusals have a reason, a remedy and exit code 2. They occur before anything was started or changed.
 
 use super::super::{Done, Place};
 use super::victim::Victim;
@@ -23,14 +23,14 @@ fn refused(args: &[&str], words: &[&str]) -> String {
 
 fn assert_said(done: &Done, words: &[&str]) {
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{}", done.stderr);
-    // As one text, without line breaks.
+    // The message as one text, without line breaks.
     let said = done.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
     for word in words.iter().chain(&["help:"]) {
         assert!(said.contains(word), "{word:?} is not in {said:?}");
     }
 }
 
-/// A promise of `slice` in `period` to a command, and to a process that runs already.
+/// Asserts that a promise of `slice` in `period` is refused, to a command and to a running process.
 fn refused_promise(slice: &str, period: &str, more: &[&str], words: &[&str]) {
     let promise = [&["--slice", slice, "--period", period], more].concat();
     refused(&[&promise[..], &["--", "touch", "touched"]].concat(), words);
@@ -67,7 +67,7 @@ fn more_than_is_free_with_the_free_amount() {
         let last = format!("{}pid = {}\n", task(count), child.pid());
         format!("name = \"too much\"\ncpus = 1\nlength = \"1s\"\n{tasks}{last}")
     };
-    // Each CPU has 9 ms of 10 to promise; all but 3 ms are taken by the first process.
+    // Each CPU can promise 9 ms of 10. The first process takes all but 3 ms.
     let mut live = Live::of_scenario(&toml("6ms", cpus));
     assert_said(&live.done(), &["6ms", "3ms", "scenario.toml"]);
     assert_eq!(Now::of(child.pid()), before);

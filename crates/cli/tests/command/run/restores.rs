@@ -7,7 +7,7 @@ use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
 use sys::{affinity, clock, thread};
 
-/// Two CPUs, where there are two.
+/// Returns two CPUs, where there are two.
 fn two_cpus() -> CpuSet {
     affinity::get(thread::current()).unwrap().iter().take(2).collect()
 }
@@ -91,7 +91,7 @@ fn a_value_that_another_process_sets_meanwhile_stays() {
     let child = Child::start(Work::Sleep).unwrap();
     let before = Now::of(child.pid());
     let live = Live::promise(&["--period", "10ms", "--slice", "2ms"], &[child.pid()]);
-    // As taskset does; the process sleeps, so that Tactus does not set it again.
+    // The affinity changes as by taskset. The process sleeps, so Tactus does not set the affinity again.
     affinity::set(child.pid(), &two_cpus()).unwrap();
     live.end();
     assert_eq!(Now::of(child.pid()), Now { affinity: two_cpus(), ..before });

@@ -9,23 +9,24 @@ use sys::thread;
 /// Environment variable that marks a process with threads.
 const ROLE: &str = "TACTUS_TEST_VICTIM";
 
-/// A process that executes requests line by line, and prints a number for each. It ends with its handle.
+/// A process that executes requests line by line, and prints a number for each request. The process ends with its
+/// handle.
 pub(super) struct Victim {
     begun: Child,
     out: BufReader<ChildStdout>,
-    /// Its children, to clean up.
+    /// Children of the process, for the cleanup.
     children: Vec<Process>,
 }
 
 impl Victim {
-    /// A process that starts a thread for every `sleeper` or `hog` that it reads.
+    /// Starts a process that starts a thread for every line `sleeper` or `hog`.
     pub(super) fn of_threads() -> Victim {
         let mut command = Command::new("/proc/self/exe");
         command.args(["--ignored", "--exact", "run::victim::a_process_with_threads", "--nocapture"]);
         Victim::of(command.args(["--test-threads", "1"]).env(ROLE, "yes"))
     }
 
-    /// A shell that starts any command that it reads.
+    /// Starts a shell that executes every line as a command.
     pub(super) fn of_children() -> Victim {
         let script = "while read -r line; do eval \"$line\"; done";
         Victim::of(Command::new("sh").args(["-c", script]))
@@ -41,7 +42,7 @@ impl Victim {
         self.begun.id()
     }
 
-    /// All its threads, as long as it exists.
+    /// Returns all threads of the process, as long as the process exists.
     pub(super) fn threads(&self) -> Vec<u32> {
         thread::threads(self.pid()).unwrap()
     }
@@ -50,7 +51,7 @@ impl Victim {
         writeln!(self.begun.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// The next number that it prints.
+    /// Returns the next number that the process prints.
     pub(super) fn hear(&mut self) -> u32 {
         loop {
             let mut line = String::new();
@@ -66,14 +67,14 @@ impl Victim {
         self.hear()
     }
 
-    /// Has a shell start a process, and print its pid as `says $!`.
+    /// Makes a shell start a process, and print its pid as `says $!`.
     pub(super) fn bear(&mut self, line: &str) -> u32 {
         let pid = self.ask(line);
         self.children.push(Process::open(pid).unwrap());
         pid
     }
 
-    /// All its descendants, to clean up as well.
+    /// Returns all descendants of the process, and records them for the cleanup.
     pub(super) fn children(&mut self) -> Vec<u32> {
         let pids = thread::children(self.pid()).unwrap();
         self.children.extend(pids.iter().filter_map(|&pid| Process::open(pid).ok()));
@@ -88,7 +89,7 @@ impl Drop for Victim {
         let _ = self.begun.kill();
         let _ = self.begun.wait();
         for child in &self.children {
-            // It may have ended already.
+            // The child may have ended already.
             let _ = child.kill();
             let _ = child.ends_within(PATIENCE);
         }

@@ -104,7 +104,7 @@ impl Directory {
         }
     }
 
-    /// Like [`lock`](Directory::lock), without waiting.
+    /// Locks the directory like [`lock`](Directory::lock), without waiting.
     ///
     /// # Errors
     /// As [`lock`](Directory::lock).

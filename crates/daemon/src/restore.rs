@@ -47,7 +47,7 @@ pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos
     }
 }
 
-/// Like [`restore`] without waiting, for a caller that restores again later.
+/// Restores like [`restore`], without waiting, for a caller that restores again later.
 pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
     let mut restoring = Restoring::begin(kernel, table, |_| true);
     restoring.look(kernel, table);

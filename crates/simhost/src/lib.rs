@@ -9,21 +9,21 @@
 //!               sim::Driver with the policy `linux`
 //! ```
 //!
-//! Threads of Tactus are *actors*: a late timer or a ring wakes them, the policy gives them a CPU like any other thread, and
-//! then they have a turn, which the driver of the host executes. A call takes time, in which the world goes on; turns do not
-//! overlap.
+//! Threads of Tactus are *actors*. A late timer or a ring wakes an actor, and the policy gives it a CPU like any other
+//! thread. Then the actor has a turn, which the driver of the host executes. A call takes time, in which the world
+//! continues. Turns do not overlap.
 //!
-//! A process of Tactus can fail before any of its acts (calls and stores): from then on no act has an effect. It has crashed
-//! or hangs.
+//! A process of Tactus can fail before any of its acts (calls and stores). From then on, no act of the process has an
+//! effect: the process has crashed, or hangs.
 //!
-//! The world keeps, for each thread, the values it would have without Tactus, so that every remaining change is visible
-//! ([`World::differences`]).
+//! The world records, for each thread, the values that the thread would have without Tactus. So every remaining change is
+//! visible ([`World::differences`]).
 //!
-//! A fork copies the inherited values at its start, and its child appears at its end. In between, the parent may wait for a
-//! CPU, or sleep.
+//! A fork copies the inherited values at its start, and its child appears at its end. In between, the parent may wait for
+//! a CPU, or sleep.
 //!
-//! Not modelled: SCHED_DEADLINE, freezers, memory, and signals other than SIGKILL, SIGSTOP and SIGCONT. Actors use the time
-//! of their calls only.
+//! The world does not model SCHED_DEADLINE, freezers, memory, and signals other than SIGKILL, SIGSTOP and SIGCONT. Actors
+//! use the time of their calls only.
 
 mod actor;
 mod actors;

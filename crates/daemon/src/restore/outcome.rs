@@ -53,7 +53,7 @@ pub struct ThreadRestored {
     pub leader: Identity,
     /// Row of the thread in the table; `None` for a thread that started since and was found.
     pub row: Option<Row>,
-    /// Its original attributes and affinity.
+    /// Original attributes and affinity of the thread.
     pub original: Original,
     /// The outcome for its scheduling attributes.
     pub attributes: Outcome,

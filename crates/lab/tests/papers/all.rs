@@ -20,7 +20,7 @@ fn papers() -> Vec<Paper> {
     Paper::all(&directory()).unwrap_or_else(|problem| panic!("{problem}"))
 }
 
-/// The claims that a simulator can test: A1 to A8, B1 to B10, B12, B13, C1 to C10, D1 to D8, D10, E1, E2.
+/// Returns the claims that a simulator can test: A1 to A8, B1 to B10, B12, B13, C1 to C10, D1 to D8, D10, E1, E2.
 fn claims_of(key: &str) -> Vec<String> {
     let named = |letter: &str, numbers: &[u32]| numbers.iter().map(|number| format!("{letter}{number}")).collect();
     match key {

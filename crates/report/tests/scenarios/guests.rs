@@ -17,7 +17,7 @@ fn us(us: u64) -> Instant {
     Instant::ZERO + Nanos::us(us)
 }
 
-/// Two tasks of a group on two vCPUs: one loses 4 ms of steal time in the middle of its job, the other spins.
+/// Measures two tasks of a group on two vCPUs: one loses 4 ms of steal time in the middle of its job, the other spins.
 fn measured() -> Meter {
     let group = GroupId::new(1, 0);
     let params = Params { group, ..Params::default() };

@@ -89,7 +89,7 @@ impl Picture {
         changes
     }
 
-    /// Whether the first thread is stopped.
+    /// Returns whether the first thread is stopped.
     pub(crate) fn leader_is_stopped(&self) -> bool {
         self.threads.get(&self.leader).is_some_and(|looks| looks.is_stopped)
     }

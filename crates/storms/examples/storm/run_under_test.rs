@@ -150,7 +150,7 @@ fn is_mark(variable: &[u8]) -> bool {
     variable == format!("{MARK}={}", std::process::id()).as_bytes()
 }
 
-/// Whether a thread has this real-time priority.
+/// Returns whether a thread has this real-time priority.
 fn is_at(tid: u32, priority: u32) -> bool {
     let found = attributes::get(tid).map(|Attributes { policy, .. }| policy);
     found.is_ok_and(|policy| policy == Policy::Fifo { priority })

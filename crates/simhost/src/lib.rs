@@ -16,14 +16,14 @@
 //! A process of Tactus can fail before any of its acts (calls and stores). From then on, no act of the process has an
 //! effect: the process has crashed, or hangs.
 //!
-//! The world records, for each thread, the values that the thread would have without Tactus. So every remaining change is
-//! visible ([`World::differences`]).
+//! The world records, for each thread, the values that the thread would have without Tactus. So every remaining change
+//! is visible ([`World::differences`]).
 //!
-//! A fork copies the inherited values at its start, and its child appears at its end. In between, the parent may wait for
-//! a CPU, or sleep.
+//! A fork copies the inherited values at its start, and its child appears at its end. In between, the parent may wait
+//! for a CPU, or sleep.
 //!
-//! The world does not model SCHED_DEADLINE, freezers, memory, and signals other than SIGKILL, SIGSTOP and SIGCONT. Actors
-//! use the time of their calls only.
+//! The world does not model SCHED_DEADLINE, freezers, memory, and signals other than SIGKILL, SIGSTOP and SIGCONT.
+//! Actors use the time of their calls only.
 
 mod actor;
 mod actors;

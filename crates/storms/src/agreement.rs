@@ -1,5 +1,5 @@
 //! Agreement of the dispatcher's state with its machine. The dispatcher derives the state of its clients from the
-//! machine's actions alone, so a lost action would leave a client at a wrong level until its next change.
+//! machine's actions alone. A lost action would leave a client at a wrong level until its next change.
 
 use daemon::dispatch::{Dispatcher, Level};
 use daemon::kernel::{Kernel, priority};
@@ -24,8 +24,8 @@ pub(super) fn wrong_state<K: Kernel>(
     clients.iter().find_map(of_client).or_else(|| machine.topology().all().iter().find_map(of_cpu))
 }
 
-/// Returns the first of `clients` whose threads on `cpu`, after a turn there, are not at the level that follows from
-/// the client's state in `machine`.
+/// Returns the first of `clients` with threads at a wrong level on `cpu` after a turn there. The client's state in
+/// `machine` determines the correct level.
 pub(super) fn wrong_level<K: Kernel>(
     dispatcher: &Dispatcher<K>,
     machine: &Machine,

@@ -1,15 +1,15 @@
-//! Storms: seeded worlds in which the daemon keeps its promises, and one of its processes fails at any of its acts. Without
-//! a fault, promises are kept. A second after a fault, all threads are restored.
+//! Storms: seeded worlds in which the daemon keeps its promises, and one of its processes fails at any of its acts.
+//! Without a fault, promises are kept. A second after a fault, all threads are restored.
 //!
 //! ```text
 //! a client that is runnable throughout a period gets its slice by the end of the period
 //! no client gets more than its slice at real-time priority; with a hard limit, no client gets more in total
 //! after each turn, the dispatcher agrees with its machine on the state and the level of every client
-//! 1 s after a fault, every living thread has the policy, priority, nice, affinity and stop that it would have without Tactus
+//! 1 s after a fault, every living thread has the policy, priority, nice, affinity and stop as without Tactus
 //! ```
 //!
-//! Lateness that the world causes is excused, and so is the CPU time of Tactus's own threads. A value that another process
-//! has set in between stays, or the value before it where Tactus had to set that value again.
+//! Lateness that the world causes is excused, and so is the CPU time of Tactus's own threads. A value that another
+//! process has set in between stays, or the value before it where Tactus had to set that value again.
 
 mod agreement;
 mod finding;

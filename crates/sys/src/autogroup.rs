@@ -1,5 +1,5 @@
-//! Autogroups. Where they are enabled, a nice value weighs a thread only against threads of its session, and the
-//! session has a nice value of its own.
+//! Autogroups. If autogroups are enabled, a nice value weighs a thread only against threads of its session. The session
+//! has a nice value of its own.
 
 use crate::thread::Thread;
 use crate::{Error, Result, file};

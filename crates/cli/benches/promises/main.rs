@@ -1,11 +1,12 @@
 //! `cargo xtask bench`, its live part: promises on this machine, beside SCHED_DEADLINE and an empty loop. One run
 //! alternates between them, and reports medians with their spread.
 //!
-//! One process that is always busy gets (period, slice) on a CPU beside two hogs, once from SCHED_DEADLINE and once
-//! from Tactus, with a hard limit as in SCHED_DEADLINE. The kernel's record of the process's switches is the measure
-//! for both. A period is missed when the delivery by its end is less than the slice minus the overrun of the period
-//! before: both mechanisms carry overruns on. The cost of turns is measured with the usual soft limit, against an empty
-//! loop alone on its CPU, which the bound refers to. An empty loop beside the same hogs is reported as well.
+//! One process that is always busy gets (period, slice) on a CPU beside two hogs. The reservation is once from
+//! SCHED_DEADLINE and once from Tactus, with a hard limit as in SCHED_DEADLINE. The kernel's record of the process's
+//! switches is the measure for both. A period is missed when the delivery by its end is less than the slice minus the
+//! overrun of the period before: both mechanisms carry overruns on. The cost of turns is measured with the usual soft
+//! limit, against an empty loop alone on its CPU, which the bound refers to. An empty loop beside the same hogs is
+//! reported as well.
 
 mod deadline;
 mod floor;

@@ -1,9 +1,9 @@
-//! [`Dispatcher`]: carries out the machine's actions on a kernel. The caller decides when and on which thread the dispatcher
-//! runs, so the dispatcher works on a simulated host as well.
+//! [`Dispatcher`]: carries out the machine's actions on a kernel. The caller decides when and on which thread the
+//! dispatcher runs, so the dispatcher works on a simulated host as well.
 //!
-//! On every CPU, an *agent* takes a [turn](Dispatcher::turn) when a slice or a period ends, when a blocked client wakes, or
-//! when another agent wakes it. A turn charges the running client, passes inputs to the machine, and sets the level of
-//! every client on the CPU:
+//! On every CPU, an *agent* takes a [turn](Dispatcher::turn) when a slice or a period ends, when a blocked client
+//! wakes, or when another agent wakes it. A turn charges the running client, passes inputs to the machine, and sets the
+//! level of every client on the CPU:
 //!
 //! | state of the client | level of its threads |
 //! |---|---|
@@ -15,7 +15,8 @@
 //! The dispatcher reports that a client blocks or wakes. Only the machine's actions `Run` and `Stop` start and stop
 //! the client.
 //!
-//! The machine hands out promised time only. In the remaining time the kernel schedules threads at their original level.
+//! The machine hands out promised time only. In the remaining time the kernel schedules threads at their original
+//! level.
 
 mod admit;
 mod adopt;

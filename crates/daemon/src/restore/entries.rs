@@ -27,8 +27,8 @@ pub(super) fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, 
     threads
 }
 
-/// Restores the thread of `row`, with entry `entry` and handle `thread`, and continues its process if it is the first
-/// thread of a process that Tactus has stopped. The row stays; the caller forgets it.
+/// Restores the thread of `row`, with entry `entry` and handle `thread`. Continues the process if Tactus has stopped it
+/// and the thread is its first. The row stays; the caller forgets it.
 pub fn restore_entry<K: Kernel>(
     kernel: &K,
     table: &Table,

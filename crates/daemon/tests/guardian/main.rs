@@ -1,8 +1,8 @@
 //! Live tests of the guardian: real processes under a daemon that is killed, stopped or ended, and likewise a guardian.
 //!
-//! This program has all roles: the tests, a stand-in for the daemon (`daemon DIRECTORY PID…`), the guardian (`guardian
-//! DIRECTORY`, started by the daemon), a daemon that never pauses (`restless`), and a process with threads to act on
-//! (`victim`).
+//! This program has all roles. Besides the tests, the roles are a stand-in for the daemon (`daemon DIRECTORY PID…`) and
+//! the guardian (`guardian DIRECTORY`, started by the daemon). The role `restless` is a daemon that never pauses. The
+//! role `victim` is a process with threads to act on.
 
 mod roles;
 mod tests;

@@ -16,15 +16,15 @@ pub(crate) enum Kind {
     Hog,
     /// Starts and ends threads.
     Threads,
-    /// Starts and ends children. All processes are nice.
+    /// Starts and ends children; all are nice.
     Children,
-    /// Has nice value 5.
+    /// Of nice 5.
     Polite,
     /// Two threads of SCHED_BATCH.
     Batch,
     /// SCHED_FIFO 1.
     RealTime,
-    /// Is pinned to its last CPU.
+    /// Pinned to its last CPU.
     Pinned,
     /// Threads with different classes.
     Mixed,

@@ -23,7 +23,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Both classes.
+    /// Both classes of the measurement.
     pub const ALL: [Class; 2] = [Class::Other, Class::Fifo];
 
     /// Returns the name of the class in the kernel.

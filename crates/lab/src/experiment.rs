@@ -86,13 +86,13 @@ pub struct Experiment {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {
-    /// Other constants.
+    /// Constants that replace the usual ones.
     #[serde(default)]
     pub with: Point,
-    /// Other values of axes.
+    /// Values of axes that replace the usual ones.
     #[serde(default)]
     pub sweep: Sweep,
-    /// Another number of seeds.
+    /// Number of seeds that replaces the usual one.
     #[serde(default)]
     pub seeds: Option<u32>,
 }

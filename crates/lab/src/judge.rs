@@ -216,8 +216,8 @@ fn measured(
     (0..seeds).map(of).collect()
 }
 
-/// Returns the median of `numbers`, and the interval that contains the median of all seeds with 95 %. With fewer than
-/// six numbers, the interval is from the minimum to the maximum: 93.75 % with five.
+/// Returns the median of `numbers`, and the interval that contains the median of all seeds with a confidence of 95 %.
+/// With fewer than six numbers, the interval is from the minimum to the maximum: 93.75 % with five.
 pub(crate) fn interval(numbers: &[f64]) -> (f64, f64, f64) {
     let mut numbers = numbers.to_vec();
     numbers.sort_by(f64::total_cmp);

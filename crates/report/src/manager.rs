@@ -61,13 +61,13 @@ pub struct ManagedSpreads {
     pub runs: usize,
     /// Number of runs in which the VM settled.
     pub settled_runs: usize,
-    /// See [`ManagedVm::error_ppm`].
+    /// Median of [`ManagedVm::error_ppm`] over the runs.
     pub error_ppm: Spread,
-    /// See [`ManagedVm::allocation_error_ppm`].
+    /// Median of [`ManagedVm::allocation_error_ppm`] over the runs.
     pub allocation_error_ppm: Spread,
-    /// See [`ManagedVm::amplitude_ppm`].
+    /// Median of [`ManagedVm::amplitude_ppm`] over the runs.
     pub amplitude_ppm: Spread,
-    /// See [`ManagedVm::refused`].
+    /// Median of [`ManagedVm::refused`] over the runs.
     pub refused: Spread,
 }
 

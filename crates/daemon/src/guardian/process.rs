@@ -176,7 +176,7 @@ fn bring_back(
 enum Waited {
     /// Another process held the lock and has restored all threads.
     Done,
-    /// This process holds the lock; or it is unavailable, and restoring must not wait for it.
+    /// This process holds the lock. `None`: the lock is unavailable, and restoring must not wait for it.
     Held(Option<Lock>),
 }
 

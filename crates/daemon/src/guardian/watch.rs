@@ -6,7 +6,7 @@ use sched::{Instant, Nanos};
 
 /// Interval between two beats of the guardian.
 pub const INTERVAL: Nanos = Nanos::ms(50);
-/// Number of own beats without a beat of the other side after which the other side counts as hung.
+/// Number of own beats after which the other side counts as hung if it has not beaten.
 pub const PATIENCE: u32 = 6;
 /// Number of beats after a kill without the daemon's end after which all threads are restored, and again after the same
 /// number. From its kill on, the daemon does nothing more. Its last thread may still wait for a CPU behind a raised

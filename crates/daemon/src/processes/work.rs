@@ -22,9 +22,9 @@ const TIMER: u64 = 1;
 /// The work of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// Always runnable.
+    /// Endless work: the process is always runnable.
     Hog,
-    /// One job per period.
+    /// Periodic work: one job per period.
     Periodic(Periodic),
 }
 

@@ -38,7 +38,7 @@ pub enum End {
     Failed,
     /// A property was restored.
     Restored,
-    /// Another process has set a property, and no other needed a change.
+    /// Another process has set a property, and no other property needed a change.
     Left,
     /// The thread needed no change.
     AsBefore,

@@ -69,7 +69,7 @@ pub(super) enum Anchor {
     Start,
     Middle,
     End,
-    /// In the middle, and read upwards.
+    /// Centred on its place, and read upwards.
     Upwards,
 }
 

@@ -1,4 +1,4 @@
-//! Runs in steps. Each gives the report of an uninterrupted run, and can be cancelled quickly at any time.
+//! Runs in steps. A run in steps gives the report of an uninterrupted run, and can be cancelled quickly at any time.
 
 use crate::alone::parse;
 use report::Report;

@@ -16,7 +16,7 @@ use sys::process::Process;
 const PROMISED: Nanos = Nanos::s(1);
 /// Maximum duration of a daemon's start, in a guest on a busy host.
 const BEGIN: Nanos = Nanos::s(10);
-/// Maximum duration until the other processes end after that. There is no promise about this time.
+/// Maximum time until the other processes end after the fault. There is no promise about this time.
 const END: Nanos = Nanos::s(5);
 /// Time during which no value may change afterwards.
 const REST: Nanos = Nanos::ms(50);

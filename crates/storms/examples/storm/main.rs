@@ -1,6 +1,6 @@
 //! Fault injection for `tactus run`. A round starts processes of every kind, and `tactus run` keeps a promise to one of
 //! them. At a random instant, the storm kills or stops the daemon, an agent or the guardian. Then the storm checks that
-//! every thread has its original values within a second.
+//! every thread has its original values within a second. Further rounds follow.
 //!
 //! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host it touches only processes that it
 //! has started itself: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.

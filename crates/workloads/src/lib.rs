@@ -1,4 +1,4 @@
-//! Named workloads: each a few documented parameters that become an [`Application`], and a metric of its own.
+//! Named workloads: each a few documented parameters that become an [`Application`](sim::Application), and a metric of its own.
 //!
 //! [`ALL`] lists them; each is one file with its parameters, its tasks, its metric and its [`WorkloadDescriptor`].
 

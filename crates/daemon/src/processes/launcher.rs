@@ -29,7 +29,8 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Returns a launcher for `executable`, a program that implements [work](work()) and [launch](launch()).
+    /// Returns a launcher for `executable`, a program that implements [`work`](super::work()) and
+    /// [`launch`](super::launch()).
     #[must_use]
     pub fn of(executable: PathBuf) -> Launcher {
         Launcher { executable }

@@ -1,4 +1,4 @@
-//! Freeze and thaw of the CPUs of a guest. Work that is due on an absent CPU waits until the CPU is back.
+//! Freeze and thaw of the CPUs of a guest. Due work of an absent CPU waits until the CPU returns.
 
 use crate::cpus::Deferred;
 use crate::driver::Driver;
@@ -6,7 +6,7 @@ use crate::outbox::Message;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, State, Wake};
 
 impl Driver<'_> {
-    /// Freezes `cpu`. `preempted`: the host took its CPU away; otherwise it has halted.
+    /// Freezes `cpu`. `preempted`: the host took its CPU away; otherwise the vCPU has halted.
     pub(crate) fn freeze(&mut self, cpu: CpuId, preempted: bool) {
         let shown = preempted && self.guest.is_some_and(|guest| guest.shows_preempted);
         self.pass_on(Input::Freeze { cpu, preempted: shown });
@@ -17,7 +17,8 @@ impl Driver<'_> {
         self.cpus.leave(cpu);
     }
 
-    /// Thaws `cpu`: its task goes on, and then the deferred work. The guest learns of `stolen` of the time between as steal time.
+    /// Thaws `cpu`: its task continues, then deferred work follows. The guest gets `stolen` of the time between as
+    /// steal time.
     pub(crate) fn thaw(&mut self, cpu: CpuId, stolen: Nanos) {
         self.input(Input::Thaw { cpu, stolen });
         self.cpus.come(cpu);
@@ -42,10 +43,10 @@ impl Driver<'_> {
                     self.cpus.releases.set(entity.index(), now);
                 }
             }
-            // Another kick is on its way.
+            // Another kick is under way.
             Deferred::Kick if self.cpus.kicks.get(cpu.index()) != Instant::NEVER => {}
             Deferred::Kick => self.cpus.kicks.set(cpu.index(), now),
-            // It may have been set again meanwhile.
+            // The alarm may have been set again meanwhile.
             Deferred::Alarm(number) if self.cpus.alarms.get(number) != Instant::NEVER => {}
             Deferred::Alarm(number) => self.cpus.alarms.set(number, now),
             Deferred::Departure(entity) if self.machine.is_attached(entity) => self.detach(entity),
@@ -54,7 +55,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Removes an entity. An entity on an absent CPU leaves when the CPU is back; the host is asked to run it.
+    /// Removes an entity. An entity on an absent CPU leaves when the CPU returns; the host is asked to run it.
     pub(crate) fn dismiss(&mut self, entity: EntityId) {
         match self.machine.state(entity) {
             State::Running(cpu) if self.cpus.defer(cpu, Deferred::Departure(entity), Wake::Interrupt) => {}

@@ -1,10 +1,10 @@
-//! [`Calendar`]: the event queue. One slot for each thing that can be due, so that setting it again replaces it and nothing goes
-//! stale.
+//! [`Calendar`]: the event queue, with one slot for each kind of due work. A new instant for a slot replaces the old
+//! one, so that no entry is stale.
 
 use sched::{Instant, Nanos};
 use std::hint::select_unpredictable;
 
-/// When a slot is due, and which it is.
+/// The due instant of a slot, and the slot.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     at: Instant,
@@ -15,19 +15,19 @@ impl Due {
     const UNSET: Due = Due { at: Instant::NEVER, slot: u64::MAX };
 }
 
-/// A tournament over dense slots: a binary tree in which every match knows its two players, and the winner plays on.
-/// Of slots due at one instant, the lowest comes first. `next` and `first` take O(1); `set` plays one match per
-/// level, seven for 128 slots.
+/// A tournament over dense slots: a binary tree in which every match stores its two players, and the winner advances.
+/// Of slots due at one instant, the lowest wins. `next` and `first` take O(1); `set` plays one match per level, seven
+/// for 128 slots.
 #[derive(Debug)]
 pub struct Calendar {
-    /// The final is match 1; the players of match `m` are the winners of `2m` and `2m + 1`. The slots in order are the
-    /// players of the matches in the upper half.
+    /// The final is match 1. The players of match `m` are the winners of matches `2m` and `2m + 1`. The slots in order
+    /// are the players of the matches in the upper half.
     matches: Vec<[Due; 2]>,
     first: Due,
 }
 
 impl Calendar {
-    /// A calendar with room for slots `0..slots`, none of them set.
+    /// Creates a calendar with room for slots `0..slots`, none of them set.
     #[must_use]
     pub fn new(slots: usize) -> Calendar {
         let mut calendar = Calendar { matches: Vec::new(), first: Due::UNSET };
@@ -47,21 +47,21 @@ impl Calendar {
         }
     }
 
-    /// When the first is due; NEVER if nothing is set.
+    /// Returns the earliest due instant. NEVER if no slot is set.
     #[inline]
     #[must_use]
     pub fn next(&self) -> Instant {
         self.first.at
     }
 
-    /// Which slot is due first; any if nothing is set.
+    /// Returns the slot that is due first; any slot if none is set.
     #[inline]
     #[must_use]
     pub fn first(&self) -> usize {
         self.first.slot as usize
     }
 
-    /// When `slot` is due; NEVER if it is not set.
+    /// Returns the instant at which `slot` is due. NEVER if it is not set.
     #[inline]
     #[must_use]
     pub fn get(&self, slot: usize) -> Instant {
@@ -69,7 +69,7 @@ impl Calendar {
         self.matches[place / 2][place % 2].at
     }
 
-    /// Makes `slot` due at `at`; NEVER clears it.
+    /// Makes `slot` due at `at`. NEVER clears the slot.
     #[inline]
     pub fn set(&mut self, slot: usize, at: Instant) {
         let mut winner = Due { at, slot: slot as u64 };
@@ -78,7 +78,7 @@ impl Calendar {
             let (players, side) = (&mut self.matches[place / 2], place % 2);
             players[side] = winner;
             let other = players[side ^ 1];
-            // Of equals the left one wins. The outcome is unpredictable, so it must not become a branch.
+            // Of equal players the left one wins. The outcome is unpredictable, so it must not become a branch.
             let left = 1 - side as u64;
             let loses = other.at.saturating_add(Nanos::ns(left)) <= winner.at;
             winner.at = select_unpredictable(loses, other.at, winner.at);

@@ -1,5 +1,5 @@
-//! [`Cpus`]: the CPUs in virtual time: what runs on each, when bursts and time slices end, what is due, and what switches cost. A
-//! CPU of a guest may be absent for a while; work that is due there is deferred.
+//! [`Cpus`]: the CPUs in virtual time: their entities, the ends of bursts and time slices, due work, and the costs of
+//! switches. A CPU of a guest may be absent for a while; work that is due there is deferred.
 
 use crate::calendar::Calendar;
 use crate::costs::Costs;
@@ -13,24 +13,24 @@ use trace::Counts;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
     pub(crate) entity: Option<EntityId>,
-    /// When the burst ends if nothing interferes; NEVER if it does not end.
+    /// Instant at which the burst ends if nothing interferes. NEVER if the burst has no end.
     pub(crate) done: Instant,
-    /// When the costs of the dispatch are paid.
+    /// Instant at which the costs of the dispatch are paid.
     paid: Instant,
-    /// The end of the time slice.
+    /// End of the time slice.
     until: Instant,
-    /// The entity that ran here last.
+    /// The entity that last ran on the CPU.
     last: Option<EntityId>,
     /// Of a guest: whether the vCPU has no CPU.
     pub(crate) absent: bool,
-    /// Of a guest: when the vCPU last got a CPU.
+    /// Of a guest: instant at which the vCPU last got a CPU.
     came: Instant,
-    /// The end of the interrupts that keep it busy.
+    /// End of the interrupts that the CPU handles.
     interrupted: Instant,
 }
 
 impl Running {
-    /// The current burst begins or goes on.
+    /// Begins or resumes the current burst.
     #[inline]
     fn begin(&mut self, progress: &mut Progress, now: Instant) {
         progress.begun = true;
@@ -40,12 +40,13 @@ impl Running {
         };
     }
 
-    /// Since when the entity has made progress; later than `now` while it pays for the switch.
+    /// Returns the instant since which the entity makes progress. It is later than `now` while the entity pays for the
+    /// switch.
     pub(crate) fn paid(&self) -> Instant {
         self.paid
     }
 
-    /// When something is due.
+    /// Returns the instant of the next due work.
     #[inline]
     fn due(&self) -> Instant {
         if self.absent { Instant::NEVER } else { self.done.min(self.until) }
@@ -63,13 +64,13 @@ const IDLE: Running = Running {
     interrupted: Instant::ZERO,
 };
 
-/// An entity.
+/// An entity, as the CPUs know it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     pub(crate) id: EntityId,
     pub(crate) progress: Progress,
     pub(crate) last_cpu: Option<CpuId>,
-    /// The time that a CPU needs to switch to it.
+    /// Time that a CPU needs to switch to the entity.
     pub(crate) switch: Nanos,
 }
 
@@ -81,43 +82,43 @@ pub(crate) struct Cpus {
     pub(crate) counts: Counts,
     pub(crate) cpus: Vec<Running>,
     pub(crate) tasks: Vec<Option<Task>>,
-    /// Bursts and slices, by CPU.
+    /// Ends of bursts and slices, by CPU.
     pub(crate) ends: Calendar,
-    /// By entity.
+    /// Releases of jobs, by entity.
     pub(crate) releases: Calendar,
     /// Kicks under way, by CPU.
     pub(crate) kicks: Calendar,
-    /// By the machine's number of the alarm.
+    /// Alarms, by their number in the machine.
     pub(crate) alarms: Calendar,
     alarm_names: Vec<Option<(Alarm, CpuId)>>,
-    /// CPUs that stopped in this settle before their end was due. Those that stay idle have no end.
+    /// CPUs that stopped in this settle before their end was due. A CPU that stays idle has no end.
     stopped: Vec<CpuId>,
     /// Messages to the rest of the world.
     pub(crate) outbox: Outbox,
-    /// Of a guest: work that became due on CPUs that are absent, in that order.
+    /// Of a guest: due work of absent CPUs, in the order in which it became due.
     pub(crate) deferred: Vec<(CpuId, Deferred)>,
     /// Entities that have a CPU again and spin for a lock that may be free.
     pub(crate) resumed_spinners: Vec<EntityId>,
-    /// Of a guest: how many of its CPUs idle and are about to halt.
+    /// Of a guest: number of its idle CPUs that are about to halt.
     pub(crate) halting: u32,
-    /// Of a guest: the CPU that a sibling has last yielded to.
+    /// Of a guest: the CPU that was the target of the last directed yield of a sibling.
     pub(crate) last_yielded_to: usize,
     /// Whether this is a guest.
     pub(crate) is_guest: bool,
 }
 
-/// Work that is due on an absent CPU, deferred until that is back.
+/// Due work of an absent CPU, deferred until the CPU returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deferred {
-    /// A release or the end of a sleep of the entity with this index.
+    /// A release or the end of a sleep of this entity.
     Release(EntityId),
     /// A kick.
     Kick,
-    /// The alarm of this number.
+    /// The alarm with this number.
     Alarm(usize),
-    /// This entity leaves.
+    /// The departure of this entity.
     Departure(EntityId),
-    /// Waiters for this object of the machine may go on.
+    /// A notice that waiters for this object of the machine may continue.
     Notice(ObjectId),
 }
 
@@ -144,7 +145,7 @@ impl Cpus {
         }
     }
 
-    /// A job is completed, `lateness` after its deadline.
+    /// Counts a job that completes `lateness` after its deadline.
     #[inline]
     pub(crate) fn count_completion(&mut self, lateness: Nanos) {
         let counts = &mut self.counts;
@@ -157,13 +158,13 @@ impl Cpus {
         self.tasks[entity.index()].as_mut().expect("it is attached")
     }
 
-    /// When the next thing is due.
+    /// Returns the instant of the next due work.
     #[inline]
     pub(crate) fn next(&self) -> Instant {
         self.ends.next().min(self.releases.next()).min(self.kicks.next().min(self.alarms.next()))
     }
 
-    /// Takes the alarm of this number, which is due. It costs time on its CPU. `None`: it is deferred, because its CPU is absent.
+    /// Takes a due alarm by its number and charges its CPU. `None`: the alarm is deferred, because its CPU is absent.
     pub(crate) fn take_alarm(&mut self, number: usize) -> Option<Alarm> {
         self.alarms.clear(number);
         let (alarm, on) = self.alarm_names[number].expect("it was set");
@@ -175,7 +176,7 @@ impl Cpus {
         Some(alarm)
     }
 
-    /// Interrupts `cpu`. In a guest that costs an exit, unless the vCPU got its CPU at this instant.
+    /// Interrupts `cpu`. In a guest, the interrupt costs an exit, unless the vCPU got its CPU at this instant.
     pub(crate) fn interrupt(&mut self, cpu: CpuId) {
         if self.is_guest {
             if self.cpus[cpu.index()].came == self.now {
@@ -195,7 +196,8 @@ impl Cpus {
         }
     }
 
-    /// An interrupt takes `time` from `cpu` of a host, after earlier interrupts. The entity there pays. Returns when it is done.
+    /// Takes `time` from `cpu` of a host for an interrupt, after earlier interrupts. The entity there pays. Returns the
+    /// end of the interrupt.
     pub(crate) fn handle_interrupt(&mut self, cpu: CpuId, time: Nanos) -> Instant {
         let now = self.now;
         let running = &mut self.cpus[cpu.index()];
@@ -209,7 +211,7 @@ impl Cpus {
             matches!(self.tasks[entity.index()].as_ref().map(|it| it.progress.workload), Some(Workload::Vcpu));
         let running = &mut self.cpus[cpu.index()];
         if is_vcpu {
-            // Out of the guest, and back into it.
+            // The exit from the guest, and the entry into it.
             if running.done == Instant::NEVER {
                 self.outbox.send(Message::Leave { vcpu: entity });
                 running.done = now + self.costs.exit;
@@ -226,7 +228,7 @@ impl Cpus {
         done
     }
 
-    /// Defers `what` if `cpu` is absent, and asks the host to run it. Returns whether it did.
+    /// Defers `what` if `cpu` is absent, and asks the host to run the vCPU. Returns whether the work is deferred.
     #[inline]
     pub(crate) fn defer(&mut self, cpu: CpuId, what: Deferred, why: Wake) -> bool {
         if !self.is_guest || !self.cpus[cpu.index()].absent {
@@ -237,7 +239,7 @@ impl Cpus {
         true
     }
 
-    /// `cpu` loses its CPU: its task makes no progress, and nothing is due.
+    /// Takes the CPU from `cpu`: its task makes no progress, and nothing is due.
     pub(crate) fn leave(&mut self, cpu: CpuId) {
         if let Some(entity) = self.cpus[cpu.index()].entity {
             let left = self.left(&self.cpus[cpu.index()]);
@@ -253,7 +255,7 @@ impl Cpus {
         self.ends.clear(cpu.index());
     }
 
-    /// `cpu` has a CPU again: its task goes on. The end of its time slice may have passed.
+    /// Gives `cpu` a CPU again: its task continues. The end of its time slice may have passed.
     pub(crate) fn come(&mut self, cpu: CpuId) {
         let now = self.now;
         self.cpus[cpu.index()].absent = false;
@@ -274,7 +276,7 @@ impl Cpus {
 
     #[inline]
     pub(crate) fn carry_out(&mut self, action: &Action, machine: &Machine) {
-        // The two that are almost all there is, ahead of a jump that no processor predicts.
+        // Almost all actions are of these two kinds. They are tested ahead of a jump that no processor predicts.
         if let Action::Run { cpu, entity, until } = *action {
             return self.run(cpu, entity, until);
         }
@@ -332,7 +334,7 @@ impl Cpus {
         self.stopped.clear();
     }
 
-    /// The work left of a burst, without unpaid costs of the switch.
+    /// Returns the remaining work of a burst, without unpaid costs of the switch.
     fn left(&self, running: &Running) -> Option<Nanos> {
         if running.absent {
             return None;
@@ -344,7 +346,7 @@ impl Cpus {
     fn stop(&mut self, cpu: CpuId, entity: EntityId) {
         let left = self.left(&self.cpus[cpu.index()]);
         let running = &mut self.cpus[cpu.index()];
-        // Mostly its burst has just ended, and nothing is due any more.
+        // Usually the burst has just ended, and nothing is due any more.
         if running.done.min(running.until) != Instant::NEVER {
             self.stopped.push(cpu);
         }
@@ -358,7 +360,7 @@ impl Cpus {
         let Some(task) = self.tasks[entity.index()].as_mut().filter(|task| task.id == entity) else { return };
         task.progress.pause_spinning(self.now);
         if matches!(task.progress.workload, Workload::Vcpu) {
-            // While it pays for its way in, it is not there yet.
+            // While the entity pays for its entry, it is not in its guest yet.
             if !pays {
                 self.outbox.send(Message::Leave { vcpu: entity });
             }
@@ -408,7 +410,7 @@ impl Cpus {
         self.ends.set(cpu.index(), running.due());
     }
 
-    /// Whether the task on `cpu` still spins; with `halts`, also whether it has spun as long as it does before it halts.
+    /// Whether the task on `cpu` still spins. With `halts`, also whether it has spun for its limit before a halt.
     pub(crate) fn spins_on(&self, cpu: CpuId, halts: bool) -> bool {
         let running = &self.cpus[cpu.index()];
         let task = running.entity.and_then(|entity| self.tasks[entity.index()].as_ref());
@@ -422,18 +424,18 @@ impl Cpus {
         !running.absent && running.done != Instant::NEVER
     }
 
-    /// The CPU that `entity` has. `None`: it has none.
+    /// Returns the CPU that `entity` has. `None`: it has no CPU.
     pub(crate) fn seat_of(&self, entity: EntityId) -> Option<CpuId> {
         let cpu = self.tasks[entity.index()].as_ref()?.last_cpu?;
         (self.cpus[cpu.index()].entity == Some(entity)).then_some(cpu)
     }
 
-    /// Whether `entity` runs at this moment.
+    /// Whether `entity` currently runs.
     pub(crate) fn is_present(&self, entity: EntityId) -> bool {
         self.seat_of(entity).is_some_and(|cpu| !self.cpus[cpu.index()].absent)
     }
 
-    /// The next job of `entity` begins, while it runs on `cpu`.
+    /// Begins the next job of `entity`, which runs on `cpu`.
     pub(crate) fn go_on(&mut self, cpu: CpuId, entity: EntityId) {
         let task = self.tasks[entity.index()].as_mut().expect("it is attached");
         self.counts.dispatches += 1;

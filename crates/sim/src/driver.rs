@@ -1,7 +1,7 @@
 //! [`Driver`]: drives one machine in virtual time: CPUs that run entities, workloads that release jobs, and the costs of both.
 //!
-//! At one instant, in this order: bursts and slices that end (by CPU), releases (by entity), kicks that arrive (by
-//! CPU), alarms (by number), then one decision. Nothing else orders events, so the same calls give the same run.
+//! The order at one instant: ends of bursts and slices (by CPU), releases (by entity), arriving kicks (by CPU), alarms
+//! (by number), then one decision. Nothing else orders events, so equal calls give equal runs.
 
 use crate::costs::Costs;
 use crate::cpus::{Cpus, Deferred, Task};
@@ -27,23 +27,23 @@ pub struct Driver<'a> {
     pub(crate) machine: Machine,
     pub(crate) cpus: Cpus,
     pub(crate) tasks: Tasks,
-    /// Its name.
+    /// Name of the machine.
     pub(crate) name: String,
-    /// Its settings as a guest. `None`: it is a host.
+    /// Settings of the machine as a guest. `None`: the machine is a host.
     pub(crate) guest: Option<Guest>,
-    /// The reason it cannot go on.
+    /// Reason why the machine cannot continue.
     pub(crate) stuck: Option<Box<Stuck>>,
-    /// The applications whose tasks all wait for each other, though it goes on.
+    /// Applications whose tasks all wait for each other while the machine continues.
     pub(crate) stalls: Vec<Stuck>,
     /// Whether an input or a change awaits a settle.
     pub(crate) unsettled: bool,
-    /// The number of inputs of its machine, without freezes and thaws.
+    /// Number of inputs of the machine, without freezes and thaws.
     pub(crate) inputs: u64,
     /// The id of this machine in its world, and the sinks of the world.
     pub(crate) world: Option<(MachineId, Watchers<'a>)>,
     /// Whether there are sinks or notes.
     is_watched: bool,
-    /// Which settles the trace does not imply.
+    /// Settles that the trace does not imply.
     marks: SettleMarks,
     sinks: Vec<Box<dyn Sink + 'a>>,
 }
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Driver<'_> {
 }
 
 impl<'a> Driver<'a> {
-    /// An idle host at time zero.
+    /// Creates an idle host at time zero.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
@@ -69,7 +69,7 @@ impl<'a> Driver<'a> {
         Ok(Driver::around(Machine::build(policy, host, knobs, kicks)?, costs))
     }
 
-    /// A host around a machine that nothing has happened to yet.
+    /// Creates a host around a machine without events so far.
     #[must_use]
     pub fn around(machine: Machine, costs: Costs) -> Driver<'a> {
         let cpus = Cpus::new(machine.topology().cpus, costs);
@@ -90,7 +90,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Shows everything that happens from now on to `sink`.
+    /// Passes all later events to `sink`.
     pub fn watch(&mut self, sink: impl Sink + 'a) {
         self.watch_boxed(Box::new(sink));
     }
@@ -101,7 +101,7 @@ impl<'a> Driver<'a> {
         self.is_watched = true;
     }
 
-    /// Shows what happens to the sinks of the world, as events of machine `id`.
+    /// Passes events to the sinks of the world, as events of machine `id`.
     pub(crate) fn watch_as(&mut self, id: MachineId, watchers: &Watchers<'a>) {
         self.world = Some((id, Rc::clone(watchers)));
         self.is_watched = true;
@@ -113,39 +113,39 @@ impl<'a> Driver<'a> {
         self.is_watched = !self.sinks.is_empty() || self.cpus.outbox.coordinates;
     }
 
-    /// Whether the world has to act on what happened at this instant.
+    /// Whether the world has to react to events of this instant.
     #[inline]
     pub(crate) fn concerns_world(&self) -> bool {
         let outbox = &self.cpus.outbox;
         !outbox.is_empty() || outbox.has_traffic() || outbox.coordinates || self.stuck.is_some()
     }
 
-    /// Keeps exits and notes from now on.
+    /// Starts to record exits and notes.
     pub(crate) fn coordinate(&mut self) {
         self.cpus.outbox.coordinates = true;
         self.is_watched = true;
     }
 
-    /// The current instant.
+    /// Returns the current instant.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.cpus.now
     }
 
-    /// The machine inside.
+    /// Returns the machine inside.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Totals so far.
+    /// Returns the totals so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let late: u64 = self.cpus.tasks.iter().flatten().map(|task| self.late_jobs(task)).sum();
         Counts { unfinished_late: self.cpus.counts.unfinished_late + late, ..self.cpus.counts }
     }
 
-    /// The number of open jobs of `task` whose deadline has passed; of a program, whether that of its last job has.
+    /// Returns the number of open jobs of `task` whose deadline has passed. Of a program, only its last job counts.
     pub(crate) fn late_jobs(&self, task: &Task) -> u64 {
         let now = self.cpus.now;
         match task.progress.workload {
@@ -184,7 +184,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Tells what is not of this machine alone: the coordination of a guest, and the sinks of the world.
+    /// Reports an event to the world: to the coordination of a guest, and to the sinks of the world.
     fn tell_world(&mut self, event: &Event) {
         let now = self.cpus.now;
         self.cpus.outbox.note(event);
@@ -201,10 +201,10 @@ impl<'a> Driver<'a> {
         self.pass_on(input);
     }
 
-    /// Passes on a fact that needs no settle.
+    /// Passes an input that needs no settle to the machine.
     #[inline]
     pub(crate) fn pass_on(&mut self, input: Input) {
-        // Freezes and thaws come from its host, not from its tasks.
+        // Freezes and thaws come from the host of the machine, not from its tasks.
         self.inputs += u64::from(!matches!(input, Input::Freeze { .. } | Input::Thaw { .. }));
         if self.is_watched {
             // An input owns nothing, so there is nothing to drop.
@@ -218,25 +218,25 @@ impl<'a> Driver<'a> {
         self.tasks.seed = seed;
     }
 
-    /// The number of inputs of its machine, without freezes and thaws.
+    /// Returns the number of inputs of the machine, without freezes and thaws.
     #[must_use]
     pub fn inputs(&self) -> u64 {
         self.inputs
     }
 
-    /// The reason it cannot go on. `None`: it can.
+    /// Returns the reason why the machine cannot continue. `None`: it can.
     #[must_use]
     pub fn stuck(&self) -> Option<&Stuck> {
         self.stuck.as_deref()
     }
 
-    /// The tasks that wait for objects now.
+    /// Returns the tasks that currently wait for objects.
     #[must_use]
     pub fn waiting(&self) -> Vec<Waiter> {
         self.waiters()
     }
 
-    /// CPU time that `entity` has spun for locks.
+    /// Returns the CPU time that `entity` has spun for locks.
     #[must_use]
     pub fn spun(&self, entity: EntityId) -> Nanos {
         self.cpus.tasks[entity.index()].as_ref().map_or(Nanos::ZERO, |task| task.progress.spun)
@@ -252,7 +252,7 @@ impl<'a> Driver<'a> {
         self.input(Input::Pause { entity });
     }
 
-    /// Ends a pause.
+    /// Ends the pause of an entity.
     pub fn resume(&mut self, entity: EntityId) {
         let progress = &mut self.cpus.task(entity).progress;
         progress.paused = false;
@@ -261,7 +261,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Wakes a scripted entity (or any blocked one).
+    /// Wakes a scripted entity, or any other blocked entity.
     pub fn wake(&mut self, entity: EntityId, why: Wake) {
         self.cpus.task(entity).progress.woke = true;
         self.input(Input::Wake { entity, why });
@@ -272,7 +272,7 @@ impl<'a> Driver<'a> {
         self.input(Input::Event { entity, what });
     }
 
-    /// Blocks the entity on `cpu`: the end of a scripted burst.
+    /// Blocks the entity on `cpu` at the end of a scripted burst.
     pub fn block(&mut self, cpu: CpuId) {
         if let Some(entity) = self.machine.running(cpu) {
             self.cpus.task(entity).progress.begun = false;
@@ -303,12 +303,13 @@ impl<'a> Driver<'a> {
 
     // ---- Time ----
 
-    /// Runs until `end`: everything before it happens.
+    /// Runs until `end`, with every event before `end`.
     pub fn run_until(&mut self, end: Instant) {
         while self.step(end) {}
     }
 
-    /// Runs the next instant before `end`, and returns true. Otherwise it is `end`: returns false.
+    /// Runs the next instant before `end` and returns true. Without such an instant, advances to `end` and returns
+    /// false.
     #[inline]
     pub fn step(&mut self, end: Instant) -> bool {
         assert!(end >= self.cpus.now, "time never goes back");
@@ -353,13 +354,13 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// When work is due.
+    /// Returns the instant of the next due work.
     #[inline]
     pub(crate) fn next(&self) -> Instant {
         if self.unsettled { self.cpus.now } else { self.cpus.next() }
     }
 
-    /// The burst or the slice on `cpu` ends; a burst goes first.
+    /// Ends the burst or the slice on `cpu`. A burst ends before a slice.
     #[inline]
     fn end_of(&mut self, cpu: CpuId) {
         self.cpus.ends.clear(cpu.index());
@@ -400,7 +401,7 @@ impl<'a> Driver<'a> {
             return;
         }
         match end {
-            // Nothing is due there until the machine has decided: the slice that ends now was given away first.
+            // Nothing is due there until the machine has decided: the current slice was given away first.
             JobEnd::Yield => self.input(Input::Yield { cpu }),
             JobEnd::Silent => {
                 self.cpus.go_on(cpu, entity);
@@ -421,7 +422,7 @@ impl<'a> Driver<'a> {
         self.released(id);
     }
 
-    /// The release or the end of the sleep of `entity` is due now.
+    /// Processes the release or the end of the sleep of `entity`, which is due now.
     pub(crate) fn released(&mut self, entity: EntityId) {
         let now = self.cpus.now;
         let index = entity.index();
@@ -433,7 +434,7 @@ impl<'a> Driver<'a> {
         }
         let progress = &mut task.progress;
         let Workload::Periodic(jobs) = &progress.workload else { panic!("only jobs are released") };
-        // The release that was due, which the timer may have delivered late.
+        // The instant at which the release was due; the timer may have delivered it later.
         let due =
             if progress.woke { progress.released + jobs.period.saturating_mul(progress.open.into()) } else { now };
         if progress.open == 0 {
@@ -444,7 +445,7 @@ impl<'a> Driver<'a> {
         progress.open += 1;
         let wakes = progress.open == 1 && !progress.paused;
         let deadline = due + jobs.deadline;
-        // Those that came while its CPU was away come now.
+        // Releases that were due while the CPU was absent follow now.
         let next = (due + jobs.period).round_up(slack).max(now);
         self.cpus.counts.releases += 1;
         self.cpus.releases.set(index, next);

@@ -1,4 +1,4 @@
-//! The membership of a machine: groups, entities and applications are added, changed and removed.
+//! The membership of a machine: additions, changes and removals of groups, entities and applications.
 
 use crate::cpus::Task;
 use crate::driver::Driver;
@@ -11,7 +11,7 @@ impl Driver<'_> {
     /// Creates a group.
     ///
     /// # Errors
-    /// The policy refuses it.
+    /// The policy refuses the group.
     pub fn create_group(&mut self, name: &str, params: GroupParams, parent: GroupId) -> Result<GroupId, Refused> {
         self.unsettled = true;
         let created = self.machine.create_group(self.cpus.now, params, parent);
@@ -26,7 +26,7 @@ impl Driver<'_> {
     /// Changes the parameters of a group.
     ///
     /// # Errors
-    /// The policy refuses it; nothing has changed.
+    /// The policy refuses the parameters; nothing has changed.
     pub fn adjust_group(&mut self, group: GroupId, params: GroupParams) -> Result<(), Refused> {
         self.unsettled = true;
         let adjusted = self.machine.adjust_group(self.cpus.now, group, params);
@@ -40,7 +40,7 @@ impl Driver<'_> {
     /// Adds an entity and starts its workload. Programs are started as [applications](Driver::start).
     ///
     /// # Errors
-    /// The policy refuses it; nothing has changed.
+    /// The policy refuses the entity; nothing has changed.
     pub fn attach(&mut self, name: &str, params: Params, workload: Workload) -> Result<EntityId, Refused> {
         let entity = self.attach_blocked(name, params, workload)?;
         match workload {
@@ -81,7 +81,7 @@ impl Driver<'_> {
     /// Starts the tasks of an application, all in `group`. Returns the number of the application, and its tasks.
     ///
     /// # Errors
-    /// The policy refuses one of them, or a group; no task is started then.
+    /// The policy refuses a task or a group; no task is started then.
     pub fn start(&mut self, application: &Application, group: GroupId) -> Result<(u32, Vec<EntityId>), Refused> {
         let mut groups = vec![group];
         for spec in &application.groups {
@@ -103,7 +103,7 @@ impl Driver<'_> {
             match self.begin_task(&task.name, params, code, task.delay, application_number, None) {
                 Ok(entity) => all.push(entity),
                 Err(refused) => {
-                    // The other tasks would wait for it.
+                    // The other tasks would wait for the missing task.
                     self.stop(application_number);
                     return Err(refused);
                 }
@@ -112,7 +112,7 @@ impl Driver<'_> {
         Ok((application_number, all))
     }
 
-    /// Ends the tasks of an application and all that they have forked, even while they hold locks.
+    /// Ends the tasks of an application and all their children, even tasks that hold locks.
     pub fn stop(&mut self, application: u32) {
         self.stop_but(application, None);
     }
@@ -155,7 +155,7 @@ impl Driver<'_> {
     /// Changes the parameters of an entity.
     ///
     /// # Errors
-    /// The policy refuses it; nothing has changed.
+    /// The policy refuses the parameters; nothing has changed.
     pub fn adjust(&mut self, entity: EntityId, params: Params) -> Result<(), Refused> {
         self.unsettled = true;
         let adjusted = self.machine.adjust(self.cpus.now, entity, params);

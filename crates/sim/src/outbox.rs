@@ -62,7 +62,7 @@ impl Message {
 pub(crate) enum Traffic {
     /// `entity` sent `bytes` by a port.
     Sent { port: ObjectId, entity: EntityId, bytes: u64 },
-    /// `entity` has handled a packet, which goes on. `later`: receivers are notified at the end of the pass.
+    /// `entity` has handled a packet, which continues. `later`: receivers are notified at the end of the pass.
     Onward { entity: EntityId, packet: Packet, later: bool },
     /// A pass of `entity` ends.
     Pass { entity: EntityId },
@@ -75,9 +75,9 @@ pub(crate) enum Traffic {
 pub(crate) struct Outbox {
     messages: Vec<Message>,
     traffic: Vec<Traffic>,
-    /// Of a machine that coordinates: what happened.
+    /// Of a machine that coordinates: notes of its events.
     notes: Vec<Note>,
-    /// Whether the machine coordinates: only then are exits and notes kept.
+    /// Whether the machine coordinates. Only then are exits and notes kept.
     pub(crate) coordinates: bool,
 }
 
@@ -97,7 +97,7 @@ impl Outbox {
         self.traffic.push(traffic);
     }
 
-    /// Keeps a note of `event`, if one is taken of its kind.
+    /// Keeps a note of `event`, if events of its kind have notes.
     #[inline]
     pub(crate) fn note(&mut self, event: &Event) {
         if self.coordinates {
@@ -105,7 +105,7 @@ impl Outbox {
         }
     }
 
-    /// Whether there is no message; traffic and notes apart.
+    /// Whether there is no message, apart from traffic and notes.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
@@ -115,7 +115,7 @@ impl Outbox {
         !self.traffic.is_empty()
     }
 
-    /// Traffic that has not left the machine.
+    /// Returns the traffic that has not left the machine.
     pub(crate) fn traffic(&self) -> &[Traffic] {
         &self.traffic
     }
@@ -128,23 +128,23 @@ impl Outbox {
         Some(found)
     }
 
-    /// Takes all traffic. Give the buffer back with [`reuse`](Outbox::reuse).
+    /// Takes all traffic. Return the buffer with [`reuse`](Outbox::reuse).
     pub(crate) fn take_traffic(&mut self) -> Vec<Traffic> {
         std::mem::take(&mut self.traffic)
     }
 
-    /// Keeps the room of an empty buffer that [`take_traffic`](Outbox::take_traffic) gave.
+    /// Keeps the capacity of an empty buffer from [`take_traffic`](Outbox::take_traffic).
     pub(crate) fn reuse(&mut self, mut buffer: Vec<Traffic>) {
         buffer.append(&mut self.traffic);
         self.traffic = buffer;
     }
 
-    /// Takes all notes.
+    /// Takes all notes. Return the buffer with [`reuse_notes`](Outbox::reuse_notes).
     pub(crate) fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Keeps the room of an empty buffer that [`take_notes`](Outbox::take_notes) gave.
+    /// Keeps the capacity of an empty buffer from [`take_notes`](Outbox::take_notes).
     pub(crate) fn reuse_notes(&mut self, mut buffer: Vec<Note>) {
         buffer.append(&mut self.notes);
         self.notes = buffer;

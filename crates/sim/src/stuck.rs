@@ -1,4 +1,4 @@
-//! [`Stuck`]: why a run cannot go on, with the tasks that wait.
+//! [`Stuck`]: the reason why a run cannot continue, with the waiting tasks.
 
 use sched::Instant;
 use std::fmt;
@@ -6,30 +6,30 @@ use std::fmt;
 /// A task that waits, or that misuses an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiter {
-    /// The task.
+    /// Name of the task.
     pub task: String,
-    /// What it waits for, such as "mutex `a`".
+    /// Object that the task waits for, such as "mutex `a`".
     pub waits_for: String,
-    /// The task that holds it. `None`: it is free.
+    /// Task that holds the object. `None`: the object is free.
     pub held_by: Option<String>,
-    /// Since when it waits.
+    /// Instant since which the task waits.
     pub since: Instant,
 }
 
-/// Why a run ended before its time.
+/// The reason why a run ended early.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stuck {
-    /// The instant.
+    /// Instant of the end.
     pub at: Instant,
-    /// The machine.
+    /// Name of the machine.
     pub machine: String,
-    /// What is wrong, in a sentence.
+    /// Description of the problem, in a sentence.
     pub why: String,
-    /// What to do, as an imperative.
+    /// Remedy, as an imperative.
     pub help: &'static str,
     /// The first few tasks that wait, in order of arrival.
     pub waiters: Vec<Waiter>,
-    /// The number of further waiting tasks.
+    /// Number of further waiting tasks.
     pub more: usize,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Waiter {
 }
 
 impl Stuck {
-    /// The waiting tasks, a line each.
+    /// Returns one line for each waiting task.
     #[must_use]
     pub fn waits(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.waiters.iter().map(ToString::to_string).collect();

@@ -1,39 +1,39 @@
-//! [`Workload`]: what an entity does with its CPU time.
+//! [`Workload`]: how an entity uses its CPU time.
 
 use sched::{Instant, Nanos};
 
 /// The workload of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Workload {
-    /// It always wants to run.
+    /// An entity that is always runnable.
     Hog,
-    /// It releases a job every `period`, each of `work` CPU time; jobs that come late queue up in order.
+    /// An entity that releases a job of `work` CPU time every `period`. Late jobs queue up in order.
     Periodic(Periodic),
-    /// It does nothing by itself: the caller wakes and blocks it.
+    /// An entity that the caller wakes and blocks.
     Scripted,
-    /// It is a vCPU: it runs while its guest has something to run.
+    /// A vCPU: it runs while its guest has runnable tasks.
     Vcpu,
-    /// It follows a program, see [`Step`](crate::program::Step).
+    /// A task that executes a program, see [`Step`](crate::program::Step).
     Program,
 }
 
 /// A periodic workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Periodic {
-    /// From one release to the next. Range: above zero.
+    /// Time from one release to the next. Range: above zero.
     pub period: Nanos,
     /// CPU time per job. Range: above zero.
     pub work: Nanos,
-    /// From the entity's arrival to its first release.
+    /// Time from the entity's attachment to its first release.
     pub phase: Nanos,
-    /// From a release to the deadline of the job.
+    /// Time from a release to the deadline of its job.
     pub deadline: Nanos,
     /// The input at the end of a job whose successor has already been released.
     pub end: JobEnd,
 }
 
 impl Periodic {
-    /// Jobs of `work` every `period`, due at the end of their period.
+    /// Creates jobs of `work` every `period`, with the end of the period as deadline.
     #[must_use]
     pub const fn new(period: Nanos, work: Nanos) -> Periodic {
         Periodic { period, work, phase: Nanos::ZERO, deadline: period, end: JobEnd::Silent }
@@ -43,7 +43,7 @@ impl Periodic {
 /// The input at the end of a job whose successor has already been released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JobEnd {
-    /// None: the entity goes on, as a process whose sleep is already over.
+    /// No input: the entity continues, like a process whose sleep is already over.
     Silent,
     /// A yield, the job's end as SCHED_DEADLINE understands it (sched(7)).
     Yield,
@@ -53,23 +53,23 @@ pub enum JobEnd {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     pub(crate) workload: Workload,
-    /// CPU time until the current burst is done; `None`: it never is.
+    /// Remaining CPU time of the current burst. `None`: the burst has no end.
     pub(crate) left: Option<Nanos>,
-    /// Jobs released and not completed.
+    /// Number of jobs that are released and not completed.
     pub(crate) open: u32,
-    /// The release of the oldest of them.
+    /// Release of the oldest open job.
     pub(crate) released: Instant,
-    /// Whether it ever woke.
+    /// Whether the entity ever woke.
     pub(crate) woke: bool,
-    /// Whether it is paused: releases do not wake it.
+    /// Whether the entity is paused: releases do not wake it.
     pub(crate) paused: bool,
-    /// Whether the current job has run already.
+    /// Whether the current job has run.
     pub(crate) begun: bool,
-    /// Whether it spins for a lock.
+    /// Whether the entity spins for a lock.
     pub(crate) is_spinning: bool,
-    /// Since when it has done so without interruption; NEVER while it does not run.
+    /// Instant since which the entity spins without interruption. NEVER while it does not run.
     spins_since: Instant,
-    /// CPU time it has spun.
+    /// CPU time that the entity has spun.
     pub(crate) spun: Nanos,
 }
 
@@ -89,7 +89,7 @@ impl Progress {
         }
     }
 
-    /// A spinning entity spins from `from` on.
+    /// Resumes the spin of a spinning entity at `from`.
     #[inline]
     pub(crate) fn go_on_spinning(&mut self, from: Instant) {
         if self.is_spinning {
@@ -97,7 +97,7 @@ impl Progress {
         }
     }
 
-    /// A spinning entity stops running.
+    /// Pauses the spin of a spinning entity that stops running.
     #[inline]
     pub(crate) fn pause_spinning(&mut self, now: Instant) {
         if self.is_spinning && self.spins_since != Instant::NEVER {
@@ -106,19 +106,19 @@ impl Progress {
         }
     }
 
-    /// It has got the lock that it spun for.
+    /// Ends the spin of an entity that has got its lock.
     pub(crate) fn end_spinning(&mut self, now: Instant) {
         self.pause_spinning(now);
         self.is_spinning = false;
         self.left = Some(Nanos::ZERO);
     }
 
-    /// Whether it wants to run.
+    /// Whether the entity is runnable by its workload.
     pub(crate) fn wants_cpu(&self) -> bool {
         match self.workload {
             Workload::Hog => true,
             Workload::Periodic(_) => self.open > 0,
-            // Other modules know what these want.
+            // Other modules decide this for these workloads.
             Workload::Scripted | Workload::Vcpu | Workload::Program => false,
         }
     }

@@ -1,5 +1,5 @@
-//! Whether a VM's vCPUs run boosted for no longer than they may, and have what is asked for them where they do not, by what
-//! their host's events tell: it shares no code with the coordinator.
+//! Limits of the boosts of a VM's vCPUs, and their parameters outside boosts, by the events of their host. Shares no
+//! code with the coordinator.
 
 use crate::coordination::Coordination;
 use sched::{EntityId, Instant, Nanos, Params};
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 struct Member {
     boosted: bool,
     runs: bool,
-    /// What is asked for it when it is not boosted, and what it has.
+    /// Requested parameters without a boost, and current parameters.
     base: Params,
     has: Params,
-    /// Whether the coordinator is about to change its parameters.
+    /// Whether the coordinator is about to change the vCPU's parameters.
     turns: bool,
-    /// CPU time it has had boosted since it last woke or was not boosted.
+    /// Boosted CPU time since the vCPU last woke or had no boost.
     held: Nanos,
 }
 
@@ -23,11 +23,11 @@ struct Member {
 pub(super) struct Boosts {
     with: Coordination,
     members: BTreeMap<EntityId, Member>,
-    /// When the current window ends, and what was had boosted in it.
+    /// End of the current window, and boosted time in it.
     closes: Instant,
     had: Nanos,
     upto: Instant,
-    /// What was wrong at this instant.
+    /// Violation found at this instant.
     pub(super) wrong: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Boosts {
         Boosts { with, members, closes: Instant::NEVER, had: Nanos::ZERO, upto, wrong: None }
     }
 
-    /// A vCPU of it has come, for which `params` are asked.
+    /// Adds a vCPU of the VM with the requested `params`.
     pub(super) fn comes(&mut self, entity: EntityId, params: Params, now: Instant) {
         if self.members.is_empty() {
             (self.upto, self.closes) = (now, now.saturating_add(self.with.window));
@@ -53,7 +53,7 @@ impl Boosts {
         self.members.entry(entity).or_default().held = Nanos::ZERO;
     }
 
-    /// A vCPU is boosted, or is no more.
+    /// Records that a vCPU is boosted, or is no longer boosted.
     pub(super) fn told(&mut self, entity: EntityId, boosted: bool) {
         let member = self.members.entry(entity).or_default();
         member.boosted = boosted;
@@ -63,7 +63,7 @@ impl Boosts {
         }
     }
 
-    /// Something else is asked for a vCPU.
+    /// Records a request of new parameters for a vCPU.
     pub(super) fn asked(&mut self, entity: EntityId, params: &Params) {
         let member = self.members.entry(entity).or_default();
         member.has = *params;
@@ -75,7 +75,7 @@ impl Boosts {
         }
     }
 
-    /// It is `now`. What is wrong, if anything is.
+    /// Advances to `now`. Returns the violation, if there is one.
     pub(super) fn count(&mut self, now: Instant) -> Option<String> {
         let Coordination { budget, window, limit, .. } = self.with;
         let mut wrong = None;
@@ -91,7 +91,7 @@ impl Boosts {
             for (entity, member) in self.members.iter_mut().filter(|(_, member)| member.boosted && member.runs) {
                 self.had += time;
                 member.held += time;
-                // Each is said once, when it happens.
+                // Each violation is reported once, when it happens.
                 if member.held > limit && member.held.saturating_sub(time) <= limit {
                     let held = member.held;
                     wrong = Some(format!("{entity:?} ran boosted for {held} without letting go, but may for {limit}"));

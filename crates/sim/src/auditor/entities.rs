@@ -1,4 +1,4 @@
-//! What an auditor knows of each entity, from what went into the machine and came out of it.
+//! The auditor's record of each entity, from the inputs and actions of its machine.
 
 use super::jobs::Jobs;
 use super::reservations::{PeriodCounts, Periods};
@@ -19,16 +19,16 @@ pub(super) struct Entity {
     pub(super) id: EntityId,
     pub(super) params: Params,
     pub(super) state: State,
-    /// Why it is kept from running; 0: it is not.
+    /// Reasons why the entity is held. 0: it is not held.
     pub(super) held: u8,
-    /// Where it runs or last ran; `None` before that, and after a change of its parameters.
+    /// CPU of the entity's current or last run. `None` before the first run, and after a change of its parameters.
     pub(super) last: Option<CpuId>,
-    /// Since when it waits without being held, if it does.
+    /// Instant since which the entity waits without being held, if so.
     pub(super) waits_since: Instant,
     waiting_at: usize,
-    /// CPU time of the runs that are over.
+    /// CPU time of the finished runs.
     pub(super) ran: Nanos,
-    /// What `ran` was at the last mark.
+    /// Value of `ran` at the last mark.
     pub(super) marked: Nanos,
     pub(super) jobs: Jobs,
     pub(super) periods: Option<Periods>,
@@ -40,7 +40,7 @@ impl Entity {
     }
 }
 
-/// All attached entities, by index, and the list of those that wait and are not held.
+/// All attached entities, by index, and the list of the entities that wait and are not held.
 #[derive(Debug, Default)]
 pub(super) struct Entities {
     slots: Vec<Option<Entity>>,
@@ -81,7 +81,7 @@ impl Entities {
         self.slots.get_mut(id.index())?.as_mut().filter(|entity| entity.id == id)
     }
 
-    /// The occupant of the slot of `id`, of any generation.
+    /// Returns the entity in the slot of `id`, of any generation.
     pub(super) fn occupant(&self, id: EntityId) -> Option<EntityId> {
         Some(self.slots.get(id.index())?.as_ref()?.id)
     }
@@ -94,12 +94,12 @@ impl Entities {
         self.slots.iter_mut().flatten()
     }
 
-    /// The entities that wait and are not held.
+    /// Returns the entities that wait and are not held.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Entity> {
         self.waiting.iter().filter_map(|&id| self.get(id))
     }
 
-    /// Whether `id` has just begun to wait.
+    /// Adds `id` to the waiting entities. Returns whether it has just begun to wait.
     pub(super) fn join_waiting(&mut self, id: EntityId, now: Instant) -> bool {
         let at = self.waiting.len();
         let Some(entity) = self.get_mut(id).filter(|entity| !entity.is_waiting()) else { return false };
@@ -109,7 +109,7 @@ impl Entities {
         true
     }
 
-    /// Since when `id` waited, which it does no longer.
+    /// Removes `id` from the waiting entities. Returns the instant since which it waited.
     pub(super) fn leave_waiting(&mut self, id: EntityId) -> Option<Instant> {
         let entity = self.get_mut(id).filter(|entity| entity.is_waiting())?;
         let at = std::mem::replace(&mut entity.waiting_at, NOWHERE);

@@ -1,12 +1,13 @@
-//! Law 11: no CPU idles beyond the slack while an entity it may run waits.
+//! Law 11: no CPU idles longer than the slack while an entity waits that may run on the CPU.
 //!
-//! A pair (idle CPU, waiting entity) breaks it once both have lasted longer than the slack. Pairs are not kept: a
-//! lower bound of the earliest breach is, and they are only looked at when a half of one is new, or the bound is past.
+//! A pair (idle CPU, waiting entity) breaks the law once both states have lasted longer than the slack. Pairs are not
+//! stored. The auditor keeps a lower bound of the earliest breach. It examines pairs only when one side is new, or when
+//! the bound is past.
 
 use super::{Entities, Entity};
 use sched::{Conserving, CpuId, CpuSet, EntityId, Instant, Nanos, Topology};
 
-/// A CPU that idled too long beside an entity that waited.
+/// A CPU that idled too long while an entity waited.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Breach {
     pub(super) cpu: CpuId,
@@ -20,9 +21,9 @@ pub(super) struct Idleness {
     scope: Conserving,
     slack: Nanos,
     idle: CpuSet,
-    /// Since when each CPU idles, or the last breach there.
+    /// Instant since which each CPU idles, or of the last breach there.
     since: Vec<Instant>,
-    /// No pair breaks the law before this.
+    /// Instant before which no pair breaks the law.
     bound: Instant,
     new_idle: Vec<CpuId>,
     new_waiters: Vec<EntityId>,
@@ -64,7 +65,7 @@ impl Idleness {
         self.new_waiters.push(e);
     }
 
-    /// When the pair breaks the law if it lasts; `None` if it may.
+    /// Returns the instant at which the pair breaks the law if it lasts. `None`: the law permits the pair.
     fn breach_at(&self, cpu: CpuId, e: &Entity) -> Option<Instant> {
         let near = match self.scope {
             Conserving::Never => false,
@@ -76,7 +77,7 @@ impl Idleness {
         pair.then(|| self.since[cpu.index()].max(e.waits_since).saturating_add(self.slack))
     }
 
-    /// What has been so since the last call lasted until `now`. Gives the first breach of it.
+    /// Advances to `now`: the states of the last call lasted until then. Returns the first breach.
     pub(super) fn elapse(&mut self, now: Instant, entities: &Entities) -> Option<Breach> {
         if self.scope == Conserving::Never {
             self.new_idle.clear();
@@ -100,7 +101,8 @@ impl Idleness {
             }
         }
         if let Some(breach) = breach {
-            // One breach per call; the idle time of its CPU is then measured from now on. Other breaches follow at later calls.
+            // One breach per call. The idle time of its CPU is then measured from now on. Other breaches follow at
+            // later calls.
             self.since[breach.cpu.index()] = now;
             self.bound = now.saturating_add(self.slack);
         }

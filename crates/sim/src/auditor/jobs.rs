@@ -1,22 +1,22 @@
-//! Deadlines of jobs: misses counted from releases and completions.
+//! Deadlines of jobs: misses, counted from releases and completions.
 
 use sched::{Instant, Nanos};
 use std::collections::VecDeque;
 
-/// What became of an entity's jobs.
+/// Counts of an entity's jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct JobCounts {
-    /// Jobs released.
+    /// Number of released jobs.
     pub released: u64,
-    /// Jobs completed.
+    /// Number of completed jobs.
     pub completed: u64,
-    /// Jobs completed after their deadline, or not completed although it is past.
+    /// Number of jobs that were completed after their deadline, or not completed although the deadline has passed.
     pub missed: u64,
-    /// The longest time from a deadline to the completion of its job.
+    /// Maximum time from a deadline to the completion of its job.
     pub tardiness: Nanos,
 }
 
-/// An entity's jobs; the oldest is completed first.
+/// The open jobs of an entity. The oldest job is completed first.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     pub(super) counts: JobCounts,
@@ -29,7 +29,7 @@ impl Jobs {
         self.open.push_back(deadline);
     }
 
-    /// The oldest job is done. `None`: there is none; else by how much it is late.
+    /// Completes the oldest job. `None`: there is no job. Otherwise returns its lateness.
     pub(super) fn complete(&mut self, now: Instant) -> Option<Nanos> {
         let late = now.saturating_since(self.open.pop_front()?);
         self.counts.completed += 1;
@@ -42,7 +42,7 @@ impl Jobs {
         self.counts.tardiness = self.counts.tardiness.max(late);
     }
 
-    /// The run is over: jobs whose deadline is past will not be completed in time.
+    /// Ends the run: jobs whose deadline has passed cannot be completed in time.
     pub(super) fn close(&mut self, now: Instant) {
         while let Some(deadline) = self.open.pop_front() {
             self.note(now.saturating_since(deadline));

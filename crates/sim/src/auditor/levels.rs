@@ -1,10 +1,11 @@
-//! [`WorldAuditor`]: judges a world by its trace alone: each machine as an [`Auditor`] does, and what holds between them.
+//! [`WorldAuditor`]: audits a world by its trace alone: each machine like an [`Auditor`], and the laws between
+//! machines.
 //!
-//! - Nothing goes on on a CPU of a guest that is frozen (law 13), and it is frozen whenever its vCPU does not run on the host.
-//! - CPU time is conserved across levels, to the nanosecond: what a vCPU got from its host is what its guest's tasks got on it, what
-//!   that CPU idled, and what getting in cost.
-//! - A VM whose guest and host coordinate gets no more CPU time boosted than its budget and its limit allow.
-//! - A kick and an alarm are delivered exactly once, when due, or where their CPU is absent then, as soon as it is back.
+//! - A frozen CPU of a guest makes no progress (law 13). It is frozen whenever its vCPU does not run on the host.
+//! - CPU time is conserved across levels, to the nanosecond. The CPU time of a vCPU equals the sum of the CPU time of
+//!   its guest's tasks on it, its idle time and the cost of entries.
+//! - A VM whose guest and host coordinate gets no more boosted CPU time than its budget and its limit allow.
+//! - Every kick and every alarm is delivered exactly once: when due, or as soon as an absent CPU returns.
 
 use super::boosts::Boosts;
 use super::{Auditor, Finding, Promises, Rule, Verdict};
@@ -14,20 +15,20 @@ use sched::{Action, Alarm, AlarmOwner, CpuId, EntityId, Input, Instant, Nanos, T
 use std::collections::BTreeMap;
 use trace::{Event, MachineId, Sink, WorldSink};
 
-/// A CPU, as its machine's own events tell of it.
+/// The state of a CPU by the events of its own machine.
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     present: bool,
-    /// When it last thawed, and the last instant before that up to which it had been present for any time at all.
+    /// Instant of the last thaw, and the end of the last non-empty presence before it.
     thawed: Instant,
     was_present: Instant,
     runs: Option<EntityId>,
-    /// Up to when `busy` and `idle` count.
+    /// Instant up to which `busy` and `idle` count.
     upto: Instant,
-    /// While present.
+    /// Busy time while the CPU is present.
     busy: Nanos,
     idle: Nanos,
-    /// When the kick that is under way arrives.
+    /// Instant at which the pending kick arrives.
     kick: Option<Instant>,
 }
 
@@ -35,19 +36,19 @@ struct Cpu {
 #[derive(Clone, Copy, Debug, Default)]
 struct Below {
     runs_since: Option<Instant>,
-    /// Since when it has had that without being in its guest: on its way in, or out for an interrupt of its host.
+    /// Since when the vCPU has a CPU outside its guest: before its entry, or during an interrupt of its host.
     outside: Option<Instant>,
     ran: Nanos,
-    /// Time on a CPU of the host outside its guest.
+    /// Time on a CPU of the host outside the guest.
     entering: Nanos,
-    /// Of that, after it had been inside; and what interrupts of its host took meanwhile.
+    /// Part of `entering` after the vCPU was inside, and the time of interrupts of the host during it.
     out: Nanos,
     interrupted: Nanos,
     was_inside: bool,
 }
 
 impl Below {
-    /// Whatever it was outside of its guest for is over.
+    /// Ends the time outside the guest.
     fn come_in(&mut self, now: Instant) {
         let time = self.outside.take().map_or(Nanos::ZERO, |since| now.since(since));
         self.entering += time;
@@ -55,44 +56,44 @@ impl Below {
     }
 }
 
-/// A machine.
+/// The auditor's record of a machine.
 #[derive(Debug)]
 struct Books {
     auditor: Auditor,
-    /// How long a kick takes, and how much time an alarm.
+    /// Duration of a kick, and CPU time of an alarm.
     kick: Nanos,
     tick: Nanos,
-    /// How long it takes to get out of a guest and back.
+    /// Duration of an exit from a guest and the entry back.
     exit: Nanos,
     cpus: Vec<Cpu>,
-    /// Of a guest, by CPU.
+    /// Of a guest: the host's records of its vCPUs, by CPU.
     below: Vec<Below>,
-    /// Of a guest that coordinates with its host.
+    /// Of a guest that coordinates with its host: the boosts of its vCPUs.
     boosts: Option<Boosts>,
-    /// Of a host: which of its entities are which CPUs.
+    /// Of a host: the CPU of a guest for each entity that is a vCPU.
     vcpus: BTreeMap<EntityId, (MachineId, CpuId)>,
     alarms: BTreeMap<Alarm, (Instant, CpuId)>,
 }
 
-/// Judges a world by its events. Give it every event from the start; [`Event::End`] of every machine closes the books.
+/// Audits a world by its events. Requires every event from the start; [`Event::End`] of every machine ends the audit.
 #[derive(Debug, Default)]
 pub struct WorldAuditor {
     machines: Vec<Books>,
     now: Instant,
-    /// The CPUs on which both levels must agree at the end of this instant.
+    /// CPUs on which both levels must agree at the end of this instant.
     touched: Vec<(MachineId, CpuId)>,
     verdict: Verdict,
 }
 
 impl WorldAuditor {
-    /// An auditor of a world without machines.
+    /// Creates an auditor of a world without machines.
     #[must_use]
     pub fn new() -> WorldAuditor {
         WorldAuditor::default()
     }
 
-    /// The next machine: its CPUs, what it is held to by itself, and its costs. Of a guest, nothing that depends on
-    /// how much CPU time its host gives it should be promised.
+    /// Adds the next machine: its CPUs, its own promises, and its costs. A guest should not promise anything that
+    /// depends on the CPU time from its host.
     pub fn add(&mut self, host: Topology, promises: Promises, costs: &Costs) {
         let cpu = Cpu {
             present: true,
@@ -117,7 +118,7 @@ impl WorldAuditor {
         });
     }
 
-    /// The machine that was added last is a guest that coordinates so with its host.
+    /// Declares that the machine added last is a guest that coordinates with its host by `with`.
     ///
     /// # Panics
     /// No machine was added.
@@ -125,7 +126,7 @@ impl WorldAuditor {
         self.machines.last_mut().expect("a machine was added").boosts = Some(Boosts::new(with));
     }
 
-    /// What was found wrong: with each machine by itself, and between them.
+    /// Returns the findings: within each machine, and between machines.
     #[must_use]
     pub fn findings(&self) -> Vec<(Option<MachineId>, Finding)> {
         let between = self.verdict.findings().iter().map(|finding| (None, finding.clone()));
@@ -166,7 +167,7 @@ impl WorldAuditor {
         }
     }
 
-    /// A vCPU gets a CPU of its host, or loses it.
+    /// Records that a vCPU gets or loses a CPU of its host.
     fn move_below(&mut self, guest: MachineId, cpu: CpuId, runs: bool) {
         let now = self.now;
         let below = &mut self.machines[guest.index()].below[cpu.index()];
@@ -187,7 +188,8 @@ impl WorldAuditor {
         if it.thawed < now {
             it.was_present = now;
         }
-        // It is out for an interrupt of its host; or it had just paid for its way in when it lost its CPU, and has another at this instant.
+        // The vCPU handles an interrupt of its host. Or it lost its CPU right after its entry and has another CPU at
+        // this instant.
         let below = &mut self.books(guest).below[cpu.index()];
         if let Some(since) = below.runs_since {
             below.outside = Some(now);
@@ -198,7 +200,7 @@ impl WorldAuditor {
         }
     }
 
-    /// The entity on `cpu` of a host loses `time` there.
+    /// Excuses `time` that the entity on `cpu` of a host loses there.
     fn excuse(&mut self, machine: MachineId, cpu: CpuId, time: Nanos) {
         let books = &self.machines[machine.index()];
         let runs = books.cpus[cpu.index()].runs.and_then(|entity| books.vcpus.get(&entity).copied());
@@ -221,7 +223,7 @@ impl WorldAuditor {
         self.touched.push((guest, cpu));
     }
 
-    /// Something happens to an entity of `host` that matters if it is a vCPU of a guest that coordinates.
+    /// Records an event of an entity of `host` if the entity is a vCPU of a coordinating guest.
     fn boosts(&mut self, host: MachineId, entity: EntityId, happens: impl FnOnce(&mut Boosts)) {
         let Some(&(guest, _)) = self.books(host).vcpus.get(&entity) else { return };
         let now = self.now;
@@ -235,7 +237,7 @@ impl WorldAuditor {
 
     // ---- Delivery ----
 
-    /// Something that was due at `due` on `cpu` comes now: is this when it should?
+    /// Whether an event that was due at `due` on `cpu` arrives on time.
     fn is_on_time(&self, machine: MachineId, cpu: CpuId, due: Instant) -> bool {
         let it = &self.machines[machine.index()].cpus[cpu.index()];
         self.now == due || (self.now > due && it.thawed == self.now && it.was_present <= due)
@@ -253,11 +255,11 @@ impl WorldAuditor {
 
     fn alarm(&mut self, machine: MachineId, alarm: Alarm) {
         let Some((due, on)) = self.books(machine).alarms.remove(&alarm) else {
-            // One that was cleared, or whose owner left, while it waited for its CPU: the machine takes no notice.
+            // The machine ignores an alarm that was cleared, or whose owner left, while it waited for its CPU.
             return;
         };
         if due > self.now {
-            // It was put off while it waited for its CPU.
+            // The alarm was postponed while it waited for its CPU.
             self.books(machine).alarms.insert(alarm, (due, on));
         } else if !self.is_on_time(machine, on, due) {
             self.find(Rule::Delivery, Some(on), format!("{alarm:?} of {machine} was due at {due}"));
@@ -294,7 +296,7 @@ impl WorldAuditor {
         }
     }
 
-    /// What a vCPU got below is what was made of it above.
+    /// Checks that the CPU time of a vCPU on its host equals its use in the guest.
     fn conserve(&mut self, guest: MachineId, cpu: CpuId) {
         let Cpu { busy, idle, .. } = *self.cpu(guest, cpu);
         let now = self.now;
@@ -315,7 +317,7 @@ impl WorldAuditor {
         }
     }
 
-    /// `entity` begins to run on `cpu`, or stops.
+    /// Records that `entity` begins or stops to run on `cpu`.
     fn switch(&mut self, machine: MachineId, cpu: CpuId, entity: EntityId, runs: bool) {
         self.cpu(machine, cpu).runs = runs.then_some(entity);
         self.boosts(machine, entity, |boosts| boosts.runs(entity, runs));
@@ -338,7 +340,7 @@ impl WorldSink for WorldAuditor {
             Event::Irq { cpu, time } => self.excuse(machine, cpu, time + self.machines[machine.index()].exit),
             Event::Vcpu { entity, guest, cpu } => {
                 self.books(machine).vcpus.insert(entity, (guest, cpu));
-                // A guest may boot late: before, its CPUs were nowhere.
+                // A guest may boot late. Before that, its CPUs were absent.
                 self.books(guest).cpus[cpu.index()].upto = at;
                 let params = self.books(machine).auditor.params(entity).unwrap_or_default();
                 self.boosts(machine, entity, |boosts| boosts.comes(entity, params, at));

@@ -1,4 +1,4 @@
-//! What the auditor of worlds finds wrong, each in a trace that is right but for one event.
+//! Findings of the auditor of worlds, each in a trace that is correct except for one event.
 
 use super::levels::WorldAuditor;
 use super::{Promises, Rule};
@@ -17,7 +17,8 @@ fn attach(entity: EntityId) -> Event {
     Event::Attach { entity, name: "it".into(), params: Box::new(Params::default()) }
 }
 
-/// A vCPU that gets in at 2 us, loses its CPU at 10, has it back at 20 and in at 22, and halts at 30; its task runs all that time.
+/// Returns the trace of a vCPU: it enters at 2 us, loses its CPU at 10, has it again at 20, enters at 22, and halts at
+/// 30. Its task runs all that time.
 fn right() -> Vec<(u64, MachineId, Event)> {
     let run = |entity| Event::Action(Action::Run { cpu: CPU, entity, until: Instant::NEVER });
     let stop = |entity| Event::Action(Action::Stop { cpu: CPU, entity });
@@ -64,7 +65,7 @@ fn findings_of(events: &[(u64, MachineId, Event)], coordination: Option<Coordina
     auditor.findings().into_iter().map(|(_, finding)| finding.rule).collect()
 }
 
-/// What is found where the event that `which` chooses comes at `us` instead, or not at all, or another in its place.
+/// Returns the findings after `change` of the event that `which` selects: moved to another time, removed, or replaced.
 fn instead(which: fn(&Event) -> bool, change: impl Fn(&mut Vec<(u64, MachineId, Event)>, usize)) -> Vec<Rule> {
     let mut events = right();
     let place = events.iter().position(|(_, _, event)| which(event)).expect("there is such an event");
@@ -79,7 +80,7 @@ fn what_is_right_is_found_right() {
 
 #[test]
 fn a_guest_that_goes_on_without_a_cpu_is_found() {
-    // It thaws before its vCPU has a CPU.
+    // The guest's CPU thaws before its vCPU has a CPU.
     let early = instead(
         |event| matches!(event, Event::Action(Action::Run { .. })),
         |events, _| {
@@ -88,7 +89,7 @@ fn a_guest_that_goes_on_without_a_cpu_is_found() {
         },
     );
     assert!(early.contains(&Rule::Level), "{early:?}");
-    // It does not freeze when its vCPU stops.
+    // The guest's CPU does not freeze when its vCPU stops.
     let goes_on = instead(
         |event| matches!(event, Event::Action(Action::Stop { .. })),
         |events, place| drop(events.remove(place + 1)),
@@ -102,7 +103,7 @@ fn cpu_time_that_comes_from_nowhere_or_is_lost_is_found() {
     let late =
         instead(|event| matches!(event, Event::Action(Action::Stop { .. })), |events, place| events[place + 1].0 = 11);
     assert_eq!(late, [Rule::Level, Rule::Level], "it goes on, and the sums differ");
-    // It freezes a microsecond before it loses its CPU: no task got that time.
+    // The guest's CPU freezes a microsecond before its vCPU loses its CPU: no task got that time.
     let lost = instead(
         |event| matches!(event, Event::Action(Action::Stop { .. })),
         |events, place| {
@@ -162,7 +163,7 @@ fn kicks_and_alarms_come_once_and_when_they_are_due() {
         },
     );
     assert_eq!(frozen, [Rule::Law(13)]);
-    // One that is overdue on a CPU that is there.
+    // An alarm that is overdue on a present CPU.
     let lost = instead(
         |event| matches!(event, Event::Input(Input::Alarm { .. })),
         |events, place| {
@@ -175,12 +176,13 @@ fn kicks_and_alarms_come_once_and_when_they_are_due() {
     assert_eq!(lost, [Rule::Delivery]);
 }
 
-/// The same, and the vCPU is boosted from 5 to 25 us: it runs for 5 us before it loses its CPU and for 5 us after that.
+/// Returns the correct trace with a boost from 5 to 25 us. The vCPU runs for 5 us before it loses its CPU and for 5 us
+/// after that.
 fn boosted(boost: Boost) -> Vec<(u64, MachineId, Event)> {
     boosted_to(boost.over(Params::default()), Params::default())
 }
 
-/// The same with what it has from 5 us on, and then from 25 us on.
+/// Returns the correct trace with parameters `first` from 5 us on, and `then` from 25 us on.
 fn boosted_to(first: Params, then: Params) -> Vec<(u64, MachineId, Event)> {
     let ask = |params: Params| Event::Adjust { entity: VCPU, params: Box::new(params) };
     let tell = |boosted| Event::Boosted { entity: VCPU, boosted };
@@ -220,11 +222,11 @@ fn a_vm_that_keeps_a_boost_is_found_and_one_that_is_urgent_for_good_is_not() {
     let found = |events: &[_]| findings_of(events, Some(with));
     assert_eq!(found(&boosted_to(urgent, Params::default())), []);
     assert_eq!(found(&boosted_to(urgent, urgent)), [Rule::Boost], "what it has then is not what was asked");
-    // Said, and not done.
+    // A boost that is reported, but has no effect.
     let mut events = boosted_to(urgent, Params::default());
     events.retain(|(at, _, event)| *at < 20 || !matches!(event, Event::Adjust { .. }));
     assert_eq!(found(&events), [Rule::Boost]);
-    // Parameters that are asked for from outside have no limit.
+    // Parameters set from outside have no limit.
     let mut events = boosted_to(urgent, Params::default());
     events.retain(|(.., event)| !matches!(event, Event::Boosted { .. }));
     let none = Coordination { budget: Nanos::ns(1), ..with };

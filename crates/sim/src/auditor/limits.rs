@@ -1,29 +1,29 @@
-//! Quotas and caps: what a group gets in any span of time is at most its rate times the span, plus a burst.
+//! Quotas and caps: the CPU time of a group in any interval is at most its rate times the interval, plus a burst.
 //!
-//! A bucket is filled by every CPU that runs a member and drains at the rate of the limit; it must never hold more than the
-//! burst. So every window of every length is judged, wherever it begins.
+//! Every CPU that runs a member fills a bucket, and the bucket drains at the rate of the limit. The content must never
+//! exceed the burst. In this way, every window of every length and start is checked.
 //!
-//! A quota (Linux) is for the members and for all groups below; a cap (Xen) is for the members alone, for domains do not nest.
-//! The root's are not judged: an entity without a group is in no domain.
+//! A quota (Linux) applies to the members and to all groups below. A cap (Xen) applies to the members alone, because
+//! domains do not nest. The root has no check: an entity without a group is in no domain.
 
 use sched::{CapBound, GroupParams, Instant, Nanos};
 
-/// How strictly limits are judged. A limit kept per period allows its own amount at the end of one period and again
-/// at the beginning of the next, so twice that in a short span; the tolerances come on top.
+/// The tolerance for limits. A limit per period permits its amount at the end of one period and again at the beginning
+/// of the next. This is twice the amount in a short interval; the tolerances come on top.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LimitTolerance {
-    /// Beyond twice the quota; `None`: the policy keeps no quotas.
+    /// Excess over twice the quota that is tolerated. `None`: the policy keeps no quotas.
     pub quota: Option<Nanos>,
-    /// `None`: the policy keeps no caps.
+    /// Bound for caps. `None`: the policy keeps no caps.
     pub cap: Option<CapBound>,
 }
 
-/// One limit in force: `amount` in every `period`.
+/// A limit in force: `amount` in every `period`.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     amount: u64,
     period: u64,
-    /// In units of a nanosecond divided by `period`, so that draining is exact.
+    /// Content in units of a nanosecond divided by `period`, so that draining is exact.
     level: u128,
     burst: u128,
 }
@@ -34,7 +34,7 @@ impl Bucket {
         Bucket { amount, period, level: 0, burst: u128::from(burst.as_ns()) * u128::from(period) }
     }
 
-    /// `running` members ran for `time`. Whether the bucket ran over just now.
+    /// Adds a run of `running` members for `time`. Returns whether the bucket has just overflowed.
     fn elapse(&mut self, running: u32, time: Nanos) -> bool {
         let time = u128::from(time.as_ns());
         let full = self.level > self.burst;
@@ -54,7 +54,7 @@ impl Bucket {
 pub(super) struct Limits {
     quota: Option<Bucket>,
     cap: Option<Bucket>,
-    /// Members that run, and those of them that are not in a group below.
+    /// Number of running members, and number of running members that are not in a group below.
     running: u32,
     own_running: u32,
     seen: Instant,
@@ -67,7 +67,7 @@ impl Limits {
         limits
     }
 
-    /// What is asked now; the buckets start empty.
+    /// Sets the limits of the group; the buckets start empty.
     pub(super) fn ask(&mut self, params: &GroupParams, tolerance: &LimitTolerance) {
         self.quota = params.quota.zip(tolerance.quota).map(|(limit, tolerance)| {
             Bucket::new(limit.quota, limit.period, limit.quota.saturating_mul(2) + tolerance)
@@ -78,8 +78,8 @@ impl Limits {
         });
     }
 
-    /// Time passes until `now`; from then on `change` more members run, `own` of them not in groups below. Gives
-    /// what is exceeded, and by how much.
+    /// Advances to `now`. From then on, `change` more members run, `own` of them not in groups below. Returns the
+    /// exceeded limit and the excess.
     pub(super) fn elapse(&mut self, now: Instant, change: i32, own: i32) -> Option<(&'static str, Nanos)> {
         let time = now.since(std::mem::replace(&mut self.seen, now));
         let (running, own_running) = (self.running, self.own_running);

@@ -43,25 +43,27 @@ pub use shares::fair_shares;
 use trace::{Event, Sink};
 pub use verdict::{Finding, Rule, Verdict};
 
-/// What a run is held to.
+/// Guarantees that a run must keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promises {
-    /// Law 11: how soon, and among which entities, an idle CPU finds work. `Never`: not judged.
+    /// Law 11: the slack within which an idle CPU finds work, and the entities among which it does. `Never`: not
+    /// checked.
     pub conserving: Conserving,
-    /// Added to the slack: what the driver itself takes to deliver kicks and alarms.
+    /// Time that the driver takes to deliver kicks and alarms, added to the slack.
     pub allowance: Nanos,
-    /// Law 12: the longest wait of an entity, delays of the driver included. `None`: not judged.
+    /// Law 12: the longest wait of an entity, including delays of the driver. `None`: not checked.
     pub starvation: Option<Nanos>,
-    /// How strictly quotas and caps are judged, if at all.
+    /// Tolerance for quotas and caps, or no check of them.
     pub limits: LimitTolerance,
-    /// Whether a job that is late is a finding; it is counted in any case.
+    /// Whether a late job is a finding. Late jobs are counted in any case.
     pub deadlines: bool,
-    /// Shortfalls of a reservation beyond this are findings; `None`: none is. They are counted in any case.
+    /// Shortfall of a reservation above which a period is a finding. `None`: no period is. Shortfalls are counted in
+    /// any case.
     pub reservations: Option<Nanos>,
 }
 
 impl Promises {
-    /// Nothing is promised; what the machine itself must keep is judged all the same.
+    /// No guarantees of a policy. The laws of the machine itself are checked in any case.
     pub const NONE: Promises = Promises {
         conserving: Conserving::Never,
         allowance: Nanos::ZERO,
@@ -72,7 +74,7 @@ impl Promises {
     };
 }
 
-/// What is known of a group.
+/// The auditor's record of a group.
 #[derive(Debug)]
 struct GroupBook {
     id: GroupId,
@@ -87,13 +89,13 @@ struct Seat {
     since: Instant,
 }
 
-/// Judges a run by its events. Give it every event from the start; [`Event::End`] closes the books.
+/// Audits a run by its events. Requires every event from the start; [`Event::End`] ends the audit.
 #[derive(Debug)]
 pub struct Auditor {
     promises: Promises,
     now: Instant,
     entities: Entities,
-    /// By group index.
+    /// Records of the groups, by group index.
     groups: Vec<Option<GroupBook>>,
     seats: Vec<Seat>,
     idleness: Idleness,
@@ -102,7 +104,7 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// An auditor of a machine at its start: no entity attached, all CPUs idle.
+    /// Creates an auditor of a machine at its start: no entity attached, all CPUs idle.
     #[must_use]
     pub fn new(host: Topology, promises: Promises) -> Auditor {
         let root = GroupBook {
@@ -122,31 +124,31 @@ impl Auditor {
         }
     }
 
-    /// What was found wrong so far.
+    /// Returns the findings so far.
     #[must_use]
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 
-    /// The first findings, in the order in which they were noticed.
+    /// Returns the first findings, in the order of their detection.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         self.verdict.findings()
     }
 
-    /// The longest finished wait of an entity that was not held.
+    /// Returns the longest finished wait of an entity that was not held.
     #[must_use]
     pub fn longest_wait(&self) -> Nanos {
         self.longest_wait
     }
 
-    /// The attached entities, by index.
+    /// Returns the attached entities, by index.
     #[must_use]
     pub fn attached(&self) -> Vec<EntityId> {
         self.entities.iter().map(|entity| entity.id).collect()
     }
 
-    /// The CPU time of `e` by its runs, up to the last event. `None`: it is not attached.
+    /// Returns the CPU time of `e` by its runs, up to the last event. `None`: `e` is not attached.
     #[must_use]
     pub fn cpu_time(&self, e: EntityId) -> Option<Nanos> {
         self.entities.get(e).map(|entity| self.time_of(entity))
@@ -159,13 +161,13 @@ impl Auditor {
         }
     }
 
-    /// What became of the jobs of `e`. `None`: it is not attached.
+    /// Returns the counts of the jobs of `e`. `None`: `e` is not attached.
     #[must_use]
     pub fn jobs(&self, e: EntityId) -> Option<JobCounts> {
         self.entities.get(e).map(|entity| entity.jobs.counts)
     }
 
-    /// What became of the reservation of `e`, up to the last event. `None`: it has none.
+    /// Returns the counts of the reserved periods of `e`, up to the last event. `None`: `e` has no reservation.
     pub fn periods(&mut self, e: EntityId) -> Option<PeriodCounts> {
         self.elapse_periods(e, false);
         Some(self.entities.get(e)?.periods?.counts)
@@ -173,7 +175,7 @@ impl Auditor {
 
     // ---- Judgements on demand ----
 
-    /// Law 5: the machine reports that it charged `charged` to `e`, which does not run.
+    /// Law 5: checks the time `charged` that the machine reports for `e`, which does not run.
     pub fn check_charge(&mut self, e: EntityId, charged: Nanos) {
         let ran = self.cpu_time(e);
         if ran != Some(charged) {
@@ -182,7 +184,7 @@ impl Auditor {
         }
     }
 
-    /// Begins a window for [`check_shares`](Auditor::check_shares) here.
+    /// Begins a window for [`check_shares`](Auditor::check_shares) at this instant.
     pub fn mark(&mut self) {
         let times: Vec<Nanos> = self.entities.iter().map(|entity| self.time_of(entity)).collect();
         for (entity, time) in self.entities.iter_mut().zip(times) {
@@ -190,15 +192,15 @@ impl Auditor {
         }
     }
 
-    /// CPU time of `e` since the last [`mark`](Auditor::mark). `None`: it is not attached.
+    /// Returns the CPU time of `e` since the last [`mark`](Auditor::mark). `None`: `e` is not attached.
     #[must_use]
     pub fn since_mark(&self, e: EntityId) -> Option<Nanos> {
         let entity = self.entities.get(e)?;
         Some(self.time_of(entity) - entity.marked)
     }
 
-    /// Since the last mark, `window` ago, all of `entities` wanted to run anywhere, alone: each should have got its fair
-    /// share by weight (see [`fair_shares`]), give or take `tolerance`.
+    /// Checks shares since the last mark, `window` ago. In this window, all of `entities` were runnable on any CPU, and
+    /// no other entity was. Each must have got its fair share by weight (see [`fair_shares`]) within `tolerance`.
     pub fn check_shares(&mut self, entities: &[(EntityId, Weight)], window: Nanos, tolerance: Nanos) {
         let weights: Vec<Weight> = entities.iter().map(|&(_, weight)| weight).collect();
         let fair = fair_shares(self.seats.len(), window, &weights);
@@ -271,7 +273,7 @@ impl Auditor {
 
     // ---- States ----
 
-    /// `e` is in `state` from now on.
+    /// Sets the state of `e` from now on.
     fn turn(&mut self, e: EntityId, state: State) {
         self.elapse_periods(e, false);
         let Some(entity) = self.entities.get_mut(e) else { return };
@@ -299,7 +301,7 @@ impl Auditor {
         }
     }
 
-    /// Parameters changed: waits are measured from now on.
+    /// Restarts the measurement of a wait, because parameters changed.
     fn restart_wait(&mut self, e: EntityId) {
         if self.entities.get(e).is_some_and(Entity::is_waiting) {
             self.end_wait(e);
@@ -350,7 +352,7 @@ impl Auditor {
         }
     }
 
-    /// The run on `cpu` is over, and paid.
+    /// Ends the run on `cpu`, whose time is charged already.
     fn vacate(&mut self, cpu: CpuId) {
         self.pay(cpu);
         let e = self.seats[cpu.index()].entity.take();
@@ -360,7 +362,7 @@ impl Auditor {
         }
     }
 
-    /// Charges the time run on `cpu` so far to its entity.
+    /// Charges the time of the run on `cpu` so far to its entity.
     fn pay(&mut self, cpu: CpuId) {
         let now = self.now;
         let seat = &mut self.seats[cpu.index()];
@@ -370,12 +372,12 @@ impl Auditor {
         }
     }
 
-    /// The entity on `cpu`.
+    /// Returns the entity on `cpu`.
     fn seated(&self, cpu: CpuId) -> Option<EntityId> {
         self.seats.get(cpu.index())?.entity
     }
 
-    /// `e` blocks, wherever it is; if it runs, its stop action follows.
+    /// Blocks `e` in any state. If `e` runs, its stop action follows.
     fn block(&mut self, e: EntityId) {
         if let Some(State::Running(cpu)) = self.entities.get(e).map(|entity| entity.state) {
             self.pay(cpu);
@@ -399,14 +401,14 @@ impl Auditor {
         };
         let group = entity.params.group;
         self.block(e);
-        // It may keep its seat until the stop action follows; it no longer counts for its group.
+        // The entity may keep its seat until the stop action follows, but no longer counts for its group.
         if self.seats.iter().any(|seat| seat.entity == Some(e)) {
             self.elapse_limits(group, -1);
         }
         self.entities.remove(e);
     }
 
-    /// What is asked for an entity that is there.
+    /// Returns the parameters of an attached entity.
     fn params(&self, e: EntityId) -> Option<Params> {
         self.entities.get(e).map(|entity| entity.params)
     }
@@ -530,7 +532,7 @@ impl Sink for Auditor {
                 self.find(Rule::Law(7), None, None, format!("{alarm:?} is set to {due}, which is past"));
             }
             Event::End => self.end(),
-            // It judges by the clock of the trace alone.
+            // The auditor uses the clock of the trace alone.
             Event::Input(_)
             | Event::Action(Action::Kick { .. } | Action::SetAlarm { .. } | Action::ClearAlarm { .. })
             | Event::Settled
@@ -558,7 +560,7 @@ impl Auditor {
         }
     }
 
-    /// The entity on `cpu` goes on. It may have blocked and woken at this instant.
+    /// Continues the entity on `cpu`, which may have blocked and woken at this instant.
     fn go_on(&mut self, cpu: CpuId) {
         let Some(e) = self.seated(cpu) else {
             return self.find(Rule::Law(3), None, Some(cpu), format!("no entity goes on on {cpu:?}"));

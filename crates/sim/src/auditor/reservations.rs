@@ -1,51 +1,52 @@
-//! Reservations: a slice in every period for an entity that is runnable throughout.
+//! Reservations: a slice in every period for an entity that is runnable throughout the period.
 
 use sched::{Instant, Nanos, Reservation};
 
-/// What became of an entity's reservation.
+/// Counts of an entity's reserved periods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PeriodCounts {
-    /// Periods in which the entity wanted to run throughout.
+    /// Number of periods in which the entity was runnable throughout.
     pub judged: u64,
-    /// Those of them in which it got less than its slice.
+    /// Number of periods in which the entity was runnable throughout and got less than its slice.
     pub missed: u64,
-    /// The most that was lacking in one period.
+    /// Maximum shortfall of one period.
     pub shortfall: Nanos,
 }
 
-/// What an entity does between two events.
+/// The state of an entity between two events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// It does not want to run, or gave its time away.
+    /// The entity is not runnable, or gave its time away.
     Resting,
-    /// It wants to run.
+    /// The entity is runnable.
     Wanting,
-    /// It runs.
+    /// The entity runs.
     Running,
 }
 
-/// An entity's periods, one after the other from the first on.
+/// The periods of an entity, in sequence from the first on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Periods {
     pub(super) counts: PeriodCounts,
     slice: Nanos,
     period: Nanos,
-    /// When the current period begins.
+    /// Start of the current period.
     start: Instant,
-    /// Whether the start was asked for: else a period of which the entity wanted nothing begins when it wakes.
+    /// Whether the start was requested. Otherwise, if the entity has not been runnable in a period, a new period begins
+    /// at its wake-up.
     fixed: bool,
-    /// Since when it does not want to run, if it does not.
+    /// Instant since which the entity is not runnable, if so.
     resting: Option<Instant>,
-    /// Delivered in the current period.
+    /// CPU time delivered in the current period.
     delivered: Nanos,
-    /// Whether the entity wanted to run at every moment of it so far.
+    /// Whether the entity was runnable in the current period without interruption so far.
     throughout: bool,
-    /// Until when all is accounted for.
+    /// Instant up to which time is counted.
     seen: Instant,
 }
 
 impl Periods {
-    /// The first period begins at the reservation's start, or now; `counts` are of earlier reservations.
+    /// Begins the first period at the reservation's start, or now. `counts` are of earlier reservations.
     pub(super) fn new(reservation: &Reservation, now: Instant, counts: PeriodCounts) -> Periods {
         let start = reservation.start.unwrap_or(now).max(now);
         Periods {
@@ -61,12 +62,13 @@ impl Periods {
         }
     }
 
-    /// The current period does not count: something was changed in it, or given away.
+    /// Excludes the current period from the counts, because of a change or a yield in it.
     pub(super) fn spoil(&mut self) {
         self.throughout = false;
     }
 
-    /// From `seen` to `now` the entity was `doing` this. Gives the worst shortfall of the periods that ended.
+    /// Counts the time from `seen` to `now`, in which the entity was in state `doing`. Returns the largest shortfall of
+    /// the ended periods.
     pub(super) fn elapse(&mut self, doing: Doing, now: Instant) -> Option<Nanos> {
         match (doing, self.resting) {
             (Doing::Resting, None) => self.resting = Some(self.seen),
@@ -85,7 +87,7 @@ impl Periods {
             self.account(doing, end.since(from));
             worst = worst.max(self.close());
             (self.start, from) = (end, end);
-            // Whole periods of the same need no loop.
+            // Whole periods in the same state need no loop.
             let whole = now.since(end).as_ns() / self.period.as_ns();
             if whole > 1 {
                 worst = worst.max(self.repeat(doing, whole - 1));
@@ -107,7 +109,7 @@ impl Periods {
         }
     }
 
-    /// The current period ends; the next one begins clean.
+    /// Ends the current period and begins the next one.
     fn close(&mut self) -> Option<Nanos> {
         let delivered = std::mem::replace(&mut self.delivered, Nanos::ZERO);
         if !std::mem::replace(&mut self.throughout, true) {

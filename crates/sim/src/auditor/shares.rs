@@ -1,11 +1,12 @@
-//! Shares: what entities that always want to run should get, by weight.
+//! Shares: the fair CPU time of entities that are always runnable, by weight.
 
 use sched::{Nanos, Weight};
 
-/// What entities of these weights, all of which want to run throughout and may run anywhere, get of `cpus` CPUs in
-/// `window`: in proportion to their weights, at most one whole CPU each; the others share the rest.
+/// Returns the fair CPU times of entities with these weights on `cpus` CPUs in `window`. All entities are runnable
+/// throughout on any CPU. Times are in proportion to the weights, at most one whole CPU each; the other entities share
+/// the rest.
 ///
-/// Each rounded down to a nanosecond.
+/// Each time is rounded down to a nanosecond.
 #[must_use]
 pub fn fair_shares(cpus: usize, window: Nanos, weights: &[Weight]) -> Vec<Nanos> {
     let mut order: Vec<usize> = (0..weights.len()).collect();
@@ -15,7 +16,7 @@ pub fn fair_shares(cpus: usize, window: Nanos, weights: &[Weight]) -> Vec<Nanos>
     let mut sum: u64 = weights.iter().map(|weight| u64::from(weight.as_linux())).sum();
     for i in order {
         let weight = u64::from(weights[i].as_linux());
-        // The heaviest first: if it would get a whole CPU or more, it gets just that.
+        // The heaviest entity first: if its share is a whole CPU or more, it gets exactly one.
         if u128::from(weight) * u128::from(left) >= u128::from(sum) && left > 0 {
             shares[i] = window;
             left -= 1;

@@ -1,10 +1,10 @@
-//! Wrong traces, made by hand: each rule must find what breaks it, and nothing in the same trace put right.
+//! Invalid traces, made by hand: each rule must find its violation, and nothing in the corrected trace.
 
 use super::*;
 use sched::CapBound;
 use sched::{Action, CpuSet, Input, Limit, Quota, Reservation, Wake};
 
-/// A trace in the making: times in milliseconds.
+/// A trace under construction. Times are in milliseconds.
 struct Script {
     auditor: Auditor,
 }
@@ -52,7 +52,7 @@ impl Script {
         self.say(ms, Event::Action(Action::Stop { cpu: cpu(n), entity }))
     }
 
-    /// The one rule broken, and how often; panics if there are several.
+    /// Returns the only broken rule and the number of its findings. Panics if several rules are broken.
     fn broken(&self) -> Option<(Rule, u64)> {
         let verdict = self.auditor.verdict();
         let rule = verdict.findings().first()?.rule;
@@ -184,7 +184,7 @@ fn law_8_the_detached_are_not_mentioned() {
 #[test]
 fn law_11_an_idle_cpu_is_seen_in_the_declared_scope_after_the_slack() {
     let slack = Nanos::ms(2);
-    // A ran on CPU 0 and waits; CPU `idle` idles meanwhile, every other CPU is busy.
+    // A ran on CPU 0 and waits. CPU `idle` idles meanwhile; every other CPU is busy.
     let judge = |scope: Conserving, idle: usize, until: u64| {
         let mut script = Script::new(4, conserving(scope));
         let busy: Vec<EntityId> = (2..6).map(|n| EntityId::new(n, 0)).collect();
@@ -355,7 +355,7 @@ fn reservations_are_judged_in_periods_the_entity_wants_throughout() {
         let e = EntityId::new(2, 0);
         script.attach(e, Params { reservation: Some(reservation), ..Params::default() });
         script.wake(1, e);
-        // All events in order of time.
+        // All events, in order of time.
         for ms in 1..=50 {
             if runs.iter().any(|&(_, to)| to == ms) {
                 script.stop(ms, 0, e);

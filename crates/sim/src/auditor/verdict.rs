@@ -1,13 +1,13 @@
-//! [`Verdict`]: what an [`Auditor`](super::Auditor) found wrong.
+//! [`Verdict`]: the findings of an [`Auditor`](super::Auditor).
 
 use sched::{CpuId, EntityId, Instant};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Findings kept in full; further ones are only counted.
+/// Maximum number of findings stored in full. Further findings are only counted.
 const FINDINGS_KEPT: usize = 20;
 
-/// What was broken.
+/// The broken rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rule {
     /// A law, by its number in ARCHITECTURE.md.
@@ -20,11 +20,11 @@ pub enum Rule {
     Deadline,
     /// A slice in every period.
     Reservation,
-    /// What two levels tell of the same CPU.
+    /// Agreement of the records of two levels about the same CPU.
     Level,
-    /// Kicks and alarms: each once, when it is due.
+    /// Delivery of kicks and alarms: exactly once, when due.
     Delivery,
-    /// CPU time that a VM gets boosted.
+    /// Boosted CPU time of a VM.
     Boost,
 }
 
@@ -43,18 +43,18 @@ impl fmt::Display for Rule {
     }
 }
 
-/// One thing that is wrong.
+/// A violation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// What was broken.
+    /// The broken rule.
     pub rule: Rule,
-    /// When it was noticed.
+    /// Instant of the detection.
     pub at: Instant,
-    /// The entity concerned. `None`: none.
+    /// The entity concerned, if any.
     pub entity: Option<EntityId>,
-    /// Where, if it is about a CPU.
+    /// The CPU concerned, if any.
     pub cpu: Option<CpuId>,
-    /// What happened, in words.
+    /// Description of the violation.
     pub what: String,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// All that is wrong: the first findings in full, and how many there were of each kind.
+/// All violations: the first findings in full, and the number of findings per rule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
     findings: Vec<Finding>,
@@ -79,19 +79,19 @@ impl Verdict {
         }
     }
 
-    /// Whether nothing is wrong.
+    /// Whether there are no findings.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// The first findings, in the order in which they were noticed.
+    /// Returns the first findings, in the order of their detection.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// How often `rule` was broken.
+    /// Returns the number of findings for `rule`.
     #[must_use]
     pub fn count(&self, rule: Rule) -> u64 {
         self.counts.get(&rule).copied().unwrap_or(0)

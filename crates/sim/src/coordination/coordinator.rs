@@ -1,29 +1,29 @@
-//! [`Coordinator`]: on the host, grants the boosts wished for the vCPUs of a VM, within its budget and the limits. It knows only
-//! which vCPUs run boosted, and since when.
+//! [`Coordinator`]: grants, on the host, the boosts wished for the vCPUs of a VM, within its budget and the limits. It
+//! knows only the boosted vCPUs that run, and the instants since which they do.
 
 use super::{Boost, Coordination, Wish};
 use sched::{Instant, Nanos};
 
-/// Why a wish is not met.
+/// The reason why a wish is denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Denied {
     /// The budget is used up.
     Budget,
-    /// It has lasted too long.
+    /// The boost has lasted too long.
     Limit,
-    /// It has lasted too long for a vCPU that must not be preempted.
+    /// The boost has lasted too long for a vCPU that must not be preempted.
     Locked,
-    /// The host's policy refuses it.
+    /// The host's policy refuses the boost.
     Policy,
 }
 
-/// One vCPU.
+/// One vCPU of a coordinated VM.
 #[derive(Clone, Copy, Default, Debug)]
 struct Member {
     wish: Option<Wish>,
     given: Option<Boost>,
     runs: bool,
-    /// Boosted time since its boost began or it last slept, and of that since it was only because of being locked.
+    /// Boosted time since the boost began or the vCPU last slept, and boosted time since `locked` became its only reason.
     held: Nanos,
     locked: Nanos,
     denied: Option<Denied>,
@@ -34,12 +34,12 @@ struct Member {
 pub(crate) struct Coordinator {
     with: Coordination,
     members: Vec<Member>,
-    /// When the current window began, and the boosted time in it.
+    /// Begin of the current window, and the boosted time in it.
     opened: Instant,
     spent: Nanos,
-    /// Up to when time counts.
+    /// Instant up to which boosted time is counted.
     upto: Instant,
-    /// Boosted time of all windows, and what was denied.
+    /// Boosted time of all windows, and the number of denied boosts.
     pub(crate) boosted: Nanos,
     pub(crate) over_budget: u64,
     pub(crate) over_limit: u64,
@@ -59,7 +59,7 @@ impl Coordinator {
         }
     }
 
-    /// It is `now`: boosted time counts up to that. To be called before anything else is said of this instant.
+    /// Advances to `now` and counts boosted time up to it. Must be called before any other event of this instant.
     pub(crate) fn advance(&mut self, now: Instant) {
         let time = now.since(self.upto);
         self.upto = now;
@@ -80,7 +80,7 @@ impl Coordinator {
         }
     }
 
-    /// What is wished for a vCPU from now on.
+    /// Sets the wish for a vCPU from now on.
     pub(crate) fn wish(&mut self, vcpu: usize, wish: Option<Wish>) {
         let member = &mut self.members[vcpu];
         if wish.is_none() {
@@ -96,7 +96,7 @@ impl Coordinator {
         member.wish = wish;
     }
 
-    /// A vCPU sleeps: whatever it held, it has let go.
+    /// Records that a vCPU sleeps: its boosted time restarts at zero.
     pub(crate) fn sleeps(&mut self, vcpu: usize) {
         let member = &mut self.members[vcpu];
         (member.held, member.locked) = (Nanos::ZERO, Nanos::ZERO);
@@ -105,19 +105,19 @@ impl Coordinator {
         }
     }
 
-    /// A vCPU got a CPU or lost it.
+    /// Records that a vCPU got a CPU or lost it.
     pub(crate) fn runs(&mut self, vcpu: usize, runs: bool) {
         self.members[vcpu].runs = runs;
     }
 
-    /// What a vCPU has.
+    /// Returns the current boost of a vCPU.
     pub(crate) fn given(&self, vcpu: usize) -> Option<Boost> {
         self.members[vcpu].given
     }
 
-    /// What a vCPU is to have.
+    /// Returns the boost that a vCPU is to have.
     pub(crate) fn due(&mut self, vcpu: usize) -> Option<Boost> {
-        // What is left must be shared among all of them.
+        // All vCPUs must share the remaining budget.
         let spent = self.with.budget.saturating_sub(self.spent).as_ns() < self.members.len() as u64;
         let Coordination { limit, preempt_limit, .. } = self.with;
         let member = &mut self.members[vcpu];
@@ -137,7 +137,7 @@ impl Coordinator {
         if denied.is_some() { None } else { Some(wish.boost) }
     }
 
-    /// A vCPU has what it was to have; or, where that was refused, nothing.
+    /// Records the boost that a vCPU now has, or that the policy refused it.
     pub(crate) fn give(&mut self, vcpu: usize, boost: Option<Boost>, refused: bool) {
         let member = &mut self.members[vcpu];
         member.given = boost;
@@ -154,7 +154,7 @@ impl Coordinator {
         self.members.iter().any(|member| member.runs && member.given.is_some())
     }
 
-    /// When something changes by itself.
+    /// Returns the instant of the next change without an event.
     pub(crate) fn next(&self) -> Instant {
         let Coordination { budget, window, limit, preempt_limit, .. } = self.with;
         let mut next = Instant::NEVER;

@@ -1,5 +1,5 @@
-//! [`Detector`]: which tasks of a guest are urgent, by what the guest's own kernel sees: when tasks wake and block by its clock, what it
-//! charged them, and what its policy keeps of them. It knows nothing of the host.
+//! [`Detector`]: finds the urgent tasks of a guest by the data of the guest's own kernel: wake-ups and blocks by its
+//! clock, charged time, and the state of its policy. It has no data of the host.
 
 use super::Rule;
 use super::ewma::Ewma;
@@ -8,22 +8,22 @@ use super::ule::Ule;
 use sched::{Action, CpuId, EntityId, FairPosition, Input, Instant, Machine, Nanos, Position, State, Wake};
 use trace::Event;
 
-/// Something that happened on a machine.
+/// An event of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
     /// An entity was woken.
     Woke(EntityId, Wake),
-    /// It runs, or stopped running.
+    /// An entity runs, or stopped running.
     Runs(EntityId, CpuId),
     Stopped(EntityId),
-    /// Its parameters changed.
+    /// The parameters of an entity changed.
     Asked(EntityId),
-    /// It has left.
+    /// An entity has left.
     Left(EntityId),
 }
 
 impl Note {
-    /// What is noted of an event.
+    /// Returns the note of an event, if the event has one.
     pub(crate) fn of(event: &Event) -> Option<Note> {
         match *event {
             Event::Input(Input::Wake { entity, why }) => Some(Note::Woke(entity, why)),
@@ -36,13 +36,13 @@ impl Note {
     }
 }
 
-/// What a rule keeps of a task.
+/// The state of a rule for a task.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
     Nothing,
-    /// Whether it was interactive when it woke.
+    /// Whether the task was interactive at its wake-up.
     AtWakeUp(bool),
-    /// BFS: the deadline with which it woke, if that was near.
+    /// BFS: the deadline of the task at its wake-up, if the deadline was near.
     Deadline(Option<Instant>),
     Ule(Ule),
     Lavd(Lavd),
@@ -53,9 +53,9 @@ enum Kept {
 struct Task {
     id: EntityId,
     runnable: bool,
-    /// When it blocked.
+    /// Instant at which the task blocked.
     blocked: Option<Instant>,
-    /// What it had been charged when its burst began, and up to where that was told on.
+    /// Charged time at the start of the burst, and charged time that is already passed on.
     began: Nanos,
     told: Nanos,
     parent: Option<EntityId>,
@@ -67,13 +67,13 @@ struct Task {
 #[derive(Debug)]
 pub(crate) struct Detector {
     rule: Rule,
-    /// By entity index.
+    /// State of the tasks, by entity index.
     tasks: Vec<Option<Task>>,
-    /// The task on each CPU, as far as notes have been read.
+    /// The task on each CPU, by the notes read so far.
     running: Vec<Option<EntityId>>,
     /// The urgent and runnable tasks.
     awake: Vec<EntityId>,
-    /// Of LAVD: the sum of all that is critical, and of how many.
+    /// LAVD: sum of the criticality of all tasks, and number of these tasks.
     critical: (u64, u64),
 }
 
@@ -87,12 +87,12 @@ impl Detector {
         self.get(e).is_some_and(|task| task.urgent)
     }
 
-    /// Those that are, and runnable.
+    /// Returns the urgent tasks that are runnable.
     pub(crate) fn awake(&self) -> &[EntityId] {
         &self.awake
     }
 
-    /// Those that are, and asleep.
+    /// Returns the urgent tasks that are asleep.
     pub(crate) fn asleep(&self) -> impl Iterator<Item = EntityId> {
         self.tasks.iter().flatten().filter(|task| task.urgent && !task.runnable).map(|task| task.id)
     }
@@ -132,7 +132,7 @@ impl Detector {
 
     // ---- What happens ----
 
-    /// Something happened at this instant, after which `machine` has settled.
+    /// Processes an event of this instant, after `machine` has settled.
     pub(crate) fn note(&mut self, machine: &Machine, note: Note) {
         match note {
             Note::Runs(e, cpu) => self.running[cpu.index()] = Some(e),
@@ -150,9 +150,9 @@ impl Detector {
         }
     }
 
-    /// `e` runs on: its burst may have become too long.
+    /// Reviews `e`, which continues to run: its burst may have become too long.
     pub(crate) fn review(&mut self, machine: &Machine, e: EntityId) {
-        // What it has been charged for is as much as its kernel knows.
+        // The kernel of the guest knows only the charged time.
         let charged = machine.charged(e);
         let task = self.task(e);
         let (burst, more) = (charged.saturating_sub(task.began), charged.saturating_sub(task.told));
@@ -168,7 +168,7 @@ impl Detector {
     fn woke(&mut self, machine: &Machine, e: EntityId, why: Wake) {
         let now = machine.now();
         if self.task(e).runnable {
-            // It had blocked at this very instant.
+            // The task blocked at this very instant.
             self.blocked(machine, e);
         }
         let from = match why {
@@ -256,7 +256,7 @@ impl Detector {
         }
     }
 
-    /// Whether `e` is urgent now, and runnable.
+    /// Decides whether `e` is urgent now, and updates the list of urgent and runnable tasks.
     fn sort(&mut self, machine: &Machine, e: EntityId) {
         let params = machine.params(e);
         let by_class =
@@ -269,7 +269,7 @@ impl Detector {
             || match task.kept {
                 Kept::Nothing => rule == Rule::Bmq && machine.interactive(e),
                 Kept::AtWakeUp(interactive) => interactive,
-                // Another deadline is that of another slice.
+                // A different deadline belongs to a different slice.
                 Kept::Deadline(woke) => woke.is_some() && woke == deadline(machine, e),
                 Kept::Ule(ule) => ule.is_interactive(nice),
                 Kept::Lavd(lavd) => lavd.criticality.saturating_mul(count) > sum,
@@ -284,8 +284,8 @@ impl Detector {
     }
 }
 
-/// CFS: whether `e`, which has just woken, is so far behind the task on the CPU that it preempts, or behind its queue by a quarter of
-/// the latency.
+/// CFS: whether `e`, which has just woken, is far enough behind to count as interactive: it preempts the task on the
+/// CPU, or is behind its queue by a quarter of the latency.
 fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bool {
     let position = |of| match machine.position(of) {
         Some(Position::Fair(position)) => Some(position),
@@ -295,7 +295,7 @@ fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bo
         return false;
     };
     let signed = |time: Nanos| time.as_ns().cast_signed();
-    // The task that had the CPU at the wake-up; it may have lost the CPU since.
+    // The task that had the CPU at the wake-up. The task may have lost the CPU since.
     let current = running.get(cpu.index()).copied().flatten();
     let current = current.filter(|&it| it != e && machine.is_attached(it) && machine.state(it) != State::Blocked);
     let ahead = current.and_then(position).map(|current| current.vruntime.ahead_of(vruntime));
@@ -303,13 +303,13 @@ fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bo
         || min_vruntime.ahead_of(vruntime) >= signed(latency) / 4
 }
 
-/// BFS: the deadline with which `e` has woken, if it is past or nearer than a slice.
+/// BFS: returns the deadline of `e` at its wake-up, if it is past or nearer than a slice.
 fn near_deadline(machine: &Machine, e: EntityId) -> Option<Instant> {
     let Some(Position::Deadline { deadline, slice }) = machine.position(e) else { return None };
     (deadline < machine.now().saturating_add(slice)).then_some(deadline)
 }
 
-/// BFS: the virtual deadline of `e`.
+/// BFS: returns the virtual deadline of `e`.
 fn deadline(machine: &Machine, e: EntityId) -> Option<Instant> {
     match machine.position(e) {
         Some(Position::Deadline { deadline, .. }) => Some(deadline),

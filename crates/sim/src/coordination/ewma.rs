@@ -1,31 +1,32 @@
-//! Bursts and sleeps of a task, smoothed: a task with short bursts and long sleeps is interactive. Source: policies.md 12.6.
+//! Smoothed bursts and sleeps of a task. A task with short bursts and long sleeps is interactive. Source: policies.md
+//! 12.6.
 
 use sched::Nanos;
 
-/// Below this mean burst a task may be taken for interactive.
+/// Mean burst below which a task may become interactive.
 const ENTERS_BELOW: Nanos = Nanos::ms(2);
-/// Above this mean burst it is no more.
+/// Mean burst above which a task is no longer interactive.
 const LEAVES_ABOVE: Nanos = Nanos::ms(4);
-/// It sleeps at least so many times as long as it runs.
+/// Minimum ratio of the mean sleep to the mean burst of an interactive task.
 const SLEEP_LEAST: u64 = 3;
 
-/// What is kept of a task.
+/// The state of the rule for a task.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Ewma {
-    /// The mean of its bursts and of its sleeps; `None`: it has had none.
+    /// Mean of the task's bursts, and mean of its sleeps. `None`: there was none so far.
     burst: Option<Nanos>,
     sleep: Option<Nanos>,
     interactive: bool,
 }
 
 impl Ewma {
-    /// A burst is over.
+    /// Records the end of a burst.
     pub(crate) fn ran(&mut self, burst: Nanos) {
         self.burst = Some(smoothed(self.burst, burst));
         self.leave(Nanos::ZERO);
     }
 
-    /// A sleep is over.
+    /// Records the end of a sleep.
     pub(crate) fn slept(&mut self, sleep: Nanos) {
         self.sleep = Some(smoothed(self.sleep, sleep));
         let (Some(burst), Some(sleep)) = (self.burst, self.sleep) else { return };
@@ -35,7 +36,7 @@ impl Ewma {
         self.leave(Nanos::ZERO);
     }
 
-    /// It has run for `burst` and goes on.
+    /// Records that the task has run for `burst` and continues.
     pub(crate) fn runs(&mut self, burst: Nanos) {
         self.leave(burst);
     }
@@ -50,7 +51,7 @@ impl Ewma {
     }
 }
 
-/// The mean so far, and an eighth of the way to `new`; the first is its own mean.
+/// Returns the old mean, moved by an eighth of the distance to `new`. The first value is its own mean.
 fn smoothed(mean: Option<Nanos>, new: Nanos) -> Nanos {
     match mean {
         None => new,
@@ -89,7 +90,7 @@ mod tests {
         assert!(task.is_interactive());
         task.runs(Nanos::ms(25) + Nanos::ns(8));
         assert!(!task.is_interactive());
-        // A sleep brings it back only once its bursts are below 2 ms again.
+        // A sleep makes the task interactive again only once its mean burst is below 2 ms.
         task.ran(Nanos::ms(10));
         task.slept(Nanos::ms(100));
         assert!(!task.is_interactive(), "the mean is 2.125 ms");

@@ -1,44 +1,44 @@
 //! The latency criticality of LAVD. Source: scx_lavd, src/bpf/lat_cri.bpf.c, scx at 7a58a3a; policies.md 12.5.
 //!
-//! Simplified as stated there: a task is interactive if it is more critical than the average of all; and of what makes a task heavier,
-//! only what is known of tasks here is taken.
+//! Simplified as stated there: a task is interactive if it is more critical than the average of all tasks. Of the
+//! factors that raise the weight of a task, only those with data in the simulator count.
 
 use sched::{Instant, Nanos, Wake};
 
-/// Wake-ups sooner after the last one are not counted.
+/// Minimum interval between counted wake-ups of other tasks.
 const INTERVAL_LEAST: Nanos = Nanos::us(500);
-/// The highest frequency there is.
+/// Maximum frequency. Unit: per second.
 const FREQUENCY_MOST: u64 = 100_000;
-/// What runs longer on average counts like this.
+/// Maximum average runtime that counts.
 const RUNTIME_MOST: Nanos = Nanos::s(1);
 const RUNTIME_UNIT: u64 = 500_000;
-/// What makes a task heavier, in 1024ths.
+/// Additions to the weight of a task, in 1024ths.
 const WAKE_UP: u64 = 128;
 const SYNC: u64 = 128;
 const BY_HARD_IRQ: u64 = 1024;
 const AFFINE: u64 = 128;
 const PINNED: u64 = 256;
 
-/// What is kept of a task.
+/// The state of the rule for a task.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Lavd {
-    /// How often it waits, and how often it wakes others. Unit: per second.
+    /// Frequency of the task's waits, and frequency of its wake-ups of other tasks. Unit: per second.
     wait_frequency: u64,
     wake_frequency: u64,
     runtime: u64,
     waited: Option<Instant>,
     woke: Option<Instant>,
-    /// How critical it is.
+    /// Latency criticality of the task.
     pub(crate) criticality: u64,
 }
 
-/// What a task is like that wakes.
+/// The properties of a task that wakes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Woken {
-    /// Its weight, 1024 = normal.
+    /// Weight of the task; 1024 = normal.
     pub(crate) weight: u64,
     pub(crate) why: Wake,
-    /// The CPUs it may run on, and how many there are.
+    /// Number of CPUs in the task's affinity, and number of all CPUs.
     pub(crate) allowed: usize,
     pub(crate) cpus: usize,
 }
@@ -56,7 +56,7 @@ fn log2(number: u64) -> u64 {
 }
 
 impl Lavd {
-    /// It waits from `now` on, after it has run for `time`.
+    /// Records that the task waits from `now` on, after a run of `time`.
     pub(crate) fn waits(&mut self, now: Instant, time: Nanos) {
         self.runtime = smoothed(self.runtime, time.min(RUNTIME_MOST).as_ns());
         if let Some(last) = self.waited.replace(now) {
@@ -64,7 +64,7 @@ impl Lavd {
         }
     }
 
-    /// It wakes another.
+    /// Records that the task wakes another task.
     pub(crate) fn wakes(&mut self, now: Instant) {
         let interval = self.woke.map(|last| now.saturating_since(last));
         if interval.is_some_and(|interval| interval < INTERVAL_LEAST) {
@@ -76,7 +76,7 @@ impl Lavd {
         }
     }
 
-    /// It was woken, by a waker of this criticality if there is one.
+    /// Records that the task was woken. `waker`: the criticality of the waker, if there is one.
     pub(crate) fn woken(&mut self, how: Woken, waker: Option<u64>) {
         let mut heavier = match how.why {
             Wake::By { sync: true, .. } => WAKE_UP + SYNC,
@@ -122,11 +122,12 @@ mod tests {
 
     #[test]
     fn criticality_is_the_square_of_two_logarithms() {
-        // Nothing known but its wake-up by a timer: 2001 · (1024 · (1024 + 128 + 1024) / 1024 + 1) is 2^22.05.
+        // A task without history except a wake-up by a timer: 2001 · (1024 · (1024 + 128 + 1024) / 1024 + 1) is
+        // 2^22.05.
         let mut task = Lavd::default();
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 22 * 22);
-        // 16 waits and 64 wakes in a second are 2^10 more.
+        // 16 waits and 64 wake-ups in a second add 2^10.
         let mut task = Lavd { wait_frequency: 16, wake_frequency: 64, ..Lavd::default() };
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 32 * 32);
@@ -134,7 +135,7 @@ mod tests {
         let mut task = Lavd { runtime: Nanos::ms(900).as_ns(), ..Lavd::default() };
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 18 * 18);
-        // Pinned on one of two: 2001 · (1024 + 1664 + 1 …).
+        // A task pinned on one of two CPUs: 2001 · (1024 + 1664 + 1 …).
         task = Lavd::default();
         task.woken(Woken { why: Wake::Resumed, cpus: 2, ..BY_TIMER }, None);
         assert_eq!(task.criticality, 21 * 21, "2001 · 1537 is 2^21.6");

@@ -1,13 +1,13 @@
-//! Guest/host coordination: a guest's scheduler tells its host when a vCPU matters, and the host schedules the vCPU accordingly for a
-//! while. Source: policies.md 11 and 12.
+//! Guest/host coordination: a guest's scheduler reports to its host when a vCPU matters, and the host boosts the vCPU
+//! for a while. Source: policies.md 11 and 12.
 //!
 //! ```text
 //! guest: detector ──▶ urgent tasks ──▶ protocol ──▶ wish ──▶ host: coordinator ──▶ adjust of the vCPU's entity
 //!        (what its kernel sees)         (hints, calls)            (budget, limits)
 //! ```
 //!
-//! All of it is data and pure logic; `world` says what happens and carries out what comes of it. **Boosted time** is CPU time that a
-//! vCPU gets while it is boosted: that is what others lose by it.
+//! This module has only data and pure logic. `world` passes events to it and carries out its decisions. **Boosted
+//! time** is CPU time that a vCPU gets while it is boosted. Other entities lose this time.
 
 mod coordinator;
 mod detector;
@@ -25,25 +25,26 @@ use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 /// How a guest informs its host, and how the host reacts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
-    /// One hypercall whenever "an interactive task runs or waits here" or "one sleeps here" becomes true or false. The host boosts
-    /// where the first is true, and, where the second is, when it has an interrupt for the vCPU, until the guest says what came
-    /// of that. Source: coordinated-2015 section VI; policies.md 11.1, which leaves wake-ups to boosts by the host.
+    /// One hypercall whenever "an interactive task runs or waits here" or "one sleeps here" becomes true or false. The
+    /// first boosts the vCPU. The second boosts it when the host has an interrupt for it, until the guest reports the
+    /// result. Source: coordinated-2015 section VI; policies.md 11.1, which leaves wake-ups to boosts by the host.
     S0,
-    /// A hypercall with class and priority of what runs, whenever these change and whenever an interrupt has been handled for which
-    /// the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time Hypervisor (RTLWS11); policies.md 11.2.
+    /// A hypercall with class and priority of the running task, at every change and after every handled interrupt for
+    /// which the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time Hypervisor (RTLWS11);
+    /// policies.md 11.2.
     Kiszka,
-    /// Boosts are asked for in shared memory, which the host reads at the next exit; a hypercall ends a boost. Source: Dynamic vcpu
-    /// priority management in kvm, LKML 2023-12-14; policies.md 11.3.
+    /// Requests for boosts are in shared memory, which the host reads at the next exit. A hypercall ends a boost.
+    /// Source: Dynamic vcpu priority management in kvm, LKML 2023-12-14; policies.md 11.3.
     RfcV1,
-    /// The guest only describes in shared memory what runs; a driver in the host acts at events. Where the guest says less than before
-    /// and its host shows that it is boosted, it forces such an event by a hypercall. Source: Paravirt Scheduling, LKML 2024-04-03;
-    /// policies.md 11.4; of the guest's side, which was not part of that: its authors' third version (Documentation of pvsched,
-    /// `PVSCHED_HINT_KICK_DEBOOST`, 2026).
+    /// The guest only describes the running task in shared memory; a driver in the host acts at events. If the
+    /// description asks for less than before and the host shows a boost, the guest forces such an event by a hypercall.
+    /// Source: Paravirt Scheduling, LKML 2024-04-03; policies.md 11.4. Source of the guest's side, which that version
+    /// lacks: the third version of its authors (Documentation of pvsched, `PVSCHED_HINT_KICK_DEBOOST`, 2026).
     RfcV2,
 }
 
 impl Protocol {
-    /// All of them, as they are called in scenarios.
+    /// All protocols, with their names in scenarios.
     pub const ALL: [(&'static str, Protocol); 4] =
         [("s0", Protocol::S0), ("kiszka", Protocol::Kiszka), ("rfc-v1", Protocol::RfcV1), ("rfc-v2", Protocol::RfcV2)];
 }
@@ -51,24 +52,25 @@ impl Protocol {
 /// How a guest detects that a task is interactive. Tasks of a real-time class, and those with a reservation, are urgent anyway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
-    /// Only these.
+    /// Only tasks of a real-time class and tasks with a reservation are interactive.
     Class,
-    /// It was far behind the running one when it woke, or far behind its queue (CFS). Source: policies.md 12.1.
+    /// The task was far behind the running task at its wake-up, or far behind its queue (CFS). Source: policies.md
+    /// 12.1.
     Cfs,
-    /// It has earned a boost (BMQ's own knob `interactive-boost`). Source: policies.md 12.2.
+    /// The task has earned a boost (BMQ's own knob `interactive-boost`). Source: policies.md 12.2.
     Bmq,
-    /// Its deadline was near or past when it woke (BFS). Source: policies.md 12.3.
+    /// The deadline of the task was near or past at its wake-up (BFS). Source: policies.md 12.3.
     Bfs,
-    /// Its score by sleeps and runs (FreeBSD's ULE). Source: policies.md 12.4.
+    /// The score of the task by its sleeps and runs (FreeBSD's ULE). Source: policies.md 12.4.
     Ule,
-    /// It is more critical than the average (LAVD). Source: policies.md 12.5.
+    /// The task is more critical than the average (LAVD). Source: policies.md 12.5.
     Lavd,
-    /// Smoothed bursts and sleeps. Source: policies.md 12.6.
+    /// Smoothed bursts and sleeps of the task. Source: policies.md 12.6.
     Ewma,
 }
 
 impl Rule {
-    /// All of them, as they are called in scenarios.
+    /// All rules, with their names in scenarios.
     pub const ALL: [(&'static str, Rule); 7] = [
         ("class", Rule::Class),
         ("cfs", Rule::Cfs),
@@ -79,7 +81,8 @@ impl Rule {
         ("ewma", Rule::Ewma),
     ];
 
-    /// What the rule needs of a guest's policy that answers `position` for a task, and does not get; `None` if it gets all.
+    /// Returns the data that the rule needs and a guest's policy lacks, if the policy answers `position` for a task.
+    /// `None`: the policy has all data.
     #[must_use]
     pub const fn lacks(self, position: Option<Position>) -> Option<&'static str> {
         match (self, position) {
@@ -94,22 +97,22 @@ impl Rule {
     }
 }
 
-/// What a vCPU gets while it is boosted.
+/// The boost of a vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Boost {
-    /// This real-time class, where the host's policy has classes.
+    /// A real-time class, if the host's policy has classes.
     Class {
-        /// SCHED_RR rather than SCHED_FIFO.
+        /// Whether the class is SCHED_RR rather than SCHED_FIFO.
         takes_turns: bool,
-        /// Its priority.
+        /// Priority in the class.
         priority: RtPriority,
     },
-    /// This weight.
+    /// A weight.
     Weight(Weight),
 }
 
 impl Boost {
-    /// What `params` are with it: never less than without.
+    /// Returns `params` with the boost: never less than without it.
     #[must_use]
     pub fn over(self, params: Params) -> Params {
         let urgency = match params.class {
@@ -124,7 +127,7 @@ impl Boost {
         }
     }
 
-    /// The boost that is like being `class`; `None` where that is no real-time class.
+    /// Returns the boost that equals `class`. `None`: `class` is no real-time class.
     #[must_use]
     pub fn like(class: Class) -> Option<Boost> {
         match class {
@@ -134,7 +137,7 @@ impl Boost {
         }
     }
 
-    /// The same, but no more than `most`.
+    /// Returns the boost, limited to `most`.
     #[must_use]
     pub fn within(self, most: Boost) -> Boost {
         match (self, most) {
@@ -147,34 +150,35 @@ impl Boost {
     }
 }
 
-/// How a guest and its host coordinate.
+/// The settings of a guest's coordination with its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Coordination {
-    /// How they speak.
+    /// The protocol between guest and host.
     pub protocol: Protocol,
     /// How the guest detects interactive tasks.
     pub detector: Rule,
-    /// What a boosted vCPU gets, and the most that it gets by protocols that name classes and priorities. Default: SCHED_RR 8, as in
+    /// The boost of a vCPU, and its maximum for protocols that name classes and priorities. Default: SCHED_RR 8, as in
     /// RFC v1.
     pub boost: Boost,
-    /// What it gets while an interrupt is on its way (Kiszka), at most the boost. Default: the boost.
+    /// The boost while an interrupt is under way (Kiszka), limited to `boost`. Default: `boost`.
     pub interrupt: Boost,
-    /// Boosted time that all vCPUs of the VM get together in a window. Range: 1 us … `window`. Default: 20 ms (ours).
+    /// Boosted time of all vCPUs of the VM together in a window. Range: 1 us … `window`. Default: 20 ms (ours).
     pub budget: Nanos,
-    /// How long a window is; the first begins when the guest boots. Range: 1 us …. Default: 100 ms (ours).
+    /// Length of a window. The first window begins when the guest boots. Range: 1 us …. Default: 100 ms (ours).
     pub window: Nanos,
-    /// Boosted time that a vCPU gets without sleeping or ending its boost. Then the boost ends, and there is none before it does one
-    /// of both. Range: 1 us …. Default: 10 ms (ours).
+    /// Maximum boosted time of a vCPU between sleeps or ends of its boost. At the limit the boost ends; the vCPU gets
+    /// no other before it sleeps or needs none. Range: 1 us …. Default: 10 ms (ours).
     pub limit: Nanos,
-    /// The same for a boost only because the guest must not be preempted. Range: 1 us …. Default: 3 ms, as in RFC v1.
+    /// The same limit for a boost whose only reason is that the guest must not be preempted. Range: 1 us …. Default: 3
+    /// ms, as in RFC v1.
     pub preempt_limit: Nanos,
-    /// How often a boosted vCPU that runs exits, and its guest looks at what runs: the tick of both kernels. Range: 1 us …. Default:
-    /// 1 ms.
+    /// Period of the tick of both kernels: a running boosted vCPU exits, and its guest reviews the running task. Range:
+    /// 1 us …. Default: 1 ms.
     pub tick: Nanos,
 }
 
 impl Coordination {
-    /// By this protocol, and as usual otherwise.
+    /// Returns a coordination by this protocol, with defaults otherwise.
     #[must_use]
     pub fn new(protocol: Protocol) -> Coordination {
         let boost = Boost::Class { takes_turns: true, priority: RtPriority::new(8).expect("it is in range") };
@@ -192,29 +196,29 @@ impl Coordination {
     }
 }
 
-/// What came of a VM's coordination.
+/// Totals of a VM's coordination.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Coordinated {
-    /// The number of changes that the guest reported to its host, by any means.
+    /// Number of changes that the guest reported to its host, by any means.
     pub hints: u64,
-    /// How often by a hypercall.
+    /// Number of changes that the guest reported by a hypercall.
     pub hypercalls: u64,
-    /// CPU time of the guest that these took.
+    /// CPU time of the guest for the reports.
     pub cost: Nanos,
-    /// How often a vCPU was boosted.
+    /// Number of boosts of vCPUs.
     pub boosts: u64,
     /// Boosted time, over all vCPUs.
     pub boosted: Nanos,
-    /// Boosts that were not given or ended because the budget was used up.
+    /// Number of boosts that were denied or ended because the budget was used up.
     pub over_budget: u64,
-    /// Boosts that ended because they lasted too long.
+    /// Number of boosts that ended because they lasted too long.
     pub over_limit: u64,
-    /// Boosts that the host's policy refused.
+    /// Number of boosts that the host's policy refused.
     pub refused: u64,
 }
 
 impl Coordinated {
-    /// What came of it since it was `before`.
+    /// Returns the totals since `before`.
     #[must_use]
     pub fn since(&self, before: &Coordinated) -> Coordinated {
         Coordinated {

@@ -1,54 +1,54 @@
-//! What guest and host know of each other about one vCPU, and what follows from each event by the rules of a protocol.
+//! The state that guest and host share about one vCPU, and the effect of each event by the rules of a protocol.
 
 use super::{Boost, Coordination, Protocol};
 
-/// What is wished for a vCPU.
+/// The boost that a vCPU is to get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wish {
     pub(crate) boost: Boost,
-    /// Only because what runs there must not be preempted.
+    /// Whether the only reason is that the task on the vCPU must not be preempted.
     pub(crate) locked: bool,
 }
 
-/// What a guest's scheduler has chosen on one of its CPUs.
+/// The choice of a guest's scheduler on one of its CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sight {
-    /// Whether anything runs.
+    /// Whether a task runs.
     pub(crate) runs: bool,
-    /// What that is worth: `None` for an ordinary task.
+    /// The boost for the running task. `None`: it is an ordinary task.
     pub(crate) worth: Option<Boost>,
-    /// Whether an urgent task waits there.
+    /// Whether an urgent task waits on the CPU.
     pub(crate) waits: bool,
-    /// Whether an urgent task sleeps there that an interrupt may wake.
+    /// Whether an urgent task sleeps on the CPU that an interrupt may wake.
     pub(crate) sleeps: bool,
-    /// Whether what runs must not be preempted: it holds a spin lock, or waits for one.
+    /// Whether the running task must not be preempted: it holds a spin lock, or waits for a spin lock.
     pub(crate) locked: bool,
 }
 
-/// What a guest does about what its scheduler has chosen.
+/// The report of a guest about the choice of its scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Said {
-    /// It reports a change to its host.
+    /// Whether the guest reports a change to its host.
     pub(crate) hint: bool,
-    /// By a hypercall.
+    /// Whether the guest reports by a hypercall.
     pub(crate) call: bool,
 }
 
 const NOTHING: Said = Said { hint: false, call: false };
 const CALL: Said = Said { hint: true, call: true };
 
-/// One vCPU.
+/// The protocol state of one vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Seat {
-    /// What the guest has last told: what runs is worth this, and must not be preempted. RFC v1's `boost_req` and `preempt_disabled`,
-    /// RFC v2's record.
+    /// The last report of the guest: the boost for the running task, and whether the task must not be preempted. RFC
+    /// v1's `boost_req` and `preempt_disabled`, RFC v2's record.
     worth: Option<Boost>,
     locked: bool,
-    /// S0, Kiszka: an interrupt is on its way, and the guest has not said that it has handled it.
+    /// S0, Kiszka: whether an interrupt is under way that the guest has not reported as handled.
     raised: bool,
-    /// S0: the guest has announced that an interrupt may be for an urgent task.
+    /// S0: whether the guest has announced that an interrupt may be for an urgent task.
     expects: bool,
-    /// What the host makes of it.
+    /// The resulting wish of the host for the vCPU.
     pub(crate) wish: Option<Wish>,
 }
 
@@ -57,11 +57,12 @@ fn urgent(boost: Boost) -> Wish {
 }
 
 impl Seat {
-    /// The guest's scheduler has chosen. `boosted`: whether the host says that this vCPU is (RFC v1's `boost_status`).
+    /// Processes a choice of the guest's scheduler. `boosted`: whether the host shows this vCPU as boosted (RFC v1's
+    /// `boost_status`).
     pub(crate) fn chosen(&mut self, with: &Coordination, sight: Sight, boosted: bool) -> Said {
         let Coordination { protocol, boost, .. } = *with;
         match protocol {
-            // An idle CPU keeps its wish: no task can ask for its wake-up later.
+            // An idle CPU keeps its wish: no task can request its wake-up later.
             Protocol::S0 | Protocol::Kiszka if !sight.runs => NOTHING,
             Protocol::S0 => self.ask(boost, sight),
             Protocol::Kiszka => {
@@ -88,7 +89,7 @@ impl Seat {
         }
     }
 
-    /// S0: what is asked for is said when it changes, and not where an interrupt has brought just that.
+    /// S0: reports a changed request, unless an interrupt has just caused the same boost.
     fn ask(&mut self, boost: Boost, sight: Sight) -> Said {
         let worth = (sight.worth.is_some() || sight.waits).then_some(boost);
         let expects = worth.is_some() || sight.sleeps;
@@ -103,7 +104,7 @@ impl Seat {
         CALL
     }
 
-    /// RFC v2: whether the record says less than `before`, or that no boost is needed.
+    /// RFC v2: whether the record asks for less than `before`, or for no boost.
     fn is_less_than(&self, before: Option<Boost>) -> bool {
         match (before, self.worth) {
             (Some(before), Some(worth)) => worth.most(before) != worth,
@@ -118,7 +119,7 @@ impl Seat {
         Said { hint, call: false }
     }
 
-    /// RFC v1: a boost is only noted, its end is said.
+    /// RFC v1: notes a boost in shared memory, and reports its end.
     fn lazily(&mut self, boost: Boost, sight: Sight, boosted: bool) -> Said {
         if !sight.runs {
             self.locked = false;
@@ -137,7 +138,7 @@ impl Seat {
         CALL
     }
 
-    /// The vCPU leaves its guest. `pending`: an interrupt waits for it.
+    /// Processes an exit of the vCPU from its guest. `pending`: whether an interrupt waits for the vCPU.
     pub(crate) fn exits(&mut self, with: &Coordination, pending: bool) {
         let boost = with.boost;
         self.wish = match with.protocol {
@@ -150,7 +151,7 @@ impl Seat {
         };
     }
 
-    /// The host has an interrupt for it. `present`: it has a CPU.
+    /// Processes an interrupt of the host for the vCPU. `present`: whether the vCPU has a CPU.
     pub(crate) fn injected(&mut self, with: &Coordination, present: bool) {
         match with.protocol {
             Protocol::S0 => {
@@ -167,13 +168,13 @@ impl Seat {
                 }
             }
             Protocol::RfcV1 => self.wish = Some(urgent(with.boost)),
-            // What runs is described; what will run in a guest that sleeps cannot be.
+            // The record describes the running task. It cannot describe the next task of a sleeping guest.
             Protocol::RfcV2 if present => self.exits(with, false),
             Protocol::RfcV2 => self.wish = Some(urgent(with.boost)),
         }
     }
 
-    /// It blocks.
+    /// Processes a halt of the vCPU.
     pub(crate) fn halts(&mut self, with: &Coordination) {
         match with.protocol {
             Protocol::S0 | Protocol::Kiszka => {}
@@ -184,7 +185,7 @@ impl Seat {
 }
 
 impl Boost {
-    /// Whichever of both is more.
+    /// Returns the greater of both boosts.
     fn most(self, other: Boost) -> Boost {
         if self.within(other) == self { other } else { self }
     }

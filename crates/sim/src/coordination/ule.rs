@@ -3,16 +3,16 @@
 
 use sched::Nanos;
 
-/// How much history there is (`SCHED_SLP_RUN_MAX`).
+/// Maximum length of the history (`SCHED_SLP_RUN_MAX`).
 const HISTORY: u64 = Nanos::s(5).as_ns();
-/// How much of it a child takes over (`SCHED_SLP_RUN_FORK`).
+/// Maximum length of the history that a child inherits (`SCHED_SLP_RUN_FORK`).
 const INHERITED: u64 = Nanos::ms(500).as_ns();
 /// Half of the scale (`SCHED_INTERACT_HALF`).
 const HALF: u64 = 50;
-/// From this score on a task is not interactive (`SCHED_INTERACT_THRESH`).
+/// Score from which a task is not interactive (`SCHED_INTERACT_THRESH`).
 const THRESHOLD: i64 = 30;
 
-/// What is kept of a task.
+/// The state of the rule for a task.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Ule {
     run: u64,
@@ -20,25 +20,25 @@ pub(crate) struct Ule {
 }
 
 impl Ule {
-    /// It has run for `time` more.
+    /// Records a run of `time`.
     pub(crate) fn ran(&mut self, time: Nanos) {
         self.run = self.run.saturating_add(time.as_ns());
         self.forget();
     }
 
-    /// It has slept for `time`.
+    /// Records a sleep of `time`.
     pub(crate) fn slept(&mut self, time: Nanos) {
         self.sleep = self.sleep.saturating_add(time.as_ns());
         self.forget();
     }
 
-    /// What a child of it begins with.
+    /// Returns the initial state of a child of the task.
     pub(crate) fn child(&self) -> Ule {
         let ratio = (self.run.saturating_add(self.sleep) / INHERITED).max(1);
         Ule { run: self.run / ratio, sleep: self.sleep / ratio }
     }
 
-    /// A child of it has ended.
+    /// Records the end of a child of the task.
     pub(crate) fn takes_back(&mut self, child: &Ule) {
         self.run = self.run.saturating_add(child.run);
         self.forget();
@@ -58,11 +58,11 @@ impl Ule {
         }
     }
 
-    /// The score of a task of this nice value. The less, the more interactive.
+    /// Returns the score of a task with this nice value. A lower score is more interactive.
     pub(crate) fn score(&self, nice: i32) -> i64 {
         let Ule { run, sleep } = *self;
         let score = match () {
-            // In this order: below a hundred nanoseconds the quotient is above half of the scale.
+            // The order of the operations matters: below a hundred nanoseconds the quotient is above half of the scale.
             () if run > sleep => 2 * HALF - sleep / (run / HALF).max(1),
             () if sleep > run => run / (sleep / HALF).max(1),
             () if run > 0 => HALF,

@@ -1,4 +1,4 @@
-//! [`Line`]: a wire, a switch or a disk. Packets pass it one after the other and take no CPU time.
+//! [`Line`]: a wire, a switch or a disk. Packets pass the line one after the other and take no CPU time.
 
 use crate::program::{Draws, Length};
 use sched::{Instant, Nanos};
@@ -7,23 +7,24 @@ use std::collections::VecDeque;
 /// A second. Unit: ns.
 const SECOND: u64 = 1_000_000_000;
 
-/// A line: first come, first served.
+/// A line that serves packets first come, first served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// Its name.
+    /// Name of the line.
     pub name: String,
-    /// The time for each packet whatever its size, as a disk's seek.
+    /// Service time of each packet of any size, such as a disk's seek.
     pub service: Length,
-    /// The bytes that pass in a second, beside that. Range: 1 …. `None`: unlimited.
+    /// Bandwidth in addition to `service`. Unit: bytes per second. Range: 1 …. `None`: unlimited.
     pub bandwidth: Option<u64>,
-    /// The latency after that. Later packets may follow meanwhile, and overtake it where the latency is random.
+    /// Latency after service and transfer. Later packets may follow meanwhile. With a random latency, they may
+    /// overtake.
     pub latency: Length,
-    /// The most packets that may wait; further ones are dropped. `None`: unlimited.
+    /// Maximum number of waiting packets. Further packets are dropped. `None`: unlimited.
     pub room: Option<u32>,
 }
 
 impl Line {
-    /// One that costs nothing.
+    /// Creates a line without delay and limits.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Line {
         let nothing = Length::Fixed(Nanos::ZERO);
@@ -36,31 +37,32 @@ impl Line {
 pub(crate) struct Running {
     line: Line,
     draws: Draws,
-    /// When the last packet will have been dealt with.
+    /// Instant at which the last packet leaves the line's service.
     free: Instant,
-    /// When each packet that waits or is dealt with will have been; where there is not room for any number.
+    /// Instants at which waiting or served packets leave the service. Only used for a line with limited room.
     ends: VecDeque<Instant>,
 }
 
 impl Running {
-    /// Line number `number` of a world, whose random lengths are drawn from `seed` on.
+    /// Creates line number `number` of a world. `seed` starts its random lengths.
     ///
     /// # Panics
-    /// Nothing ever passes it.
+    /// The bandwidth of the line is zero.
     pub(crate) fn new(line: Line, seed: u64, number: u64) -> Running {
         assert!(line.bandwidth != Some(0), "something passes a line");
-        // Apart from all tasks.
+        // The draws are independent of all tasks.
         let draws = Draws::new(seed, u64::MAX - number);
         Running { line, draws, free: Instant::ZERO, ends: VecDeque::new() }
     }
 
-    /// Takes a packet of `bytes`. Returns when it is at the other end; `None`: there is no room for it.
+    /// Takes a packet of `bytes`. Returns the instant of its arrival at the other end. `None`: there is no room for the
+    /// packet.
     pub(crate) fn take(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         if let Some(room) = self.line.room {
             while self.ends.front().is_some_and(|end| *end <= now) {
                 self.ends.pop_front();
             }
-            // One is being dealt with.
+            // One of the packets is in service.
             if self.ends.len() > room as usize {
                 return None;
             }

@@ -1,10 +1,10 @@
 //! Networks and devices: [`Flow`]s of packets between the [`Port`](crate::Object::Port) of a task and the
 //! [`Inbox`](crate::Object::Inbox) of another, on the same machine or on another, hop by hop.
 //!
-//! A [`Hop`] is a line (a wire, a switch, a disk: it takes no CPU time), a [`Ring`](crate::Object::Ring) that a task serves (Xen's
-//! driver domain, a vhost thread, a kernel thread), or an interrupt that takes time from the entity on a CPU (I/O in the hypervisor).
-//! All data are counted: what was sent has arrived, was dropped, or is on its way. Completions are events about packets: a full ring
-//! drops them, and a packet that is sent again has them again.
+//! A [`Hop`] is a line (a wire, a switch, a disk: it takes no CPU time), a [`Ring`](crate::Object::Ring) with a server
+//! task (Xen's driver domain, a vhost thread, a kernel thread), or an interrupt that takes time from the entity on a
+//! CPU (I/O in the hypervisor). All data is counted: sent data has arrived, was dropped, or is on its way. Completions
+//! are events about packets. A full ring drops completions, and a packet that is sent again has its completions again.
 
 pub(crate) mod line;
 
@@ -36,125 +36,127 @@ pub struct FlowId(pub u32);
 /// An object of an application on a machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Endpoint {
-    /// The machine.
+    /// Machine of the object.
     pub machine: MachineId,
-    /// The number of the application there, as [`World::start`](crate::World::start) gave it.
+    /// Number of the application on the machine, as [`World::start`](crate::World::start) returned it.
     pub application: u32,
-    /// Its object.
+    /// Number of the object in its application.
     pub object: ObjectId,
 }
 
 /// One part of the way of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hop {
-    /// It goes over a line.
+    /// The packet crosses a line.
     Line(LineId),
-    /// It waits in a ring until a task that serves it has handled it.
+    /// The packet waits in a ring until a server of the ring has handled it.
     Ring(Endpoint),
-    /// It puts a completion into a ring, one more event to be handled there, and goes on.
+    /// The packet puts a completion into a ring, one more event for its server, and continues.
     Completion(Endpoint),
-    /// It takes this CPU time at the next ring, in place of the ring's cost: for a thread that handles several devices.
+    /// The packet takes this CPU time at the next ring, in place of the ring's cost: for a thread that handles several
+    /// devices.
     Cost(Length),
-    /// It takes time from the entity on this CPU of a host, and then goes on.
+    /// The packet takes time from the entity on this CPU of a host, and then continues.
     Interrupt {
-        /// The host.
+        /// Host of the CPU.
         machine: MachineId,
-        /// The CPU.
+        /// Number of the CPU.
         cpu: CpuId,
-        /// How much.
+        /// CPU time of the interrupt.
         time: Nanos,
     },
 }
 
-/// How the receiver of a flow acknowledges to its sender what was read.
+/// The rules by which the receiver of a flow acknowledges data that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acks {
-    /// One for so many full packets, one when all that was sent has been read, and one 40 ms after what none was sent for
-    /// (TCP_DELACK_MIN of Linux). Range: 1 …. TCP's is 2 (RFC 5681, section 4.2).
+    /// Number of full packets per acknowledgement. Further ones follow when all sent data has been read, and 40 ms
+    /// after the last data without one (TCP_DELACK_MIN of Linux). Range: 1 …. TCP's is 2 (RFC 5681, section 4.2).
     pub every: u32,
-    /// The way back.
+    /// The way of the acknowledgements back to the sender.
     pub way: Vec<Hop>,
 }
 
 /// Packets from a port to an inbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Flow {
-    /// Its name.
+    /// Name of the flow.
     pub name: String,
-    /// Where tasks send.
+    /// The port at which tasks send.
     pub from: Endpoint,
-    /// Where tasks receive.
+    /// The inbox from which tasks receive.
     pub to: Endpoint,
-    /// The most that a packet carries. Unit: bytes. Range: 1 ….
+    /// Maximum size of a packet. Unit: bytes. Range: 1 ….
     pub packet: u32,
-    /// What is between them.
+    /// The hops between the port and the inbox.
     pub way: Vec<Hop>,
-    /// How the sender learns what was read; `None`: at once, at no cost.
+    /// Acknowledgements of read data. `None`: the sender learns of it at once, at no cost.
     pub acks: Option<Acks>,
-    /// Whether what was dropped is sent again, 200 ms later (TCP_RTO_MIN of Linux); if not, the sender gets its room back.
+    /// Whether dropped data is sent again, 200 ms later (TCP_RTO_MIN of Linux). Otherwise the sender gets its room
+    /// back.
     pub reliable: bool,
 }
 
 /// The counts of the packets of a flow, without acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FlowCounts {
-    /// Packets that were sent.
+    /// Number of sent packets.
     pub sent: u64,
-    /// Packets that have arrived in the inbox.
+    /// Number of packets that have arrived in the inbox.
     pub arrived: u64,
-    /// Packets that were dropped for good.
+    /// Number of packets that were dropped for good.
     pub lost: u64,
-    /// Times that a packet was dropped and sent again.
+    /// Number of packets that were dropped and sent again.
     pub resent: u64,
-    /// Bytes that were sent.
+    /// Number of sent bytes.
     pub bytes_sent: u64,
-    /// Bytes that have arrived in the inbox.
+    /// Number of bytes that have arrived in the inbox.
     pub bytes_arrived: u64,
-    /// Bytes that were dropped for good.
+    /// Number of bytes that were dropped for good.
     pub bytes_lost: u64,
-    /// Bytes that were read from the inbox.
+    /// Number of bytes that were read from the inbox.
     pub bytes_read: u64,
 }
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// It carries data.
+    /// A packet that carries data.
     Data,
-    /// It acknowledges data that were read.
+    /// An acknowledgement of data that was read.
     Ack,
     /// The completion of another packet.
     Completion,
 }
 
-/// Something on its way.
+/// A packet on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packet {
     pub(crate) flow: u32,
     pub(crate) kind: Kind,
     /// The next hop.
     pub(crate) hop: u16,
-    /// The bytes that it carries or acknowledges.
+    /// Number of bytes that the packet carries or acknowledges.
     pub(crate) bytes: u64,
-    /// When it was sent.
+    /// Instant at which the packet was sent.
     pub(crate) sent: Instant,
-    /// The CPU time that it takes in the next or the current ring. `None`: the ring's cost.
+    /// CPU time of the packet in the next or the current ring. `None`: the ring's cost.
     pub(crate) cost: Option<Length>,
 }
 
 impl Packet {
-    /// Its size on a line.
+    /// Returns the size of the packet on a line.
     pub(crate) fn size(&self) -> u64 {
         if self.kind == Kind::Ack { ACK_BYTES } else { self.bytes }
     }
 }
 
-/// What is due.
+/// A due entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
-    /// A packet is at its next hop.
+    /// A packet reaches its next hop.
     Packet(Packet),
-    /// The server of a ring is notified.
+    /// A notice for the server of a ring.
     Notice(MachineId, ObjectId),
     /// The acknowledgement of a flow.
     Ack(u32),
@@ -192,25 +194,25 @@ impl Ord for Entry {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) flow: Flow,
-    /// The port, among the objects of its machine; and the inbox.
+    /// Number of the port among the objects of its machine, and of the inbox.
     pub(crate) port: ObjectId,
     pub(crate) inbox: ObjectId,
     pub(crate) counts: FlowCounts,
-    /// Bytes that were read and not yet acknowledged.
+    /// Number of bytes that were read and not yet acknowledged.
     pub(crate) unacked_bytes: u64,
-    /// Whether their acknowledgement is scheduled.
+    /// Whether the acknowledgement of read bytes is scheduled.
     pub(crate) ack_scheduled: bool,
 }
 
 /// A notification that a task sends at the end of its pass: the task, the machine and ring, and the delay.
 pub(crate) type DeferredNotify = ((MachineId, EntityId), MachineId, ObjectId, Nanos);
 
-/// The lines and flows of a world, and what is on its way.
+/// The lines and flows of a world, and the packets on their way.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     pub(crate) lines: Vec<Running>,
     pub(crate) streams: Vec<Stream>,
-    /// The flow that begins at a port.
+    /// The flow of each port.
     pub(crate) flow_of: BTreeMap<(MachineId, ObjectId), u32>,
     /// Notifications that servers send at the end of their passes.
     pub(crate) deferred_notifies: Vec<DeferredNotify>,
@@ -219,7 +221,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// When the next thing is due.
+    /// Returns the instant of the next due entry.
     #[inline]
     pub(crate) fn next(&self) -> Instant {
         self.air.peek().map_or(Instant::NEVER, |Reverse(entry)| entry.at)
@@ -230,12 +232,12 @@ impl Network {
         self.air.push(Reverse(Entry { at, number: self.scheduled, due }));
     }
 
-    /// What is due first.
+    /// Removes and returns the next due entry.
     pub(crate) fn pop(&mut self) -> Option<Due> {
         self.air.pop().map(|Reverse(entry)| entry.due)
     }
 
-    /// Schedules a dropped packet to be sent again, if its flow is reliable. Returns whether it does.
+    /// Schedules a dropped packet to be sent again, if its flow is reliable. Returns whether it is scheduled.
     pub(crate) fn resend(&mut self, now: Instant, packet: Packet) -> bool {
         let stream = &mut self.streams[packet.flow as usize];
         if !stream.flow.reliable || packet.kind == Kind::Completion {
@@ -246,7 +248,7 @@ impl Network {
         true
     }
 
-    /// Adds the number of packets with data of each flow that are on lines or wait to be sent again.
+    /// Adds, for each flow, the number of its data packets that are on lines or wait to be sent again.
     pub(crate) fn count_in_air(&self, on_its_way: &mut [u64]) {
         for Reverse(entry) in &self.air {
             if let Due::Packet(Packet { flow, kind: Kind::Data, .. }) = entry.due {

@@ -1,16 +1,17 @@
-//! [`Library`]: the programs of a machine, their steps laid out flat, so that where a task stands is two numbers.
+//! [`Library`]: the programs of a machine. Their steps are stored flat, so that two numbers give the position of a
+//! task.
 
 use super::{Length, ObjectId, Step, TaskSpec, TimerMode};
 use sched::{Nanos, Params};
 
-/// Loops inside each other that one program may have.
+/// Maximum number of nested loops of a program.
 pub(crate) const LOOPS_MOST: usize = 4;
 
-/// A program of a machine's library: where it begins.
+/// A program of a machine's library, by its first step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CodeId(u32);
 
-/// One step, or the end of a loop.
+/// A step, or the end of a loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     Run(Length),
@@ -25,7 +26,7 @@ pub(crate) enum Op {
         period: Nanos,
         grain: Nanos,
     },
-    /// Of the loop on `level`, which ends at `after`.
+    /// A drop step of the loop on `level`, which ends at `after`.
     DropLate {
         timer: u8,
         period: Nanos,
@@ -61,23 +62,23 @@ pub(crate) enum Op {
     Handle(ObjectId),
     SendOn(ObjectId),
     Yield,
-    /// A recipe of the library.
+    /// A recipe of the library, by index.
     Fork(u32),
     Join,
-    /// A wish of the library.
+    /// Requested parameters, by index in the library.
     Ask(u32),
-    /// A group of its application: 0 is the one in which the application was started.
+    /// A group of the application. 0 is the group in which the application was started.
     EnterGroup(u32),
     JobBegins(Option<Nanos>),
     JobEnds,
     Woke,
-    /// The loop on `level` begins: `times` rounds; skipped to `after` where that is none.
+    /// The start of the loop on `level`, with `times` rounds. Without rounds, the task continues at `after`.
     Enter {
         level: u8,
         times: u64,
         after: u32,
     },
-    /// A round of the loop on `level` ends; the next begins at `to`. `u64::MAX` rounds never end.
+    /// The end of a round of the loop on `level`. The next round begins at `to`. `u64::MAX` rounds never end.
     Again {
         level: u8,
         to: u32,
@@ -98,21 +99,21 @@ pub(crate) struct Recipe {
 /// The programs of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Library {
-    /// One program after the other, so that a step is one look away.
+    /// All programs in sequence, so that a step takes one array access.
     ops: Vec<Op>,
-    /// Where the last one begins.
+    /// Start of the last program.
     last: usize,
     recipes: Vec<Recipe>,
     wishes: Vec<Params>,
 }
 
 impl Library {
-    /// Lays out a program, with every [`ObjectId`] moved up by `base`: where the objects of their application are on their machine.
+    /// Adds a program. Adds `base`, the index of the application's first object on its machine, to every [`ObjectId`].
     pub(crate) fn add(&mut self, steps: &[Step], base: u32) -> CodeId {
         let mut ops = Vec::new();
         self.lay(steps, base, 0, &mut ops);
         ops.push(Op::Exit);
-        // Tasks of one kind follow one program, and come one after the other.
+        // Tasks of one kind have one program, and follow each other.
         if self.ops[self.last..] != *ops {
             self.last = self.ops.len();
             self.ops.append(&mut ops);
@@ -120,7 +121,7 @@ impl Library {
         CodeId(number(self.last))
     }
 
-    /// The step at place `next` of a program.
+    /// Returns the step at place `next` of a program.
     #[inline]
     pub(crate) fn op(&self, code: CodeId, next: u32) -> Op {
         self.ops[code.0 as usize + next as usize]
@@ -199,7 +200,7 @@ impl Library {
     }
 }
 
-/// Says where the loop on `level` ends to those of its steps that may leave it. `ops`: from its beginning.
+/// Sets the end of the loop on `level` in each of its steps that may leave the loop. `ops`: from the start of the loop.
 fn close(ops: &mut [Op], its: u8, end: u32) {
     for op in ops {
         if let Op::Enter { level, after, .. } | Op::DropLate { level, after, .. } = op
@@ -210,7 +211,7 @@ fn close(ops: &mut [Op], its: u8, end: u32) {
     }
 }
 
-/// A place among programs or steps, of which there are fewer than 2^32.
+/// Converts a place among programs or steps, of which there are fewer than 2^32.
 fn number(place: usize) -> u32 {
     u32::try_from(place).expect("there are fewer than 2^32")
 }

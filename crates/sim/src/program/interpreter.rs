@@ -8,12 +8,12 @@ use crate::driver::Driver;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, Wake};
 use trace::Event;
 
-/// The most tasks of a machine: a program that forks more forks without end. Source: the usual `pid_max`,
+/// The maximum number of tasks of a machine. It stops a program that forks without end. Source: the usual `pid_max`,
 /// Documentation/admin-guide/sysctl/kernel.rst of Linux.
 const TASKS_MOST: u32 = 32_768;
 
 impl Driver<'_> {
-    /// The task on `cpu` executes its program.
+    /// Executes the program of the task on `cpu`.
     pub(crate) fn advance(&mut self, cpu: CpuId, entity: EntityId) {
         if self.tasks.goes_round_at(self.cpus.now) {
             let why = format!("{} and others wake each other without using any time", self.name_of(entity));
@@ -130,12 +130,12 @@ impl Driver<'_> {
     fn ask(&mut self, entity: EntityId, wish: u32) -> StepOutcome {
         let group = self.machine().params(entity).group;
         let params = sched::Params { group, ..*self.tasks.library.wish(wish) };
-        // A refusal is ignored, as by a program that ignores a failed system call.
+        // A refusal is ignored, like a failed system call whose result is not checked.
         let _ = self.adjust(entity, params);
         StepOutcome::Next
     }
 
-    /// Changes the group of a task; one that a policy refuses stays where it is, as one whose system call fails.
+    /// Changes the group of a task. A task that a policy refuses keeps its group, as after a failed system call.
     fn enter_group(&mut self, entity: EntityId, group: u32) -> StepOutcome {
         let application = self.tasks.of(entity).application as usize;
         let group = self.tasks.applications[application].groups[group as usize];
@@ -185,7 +185,7 @@ impl Driver<'_> {
         self.block_task(cpu)
     }
 
-    /// The sleep of `entity` is over.
+    /// Ends the sleep of `entity`.
     pub(crate) fn awake(&mut self, entity: EntityId) {
         let state = self.tasks.of(entity);
         let first = state.next == 0;
@@ -194,7 +194,7 @@ impl Driver<'_> {
         self.wake_task(entity, if first { Wake::New { parent } } else { Wake::Timer });
     }
 
-    /// Wakes a task that waited.
+    /// Wakes a waiting task.
     pub(super) fn wake_task(&mut self, entity: EntityId, why: Wake) {
         let progress = &mut self.cpus.task(entity).progress;
         progress.left = Some(Nanos::ZERO);
@@ -206,7 +206,7 @@ impl Driver<'_> {
 
     // ---- Objects ----
 
-    /// `entity`, which runs on `cpu`, waits for an object.
+    /// Makes `entity`, which runs on `cpu`, wait for an object.
     pub(super) fn wait_for(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, bytes: u64) -> StepOutcome {
         self.tasks.object(id).waiters.push_back((entity, bytes));
         self.begin_wait(entity, id);
@@ -231,7 +231,7 @@ impl Driver<'_> {
         self.tasks.applications[application].waiting -= 1;
     }
 
-    /// `entity` has what it waited for, from `waker`.
+    /// Grants `entity` the object that it waits for, on behalf of `waker`.
     pub(super) fn grant(&mut self, entity: EntityId, waker: EntityId, sync: bool) {
         self.end_wait(entity);
         self.wake_task(entity, Wake::By { waker, sync });
@@ -310,7 +310,7 @@ impl Driver<'_> {
         }
     }
 
-    /// `entity` reads or writes: all tasks at the pipe that can go on do.
+    /// Makes `entity` read or write. Then every task at the pipe that can continue does.
     fn pass(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId) -> StepOutcome {
         let mut went = false;
         while let Some(next) = self.tasks.object(pipe).pass() {
@@ -323,7 +323,7 @@ impl Driver<'_> {
         self.block_task(cpu)
     }
 
-    /// Lets the tasks behind `gone`, which has left, go on at a pipe.
+    /// Continues the tasks at a pipe that waited behind `gone`, which has left.
     fn pass_on_to(&mut self, pipe: ObjectId, gone: EntityId) {
         while let Some(next) = self.tasks.object(pipe).pass() {
             self.end_wait(next);
@@ -343,7 +343,7 @@ impl Driver<'_> {
         let group = self.machine().params(parent).group;
         let application = self.tasks.of(parent).application;
         let params = sched::Params { group, ..child.params };
-        // As a fork that fails: the parent goes on without the child.
+        // Like a failed fork: the parent continues without the child.
         if self.begin_task(&child.name, params, child.code, child.delay, application, Some(parent)).is_ok() {
             self.tasks.of(parent).children += 1;
         }
@@ -370,14 +370,14 @@ impl Driver<'_> {
         StepOutcome::Wait
     }
 
-    /// All of the application of `entity` ends, and it last of all.
+    /// Ends all tasks of the application of `entity`, and `entity` last.
     fn quit(&mut self, cpu: CpuId, entity: EntityId) -> StepOutcome {
         let application = self.tasks.of(entity).application;
         self.stop_but(application, Some(entity));
         self.exit(cpu, entity)
     }
 
-    /// A task ends, or is taken away: it waits for nothing any more, and its parent may have waited for it.
+    /// Removes a task that ends or is removed from the queues of objects, and reports its end to its parent.
     pub(crate) fn leave_application(&mut self, entity: EntityId) {
         if self.tasks.has_rings {
             self.hand_back(entity);
@@ -401,7 +401,7 @@ impl Driver<'_> {
             }
             Waiting::Outside(id) => {
                 self.tasks.object(id).forget(entity);
-                // Those behind it may ask for less.
+                // Tasks behind it may want fewer bytes.
                 self.let_through(id);
             }
             Waiting::Children => crowd.joining -= 1,
@@ -415,7 +415,7 @@ impl Driver<'_> {
     }
 
     fn end_of_child(&mut self, parent: EntityId, child: EntityId) {
-        // Its place may have been taken by another since.
+        // Another entity may have taken its index since.
         if !self.machine.is_attached(parent) || !self.tasks.follows(parent) {
             return;
         }
@@ -429,7 +429,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Adds a task that follows `code`; it wakes after `delay`.
+    /// Adds a task that executes `code` and wakes after `delay`.
     pub(crate) fn begin_task(
         &mut self,
         name: &str,

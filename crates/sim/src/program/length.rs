@@ -1,4 +1,4 @@
-//! [`Length`]: a time that a task uses or waits, constant or drawn at random each time.
+//! [`Length`]: a time that a task uses or waits, constant or drawn at random at every use.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -7,25 +7,25 @@ use sched::Nanos;
 /// A length of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
-    /// Always this.
+    /// A constant time.
     Fixed(Nanos),
-    /// Any from `least` to `most`, both included, equally likely.
+    /// A uniformly distributed time from `least` to `most`, both included.
     Uniform {
-        /// The shortest.
+        /// Minimum time.
         least: Nanos,
-        /// The longest. Range: from `least`.
+        /// Maximum time. Range: from `least`.
         most: Nanos,
     },
-    /// Exponentially distributed, as between events that know nothing of each other; at most 32 times the mean.
+    /// Exponentially distributed, as between independent events; at most 32 times the mean.
     Exponential {
-        /// On average.
+        /// Mean time.
         mean: Nanos,
     },
-    /// Never shorter than `least`; what is beyond that is exponentially distributed.
+    /// `least` plus an exponentially distributed time.
     AtLeast {
-        /// The shortest.
+        /// Minimum time.
         least: Nanos,
-        /// On average, `least` included. Range: from `least`.
+        /// Mean time, including `least`. Range: from `least`.
         mean: Nanos,
     },
 }
@@ -36,22 +36,22 @@ impl From<Nanos> for Length {
     }
 }
 
-/// Random draws of one task: its own, so that what others do changes nothing.
+/// Random draws of one task, independent of the draws of other tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Draws(ChaCha8Rng);
 
 impl Draws {
-    /// Those of the task number `task` of a run.
+    /// Creates the draws of task number `task` of a run.
     pub(crate) fn new(seed: u64, task: u64) -> Draws {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(task);
         Draws(rng)
     }
 
-    /// A number from 0 to `most`, both included, equally likely.
+    /// Draws a uniformly distributed number from 0 to `most`, both included.
     pub(crate) fn up_to(&mut self, most: u64) -> u64 {
         let Some(count) = most.checked_add(1) else { return self.0.next_u64() };
-        // Of 2^64 numbers, the multiples of `count` that are left over are drawn again.
+        // Draws above the largest multiple of `count` below 2^64 are repeated.
         let spare = u64::MAX - (u64::MAX % count + 1) % count;
         loop {
             let drawn = self.0.next_u64();
@@ -69,7 +69,7 @@ impl Draws {
                 least + self.length(Length::Exponential { mean: mean.saturating_sub(least) })
             }
             Length::Exponential { mean } => {
-                // From 2^-53 to 1; libm's logarithm is the same on every machine.
+                // A number from 2^-53 to 1. libm's logarithm is the same on every machine.
                 let uniform = ((self.0.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
                 let times = (-libm::log(uniform)).min(32.0);
                 Nanos::ns((times * mean.as_ns() as f64) as u64)

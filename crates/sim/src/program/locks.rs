@@ -1,4 +1,5 @@
-//! Locks: tasks take them, wait for them by sleeping or spinning, and hand them on. [`Spinning`] defines how a guest spins.
+//! Locks: tasks take locks, wait for them by sleeping or spinning, and hand them over. [`Spinning`] defines how a guest
+//! spins.
 
 use super::ObjectId;
 use super::shared;
@@ -25,7 +26,7 @@ impl Driver<'_> {
         if spins { self.spin(cpu, entity, id) } else { self.block_task(cpu) }
     }
 
-    /// `entity`, which waits for an object, does so on its CPU.
+    /// Makes `entity`, which waits for an object, spin on its CPU.
     pub(super) fn spin(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> StepOutcome {
         let limit = self.spin_limit(id);
         let now = self.cpus.now;
@@ -42,13 +43,13 @@ impl Driver<'_> {
         self.guest.is_some_and(|guest| guest.spinning == Spinning::Unfair)
     }
 
-    /// How long a task spins before it exits or halts.
+    /// Returns the time for which a task spins before it exits or halts.
     fn spin_limit(&mut self, id: ObjectId) -> Option<Nanos> {
         let guest = self.guest?;
         if let Spinning::Paravirt { limit } = guest.spinning
             && self.tasks.object(id).is_lock()
         {
-            // A waiter that sees that the owner does not run halts at once.
+            // A waiter that observes a preempted owner halts at once.
             let owner = self.tasks.object(id).owner().and_then(|owner| self.cpus.task(owner).last_cpu);
             let futile = guest.shows_preempted && owner.is_some_and(|cpu| self.cpus.cpus[cpu.index()].absent);
             return Some(if futile { Nanos::ns(1) } else { limit });
@@ -56,13 +57,13 @@ impl Driver<'_> {
         guest.pause_loop.map(|pause_loop| pause_loop.window)
     }
 
-    /// The task on `cpu` has spun for its limit.
+    /// Processes the spin limit of the task on `cpu`.
     pub(crate) fn spin_on(&mut self, cpu: CpuId, entity: EntityId) {
         let now = self.cpus.now;
         let Some(guest) = self.guest else { return };
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let halts = matches!(guest.spinning, Spinning::Paravirt { .. }) && self.tasks.object(id).is_lock();
-        // A halted waiter goes on when it is kicked. If it runs again earlier, it spins as long as before.
+        // A halted waiter continues when it is kicked. If it runs again earlier, it spins for the same time again.
         let limit = match guest.spinning {
             Spinning::Paravirt { limit } if halts => Some(limit),
             _ => guest.pause_loop.map(|pause_loop| pause_loop.window),
@@ -88,7 +89,7 @@ impl Driver<'_> {
         StepOutcome::Wait
     }
 
-    /// `owner` hands a lock to the next waiter.
+    /// Hands a lock of `owner` to the next waiter.
     pub(super) fn hand_on(&mut self, owner: EntityId, id: ObjectId) {
         self.tasks.of(owner).holds -= 1;
         let out_of_order = self.hands_on_out_of_order();
@@ -112,7 +113,7 @@ impl Driver<'_> {
         if spins { self.end_spin(next) } else { self.grant(next, owner, false) }
     }
 
-    /// `entity`, which has a CPU again, takes the lock that it spins for if that is free.
+    /// Makes `entity`, which has a CPU again, take the lock that it spins for, if the lock is free.
     pub(crate) fn try_again(&mut self, entity: EntityId) {
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let object = self.tasks.object(id);
@@ -125,7 +126,7 @@ impl Driver<'_> {
         self.end_spin(entity);
     }
 
-    /// A spinning task gets its lock. It goes on at once if it runs, otherwise when it runs again.
+    /// Ends the spin of a task that gets its lock. The task continues at once if it runs, otherwise when it runs again.
     pub(super) fn end_spin(&mut self, entity: EntityId) {
         let now = self.cpus.now;
         let waited = now.since(self.tasks.of(entity).since);
@@ -138,14 +139,14 @@ impl Driver<'_> {
         }
         let Some(cpu) = self.cpus.seat_of(entity) else { return };
         if self.cpus.cpus[cpu.index()].absent {
-            // A halted waiter is kicked. A preempted one goes on when its vCPU does.
+            // A halted waiter is kicked. A preempted waiter continues with its vCPU.
             if self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
                 self.cpus.outbox.send(Message::WakeUp { cpu, why: Wake::Interrupt });
             }
             return;
         }
         self.cpus.cpus[cpu.index()].done = now.max(self.cpus.cpus[cpu.index()].paid());
-        // A task whose time slice ended at this instant goes on when it is picked again.
+        // A task whose time slice ended at this instant continues when it is picked again.
         if self.machine.running(cpu) == Some(entity) {
             self.cpus.arm(cpu);
         }

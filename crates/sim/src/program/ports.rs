@@ -1,7 +1,7 @@
 //! Ports, inboxes, and rings that tasks serve: the ends of the network in programs.
 //!
-//! Data arrive in memory at once, even while the machine has no CPU. An interrupt notifies the waiting task, on the CPU that it last ran
-//! on. An absent CPU of a guest takes the interrupt when it is back.
+//! Data arrives in memory at once, even while the machine has no CPU. An interrupt notifies the waiting task, on the
+//! CPU that it last ran on. An absent CPU of a guest takes the interrupt when it returns.
 
 use super::ObjectId;
 use super::ring::Notify;
@@ -19,7 +19,7 @@ use trace::Event;
 impl Driver<'_> {
     // ---- Steps of tasks ----
 
-    /// `entity`, which is the last that wants to send by `port`, does so or waits.
+    /// Makes `entity`, the last task in the queue of `port`, send or wait.
     pub(super) fn leave_by(&mut self, cpu: CpuId, entity: EntityId, port: ObjectId) -> StepOutcome {
         let mut went = false;
         while let Some(next) = self.send_next(port) {
@@ -28,7 +28,7 @@ impl Driver<'_> {
         if went { StepOutcome::Next } else { self.wait_outside(cpu, entity, port) }
     }
 
-    /// The task that has waited longest sends by `port`, if there is room.
+    /// Sends for the task that has waited longest at `port`, if there is room.
     fn send_next(&mut self, port: ObjectId) -> Option<EntityId> {
         let object = self.tasks.object(port);
         let &(entity, bytes) = object.writers.front()?;
@@ -43,7 +43,7 @@ impl Driver<'_> {
         Some(entity)
     }
 
-    /// `entity`, which is the last that wants to read from `inbox`, does so or waits.
+    /// Makes `entity`, the last task in the queue of `inbox`, read or wait.
     pub(super) fn read(&mut self, cpu: CpuId, entity: EntityId, inbox: ObjectId) -> StepOutcome {
         let mut went = false;
         while let Some(next) = self.read_next(inbox) {
@@ -52,7 +52,7 @@ impl Driver<'_> {
         if went { StepOutcome::Next } else { self.wait_outside(cpu, entity, inbox) }
     }
 
-    /// The task that has waited longest reads from `inbox`, if it holds enough.
+    /// Reads for the task that has waited longest at `inbox`, if it holds enough bytes.
     fn read_next(&mut self, inbox: ObjectId) -> Option<EntityId> {
         let (object, outbox) = (&mut self.tasks.objects[inbox.0 as usize], &mut self.cpus.outbox);
         let &(entity, bytes) = object.waiters.front()?;
@@ -76,7 +76,7 @@ impl Driver<'_> {
         Some(entity)
     }
 
-    /// `entity` takes the next packet from `ring`, or waits.
+    /// Makes `entity` take the next packet from `ring`, or wait.
     pub(super) fn fetch(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> StepOutcome {
         let (object, outbox) = (&mut self.tasks.objects[ring.0 as usize], &mut self.cpus.outbox);
         let Held::Ring(serving) = &mut object.held else { unreachable!("a ring is one") };
@@ -94,7 +94,7 @@ impl Driver<'_> {
         self.wait_outside(cpu, entity, ring)
     }
 
-    /// `entity` handles what it has taken from `ring`.
+    /// Makes `entity` handle the packet that it has taken from `ring`.
     pub(super) fn handle(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> StepOutcome {
         let Held::Ring(serving) = &self.tasks.object(ring).held else { unreachable!("a ring is one") };
         let handled = serving.handled.iter().find(|&&(handler, _)| handler == entity);
@@ -104,7 +104,7 @@ impl Driver<'_> {
         if time.is_zero() { StepOutcome::Next } else { self.burst(cpu, entity, time) }
     }
 
-    /// `entity` has handled what it has taken from `ring`: it goes on its way.
+    /// Forwards the packet from `ring` that `entity` has handled.
     pub(super) fn send_on(&mut self, entity: EntityId, ring: ObjectId) -> StepOutcome {
         let Held::Ring(serving) = &mut self.tasks.object(ring).held else { unreachable!("a ring is one") };
         let at = serving.handled.iter().position(|&(handler, _)| handler == entity).expect("it has taken one");
@@ -115,7 +115,7 @@ impl Driver<'_> {
         StepOutcome::Next
     }
 
-    /// `entity` ends: the packet that it handles goes to another server of the ring.
+    /// Returns the packet that `entity` handles to its ring, for another server, because `entity` ends.
     pub(super) fn hand_back(&mut self, entity: EntityId) {
         self.cpus.outbox.ship(Traffic::Pass { entity });
         for id in
@@ -138,7 +138,8 @@ impl Driver<'_> {
 
     // ---- Arrivals ----
 
-    /// Puts a packet into a ring. `None`: there is no room. Otherwise the notification of the server, if one is due.
+    /// Puts a packet into a ring. `None`: there is no room. Otherwise returns the notification of the server, if a
+    /// notification is due.
     pub(crate) fn put(&mut self, ring: ObjectId, packet: Packet) -> Option<Option<Notified>> {
         let object = self.tasks.object(ring);
         let Held::Ring(serving) = &mut object.held else { panic!("a hop is a ring") };
@@ -170,7 +171,7 @@ impl Driver<'_> {
         true
     }
 
-    /// Gives a port room for `bytes` back.
+    /// Returns room for `bytes` to a port.
     pub(crate) fn make_room(&mut self, port: ObjectId, bytes: u64) {
         let Held::Port { window, unread } = &mut self.tasks.object(port).held else {
             panic!("a flow begins at a port")
@@ -211,7 +212,7 @@ impl Driver<'_> {
         self.let_through(id);
     }
 
-    /// Wakes the tasks that wait for `id` and can go on.
+    /// Wakes the tasks that wait for `id` and can continue.
     pub(crate) fn let_through(&mut self, id: ObjectId) {
         loop {
             let object = self.tasks.object(id);

@@ -3,29 +3,30 @@
 use super::length::Length;
 use sched::Nanos;
 
-/// When the server of a ring is notified of packets.
+/// The condition for a notification of the server of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Notify {
-    /// When it waits (notification suppression: virtio's event index, Xen's req_event).
+    /// The server waits (notification suppression: virtio's event index, Xen's req_event).
     #[default]
     WhenIdle,
-    /// Each time, even while it is busy.
+    /// Every packet, even while the server is busy.
     Always,
 }
 
-/// Packets that wait for a task to handle them.
+/// A queue of packets that wait for a server task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ring {
-    /// The CPU time for each packet.
+    /// CPU time for each packet.
     pub cost: Length,
-    /// The most packets that may wait; further ones are dropped. Range: 1 ….
+    /// Maximum number of waiting packets. Further packets are dropped. Range: 1 ….
     pub room: u32,
-    /// When its server is notified.
+    /// Condition for a notification of the server.
     pub notify: Notify,
-    /// The delay of a notification (interrupt coalescing).
+    /// Delay of a notification (interrupt coalescing).
     pub delay: Nanos,
-    /// Whether its server notifies others at the end of a pass over the waiting packets, as in a softirq; otherwise after each packet.
+    /// Whether the server notifies receivers at the end of a pass over the waiting packets, as in a softirq. Otherwise
+    /// it notifies after each packet.
     pub passes: bool,
-    /// The CPU time that a notification costs a task of a guest, beside the hypercall: an exit to a process of the host.
+    /// CPU time that a notification costs a task of a guest, beside the hypercall: an exit to a process of the host.
     pub kick: Nanos,
 }

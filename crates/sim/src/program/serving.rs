@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 /// A notification of the server of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Notified {
-    /// The delay.
+    /// Delay of the notification.
     pub(crate) delay: Nanos,
-    /// The CPU time that it costs the notifying task, beside the hypercall.
+    /// CPU time of the notifying task for the notification, beside the hypercall.
     pub(crate) kick: Nanos,
 }
 
@@ -19,13 +19,13 @@ pub(crate) struct Notified {
 pub(crate) struct Serving {
     pub(crate) ring: Ring,
     pub(super) waiting: VecDeque<Packet>,
-    /// The packets in work, with their tasks.
+    /// Packets in work, with their tasks.
     pub(super) handled: Vec<(EntityId, Packet)>,
-    /// The task that last handled one.
+    /// Task that last handled a packet.
     pub(super) server: Option<EntityId>,
-    /// The packets left of a pass.
+    /// Number of remaining packets of a pass.
     pub(super) left: usize,
-    /// Whether a notice is on its way.
+    /// Whether a notice is under way.
     pub(crate) is_noticed: bool,
 }
 
@@ -34,7 +34,7 @@ impl Serving {
         Serving { ring, waiting: VecDeque::new(), handled: Vec::new(), server: None, left: 0, is_noticed: false }
     }
 
-    /// Puts the packet that `entity` handles back. Returns whether there was one.
+    /// Returns the packet that `entity` handles to the ring. Returns whether there was a packet.
     pub(super) fn hand_back(&mut self, entity: EntityId) -> bool {
         let at = self.handled.iter().position(|&(handler, _)| handler == entity);
         if let Some(at) = at {
@@ -43,7 +43,7 @@ impl Serving {
         at.is_some()
     }
 
-    /// All packets in it.
+    /// Returns all packets in the ring.
     pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
         self.waiting.iter().chain(self.handled.iter().map(|(_, packet)| packet))
     }

@@ -1,4 +1,4 @@
-//! [`Shared`]: the objects of a machine, with what they hold and the queues of tasks that wait for them.
+//! [`Shared`]: the objects of a machine, with their contents and the queues of waiting tasks.
 
 use super::serving::Serving;
 use super::{Object, ObjectId};
@@ -6,7 +6,7 @@ use crate::network::Packet;
 use sched::EntityId;
 use std::collections::VecDeque;
 
-/// Tasks in order of arrival, each with the bytes that it wants.
+/// Waiting tasks in order of arrival, each with the number of bytes that it waits for.
 pub(crate) type Queue = VecDeque<(EntityId, u64)>;
 
 /// The content of an object.
@@ -47,7 +47,7 @@ pub(crate) enum Held {
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) held: Held,
-    /// The waiting tasks; of a pipe, its readers.
+    /// The waiting tasks. Of a pipe, the waiting readers.
     pub(crate) waiters: Queue,
     /// The tasks that wait to write into a pipe.
     pub(crate) writers: Queue,
@@ -70,7 +70,7 @@ impl Shared {
         Shared { name: name.to_string(), held, waiters: Queue::new(), writers: Queue::new() }
     }
 
-    /// The owner of a lock. `None`: it is free, or no lock.
+    /// Returns the owner of a lock. `None`: the lock is free, or the object is no lock.
     pub(crate) fn owner(&self) -> Option<EntityId> {
         match self.held {
             Held::Lock { owner, .. } => owner,
@@ -84,22 +84,22 @@ impl Shared {
         *owner = to;
     }
 
-    /// Whether tasks wait for it by spinning.
+    /// Whether tasks spin while they wait for the object.
     pub(crate) fn spins(&self) -> bool {
         matches!(self.held, Held::Lock { spins: true, .. } | Held::Barrier { spins: true, .. })
     }
 
-    /// Whether it is a lock that is waited for by spinning.
+    /// Whether the object is a lock whose waiters spin.
     pub(crate) fn is_spin_lock(&self) -> bool {
         matches!(self.held, Held::Lock { spins: true, .. })
     }
 
-    /// Whether it is a lock.
+    /// Whether the object is a lock.
     pub(crate) fn is_lock(&self) -> bool {
         matches!(self.held, Held::Lock { .. })
     }
 
-    /// Its noun for messages.
+    /// Returns the noun for the object in messages.
     pub(crate) fn noun(&self) -> &'static str {
         match self.held {
             Held::Lock { spins: true, .. } => "spin lock",
@@ -114,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// Takes one from a semaphore that has one.
+    /// Decrements a semaphore. Returns false if its value is zero.
     pub(crate) fn take(&mut self) -> bool {
         let Held::Semaphore { count, .. } = &mut self.held else { return false };
         let taken = *count > 0;
@@ -122,14 +122,14 @@ impl Shared {
         taken
     }
 
-    /// Posts one without a waiter.
+    /// Increments a semaphore without waiters.
     pub(crate) fn post(&mut self) {
         if let Held::Semaphore { count, most } = &mut self.held {
             *count = (*count + 1).min(*most);
         }
     }
 
-    /// Lets one task read or write if one can, and returns it.
+    /// Makes the first task that can read or write do so, and returns the task.
     pub(crate) fn pass(&mut self) -> Option<EntityId> {
         let Held::Pipe { capacity, filled } = &mut self.held else { return None };
         if let Some(&(reader, bytes)) = self.waiters.front()
@@ -148,7 +148,7 @@ impl Shared {
         Some(writer)
     }
 
-    /// The packets in a ring.
+    /// Returns the packets in a ring.
     pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
         let ring = if let Held::Ring(ring) = &self.held { Some(ring) } else { None };
         ring.into_iter().flat_map(|ring| ring.packets())
@@ -161,7 +161,7 @@ impl Shared {
     }
 }
 
-/// Where the objects of a machine are.
+/// Returns an object of a machine.
 pub(crate) fn at(objects: &mut [Shared], id: ObjectId) -> &mut Shared {
     &mut objects[id.0 as usize]
 }

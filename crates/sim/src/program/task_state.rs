@@ -1,20 +1,20 @@
-//! [`TaskState`]: the state of a task that follows a program.
+//! [`TaskState`]: the state of a task that executes a program.
 
 use super::{CodeId, Draws, Length, ObjectId, code::LOOPS_MOST};
 use sched::{EntityId, Instant, Nanos};
 
-/// What a task waits for.
+/// The reason why a task waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiting {
-    /// Nothing: it runs or could run.
+    /// No wait: the task runs or is runnable.
     Nothing,
-    /// A time.
+    /// A wait for a time.
     Time,
-    /// An object.
+    /// A wait for an object.
     Object(ObjectId),
-    /// An object that other applications fill or empty: a port, an inbox, a ring.
+    /// A wait for an object that other applications fill or empty: a port, an inbox, a ring.
     Outside(ObjectId),
-    /// The end of its children.
+    /// A wait for the end of its children.
     Children,
 }
 
@@ -23,36 +23,36 @@ pub(crate) enum Waiting {
 pub(crate) struct TaskState {
     pub(crate) name: Box<str>,
     pub(crate) code: CodeId,
-    /// The step that comes next.
+    /// Place of the next step.
     pub(crate) next: u32,
-    /// Rounds left, of each loop it is in.
+    /// Remaining rounds of each loop that the task is in.
     pub(crate) rounds: [u64; LOOPS_MOST],
-    /// When it began.
+    /// Start of the task.
     pub(crate) began: Instant,
-    /// When the last period of each of its timers ended; in the order of their numbers.
+    /// End of the last period of each timer of the task, by number.
     pub(crate) timers: Vec<Instant>,
-    /// Its random draws, once it has drawn.
+    /// Random draws of the task, after its first draw.
     draws: Option<Box<Draws>>,
-    /// Its number in the run, which its draws depend on.
+    /// Number of the task in the run, which determines its draws.
     pub(crate) number: u64,
     pub(crate) waiting: Waiting,
-    /// Since when it waits for an object.
+    /// Instant since which the task waits for an object.
     pub(crate) since: Instant,
-    /// When its last sleep was to end.
+    /// Instant at which the last sleep of the task was due to end.
     pub(crate) due: Instant,
-    /// The deadline of its open job; NEVER if it has none.
+    /// Deadline of the task's open job. NEVER if it has none.
     pub(crate) deadline: Instant,
-    /// The task that forked it.
+    /// Task that forked this task.
     pub(crate) parent: Option<EntityId>,
-    /// Children that have not ended.
+    /// Number of children that have not ended.
     pub(crate) children: u32,
-    /// Mutexes and spin locks it holds.
+    /// Number of mutexes and spin locks that the task holds.
     pub(crate) holds: u32,
-    /// Its application.
+    /// Number of the task's application.
     pub(crate) application: u32,
-    /// What its last steps cost, to be paid with its next run.
+    /// Cost of the task's last steps, to be paid with its next run.
     pub(crate) owes: Nanos,
-    /// The mutex it takes again once its condition is signalled.
+    /// Mutex that the task takes again once its condition is signalled.
     pub(crate) retakes: Option<ObjectId>,
 }
 
@@ -80,7 +80,7 @@ impl TaskState {
         }
     }
 
-    /// How long `length` is this time.
+    /// Draws the duration of this use of `length`.
     pub(crate) fn draw(&mut self, length: Length, seed: u64) -> Nanos {
         if let Length::Fixed(time) = length {
             return time;

@@ -1,4 +1,4 @@
-//! [`Tasks`]: the tasks of a machine that follow programs, and their objects.
+//! [`Tasks`]: the tasks of a machine that execute programs, and their objects.
 
 use super::code::Library;
 use super::shared::{self, Shared};
@@ -6,10 +6,10 @@ use super::task_state::TaskState;
 use super::{Object, ObjectId};
 use sched::{EntityId, GroupId, Instant};
 
-/// The most steps of one task at one instant. A program with more uses no time at all.
+/// Maximum number of steps of one task at one instant. A program above it uses no time at all.
 pub(super) const STEPS_MOST: u32 = 1_000_000;
 
-/// The most steps of all tasks of a machine at one instant.
+/// Maximum number of steps of all tasks of a machine at one instant.
 const STEPS_MOST_OF_ALL: u32 = 10_000_000;
 
 /// The outcome of a step.
@@ -17,47 +17,47 @@ const STEPS_MOST_OF_ALL: u32 = 10_000_000;
 pub(super) enum StepOutcome {
     /// The next step follows at once.
     Next,
-    /// The task uses time, on the CPU or off it.
+    /// The task uses time, with or without a CPU.
     Wait,
 }
 
 /// The tasks of an application.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ApplicationState {
-    /// The number of tasks.
+    /// Number of tasks.
     pub(crate) there: u32,
-    /// The number that wait for objects.
+    /// Number of tasks that wait for objects.
     pub(crate) waiting: u32,
-    /// The number that wait for their children.
+    /// Number of tasks that wait for their children.
     pub(crate) joining: u32,
-    /// Whether the application is being ended.
+    /// Whether the end of the application is in progress.
     pub(crate) is_over: bool,
-    /// The index of its first object among those of its machine.
+    /// Index of the application's first object among the objects of its machine.
     pub(crate) base: u32,
-    /// The group in which it was started, then its own groups.
+    /// Group in which the application was started, then its own groups.
     pub(crate) groups: Vec<GroupId>,
-    /// Whether it waits until it is stopped when all of its tasks wait for each other.
+    /// Whether the application waits until it is stopped when all of its tasks wait for each other.
     pub(crate) may_stall: bool,
-    /// Whether they do.
+    /// Whether all tasks of the application wait for each other.
     pub(crate) is_stalled: bool,
 }
 
-/// The tasks of a machine that follow programs, and what they share.
+/// The tasks of a machine that execute programs, and their shared objects.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    /// By entity index.
+    /// States of the tasks, by entity index.
     pub(crate) states: Vec<Option<Box<TaskState>>>,
     pub(crate) library: Library,
     pub(crate) objects: Vec<Shared>,
     pub(crate) applications: Vec<ApplicationState>,
-    /// Tasks ever begun.
+    /// Number of tasks ever begun.
     pub(crate) begun: u64,
     /// Whether there are rings among the objects.
     pub(crate) has_rings: bool,
-    /// The instant of the counts below, and the number of advances at it.
+    /// The instant to which `advances` and `steps` refer, and the number of advances at this instant.
     instant: Instant,
     advances: u32,
-    /// The number of steps at it.
+    /// Number of steps at the instant of the counts.
     pub(super) steps: u32,
     pub(crate) seed: u64,
 }
@@ -67,7 +67,7 @@ impl Tasks {
         self.states[entity.index()].as_mut().expect("it follows a program")
     }
 
-    /// Counts an advance at `now`. Returns whether there are so many that the tasks loop without using time.
+    /// Counts an advance at `now`. Returns whether their number shows that the tasks loop without using time.
     pub(super) fn goes_round_at(&mut self, now: Instant) -> bool {
         if self.instant != now {
             (self.instant, self.advances, self.steps) = (now, 0, 0);
@@ -80,7 +80,7 @@ impl Tasks {
         self.states.get(entity.index()).is_some_and(Option::is_some)
     }
 
-    /// The deadline of the open job of `entity`; NEVER if it has none.
+    /// Returns the deadline of the open job of `entity`. NEVER if it has none.
     pub(crate) fn deadline_of(&self, entity: EntityId) -> Instant {
         let state = self.states.get(entity.index()).and_then(Option::as_ref);
         state.map_or(Instant::NEVER, |state| state.deadline)

@@ -7,7 +7,7 @@ use sched::{CpuId, EntityId, Instant, Nanos};
 use trace::Event;
 
 impl Driver<'_> {
-    /// When the last period of a timer of `entity` ended.
+    /// Returns the end of the last period of a timer of `entity`.
     pub(super) fn timer_of(&mut self, entity: EntityId, timer: u8) -> &mut Instant {
         let state = self.tasks.of(entity);
         let timer = usize::from(timer);
@@ -18,7 +18,7 @@ impl Driver<'_> {
         &mut state.timers[timer]
     }
 
-    /// The task on `cpu` sleeps until its timer ends.
+    /// Makes the task on `cpu` sleep until its timer ends.
     pub(super) fn timer(
         &mut self,
         cpu: CpuId,
@@ -51,7 +51,7 @@ impl Driver<'_> {
         self.sleep_until(cpu, entity, end)
     }
 
-    /// The task on `cpu` uses CPU time until its timer ends.
+    /// Makes the task on `cpu` use CPU time until its timer ends.
     pub(super) fn run_until_beat(
         &mut self,
         cpu: CpuId,
@@ -67,12 +67,13 @@ impl Driver<'_> {
             *last = end;
             return StepOutcome::Next;
         }
-        // It looks at the clock again after that.
+        // The task reads the clock again after that.
         self.tasks.of(entity).next -= 1;
         self.burst(cpu, entity, grain.min(end.since(now)))
     }
 
-    /// `entity` skips the rounds of its loop whose beats have long passed. The loop is given by its level and its end.
+    /// Skips the rounds of the loop of `entity` whose beats have long passed. The loop is given by its level and its
+    /// end.
     pub(super) fn drop_late(
         &mut self,
         entity: EntityId,

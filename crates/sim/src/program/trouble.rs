@@ -1,4 +1,5 @@
-//! Detection of programs that cannot go on: wait cycles, applications in which all tasks wait, unlocks of locks that are not held.
+//! Detection of programs that cannot continue: wait cycles, applications in which all tasks wait, unlocks of locks that
+//! are not held.
 
 use super::ObjectId;
 use super::task_state::{TaskState, Waiting};
@@ -7,7 +8,7 @@ use crate::driver::Driver;
 use crate::stuck::{Stuck, Waiter};
 use sched::{CpuId, EntityId, Input, Instant};
 
-/// How many waiters a report names.
+/// Maximum number of waiters in a report.
 const SHOWN_MOST: usize = 20;
 
 impl Driver<'_> {
@@ -16,7 +17,7 @@ impl Driver<'_> {
         state.map_or_else(|| entity.to_string(), |state| state.name.to_string())
     }
 
-    /// The run ends here. What comes first counts.
+    /// Ends the run here. The first cause counts.
     pub(crate) fn get_stuck(&mut self, why: String, help: &'static str) {
         if self.stuck.is_some() {
             return;
@@ -30,7 +31,7 @@ impl Driver<'_> {
         Stuck { at: self.cpus.now, machine: self.name.clone(), why, help, waiters, more }
     }
 
-    /// The tasks that wait for objects, in order of arrival.
+    /// Returns the tasks that wait for objects, in order of arrival.
     pub(crate) fn waiters(&self) -> Vec<Waiter> {
         self.waiters_of(|_| true)
     }
@@ -101,7 +102,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Whether a task of an application spins for a free lock, and takes it once it runs.
+    /// Whether a task of an application spins for a free lock, and takes the lock once the task runs.
     fn lock_is_free(&self, application: usize) -> bool {
         self.tasks.states.iter().flatten().filter(|it| it.application as usize == application).any(|state| {
             let Waiting::Object(id) = state.waiting else { return false };
@@ -110,7 +111,7 @@ impl Driver<'_> {
         })
     }
 
-    /// `entity`, which runs on `cpu`, unlocks a lock that it does not hold.
+    /// Checks that `entity`, which runs on `cpu`, holds the lock that it unlocks.
     pub(crate) fn gives_back(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, does: &str) {
         let object = &self.tasks.objects[id.0 as usize];
         let owner =

@@ -26,7 +26,7 @@ impl World<'_> {
         self.machines[guest.index()].coordinate();
     }
 
-    /// The totals of the coordination of `guest` with its host. `None`: they do not coordinate.
+    /// Returns the totals of the coordination of `guest` with its host. `None`: they do not coordinate.
     #[must_use]
     pub fn coordinated(&self, guest: MachineId) -> Option<Coordinated> {
         let guest_state = self.coordination[guest.index()].as_ref()?;
@@ -40,7 +40,7 @@ impl World<'_> {
         self.coordination[guest].as_mut().expect("its caller has seen that it coordinates")
     }
 
-    /// The guest and the CPU of vCPU `number`.
+    /// Returns the guest and the CPU of vCPU `number`.
     fn place_of(&self, number: usize) -> (usize, usize) {
         let (guest, cpu) = self.vcpus[number].place();
         (guest.index(), cpu.index())
@@ -48,7 +48,7 @@ impl World<'_> {
 
     // ---- In the guest ----
 
-    /// The guest has settled.
+    /// Processes the notes of a guest that has settled.
     pub(super) fn coordinate(&mut self, guest: usize) {
         self.read_notes(guest);
         let now = self.now;
@@ -76,7 +76,7 @@ impl World<'_> {
         machine.cpus.outbox.reuse_notes(notes);
     }
 
-    /// Takes the hint of a guest about a CPU that is not frozen.
+    /// Processes the hint of a guest about a CPU that is not frozen.
     fn hear(&mut self, guest: usize, cpu: usize) {
         let machine = &mut self.machines[guest];
         let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
@@ -98,7 +98,7 @@ impl World<'_> {
 
     // ---- On the host ----
 
-    /// The host has settled.
+    /// Processes the messages of a host that has settled.
     pub(super) fn coordinate_host(&mut self, host: usize) {
         let now = self.now;
         let mut notes = self.machines[host].cpus.outbox.take_notes();
@@ -122,7 +122,7 @@ impl World<'_> {
         }
     }
 
-    /// The guest and the CPU of an entity that is a vCPU of a coordinating guest.
+    /// Returns the guest and the CPU of an entity that is a vCPU of a coordinating guest.
     fn coordinated_vcpu(&self, host: usize, entity: EntityId) -> Option<(usize, usize)> {
         let number = self.vcpu_of[host].get(entity.index()).copied().flatten()? as usize;
         let (guest, cpu) = self.place_of(number);
@@ -145,14 +145,14 @@ impl World<'_> {
         self.act(guest, cpu, |seat, with| seat.injected(with, false));
     }
 
-    /// vCPU `number` has lost its CPU.
+    /// Records that vCPU `number` has lost its CPU.
     pub(super) fn exit(&mut self, number: usize) {
         let (guest, cpu) = self.place_of(number);
         let pending = self.machines[guest].cpus.deferred.iter().any(|(on, _)| on.index() == cpu);
         self.act(guest, cpu, |seat, with| seat.exits(with, pending));
     }
 
-    /// vCPU `number` halts.
+    /// Records that vCPU `number` halts.
     pub(super) fn halt_coordinated(&mut self, number: usize) {
         let (guest, cpu) = self.place_of(number);
         let now = self.now;
@@ -162,7 +162,7 @@ impl World<'_> {
         self.act(guest, cpu, Seat::halts);
     }
 
-    /// A tick, the end of a window, a budget or a limit.
+    /// Reviews the boosts of a guest at a tick, the end of a window, or the end of a budget or a limit.
     pub(super) fn review(&mut self, guest: usize) {
         let now = self.now;
         self.reviews.clear(guest);
@@ -187,7 +187,7 @@ impl World<'_> {
             self.hear(guest, cpu);
             self.carry_out(guest, cpu);
         }
-        // Work that came at this instant needs a visit.
+        // Work that became due at this instant needs a visit.
         let number = self.places[guest].number;
         if self.guests.get(number) > now {
             self.guests.set(number, self.machines[guest].next());
@@ -207,7 +207,7 @@ impl World<'_> {
         let host = guest_state.host;
         let refused = !self.adjust_vcpu(guest, cpu, due);
         if refused {
-            // It may still have another boost.
+            // The vCPU may still have another boost.
             assert!(self.adjust_vcpu(guest, cpu, None), "what was granted once is granted again");
         }
         let guest_state = self.coordination_of(guest);
@@ -217,7 +217,7 @@ impl World<'_> {
         self.schedule_visit(host);
     }
 
-    /// Asks the host's policy for a boost of a vCPU, or to end it. Returns whether the policy grants it.
+    /// Requests a boost of a vCPU, or its end, from the host's policy. Returns whether the policy grants it.
     fn adjust_vcpu(&mut self, guest: usize, cpu: usize, boost: Option<Boost>) -> bool {
         let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
         let (entity, base) = guest_state.vcpus[cpu];
@@ -225,7 +225,7 @@ impl World<'_> {
         let machine = &mut self.machines[guest_state.host.index()];
         machine.cpus.now = self.now;
         let stays = *machine.machine.params(entity) == params;
-        // A boost without an effect is none.
+        // A boost without an effect does not count.
         let boosted = params != base;
         let told = std::mem::replace(&mut guest_state.told[cpu], boosted);
         if told != boosted || (boosted && !stays) {
@@ -234,7 +234,7 @@ impl World<'_> {
         stays || machine.adjust(entity, params).is_ok()
     }
 
-    /// Takes new parameters of an entity: those of a boosted vCPU apply when its boost ends.
+    /// Sets new parameters of an entity. The parameters of a boosted vCPU apply when its boost ends.
     pub(super) fn rebase(&mut self, host: MachineId, entity: EntityId, params: Params) {
         let Some((guest, cpu)) = self.coordinated_vcpu(host.index(), entity) else { return };
         let now = self.now;

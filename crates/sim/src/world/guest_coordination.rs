@@ -1,4 +1,4 @@
-//! [`GuestCoordination`]: what the world keeps of a guest that coordinates with its host.
+//! [`GuestCoordination`]: the world's record of a guest that coordinates with its host.
 
 use crate::coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, Protocol, Seat, Sight};
 use crate::driver::Driver;
@@ -6,25 +6,25 @@ use crate::program::Waiting;
 use sched::{CpuId, EntityId, Instant, Params, State};
 use trace::MachineId;
 
-/// A guest and its host.
+/// The coordination of a guest and its host.
 #[derive(Debug)]
 pub(super) struct GuestCoordination {
     pub(super) with: Coordination,
     pub(super) host: MachineId,
-    /// By CPU of the guest: its entity, and the entity's parameters without a boost.
+    /// Entity of each CPU of the guest, and the entity's parameters without a boost.
     pub(super) vcpus: Vec<(EntityId, Params)>,
-    /// Whether a boost of it is recorded in the trace, by CPU.
+    /// Whether the trace records a boost of the vCPU, by CPU.
     pub(super) told: Vec<bool>,
     pub(super) seats: Vec<Seat>,
     pub(super) detector: Detector,
     pub(super) coordinator: Coordinator,
-    /// When a boosted vCPU that runs exits next.
+    /// Instant of the next exit of a running boosted vCPU.
     pub(super) tick: Instant,
     pub(super) came_of_it: Coordinated,
 }
 
 impl GuestCoordination {
-    /// What the guest's scheduler runs and keeps waiting on a CPU.
+    /// Returns the running and waiting tasks of a CPU, as the guest's scheduler has chosen.
     pub(super) fn sight(&self, machine: &Driver<'_>, cpu: CpuId) -> Sight {
         let runs = machine.machine.running(cpu);
         let of_class = |e: EntityId| Boost::like(machine.machine.params(e).class);

@@ -1,8 +1,8 @@
 //! [`World`]: machines in virtual time: hosts, and guests whose CPUs are entities of a host.
 //!
-//! The world is flat: a list of machines, and for each vCPU its entity on its host. At one instant, guests take what is due, by id, and
-//! settle; then hosts do; then vCPUs that lost or got a CPU are frozen or thawed, and their guests take the deferred work. This repeats
-//! until nothing changes. Nothing else orders events, so the same calls give the same run.
+//! The world is flat: a list of machines, and the entity of each vCPU on its host. At one instant, first guests, then
+//! hosts process due work in order of their ids, and settle. Then vCPUs are frozen or thawed, and their guests process
+//! deferred work. This repeats until nothing changes. Nothing else orders events, so equal calls give equal runs.
 
 mod coordination;
 mod guest_coordination;
@@ -27,7 +27,7 @@ use std::rc::Rc;
 use trace::{Event, MachineId, Sink, WorldSink};
 use vcpu_state::Vcpu;
 
-/// The most rounds of one instant. More mean that it never ends.
+/// The maximum number of rounds of one instant. A higher number means that the instant never ends.
 const ROUNDS_MOST: usize = 10_000;
 
 /// The number of instants between checks for sinks that ignore later events.
@@ -36,19 +36,19 @@ const INSTANTS_A_ROUND: u64 = 1_024;
 /// The place of a machine in its world.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// The machine its CPUs are entities of; `None`: it is a host.
+    /// The machine whose entities are the CPUs of this machine. `None`: this machine is a host.
     host: Option<MachineId>,
-    /// Of a guest: where its CPUs are in the world's vCPUs.
+    /// Of a guest: the index of its first CPU among the vCPUs of the world.
     vcpus: usize,
-    /// Its number among the guests, or among the hosts.
+    /// Number of the machine among the guests, or among the hosts.
     number: usize,
 }
 
-/// When work is due on machines. Hosts and guests have separate agendas: a world has few hosts among many guests.
+/// Instants of due work on machines. Hosts and guests have separate agendas: a world has few hosts among many guests.
 #[derive(Debug)]
 struct Agenda {
     calendar: Calendar,
-    /// By number: which machine that is.
+    /// Index of each machine, by number.
     machines: Vec<usize>,
 }
 
@@ -64,7 +64,7 @@ impl Agenda {
         self.machines.len() - 1
     }
 
-    /// The index of the machine that is due first.
+    /// Returns the index of the machine whose work is due first.
     #[inline]
     fn first(&self) -> usize {
         self.machines[self.calendar.first()]
@@ -90,29 +90,29 @@ pub struct World<'a> {
     machines: Vec<Driver<'a>>,
     places: Vec<Place>,
     vcpus: Vec<Vcpu>,
-    /// Of each machine, by entity index: which vCPU that is.
+    /// The vCPU of each entity, by machine and entity index.
     vcpu_of: Vec<Vec<Option<u32>>>,
-    /// When something is due: on guests and hosts apart, because guests come first.
+    /// Instants of due work on guests. Hosts have their own agenda, because guests go first.
     guests: Agenda,
     hosts: Agenda,
-    /// When an idle vCPU halts, by vCPU.
+    /// Instants at which idle vCPUs halt, by vCPU.
     halts: Calendar,
-    /// By machine: the coordination of a guest with its host.
+    /// Coordination of a guest with its host, by machine.
     coordination: Vec<Option<Box<GuestCoordination>>>,
     /// Whether any guest coordinates.
     coordinates: bool,
-    /// When a boost has to be looked at, by guest.
+    /// Instants of boost reviews, by guest.
     reviews: Calendar,
-    /// The number of vCPUs that may be polling.
+    /// Number of vCPUs that may be polling.
     polling: usize,
     network: Network,
     watchers: Watchers<'a>,
     now: Instant,
-    /// The rounds of the instant that is under way.
+    /// Number of rounds of the current instant.
     rounds: usize,
-    /// The host that was visited last.
+    /// The host of the last visit.
     last_host: usize,
-    /// The work that the current call may still do.
+    /// Amount of work that the current call may still do.
     budget: u64,
     seed: u64,
 }
@@ -124,7 +124,7 @@ impl std::fmt::Debug for World<'_> {
 }
 
 impl<'a> World<'a> {
-    /// A world without machines, at time zero. Random lengths are drawn from `seed` on.
+    /// Creates a world without machines, at time zero. `seed` starts the random numbers of lengths.
     #[must_use]
     pub fn new(seed: u64) -> World<'a> {
         World {
@@ -151,7 +151,7 @@ impl<'a> World<'a> {
 
     // ---- Machines ----
 
-    /// Adds a host, idle.
+    /// Adds an idle host.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this machine.
@@ -167,14 +167,14 @@ impl<'a> World<'a> {
         Ok(self.add(name, machine, None))
     }
 
-    /// Adds a guest whose CPUs are `vcpus`, entities of `host` that were attached as [`Workload::Vcpu`] and belong to no
-    /// guest yet.
+    /// Adds a guest whose CPUs are `vcpus`: entities of `host` that were attached as [`Workload::Vcpu`] and belong to
+    /// no guest yet.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this machine.
     ///
     /// # Panics
-    /// There are more or fewer vCPUs than the guest has CPUs.
+    /// The number of vCPUs differs from the number of CPUs of the guest.
     #[expect(clippy::too_many_arguments, reason = "a machine is made of that many things")]
     pub fn add_guest(
         &mut self,
@@ -238,7 +238,7 @@ impl<'a> World<'a> {
         self.machines[host.index()].show(|| Event::Vcpu { entity, guest, cpu });
     }
 
-    /// Shows everything that happens on `machine` from now on to `sink`.
+    /// Passes all later events of `machine` to `sink`.
     pub fn watch(&mut self, machine: MachineId, sink: impl Sink + 'a) {
         self.watch_boxed(machine, Box::new(sink));
     }
@@ -248,7 +248,7 @@ impl<'a> World<'a> {
         self.machines[machine.index()].watch_boxed(sink);
     }
 
-    /// Shows everything that happens from now on, on whatever machine, to `sink`.
+    /// Passes all later events of every machine to `sink`.
     pub fn watch_all(&mut self, sink: impl WorldSink + 'a) {
         self.watch_all_boxed(Box::new(sink));
     }
@@ -268,7 +268,7 @@ impl<'a> World<'a> {
     /// Creates a group on `machine`.
     ///
     /// # Errors
-    /// Its policy refuses it.
+    /// The machine's policy refuses the group.
     pub fn create_group(
         &mut self,
         machine: MachineId,
@@ -282,7 +282,7 @@ impl<'a> World<'a> {
     /// Adds an entity to `machine` and starts its workload.
     ///
     /// # Errors
-    /// Its policy refuses it; nothing has changed.
+    /// The policy refuses the entity; nothing has changed.
     pub fn attach(
         &mut self,
         machine: MachineId,
@@ -293,10 +293,10 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.attach(name, params, workload))
     }
 
-    /// Starts the tasks of an application on `machine`, all in `group`. Returns the number of the application there, and its tasks.
+    /// Starts the tasks of an application on `machine`, all in `group`. Returns its number and its tasks.
     ///
     /// # Errors
-    /// Its policy refuses one of them; none is started then.
+    /// The policy refuses a task; no task is started then.
     pub fn start(
         &mut self,
         machine: MachineId,
@@ -306,7 +306,7 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.start(application, group))
     }
 
-    /// Ends the tasks of an application and all that they have forked. Tasks on a vCPU without a CPU end when it has one.
+    /// Ends the tasks of an application and all their children. Tasks on a vCPU without a CPU end when it has one.
     pub fn stop(&mut self, machine: MachineId, application: u32) {
         self.change(machine, |it| it.stop(application));
     }
@@ -314,7 +314,7 @@ impl<'a> World<'a> {
     /// Changes the parameters of an entity.
     ///
     /// # Errors
-    /// Its policy refuses it; nothing has changed.
+    /// The policy refuses the parameters; nothing has changed.
     pub fn adjust(&mut self, machine: MachineId, entity: EntityId, params: Params) -> Result<(), Refused> {
         self.change(machine, |it| it.adjust(entity, params))?;
         self.rebase(machine, entity, params);
@@ -329,7 +329,7 @@ impl<'a> World<'a> {
     /// Changes the parameters of a group.
     ///
     /// # Errors
-    /// Its policy refuses it; nothing has changed.
+    /// The policy refuses the parameters; nothing has changed.
     pub fn adjust_group(&mut self, machine: MachineId, group: GroupId, params: GroupParams) -> Result<(), Refused> {
         self.change(machine, |it| it.adjust_group(group, params))
     }
@@ -337,7 +337,7 @@ impl<'a> World<'a> {
     /// Removes an entity that is no vCPU. An entity on a vCPU without a CPU leaves when the vCPU has one.
     ///
     /// # Panics
-    /// It is a vCPU: a machine does not lose CPUs.
+    /// The entity is a vCPU: a machine does not lose CPUs.
     pub fn detach(&mut self, machine: MachineId, entity: EntityId) {
         let of = &self.vcpu_of[machine.index()];
         assert!(of.get(entity.index()).is_none_or(Option::is_none), "{entity} is a vCPU");
@@ -354,10 +354,10 @@ impl<'a> World<'a> {
 
     // ---- Time ----
 
-    /// Runs until `end`: everything before it happens.
+    /// Runs until `end`, with every event before `end`.
     ///
     /// # Errors
-    /// The run cannot go on: programs deadlock, or loop without using time. It stays at that instant.
+    /// The run cannot continue: programs deadlock, or loop without using time. The run stays at that instant.
     pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         let mut unlimited = u64::MAX;
         let is_there = self.run_within(end, &mut unlimited)?;
@@ -365,8 +365,9 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Runs until `end` or until `budget` is used up, and returns whether it is at `end`. `budget` counts inputs and visits of machines, and
-    /// is reduced by the work done; the last round of an instant may exceed it. A run in parts is the same as a run in one go.
+    /// Runs until `end` or until `budget` is used up. Returns whether the run is at `end`. `budget` counts inputs and
+    /// visits of machines, and decreases by the work done. The last round of an instant may exceed it. A run in parts
+    /// equals a run in one call.
     ///
     /// # Errors
     /// As [`run_until`](World::run_until).
@@ -439,10 +440,10 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs until `end` and ends the run for the sinks.
+    /// Runs until `end` and ends the run for all sinks.
     ///
     /// # Errors
-    /// As [`run_until`](World::run_until). The run ends for the sinks all the same.
+    /// As [`run_until`](World::run_until). The run ends for all sinks in this case, too.
     pub fn finish(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         let answer = self.run_until(end);
         self.check_flows();
@@ -453,12 +454,13 @@ impl<'a> World<'a> {
         answer
     }
 
-    /// The applications that [may stall](crate::Application::may_stall) and did: when, and which task waits for what.
+    /// Returns the stalls of applications that [may stall](crate::Application::may_stall): the instant, and the object
+    /// of each waiting task.
     pub fn stalls(&self) -> impl Iterator<Item = &Stuck> {
         self.machines.iter().flat_map(|machine| &machine.stalls)
     }
 
-    /// The next rounds of this instant, until nothing is due or the budget is used up.
+    /// Runs the next rounds of this instant, until nothing is due or the budget is used up.
     fn instant(&mut self) -> Result<(), Box<Stuck>> {
         let now = self.now;
         while self.rounds < ROUNDS_MOST {
@@ -505,7 +507,7 @@ impl<'a> World<'a> {
         let before = machine.inputs;
         machine.cpus.now = self.now;
         machine.instant();
-        // Traffic to itself arrives before it can be idle.
+        // Traffic within the machine arrives before the machine can be idle.
         while self.machines[index].cpus.outbox.has_traffic() && self.machines[index].stuck.is_none() {
             self.ship(index);
             self.machines[index].instant();
@@ -534,10 +536,10 @@ impl<'a> World<'a> {
         self.end_host_visit(index)
     }
 
-    /// Acts on what happened on a host at this instant.
+    /// Reacts to the events of a host at this instant.
     #[inline]
     fn end_host_visit(&mut self, index: usize) -> Result<(), Box<Stuck>> {
-        // Traffic to itself arrives before it can be idle.
+        // Traffic within the machine arrives before the machine can be idle.
         while self.machines[index].cpus.outbox.has_traffic() && self.machines[index].stuck.is_none() {
             self.ship(index);
             self.machines[index].instant();
@@ -566,31 +568,31 @@ impl<'a> World<'a> {
 
     // ---- Queries ----
 
-    /// The current instant.
+    /// Returns the current instant.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// A machine.
+    /// Returns a machine.
     #[must_use]
     pub fn machine(&self, machine: MachineId) -> &Driver<'a> {
         &self.machines[machine.index()]
     }
 
-    /// The number of machines. Their ids are the numbers below it.
+    /// Returns the number of machines. Their ids are the numbers below it.
     #[must_use]
     pub fn machines(&self) -> usize {
         self.machines.len()
     }
 
-    /// The number of inputs of all machines, without freezes and thaws.
+    /// Returns the number of inputs of all machines, without freezes and thaws.
     #[must_use]
     pub fn inputs(&self) -> u64 {
         self.machines.iter().map(|machine| machine.inputs).sum()
     }
 
-    /// The time for which CPU `cpu` of `guest` has polled before halting.
+    /// Returns the time for which CPU `cpu` of `guest` has polled before halting.
     #[must_use]
     pub fn polled(&self, guest: MachineId, cpu: CpuId) -> Nanos {
         self.vcpus[self.places[guest.index()].vcpus + cpu.index()].polled

@@ -10,11 +10,11 @@ use crate::program::{Notified, ObjectId};
 use sched::{EntityId, Nanos};
 use trace::{Event, MachineId};
 
-/// The task that sends a packet, or sends it on, and pays for the notification.
+/// The task that sends or forwards a packet, and pays for the notification.
 #[derive(Clone, Copy)]
 struct By {
     task: (MachineId, EntityId),
-    /// Whether it notifies at the end of its pass.
+    /// Whether the task notifies at the end of its pass.
     later: bool,
 }
 
@@ -35,8 +35,8 @@ impl World<'_> {
     /// Adds a flow.
     ///
     /// # Panics
-    /// An end is no port or inbox, or its port has a flow already; packets are empty; acknowledgements are for no packet or for an
-    /// unreliable flow; or an interrupt goes to no CPU of a host.
+    /// An end of the flow is no port or inbox, or its port has a flow already. Packets are empty. Acknowledgements are
+    /// for no packet or for an unreliable flow. An interrupt goes to no CPU of a host.
     pub fn connect(&mut self, flow: Flow) -> FlowId {
         let (port, inbox) = (self.object_at(flow.from), self.object_at(flow.to));
         let acks = flow.acks.as_ref();
@@ -63,19 +63,19 @@ impl World<'_> {
         FlowId(number)
     }
 
-    /// The counts of the packets of a flow.
+    /// Returns the counts of the packets of a flow.
     #[must_use]
     pub fn flow(&self, flow: FlowId) -> FlowCounts {
         self.network.streams[flow.0 as usize].counts
     }
 
-    /// An object of an application, among those of its machine.
+    /// Returns the number of an object of an application among the objects of its machine.
     fn object_at(&self, at: Endpoint) -> ObjectId {
         let applications = &self.machines[at.machine.index()].tasks.applications;
         ObjectId(applications[at.application as usize].base + at.object.0)
     }
 
-    /// Sends the traffic of a machine on its way.
+    /// Sends the traffic of a machine to its next hops.
     pub(super) fn ship(&mut self, index: usize) {
         #[expect(clippy::cast_possible_truncation, reason = "a world has fewer than 2^32 machines")]
         let machine = MachineId(index as u32);
@@ -91,7 +91,7 @@ impl World<'_> {
                 Traffic::Read { entity, flow, bytes } => self.acknowledge(machine, entity, flow, bytes),
             }
         }
-        // The buffer is kept; traffic that came meanwhile is for the next turn.
+        // The buffer is kept. Traffic that arrives meanwhile is sent in the next turn.
         self.machines[index].cpus.outbox.reuse(traffic);
     }
 
@@ -116,7 +116,7 @@ impl World<'_> {
         }
     }
 
-    /// Data was read: the sender may get an acknowledgement.
+    /// Records that data was read. The sender may get an acknowledgement.
     fn acknowledge(&mut self, machine: MachineId, entity: EntityId, flow: u32, bytes: u64) {
         let stream = &mut self.network.streams[flow as usize];
         stream.counts.bytes_read += bytes;
@@ -152,7 +152,7 @@ impl World<'_> {
         self.schedule_visit(machine);
     }
 
-    /// Delivers everything that is due between machines.
+    /// Delivers all due packets, notices and acknowledgements between machines.
     pub(super) fn deliver(&mut self) {
         while self.network.next() == self.now {
             match self.network.pop() {
@@ -167,7 +167,7 @@ impl World<'_> {
         }
     }
 
-    /// Moves a packet to its next stop.
+    /// Moves a packet to its next hop.
     fn travel(&mut self, mut packet: Packet, by: Option<By>) {
         loop {
             let flow = &self.network.streams[packet.flow as usize].flow;
@@ -219,7 +219,7 @@ impl World<'_> {
         }
     }
 
-    /// A pass of a server ends: notifies the servers of what it sent on.
+    /// Ends a pass of a server, and notifies the servers of the packets that it forwarded.
     fn end_pass(&mut self, machine: MachineId, entity: EntityId) {
         if self.network.deferred_notifies.is_empty() {
             return;
@@ -301,7 +301,7 @@ impl World<'_> {
         self.make_room(flow, bytes);
     }
 
-    /// The law of conservation: of every flow, what was sent has arrived, was lost, or is on its way.
+    /// Checks the law of conservation: the sent data of every flow has arrived, was lost, or is on its way.
     ///
     /// # Panics
     /// The law is broken.
@@ -309,7 +309,7 @@ impl World<'_> {
         let mut on_its_way = vec![0; self.network.streams.len()];
         self.network.count_in_air(&mut on_its_way);
         let objects = self.machines.iter().flat_map(|machine| &machine.tasks.objects);
-        // A run that cannot go on ends before all has left its machine.
+        // A run that cannot continue ends before all traffic has left its machine.
         let leaving = self.machines.iter().flat_map(|machine| machine.cpus.outbox.traffic());
         let leaving =
             leaving.filter_map(|out| if let Traffic::Onward { packet, .. } = out { Some(packet) } else { None });

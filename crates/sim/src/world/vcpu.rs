@@ -6,11 +6,11 @@ use crate::outbox::Message;
 use sched::{EntityId, Nanos, Notice, State, Wake};
 use trace::MachineId;
 
-/// The most siblings that a spinning vCPU tries to yield to. Source: policies.md 11.5.
+/// Maximum number of siblings that a spinning vCPU tries to yield to. Source: policies.md 11.5.
 const YIELDS_MOST: usize = 3;
 
 impl World<'_> {
-    /// Takes the messages of a guest to its host after it has settled.
+    /// Processes the messages of a guest to its host after the guest has settled.
     #[inline]
     pub(super) fn answer_guest(&mut self, index: usize) {
         let base = self.places[index].vcpus;
@@ -27,7 +27,8 @@ impl World<'_> {
         }
     }
 
-    /// Takes the messages of machine `index` about its CPUs, of which CPU 0 is vCPU `base`; idle CPUs apart.
+    /// Processes the messages of machine `index` about its CPUs, of which CPU 0 is vCPU `base`, except messages about
+    /// idle CPUs.
     fn pass_on(&mut self, index: usize, base: usize) {
         while let Some((cpu, why)) = self.take(index, Message::wake_up) {
             self.call(base + cpu.index(), why);
@@ -42,7 +43,7 @@ impl World<'_> {
         }
     }
 
-    /// Wakes a vCPU without a CPU on which work is due.
+    /// Wakes a vCPU that has no CPU and has due work.
     pub(super) fn call(&mut self, number: usize, why: Wake) {
         let now = self.now;
         let Vcpu { host, entity, doing, since, guest, .. } = self.vcpus[number];
@@ -61,7 +62,7 @@ impl World<'_> {
                 let vcpu = &mut self.vcpus[number];
                 vcpu.learn(now.since(since), polling);
                 vcpu.doing = Doing::Ready;
-                // The time for which it had halted was not stolen.
+                // The halted time was not stolen.
                 vcpu.since = now;
                 self.machines[host.index()].wake(entity, why);
             }
@@ -89,7 +90,7 @@ impl World<'_> {
 
     // ---- Halting ----
 
-    /// A vCPU becomes idle: it leaves the guest, polls for a while, and halts.
+    /// Begins the halt of a vCPU that becomes idle: it leaves the guest, polls for a while, and halts.
     fn begin_halt(&mut self, number: usize) {
         let Vcpu { host, entity, doing, guest, poll, .. } = self.vcpus[number];
         if doing != Doing::Runs || self.machines[guest.index()].guest.expect("it is a guest").idle_polls {
@@ -130,20 +131,21 @@ impl World<'_> {
         machine.cpus.now = now;
         match machine.machine.state(entity) {
             State::Running(on) => machine.block(on),
-            // It yielded at this instant, and its host has not settled yet.
+            // The vCPU yielded at this instant, and its host has not settled yet.
             _ => machine.stop_waiting(entity),
         }
         self.schedule_visit(host);
     }
 
-    /// Ends the polling of a vCPU: all time since it became idle was polling, except the exit.
+    /// Ends the polling of a vCPU. All time since it became idle was polling, except the exit.
     fn count_poll(&mut self, number: usize) {
         let Vcpu { guest, since, poll, .. } = self.vcpus[number];
         let polled = self.now.since(since).saturating_sub(self.machines[guest.index()].cpus.costs.exit).min(poll);
         self.vcpus[number].polled += polled;
     }
 
-    /// Whether an entity waits that may run on the CPU of `vcpu`: then the vCPU does not poll (`kvm_vcpu_can_poll`).
+    /// Whether an entity waits that may run on the CPU of `vcpu`. In this case, the vCPU does not poll
+    /// (`kvm_vcpu_can_poll`).
     fn is_cpu_wanted(&self, host: MachineId, vcpu: EntityId) -> bool {
         let host = &self.machines[host.index()];
         let State::Running(on) = host.machine.state(vcpu) else { return false };
@@ -205,7 +207,7 @@ impl World<'_> {
 
     fn leave(&mut self, number: usize) {
         let Vcpu { guest, cpu, doing, .. } = self.vcpus[number];
-        // A halted vCPU may have been woken again before its host settled.
+        // A halted vCPU may have woken again before its host settled.
         if matches!(doing, Doing::Halted | Doing::Ready) {
             return;
         }
@@ -215,7 +217,7 @@ impl World<'_> {
             machine.cpus.halting -= 1;
             self.halts.clear(number);
         }
-        // It may have got its CPU at this instant, with deferred departures: those come before the freeze.
+        // The vCPU may have got its CPU at this instant, with deferred departures. Departures happen before the freeze.
         if machine.unsettled {
             machine.settle();
         }
@@ -226,7 +228,7 @@ impl World<'_> {
         let vcpu = &mut self.vcpus[number];
         vcpu.since = self.now;
         vcpu.doing = Doing::Ready;
-        // A vCPU that yielded earlier and kept its CPU has gone on since.
+        // A vCPU that yielded earlier and kept its CPU has continued since.
         vcpu.spins = vcpu.yielded == self.now;
         if self.coordinates && self.coordination[guest.index()].is_some() {
             self.exit(number);
@@ -246,7 +248,7 @@ impl World<'_> {
         self.schedule_visit(guest);
     }
 
-    /// A spinning vCPU yields to a preempted sibling that does not spin itself, if there is one.
+    /// Makes a spinning vCPU yield to a preempted sibling that does not spin itself, if there is one.
     /// Source: `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c; policies.md 11.5.
     fn yield_for(&mut self, number: usize) {
         let Vcpu { host, entity, guest, doing, .. } = self.vcpus[number];
@@ -266,7 +268,7 @@ impl World<'_> {
             }
             if sibling.spins {
                 sibling.eligible = !sibling.eligible;
-                // Its eligibility before this visit counts.
+                // The eligibility of the sibling before this visit counts.
                 if sibling.eligible {
                     continue;
                 }

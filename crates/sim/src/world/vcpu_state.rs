@@ -1,4 +1,4 @@
-//! [`Vcpu`]: a vCPU between its guest and its host.
+//! [`Vcpu`]: the state of a vCPU between its guest and its host.
 
 use crate::guest::HaltPolling;
 use sched::{CpuId, EntityId, Instant, Nanos};
@@ -7,13 +7,13 @@ use trace::MachineId;
 /// The state of a vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// It has halted.
+    /// The vCPU has halted.
     Halted,
-    /// It waits for a CPU.
+    /// The vCPU waits for a CPU.
     Ready,
-    /// It has a CPU.
+    /// The vCPU has a CPU.
     Runs,
-    /// It has one, is idle, and is about to halt.
+    /// The vCPU has a CPU, is idle, and is about to halt.
     Halts,
 }
 
@@ -25,23 +25,23 @@ pub(super) struct Vcpu {
     pub(super) guest: MachineId,
     pub(super) cpu: CpuId,
     pub(super) doing: Doing,
-    /// Since when it has had no CPU, or has been idle.
+    /// Instant since which the vCPU has had no CPU, or has been idle.
     pub(super) since: Instant,
-    /// How long it polls before it halts, adapted to earlier halts.
+    /// Polling time before a halt, adapted to earlier halts.
     pub(super) poll: Nanos,
     pub(super) polled: Nanos,
-    /// Whether it may be yielded to although it spins itself: every second time.
+    /// Whether a sibling may yield to the vCPU although the vCPU spins. True every second time.
     pub(super) eligible: bool,
-    /// Whether it may be polling. It is reset lazily, when polls are examined.
+    /// Whether the vCPU may be polling. Reset lazily, when polls are examined.
     pub(super) polls: bool,
-    /// Whether it yielded because it spins, and has not run since.
+    /// Whether the vCPU yielded because it spins, and has not run since.
     pub(super) spins: bool,
-    /// When it last yielded.
+    /// Instant of the vCPU's last yield.
     pub(super) yielded: Instant,
 }
 
 impl Vcpu {
-    /// The guest and the CPU of the guest that it is.
+    /// Returns the guest, and the CPU of the guest, that the vCPU is.
     pub(super) fn place(&self) -> (MachineId, CpuId) {
         (self.guest, self.cpu)
     }

@@ -1,4 +1,4 @@
-//! [`Axis`]: where the ticks of a time axis stand and what is written beside them.
+//! [`Axis`]: the ticks of a time axis and their labels.
 
 use sched::{Instant, Nanos};
 
@@ -17,7 +17,7 @@ const UNITS: [Unit; 4] = [
     Unit { length: 1, ascii: "ns", pretty: "ns" },
 ];
 
-/// The longest label that still counts time from zero.
+/// Maximum length of a label that counts time from zero.
 const LABEL_MOST: usize = 8;
 
 /// Evenly spaced ticks.
@@ -25,20 +25,21 @@ const LABEL_MOST: usize = 8;
 pub(crate) struct Axis {
     from: Instant,
     to: Instant,
-    /// Where the labels count from: zero, or `from` where that would make them long.
+    /// Origin of the labels: zero, or `from` if labels from zero would be long.
     origin: Instant,
     step: Nanos,
     unit: Unit,
 }
 
 impl Axis {
-    /// The finest axis over `from..=to` with a step of 1, 2 or 5 times a power of ten for which `fits` returns true.
+    /// Returns the finest axis over `from..=to` with a step of 1, 2 or 5 times a power of ten for which `fits` returns
+    /// true.
     pub(crate) fn choose(from: Instant, to: Instant, fits: impl Fn(&Axis) -> bool) -> Axis {
         let length = to.saturating_since(from);
         let coarsest = Axis::with_step(from, to, Nanos::ns(10_u64.pow(19)));
         let exponents = 0..=18_u32;
         let steps = exponents.flat_map(|exponent| [1, 2, 5].map(|digit| Nanos::ns(digit * 10_u64.pow(exponent))));
-        // A thousand ticks are more than any picture shows.
+        // A thousand ticks are more than any picture can show.
         let steps = steps.skip_while(|step| length.as_ns() / step.as_ns() > 1000);
         steps.map(|step| Axis::with_step(from, to, step)).find(|axis| fits(axis)).unwrap_or(coarsest)
     }
@@ -55,12 +56,12 @@ impl Axis {
         self.unit.pretty
     }
 
-    /// Where the labels count from, if that is not zero.
+    /// Returns the origin of the labels, if it is not zero.
     pub(crate) fn offset(&self) -> Option<Instant> {
         (self.origin != Instant::ZERO).then_some(self.origin)
     }
 
-    /// The ticks in order.
+    /// Returns the ticks in order.
     pub(crate) fn ticks(&self) -> impl Iterator<Item = Instant> + '_ {
         let before = self.from.saturating_since(self.origin).round_up(self.step);
         let first = self.origin.as_ns().checked_add(before.as_ns()).map(Instant::at_ns);
@@ -68,7 +69,7 @@ impl Axis {
         std::iter::successors(first, next).take_while(|&at| at <= self.to)
     }
 
-    /// What is written at a tick, without the unit: `0`, `1.5`, `+200`.
+    /// Returns the label of a tick without the unit: `0`, `1.5`, `+200`.
     pub(crate) fn number(&self, at: Instant) -> String {
         let offset = at.saturating_since(self.origin).as_ns();
         let sign = if self.origin == Instant::ZERO { "" } else { "+" };
@@ -80,7 +81,7 @@ impl Axis {
         format!("{sign}{whole}.{}", digits.trim_end_matches('0'))
     }
 
-    /// What is written at a tick, with the unit unless it is zero: `0`, `1.5s`, `+200us`.
+    /// Returns the label of a tick, with the unit unless it is zero: `0`, `1.5s`, `+200us`.
     pub(crate) fn label(&self, at: Instant) -> String {
         let number = self.number(at);
         if at == self.origin { number } else { number + self.unit.ascii }

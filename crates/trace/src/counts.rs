@@ -1,30 +1,30 @@
-//! [`Counts`]: what happened in a run, in numbers.
+//! [`Counts`]: the totals of a run.
 
 use sched::Nanos;
 
 /// Totals of a run, under the names of the EDF oracle table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Jobs released.
+    /// Number of released jobs.
     pub releases: u64,
-    /// Jobs completed.
+    /// Number of completed jobs.
     pub completions: u64,
-    /// Jobs completed after their deadline.
+    /// Number of jobs completed after their deadline.
     pub misses: u64,
-    /// Times an entity was taken off its CPU with work left.
+    /// Number of preemptions: an entity lost its CPU with work left.
     pub preemptions: u64,
-    /// Times a job (or a hog) began or resumed running.
+    /// Number of starts and resumptions of a job (or a hog) on a CPU.
     pub dispatches: u64,
-    /// Times a job (or a hog) resumed on another CPU than the one it was taken off.
+    /// Number of resumptions of a job (or a hog) on a CPU other than its last CPU.
     pub migrations: u64,
-    /// Jobs not completed whose deadline had passed when the run or their entity's stay ended.
+    /// Number of uncompleted jobs whose deadline had passed at the end of the run or at the detach of their entity.
     pub unfinished_late: u64,
-    /// The time from the deadline to the completion of the job that was completed latest; zero if none was late.
+    /// Maximum time from the deadline of a job to its completion. Zero if no job was late.
     pub worst_lateness: Nanos,
 }
 
 impl Counts {
-    /// The counts of both together: sums, and the worse lateness.
+    /// Returns the sums of both counts, and the maximum of the worst latenesses.
     #[must_use]
     pub fn and(self, other: Counts) -> Counts {
         Counts {

@@ -1,17 +1,17 @@
-//! [`Durations`]: how long something took, each time: waits, wake-ups, responses.
+//! [`Durations`]: the distribution of durations, such as waits, wake-ups and responses.
 
 use hdrhistogram::Histogram;
 use sched::Nanos;
 
-/// So many different lengths are kept as they are. Simulated times are often the same few; and most entities of a large
-/// host have few, for which a histogram of 20 kB each would be too much.
+/// Maximum number of distinct durations that are kept exactly. Simulated durations often have few distinct values. Most
+/// entities of a large host have few durations; a histogram of 20 kB for each would be too large.
 const EXACT: usize = 256;
 
-/// The lengths of many times. Percentiles are exact up to 256 different lengths, and within 1 % beyond; count, total and
-/// longest are exact.
+/// A distribution of durations. Percentiles are exact up to 256 distinct durations, and within 1 % beyond. Count, total
+/// and maximum are exact.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Durations {
-    /// Lengths in nanoseconds, in order, and how often each occurred.
+    /// Durations in nanoseconds, in order, each with its number of occurrences.
     exact: Vec<(u64, u64)>,
     rest: Option<Box<Histogram<u64>>>,
     count: u64,
@@ -26,7 +26,7 @@ impl Default for Durations {
 }
 
 impl Durations {
-    /// One more.
+    /// Records one duration.
     #[inline]
     pub fn record(&mut self, length: Nanos) {
         self.count += 1;
@@ -35,7 +35,7 @@ impl Durations {
         self.keep(length.as_ns(), 1);
     }
 
-    /// `often` more of this length.
+    /// Records this duration `often` times.
     pub fn record_often(&mut self, length: Nanos, often: u64) {
         if often > 0 {
             self.count += often;
@@ -54,7 +54,7 @@ impl Durations {
     }
 
     fn keep_exactly(&mut self, ns: u64, count: u64) {
-        // Zero is the most frequent length of all.
+        // Zero is the most frequent duration.
         if let Some((_, often)) = self.exact.first_mut().filter(|(least, _)| *least == ns) {
             *often += count;
             return;
@@ -73,7 +73,7 @@ impl Durations {
         }
     }
 
-    /// All of `other` as well.
+    /// Adds all durations of `other`.
     pub fn add(&mut self, other: &Durations) {
         self.count += other.count;
         self.total += other.total;
@@ -93,26 +93,26 @@ impl Durations {
         }
     }
 
-    /// How many there were.
+    /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How long they were together.
+    /// Returns the sum of the durations.
     #[must_use]
     pub fn total(&self) -> Nanos {
         self.total
     }
 
-    /// The longest; zero if there was none.
+    /// Returns the longest duration. Zero if there is none.
     #[must_use]
     pub fn longest(&self) -> Nanos {
         self.longest
     }
 
-    /// The shortest length that at least `percent` of all do not exceed; zero if there was none. Range of
-    /// `percent`: 0 to 100.
+    /// Returns the shortest recorded duration that at least `percent` of all durations do not exceed. Zero if there is
+    /// none. Range of `percent`: 0 to 100.
     #[must_use]
     pub fn percentile(&self, percent: u64) -> Nanos {
         assert!(percent <= 100, "a percentile is at most 100");

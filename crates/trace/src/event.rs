@@ -8,39 +8,39 @@ use std::rc::Rc;
 /// The header of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The policy's name.
+    /// Name of the policy.
     pub policy: String,
-    /// The number of CPUs of the machine.
+    /// Number of CPUs of the machine.
     pub cpus: usize,
-    /// The seed of the run.
+    /// Seed of the run.
     pub seed: u64,
 }
 
-/// One thing that happened on a machine.
+/// An event of a machine.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// The machine was given a fact.
+    /// An input of the machine.
     Input(Input),
-    /// The machine decided on an action.
+    /// An action of the machine.
     Action(Action),
-    /// The machine settled although the events around do not imply it; see [`replay`](crate::replay).
+    /// A settle of the machine that the surrounding events do not imply; see [`replay`](crate::replay).
     Settled,
     /// A group was created.
     GroupCreated {
-        /// Its id.
+        /// Id of the group.
         group: GroupId,
-        /// Its name.
+        /// Name of the group.
         name: String,
-        /// The group above it.
+        /// Parent of the group.
         parent: GroupId,
-        /// Its parameters.
+        /// Parameters of the group.
         params: Box<GroupParams>,
     },
     /// The parameters of a group changed.
     GroupAdjusted {
         /// The group.
         group: GroupId,
-        /// The new parameters.
+        /// New parameters of the group.
         params: Box<GroupParams>,
     },
     /// A group was removed.
@@ -50,18 +50,18 @@ pub enum Event {
     },
     /// An entity was attached.
     Attach {
-        /// Its id.
+        /// Id of the entity.
         entity: EntityId,
-        /// Its name.
+        /// Name of the entity.
         name: String,
-        /// Its parameters.
+        /// Parameters of the entity.
         params: Box<Params>,
     },
     /// The parameters of an entity changed.
     Adjust {
         /// The entity.
         entity: EntityId,
-        /// The new parameters.
+        /// New parameters of the entity.
         params: Box<Params>,
     },
     /// An entity was detached.
@@ -71,14 +71,14 @@ pub enum Event {
     },
     /// The machine refused a request.
     Refused(Box<Request>),
-    /// An entity has had CPU time that was not given to it here: its host's own scheduler ran it in between.
+    /// An entity has had CPU time that this machine did not give it: its host's own scheduler ran it in between.
     Background {
         /// The entity.
         entity: EntityId,
         /// The CPU time.
         time: Nanos,
     },
-    /// A period of a reservation ended, as the enforcer of the reservation saw it.
+    /// A period of a reservation ended, by the record of the reservation's enforcer.
     Period {
         /// The entity with the reservation.
         entity: EntityId,
@@ -89,14 +89,14 @@ pub enum Event {
         /// Whether the entity was runnable throughout the period.
         throughout: bool,
     },
-    /// An entity reports that it has begun a job that it slept for.
+    /// An entity reports the start of a job that it slept for.
     Woke {
         /// The entity.
         entity: EntityId,
-        /// The time from the job's release.
+        /// Time from the job's release to this start.
         late: Nanos,
     },
-    /// An entity is a vCPU: a guest, a machine with events of its own, decides what runs on it.
+    /// An entity is a vCPU: a guest, which is a machine with events of its own, schedules it.
     Vcpu {
         /// The entity.
         entity: EntityId,
@@ -109,30 +109,30 @@ pub enum Event {
     Irq {
         /// The CPU.
         cpu: CpuId,
-        /// The time, beyond the rest of earlier interrupts.
+        /// Duration of the interrupt, beyond the rest of earlier interrupts.
         time: Nanos,
     },
-    /// A timer that skips missed beats has skipped some.
+    /// A timer that skips missed beats has skipped beats.
     Skipped {
         /// The entity with the timer.
         entity: EntityId,
-        /// The number of beats.
+        /// Number of skipped beats.
         beats: u64,
     },
     /// An entity has sent data to another machine or to a device.
     Sent {
         /// The sender.
         entity: EntityId,
-        /// The flow, by its number in the world.
+        /// Number of the flow in the world.
         flow: u32,
-        /// The number of bytes.
+        /// Number of sent bytes.
         bytes: u64,
     },
-    /// An entity gets a spin lock for which it waited. This is no input of the machine.
+    /// An entity gets a spin lock for which it waited. This event is no input of the machine.
     SpinWait {
         /// The entity.
         entity: EntityId,
-        /// The time it waited.
+        /// Time for which the entity waited.
         waited: Nanos,
     },
     /// An entity has handled one I/O event of other entities: a packet, a request, a completion.
@@ -142,26 +142,26 @@ pub enum Event {
     },
     /// Data has arrived from another machine or from a device.
     Arrived {
-        /// The flow, by its number in the world.
+        /// Number of the flow in the world.
         flow: u32,
-        /// The number of bytes.
+        /// Number of arrived bytes.
         bytes: u64,
-        /// The time since it was sent.
+        /// Time since the data was sent.
         took: Nanos,
     },
-    /// A coordinator begins or ends a boost of an entity. The boosted parameters follow at the same instant, unless they equal the
-    /// entity's own; then the boost is over.
+    /// A coordinator begins or ends a boost of an entity. The boosted parameters follow at the same instant, unless
+    /// they equal the entity's own parameters; then the boost is over.
     Boosted {
-        /// The entity; on a host: a vCPU.
+        /// The entity. On a host, a vCPU.
         entity: EntityId,
-        /// Whether it is boosted from now on.
+        /// Whether the entity is boosted from now on.
         boosted: bool,
     },
-    /// Data on its way here was dropped for lack of room.
+    /// Data on its way to this machine was dropped for lack of room.
     Lost {
-        /// The flow, by its number in the world.
+        /// Number of the flow in the world.
         flow: u32,
-        /// The number of bytes.
+        /// Number of dropped bytes.
         bytes: u64,
     },
     /// A job was released.
@@ -171,46 +171,46 @@ pub enum Event {
         /// The deadline of the job.
         deadline: Instant,
     },
-    /// The oldest unfinished job was completed.
+    /// The oldest unfinished job of an entity was completed.
     Complete {
         /// The entity with the job.
         entity: EntityId,
     },
-    /// The run ended. Entities that run now ran until now.
+    /// The run ended. Current runs of entities end here.
     End,
 }
 
-/// What a machine was asked for.
+/// A request to a machine.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
-    /// To create a group.
+    /// A request to create a group.
     CreateGroup {
-        /// Its name.
+        /// Name of the group.
         name: String,
-        /// The group above it.
+        /// Parent of the group.
         parent: GroupId,
-        /// Its parameters.
+        /// Parameters of the group.
         params: GroupParams,
     },
-    /// To change the parameters of a group.
+    /// A request to change the parameters of a group.
     AdjustGroup {
         /// The group.
         group: GroupId,
-        /// The new parameters.
+        /// New parameters of the group.
         params: GroupParams,
     },
-    /// To attach an entity.
+    /// A request to attach an entity.
     Attach {
-        /// Its name.
+        /// Name of the entity.
         name: String,
-        /// Its parameters.
+        /// Parameters of the entity.
         params: Params,
     },
-    /// To change the parameters of an entity.
+    /// A request to change the parameters of an entity.
     Adjust {
         /// The entity.
         entity: EntityId,
-        /// The new parameters.
+        /// New parameters of the entity.
         params: Params,
     },
 }
@@ -227,9 +227,9 @@ impl From<Action> for Event {
     }
 }
 
-/// Takes events, in the order in which they happen.
+/// A receiver of events, in the order in which they happen.
 pub trait Sink {
-    /// Takes the next event.
+    /// Processes the next event.
     fn record(&mut self, at: Instant, event: &Event);
 }
 
@@ -239,7 +239,7 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 }
 
-/// A sink that its owner reads while it is in use, or afterwards.
+/// A sink that its owner reads during its use or afterwards.
 impl<S: Sink> Sink for Rc<RefCell<S>> {
     fn record(&mut self, at: Instant, event: &Event) {
         self.borrow_mut().record(at, event);
@@ -249,20 +249,20 @@ impl<S: Sink> Sink for Rc<RefCell<S>> {
 /// A run, in memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trace {
-    /// The header.
+    /// Header of the run.
     pub header: Header,
-    /// The events, in order.
+    /// Events of the run, in order.
     pub events: Vec<(Instant, Event)>,
 }
 
 impl Trace {
-    /// An empty trace.
+    /// Creates an empty trace.
     #[must_use]
     pub fn new(header: Header) -> Trace {
         Trace { header, events: Vec::new() }
     }
 
-    /// Shows every event to `sink`, in order.
+    /// Passes every event to `sink`, in order.
     pub fn show(&self, sink: &mut dyn Sink) {
         for (at, event) in &self.events {
             sink.record(*at, event);

@@ -1,5 +1,5 @@
-//! [`Follower`]: turns a trace into facts, event by event: the states of entities with their beginnings and ends, and the outcomes of
-//! jobs. It keeps only attached entities, so it takes constant memory however long the trace.
+//! [`Follower`]: turns a trace into facts, event by event: the states of entities with their beginnings and ends, and the
+//! outcomes of jobs. It keeps only attached entities, so its memory does not grow with the trace.
 
 use crate::span::{Job, Span, State};
 use crate::{Event, Header};
@@ -18,9 +18,9 @@ pub enum Fact<'a> {
         entity: EntityId,
         /// The instant.
         at: Instant,
-        /// Its name.
+        /// Name of the entity.
         name: &'a str,
-        /// Its parameters.
+        /// Parameters of the entity.
         params: &'a Params,
     },
     /// The parameters of an entity changed.
@@ -29,7 +29,7 @@ pub enum Fact<'a> {
         entity: EntityId,
         /// The instant.
         at: Instant,
-        /// The new parameters.
+        /// New parameters of the entity.
         params: &'a Params,
     },
     /// An entity was detached. Its last span follows.
@@ -53,25 +53,25 @@ pub enum Fact<'a> {
         /// The job and its outcome.
         job: Job,
     },
-    /// A state ended. The spans of one entity, and those on one CPU, come in order and do not overlap.
+    /// A state ended. The spans of one entity, and the spans on one CPU, are in order and do not overlap.
     Span {
         /// The entity.
         entity: EntityId,
-        /// The state and its length.
+        /// State and interval of the entity.
         span: Span,
-        /// The instant of its wake-up, on the first run after it.
+        /// Instant of the entity's wake-up, on the first run after it.
         woken: Option<Instant>,
     },
 }
 
-/// An event contradicts those before it.
+/// An error: an event contradicts earlier events.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inconsistent {
-    /// The event, counted from 1.
+    /// Number of the event, from 1.
     pub number: u64,
     /// The instant of the event.
     pub at: Instant,
-    /// What is wrong, and what to do.
+    /// The contradiction, and its remedy.
     pub reason: String,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Inconsistent {
 
 impl std::error::Error for Inconsistent {}
 
-/// A state whose end is not known yet. `None`: the entity is detached.
+/// A state that has not ended yet. `None`: the entity is detached.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     state: Option<State>,
@@ -94,21 +94,21 @@ struct Open {
 /// An attached entity.
 #[derive(Debug)]
 struct Live {
-    /// The CPU it runs on.
+    /// CPU that the entity runs on.
     seat: Option<CpuId>,
-    /// Whether it is runnable.
+    /// Whether the entity is runnable.
     ready: bool,
-    /// The reasons it is held, as [`sched::Held`] bits.
+    /// Reasons why the entity is held, as [`sched::Held`] bits.
     held: u8,
-    /// The instant of its wake-up, until it runs.
+    /// Instant of the entity's wake-up, until it runs.
     woken: Option<Instant>,
-    /// The state that ended at this instant. It is emitted when time moves on: the state after it may end at the same instant, and
-    /// then this one goes on.
+    /// State that ended at this instant. It is emitted when time advances. The state after it may end at the same
+    /// instant, and then this state continues.
     closed: Option<Open>,
     open: Open,
-    /// Jobs released and not completed: release and deadline.
+    /// Release and deadline of each job that is released and not completed.
     jobs: VecDeque<(Instant, Instant)>,
-    /// Whether it changed at this instant.
+    /// Whether the entity changed at this instant.
     touched: bool,
 }
 
@@ -137,7 +137,7 @@ impl Live {
         }
     }
 
-    /// Marks it as changed at this instant. Returns whether it was not yet.
+    /// Marks the entity as changed at this instant. Returns whether the mark is new.
     fn touch(&mut self) -> bool {
         !std::mem::replace(&mut self.touched, true)
     }
@@ -151,7 +151,7 @@ impl Live {
         } else {
             self.woken = self.woken.or(self.open.woken);
         }
-        // An entity that runs has used up its wake-up.
+        // A run uses up the wake-up of its entity.
         let woken = if matches!(state, Some(State::Running(_))) { self.woken.take() } else { None };
         match self.closed.take_if(|closed| closed.state == state) {
             Some(closed) => self.open = closed,
@@ -167,16 +167,16 @@ pub struct Follower {
     number: u64,
     live: FxHashMap<EntityId, Live>,
     seats: Vec<Option<EntityId>>,
-    /// The frozen CPUs: vCPUs without a CPU.
+    /// Frozen CPUs: vCPUs without a CPU.
     frozen: CpuSet,
     touched: Vec<EntityId>,
 }
 
-/// Takes the facts.
+/// A receiver of facts.
 pub type Emit<'t> = dyn FnMut(Fact<'_>) + 't;
 
 impl Follower {
-    /// A follower of the machine of this header, before the first event.
+    /// Creates a follower of the machine with this header, before the first event.
     #[must_use]
     pub fn new(header: &Header) -> Follower {
         let seats = vec![None; header.cpus.min(CPUS_MAX)];
@@ -184,13 +184,13 @@ impl Follower {
         Follower { now: Instant::ZERO, number: 0, live, seats, frozen: CpuSet::EMPTY, touched }
     }
 
-    /// The number of CPUs.
+    /// Returns the number of CPUs.
     #[must_use]
     pub fn cpus(&self) -> usize {
         self.seats.len()
     }
 
-    /// The instant of the last event.
+    /// Returns the instant of the last event.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
@@ -199,7 +199,7 @@ impl Follower {
     /// Takes the next event, and emits the facts that it implies.
     ///
     /// # Errors
-    /// The event contradicts those before it. The follower must not be used afterwards.
+    /// The event contradicts earlier events. The follower must not be used afterwards.
     pub fn observe(&mut self, at: Instant, event: &Event, emit: &mut Emit<'_>) -> Result<(), Inconsistent> {
         if at < self.now {
             return Err(self.contradiction(at, format!("time goes back from {}", self.now)));
@@ -210,7 +210,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Advances the time to `at`, unless that is past, and emits what ended before.
+    /// Advances the time to `at`, unless it has passed, and emits the states that ended before.
     pub(crate) fn advance(&mut self, at: Instant, emit: &mut Emit<'_>) {
         if at > self.now {
             self.flush(emit);
@@ -218,13 +218,13 @@ impl Follower {
         }
     }
 
-    /// The CPU that `entity` runs on, and since when. `None`: it does not run.
+    /// Returns the CPU that `entity` runs on, and the start of the run. `None`: `entity` does not run.
     pub(crate) fn running(&self, entity: EntityId) -> Option<(CpuId, Instant)> {
         let open = self.live.get(&entity)?.open;
         if let Some(State::Running(cpu)) = open.state { Some((cpu, open.from)) } else { None }
     }
 
-    /// The entity that runs on `cpu`, and since when. `None`: the CPU idles.
+    /// Returns the entity that runs on `cpu`, and the start of the run. `None`: the CPU idles.
     pub(crate) fn running_on(&self, cpu: CpuId) -> Option<(EntityId, Instant)> {
         let entity = self.seats.get(cpu.index()).copied().flatten()?;
         self.running(entity).map(|(_, from)| (entity, from))
@@ -242,12 +242,12 @@ impl Follower {
         self.now
     }
 
-    /// The error of the next event.
+    /// Returns the error of the next event.
     pub(crate) fn contradiction(&self, at: Instant, reason: String) -> Inconsistent {
         Inconsistent { number: self.number + 1, at, reason }
     }
 
-    /// Emits the states that ended at this instant, before time moves on.
+    /// Emits the states that ended at this instant, before time advances.
     fn flush(&mut self, emit: &mut Emit<'_>) {
         for entity in self.touched.drain(..) {
             let live = self.live.get_mut(&entity).expect("a changed entity stays until time moves on");
@@ -337,7 +337,7 @@ impl Follower {
                 let Some(entity) = self.seat(cpu)? else {
                     return Err(format!("CPU {cpu} goes on, but no entity runs there"));
                 };
-                // It may have blocked, woken and been picked again at this instant: it runs on.
+                // The entity may have blocked, woken and been picked again at this instant: its run continues.
                 self.known(entity)?.woken = None;
             }
             Action::Held { entity, reasons } => {
@@ -437,13 +437,13 @@ impl Follower {
                 self.update(entity);
                 Ok(())
             }
-            // The stop of an entity that was detached while it ran comes after its detach.
+            // The stop of an entity that was detached while it ran follows its detach.
             None if self.known(entity).is_err() => Ok(()),
             _ => Err(format!("{entity} stops on CPU {cpu}, but does not run there")),
         }
     }
 
-    /// `entity` blocks: at once, or when it stops if it runs.
+    /// Blocks `entity`: at once, or, while it runs, at its stop.
     fn unready(&mut self, entity: EntityId) -> Result<(), String> {
         let live = self.known(entity)?;
         live.ready = false;
@@ -479,7 +479,7 @@ impl Follower {
     }
 }
 
-/// Emits the unfinished jobs of `entity`, which ends.
+/// Emits the unfinished jobs of `entity`, which leaves.
 fn give_up(entity: EntityId, live: &mut Live, at: Instant, emit: &mut Emit<'_>) {
     for (released, deadline) in live.jobs.drain(..) {
         emit(Fact::Job { entity, job: Job { released, deadline, ended: at, completed: false } });

@@ -5,15 +5,16 @@
 //! Source of the lines' form: Documentation/trace/ftrace.rst and `trace_print_context`, kernel/trace/trace_output.c; of names and order
 //! of the fields: include/trace/events/sched.h, both v5.13. Where a simulation lacks a value:
 //!
-//! - Process ids count from 1 in the order of arrival, and begin anew after the kernel's largest, 4,194,304. The four flags
-//!   (interrupts, resched, context, preemption) are dots.
-//! - A wake-up names the CPU where the task ran last as its target. The CPU that the policy picks shows as a migration when it runs.
+//! - Process ids count from 1 in the order of arrival, and restart after the kernel's maximum, 4,194,304. The four
+//!   flags (interrupts, resched, context, preemption) are dots.
+//! - A wake-up names the CPU of the task's last run as its target. The CPU that the policy picks shows as a migration
+//!   at the start of the run.
 //! - Priorities are those of the kernel: −1 with a reservation, 99 − n for real-time priority n, otherwise 120 + the nice value
 //!   nearest to its weight.
 //! - A policy may exchange the tasks of two CPUs at one instant. A kernel cannot: one of the CPUs shows its idle task between them.
 //!
-//! Times are microseconds, rounded as in the kernel. A shorter run still has a line for its beginning and its end, in order. The file
-//! of a guest shows what its kernel would see: not the time for which its CPUs were frozen.
+//! Times are microseconds, rounded as in the kernel. A shorter run still has a line for its beginning and its end, in
+//! order. The file of a guest shows the view of the guest's kernel: without the time for which its CPUs were frozen.
 
 use crate::output::Output;
 use crate::{Event, Header, Sink};
@@ -23,14 +24,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// The longest name of a task, in bytes: one less than the kernel's `TASK_COMM_LEN`.
+/// Maximum length of a task's name, in bytes: one less than the kernel's `TASK_COMM_LEN`.
 const COMM_MAX: usize = 15;
-/// The greatest number of a process: the kernel's `PID_MAX_LIMIT` on 64-bit machines.
+/// Maximum process id: the kernel's `PID_MAX_LIMIT` on 64-bit machines.
 const PID_MAX: u64 = 4_194_304;
-/// The priority of nice 0, and of the idle task.
+/// Priority of nice 0, and of the idle task.
 const PRIO_DEFAULT: i32 = 120;
 
-/// The lines before the first event.
+/// Lines before the first event.
 const HEADER: &str = "\
 # tracer: nop
 #
@@ -50,22 +51,22 @@ struct Task {
     comm: String,
     prio: i32,
     runnable: bool,
-    /// It has exited, and is still on its CPU.
+    /// Whether the task has exited, and is still on its CPU.
     dead: bool,
-    /// The CPU it is on, as far as has been written.
+    /// CPU of the task by the written lines.
     on: Option<CpuId>,
-    /// The CPU it was on last.
+    /// Last CPU of the task.
     last: Option<CpuId>,
 }
 
 /// A CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
-    /// The task on it, as far as has been written.
+    /// Task on the CPU by the written lines.
     shown: Option<EntityId>,
-    /// The task on it.
+    /// Current task on the CPU.
     running: Option<EntityId>,
-    /// Whether that task yields.
+    /// Whether the current task yields.
     yields: bool,
 }
 

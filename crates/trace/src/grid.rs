@@ -1,8 +1,8 @@
-//! [`Grid`]: a stretch of time cut into cells, and what fills each of them. All in whole nanoseconds.
+//! [`Grid`]: an interval divided into cells, and the contents of the cells. All times are whole nanoseconds.
 
 use sched::{Instant, Nanos};
 
-/// `from..to` cut into cells as equal as whole nanoseconds allow.
+/// The interval `from..to`, divided into cells as equal as whole nanoseconds allow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     from: Instant,
@@ -11,7 +11,8 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// At most `cells` cells, fewer if there are not as many nanoseconds; `None` where there is no time or no cell.
+    /// Creates a grid with at most `cells` cells, fewer if there are fewer nanoseconds. `None`: there is no time or no
+    /// cell.
     pub(crate) fn new(from: Instant, to: Instant, cells: usize) -> Option<Grid> {
         let length = to.saturating_since(from).as_ns();
         let cells = cells.min(usize::try_from(length).unwrap_or(usize::MAX));
@@ -30,18 +31,18 @@ impl Grid {
         self.start_of(self.cells)
     }
 
-    /// Where cell `index` begins, and the one before it ends.
+    /// Returns the start of cell `index`, which is the end of the cell before it.
     pub(crate) fn start_of(&self, index: usize) -> Instant {
         let offset = u128::from(self.length) * index as u128 / self.cells as u128;
         self.from + Nanos::ns(u64::try_from(offset).expect("an offset within the length"))
     }
 
-    /// How long cell `index` is.
+    /// Returns the duration of cell `index`.
     pub(crate) fn length_of(&self, index: usize) -> Nanos {
         self.start_of(index + 1).since(self.start_of(index))
     }
 
-    /// The cell that holds `at`, if one does.
+    /// Returns the cell that contains `at`, if any.
     pub(crate) fn cell_of(&self, at: Instant) -> Option<usize> {
         if at < self.from || at >= self.to() {
             return None;
@@ -52,7 +53,7 @@ impl Grid {
         Some(usize::try_from(index).expect("an index below the number of cells"))
     }
 
-    /// How long each kind fills each cell. The pieces come in order of time and do not overlap.
+    /// Returns, for each cell, the duration of each kind. The pieces are in order of time and do not overlap.
     pub(crate) fn tally<K: Ord + Copy>(&self, pieces: impl Iterator<Item = (Instant, Instant, K)>) -> Vec<Tally<K>> {
         let mut tallies = vec![Tally { parts: Vec::new() }; self.cells];
         for (from, to, kind) in pieces {
@@ -71,10 +72,10 @@ impl Grid {
     }
 }
 
-/// How long each kind of thing lasted within one cell.
+/// Durations of the kinds in one cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally<K> {
-    /// By kind; none is zero.
+    /// Duration of each kind. No duration is zero.
     parts: Vec<(K, Nanos)>,
 }
 
@@ -86,12 +87,12 @@ impl<K: Ord + Copy> Tally<K> {
         }
     }
 
-    /// How long the kinds that `which` names lasted together.
+    /// Returns the sum of the durations of the kinds that `which` selects.
     pub(crate) fn total(&self, which: impl Fn(K) -> bool) -> Nanos {
         self.parts.iter().filter(|&&(kind, _)| which(kind)).map(|&(_, time)| time).sum()
     }
 
-    /// Of the kinds that `which` names, the one that lasted longest; the lowest of several.
+    /// Returns the kind with the longest duration, of the kinds that `which` selects. Of several, the lowest.
     pub(crate) fn longest(&self, which: impl Fn(K) -> bool) -> Option<(K, Nanos)> {
         let candidates = self.parts.iter().copied().filter(|&(kind, _)| which(kind));
         candidates.reduce(|best, next| if next.1 > best.1 { next } else { best })

@@ -1,16 +1,17 @@
-//! [`Job`]: a job of periodic work, as the process that did it reports it afterwards.
+//! [`Job`]: a job of periodic work, as its process reports it afterwards.
 
 use sched::Instant;
 
-/// A job that was released. Instants are of the clock of its process.
+/// A released job. Instants are of the clock of its process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// The instant of its release.
+    /// Instant of the job's release.
     pub released: Instant,
-    /// Its deadline.
+    /// Deadline of the job.
     pub deadline: Instant,
-    /// The instant at which it began. `None`: the job before it was unfinished at its release, so its process did not sleep for it.
+    /// Instant at which the job began. `None`: the previous job was unfinished at this release, so the process did not
+    /// sleep for this job.
     pub woke: Option<Instant>,
-    /// The instant of its completion. `None`: it was not completed.
+    /// Instant of the job's completion. `None`: the job was not completed.
     pub done: Option<Instant>,
 }

@@ -1,20 +1,20 @@
-//! Traces: one schema of events for simulated and real runs, and the forms in which they are kept and shown.
+//! Traces: one schema of events for simulated and real runs, and the formats for storage and display.
 //!
 //! | to | use |
 //! |---|---|
 //! | keep a run in memory | [`Trace`] |
-//! | keep it in a file that people read and compare, and read it back | [`TextWriter`], [`text::read`], [`text::Reader`] |
+//! | keep a run in a text file for people, and read it back | [`TextWriter`], [`text::read`], [`text::Reader`] |
 //! | open a long run in a viewer | [`ChromeWriter`] (ui.perfetto.dev, chrome://tracing) |
-//! | read it with tools for the kernel's own traces | [`FtraceWriter`] |
+//! | read a run with tools for the kernel's own traces | [`FtraceWriter`] |
 //! | know the states of entities and the outcomes of jobs | [`Timeline`]; in constant memory: [`follow::Follower`] |
 //! | check that a machine decides as in the trace | [`replay::replay`], [`replay::Replay`] |
-//! | draw that in a terminal or a test | [`Gantt`] |
-//! | draw it for a report or a page | [`svg::Picture`], [`svg::side_by_side`] |
+//! | draw a run in a terminal or a test | [`Gantt`] |
+//! | draw a run for a report or a page | [`svg::Picture`], [`svg::side_by_side`] |
 //!
 //! For a world of several machines, hosts and guests: [`WorldTrace`], [`WorldTextWriter`], [`text::read_world`], [`WorldChromeWriter`],
 //! [`WorldTimeline`], [`Gantt::render_world`] and [`svg::Picture::render_world`].
 //!
-//! Writers are [`Sink`]s: they take events as they happen, and report errors at the end.
+//! Writers are [`Sink`]s: they process events as they arrive, and report errors at the end.
 
 mod axis;
 pub mod chrome;

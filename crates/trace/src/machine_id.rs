@@ -1,16 +1,17 @@
-//! [`MachineId`]: which machine of a world.
+//! [`MachineId`]: the number of a machine in its world.
 
 use std::fmt;
 
-/// The most machines of a world: hundreds of guests on each of some hosts. It bounds the memory that a damaged file can ask for.
+/// Maximum number of machines of a world: hundreds of guests on each of some hosts. Bounds the memory that a damaged
+/// file can request.
 pub const MACHINES_MAX: usize = 4096;
 
-/// A machine of a world: its index among them. A host comes before its guests.
+/// A machine of a world, by its index. A host precedes its guests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct MachineId(pub u32);
 
 impl MachineId {
-    /// The index.
+    /// Returns the index of the machine.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

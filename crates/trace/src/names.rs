@@ -5,7 +5,7 @@ use crate::timeline::Row;
 use crate::world::WorldHeader;
 use std::collections::BTreeMap;
 
-/// The number of terminal columns of `c`: East Asian wide forms take two.
+/// Returns the number of terminal columns of `c`. East Asian wide characters take two.
 fn columns_of(c: char) -> usize {
     const WIDE: [(char, char); 9] = [
         ('\u{1100}', '\u{115f}'),
@@ -21,17 +21,17 @@ fn columns_of(c: char) -> usize {
     if WIDE.iter().any(|&(low, high)| (low..=high).contains(&c)) { 2 } else { 1 }
 }
 
-/// The number of terminal columns of `text`.
+/// Returns the number of terminal columns of `text`.
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Whether `c` is printable: no control character, and no mark that joins, hides or turns others.
+/// Whether `c` is printable: no control character, and no mark that joins, hides or reorders others.
 fn is_plain(c: char) -> bool {
     c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()
 }
 
-/// `text` in at most `most` columns, its end replaced by `ellipsis` if need be.
+/// Returns `text` in at most `most` columns. If it is longer, its end is replaced by `ellipsis`.
 pub(crate) fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     if columns(text) <= most {
         return text.to_string();
@@ -46,13 +46,13 @@ pub(crate) fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     kept.trim_end().to_string() + ellipsis
 }
 
-/// `text` with replacements for unprintable characters.
+/// Returns `text` with replacements for unprintable characters.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()
 }
 
-/// The labels of machines `ids` of a world, in at most `most` columns: their names, with their ids where names are empty or shared.
-/// `fit` shortens a text.
+/// Returns the labels of machines `ids` of a world, in at most `most` columns. Labels are names, with ids where names
+/// are empty or shared. `fit` shortens a text.
 pub(crate) fn machines(
     header: &WorldHeader,
     ids: impl Iterator<Item = MachineId>,
@@ -70,8 +70,8 @@ pub(crate) fn machines(
     ids.map(label).collect()
 }
 
-/// The labels of `rows`, in at most `most` columns: their names, with their ids where names are empty or shared. `fit` shortens a
-/// text.
+/// Returns the labels of `rows`, in at most `most` columns. Labels are names, with ids where names are empty or shared.
+/// `fit` shortens a text.
 pub(crate) fn labels<'r>(
     rows: impl Iterator<Item = &'r Row> + Clone,
     most: usize,
@@ -85,7 +85,7 @@ pub(crate) fn labels<'r>(
     rows.map(label).collect()
 }
 
-/// A label. The name is shortened, not the id.
+/// Returns a label. The name is shortened, not the id.
 fn label(name: &str, is_shared: bool, id: &str, most: usize, fit: &dyn Fn(&str, usize) -> String) -> String {
     match shown(name).trim() {
         "" => fit(id, most),

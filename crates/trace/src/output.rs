@@ -1,8 +1,9 @@
-//! [`Output`]: a buffered writer that keeps its first error for the end, because a [`Sink`](crate::Sink) cannot report errors.
+//! [`Output`]: a buffered writer that stores its first error for the end, because a [`Sink`](crate::Sink) cannot report
+//! errors.
 
 use std::io::{self, BufWriter, Write};
 
-/// A buffered writer that keeps its first error and writes nothing after it.
+/// A buffered writer that stores its first error and writes nothing after it.
 #[derive(Debug)]
 pub(crate) struct Output<W: Write> {
     inner: BufWriter<W>,
@@ -22,7 +23,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Keeps `error`, unless there is one already.
+    /// Stores `error`, unless there is an error already.
     pub(crate) fn fail(&mut self, error: io::Error) {
         self.error.get_or_insert(error);
     }
@@ -31,7 +32,7 @@ impl<W: Write> Output<W> {
         self.error.is_some()
     }
 
-    /// Flushes, and returns the writer or the first error.
+    /// Flushes, and returns the inner writer or the first error.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         if let Some(error) = self.error.take() {
             return Err(error);

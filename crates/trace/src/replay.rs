@@ -1,6 +1,7 @@
-//! [`Replay`]: gives the inputs of a trace to a fresh [`Machine`], and compares the machine's actions with the recorded ones.
+//! [`Replay`]: feeds the inputs of a trace to a fresh [`Machine`], and compares the machine's actions with the recorded
+//! actions.
 //!
-//! A trace does not record every [`Machine::settle`]. It implies one
+//! A trace does not record every [`Machine::settle`]. It implies a settle
 //!
 //! - before an action that does not belong to the settle before it, and
 //! - at the end of an instant with an input or a change (a freeze apart) that no settle has followed.
@@ -13,7 +14,8 @@ use crate::event::{Event, Request, Sink, Trace};
 use sched::{Action, CpuId, EntityId, Input, Instant, Machine, Refused, State, Wake};
 use std::fmt;
 
-/// Replays a whole trace into `machine`, to which nothing has happened yet. Returns the machine as the trace leaves it.
+/// Replays a whole trace into `machine`, which must be without events so far. Returns the machine in the state after
+/// the trace.
 ///
 /// # Errors
 /// The first difference between the trace and the machine.
@@ -28,14 +30,14 @@ pub fn replay(machine: Machine, trace: &Trace) -> Result<Machine, Divergence> {
     replay.finish()
 }
 
-/// A trace and a machine differ.
+/// An error: a trace and a machine differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Divergence {
-    /// The event, counted from 1; 0 for the header.
+    /// Number of the event, from 1. 0 for the header.
     pub number: u64,
     /// The instant of the event.
     pub at: Instant,
-    /// The difference.
+    /// Description of the difference.
     pub reason: String,
 }
 
@@ -47,7 +49,7 @@ impl fmt::Display for Divergence {
 
 impl std::error::Error for Divergence {}
 
-/// Replays events as they come, without keeping them.
+/// Replays events as they arrive, without keeping them.
 #[derive(Debug)]
 pub struct Replay {
     machine: Machine,
@@ -55,19 +57,19 @@ pub struct Replay {
     last: Instant,
     /// Whether an input or a change awaits a settle.
     is_unsettled: bool,
-    /// The number of actions of the last settle that the trace has confirmed.
+    /// Number of actions of the last settle that the trace has confirmed.
     confirmed: usize,
     error: Option<Divergence>,
 }
 
 impl Replay {
-    /// A replay into `machine`, to which nothing has happened yet.
+    /// Creates a replay into `machine`, which must be without events so far.
     #[must_use]
     pub fn new(machine: Machine) -> Replay {
         Replay { machine, number: 0, last: Instant::ZERO, is_unsettled: false, confirmed: 0, error: None }
     }
 
-    /// Every event has been recorded: returns the machine as the trace leaves it.
+    /// Ends the replay after the last event, and returns the machine in the state after the trace.
     ///
     /// # Errors
     /// The first difference between the trace and the machine.
@@ -138,7 +140,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Passes on a fact, after checking that it does not contradict the machine's state.
+    /// Passes an input to the machine, after checking that it does not contradict the machine's state.
     fn give(&mut self, at: Instant, input: Input) -> Result<(), String> {
         match input {
             Input::Wake { entity, why } => {
@@ -188,7 +190,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Repeats a request that the machine refused.
+    /// Repeats a request that the machine refused, and expects a refusal.
     fn request(&mut self, at: Instant, request: &Request) -> Result<(), String> {
         let is_refused = match request {
             Request::CreateGroup { parent, params, .. } => self.machine.create_group(at, *params, *parent).is_err(),
@@ -202,7 +204,7 @@ impl Replay {
         if is_refused { Ok(()) } else { Err("the machine accepts the request".to_string()) }
     }
 
-    /// Settles, and expects no action.
+    /// Settles the machine, and expects no action.
     fn settle(&mut self, at: Instant) -> Result<(), String> {
         self.confirm_all()?;
         self.is_unsettled = false;
@@ -211,7 +213,7 @@ impl Replay {
         self.confirm_all()
     }
 
-    /// Compares an action with the machine's next one.
+    /// Compares an action with the machine's next action.
     fn confirm(&mut self, at: Instant, action: &Action) -> Result<(), String> {
         if self.confirmed == self.machine.actions().len() {
             self.is_unsettled = false;
@@ -229,7 +231,7 @@ impl Replay {
         }
     }
 
-    /// The trace must have confirmed all actions of the last settle.
+    /// Checks that the trace has confirmed all actions of the last settle.
     fn confirm_all(&self) -> Result<(), String> {
         match self.machine.actions().get(self.confirmed) {
             None => Ok(()),
@@ -256,7 +258,7 @@ impl Replay {
         if self.machine.running(cpu).is_some() { Ok(()) } else { Err(format!("no entity runs on CPU {cpu}")) }
     }
 
-    /// An entity on a frozen CPU cannot stop.
+    /// Checks that the CPU of `entity` is not frozen: an entity on a frozen CPU cannot stop.
     fn expect_stoppable(&self, entity: EntityId) -> Result<(), String> {
         self.expect_attached(entity)?;
         if let State::Running(cpu) = self.machine.state(entity) { self.expect_awake(cpu) } else { Ok(()) }
@@ -302,18 +304,18 @@ fn awaits_settle(event: &Event) -> bool {
     }
 }
 
-/// Tells the driver of a machine which settles to record as [`Event::Settled`].
+/// Selects, for the driver of a machine, the settles to record as [`Event::Settled`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SettleMarks {
     /// Whether an event implies a settle that has not happened yet.
     is_implied: bool,
-    /// The instant of a settle without actions that nothing has followed.
+    /// Instant of the last settle, if it had no actions and no event has followed.
     silent: Option<Instant>,
 }
 
 impl SettleMarks {
-    /// `event` is about to be recorded. Returns whether to record [`Event::Settled`] before it: a settle without actions came
-    /// before it at the same instant.
+    /// Processes `event`, which is recorded next. Returns whether to record [`Event::Settled`] before it, because a
+    /// settle without actions preceded it at the same instant.
     #[inline]
     #[must_use]
     pub fn before(&mut self, at: Instant, event: &Event) -> bool {
@@ -325,8 +327,8 @@ impl SettleMarks {
         self.silent.take() == Some(at)
     }
 
-    /// The machine has settled with that many actions, which are recorded next. Returns whether to record [`Event::Settled`] now:
-    /// neither an action nor a change implies this settle.
+    /// Processes a settle of the machine with this number of actions, which are recorded next. Returns whether to
+    /// record [`Event::Settled`] now, because neither an action nor a change implies this settle.
     #[inline]
     #[must_use]
     pub fn settled(&mut self, at: Instant, actions: usize) -> bool {

@@ -5,32 +5,33 @@ use crate::timeline::Row;
 use crate::world::WorldTimeline;
 use sched::Instant;
 
-/// A machine is shown only with this many rows, or all of its rows if it has fewer.
+/// Minimum number of rows of a shown machine. A machine with fewer rows is shown with all of them.
 const ROWS_LEAST: usize = 3;
 
 /// The rows of one machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
     pub(crate) machine: MachineId,
-    /// The number of machines above it: 0 for a host.
+    /// Number of machines above the machine: 0 for a host.
     pub(crate) depth: usize,
-    /// The most entities drawn.
+    /// Maximum number of drawn entities.
     pub(crate) rows: usize,
-    /// The number of CPUs drawn.
+    /// Number of drawn CPUs.
     pub(crate) cpus: usize,
 }
 
 /// The rows of a picture of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RowBudget {
-    /// Each host, then its guests.
+    /// Rows of each host, followed by those of its guests.
     pub(crate) shares: Vec<Share>,
-    /// The number of machines without room.
+    /// Number of machines without room.
     pub(crate) more: usize,
 }
 
 impl RowBudget {
-    /// Shares `rows_most` rows among the machines with entities in `from..to`, and as many rows of CPUs if `cpus`.
+    /// Shares `rows_most` rows among the machines with entities in `from..to`, and the same number of rows of CPUs if
+    /// `cpus`.
     pub(crate) fn of(world: &WorldTimeline, (from, to): (Instant, Instant), rows_most: usize, cpus: bool) -> RowBudget {
         let tree = world.header.tree();
         let rows_of = |id: MachineId| world.machines[id.index()].rows.iter();
@@ -53,7 +54,7 @@ impl RowBudget {
     }
 }
 
-/// Shares `room` by max-min fairness: equal demands get equal shares, give or take one row.
+/// Shares `room` by max-min fairness: equal demands get equal shares, with a difference of at most one row.
 fn shares(wanted: &[usize], room: usize) -> Vec<usize> {
     let given = |level: usize| wanted.iter().map(|&wish| wish.min(level)).sum::<usize>();
     let most = wanted.iter().copied().max().unwrap_or(0).min(room);

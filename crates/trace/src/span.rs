@@ -1,48 +1,48 @@
-//! [`State`], [`Span`], [`Job`]: what an entity does, for how long, and the work it completes.
+//! [`State`], [`Span`], [`Job`]: the states of an entity with their durations, and its jobs.
 
 use sched::{CpuId, Instant};
 
 /// The state of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum State {
-    /// It runs on this CPU.
+    /// The entity runs on this CPU.
     Running(CpuId),
-    /// Its machine, a guest, runs it on this CPU, but the CPU is frozen: it makes no progress.
+    /// Its machine, a guest, runs the entity on this CPU, but the CPU is frozen: the entity makes no progress.
     Stolen(CpuId),
-    /// It is runnable, and waits for a CPU.
+    /// The entity is runnable, and waits for a CPU.
     Waiting,
-    /// It is runnable, and its policy keeps it from running for these reasons ([`sched::Held`] bits, not 0).
+    /// The entity is runnable, and its policy holds it for these reasons ([`sched::Held`] bits, not 0).
     Held(u8),
-    /// It waits for something other than a CPU.
+    /// The entity waits for an event other than a free CPU.
     Blocked,
 }
 
 /// A state with its interval: from `from` up to but without `to`, which is later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// When it began.
+    /// Start of the state.
     pub from: Instant,
-    /// When it ended.
+    /// End of the state.
     pub to: Instant,
-    /// The state.
+    /// State of the entity.
     pub state: State,
 }
 
 /// A job and its outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// The instant of its release.
+    /// Instant of the job's release.
     pub released: Instant,
-    /// Its deadline.
+    /// Deadline of the job.
     pub deadline: Instant,
-    /// The instant of its completion; otherwise the instant at which its entity was detached or the trace ended.
+    /// Instant of the job's completion. Otherwise the instant of its entity's detach or of the end of the trace.
     pub ended: Instant,
-    /// Whether it was completed.
+    /// Whether the job was completed.
     pub completed: bool,
 }
 
 impl Job {
-    /// Whether it missed its deadline. A deadline at the end of the trace is not missed.
+    /// Whether the job missed its deadline. A deadline at the end of the trace is not missed.
     #[must_use]
     pub fn missed(&self) -> bool {
         self.ended > self.deadline

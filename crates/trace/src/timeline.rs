@@ -1,4 +1,5 @@
-//! [`Timeline`]: a trace as intervals: when each entity ran, waited, was held or was blocked. Pictures are drawn from it.
+//! [`Timeline`]: a trace as intervals in which each entity ran, waited, was held or was blocked. Pictures show
+//! timelines.
 
 use crate::event::{Event, Header, Sink, Trace};
 use crate::follow::{Fact, Follower, Inconsistent};
@@ -6,53 +7,53 @@ pub use crate::span::{Job, Span, State};
 use rustc_hash::FxHashMap;
 use sched::{EntityId, Instant, Nanos, Params};
 
-/// An interval in which one entity had a CPU: from `from` up to but without `to`, which is later.
+/// An interval in which an entity had a CPU: from `from` up to but without `to`, which is later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// When it began.
+    /// Start of the run.
     pub from: Instant,
-    /// When it ended.
+    /// End of the run.
     pub to: Instant,
     /// The entity that ran.
     pub entity: EntityId,
 }
 
-/// One entity, from attach to detach.
+/// The states of one entity, from attach to detach.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// Its id.
+    /// Id of the entity.
     pub entity: EntityId,
-    /// Its name.
+    /// Name of the entity.
     pub name: String,
-    /// When it was attached.
+    /// Instant of the entity's attach.
     pub attached: Instant,
-    /// When it was detached. `None`: not before the end.
+    /// Instant of the entity's detach. `None`: not before the end.
     pub detached: Option<Instant>,
-    /// When it first woke: its arrival for a scheduler.
+    /// Instant of the entity's first wake-up, which is its arrival for a scheduler.
     pub arrived: Option<Instant>,
-    /// Its parameters, each with the instant from which it held. Never empty; in order.
+    /// Parameters of the entity, each with the instant from which it held. Never empty; in order.
     pub asked: Vec<(Instant, Params)>,
-    /// Its states from attach to detach, without a gap; neighbours differ.
+    /// States of the entity from attach to detach, without a gap. Neighbours differ.
     pub spans: Vec<Span>,
-    /// Its jobs, in the order of their release.
+    /// Jobs of the entity, in the order of their release.
     pub jobs: Vec<Job>,
 }
 
 impl Row {
-    /// Its parameters at `at`; its first ones before it was attached.
+    /// Returns the parameters of the entity at `at`. Before its attach, its first parameters.
     #[must_use]
     pub fn asked_at(&self, at: Instant) -> &Params {
         let after = self.asked.partition_point(|(since, _)| *since <= at);
         &self.asked[after.saturating_sub(1)].1
     }
 
-    /// Whether it was attached at some time within `from..to`.
+    /// Whether the entity was attached at any time within `from..to`.
     #[must_use]
     pub fn is_in(&self, from: Instant, to: Instant) -> bool {
         self.attached < to && self.detached.is_none_or(|detached| detached > from)
     }
 
-    /// The spans that overlap `from..to`, whole.
+    /// Returns the spans that overlap `from..to`, in full.
     #[must_use]
     pub fn spans_in(&self, from: Instant, to: Instant) -> &[Span] {
         let first = self.spans.partition_point(|span| span.to <= from);
@@ -60,7 +61,7 @@ impl Row {
         &self.spans[first..after.max(first)]
     }
 
-    /// The time it ran within `from..to`.
+    /// Returns the time for which the entity ran within `from..to`.
     #[must_use]
     pub fn ran_in(&self, from: Instant, to: Instant) -> Nanos {
         let running = self.spans_in(from, to).iter().filter(|span| matches!(span.state, State::Running(_)));
@@ -71,25 +72,25 @@ impl Row {
 /// A trace as intervals.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Timeline {
-    /// The header.
+    /// Header of the trace.
     pub header: Header,
-    /// The instant of the first event; zero if there is none.
+    /// Instant of the first event. Zero if there is no event.
     pub from: Instant,
-    /// The instant of the last event; zero if there is none.
+    /// Instant of the last event. Zero if there is no event.
     pub to: Instant,
-    /// Every entity that was ever attached, by id.
+    /// Rows of all entities that were ever attached, by id.
     pub rows: Vec<Row>,
-    /// The runs on each CPU, in order, by CPU.
+    /// Runs on each CPU, in order, by CPU.
     pub cpus: Vec<Vec<Run>>,
-    /// The intervals in which an entity had a frozen CPU and made no progress, in order, by CPU.
+    /// Intervals in which an entity had a frozen CPU and made no progress, in order, by CPU.
     pub stolen: Vec<Vec<Run>>,
 }
 
 impl Timeline {
-    /// The intervals of a whole trace.
+    /// Returns the intervals of a whole trace.
     ///
     /// # Errors
-    /// The first event that contradicts those before it.
+    /// The error of the first event that contradicts earlier events.
     pub fn of(trace: &Trace) -> Result<Timeline, Inconsistent> {
         let mut builder = TimelineBuilder::new(&trace.header);
         for (at, event) in &trace.events {
@@ -101,20 +102,20 @@ impl Timeline {
         builder.finish()
     }
 
-    /// The row of `entity`. `None`: it was never attached.
+    /// Returns the row of `entity`. `None`: `entity` was never attached.
     #[must_use]
     pub fn row(&self, entity: EntityId) -> Option<&Row> {
         self.rows.binary_search_by_key(&entity, |row| row.entity).ok().map(|index| &self.rows[index])
     }
 
-    /// The row of the first entity with this name.
+    /// Returns the row of the first entity with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }
 }
 
-/// Builds a [`Timeline`] from events as they happen, without keeping them.
+/// Builds a [`Timeline`] from events as they arrive, without keeping them.
 #[derive(Debug)]
 pub struct TimelineBuilder {
     header: Header,
@@ -125,7 +126,7 @@ pub struct TimelineBuilder {
 }
 
 impl TimelineBuilder {
-    /// A builder before the first event.
+    /// Creates a builder before the first event.
     #[must_use]
     pub fn new(header: &Header) -> TimelineBuilder {
         let follower = Follower::new(header);
@@ -137,10 +138,10 @@ impl TimelineBuilder {
         TimelineBuilder { header: header.clone(), follower, facts, from: None, error: None }
     }
 
-    /// Ends the trace.
+    /// Ends the trace and returns the timeline.
     ///
     /// # Errors
-    /// The first event that contradicted those before it.
+    /// The error of the first event that contradicted earlier events.
     pub fn finish(mut self) -> Result<Timeline, Inconsistent> {
         if let Some(error) = self.error {
             return Err(error);
@@ -153,7 +154,7 @@ impl TimelineBuilder {
         Ok(Timeline { header: self.header, from: self.from.unwrap_or_default(), to, rows, cpus, stolen })
     }
 
-    /// The first contradiction.
+    /// Returns the error of the first contradiction.
     pub(crate) fn error(&self) -> Option<&Inconsistent> {
         self.error.as_ref()
     }
@@ -170,7 +171,7 @@ impl Sink for TimelineBuilder {
             return;
         }
         self.from.get_or_insert(at);
-        // Ids are unique: a second attach of one id is another entity.
+        // Ids are unique: a second attach of an id is another entity.
         if let Event::Attach { entity, .. } = event
             && self.knows(*entity)
         {

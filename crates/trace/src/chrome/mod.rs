@@ -1,15 +1,18 @@
-//! [`ChromeWriter`], [`WorldChromeWriter`]: the Chrome trace-event format (JSON), which ui.perfetto.dev and chrome://tracing open.
+//! [`ChromeWriter`], [`WorldChromeWriter`]: writers of the Chrome trace-event format (JSON) for ui.perfetto.dev and
+//! chrome://tracing.
 //!
-//! Of one machine, two processes: `host`, with a track per CPU whose slices are named by entity; and `entities`, with a track per
-//! entity that shows whether it was `running`, `waiting`, `held` or `blocked`. An arrow leads from every wake-up to the run it led
-//! to. Releases, completions and missed deadlines are instants on the entity's track. The header is in `otherData`.
+//! The file of one machine has two processes. `host` has a track per CPU whose slices are named by entity. `entities`
+//! has a track per entity that shows its state: `running`, `waiting`, `held` or `blocked`. An arrow leads from every
+//! wake-up to its run. Releases, completions and missed deadlines are instants on the entity's track. The header is in
+//! `otherData`.
 //!
-//! Of a world, the same for each host, in processes named after it, and one process for each guest: first a track per vCPU,
-//! which shows its task, and as `frozen` the time for which it was frozen; then a track per task, where that time is `stolen`. Below
-//! each CPU of a machine with guests, a second track shows the task that ran there in a guest: `vm: task`.
+//! The file of a world has the same processes for each host, named after it, and one process for each guest. A guest
+//! first has a track per vCPU, which shows its task, and `frozen` time. Then it has a track per task, where frozen time
+//! is `stolen`. Below each CPU of a machine with guests, a second track shows the task that ran there in a guest: `vm:
+//! task`.
 //!
-//! Slices are written when they end, so only current slices are in memory. On each track slices come in order of time. An instant
-//! or an arrow comes after the slice that holds it, perhaps much later.
+//! Slices are written when they end, so only current slices are in memory. On each track, slices are in order of time.
+//! An instant or an arrow follows the slice that contains it, possibly much later.
 //!
 //! Times are microseconds with three decimals: exact to the nanosecond, up to 2^53 ns (104 days) in readers that use floats.
 
@@ -25,13 +28,13 @@ use std::io::{self, Write};
 
 pub use world::WorldChromeWriter;
 
-/// The process whose tracks are the CPUs. 0 is taken by the idle task in some readers.
+/// Process whose tracks are the CPUs. Some readers use 0 for the idle task.
 const HOST: u32 = 1;
-/// The process whose tracks are the entities.
+/// Process whose tracks are the entities.
 const ENTITIES: u32 = 2;
-/// The track of CPU 0; all track numbers differ from each other and from those of the processes.
+/// Track of CPU 0. All track numbers differ from each other and from the numbers of the processes.
 const FIRST_CPU: u64 = 1_000;
-/// The track of the first entity, above that of the last CPU.
+/// Track of the first entity, above the track of the last CPU.
 const FIRST_ENTITY: u64 = 10_000;
 
 /// Writes a trace as Chrome trace events. [`finish`](ChromeWriter::finish) completes the file.
@@ -43,13 +46,13 @@ pub struct ChromeWriter<W: Write> {
 }
 
 impl<W: Write> ChromeWriter<W> {
-    /// Writes the header. `to` need not be buffered.
+    /// Creates a writer and writes the header. `to` need not be buffered.
     pub fn new(to: W, header: &Header) -> ChromeWriter<W> {
         let follower = Follower::new(header);
         let mut pen = Pen::new(to, FIRST_ENTITY);
         let Header { policy, cpus, seed } = header;
         let policy = json(policy);
-        // The seed is a text because some readers take numbers for floats.
+        // The seed is a text, because some readers treat numbers as floats.
         pen.begin(format_args!("\"policy\":{policy},\"cpus\":{cpus},\"seed\":\"{seed}\""));
         pen.process(HOST, "\"host\"", 0);
         pen.process(ENTITIES, "\"entities\"", 1);
@@ -60,10 +63,10 @@ impl<W: Write> ChromeWriter<W> {
         ChromeWriter { follower, tracks, pen }
     }
 
-    /// Ends the current slices, completes the file, and returns the writer.
+    /// Ends the current slices, completes the file, and returns the inner writer.
     ///
     /// # Errors
-    /// The first error of the whole run: one of the writer's own, or `InvalidData` with an
+    /// The first error of the whole run: an error of the inner writer, or `InvalidData` with an
     /// [`Inconsistent`](crate::Inconsistent) inside.
     pub fn finish(mut self) -> io::Result<W> {
         let (pen, tracks) = (&mut self.pen, &mut self.tracks);

@@ -1,4 +1,4 @@
-//! [`Pen`]: trace events as lines of JSON; [`Tracks`]: from the facts of one machine to these.
+//! [`Pen`]: writes trace events as lines of JSON. [`Tracks`]: converts the facts of one machine to trace events.
 
 use crate::follow::Fact;
 use crate::output::Output;
@@ -9,24 +9,24 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
-/// What writes, and what is numbered throughout a file.
+/// A writer of trace events, with the numbers that are unique in a file.
 #[derive(Debug)]
 pub(super) struct Pen<W: Write> {
     pub(super) output: Output<W>,
     line: String,
     next_track: u64,
     next_flow: u64,
-    /// Whether an event stands before the next one, which then begins with a comma.
+    /// Whether an event is already written. Then the next event begins with a comma.
     begun: bool,
 }
 
 impl<W: Write> Pen<W> {
-    /// Tracks that are numbered as they come begin at `first_track`.
+    /// Creates a pen. New tracks are numbered from `first_track` on.
     pub(super) fn new(to: W, first_track: u64) -> Pen<W> {
         Pen { output: Output::new(to), line: String::new(), next_track: first_track, next_flow: 1, begun: false }
     }
 
-    /// Writes what stands before all events; `about` is the members of `otherData`.
+    /// Writes the text before all events. `about` has the members of `otherData`.
     pub(super) fn begin(&mut self, about: fmt::Arguments<'_>) {
         let begin = format!("{{\"displayTimeUnit\":\"ns\",\"otherData\":{{{about}}},\n\"traceEvents\":[\n");
         self.output.write(&begin);
@@ -46,34 +46,34 @@ impl<W: Write> Pen<W> {
         self.output.write(&self.line);
     }
 
-    /// Introduces a process.
+    /// Writes the name and the place of a process.
     pub(super) fn process(&mut self, process: u32, name: &str, place: usize) {
         let fact = |what, key, value| format!("\"name\":\"{what}\",\"pid\":{process},\"args\":{{\"{key}\":{value}}}");
         self.event('M', format_args!("{}", fact("process_name", "name", name)));
         self.event('M', format_args!("{}", fact("process_sort_index", "sort_index", &place.to_string())));
     }
 
-    /// Introduces a track.
+    /// Writes the name and the place of a track.
     pub(super) fn track(&mut self, process: u32, track: u64, name: &str, place: u64) {
         let track = format!("\"pid\":{process},\"tid\":{track}");
         self.event('M', format_args!("\"name\":\"thread_name\",{track},\"args\":{{\"name\":{name}}}"));
         self.event('M', format_args!("\"name\":\"thread_sort_index\",{track},\"args\":{{\"sort_index\":{place}}}"));
     }
 
-    /// The number of a new track.
+    /// Returns the number of a new track.
     pub(super) fn next_track(&mut self) -> u64 {
         self.next_track += 1;
         self.next_track - 1
     }
 
-    /// A slice.
+    /// Writes a slice.
     pub(super) fn slice(&mut self, looks: &str, process: u32, track: u64, span: Span, args: fmt::Arguments<'_>) {
         let (ts, dur) = (Us(span.from.as_ns()), Us(span.to.since(span.from).as_ns()));
         let place = format!("\"pid\":{process},\"tid\":{track},\"ts\":{ts},\"dur\":{dur}");
         self.event('X', format_args!("{looks},{place},\"args\":{{{args}}}"));
     }
 
-    /// An arrow from one track to another.
+    /// Writes an arrow from one track to another.
     fn arrow(&mut self, from: (u32, u64, Instant), to: (u32, u64, Instant)) {
         let flow = format!("\"name\":\"wake\",\"cat\":\"wake\",\"id\":{}", self.next_flow);
         self.next_flow += 1;
@@ -90,14 +90,14 @@ impl<W: Write> Pen<W> {
     }
 }
 
-/// Where the tracks of a machine are.
+/// The processes and tracks of a machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
-    /// The process of the CPUs.
+    /// Process of the CPUs.
     pub(super) cpus: u32,
-    /// The track of CPU 0; the others follow.
+    /// Track of CPU 0. The tracks of the other CPUs follow.
     pub(super) first_cpu: u64,
-    /// The process of the entities.
+    /// Process of the entities.
     pub(super) entities: u32,
 }
 
@@ -105,9 +105,9 @@ pub(super) struct Places {
 #[derive(Debug)]
 pub(super) struct Tracks {
     pub(super) places: Places,
-    /// The track and the name of each attached entity.
+    /// Track and name of each attached entity.
     entities: BTreeMap<EntityId, (u64, String)>,
-    /// Detached entities with their tracks. Their last slices may come until time moves on.
+    /// Detached entities with their tracks. Their last slices may follow until time advances.
     left: Vec<(EntityId, u64)>,
 }
 
@@ -116,12 +116,12 @@ impl Tracks {
         Tracks { places, entities: BTreeMap::new(), left: Vec::new() }
     }
 
-    /// The name of an attached entity.
+    /// Returns the name of an attached entity.
     pub(super) fn name(&self, entity: EntityId) -> &str {
         &self.entities[&entity].1
     }
 
-    /// Takes the detached entities, to be forgotten when time has moved on.
+    /// Removes and returns the detached entities, to be forgotten when time has advanced.
     pub(super) fn leaving(&mut self) -> Vec<(EntityId, u64)> {
         std::mem::take(&mut self.left)
     }
@@ -200,12 +200,12 @@ impl Tracks {
     }
 }
 
-/// A text as a JSON string.
+/// Returns a text as a JSON string.
 pub(super) fn json(text: &str) -> String {
     serde_json::to_string(text).expect("every text is a JSON string")
 }
 
-/// Nanoseconds, in microseconds.
+/// Form of a time: nanoseconds, in microseconds.
 #[derive(Clone, Copy)]
 struct Us(u64);
 

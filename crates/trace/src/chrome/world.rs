@@ -1,4 +1,4 @@
-//! [`WorldChromeWriter`]: hosts and guests in one file.
+//! [`WorldChromeWriter`]: writes hosts and guests to one file.
 
 use super::fail;
 use super::pen::{Pen, Places, Tracks, json};
@@ -10,24 +10,25 @@ use sched::{CpuId, EntityId, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// The first track: all tracks are numbered as they come, above the processes, of which each machine has two numbers.
+/// First track. All tracks are numbered in order of appearance, above the processes. Each machine has two process
+/// numbers.
 const FIRST_TRACK: u64 = 10_000;
 const _: () = assert!(2 * MACHINES_MAX < 10_000);
 
 /// Writes the trace of a world as Chrome trace events. [`finish`](WorldChromeWriter::finish) completes the file.
 #[derive(Debug)]
 pub struct WorldChromeWriter<W: Write> {
-    /// By machine; `None` while in use.
+    /// Followers of the machines. `None` while in use.
     followers: Vec<Option<Follower>>,
     /// Machines with an event at this instant.
     touched: BTreeSet<MachineId>,
     scribe: Scribe<W>,
 }
 
-/// The writer, apart from the followers.
+/// The writer without the followers.
 #[derive(Debug)]
 struct Scribe<W: Write> {
-    /// `None`: the header is invalid, and the error has been kept.
+    /// Links of the world. `None`: the header is invalid, and the error is stored.
     levels: Option<Levels>,
     machines: Vec<Machine>,
     /// Whether the trace has ended.
@@ -39,17 +40,18 @@ struct Scribe<W: Write> {
 #[derive(Debug)]
 struct Machine {
     tracks: Tracks,
-    /// Its name where its slices appear among those of other guests.
+    /// Name of the machine for its slices among those of other guests.
     name: String,
     host: Option<MachineId>,
-    /// The track below that of CPU 0 for the tasks of guests; those of the other CPUs follow. `None`: it has no guests.
+    /// Track below CPU 0 for the tasks of guests. The tracks of the other CPUs follow. `None`: the machine has no
+    /// guests.
     within: Option<u64>,
-    /// The last finished run of each vCPU among its entities, with its CPU.
+    /// Last finished run of each vCPU among the machine's entities, with its CPU.
     runs: BTreeMap<EntityId, (CpuId, Span)>,
 }
 
 impl<W: Write> WorldChromeWriter<W> {
-    /// Writes the header. `to` need not be buffered.
+    /// Creates a writer and writes the header. `to` need not be buffered.
     pub fn new(to: W, header: &WorldHeader) -> WorldChromeWriter<W> {
         let (followers, touched) = (Vec::new(), BTreeSet::new());
         let mut scribe = Scribe { levels: None, machines: Vec::new(), over: false, pen: Pen::new(to, FIRST_TRACK) };
@@ -74,10 +76,10 @@ impl<W: Write> WorldChromeWriter<W> {
         WorldChromeWriter { followers, touched, scribe }
     }
 
-    /// Ends the current slices, completes the file, and returns the writer.
+    /// Ends the current slices, completes the file, and returns the inner writer.
     ///
     /// # Errors
-    /// The first error of the whole run: one of the writer's own, or `InvalidData` with an
+    /// The first error of the whole run: an error of the inner writer, or `InvalidData` with an
     /// [`Inconsistent`](crate::Inconsistent) inside.
     pub fn finish(mut self) -> io::Result<W> {
         if let Some(levels) = &self.scribe.levels {
@@ -85,7 +87,7 @@ impl<W: Write> WorldChromeWriter<W> {
             self.touched.extend(all.clone());
             self.flush(end);
             self.scribe.over = true;
-            // A host before its guests: the runs of guests look up the runs of their host.
+            // Hosts end before their guests: the runs of guests look up the runs of their host.
             for id in all {
                 let follower = self.followers[id.index()].take().expect("no follower is in use");
                 let (followers, scribe) = (&self.followers, &mut self.scribe);
@@ -95,7 +97,7 @@ impl<W: Write> WorldChromeWriter<W> {
         self.scribe.pen.finish()
     }
 
-    /// Emits what ended before `at`, to which time moves on.
+    /// Emits the states that ended before `at`, the new time.
     fn flush(&mut self, at: Instant) {
         for id in std::mem::take(&mut self.touched) {
             let left = self.scribe.machines[id.index()].tracks.leaving();
@@ -142,7 +144,7 @@ impl<W: Write> Scribe<W> {
         let (below, above) = (levels.links.vcpu(id, entity), levels.links.entity(id, cpu));
         if let Some((guest, vcpu)) = below {
             self.machines[id.index()].runs.insert(entity, (cpu, span));
-            // The task of the guest at the end of this run runs on elsewhere. At the end of the file its own run ends, too.
+            // The task at the end of this run continues on another CPU. At the end of the file its own run ends, too.
             let now = followers[guest.index()].as_ref().filter(|_| !self.over);
             if let Some((task, from)) = now.and_then(|follower| follower.running_on(vcpu))
                 && from < span.to
@@ -152,7 +154,7 @@ impl<W: Write> Scribe<W> {
         }
         let Some(host) = self.machines[id.index()].host else { return };
         let Some(vcpu) = above else { return };
-        // Earlier runs were emitted when they ended.
+        // Earlier runs were emitted at their ends.
         let last =
             self.machines[host.index()].runs.get(&vcpu).filter(|(_, run)| run.from < span.to && span.to <= run.to);
         let now = || followers[host.index()].as_ref()?.running(vcpu).filter(|(_, from)| *from < span.to);
@@ -174,7 +176,7 @@ impl<W: Write> Scribe<W> {
     }
 }
 
-/// The header of a machine, as a member of an object.
+/// Returns the header of a machine, as a member of an object.
 fn about(id: MachineId, machine: &MachineHeader) -> String {
     let (name, policy) = (json(&machine.name), json(&machine.header.policy));
     let (cpus, seed) = (machine.header.cpus, machine.header.seed);

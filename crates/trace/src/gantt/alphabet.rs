@@ -4,19 +4,19 @@ use super::settings::Glyphs;
 
 /// The characters of a picture, by meaning.
 pub(super) struct Alphabet {
-    /// It ran all the time, on the machine's only CPU.
+    /// The entity ran all the time, on the machine's only CPU.
     pub(super) full: char,
-    /// It ran half of the time or more.
+    /// The entity ran half of the time or more.
     pub(super) most: char,
-    /// It ran less than half of the time.
+    /// The entity ran less than half of the time.
     pub(super) some: char,
     pub(super) waiting: char,
     pub(super) held: char,
-    /// Its CPU was frozen.
+    /// The CPU of the entity was frozen.
     pub(super) stolen: char,
     pub(super) blocked: char,
     pub(super) missed: char,
-    /// In a CPU's row: an entity without a letter.
+    /// An entity without a letter, in a CPU's row.
     pub(super) other: char,
     pub(super) idle: char,
     pub(super) tick: char,
@@ -62,7 +62,7 @@ impl Glyphs {
 }
 
 impl Alphabet {
-    /// The meanings of the characters, in the order of a legend.
+    /// Returns the meanings of the characters, in the order of a legend.
     pub(super) fn meanings(&self, cpus: bool) -> Vec<(char, &'static str)> {
         let mut meanings = vec![
             ('0', "0-9a-z ran on that CPU"),

@@ -8,7 +8,7 @@
 //! VM3  ______________________________.....#####
 //! ```
 //!
-//! All cells are equally wide in time, to the nanosecond. Whole numbers decide what a cell shows.
+//! All cells have the same duration, to the nanosecond. Integer arithmetic decides the content of a cell.
 
 mod alphabet;
 mod section;
@@ -27,7 +27,7 @@ use section::{Line, Section};
 pub use settings::{Gantt, Glyphs};
 
 impl Gantt {
-    /// Draws. Every line ends with a line feed and has no spaces before it.
+    /// Draws a timeline. Every line ends with a line feed and has no spaces before it.
     #[must_use]
     pub fn render(&self, timeline: &Timeline) -> String {
         let Some(grid) = Grid::new(self.from, self.to, self.width) else {
@@ -38,8 +38,8 @@ impl Gantt {
         Picture { gantt: self, grid, alphabet: self.glyphs.alphabet(), sections: vec![section], more: 0 }.draw()
     }
 
-    /// Draws each host, and its guests below it. All machines share the `rows_most` rows of entities, and as many rows of CPUs, by
-    /// max-min fairness. Machines without room are counted.
+    /// Draws each host, and its guests below it. All machines share the `rows_most` rows of entities, and the same
+    /// number of rows of CPUs, by max-min fairness. Machines without room are counted.
     #[must_use]
     pub fn render_world(&self, world: &WorldTimeline) -> String {
         match Grid::new(self.from, self.to, self.width) {
@@ -48,7 +48,7 @@ impl Gantt {
         }
     }
 
-    /// The number of characters before the cells in a picture of `world`.
+    /// Returns the number of characters before the cells in a picture of `world`.
     #[must_use]
     pub fn margin(&self, world: &WorldTimeline) -> usize {
         let Some(grid) = Grid::new(self.from, self.to, 1) else { return 0 };
@@ -67,23 +67,23 @@ impl Gantt {
     }
 }
 
-/// The entities and the CPUs of a machine.
+/// Lines of the entities and of the CPUs of a machine.
 type Lines = (Vec<Line>, Vec<Line>);
 
-/// The width of the labels.
+/// Returns the width of the labels.
 fn margin(drawn: &[Lines]) -> usize {
     let lines = drawn.iter().flat_map(|(rows, cpus)| rows.iter().chain(cpus));
     lines.map(|line| names::columns(&line.label)).max().unwrap_or(0) + 2
 }
 
-/// A whole picture.
+/// A whole picture, with the sections of its machines.
 struct Picture<'a> {
     gantt: &'a Gantt,
     grid: Grid,
     alphabet: Alphabet,
-    /// By machine, from top to bottom.
+    /// Sections of the machines, from top to bottom.
     sections: Vec<Section<'a>>,
-    /// The number of machines left out.
+    /// Number of omitted machines.
     more: usize,
 }
 
@@ -122,7 +122,7 @@ impl Picture<'_> {
         out
     }
 
-    /// Labels and ticks, after the origin of the labels if that is not zero.
+    /// Returns the labels and ticks, after the origin of the labels if the origin is not zero.
     fn axis(&self) -> Vec<String> {
         let places = |axis: &Axis| -> Vec<(usize, String)> {
             axis.ticks().filter_map(|at| Some((self.grid.cell_of(at)?, axis.label(at)))).collect()
@@ -139,7 +139,7 @@ impl Picture<'_> {
         offset.into_iter().chain([labels, ticks.into_iter().collect()]).collect()
     }
 
-    /// The meanings of the characters used, in lines about as wide as the cells.
+    /// Returns the meanings of the characters in use, in lines about as wide as the cells.
     fn legend(&self, drawn: &[Lines]) -> Vec<String> {
         let any = |lines: &[Line], is: &dyn Fn(char) -> bool| lines.iter().flat_map(|line| line.cells.chars()).any(is);
         let of_rows = |is: &dyn Fn(char) -> bool| drawn.iter().any(|(rows, _)| any(rows, is));

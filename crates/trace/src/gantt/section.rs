@@ -10,16 +10,16 @@ use crate::world::WorldTimeline;
 use sched::{CpuId, EntityId, Nanos};
 use std::iter;
 
-/// The widest name column.
+/// Maximum width of the name column.
 const NAME_MOST: usize = 24;
 
-/// The deepest indent of guests within guests.
+/// Maximum indent of guests within guests.
 const INDENTS_MOST: usize = 4;
 
-/// The letters that stand for entities in CPU rows, in order of the rows.
+/// Letters for entities in CPU rows, in order of the rows.
 const LETTERS: &[u8; 26] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// The character of a CPU: its number in base 36.
+/// Returns the character of a CPU: its number in base 36.
 fn digit(cpu: CpuId) -> Option<char> {
     char::from_digit(u32::try_from(cpu.index()).ok()?, 36)
 }
@@ -38,26 +38,26 @@ enum Seat {
     Stolen,
 }
 
-/// One machine, drawn.
+/// The part of a picture for one machine.
 pub(super) struct Section<'a> {
     gantt: &'a Gantt,
     timeline: &'a Timeline,
     grid: Grid,
     alphabet: Alphabet,
-    /// The entities to draw, by id.
+    /// Entities to draw, by id.
     rows: Vec<&'a Row>,
-    /// How many more there are.
+    /// Number of entities without room.
     more: usize,
-    /// How many CPUs to draw.
+    /// Number of CPUs to draw.
     cpus: usize,
-    /// What stands above, if there are several machines.
+    /// Title above the rows, if there are several machines.
     title: Option<String>,
     indent: usize,
     is_guest: bool,
 }
 
 impl<'a> Section<'a> {
-    /// At most so many entities and CPUs of `timeline`.
+    /// Creates a section with at most this number of entities and CPUs of `timeline`.
     pub(super) fn new(
         gantt: &'a Gantt,
         timeline: &'a Timeline,
@@ -71,7 +71,7 @@ impl<'a> Section<'a> {
         Section { gantt, timeline, grid, alphabet, rows, more, cpus, title: None, indent: 0, is_guest: false }
     }
 
-    /// The same as one of several machines.
+    /// Turns the section into one of several machines.
     pub(super) fn of_machine(mut self, world: &WorldTimeline, share: &Share) -> Section<'a> {
         let machine = &world.header.machines[share.machine.index()];
         self.indent = 2 * share.depth.min(INDENTS_MOST);
@@ -83,7 +83,7 @@ impl<'a> Section<'a> {
         let (cpus, what) = (machine.header.cpus, if self.is_guest { "vCPU" } else { "CPU" });
         let plural = if cpus == 1 { "" } else { "s" };
         self.title = Some(format!("{:pad$}{name}: {policy} on {cpus} {what}{plural}", "", pad = self.indent));
-        // What belongs to a machine stands a little further to the right than its name.
+        // The rows of a machine are indented further than its name.
         self.indent += 1;
         self
     }
@@ -92,12 +92,12 @@ impl<'a> Section<'a> {
         self.title.as_deref()
     }
 
-    /// How many entities have no room.
+    /// Returns the number of entities without room.
     pub(super) fn more(&self) -> usize {
         self.more
     }
 
-    /// How many CPUs have no room.
+    /// Returns the number of CPUs without room.
     pub(super) fn cpus_more(&self) -> usize {
         if self.gantt.cpus { self.timeline.cpus.len() - self.cpus } else { 0 }
     }
@@ -110,7 +110,7 @@ impl<'a> Section<'a> {
         (0..self.cpus).map(|n| self.cpu(CpuId::new(n))).collect()
     }
 
-    /// `text` in the characters that the picture may use, in at most `most` columns.
+    /// Returns `text` in the characters that the picture may use, in at most `most` columns.
     fn fit(&self, text: &str, most: usize) -> String {
         let text = match self.gantt.glyphs {
             Glyphs::Ascii => text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect(),
@@ -194,7 +194,7 @@ impl<'a> Section<'a> {
         Line { label: format!("{:indent$}{what} {cpu}", ""), cells: tallies.iter().enumerate().map(cell).collect() }
     }
 
-    /// Those of `runs` that overlap the picture.
+    /// Returns the part of `runs` that overlaps the picture.
     fn shown<'r>(&self, runs: &'r [Run]) -> impl Iterator<Item = &'r Run> + use<'r> {
         let (from, to) = (self.grid.from(), self.grid.to());
         let first = runs.partition_point(|run| run.to <= from);

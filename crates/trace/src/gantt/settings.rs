@@ -1,4 +1,4 @@
-//! [`Gantt`], [`Glyphs`]: what to draw, and with which characters.
+//! [`Gantt`], [`Glyphs`]: the contents of a picture, and its characters.
 
 use crate::timeline::Timeline;
 use crate::world::WorldTimeline;
@@ -7,33 +7,33 @@ use sched::Instant;
 /// The characters of a picture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Glyphs {
-    /// Only ASCII.
+    /// ASCII characters only.
     Ascii,
     /// Box drawing and block elements, all one column wide.
     Unicode,
 }
 
-/// How to draw a timeline with characters.
+/// Settings of a drawing of a timeline with characters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gantt {
-    /// The left edge.
+    /// Left edge of the picture.
     pub from: Instant,
-    /// The right edge, not shown itself.
+    /// Right edge of the picture, not shown itself.
     pub to: Instant,
-    /// The number of cells. Range: 1 …; fewer are drawn where there are fewer nanoseconds.
+    /// Number of cells. Range: 1 …. With fewer nanoseconds, fewer cells are drawn.
     pub width: usize,
-    /// The characters.
+    /// Characters of the picture.
     pub glyphs: Glyphs,
-    /// The most entities to draw: the first by id of those attached between `from` and `to`.
+    /// Maximum number of entities to draw: the first by id that are attached between `from` and `to`.
     pub rows_most: usize,
-    /// Whether to draw a row per CPU, too. Its cells show the letters of the entities.
+    /// Whether to draw a row per CPU. Its cells show the letters of the entities.
     pub cpus: bool,
     /// Whether to explain the characters in a last line.
     pub legend: bool,
 }
 
 impl Gantt {
-    /// All of `timeline`, 80 cells wide, at most 40 entities, in Unicode, with a legend.
+    /// Returns the settings for all of `timeline`: 80 cells wide, at most 40 entities, in Unicode, with a legend.
     #[must_use]
     pub fn whole(timeline: &Timeline) -> Gantt {
         Gantt {
@@ -47,7 +47,7 @@ impl Gantt {
         }
     }
 
-    /// All of `world`, as [`whole`](Gantt::whole) of one machine, with a row per CPU.
+    /// Returns the settings for all of `world`, like [`whole`](Gantt::whole) for one machine, with a row per CPU.
     #[must_use]
     pub fn whole_world(world: &WorldTimeline) -> Gantt {
         Gantt {

@@ -10,12 +10,12 @@ pub(super) struct Px(i64);
 impl Px {
     pub(super) const ZERO: Px = Px(0);
 
-    /// `n` pixels.
+    /// Returns `n` pixels.
     pub(super) const fn of(n: i64) -> Px {
         Px(n * 100)
     }
 
-    /// `n` hundredths of a pixel.
+    /// Returns `n` hundredths of a pixel.
     pub(super) const fn hundredths(n: i64) -> Px {
         Px(n)
     }
@@ -24,12 +24,12 @@ impl Px {
         self.0
     }
 
-    /// Its whole pixels, rounded down.
+    /// Returns the whole pixels of the length, rounded down.
     pub(super) const fn whole(self) -> Px {
         Px(self.0.div_euclid(100) * 100)
     }
 
-    /// Half of it, rounded down.
+    /// Returns half of the length, rounded down.
     pub(super) const fn half(self) -> Px {
         Px(self.0.div_euclid(2))
     }
@@ -56,7 +56,7 @@ impl Sub for Px {
 }
 
 impl Display for Px {
-    /// The shortest decimal: `12`, `-0.5`, `3.14`.
+    /// Writes the shortest decimal: `12`, `-0.5`, `3.14`.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
         let (whole, rest) = (self.0.unsigned_abs() / 100, self.0.unsigned_abs() % 100);
@@ -68,7 +68,7 @@ impl Display for Px {
     }
 }
 
-/// A text that may stand in an element or an attribute. What XML cannot hold at all becomes U+FFFD.
+/// A text for an element or an attribute. Characters that XML cannot represent become U+FFFD.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {
@@ -101,12 +101,12 @@ impl Path {
         self.0.is_empty()
     }
 
-    /// A box.
+    /// Adds a box.
     pub(super) fn block(&mut self, x: Px, y: Px, width: Px, height: Px) {
         self.add(format_args!("M{x} {y}h{width}v{height}h{}z", Px::ZERO - width));
     }
 
-    /// A line that goes through all of `points`.
+    /// Adds a line through all of `points`.
     pub(super) fn line(&mut self, points: &[(Px, Px)]) {
         let mut verb = 'M';
         for (x, y) in points {
@@ -120,7 +120,7 @@ impl Path {
     }
 }
 
-/// Where a text stands beside its place.
+/// Alignment of a text to its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -128,7 +128,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How a text looks.
+/// Style of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Type {
     pub(super) size: u32,
@@ -137,7 +137,7 @@ pub(super) struct Type {
     pub(super) anchor: Anchor,
 }
 
-/// A picture in the making.
+/// A picture under construction.
 #[derive(Default, Debug)]
 pub(super) struct Canvas {
     out: String,
@@ -153,7 +153,7 @@ impl Canvas {
         self.out.push('\n');
     }
 
-    /// Adds everything of another.
+    /// Adds all elements of another canvas.
     pub(super) fn append(&mut self, other: &Canvas) {
         self.out += &other.out;
     }
@@ -163,7 +163,7 @@ impl Canvas {
         self.add(format_args!("<g {attributes}>"));
     }
 
-    /// Begins a group that is moved.
+    /// Begins a group at an offset.
     pub(super) fn open_at(&mut self, x: Px, y: Px) {
         self.add(format_args!("<g transform=\"translate({x} {y})\">"));
     }
@@ -172,7 +172,7 @@ impl Canvas {
         self.add(format_args!("</g>"));
     }
 
-    /// A box with a tooltip; `data` are further attributes.
+    /// Adds a box with a tooltip. `data` has further attributes.
     pub(super) fn labelled_block(&mut self, (x, y): (Px, Px), (width, height): (Px, Px), data: &str, label: &str) {
         let label = Escaped(label);
         self.add(format_args!(
@@ -180,12 +180,12 @@ impl Canvas {
         ));
     }
 
-    /// A box.
+    /// Adds a box.
     pub(super) fn block(&mut self, (x, y): (Px, Px), (width, height): (Px, Px), attributes: &str) {
         self.add(format_args!("<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" {attributes}/>"));
     }
 
-    /// A path, unless it is empty.
+    /// Adds a path, unless it is empty.
     pub(super) fn path(&mut self, path: &Path, attributes: &str) {
         if !path.is_empty() {
             self.add(format_args!("<path d=\"{}\" {attributes}/>", path.0));

@@ -12,24 +12,24 @@ use crate::axis::Axis;
 use crate::grid::Grid;
 use crate::timeline::{Row, State};
 
-/// The most bars that are drawn one by one; with more, rows are drawn by the column.
+/// Maximum number of bars that are drawn individually. Above it, rows are drawn by column.
 const BARS_MOST: usize = 1500;
-/// The most columns of all rows together, when rows are drawn by the column.
+/// Maximum number of columns in all rows, if rows are drawn by column.
 const COLUMNS_MOST: usize = 16_000;
 
 /// The contents of a picture before layout.
 pub(super) struct Contents<'t> {
     pub(super) picture: &'t Picture,
-    /// The text below the title.
+    /// Text below the title.
     pub(super) about: String,
-    /// By machine, from top to bottom.
+    /// Sections of the machines, from top to bottom.
     pub(super) sections: Vec<Section<'t>>,
-    /// The number of machines left out.
+    /// Number of omitted machines.
     pub(super) more: usize,
 }
 
 impl Contents<'_> {
-    /// The widths of the labels on the left and on the right of the rows.
+    /// Returns the widths of the labels on the left and on the right of the rows.
     fn margins(&self) -> (Px, Px) {
         let (from, to) = (self.picture.from, self.picture.to);
         let names = self.sections.iter().flat_map(|section| &section.labels).map(|label| wide(label, 800));
@@ -41,7 +41,7 @@ impl Contents<'_> {
         ((MARGIN + left + Px::of(14)).whole(), (right + Px::of(14) + MARGIN).whole())
     }
 
-    /// Everything but the legend.
+    /// Draws everything but the legend.
     fn panel(&self, margins: (Px, Px)) -> Panel {
         let picture = self.picture;
         let mut panel = Panel {
@@ -90,7 +90,7 @@ impl Contents<'_> {
     }
 }
 
-/// The columns by which the rows of these sections are drawn in `width`. `None`: span by span.
+/// Returns the columns by which the rows of these sections are drawn in `width`. `None`: span by span.
 fn columns(grid: Grid, sections: &[Section<'_>], width: Px) -> Option<Grid> {
     let (from, to) = (grid.from(), grid.to());
     let drawn = |row: &&Row| row.spans_in(from, to).iter().filter(|span| span.state != State::Blocked).count();
@@ -105,7 +105,7 @@ fn columns(grid: Grid, sections: &[Section<'_>], width: Px) -> Option<Grid> {
     if bars > BARS_MOST { Grid::new(from, to, most) } else { None }
 }
 
-/// Ticks, their labels, and lines through all rows.
+/// Draws ticks, their labels, and lines through all rows.
 fn axis(plot: &Plot<'_>, bottom: Px, panel: &mut Panel) -> Axis {
     let gap = |axis: &Axis| {
         let widest = axis.ticks().map(|at| axis.number(at).len()).max().unwrap_or(0);
@@ -137,7 +137,7 @@ fn axis(plot: &Plot<'_>, bottom: Px, panel: &mut Panel) -> Axis {
     axis
 }
 
-/// A document of one picture, with `style` verbatim.
+/// Returns a document with one picture, and `style` verbatim.
 pub(super) fn alone(title: &str, contents: Contents<'_>, style: &str) -> String {
     let panel = contents.panel(contents.margins());
     let (width, height) = (panel.width, panel.height);
@@ -146,7 +146,7 @@ pub(super) fn alone(title: &str, contents: Contents<'_>, style: &str) -> String 
     document(title, canvas, (width, height), &panel.legend, style)
 }
 
-/// A document of several.
+/// Returns a document with several pictures.
 pub(super) fn beside(title: &str, pictures: Vec<Contents<'_>>, style: &str) -> String {
     const GAP: Px = Px::of(16);
     const TITLE: Px = Px::of(44);
@@ -169,7 +169,7 @@ pub(super) fn beside(title: &str, pictures: Vec<Contents<'_>>, style: &str) -> S
     document(title, canvas, (x.max(Px::of(i64::from(WIDTH_LEAST))), height + TITLE), &legend, style)
 }
 
-/// The whole file: the drawing, and the legend below it.
+/// Returns the whole file: the drawing, and the legend below it.
 fn document(title: &str, mut canvas: Canvas, (width, height): (Px, Px), legend: &Legend, style: &str) -> String {
     let mut below = Canvas::default();
     let legend_height = legend.draw(&mut below, width - MARGIN - MARGIN);

@@ -1,12 +1,12 @@
-//! [`Legend`]: what the shapes and colours used in a picture mean.
+//! [`Legend`]: the meanings of the shapes and colours in a picture.
 
 use super::canvas::{Anchor, Canvas, Path, Px, Type};
 use super::style::{INK, MISSED, MUTED, WAITING};
 use crate::names;
 use std::collections::BTreeSet;
 
-/// A colour for a CPU, and the colour of letters on it. Source: the colour-blind safe set of Okabe and Ito (2008), without
-/// vermilion, which is kept for missed deadlines, and black; yellow darkened to stand out from white.
+/// Colour for a CPU, and colour of letters on it. Source: the colour-blind safe set of Okabe and Ito (2008), without
+/// vermilion (reserved for missed deadlines) and black; yellow is darkened for contrast with white.
 pub(super) const COLOURS: [(&str, &str); 6] = [
     ("#0072b2", "#ffffff"),
     ("#e69f00", "#1f2328"),
@@ -16,10 +16,10 @@ pub(super) const COLOURS: [(&str, &str); 6] = [
     ("#c9b800", "#1f2328"),
 ];
 
-/// The most CPUs that get a place of their own.
+/// Maximum number of CPUs with a place of their own.
 const CPUS_NAMED: usize = 12;
 
-/// What has been drawn and needs an explanation.
+/// The drawn kinds of elements that need an explanation.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Legend {
     pub(super) cpus: BTreeSet<usize>,
@@ -32,11 +32,11 @@ pub(super) struct Legend {
     pub(super) deadline: bool,
     pub(super) period: bool,
     pub(super) missed: bool,
-    /// Releases and deadlines are left out, too dense to be seen.
+    /// Whether releases and deadlines are omitted, because they are too dense to be visible.
     pub(super) too_dense: bool,
 }
 
-/// The little picture in front of an explanation.
+/// The small picture in front of an explanation.
 #[derive(Clone, Copy, Debug)]
 enum Sample {
     Colour(&'static str),
@@ -56,7 +56,7 @@ const ROW: Px = Px::of(20);
 const SAMPLE: Px = Px::of(22);
 
 impl Legend {
-    /// Adds what another picture needs.
+    /// Adds the explanations that another picture needs.
     pub(super) fn merge(&mut self, other: Legend) {
         self.cpus.extend(other.cpus);
         self.shaded |= other.shaded;
@@ -101,7 +101,7 @@ impl Legend {
         items
     }
 
-    /// Draws from `(0, 0)` down, at most `width` wide, and returns the height used.
+    /// Draws the legend from `(0, 0)` down, with at most this `width`. Returns its height.
     pub(super) fn draw(&self, canvas: &mut Canvas, width: Px) -> Px {
         let (mut x, mut y) = (Px::ZERO, Px::ZERO);
         for (sample, text) in self.items() {
@@ -167,7 +167,7 @@ fn draw_sample(canvas: &mut Canvas, sample: Sample, x: Px, y: Px) {
     }
 }
 
-/// How opaque a bar of that share, in quarters, is.
+/// Returns the opacity of a bar for this share, in quarters.
 pub(super) fn shade(level: i64) -> &'static str {
     match level {
         0 | 1 => "0.3",
@@ -190,19 +190,19 @@ pub(super) fn missed_stroke() -> String {
 
 const HEAD: Px = Px::of(3);
 
-/// An arrow that points up.
+/// Adds an arrow that points up.
 pub(super) fn release(path: &mut Path, x: Px, top: Px, bottom: Px) {
     path.line(&[(x, bottom), (x, top)]);
     path.line(&[(x - HEAD, top + HEAD), (x, top), (x + HEAD, top + HEAD)]);
 }
 
-/// An arrow that points down.
+/// Adds an arrow that points down.
 pub(super) fn deadline(path: &mut Path, x: Px, top: Px, bottom: Px) {
     path.line(&[(x, top), (x, bottom)]);
     path.line(&[(x - HEAD, bottom - HEAD), (x, bottom), (x + HEAD, bottom - HEAD)]);
 }
 
-/// A heavy arrow that points up.
+/// Adds a heavy arrow that points up.
 pub(super) fn arrival(path: &mut Path, x: Px, top: Px, bottom: Px) {
     let (width, height) = (Px::hundredths(350), Px::of(6));
     path.line(&[(x, bottom), (x, top + height)]);

@@ -1,5 +1,5 @@
 //! [`Picture`]: a timeline as a self-contained SVG picture: a row per entity with a bar per run, coloured per CPU, and
-//! marks for arrivals, releases, deadlines and misses. Its size is bounded, however long the run.
+//! marks for arrivals, releases, deadlines and misses. The size of a picture is bounded for runs of any length.
 
 mod canvas;
 mod contents;
@@ -27,15 +27,16 @@ impl Picture {
         alone(&self.title, self.one(timeline), "")
     }
 
-    /// The contents of a picture of one machine.
+    /// Returns the contents of a picture of one machine.
     fn one<'t>(&'t self, timeline: &'t Timeline) -> Contents<'t> {
         let about = about(timeline, false);
         Contents { picture: self, about, sections: vec![Section::one(self, timeline)], more: 0 }
     }
 }
 
-/// Several pictures in one, from left to right, each under its own title, with one legend: the same virtual machines under
-/// two policies, say. Pictures of equal width and length have the same scale. Those beyond [`PANELS_MOST`] are left out.
+/// Draws several pictures in one document, from left to right, each under its own title, with one legend. An example is
+/// the same virtual machines under two policies. Pictures of equal width and length have the same scale. Pictures
+/// beyond [`PANELS_MOST`] are omitted.
 #[must_use]
 pub fn side_by_side(title: &str, pictures: &[(&Picture, &Timeline)]) -> String {
     beside(title, pictures.iter().take(PANELS_MOST).map(|(picture, timeline)| picture.one(timeline)).collect(), "")

@@ -1,42 +1,42 @@
-//! [`Picture`]: what to draw, and how large.
+//! [`Picture`]: the contents and the size of a picture.
 
 use crate::timeline::Timeline;
 use crate::world::WorldTimeline;
 use sched::Instant;
 
-/// The narrowest picture; narrower ones are drawn at this width. Unit: pixels.
+/// Minimum width of a picture. Narrower pictures are drawn at this width. Unit: pixels.
 pub const WIDTH_LEAST: u32 = 360;
-/// The widest picture; wider ones are drawn at this width. Unit: pixels.
+/// Maximum width of a picture. Wider pictures are drawn at this width. Unit: pixels.
 pub const WIDTH_MOST: u32 = 10_000;
-/// The most pictures side by side; further ones are left out.
+/// Maximum number of pictures side by side. Further pictures are omitted.
 pub const PANELS_MOST: usize = 8;
 
-/// How to draw a timeline.
+/// Settings of a drawing of a timeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Picture {
-    /// The title above the picture.
+    /// Title above the picture.
     pub title: String,
-    /// The left edge.
+    /// Left edge of the picture.
     pub from: Instant,
-    /// The right edge.
+    /// Right edge of the picture.
     pub to: Instant,
-    /// The width in pixels. Range: [`WIDTH_LEAST`] … [`WIDTH_MOST`].
+    /// Width of the picture. Unit: pixels. Range: [`WIDTH_LEAST`] … [`WIDTH_MOST`].
     pub width: u32,
-    /// The most entities to draw: the first by id of those attached between `from` and `to`.
+    /// Maximum number of entities to draw: the first by id that are attached between `from` and `to`.
     pub rows_most: usize,
-    /// Whether to draw a row per CPU, too.
+    /// Whether to draw a row per CPU.
     pub cpus: bool,
 }
 
 impl Picture {
-    /// All of `timeline`, 960 pixels wide, at most 40 entities.
+    /// Returns the settings for all of `timeline`: 960 pixels wide, at most 40 entities.
     #[must_use]
     pub fn whole(timeline: &Timeline, title: &str) -> Picture {
         let (from, to) = (timeline.from, timeline.to);
         Picture { title: title.to_string(), from, to, width: 960, rows_most: 40, cpus: false }
     }
 
-    /// All of `world`, 1100 pixels wide, at most 40 entities, with a row per CPU.
+    /// Returns the settings for all of `world`: 1100 pixels wide, at most 40 entities, with a row per CPU.
     #[must_use]
     pub fn whole_world(world: &WorldTimeline, title: &str) -> Picture {
         let (from, to) = (world.from, world.to);

@@ -5,15 +5,15 @@ use crate::grid::Grid;
 use crate::timeline::Timeline;
 use sched::{CpuId, Instant};
 
-/// The width of a column: wide enough for its colour to be seen.
+/// Width of a column, large enough for a visible colour.
 pub(super) const COLUMN: Px = Px::of(2);
 
-/// `width` rounded down to whole columns, so that their edges are sharp.
+/// Returns `width` rounded down to whole columns, so that their edges are sharp.
 pub(super) fn whole_columns(width: Px) -> Px {
     Px::hundredths(width.as_hundredths() / COLUMN.as_hundredths() * COLUMN.as_hundredths())
 }
 
-/// A stretch of time laid out from left to right.
+/// An interval, laid out from left to right.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plot<'a> {
     pub(super) timeline: &'a Timeline,
@@ -21,19 +21,19 @@ pub(super) struct Plot<'a> {
     pub(super) to: Instant,
     pub(super) left: Px,
     pub(super) width: Px,
-    /// The columns by which rows are drawn; `None`: span by span.
+    /// Columns by which rows are drawn. `None`: span by span.
     pub(super) columns: Option<Grid>,
     /// Whether the CPUs are vCPUs.
     pub(super) is_guest: bool,
 }
 
 impl Plot<'_> {
-    /// The label of a CPU.
+    /// Returns the label of a CPU.
     pub(super) fn cpu(&self, cpu: CpuId) -> String {
         if self.is_guest { format!("vCPU {cpu}") } else { format!("CPU {cpu}") }
     }
 
-    /// The place of `at`, clamped to the edges.
+    /// Returns the place of `at`, clamped to the edges.
     pub(super) fn x(&self, at: Instant) -> Px {
         let length = u128::from(self.to.since(self.from).as_ns());
         let offset = u128::from(at.clamp(self.from, self.to).since(self.from).as_ns());
@@ -41,12 +41,12 @@ impl Plot<'_> {
         self.left + Px::hundredths(i64::try_from(offset * width / length).expect("a place within the width"))
     }
 
-    /// Whether `at` is shown, the edges included.
+    /// Whether the plot shows `at`, including the edges.
     pub(super) fn shows(&self, at: Instant) -> bool {
         self.from <= at && at <= self.to
     }
 
-    /// Cells of about `pixels` pixels, for at most one mark each.
+    /// Returns cells of about `pixels` pixels, for at most one mark each.
     pub(super) fn cells_of(&self, pixels: i64) -> Grid {
         let cells = (self.width.as_hundredths() / (pixels * 100)).max(1);
         let cells = usize::try_from(cells).expect("a plot has a width");

@@ -1,4 +1,4 @@
-//! One row of a picture: bars, marks, and what is written beside them.
+//! One row of a picture: its bars, its marks, and the texts beside them.
 
 use super::canvas::{Anchor, Canvas, Path, Px, Type};
 use super::legend::{
@@ -13,11 +13,12 @@ use crate::timeline::{Job, Row, Run, State};
 use sched::{CpuId, EntityId, Instant, Nanos, Weight};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The height of a row.
+/// Height of a row.
 const PITCH: Px = Px::of(56);
-/// How much lower a row without misses to mark and without a second line of text may be, above its bars and in all.
+/// Reduction of a row's height above its bars, and of its total height, without missed deadlines and without a second
+/// line of text.
 const SPARED: (Px, Px) = (Px::of(6), Px::of(14));
-/// Misses are marked above the arrows, and those stand above the bars.
+/// Height of the marks of misses, which are above the arrows. The arrows are above the bars.
 const MISS: Px = Px::of(5);
 const ARROW_TOP: Px = Px::of(9);
 const ARROW_BOTTOM: Px = Px::of(19);
@@ -25,12 +26,12 @@ const BAR_TOP: Px = Px::of(20);
 const BAR: Px = Px::of(22);
 const BASE: Px = Px::of(42);
 const WAIT: Px = Px::of(5);
-/// A bar is never thinner, so that no run is invisible.
+/// Minimum width of a bar, so that every run is visible.
 const THINNEST: Px = Px::hundredths(50);
-/// The room that a mark needs among its like. Unit: pixels.
+/// Minimum distance of marks of one kind. Unit: pixels.
 const MARK_ROOM: i64 = 9;
 
-/// What stands to the left and to the right of a row.
+/// Draws the texts to the left and to the right of a row.
 fn beside(canvas: &mut Canvas, plot: &Plot<'_>, y: Px, texts: [(&str, &str); 2], alarm: bool) {
     let right = plot.left + plot.width + Px::of(14);
     let [(name, wish), (share, late)] = texts;
@@ -42,14 +43,14 @@ fn beside(canvas: &mut Canvas, plot: &Plot<'_>, y: Px, texts: [(&str, &str); 2],
     canvas.text((right, y + Px::of(44)), how(11, weight, fill, Anchor::Start), late);
 }
 
-/// `part` of `whole` in percent, to a tenth.
+/// Returns `part` of `whole` in percent, to a tenth.
 fn percent(part: Nanos, whole: Nanos) -> String {
     let (part, whole) = (u128::from(part.as_ns()), u128::from(whole.as_ns()));
     let tenths = (part * 1000 + whole / 2) / whole;
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// What was asked for a row, in words: its reservation, or a weight that is not the normal one.
+/// Returns the request for a row, in words: its reservation, or a weight that is not the normal weight.
 pub(super) fn wish(row: &Row, at: Instant) -> String {
     let params = row.asked_at(at);
     match params.reservation {
@@ -59,12 +60,12 @@ pub(super) fn wish(row: &Row, at: Instant) -> String {
     }
 }
 
-/// The heights of an entity's row: how far above its place it begins, and how far below that the next one may.
+/// Returns the heights of an entity's row: the height above its origin, and the distance below it to the next row.
 pub(super) fn height(row: &Row, at: Instant) -> (Px, Px) {
     if row.jobs.is_empty() && wish(row, at).is_empty() { cpu_height() } else { (Px::ZERO, PITCH) }
 }
 
-/// The same, of a CPU's row.
+/// Returns the heights of a CPU's row, like [`height`].
 pub(super) fn cpu_height() -> (Px, Px) {
     (SPARED.0, PITCH - SPARED.1)
 }
@@ -73,7 +74,7 @@ fn colour(cpu: usize) -> &'static str {
     COLOURS[cpu % COLOURS.len()].0
 }
 
-/// An entity's row, from `y` down.
+/// Draws an entity's row, from `y` down.
 pub(super) fn entity(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, label: &str, y: Px) {
     let mut life = Path::default();
     let end = row.detached.unwrap_or(plot.timeline.to);
@@ -91,7 +92,7 @@ pub(super) fn entity(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, 
     beside(canvas, plot, y, [(label, &wish(row, plot.to)), (&share, &late)], alarm);
 }
 
-/// How many of the jobs due within `from..=to` missed their deadlines, in words, and whether any did.
+/// Returns, in words, the number of jobs due within `from..=to` that missed their deadlines, and whether there are any.
 pub(super) fn late(row: &Row, from: Instant, to: Instant) -> (String, bool) {
     let due: Vec<&Job> = row.jobs.iter().filter(|job| from < job.deadline && job.deadline <= to).collect();
     let missed = due.iter().filter(|job| job.missed()).count();
@@ -99,7 +100,7 @@ pub(super) fn late(row: &Row, from: Instant, to: Instant) -> (String, bool) {
     (words, missed > 0)
 }
 
-/// A CPU's row, from `y` down; `labels` are the names of the entities drawn.
+/// Draws a CPU's row, from `y` down. `labels` are the names of the drawn entities.
 pub(super) fn cpu(
     canvas: &mut Canvas,
     legend: &mut Legend,
@@ -151,14 +152,14 @@ pub(super) fn cpu(
     beside(canvas, plot, y, [(&label, ""), (&share, "")], false);
 }
 
-/// Those of `runs` that overlap the picture.
+/// Returns the part of `runs` that overlaps the picture.
 fn shown<'r>(plot: &Plot<'_>, runs: &'r [Run]) -> &'r [Run] {
     let first = runs.partition_point(|run| run.to <= plot.from);
     let after = runs.partition_point(|run| run.from < plot.to);
     &runs[first..after.max(first)]
 }
 
-/// A bar for one run. Returns its left edge and its width.
+/// Draws a bar for one run. Returns its left edge and its width.
 fn bar(canvas: &mut Canvas, plot: &Plot<'_>, run: &Run, cpu: CpuId, name: &str, y: Px) -> (Px, Px) {
     let (left, right) = (plot.x(run.from), plot.x(run.to));
     let width = (right - left).max(THINNEST);
@@ -175,7 +176,7 @@ fn bar(canvas: &mut Canvas, plot: &Plot<'_>, run: &Run, cpu: CpuId, name: &str, 
     (left, width)
 }
 
-/// What is written in bars that are wide enough for it.
+/// Draws the texts in bars that are wide enough.
 fn within(canvas: &mut Canvas, cpu: usize, bars: &[((Px, Px), String)], y: Px) {
     let how = Type { size: 10, weight: 400, fill: COLOURS[cpu % COLOURS.len()].1, anchor: Anchor::Middle };
     for ((left, width), text) in bars {
@@ -186,7 +187,7 @@ fn within(canvas: &mut Canvas, cpu: usize, bars: &[((Px, Px), String)], y: Px) {
     }
 }
 
-/// The row span by span.
+/// Draws the row span by span.
 fn bars(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, label: &str, y: Px) {
     let mut low = Lower::default();
     let mut runs: BTreeMap<CpuId, Vec<Run>> = BTreeMap::new();
@@ -216,7 +217,7 @@ fn bars(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, la
     }
 }
 
-/// The intervals in which an entity is runnable and does not run.
+/// Intervals in which an entity is runnable and does not run.
 #[derive(Default)]
 struct Lower {
     waiting: Path,
@@ -224,7 +225,7 @@ struct Lower {
     stolen: Path,
 }
 
-/// Waiting and held times lie low; stolen ones stand where the bar would.
+/// Draws these intervals: waiting and held time low, stolen time at the height of the bars.
 fn lower(canvas: &mut Canvas, legend: &mut Legend, Lower { waiting, held, stolen }: &Lower) {
     legend.waiting |= !waiting.is_empty();
     legend.held |= !held.is_empty();
@@ -234,7 +235,7 @@ fn lower(canvas: &mut Canvas, legend: &mut Legend, Lower { waiting, held, stolen
     canvas.path(stolen, STOLEN_LOOKS);
 }
 
-/// The row column by column.
+/// Draws the row column by column.
 fn columns(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, grid: &Grid, row: &Row, y: Px) {
     let spans = row.spans_in(plot.from, plot.to).iter();
     let tallies = grid.tally(spans.map(|span| (span.from, span.to, span.state)));
@@ -259,7 +260,8 @@ fn columns(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, grid: &Gri
     });
 }
 
-/// Bars by the column: the colour is the CPU's that was used longest, the darkness shows how much of the column ran.
+/// Draws bars by column. The colour is that of the CPU that was used longest; the darkness shows the used part of the
+/// column.
 fn shades<K: Ord + Copy>(
     canvas: &mut Canvas,
     legend: &mut Legend,
@@ -289,7 +291,8 @@ fn shades<K: Ord + Copy>(
     }
 }
 
-/// Neighbouring columns of the same kind, taken together: the first, the one after the last, and the kind.
+/// Merges neighbouring columns of the same kind. Returns, for each stretch, its first column, the column after its
+/// last, and its kind.
 fn stretches<K: PartialEq + Copy>(columns: usize, kind: impl Fn(usize) -> Option<K>) -> Vec<(usize, usize, K)> {
     let mut out: Vec<(usize, usize, K)> = Vec::new();
     for index in 0..columns {
@@ -302,7 +305,7 @@ fn stretches<K: PartialEq + Copy>(columns: usize, kind: impl Fn(usize) -> Option
     out
 }
 
-/// Releases, deadlines and periods; drawn before the bars, which hide their stems.
+/// Draws releases, deadlines and periods, before the bars, which hide their stems.
 fn marks(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
     let (top, bottom, base) = (y + ARROW_TOP, y + ARROW_BOTTOM, y + BASE);
     let shown = |instants: &mut dyn Iterator<Item = Instant>| -> Vec<Instant> {
@@ -333,7 +336,7 @@ fn marks(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y
     }
 }
 
-/// Where it arrived.
+/// Draws the arrival of the entity.
 fn arrived(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
     let Some(at) = row.arrived.filter(|&at| plot.shows(at)) else { return };
     let mut path = Path::default();
@@ -342,7 +345,7 @@ fn arrived(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row,
     legend.arrival = true;
 }
 
-/// A cross at every missed deadline, as far as they have room, and a line from there to the job's end.
+/// Draws a cross at every missed deadline, if there is room, and a line from the cross to the end of the job.
 fn misses(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
     let cells = plot.cells_of(MARK_ROOM);
     let (mut path, mut last, mut lined) = (Path::default(), None, plot.from);
@@ -363,7 +366,7 @@ fn misses(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, 
     canvas.path(&path, &missed_stroke());
 }
 
-/// Ticks where the periods of reservations begin.
+/// Draws ticks at the starts of the reserved periods.
 fn periods(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
     let ends = row.asked.iter().skip(1).map(|(at, _)| *at).chain([row.detached.unwrap_or(Instant::NEVER)]);
     let mut path = Path::default();

@@ -15,11 +15,11 @@ use sched::{CpuId, EntityId};
 use std::collections::BTreeMap;
 use std::iter;
 
-/// The height of the note about omitted rows.
+/// Height of the note about omitted rows.
 pub(super) const NOTE: Px = Px::of(24);
-/// The height of a machine's name.
+/// Height of a machine's name.
 const TITLE: Px = Px::of(34);
-/// Room below a machine.
+/// Height of the room below a machine.
 const BELOW: Px = Px::of(10);
 
 /// The title above the rows of one of several machines.
@@ -33,24 +33,24 @@ struct Title {
 /// One machine of a picture.
 pub(super) struct Section<'t> {
     timeline: &'t Timeline,
-    /// The entities to draw, by id, and their labels.
+    /// Entities to draw, by id, and their labels.
     pub(super) rows: Vec<&'t Row>,
     pub(super) labels: Vec<String>,
     more: usize,
-    /// The number of CPUs to draw.
+    /// Number of CPUs to draw.
     pub(super) cpus: usize,
     cpus_more: usize,
     title: Option<Title>,
 }
 
 impl<'t> Section<'t> {
-    /// A machine by itself.
+    /// Creates the section of a single machine.
     pub(super) fn one(picture: &Picture, timeline: &'t Timeline) -> Section<'t> {
         let cpus = if picture.cpus { timeline.cpus.len() } else { 0 };
         Section::of(picture, timeline, (picture.rows_most, cpus))
     }
 
-    /// A machine among others.
+    /// Creates the section of one of several machines.
     pub(super) fn within(picture: &Picture, world: &'t WorldTimeline, share: &Share) -> Section<'t> {
         let timeline = &world.machines[share.machine.index()];
         let is_guest = world.header.machines[share.machine.index()].host.is_some();

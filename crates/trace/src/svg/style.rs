@@ -11,34 +11,34 @@ pub(super) const WAITING: &str = "#c4cad1";
 pub(super) const MISSED: &str = "#d55e00";
 pub(super) const FONTS: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
-/// The class of the root of a picture of a world, for its style.
+/// Class of the root of a picture of a world, for its style.
 pub(super) const CLASS: &str = "tactus-world";
 
-/// Room around everything.
+/// Width of the room around the picture.
 pub(super) const MARGIN: Px = Px::of(20);
-/// Where the rows begin, below the title.
+/// Top of the rows, below the title.
 pub(super) const BODY: Px = Px::of(62);
-/// The longest name, in columns.
+/// Maximum length of a name, in columns.
 pub(super) const NAME_MOST: usize = 24;
 
-/// `text` in at most `most` columns.
+/// Returns `text` in at most `most` columns.
 pub(super) fn fit(text: &str, most: usize) -> String {
     names::cut(text, most, "…")
 }
 
-/// The estimated width of `text`, in letters of `each` hundredths of a pixel: font metrics are unknown.
+/// Returns the estimated width of `text`, with letters of `each` hundredths of a pixel. Font metrics are unknown.
 pub(super) fn wide(text: &str, each: i64) -> Px {
     Px::hundredths(i64::try_from(names::columns(text)).expect("a label is short") * each)
 }
 
-/// The policy and the number of CPUs of a machine.
+/// Returns the policy and the number of CPUs of a machine.
 pub(super) fn about(timeline: &Timeline, is_guest: bool) -> String {
     let cpus = timeline.header.cpus;
     let (what, plural) = (if is_guest { "vCPU" } else { "CPU" }, if cpus == 1 { "" } else { "s" });
     format!("{} on {cpus} {what}{plural}", timeline.header.policy)
 }
 
-/// A time with a space before its unit: `2.5 ms`, `10 µs`, `0`.
+/// Returns a time with a space before its unit: `2.5 ms`, `10 µs`, `0`.
 pub(super) fn pretty(time: Nanos) -> String {
     if time.is_zero() {
         return "0".to_string();
@@ -48,7 +48,7 @@ pub(super) fn pretty(time: Nanos) -> String {
     format!("{} {}", &text[..unit], text[unit..].replace("us", "µs"))
 }
 
-/// An instant, in the same way.
+/// Returns an instant with a space before its unit.
 pub(super) fn point(at: Instant) -> String {
     pretty(at.since(Instant::ZERO))
 }

@@ -6,7 +6,8 @@ use super::section::Section;
 use crate::row_budget::RowBudget;
 use crate::world::WorldTimeline;
 
-/// Replaces the colours of the light picture on dark pages. Text in bars has size 10 and keeps its colour.
+/// Style for dark pages, which replaces the colours of the light picture. Text in bars has size 10 and keeps its
+/// colour.
 const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
 .tactus-world [fill=\"#ffffff\"] { fill: #0d1117 }
 .tactus-world rect[fill=\"#f6f8fa\"] { fill: #161b22; stroke: #30363d }
@@ -22,14 +23,15 @@ const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
 ";
 
 impl Picture {
-    /// Draws each host, and its guests below it as blocks: a complete SVG document, for light and dark pages. All machines share
-    /// the `rows_most` rows of entities, and as many rows of CPUs, by max-min fairness. Machines without room are counted.
+    /// Draws each host, and its guests below it as blocks: a complete SVG document, for light and dark pages. All
+    /// machines share the `rows_most` rows of entities, and the same number of rows of CPUs, by max-min fairness.
+    /// Machines without room are counted.
     #[must_use]
     pub fn render_world(&self, world: &WorldTimeline) -> String {
         alone(&self.title, self.all(world), STYLE)
     }
 
-    /// The contents of a picture of a world.
+    /// Returns the contents of a picture of a world.
     fn all<'t>(&'t self, world: &'t WorldTimeline) -> Contents<'t> {
         let RowBudget { shares, more } = RowBudget::of(world, (self.from, self.to), self.rows_most, self.cpus);
         let sections = shares.iter().map(|share| Section::within(self, world, share)).collect();
@@ -39,7 +41,7 @@ impl Picture {
     }
 }
 
-/// Several pictures of worlds in one, as [`side_by_side`](super::side_by_side) of machines.
+/// Draws several pictures of worlds in one document, like [`side_by_side`](super::side_by_side) for machines.
 #[must_use]
 pub fn worlds_side_by_side(title: &str, pictures: &[(&Picture, &WorldTimeline)]) -> String {
     beside(title, pictures.iter().take(PANELS_MOST).map(|(picture, world)| picture.all(world)).collect(), STYLE)

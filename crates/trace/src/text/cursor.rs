@@ -1,4 +1,4 @@
-//! [`Cursor`]: one line, read from left to right, field by field.
+//! [`Cursor`]: a reader of one line, field by field from left to right.
 
 use crate::{MACHINES_MAX, MachineId};
 use sched::id::{CPUS_MAX, ENTITIES_MAX};
@@ -10,10 +10,10 @@ use sched::{
 /// An error in a line.
 #[derive(Debug)]
 pub(super) struct Wrong {
-    /// The byte offset of the error.
+    /// Byte offset of the error.
     pub(super) at: usize,
     pub(super) reason: String,
-    /// What to do, as an imperative.
+    /// Remedy, as an imperative.
     pub(super) help: String,
 }
 
@@ -49,12 +49,12 @@ impl Word<'_> {
         if self.text == "never" { Ok(Instant::NEVER) } else { self.number(u64::MAX).map(Instant::at_ns) }
     }
 
-    /// A value, or `none`.
+    /// Reads a value, or `none`.
     fn or_none<T>(self, read: impl FnOnce(Self) -> Result<T, Wrong>) -> Result<Option<T>, Wrong> {
         if self.text == "none" { Ok(None) } else { read(self).map(Some) }
     }
 
-    /// Two spans of time, joined by a slash.
+    /// Reads two spans of time, joined by a slash.
     fn spans(&self, example: &str) -> Result<(Nanos, Nanos), Wrong> {
         let Some((left, right)) = self.text.split_once('/') else {
             return Err(self.wrong("is not two spans in nanoseconds", format!("use `{example}` or `none`")));
@@ -67,7 +67,7 @@ impl Word<'_> {
         self.number(u64::MAX).map(Nanos::ns)
     }
 
-    /// Three spans of time, joined by slashes.
+    /// Reads three spans of time, joined by slashes.
     fn warp(&self) -> Result<Warp, Wrong> {
         let wrong = || self.wrong("is not three spans in nanoseconds", "use `20000000/0/0` or `none`");
         let (by, rest) = self.text.split_once('/').ok_or_else(wrong)?;
@@ -76,7 +76,7 @@ impl Word<'_> {
         Ok(Warp { by: Word { text: by, at: self.at }.span()?, limit, rest })
     }
 
-    /// `letter`, an index, and the generation behind a dot.
+    /// Reads `letter`, an index, and the generation behind a dot.
     fn id(&self, letter: char) -> Result<(u32, u32), Wrong> {
         let Some(rest) = self.text.strip_prefix(letter) else {
             return Err(
@@ -110,12 +110,12 @@ impl Word<'_> {
     }
 }
 
-/// The largest index of an id. Machines assign no larger one, and tables by index fit in memory.
+/// Maximum index of an id. Machines assign no larger index, and tables by index fit in memory.
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
-/// The largest generation of an id.
+/// Maximum generation of an id.
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
 
-/// The first characters of a text, for a message.
+/// Returns the first characters of a text, for a message.
 pub(super) fn quote(text: &str) -> String {
     const MOST: usize = 40;
     match text.char_indices().nth(MOST) {
@@ -134,7 +134,7 @@ impl<'a> Cursor<'a> {
         self.at += rest.len() - rest.trim_start_matches(' ').len();
     }
 
-    /// The next word; empty at the end of the line.
+    /// Reads the next word. Empty at the end of the line.
     fn word(&mut self) -> Word<'a> {
         self.skip_spaces();
         let rest = &self.line[self.at..];
@@ -144,7 +144,7 @@ impl<'a> Cursor<'a> {
         word
     }
 
-    /// The value of the next word, which must begin with `key` and `=`.
+    /// Reads the value of the next word, which must begin with `key` and `=`.
     fn field(&mut self, key: &str) -> Result<Word<'a>, Wrong> {
         let word = self.word();
         match word.text.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')) {
@@ -165,7 +165,7 @@ impl<'a> Cursor<'a> {
         self.word().instant()
     }
 
-    /// The next word and its byte offset.
+    /// Reads the next word. Returns it and its byte offset.
     pub(super) fn verb(&mut self) -> (&'a str, usize) {
         let word = self.word();
         (word.text, word.at)
@@ -203,7 +203,7 @@ impl<'a> Cursor<'a> {
         self.field(key)?.or_none(|word| word.machine())
     }
 
-    /// The byte offset of the next word.
+    /// Returns the byte offset of the next word.
     pub(super) fn place(&mut self) -> usize {
         self.skip_spaces();
         self.at
@@ -231,7 +231,7 @@ impl<'a> Cursor<'a> {
         if word.text.is_empty() { Ok(()) } else { Err(word.wrong("is one field too many", "end the line before it")) }
     }
 
-    /// A text in double quotes.
+    /// Reads a text in double quotes.
     pub(super) fn text(&mut self, key: &str) -> Result<String, Wrong> {
         let open = self.field(key)?;
         let start = open.at + 1;
@@ -257,7 +257,7 @@ impl<'a> Cursor<'a> {
         Err(Wrong { at: open.at, reason: "a text without an end".into(), help: "add a double quote".into() })
     }
 
-    /// The parameters of an entity.
+    /// Reads the parameters of an entity.
     pub(super) fn params(&mut self) -> Result<Params, Wrong> {
         let weight = self.weight()?;
         let class = self.class()?;
@@ -276,7 +276,7 @@ impl<'a> Cursor<'a> {
         Ok(Params { reservation: Some(Reservation { slice, period, deadline, start, limit }), ..params })
     }
 
-    /// The parameters of a group.
+    /// Reads the parameters of a group.
     pub(super) fn group_params(&mut self) -> Result<GroupParams, Wrong> {
         let weight = self.weight()?;
         let quota = self.field("quota")?.or_none(|word| word.spans("50000000/100000000"))?;
@@ -286,7 +286,7 @@ impl<'a> Cursor<'a> {
         Ok(GroupParams { weight, quota, cap_percent, gang })
     }
 
-    /// A weight in Xen's scale, with up to three quarters behind the point.
+    /// Reads a weight in Xen's scale, with up to three quarters behind the point.
     fn weight(&mut self) -> Result<Weight, Wrong> {
         let word = self.field("weight")?;
         let (whole, part) = word.text.split_once('.').unwrap_or((word.text, "0"));
@@ -322,12 +322,12 @@ impl<'a> Cursor<'a> {
         class.ok_or_else(|| word.wrong("is not a class", help))
     }
 
-    /// `yes` or `no`.
+    /// Reads `yes` or `no`.
     pub(super) fn yes_no(&mut self, key: &str) -> Result<bool, Wrong> {
         self.choice(key, &[("yes", true), ("no", false)])
     }
 
-    /// One of some words.
+    /// Reads one of the words of `choices`.
     fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Result<T, Wrong> {
         let word = self.field(key)?;
         let chosen = choices.iter().find(|(name, _)| *name == word.text);
@@ -337,7 +337,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The cause of a wake-up.
+    /// Reads the cause of a wake-up.
     pub(super) fn why(&mut self) -> Result<Wake, Wrong> {
         let word = self.field("why")?;
         Ok(match word.text {
@@ -353,7 +353,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The owner and the slot of an alarm.
+    /// Reads the owner and the slot of an alarm.
     pub(super) fn alarm(&mut self) -> Result<Alarm, Wrong> {
         let word = self.field("of")?;
         let of = match word.text.as_bytes().first() {
@@ -368,7 +368,7 @@ impl<'a> Cursor<'a> {
         Ok(Alarm { owner: of, slot: self.number("slot", u64::from(u8::MAX))? })
     }
 
-    /// [`Held`] bits.
+    /// Reads [`Held`] bits.
     pub(super) fn reasons(&mut self) -> Result<u8, Wrong> {
         let word = self.field("reasons")?;
         if word.text == "none" {
@@ -393,7 +393,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl Word<'_> {
-    /// The error of a missing field.
+    /// Returns the error of a missing field.
     fn missing(&self, help: &str) -> Wrong {
         match self.text {
             "" => Wrong { at: self.at, reason: "the line ends too early".into(), help: help.into() },
@@ -401,13 +401,13 @@ impl Word<'_> {
         }
     }
 
-    /// The error of an unknown value among `known` ones.
+    /// Returns the error of an unknown value among `known` values.
     fn missing_value(&self, known: &str) -> Wrong {
         self.wrong("is not known here", format!("use {known}"))
     }
 }
 
-/// The character of an escape whose backslash has been read.
+/// Returns the character of an escape whose backslash is already read.
 fn escape(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
     match chars.next()?.1 {
         'n' => Some('\n'),

@@ -5,25 +5,25 @@ use super::cursor::{Cursor, Wrong};
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
 
-/// The reason a text is not a trace.
+/// The reason why a text is not a trace.
 #[derive(Debug)]
 pub enum TextError {
     /// The text could not be read.
     Read {
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// The cause.
+        /// Cause of the error.
         source: io::Error,
     },
     /// The text does not follow the format.
     Wrong {
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// The column in characters, from 1.
+        /// Column in characters, from 1.
         column: usize,
-        /// What is wrong.
+        /// Description of the error.
         reason: String,
-        /// What to do, as an imperative.
+        /// Remedy, as an imperative.
         help: String,
     },
 }
@@ -53,7 +53,7 @@ impl std::error::Error for TextError {
 pub(super) struct Lines<R> {
     from: R,
     bytes: Vec<u8>,
-    /// The number of the last line taken, from 1.
+    /// Number of the last line read, from 1.
     pub(super) number: usize,
 }
 
@@ -115,7 +115,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// An error with its place in the file.
+/// Returns an error with its place in the file.
 pub(super) fn place(line: usize, text: &str, wrong: Wrong) -> TextError {
     let column = text.char_indices().take_while(|&(at, _)| at < wrong.at).count() + 1;
     TextError::Wrong { line, column, reason: wrong.reason, help: wrong.help }

@@ -7,9 +7,9 @@
 //!      1000000 run cpu=0 e0 until=21000000
 //! ```
 //!
-//! A line is a time in nanoseconds, right-aligned in 12 columns, a verb, and the verb's fields, always all of them
-//! and always in the same order. Blank lines and lines that begin with `#` are skipped. Every line ends with a line feed, the last
-//! one too: a file that was cut off is an error.
+//! A line is a time in nanoseconds, right-aligned in 12 columns, a verb, and all fields of the verb, always in the same
+//! order. Blank lines and lines that begin with `#` are skipped. Every line ends with a line feed, including the last
+//! line: a truncated file is an error.
 //!
 //! | verb | fields |
 //! |---|---|
@@ -89,11 +89,11 @@ pub use writer::{TextWriter, WorldTextWriter};
 /// The version of the format. Readers refuse every other version.
 pub const VERSION: u32 = 1;
 
-/// The longest line, in bytes. The list of every second of 1024 CPUs takes 2.5 KB; the rest is for names. It bounds the memory of a
-/// reader of a file without line feeds.
+/// Maximum length of a line, in bytes. The list of every second of 1024 CPUs takes 2.5 KB; the rest is for names. The
+/// limit bounds the memory of a reader of a file without line feeds.
 pub const LINE_MOST: usize = 1 << 16;
 
-/// The first word of a trace.
+/// First word of a trace.
 const MAGIC: &str = "tactus-trace";
-/// The first word of the trace of a world.
+/// First word of the trace of a world.
 const WORLD_MAGIC: &str = "tactus-world";

@@ -1,4 +1,4 @@
-//! [`Reader`], [`WorldReader`]: lines to events.
+//! [`Reader`], [`WorldReader`]: readers of the text form.
 
 use super::cursor::{Cursor, Wrong, quote};
 use super::lines::{Lines, TextError, place};
@@ -13,7 +13,7 @@ use std::io::BufRead;
 /// Reads a whole trace into memory.
 ///
 /// # Errors
-/// The first line that cannot be read or does not follow the format.
+/// The error of the first line that cannot be read or does not follow the format.
 pub fn read(from: impl BufRead) -> Result<Trace, TextError> {
     let mut reader = Reader::new(from)?;
     let mut trace = Trace::new(reader.header().clone());
@@ -26,7 +26,7 @@ pub fn read(from: impl BufRead) -> Result<Trace, TextError> {
 /// Reads the trace of a world into memory.
 ///
 /// # Errors
-/// The first line that cannot be read or does not follow the format.
+/// The error of the first line that cannot be read or does not follow the format.
 pub fn read_world(from: impl BufRead) -> Result<WorldTrace, TextError> {
     let mut reader = WorldReader::new(from)?;
     let mut trace = WorldTrace::new(reader.header().clone());
@@ -36,7 +36,7 @@ pub fn read_world(from: impl BufRead) -> Result<WorldTrace, TextError> {
     Ok(trace)
 }
 
-/// Reads a trace event by event, in constant memory. It ends after the first error.
+/// Reads a trace event by event, in constant memory. The iteration ends after the first error.
 #[derive(Debug)]
 pub struct Reader<R> {
     lines: Lines<R>,
@@ -49,14 +49,14 @@ impl<R: BufRead> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// The header is missing, or this version does not read it.
+    /// The header is missing, or has another version.
     pub fn new(from: R) -> Result<Reader<R>, TextError> {
         let mut lines = Lines::new(from);
         let header = lines.first(|cursor| header_of(cursor, &ONE), &ONE.example())?;
         Ok(Reader { lines, header, last: Instant::ZERO, over: false })
     }
 
-    /// The header of the trace.
+    /// Returns the header of the trace.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -84,7 +84,7 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-/// Reads the trace of a world event by event, in constant memory. It ends after the first error.
+/// Reads the trace of a world event by event, in constant memory. The iteration ends after the first error.
 #[derive(Debug)]
 pub struct WorldReader<R> {
     lines: Lines<R>,
@@ -97,7 +97,7 @@ impl<R: BufRead> WorldReader<R> {
     /// Reads the headers of the world and of its machines.
     ///
     /// # Errors
-    /// A header is missing, or this version does not read it.
+    /// A header is missing, or has another version.
     pub fn new(from: R) -> Result<WorldReader<R>, TextError> {
         let mut lines = Lines::new(from);
         let count = lines.first(|cursor| machines_of(cursor, &WORLD), &WORLD.example())?;
@@ -113,7 +113,7 @@ impl<R: BufRead> WorldReader<R> {
         Ok(WorldReader { lines, header, last: Instant::ZERO, over: false })
     }
 
-    /// The header of the world.
+    /// Returns the header of the world.
     #[must_use]
     pub fn header(&self) -> &WorldHeader {
         &self.header
@@ -148,12 +148,12 @@ impl<R: BufRead> Iterator for WorldReader<R> {
     }
 }
 
-/// The form of the first line of a kind of trace.
+/// Form of the first line of a kind of trace.
 struct Kind {
     magic: &'static str,
     what: &'static str,
     rest: &'static str,
-    /// The other kind, by its first word.
+    /// First word of the other kind, and its name.
     other: (&'static str, &'static str),
 }
 
@@ -199,7 +199,7 @@ fn header_of(cursor: &mut Cursor<'_>, kind: &Kind) -> Result<Header, Wrong> {
     about(cursor)
 }
 
-/// The number of machines of a world.
+/// Reads the number of machines of a world.
 fn machines_of(cursor: &mut Cursor<'_>, kind: &Kind) -> Result<u32, Wrong> {
     kind.begin(cursor)?;
     let at = cursor.place();
@@ -211,7 +211,7 @@ fn machines_of(cursor: &mut Cursor<'_>, kind: &Kind) -> Result<u32, Wrong> {
     Ok(machines)
 }
 
-/// The header of machine `id`.
+/// Reads the header of machine `id`.
 fn machine_of(cursor: &mut Cursor<'_>, id: MachineId) -> Result<MachineHeader, Wrong> {
     let help = format!("write `machine {id} name=\"…\" {} host=…`", ONE.rest);
     let (verb, at) = cursor.verb();
@@ -234,7 +234,7 @@ fn machine_of(cursor: &mut Cursor<'_>, id: MachineId) -> Result<MachineHeader, W
     Ok(MachineHeader { name, header, host })
 }
 
-/// The policy, CPUs and seed of a header.
+/// Reads the policy, CPUs and seed of a header.
 fn about(cursor: &mut Cursor<'_>) -> Result<Header, Wrong> {
     let policy = cursor.text("policy")?;
     let cpus = cursor.number("cpus", CPUS_MAX as u64)?;
@@ -246,7 +246,7 @@ fn about(cursor: &mut Cursor<'_>) -> Result<Header, Wrong> {
     Ok(Header { policy, cpus, seed })
 }
 
-/// The instant of an event, at `last` or later.
+/// Reads the instant of an event, at `last` or later.
 fn time(cursor: &mut Cursor<'_>, last: &mut Instant) -> Result<Instant, Wrong> {
     let at = cursor.bare_instant()?;
     if at < *last {
@@ -257,7 +257,7 @@ fn time(cursor: &mut Cursor<'_>, last: &mut Instant) -> Result<Instant, Wrong> {
     Ok(at)
 }
 
-/// The verb and its fields. Fields are read in the order of the format.
+/// Reads the verb and its fields, in the order of the format.
 fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
     let (verb, at) = line.verb();
     if let Some(input) = input(verb, line)? {
@@ -301,7 +301,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
     })
 }
 
-/// The fields of a fact that a machine was given. `None`: the verb is of another kind.
+/// Reads the fields of an input of a machine. `None`: the verb is of another kind.
 fn input(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Input>, Wrong> {
     Ok(Some(match verb {
         "wake" => Input::Wake { entity: line.entity()?, why: line.why()? },
@@ -323,7 +323,7 @@ fn input(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Input>, Wrong> {
     }))
 }
 
-/// The fields of an action. `None`: the verb is of another kind.
+/// Reads the fields of an action. `None`: the verb is of another kind.
 fn action(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Action>, Wrong> {
     Ok(Some(match verb {
         "stop" => Action::Stop { cpu: line.cpu()?, entity: line.entity()? },
@@ -337,7 +337,8 @@ fn action(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Action>, Wrong> {
     }))
 }
 
-/// The fields of a change to the entities or groups of a machine, made or refused. `None`: the verb is of another kind.
+/// Reads the fields of a change to the entities or groups of a machine, made or refused. `None`: the verb is of another
+/// kind.
 fn change(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Event>, Wrong> {
     let refused = |request| Event::Refused(Box::new(request));
     Ok(Some(match verb {

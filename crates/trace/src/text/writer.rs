@@ -1,4 +1,4 @@
-//! [`TextWriter`], [`WorldTextWriter`]: events to lines.
+//! [`TextWriter`], [`WorldTextWriter`]: writers of the text form.
 
 use super::{LINE_MOST, MAGIC, VERSION, WORLD_MAGIC};
 use crate::event::{Event, Header, Request, Sink};
@@ -12,7 +12,7 @@ use sched::{
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
-/// Writes lines, and checks their length and the order of time.
+/// A writer of lines, which checks their length and the order of time.
 #[derive(Debug)]
 struct Lines<W: Write> {
     output: Output<W>,
@@ -35,7 +35,7 @@ impl<W: Write> Lines<W> {
         self.output.write(&self.line);
     }
 
-    /// An event, of a machine if there are several.
+    /// Writes an event, with its machine if there are several.
     fn event(&mut self, machine: Option<MachineId>, at: Instant, event: &Event) {
         if at < self.last {
             self.refuse(format!("an event at {at} after one at {}; help: record events in order of time", self.last));
@@ -52,7 +52,7 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// The policy, CPUs and seed of a header.
+/// Form of the policy, CPUs and seed of a header.
 struct About<'a>(&'a Header);
 
 impl Display for About<'_> {
@@ -69,7 +69,7 @@ pub struct TextWriter<W: Write> {
 }
 
 impl<W: Write> TextWriter<W> {
-    /// Writes the header. `to` need not be buffered.
+    /// Creates a writer and writes the header. `to` need not be buffered.
     pub fn new(to: W, header: &Header) -> TextWriter<W> {
         let mut lines = Lines::new(to);
         let cpus = header.cpus;
@@ -80,11 +80,11 @@ impl<W: Write> TextWriter<W> {
         TextWriter { lines }
     }
 
-    /// Flushes after the last event, and returns the writer.
+    /// Flushes after the last event, and returns the inner writer.
     ///
     /// # Errors
-    /// The first error of the run: of the writer itself, or `InvalidInput` for what the format cannot hold (no CPUs or too many, a
-    /// line above [`LINE_MOST`], time that goes back). Nothing after it has been written.
+    /// The first error of the run: of the inner writer, or `InvalidInput` for content outside the format (no CPUs or
+    /// too many, a line above [`LINE_MOST`], time that decreases). Nothing is written after the error.
     pub fn finish(self) -> io::Result<W> {
         self.lines.output.finish()
     }
@@ -104,7 +104,7 @@ pub struct WorldTextWriter<W: Write> {
 }
 
 impl<W: Write> WorldTextWriter<W> {
-    /// Writes the headers. `to` need not be buffered.
+    /// Creates a writer and writes the headers. `to` need not be buffered.
     pub fn new(to: W, header: &WorldHeader) -> WorldTextWriter<W> {
         let mut lines = Lines::new(to);
         if let Err(reason) = header.check() {
@@ -118,10 +118,10 @@ impl<W: Write> WorldTextWriter<W> {
         WorldTextWriter { lines, machines }
     }
 
-    /// Flushes after the last event, and returns the writer.
+    /// Flushes after the last event, and returns the inner writer.
     ///
     /// # Errors
-    /// As for a [`TextWriter`]; also `InvalidInput` for an invalid world and for a machine that the world lacks.
+    /// The errors of a [`TextWriter`], and `InvalidInput` for an invalid world or for a machine that the world lacks.
     pub fn finish(self) -> io::Result<W> {
         self.lines.output.finish()
     }
@@ -137,7 +137,7 @@ impl<W: Write> WorldSink for WorldTextWriter<W> {
     }
 }
 
-/// An instant as a whole number of nanoseconds.
+/// Form of an instant: a whole number of nanoseconds.
 struct Ns(Instant);
 
 impl Display for Ns {
@@ -146,7 +146,7 @@ impl Display for Ns {
     }
 }
 
-/// A text in double quotes, on one line.
+/// Form of a text: in double quotes, on one line.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {
@@ -172,7 +172,7 @@ const fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
 
-/// A value or `none`.
+/// Form of an optional value: the value or `none`.
 struct OrNone<T>(Option<T>);
 
 impl<T: Display> Display for OrNone<T> {
@@ -185,7 +185,7 @@ impl<T: Display> Display for OrNone<T> {
 }
 
 impl Display for Event {
-    /// The verb and the fields of the text form.
+    /// Writes the verb and the fields of the text form.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Event::Input(input) => write_input(f, input),
@@ -269,7 +269,7 @@ fn write_refused(f: &mut Formatter<'_>, request: &Request) -> fmt::Result {
     }
 }
 
-/// The parameters of an entity or a group.
+/// Form of the parameters of an entity or a group.
 struct Asked<'a, T>(&'a T);
 
 impl Display for Asked<'_, Params> {
@@ -314,7 +314,7 @@ impl Display for Asked<'_, GroupParams> {
     }
 }
 
-/// The cause of a wake-up.
+/// Form of the cause of a wake-up.
 struct Reason(Wake);
 
 impl Display for Reason {
@@ -329,7 +329,7 @@ impl Display for Reason {
     }
 }
 
-/// The owner and the slot of an alarm.
+/// Form of the owner and the slot of an alarm.
 struct Slot<'a>(&'a Alarm);
 
 impl Display for Slot<'_> {
@@ -344,7 +344,7 @@ impl Display for Slot<'_> {
     }
 }
 
-/// [`Held`] bits by name.
+/// Form of [`Held`] bits: by name.
 pub(crate) struct Reasons(pub(crate) u8);
 
 impl Display for Reasons {

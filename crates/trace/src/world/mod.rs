@@ -1,5 +1,5 @@
-//! A world of several machines: hosts, and guests whose CPUs are entities of a host. Each machine records its own events, in its own
-//! ids. A [`WorldSink`] takes each event with its machine.
+//! A world of several machines: hosts, and guests whose CPUs are entities of a host. Each machine records its own
+//! events, with its own ids. A [`WorldSink`] receives each event with its machine.
 
 mod timeline;
 mod watch;
@@ -16,19 +16,19 @@ pub use watch::WorldWatch;
 /// The header of one machine of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MachineHeader {
-    /// Its name: `host`, or the name of the VM.
+    /// Name of the machine: `host`, or the name of the VM.
     pub name: String,
-    /// Its header as a single machine.
+    /// Header of the machine as a single machine.
     pub header: Header,
-    /// The host of a guest.
+    /// Host of a guest.
     pub host: Option<MachineId>,
 }
 
 impl MachineHeader {
-    /// Checks that this can be machine `id` of a world.
+    /// Checks that the header can belong to machine `id` of a world.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The contradiction, and its remedy.
     pub(crate) fn check(&self, id: MachineId) -> Result<(), String> {
         let cpus = self.header.cpus;
         if id.index() >= MACHINES_MAX {
@@ -49,32 +49,32 @@ impl MachineHeader {
 /// The headers of a world.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct WorldHeader {
-    /// By [`MachineId`], 1 to [`MACHINES_MAX`].
+    /// Headers of the machines, by [`MachineId`]. Length: 1 to [`MACHINES_MAX`].
     pub machines: Vec<MachineHeader>,
 }
 
 impl WorldHeader {
-    /// All machines by id, those beyond [`MACHINES_MAX`] left out.
+    /// Returns the ids of all machines, except those beyond [`MACHINES_MAX`].
     pub fn ids(&self) -> impl Iterator<Item = MachineId> + Clone + use<> {
         let count = u32::try_from(self.machines.len().min(MACHINES_MAX)).expect("there are not that many machines");
         (0..count).map(MachineId)
     }
 
-    /// The header of `id`. `None`: there is no such machine.
+    /// Returns the header of `id`. `None`: there is no such machine.
     #[must_use]
     pub fn machine(&self, id: MachineId) -> Option<&MachineHeader> {
         self.machines.get(id.index())
     }
 
-    /// The guests of `host`, by id.
+    /// Returns the guests of `host`, by id.
     pub fn guests(&self, host: MachineId) -> impl Iterator<Item = MachineId> + '_ {
         self.ids().filter(move |&id| host < id && self.machines[id.index()].host == Some(host))
     }
 
-    /// Whether all of it makes sense.
+    /// Checks the headers of all machines.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The contradiction, and its remedy.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !(1..=MACHINES_MAX).contains(&self.machines.len()) {
             return Err(format!("a world of {} machines; help: use 1 to {MACHINES_MAX}", self.machines.len()));
@@ -82,7 +82,7 @@ impl WorldHeader {
         self.ids().try_for_each(|id| self.machines[id.index()].check(id))
     }
 
-    /// Every machine with the number of machines above it: hosts by id, each followed by its guests.
+    /// Returns every machine with the number of machines above it: hosts by id, each followed by its guests.
     pub(crate) fn tree(&self) -> Vec<(MachineId, usize)> {
         let mut guests: Vec<Vec<MachineId>> = vec![Vec::new(); self.machines.len()];
         let mut stack = Vec::new();
@@ -104,20 +104,20 @@ impl WorldHeader {
 /// A run of a world, in memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WorldTrace {
-    /// The headers.
+    /// Headers of the world and its machines.
     pub header: WorldHeader,
-    /// The events in order, each with its machine.
+    /// Events of the run in order, each with its machine.
     pub events: Vec<(MachineId, Instant, Event)>,
 }
 
 impl WorldTrace {
-    /// An empty trace.
+    /// Creates an empty trace.
     #[must_use]
     pub fn new(header: WorldHeader) -> WorldTrace {
         WorldTrace { header, events: Vec::new() }
     }
 
-    /// The events of one machine, as a trace of its own. `None`: the world has no such machine.
+    /// Returns the events of one machine, as a separate trace. `None`: the world has no such machine.
     #[must_use]
     pub fn of(&self, machine: MachineId) -> Option<Trace> {
         let mut trace = Trace::new(self.header.machine(machine)?.header.clone());
@@ -126,7 +126,7 @@ impl WorldTrace {
         Some(trace)
     }
 
-    /// Shows every event to `sink`, in order.
+    /// Passes every event to `sink`, in order.
     pub fn show(&self, sink: &mut dyn WorldSink) {
         for (machine, at, event) in &self.events {
             sink.record(*machine, *at, event);
@@ -140,12 +140,12 @@ impl WorldSink for WorldTrace {
     }
 }
 
-/// Takes the events of a world, in the order in which they happen.
+/// A receiver of the events of a world, in the order in which they happen.
 pub trait WorldSink {
-    /// Takes the next event, which is one of `machine`.
+    /// Processes the next event, which is an event of `machine`.
     fn record(&mut self, machine: MachineId, at: Instant, event: &Event);
 
-    /// Whether it ignores all further events, so that the world may stop passing them on.
+    /// Whether the sink ignores all further events, so that the world may stop passing events to it.
     fn is_over(&self) -> bool {
         false
     }

@@ -14,13 +14,13 @@ pub struct Links {
 }
 
 impl Links {
-    /// The guest and CPU of the vCPU `entity` of `host`. `None`: it is no vCPU.
+    /// Returns the guest and CPU of the vCPU `entity` of `host`. `None`: `entity` is no vCPU.
     #[must_use]
     pub fn vcpu(&self, host: MachineId, entity: EntityId) -> Option<(MachineId, CpuId)> {
         self.cpus.get(&(host, entity)).copied()
     }
 
-    /// The entity of the host that `cpu` of `guest` is.
+    /// Returns the entity of the host that is `cpu` of `guest`.
     #[must_use]
     pub fn entity(&self, guest: MachineId, cpu: CpuId) -> Option<EntityId> {
         self.entities.get(&(guest, cpu)).copied()
@@ -37,7 +37,7 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    /// The state before the first event.
+    /// Returns the state before the first event.
     ///
     /// # Errors
     /// The header is invalid.
@@ -51,10 +51,10 @@ impl Levels {
         self.now
     }
 
-    /// Takes the next event, before the follower of its machine does.
+    /// Processes the next event, before the follower of its machine does.
     ///
     /// # Errors
-    /// The event contradicts those before it.
+    /// The event contradicts earlier events.
     pub(crate) fn take(&mut self, machine: MachineId, at: Instant, event: &Event) -> Result<(), Inconsistent> {
         self.number += 1;
         let wrong = |reason| Inconsistent { number: self.number, at, reason };
@@ -75,7 +75,7 @@ impl Levels {
         .map_err(|reason| self.wrong(machine, at, &reason))
     }
 
-    /// The error of the last event, which was one of `machine`.
+    /// Returns the error of the last event, which was an event of `machine`.
     pub(crate) fn wrong(&self, machine: MachineId, at: Instant, reason: &str) -> Inconsistent {
         let name = &self.header.machines[machine.index()].name;
         Inconsistent { number: self.number, at, reason: format!("{machine} ({}): {reason}", name.escape_debug()) }
@@ -105,30 +105,30 @@ impl Levels {
 /// The trace of a world as intervals.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WorldTimeline {
-    /// The headers.
+    /// Headers of the world and its machines.
     pub header: WorldHeader,
-    /// The instant of the first event; zero if there is none.
+    /// Instant of the first event. Zero if there is no event.
     pub from: Instant,
-    /// The instant of the last event; zero if there is none.
+    /// Instant of the last event. Zero if there is no event.
     pub to: Instant,
-    /// By [`MachineId`]; all end together.
+    /// Timelines of the machines, by [`MachineId`]. All have the same end.
     pub machines: Vec<Timeline>,
-    /// The links between vCPUs and CPUs.
+    /// Links between vCPUs and CPUs.
     pub links: Links,
 }
 
 impl WorldTimeline {
-    /// The intervals of a whole trace.
+    /// Returns the intervals of a whole trace.
     ///
     /// # Errors
-    /// The first event that contradicts those before it.
+    /// The error of the first event that contradicts earlier events.
     pub fn of(trace: &WorldTrace) -> Result<WorldTimeline, Inconsistent> {
         let mut builder = WorldTimelineBuilder::new(&trace.header);
         trace.show(&mut builder);
         builder.finish()
     }
 
-    /// The timeline of the first machine with this name.
+    /// Returns the timeline of the first machine with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&Timeline> {
         let place = self.header.machines.iter().position(|machine| machine.name == name)?;
@@ -136,30 +136,30 @@ impl WorldTimeline {
     }
 }
 
-/// Builds a [`WorldTimeline`] from events as they happen, without keeping them.
+/// Builds a [`WorldTimeline`] from events as they arrive, without keeping them.
 #[derive(Debug)]
 pub struct WorldTimelineBuilder {
-    /// An error is the first contradiction.
+    /// State of the world. An error is the first contradiction.
     levels: Result<Levels, Inconsistent>,
     machines: Vec<TimelineBuilder>,
     from: Option<Instant>,
 }
 
 impl WorldTimelineBuilder {
-    /// The state before the first event.
+    /// Creates a builder before the first event.
     #[must_use]
     pub fn new(header: &WorldHeader) -> WorldTimelineBuilder {
         let levels = Levels::new(header);
-        // An invalid world gets no memory.
+        // No memory is reserved for an invalid world.
         let known = levels.iter().flat_map(|levels| &levels.header.machines);
         let machines = known.map(|machine| TimelineBuilder::new(&machine.header)).collect();
         WorldTimelineBuilder { levels, machines, from: None }
     }
 
-    /// Ends the trace.
+    /// Ends the trace and returns the timeline.
     ///
     /// # Errors
-    /// The first event that contradicted those before it.
+    /// The error of the first event that contradicted earlier events.
     pub fn finish(self) -> Result<WorldTimeline, Inconsistent> {
         let levels = self.levels?;
         let to = levels.now();

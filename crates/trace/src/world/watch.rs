@@ -1,10 +1,10 @@
-//! [`WorldWatch`]: the beginning of a run as a timeline, in constant memory.
+//! [`WorldWatch`]: the start of a run as a timeline, in constant memory.
 
 use super::{MachineId, WorldHeader, WorldSink, WorldTimeline, WorldTimelineBuilder};
 use crate::{Event, Inconsistent};
 use sched::Instant;
 
-/// Follows a world up to an instant and ignores the rest, so that a long run takes no more memory.
+/// Records a world up to an instant and ignores the rest, so that a long run takes no more memory.
 #[derive(Debug)]
 pub struct WorldWatch {
     builder: WorldTimelineBuilder,
@@ -13,16 +13,16 @@ pub struct WorldWatch {
 }
 
 impl WorldWatch {
-    /// A watch before the first event. It ignores events from `to` on.
+    /// Creates a watch before the first event. The watch ignores events from `to` on.
     #[must_use]
     pub fn new(header: &WorldHeader, to: Instant) -> WorldWatch {
         WorldWatch { builder: WorldTimelineBuilder::new(header), to, over: false }
     }
 
-    /// Ends the trace.
+    /// Ends the trace and returns the timeline.
     ///
     /// # Errors
-    /// The first event that contradicted those before it.
+    /// The error of the first event that contradicted earlier events.
     pub fn finish(self) -> Result<WorldTimeline, Inconsistent> {
         self.builder.finish()
     }

@@ -1,17 +1,17 @@
-//! Lengths of time as people write them: `20ms`, `1.5 s`, `1h 30min`.
+//! Durations in the notation of people: `20ms`, `1.5 s`, `1h 30min`.
 
 use crate::problem::{Problems, Wrong, quoted};
 use jiff::fmt::friendly::SpanParser;
 use sched::time::SPAN_MAX;
 use sched::{Nanos, Refused};
 
-/// What a length of time looks like.
+/// Form of a duration, for help texts.
 pub const FORM: &str = "a number and a unit in quotes, such as \"20ms\", \"1.5s\" or \"10min\" (ns, us, ms, s, min, h)";
 
-/// The length of a run that `text` says, as people write it: `20ms`, `1.5s`, `10min`.
+/// Parses the length of a run: `20ms`, `1.5s`, `10min`.
 ///
 /// # Errors
-/// It is none, zero, or longer than [`SPAN_MAX`].
+/// `text` is no duration, zero, or longer than [`SPAN_MAX`].
 pub fn length(text: &str) -> Result<Nanos, Problems> {
     let length = moment(text)?;
     if length.is_zero() {
@@ -21,15 +21,15 @@ pub fn length(text: &str) -> Result<Nanos, Problems> {
     Ok(length)
 }
 
-/// The time since the start of a run that `text` says.
+/// Parses a time since the start of a run.
 ///
 /// # Errors
-/// It is none, or later than [`SPAN_MAX`].
+/// `text` is no duration, or longer than [`SPAN_MAX`].
 pub fn moment(text: &str) -> Result<Nanos, Problems> {
     parse("time", text).map_err(|wrong| wrong.anywhere(None).into())
 }
 
-/// The length of time that `text` says; `what` it is the length of.
+/// Parses a duration. `what` is its name in errors.
 pub fn parse(what: &'static str, text: &str) -> Result<Nanos, Wrong> {
     let Ok(span) = SpanParser::new().parse_duration(text) else {
         if has_too_many_digits(text) {
@@ -53,7 +53,7 @@ pub fn parse(what: &'static str, text: &str) -> Result<Nanos, Wrong> {
     nanos(span.as_nanos()).ok_or_else(|| (&Refused::TooLong { what, most: SPAN_MAX }).into())
 }
 
-/// Whether `text` begins with a number beyond what the parser counts in.
+/// Whether `text` begins with a number beyond the range of the parser.
 fn has_too_many_digits(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     digits >= 19 && text[digits..].trim_start().starts_with(|c: char| c.is_alphabetic())
@@ -63,7 +63,7 @@ fn nanos(count: i128) -> Option<Nanos> {
     u64::try_from(count).ok().map(Nanos::ns).filter(|&time| time <= SPAN_MAX)
 }
 
-/// Whether the fraction in `text`, which is a length of time, has digits that the parser drops without a word.
+/// Whether the fraction in `text`, which is a duration, has digits that the parser silently drops.
 fn is_finer_than_a_nanosecond(text: &str) -> bool {
     let Some((_, fraction)) =
         text.split_once(['.', ',']).filter(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -73,7 +73,7 @@ fn is_finer_than_a_nanosecond(text: &str) -> bool {
     let unit = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = fraction[..fraction.len() - unit.len()].trim_end_matches('0').len();
     let unit = unit.trim_start();
-    // Nine digits, the most it reads, are exact in the units from seconds up.
+    // Nine digits, the maximum that the parser reads, are exact in the units from seconds up.
     let exact = match () {
         () if unit.starts_with("ms") || unit.starts_with("mil") => 6,
         () if unit.starts_with(['u', 'µ', 'μ']) || unit.starts_with("mic") => 3,

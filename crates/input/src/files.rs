@@ -1,16 +1,17 @@
-//! [`Files`]: the files that a text names. What reads them is given, so that this crate and those above it need no file system.
+//! [`Files`]: the files that a text names. The caller provides the reader, so that this crate and its users need no
+//! file system.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use thiserror::Error;
 
-/// Reads the files that a scenario names.
+/// A reader of the files that a scenario names.
 pub trait Files {
-    /// The bytes of the file `name`, a path with `/`: relative names continue the path of the scenario. Of a file beyond
-    /// [`FILE_BYTES_MAX`](crate::text::FILE_BYTES_MAX), at least one byte more than that.
+    /// Returns the bytes of the file `name`, a path with `/`. Relative names continue the path of the scenario. For a
+    /// file beyond [`FILE_BYTES_MAX`](crate::text::FILE_BYTES_MAX), returns at least one byte more than that.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why the file cannot be read.
     fn read(&self, name: &str) -> Result<Vec<u8>, Unreadable>;
 }
 
@@ -20,21 +21,21 @@ impl fmt::Debug for dyn Files + '_ {
     }
 }
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Unreadable {
-    /// There is none of this name, for this reason.
+    /// There is no file of this name, for this reason.
     #[error("{0}")]
     Missing(String),
-    /// It is a directory, a device or a pipe.
+    /// The file is a directory, a device or a pipe.
     #[error("not a file")]
     NotAFile,
-    /// It is there, but cannot be read for this reason.
+    /// The file exists, but cannot be read for this reason.
     #[error("{0}")]
     Denied(String),
 }
 
-/// No files: each is missing.
+/// No files: every file is missing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoFiles;
 
@@ -51,7 +52,7 @@ impl Files for BTreeMap<String, Vec<u8>> {
     }
 }
 
-/// `file`, as the file `beside` means it: relative to the directory of that.
+/// Returns the path of `file`, which is relative to the directory of `beside`.
 #[must_use]
 pub fn resolved(beside: &str, file: &str) -> String {
     match beside.rsplit_once('/') {

@@ -1,4 +1,4 @@
-//! Forms of single values: what each accepts, and the explanation of anything else.
+//! Forms of single values: the accepted values, and the errors for all others.
 
 use crate::duration;
 use crate::problem::{Wrong, nearest, quoted};
@@ -7,10 +7,10 @@ use sched::Nanos;
 use std::ops::RangeInclusive;
 use toml::de::{DeTable, DeValue};
 
-/// A terabyte in a second. Unit: bytes in a second.
+/// Maximum bandwidth: a terabyte per second. Unit: bytes per second.
 const BANDWIDTH_MAX: u64 = 1_000_000_000_000;
 
-/// `value` with an article, for the sentence "`slice` is …".
+/// Returns the kind of `value` with an article, for the sentence "`slice` is …".
 pub fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
@@ -23,28 +23,28 @@ pub fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// It is another kind of value than `key` takes.
+/// Returns the error of a value of a kind that `key` does not accept.
 pub fn mistyped(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Wrong {
     Wrong::new(format!("`{key}` is {}", kind(value)), kind(value), format!("use {right}"))
 }
 
-/// The text that `value` of `key` is; `right` says which texts there are.
+/// Reads the text `value` of `key`. `right` describes the accepted texts.
 pub fn text<'a>(key: &str, value: &'a DeValue<'_>, right: &str) -> Result<&'a str, Wrong> {
     value.as_str().ok_or_else(|| mistyped(key, value, right))
 }
 
-/// A whole number of any radix that fits into 64 bits.
+/// Reads a whole number of any radix that fits into 64 bits.
 pub fn integer(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Result<i64, Wrong> {
     let DeValue::Integer(digits) = value else { return Err(mistyped(key, value, right)) };
     i64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| out_of_range(key, right))
 }
 
-/// `key` is beyond its range, which `right` says.
+/// Returns the error of a value of `key` beyond its range, which `right` describes.
 pub fn out_of_range(key: &str, right: impl std::fmt::Display) -> Wrong {
     Wrong::new(format!("`{key}` is out of range"), "out of range", format!("use {right}"))
 }
 
-/// A whole number in `range`; `note` ends the sentence on it.
+/// Reads a whole number in `range`. `note` ends the sentence about the range.
 pub fn integer_in<T>(key: &str, value: &DeValue<'_>, range: RangeInclusive<T>, note: &str) -> Result<T, Wrong>
 where
     T: TryFrom<i64> + PartialOrd + std::fmt::Display,
@@ -54,7 +54,7 @@ where
     T::try_from(number).ok().filter(|number| range.contains(number)).ok_or_else(|| out_of_range(key, right))
 }
 
-/// One of a few words.
+/// Reads one of a few words.
 pub fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)], right: &str) -> Result<T, Wrong> {
     let typed = text(key, value, right)?;
     match words.iter().find(|&&(name, _)| name == typed) {
@@ -69,12 +69,12 @@ pub fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)], right:
     }
 }
 
-/// The name of a thing defined elsewhere, or of a policy.
+/// Reads the name of an object defined elsewhere, or of a policy.
 pub fn reference(key: &str, value: &DeValue<'_>) -> Result<String, Wrong> {
     text(key, value, "a name in quotes").map(str::to_string)
 }
 
-/// A length of time.
+/// Reads a duration.
 pub fn time(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
     match value {
         DeValue::String(text) => duration::parse(key, text),
@@ -87,7 +87,7 @@ pub fn time(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
     }
 }
 
-/// A length of time above zero.
+/// Reads a duration above zero.
 pub fn time_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
     let time = time(key, value)?;
     if time.is_zero() {
@@ -96,7 +96,7 @@ pub fn time_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, 
     Ok(time)
 }
 
-/// `true` or `false`.
+/// Reads `true` or `false`.
 pub fn switch(key: &str, value: &DeValue<'_>) -> Result<bool, Wrong> {
     match value {
         DeValue::Boolean(on) => Ok(*on),
@@ -104,12 +104,12 @@ pub fn switch(key: &str, value: &DeValue<'_>) -> Result<bool, Wrong> {
     }
 }
 
-/// A whole number of things.
+/// Reads a count in `range`.
 pub fn count(key: &'static str, value: &DeValue<'_>, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
     integer_in(key, value, range, "")
 }
 
-/// The only entry of a table.
+/// Returns the only entry of a table. `None`: the table has no or several entries.
 pub fn single<'a, 'i>(table: &'a DeTable<'i>) -> Option<(Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
     let mut entries = table.iter();
     let (Some((name, value)), None) = (entries.next(), entries.next()) else { return None };
@@ -117,7 +117,7 @@ pub fn single<'a, 'i>(table: &'a DeTable<'i>) -> Option<(Placed<&'a str>, Placed
     Some((name, Placed { value: value.get_ref(), at: value.span().into() }))
 }
 
-/// Thousandths of a number written with at most three decimals; nothing of anything else.
+/// Returns the thousandths of a number with at most three decimals. `None`: the text is no such number.
 pub fn milli(text: &str) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -129,7 +129,7 @@ pub fn milli(text: &str) -> Option<u64> {
     whole.checked_mul(1000)?.checked_add(parts)
 }
 
-/// A whole number or one with at most three decimals, in thousandths.
+/// Reads a number with at most three decimals, in thousandths.
 pub fn thousandths(key: &'static str, value: &DeValue<'_>, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
     let shown = |milli: u64| format!("{}.{:03}", milli / 1000, milli % 1000);
     let tidy = |text: String| text.trim_end_matches('0').trim_end_matches('.').to_string();
@@ -145,7 +145,7 @@ pub fn thousandths(key: &'static str, value: &DeValue<'_>, range: RangeInclusive
         .ok_or_else(|| Wrong::new(format!("`{key}` is out of range"), "out of range", format!("use {right}")))
 }
 
-/// The names of VMs, in a list.
+/// Reads a list of names of VMs.
 pub fn vms(key: &'static str, value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
     let right = format!("a list of VMs, such as {key} = [\"vm2\", \"vm3\"]");
     let DeValue::Array(values) = value else { return Err(mistyped(key, value, right)) };
@@ -158,7 +158,7 @@ pub fn vms(key: &'static str, value: &DeValue<'_>) -> Result<Vec<String>, Wrong>
     values.iter().map(name).collect()
 }
 
-/// What a line carries in a second, in bytes: `"1Gbit"`, `"12.5MB"`.
+/// Reads the bandwidth of a line in bytes per second: `"1Gbit"`, `"12.5MB"`.
 pub fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
     const RIGHT: &str = "a number with a unit, in quotes, such as \"1Gbit\" or \"50MB\", of a second; units: kbit, Mbit, Gbit, kB, MB, GB";
     let Some(typed) = value.as_str() else { return Err(mistyped(key, value, RIGHT)) };
@@ -166,7 +166,7 @@ pub fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
         |reason: &str| Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("use {RIGHT}"));
     let end = typed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(typed.len());
     let (number, unit) = (milli(&typed[..end]), typed[end..].trim());
-    // Thousandths of what is a thousand, a million, …: in bits, an eighth of that.
+    // The scale is a thousandth of a thousand, a million, …. For bits, the result is an eighth of that.
     let (scale, bits) = match unit {
         "kbit" => (1, 8),
         "Mbit" => (1_000, 8),

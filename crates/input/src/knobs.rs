@@ -1,4 +1,4 @@
-//! From knobs as written, in a scenario or as `NAME=VALUE` on a command line, to a policy's [`Knobs`].
+//! Conversion of written knobs, in a scenario or as `NAME=VALUE` on a command line, to a policy's [`Knobs`].
 
 use crate::duration;
 use crate::problem::{Findings, Problem, Problems, Wrong, nearest, quoted, right_instead};
@@ -8,18 +8,18 @@ use sched::{Descriptor, Knob, Knobs, Unit};
 /// A knob and its value as written.
 #[derive(Clone, Debug)]
 pub struct KnobSetting {
-    /// The knob's name, which need not exist.
+    /// Name of the knob, which need not exist.
     pub name: String,
-    /// Its value, which need not fit.
+    /// Value of the knob, which need not be valid.
     pub value: KnobValue,
-    /// Where it is written; `None` on a command line.
+    /// Place of the knob. `None` on a command line.
     pub place: Option<KnobPlace>,
 }
 
 /// A value as written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KnobValue {
-    /// A TOML string, or whatever stands on a command line: `30ms`, `hard`, `on`, `20`.
+    /// A TOML string, or any text on a command line: `30ms`, `hard`, `on`, `20`.
     Text(String),
     /// A whole number.
     Integer(i64),
@@ -27,21 +27,21 @@ pub enum KnobValue {
     Switch(bool),
 }
 
-/// Where a knob is set.
+/// The place of a knob in a text.
 #[derive(Clone, Debug)]
 pub struct KnobPlace {
-    /// In which text.
+    /// Text that sets the knob.
     pub source: Source,
-    /// Where its name stands.
+    /// Place of the knob's name.
     pub name: Span,
-    /// Where its value stands.
+    /// Place of the knob's value.
     pub value: Span,
 }
 
 impl std::str::FromStr for KnobSetting {
     type Err = Problems;
 
-    /// Reads `NAME=VALUE`.
+    /// Parses `NAME=VALUE`.
     fn from_str(text: &str) -> Result<KnobSetting, Problems> {
         match text.split_once('=') {
             Some((name, value)) if !name.trim().is_empty() => {
@@ -56,10 +56,11 @@ impl std::str::FromStr for KnobSetting {
     }
 }
 
-/// The knobs of `policy`: its defaults, then each of `settings` in turn, so that the last one of a name counts.
+/// Returns the knobs of `policy`: its defaults, changed by each of `settings` in order. The last setting of a knob
+/// applies.
 ///
 /// # Errors
-/// A knob the policy does not have, or a value it cannot have; the place of each as far as it has one.
+/// A knob that the policy lacks, or a value outside a knob's range, each with its place if it is known.
 pub fn apply_knobs(policy: &Descriptor, settings: &[KnobSetting]) -> Result<Knobs, Problems> {
     let mut knobs = policy.defaults();
     let mut findings = Findings::new(&Source::default());
@@ -91,7 +92,7 @@ fn unknown(policy: &Descriptor, name: &str) -> Wrong {
     Wrong::new(message, "no such knob", right_instead(name, &known))
 }
 
-/// The value as the policy counts it. Its range is not looked at.
+/// Converts a value to the unit of the policy. Does not check its range.
 fn convert(knob: &'static Knob, value: &KnobValue) -> Result<i64, Wrong> {
     let number = |text: &str| text.trim().parse().ok();
     let converted = match (knob.unit, value) {

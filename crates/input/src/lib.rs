@@ -1,7 +1,7 @@
-//! Text that comes from outside, and what is wrong in it: whatever is wrong comes out as [`problem::Problems`], each with its place in the
-//! [`source`], the reason and what would be right.
+//! Text input and its errors: each error is one of [`problem::Problems`], with its place in the [`source`], its reason
+//! and its remedy.
 //!
-//! [`text`] reads files, [`duration`] and [`knobs`] read what is written in them and on command lines.
+//! [`text`] reads files. [`duration`] and [`knobs`] read values in files and on command lines.
 
 pub mod duration;
 pub mod files;

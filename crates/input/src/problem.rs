@@ -1,6 +1,6 @@
-//! [`Problem`]: something wrong in an input: the place, the reason and what would be right.
+//! [`Problem`]: an error in an input, with its place, its reason and its remedy.
 //!
-//! Checks do not stop at the first: they collect into `Findings` and hand out [`Problems`].
+//! Checks do not stop at the first error. They collect problems in `Findings` and return [`Problems`].
 
 use crate::files::{Files, NoFiles};
 use crate::source::{Source, Span, is_printable, printable};
@@ -10,26 +10,25 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// How many problems of one input are reported in full; the rest is counted.
+/// Maximum number of problems of one input that are reported in full. Further problems are counted.
 pub const PROBLEMS_SHOWN: usize = 10;
 
-/// How far to the right several places of a problem are shown. Beyond 65,535, miette panics.
+/// Maximum column up to which several places of a problem are shown. Beyond column 65,535, miette panics.
 const COLUMNS_MAX: usize = 4_000;
 
-/// Something wrong in an input. Shown with the line it stands in by miette's report handlers; its `Display` is the
-/// reason alone.
+/// An error in an input. miette's report handlers show the line of the error. `Display` shows only the reason.
 #[derive(Clone, Debug)]
 pub struct Problem {
     message: String,
     help: String,
     source: Source,
-    /// Where, and a word on it; the first is the place of the problem.
+    /// Places of the problem, each with a label. The first is the main place.
     places: Vec<(Span, String)>,
     severity: Severity,
 }
 
 impl Problem {
-    /// A problem with no place in a text.
+    /// Creates a problem without a place in a text.
     pub fn new(message: impl Into<String>) -> Problem {
         Problem {
             message: printable(&message.into()),
@@ -40,31 +39,31 @@ impl Problem {
         }
     }
 
-    /// Where it stands, or what else has to do with it, and a word on that.
+    /// Adds the place of the problem, or a related place, with a label.
     pub fn at(mut self, span: Span, label: impl Into<String>) -> Problem {
         self.places.push((span, printable(&label.into())));
         self
     }
 
-    /// What would be right.
+    /// Sets the remedy.
     pub fn help(mut self, help: impl Into<String>) -> Problem {
         self.help = printable(&help.into());
         self
     }
 
-    /// The text it stands in.
+    /// Sets the text that contains the problem.
     pub fn within(mut self, source: &Source) -> Problem {
         self.source = source.clone();
         self
     }
 
-    /// What would be right.
+    /// Returns the remedy.
     #[must_use]
     pub fn remedy(&self) -> &str {
         &self.help
     }
 
-    /// The place as `file:line:column`, as far as there is one.
+    /// Returns the place as `file:line:column`, as far as it is known.
     #[must_use]
     pub fn place(&self) -> String {
         match self.places.first() {
@@ -102,7 +101,7 @@ impl Diagnostic for Problem {
         if self.places.is_empty() || self.source.name().is_empty() {
             return None;
         }
-        // Far to the right, only one place can be shown: a line that has several is shown from its beginning on.
+        // Far to the right, only one place can be shown. A line with several places is shown from its beginning.
         let is_near = |&(span, _): &(Span, String)| {
             self.source.position(self.source.underline(span).offset()).column <= COLUMNS_MAX
         };
@@ -117,10 +116,10 @@ impl Diagnostic for Problem {
     }
 }
 
-/// All that is wrong with an input: at least one problem, the first ten in the order of the file.
+/// All errors in an input: at least one problem, the first ten in the order of the file.
 ///
-/// [`report`](Problems::report) is for people at a terminal. `Display` is one line for each:
-/// `file:line:column: reason; what would be right`.
+/// [`report`](Problems::report) is for people at a terminal. `Display` has one line for each problem:
+/// `file:line:column: reason; remedy`.
 #[derive(Clone, Debug)]
 pub struct Problems {
     shown: Vec<Problem>,
@@ -128,13 +127,13 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// The problems reported in full. Never empty.
+    /// Returns the problems that are reported in full. Never empty.
     #[must_use]
     pub fn shown(&self) -> &[Problem] {
         if self.more > 0 { &self.shown[..self.shown.len() - 1] } else { &self.shown }
     }
 
-    /// How many there are in all.
+    /// Returns the total number of problems.
     #[must_use]
     pub fn count(&self) -> usize {
         self.shown().len() + self.more
@@ -168,7 +167,7 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 impl Problems {
-    /// For a report handler, which shows each with the line it stands in.
+    /// Returns a report for a report handler, which shows each problem with its line.
     #[must_use]
     pub fn report(&self) -> miette::Report {
         let [problem, rest @ ..] = self.shown.as_slice() else { unreachable!("problems are at least one") };
@@ -192,50 +191,50 @@ struct Several {
     problems: Vec<Problem>,
 }
 
-/// Problems as they are found.
+/// A collector of problems.
 #[derive(Debug)]
 pub struct Findings {
     source: Source,
     files: Arc<dyn Files>,
-    /// The first ones by place, then by order of finding.
+    /// The first problems by place, then by order of detection.
     first: BTreeMap<(usize, usize), Problem>,
     count: usize,
 }
 
 impl Findings {
-    /// None yet in `source`, which names no other files.
+    /// Creates an empty collector for `source`, which names no other files.
     pub fn new(source: &Source) -> Findings {
         Findings::with_files(source, Arc::new(NoFiles))
     }
 
-    /// None yet in `source`, which may name others of `files`.
+    /// Creates an empty collector for `source`, which may name others of `files`.
     pub fn with_files(source: &Source, files: Arc<dyn Files>) -> Findings {
         Findings { source: source.clone(), files, first: BTreeMap::new(), count: 0 }
     }
 
-    /// The files that this text may name.
+    /// Returns the files that the text may name.
     #[must_use]
     pub fn files(&self) -> Arc<dyn Files> {
         Arc::clone(&self.files)
     }
 
-    /// Whether nothing is wrong so far.
+    /// Whether there are no problems so far.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The text all of it is about.
+    /// Returns the text of the problems.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Adds a problem. It is about this text unless it names another.
+    /// Adds a problem. Its text is this text unless it names another.
     pub fn add(&mut self, problem: Problem) {
         let span = problem.places.first().map_or(Span::default(), |&(span, _)| span);
         self.add_at(span, || problem);
     }
 
-    /// Adds a problem at `span`. `problem` is called only if the problem will be shown, as it may search for a similar name.
+    /// Adds a problem at `span`. Calls `problem` only if it will be shown, because it may search for a similar name.
     pub fn add_at(&mut self, span: Span, problem: impl FnOnce() -> Problem) {
         let key = (span.start, self.count);
         let full = self.first.len() == PROBLEMS_SHOWN;
@@ -244,7 +243,7 @@ impl Findings {
             return;
         }
         let problem = problem();
-        // Copies of a table have its places: what is wrong in all of them is reported once.
+        // Copies of a table have its places. An error in all of them is reported once.
         let mut here = self.first.range((span.start, 0)..=(span.start, usize::MAX));
         if here.any(|(_, known)| known.message == problem.message && known.places == problem.places) {
             return;
@@ -257,7 +256,7 @@ impl Findings {
         }
     }
 
-    /// All that is wrong in another text, which this one names at `span`.
+    /// Adds all problems of another text, which this text names at `span`.
     pub fn include(&mut self, span: Span, problems: Problems) {
         let (more, shown) = (problems.more, problems.shown().to_vec());
         for problem in shown {
@@ -269,7 +268,7 @@ impl Findings {
         self.count += more;
     }
 
-    /// Nothing wrong, or all that is.
+    /// Returns all problems, if there are any.
     pub fn finish(self) -> Result<(), Problems> {
         if self.count == 0 {
             return Ok(());
@@ -290,32 +289,32 @@ pub struct Wrong {
     message: String,
     label: String,
     help: String,
-    /// The part of the value that is wrong, if not all of it.
+    /// The wrong part of the value, if not all of it.
     part: Option<Span>,
 }
 
 impl Wrong {
-    /// The message, the label of the place, and the help.
+    /// Creates an error from its message, the label of its place, and its help.
     pub fn new(message: impl Into<String>, label: impl Into<String>, help: impl Into<String>) -> Wrong {
         Wrong { message: message.into(), label: label.into(), help: help.into(), part: None }
     }
 
-    /// The same message, preceded by the name of the thing that it is about.
+    /// Returns the error with the name of its subject in front of the message.
     pub fn said_of(self, name: &str) -> Wrong {
         Wrong { message: format!("{}: {}", quoted(name), self.message), ..self }
     }
 
-    /// The same error, about the part of the value at `span`.
+    /// Returns the error, restricted to the part of the value at `span`.
     pub fn part(self, span: Span) -> Wrong {
         Wrong { part: Some(span), ..self }
     }
 
-    /// The problem, with the value at `span`.
+    /// Returns the problem, with the value at `span`.
     pub fn at(self, span: Span) -> Problem {
         self.anywhere(Some(span))
     }
 
-    /// The problem, with the value at `span` if it has a place.
+    /// Returns the problem, with the value at `span` if it has a place.
     pub fn anywhere(self, span: Option<Span>) -> Problem {
         let problem = Problem::new(self.message).help(self.help);
         match self.part.or(span) {
@@ -354,7 +353,7 @@ impl From<&KnobError> for Wrong {
     }
 }
 
-/// `text` in backquotes, without what would drive a terminal, and not longer than fits into a sentence.
+/// Returns `text` in backquotes, without control characters, and cut to a length that fits into a sentence.
 pub fn quoted(text: &str) -> String {
     let mut shown: String = text.chars().take(60).map(|c| if is_printable(c) { c } else { '?' }).collect();
     if text.chars().nth(60).is_some() {
@@ -363,7 +362,7 @@ pub fn quoted(text: &str) -> String {
     format!("`{shown}`")
 }
 
-/// The one of `known` that was probably meant by `text`.
+/// Returns the member of `known` that was probably meant by `text`.
 pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // A longer text is no mistyped name, and the search is quadratic in the length.
     if text.len() > 64 {
@@ -376,7 +375,7 @@ pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     distances.filter(|&(distance, _)| distance <= most).min().map(|(_, name)| name)
 }
 
-/// What would be right instead of the unknown `text`: the nearest of `known`, and all of them.
+/// Returns the remedy for the unknown `text`: the nearest member of `known`, and all of them.
 pub fn right_instead(text: &str, known: &[&str]) -> String {
     let all = || known.join(", ");
     match nearest(text, known.iter().copied()) {

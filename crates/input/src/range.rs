@@ -1,15 +1,15 @@
-//! [`Range`]: evenly spaced values as people write them: `1..8`, `3ms..7ms`, `400us..460us/10us`.
+//! [`Range`]: evenly spaced values in the notation of people: `1..8`, `3ms..7ms`, `400us..460us/10us`.
 
 use crate::problem::{Wrong, quoted};
 use std::fmt;
 
-/// The most values of a range.
+/// Maximum number of values of a range.
 pub const RANGE_VALUES_MAX: u64 = 1 << 16;
 
-/// The form of a range, for help texts.
+/// Form of a range, for help texts.
 pub const RANGE_FORM: &str = "FIRST..LAST or FIRST..LAST/STEP, such as 1..8, 3ms..7ms or 400us..460us/10us";
 
-/// The units of time, finest first, each in nanoseconds.
+/// Units of time, finest first, each in nanoseconds.
 const UNITS: [(&str, u64); 6] = [
     ("ns", 1),
     ("us", 1_000),
@@ -19,17 +19,17 @@ const UNITS: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Whole numbers, or times in whole numbers of one unit, from the first to the last (inclusive) in equal steps.
+/// Whole numbers, or durations in whole numbers of one unit, from the first to the last (inclusive) in equal steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     first: u64,
     last: u64,
-    /// Above zero.
+    /// Distance between two values. Above zero.
     step: u64,
     unit: &'static str,
 }
 
-/// A number and an index of [`UNITS`]; `None` for a number without a unit.
+/// A number and an index of [`UNITS`]. `None`: a number without a unit.
 type Quantity = (u64, Option<usize>);
 
 fn quantity(text: &str) -> Option<Quantity> {
@@ -44,7 +44,7 @@ fn quantity(text: &str) -> Option<Quantity> {
 }
 
 impl Range {
-    /// The range that `text` is; `None` for a text that is no range, such as a name.
+    /// Parses a range. `None`: the text is no range, such as a name.
     ///
     /// # Errors
     /// The ends differ in kind, the last is below the first, the step is zero, or there are more than
@@ -61,7 +61,7 @@ impl Range {
             Wrong::new(format!("the range {} {what}", quoted(text)), label, format!("write {RANGE_FORM}"))
         };
         let given: Vec<Option<usize>> = [Some(first), Some(last), step].into_iter().flatten().map(|it| it.1).collect();
-        // Times are counted in the finest unit that is written.
+        // Durations are counted in the finest unit of the text.
         let finest = given.iter().copied().min().flatten();
         if given.iter().any(|unit| unit.is_some() != finest.is_some()) {
             return Err(wrong("has a unit at some of its numbers only", "units differ"));
@@ -70,7 +70,7 @@ impl Range {
             (Some(unit), Some(finest)) => number.checked_mul(UNITS[unit].1 / UNITS[finest].1),
             _ => Some(number),
         };
-        // Without a step, a range goes by one of the unit of its first number.
+        // Without a step, a range has a step of one unit of its first number.
         let step = step.unwrap_or((1, first.1));
         let (Some(first), Some(last), Some(step)) = (scaled(first), scaled(last), scaled(step)) else {
             return Err(wrong("is out of range", "out of range"));
@@ -85,13 +85,13 @@ impl Range {
         }
     }
 
-    /// Its values in order, as texts: `3ms`, `4ms`. At least one.
+    /// Returns the values in order, as texts: `3ms`, `4ms`. At least one.
     pub fn values(self) -> impl Iterator<Item = String> {
         (0..=(self.last - self.first) / self.step)
             .map(move |nth| format!("{}{}", self.first + nth * self.step, self.unit))
     }
 
-    /// Whether its values are whole numbers without a unit.
+    /// Whether the values are whole numbers without a unit.
     #[must_use]
     pub fn is_of_numbers(self) -> bool {
         self.unit.is_empty()

@@ -1,23 +1,23 @@
-//! [`Source`]: the text of an input file, and where in it something stands.
+//! [`Source`]: the text of an input file, and places in it.
 
 use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// How much of a line is shown to either side of the place in question, in bytes; longer lines are cut.
+/// Maximum length of the shown text on each side of a place, in bytes. Longer lines are cut.
 const MARGIN: usize = 240;
 
-/// A stretch of a source's text, in bytes. The default, empty and at 0, stands for no place.
+/// A part of a source's text, in bytes. The default, empty and at 0, means no place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Span {
-    /// Its first byte.
+    /// Offset of the first byte.
     pub start: usize,
-    /// The byte after its last.
+    /// Offset of the byte after the last.
     pub end: usize,
 }
 
 impl Span {
-    /// The place, or `None` where it stands for no place.
+    /// Returns the place, or `None` if it is no place.
     #[must_use]
     pub fn known(self) -> Option<Span> {
         (self != Span::default()).then_some(self)
@@ -30,21 +30,21 @@ impl From<std::ops::Range<usize>> for Span {
     }
 }
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed<T> {
-    /// What is written.
+    /// The value as written.
     pub value: T,
-    /// Where.
+    /// Place of the value.
     pub at: Span,
 }
 
-/// A place as people name it. Lines and columns count from 1, columns in characters.
+/// A place for people. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position {
-    /// Range: 1 ….
+    /// Number of the line. Range: 1 ….
     pub line: usize,
-    /// Range: 1 ….
+    /// Number of the column. Range: 1 ….
     pub column: usize,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// A named text. Cheap to clone. The default has no name and no text, and stands for data that came from no file.
+/// A named text, cheap to clone. The default has no name and no text, and is for data that came from no file.
 #[derive(Clone, Default)]
 pub struct Source(Arc<Inner>);
 
@@ -62,14 +62,14 @@ pub struct Source(Arc<Inner>);
 struct Inner {
     name: String,
     text: String,
-    /// Needed only for errors, so made only then.
+    /// The printable text, created at the first error.
     shown: OnceLock<Shown>,
 }
 
-/// The text as it may be put on a terminal, byte for byte as long as the original.
+/// The printable text. It has the same number of bytes as the original.
 struct Shown {
     text: String,
-    /// Where each line starts.
+    /// Offset of the start of each line.
     lines: Vec<usize>,
 }
 
@@ -80,25 +80,25 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// The text of the file `name`.
+    /// Creates the source of the file `name`.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
         Source(Arc::new(Inner { name: name.into(), text: text.into(), shown: OnceLock::new() }))
     }
 
-    /// The file's name.
+    /// Returns the name of the file.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// Where the byte at `offset` stands; the end of the text for whatever lies beyond it.
+    /// Returns the position of the byte at `offset`. An offset beyond the end has the position of the end.
     #[must_use]
     pub fn position(&self, offset: usize) -> Position {
         let shown = self.shown();
@@ -107,12 +107,13 @@ impl Source {
         Position { line: line + 1, column: shown.column(line, offset) + 1 }
     }
 
-    /// `span` as it can be underlined: within one line, at least one character where there is one, and not endless.
+    /// Returns the part of `span` that can be underlined: within one line, at least one character if possible, and of
+    /// limited length.
     pub fn underline(&self, span: Span) -> SourceSpan {
         let text = self.text();
         let mut start = floor(text, span.start);
         if text[start..].trim_ascii().is_empty() {
-            // The end of the file, or blank lines before it: underline the last thing there is.
+            // At the end of the file, or in blank lines before it, the last visible character is underlined.
             let end = text.trim_ascii_end().len();
             start = start.min(floor(text, end.saturating_sub(1)));
         }
@@ -134,18 +135,19 @@ impl Source {
 }
 
 impl Shown {
-    /// The line that `offset` is on, from 0.
+    /// Returns the line of `offset`, from 0.
     fn line(&self, offset: usize) -> usize {
         self.lines.partition_point(|&start| start <= offset) - 1
     }
 
-    /// How many characters of `line` come before `offset`.
+    /// Returns the number of characters of `line` before `offset`.
     fn column(&self, line: usize, offset: usize) -> usize {
         self.text[self.lines[line]..offset].chars().count()
     }
 }
 
-/// `text` with question marks for what would drive a terminal or turn the direction of writing, as long in bytes.
+/// Returns `text` with question marks for control characters and marks of text direction, with the same number of
+/// bytes.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -161,18 +163,18 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// Whether `c` can be put on a terminal and only ever shows itself.
+/// Whether `c` is printable and has no effect beyond itself.
 pub fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The last boundary between characters at or before `offset`, which is none beyond the end.
+/// Returns the last boundary between characters at or before `offset`, at most the end.
 pub fn floor(text: &str, offset: usize) -> usize {
     (0..=offset.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// The first boundary between characters at or after `offset`.
+/// Returns the first boundary between characters at or after `offset`.
 fn ceil(text: &str, offset: usize) -> usize {
     (offset..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
 }

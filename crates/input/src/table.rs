@@ -1,4 +1,4 @@
-//! [`Table`]: a TOML table whose keys are read by name. It reports unknown keys and invalid values, and goes on.
+//! [`Table`]: a TOML table whose keys are read by name. It reports unknown keys and invalid values, and continues.
 
 use crate::form;
 use crate::problem::{Findings, Problem, Wrong, nearest, quoted, right_instead};
@@ -6,34 +6,34 @@ use crate::source::{Placed, Span};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What a table says for a key.
+/// The value of a key in a table.
 #[derive(Clone, Copy, Debug)]
 pub enum Given<T> {
-    /// Nothing.
+    /// No value.
     Absent,
-    /// Something that cannot be read; it has been reported.
+    /// An unreadable value, which is already reported.
     Wrong(Span),
-    /// A value.
+    /// A valid value.
     Right(Placed<T>),
 }
 
 impl<T> Given<T> {
-    /// The value, if there is one.
+    /// Returns the valid value with its place, if there is one.
     pub fn right(self) -> Option<Placed<T>> {
         if let Given::Right(placed) = self { Some(placed) } else { None }
     }
 
-    /// The value alone.
+    /// Returns the valid value without its place.
     pub fn value(self) -> Option<T> {
         self.right().map(|placed| placed.value)
     }
 
-    /// The value, left where it is.
+    /// Returns a reference to the valid value.
     pub fn value_ref(&self) -> Option<&T> {
         if let Given::Right(placed) = self { Some(&placed.value) } else { None }
     }
 
-    /// Where the value stands, right or wrong.
+    /// Returns the place of the value, valid or invalid.
     pub fn at(&self) -> Option<Span> {
         match *self {
             Given::Absent => None,
@@ -42,20 +42,20 @@ impl<T> Given<T> {
         }
     }
 
-    /// Whether there is nothing for the key.
+    /// Whether the key has no value.
     pub fn is_absent(&self) -> bool {
         matches!(self, Given::Absent)
     }
 }
 
-/// What a table is called, which keys it has, and where some other keys belong.
+/// The name of a table, its keys, and the places of some other keys.
 #[derive(Clone, Copy, Debug)]
 pub struct TableForm<'k> {
-    /// What it is called in a sentence: `[[vm]]`.
+    /// Name of the table in a sentence: `[[vm]]`.
     pub what: &'k str,
-    /// Its keys, in the order of the manual.
+    /// Keys of the table, in the order of the manual.
     pub keys: &'k [&'k str],
-    /// The remedy for a key that belongs into another table; `None`: the key is unknown everywhere.
+    /// Remedy for a key that belongs into another table. `None`: the key is unknown everywhere.
     pub elsewhere: fn(&str) -> Option<&'static str>,
 }
 
@@ -65,18 +65,18 @@ impl<'k> From<(&'k str, &'k [&'k str])> for TableForm<'k> {
     }
 }
 
-/// A table.
+/// A TOML table with its place.
 #[derive(Debug)]
 pub struct Table<'a, 'i> {
     entries: &'a DeTable<'i>,
-    /// Its header, or its braces.
+    /// Place of the table's header, or of its braces.
     pub at: Span,
-    /// The keys that were probably meant, and what was typed for them.
+    /// Keys that were probably meant, each with the place of the typed key.
     misspelt: Vec<(&'a str, Span)>,
 }
 
 impl<'a, 'i> Table<'a, 'i> {
-    /// `entries`, called `what`. Reports the keys that are none of `keys`.
+    /// Creates a table of `entries` with the name `what`. Reports the entries outside of `keys`.
     pub fn new(
         entries: &'a DeTable<'i>,
         at: Span,
@@ -96,17 +96,18 @@ impl<'a, 'i> Table<'a, 'i> {
         table
     }
 
-    /// `entries`, whatever their keys.
+    /// Creates a table of `entries` with any keys.
     pub fn all(entries: &'a DeTable<'i>, at: Span) -> Table<'a, 'i> {
         Table { entries, at, misspelt: Vec::new() }
     }
 
-    /// The table that is the value of `key`, which is called `what` itself.
+    /// Returns the table that is the value of `key`.
     pub fn table(&self, key: &str, form: impl Into<TableForm<'a>>, findings: &mut Findings) -> Option<Table<'a, 'i>> {
         self.table_or((key, &format!("a table, [{key}]")), form, findings)
     }
 
-    /// The same, after a caller has tried other forms of the value. `right` lists them and the table.
+    /// Returns the table that is the value of `key`, after a caller has tried other forms of the value. `right` lists
+    /// these forms and the table.
     pub fn table_or(
         &self,
         (key, right): (&str, &str),
@@ -123,7 +124,7 @@ impl<'a, 'i> Table<'a, 'i> {
         }
     }
 
-    /// The tables that are the value of `key`: `[[key]]`.
+    /// Returns the tables that are the value of `key`: `[[key]]`.
     pub fn tables(&self, key: &str, form: impl Into<TableForm<'a>>, findings: &mut Findings) -> Vec<Table<'a, 'i>> {
         let form = form.into();
         let Some((value, at)) = self.get(key) else { return Vec::new() };
@@ -143,12 +144,12 @@ impl<'a, 'i> Table<'a, 'i> {
         tables
     }
 
-    /// The value of `key` as it stands, and where.
+    /// Returns the unread value of `key`, and its place.
     pub fn get(&self, key: &str) -> Option<(&'a DeValue<'i>, Span)> {
         self.entries.get(key).map(|value| (Spanned::get_ref(value), value.span().into()))
     }
 
-    /// Every key and value, and where they stand, in alphabetical order of key.
+    /// Returns every key and value with their places, in alphabetical order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
         self.entries.iter().map(|(key, value)| {
             let name = Placed { value: key.get_ref().as_ref(), at: key.span().into() };
@@ -156,7 +157,7 @@ impl<'a, 'i> Table<'a, 'i> {
         })
     }
 
-    /// The value of `key`, read in a form.
+    /// Reads the value of `key` in a form.
     pub fn read<T>(
         &self,
         key: &str,
@@ -164,7 +165,7 @@ impl<'a, 'i> Table<'a, 'i> {
         findings: &mut Findings,
     ) -> Given<T> {
         let Some((value, at)) = self.get(key) else {
-            // A misspelt key has been reported already, so it is not reported as missing.
+            // A misspelt key is already reported, so it is not reported as missing.
             let typed = self.misspelt.iter().find(|(meant, _)| *meant == key);
             return typed.map_or(Given::Absent, |&(_, at)| Given::Wrong(at));
         };

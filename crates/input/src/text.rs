@@ -1,23 +1,23 @@
-//! From a file to its text, without trusting either.
+//! Conversion of an untrusted file to its text.
 
 use crate::files::Unreadable;
 use crate::problem::{Problem, Problems, quoted};
 use crate::source::{Source, Span};
 
-/// The largest input file, in bytes: about 350,000 lines of scenario.
+/// Maximum size of an input file, in bytes: about 350,000 lines of scenario.
 ///
-/// Parsing takes far more memory than the text. Together with the limits on what a scenario's text may hold, this keeps
-/// hostile files below 600 MB (measured).
+/// Parsing takes far more memory than the text. Together with the limits on the contents of a scenario, this limit
+/// keeps hostile files below 600 MB (measured).
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
-/// The error for a file `name` that cannot be read.
+/// Returns the error of a file `name` that cannot be read.
 #[must_use]
 pub fn unreadable(name: &str, why: &Unreadable) -> Problem {
     let problem = Problem::new(format!("{} cannot be read: {why}", quoted(name)));
     problem.help("use the path of a file that you may read")
 }
 
-/// The text of the file `name`.
+/// Decodes the text of the file `name`.
 pub fn decode(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
     if bytes.len() > FILE_BYTES_MAX {
         let problem = Problem::new(format!("{} is too large", quoted(name)));
@@ -26,7 +26,7 @@ pub fn decode(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
     String::from_utf8(bytes).map(|text| Source::new(name, text)).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let byte = error.as_bytes()[at];
-        // Up to the first wrong byte, which becomes a replacement character, the texts agree.
+        // The texts agree up to the first invalid byte, which becomes a replacement character.
         let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
         let problem = Problem::new(format!("the file is not UTF-8 text: byte {at} is 0x{byte:02x}"));
         let span = Span { start: at, end: at + char::REPLACEMENT_CHARACTER.len_utf8() };

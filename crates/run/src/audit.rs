@@ -1,4 +1,4 @@
-//! [`Run::auditor`]: the judge of a scenario's run, with the promises of its policy.
+//! [`Run::auditor`]: the auditor of a scenario's run, with the promises of its policy.
 
 use crate::changes::boot_order;
 use crate::choose::Choice;
@@ -11,11 +11,11 @@ use sim::auditor::{LimitTolerance, Promises, WorldAuditor};
 use sim::coordination::Boost;
 
 impl Run {
-    /// An independent judge of this run: show it the run as a [`WorldSink`](trace::WorldSink), then ask for its findings. Of guests,
-    /// only what holds however much CPU time their host gives them is judged.
+    /// Returns an independent auditor of this run. Pass the run to it as a [`WorldSink`](trace::WorldSink), then read
+    /// its findings. Of guests, it only checks laws that do not depend on the CPU time from their host.
     ///
     /// # Errors
-    /// A guest's policy does not exist, or a knob of it.
+    /// A guest's policy does not exist, or its policy lacks a knob.
     pub fn auditor(&self) -> Result<WorldAuditor, Problems> {
         let costs = self.scenario.costs;
         let choice = &self.choice;
@@ -25,7 +25,7 @@ impl Run {
             let mut own = promises(&*choice.policy, &load(&self.scenario, host, choice), Delays { late, turn });
             let applications = self.scenario.applications.iter().any(|it| it.host == host);
             if applications || !self.scenario.host_threads(host).is_empty() {
-                // The applications decide when their tasks are there.
+                // The applications decide when their tasks exist.
                 own.starvation = None;
             }
             own
@@ -36,7 +36,7 @@ impl Run {
             let is_host = index < self.scenario.hosts;
             let promised = if is_host { of_host(index) } else { Promises::NONE };
             let host = if is_host { self.scenario.host } else { Topology::new(machine.header.cpus) };
-            // Outside, nothing costs anything.
+            // On the machine outside, nothing has a cost.
             let costs = if machine.host.is_some() || is_host { costs } else { Costs::NONE };
             auditor.add(host, promised, &costs);
             let guest = machine.host.and_then(|_| guests.next());
@@ -48,19 +48,19 @@ impl Run {
     }
 }
 
-/// What is not the policy's fault.
+/// Delays that the driver causes, not the policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Delays {
-    /// How late a kick, an alarm or the end of a slice reaches the machine.
+    /// Maximum delay of a kick, an alarm or the end of a slice.
     pub late: Nanos,
-    /// How much longer a turn lasts than the policy says.
+    /// Maximum excess of a turn over the policy's value.
     pub turn: Nanos,
 }
 
-/// What `policy` promises of itself under `load`, on a driver with these delays.
+/// Returns the promises of `policy` under `load`, on a driver with these delays.
 #[must_use]
 pub fn promises(policy: &dyn PolicySource, load: &LoadBounds<'_>, delays: Delays) -> Promises {
-    // A CPU may be called, find its work taken, and another be called, each time as late as can be.
+    // A CPU may be kicked and find its work taken, and another CPU may be kicked, each time with the maximum delay.
     let allowance = delays.late.saturating_mul(4);
     let turns = delays.turn.saturating_mul(16 * load.entities);
     Promises {
@@ -81,7 +81,7 @@ fn limits(policy: &dyn PolicySource, load: &LoadBounds<'_>, late: Nanos) -> Limi
     LimitTolerance { quota, cap }
 }
 
-/// What host number `host` is under.
+/// Returns the load of host number `host`.
 fn load<'a>(scenario: &'a Scenario, host: usize, choice: &'a Choice) -> LoadBounds<'a> {
     let on_it = || scenario.entities.iter().filter(move |it| it.host == host);
     let any = |is: fn(&EntitySpec) -> bool| on_it().any(is);

@@ -1,4 +1,4 @@
-//! [`Cables`]: the lines, rings and threads of a world's network and disk, laid as its machines boot.
+//! [`Cables`]: the lines, rings and threads of a world's network and disk, created when its machines boot.
 
 use crate::choose::policy;
 use crate::machines::machine_of_host;
@@ -14,53 +14,54 @@ use std::sync::Arc;
 use trace::MachineId;
 use workloads::network::{Device, End, Link};
 
-/// How many packets may wait for a driver. Source: netdev_max_backlog's default, 1000 (net/core/hotdata.c of Linux 6.18); Xen's and
-/// virtio's rings hold 256, and what finds no place there waits in a queue of about that length before it.
+/// Maximum number of packets that wait for a driver. Source: netdev_max_backlog's default, 1000 (net/core/hotdata.c of
+/// Linux 6.18). Xen's and virtio's rings hold 256 packets; further packets wait in a queue of about that length in
+/// front of the ring.
 const ROOM: u32 = 1_000;
 
-/// Where a part of an application runs.
+/// The machine on which a part of an application runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Seat {
-    /// Which host, from 0.
+    /// A host, by its number from 0.
     Host(usize),
     Guest(usize),
     Outside,
 }
 
-/// The place that a device driver serves.
+/// The machines that a device driver serves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Driven {
-    /// A guest: a thread of its host.
+    /// A guest, served by a thread of its host.
     Guest(usize),
-    /// All guests of a host: its driver domain.
+    /// All guests of a host, served by its driver domain.
     Host(usize),
 }
 
-/// What connects the machines of a world.
+/// The connections between the machines of a world.
 #[derive(Debug)]
 pub(crate) struct Cables {
     scenario: Arc<Scenario>,
     outside: Option<MachineId>,
-    /// By guest.
+    /// Machines of the guests, by guest.
     guests: Vec<Option<MachineId>>,
     wire: Option<LineId>,
-    /// Between machines of one host, where that is different.
+    /// Line between machines of one host, if it differs.
     bridge: Option<LineId>,
-    /// By host.
+    /// Lines of the disks, by host.
     disks: Vec<LineId>,
-    /// The link of a machine, out and in, where it is a limit.
+    /// Link of a machine, outwards and inwards, if its bandwidth is limited.
     links: BTreeMap<Seat, (LineId, LineId)>,
-    /// The endpoint that drives a device for a guest, or for all of a host.
+    /// Endpoint that drives a device for a guest, or for all guests of a host.
     rings: BTreeMap<(Driven, Device), Endpoint>,
-    /// The endpoint that receives the packets of a guest.
+    /// Endpoint that receives the packets of a guest.
     receivers: BTreeMap<usize, Endpoint>,
 }
 
 impl Cables {
-    /// The cables of `scenario`, whose hosts are there already; and the machine outside, if anything runs there.
+    /// Creates the cables of `scenario`, whose hosts exist already, and the machine outside, if any task runs there.
     ///
     /// # Errors
-    /// There is no policy for that.
+    /// There is no policy for the machine outside.
     pub(crate) fn new(scenario: &Arc<Scenario>, world: &mut World<'_>) -> Result<Cables, Problems> {
         let tasks = scenario.outside();
         let outside = if tasks == 0 {
@@ -91,12 +92,12 @@ impl Cables {
         })
     }
 
-    /// The machine outside, if there is one.
+    /// Returns the machine outside, if there is one.
     pub(crate) fn outside(&self) -> Option<MachineId> {
         self.outside
     }
 
-    /// The machine of a part that has booted.
+    /// Returns the machine of a part that has booted.
     pub(crate) fn machine(&self, seat: Seat) -> MachineId {
         match seat {
             Seat::Host(host) => machine_of_host(host),
@@ -105,10 +106,11 @@ impl Cables {
         }
     }
 
-    /// Guest number `guest` has booted as `machine`; its VM is `group` on the host. The device drivers for it or in it come with it.
+    /// Adds guest number `guest`, which has booted as `machine` and whose VM is `group` on the host. Starts the device
+    /// drivers for the guest or in it.
     ///
     /// # Errors
-    /// A policy refuses one of these tasks.
+    /// A policy refuses a task of a driver.
     pub(crate) fn boot(
         &mut self,
         guest: usize,
@@ -156,7 +158,7 @@ impl Cables {
         Ok(())
     }
 
-    /// Lays `link` between parts of an application, each where it runs and with its number there.
+    /// Creates `link` between parts of an application, each given by its seat and its number there.
     pub(crate) fn connect(&mut self, link: &Link, parts: &[(Seat, u32)], world: &mut World<'_>) -> FlowId {
         let end = |end: End| {
             let (seat, application) = parts[end.part];
@@ -166,7 +168,7 @@ impl Cables {
         let (packet, way, back) = match link.over {
             Device::Disk => (u32::MAX, self.request(here), Vec::new()),
             Device::Drive => {
-                // One end is the drive itself.
+                // One end of the link is the drive itself.
                 let way = [self.driven(there, Device::Disk, false), self.driven(here, Device::Disk, false)].concat();
                 (u32::MAX, way, Vec::new())
             }
@@ -180,11 +182,11 @@ impl Cables {
         world.connect(Flow { name, from, to, packet, way, acks, reliable: link.reliable })
     }
 
-    /// From one machine to another.
+    /// Returns the hops from one machine to another.
     fn way(&mut self, from: Seat, to: Seat, world: &mut World<'_>) -> Vec<Hop> {
         let mut way = self.driven(from, Device::Network, true);
         let (out, inward) = (self.plug(from), self.plug(to));
-        // Between machines of one host, nothing passes its link.
+        // Packets between machines of one host do not pass its link.
         let leaves = self.scenario.hosts == 1 || out != inward;
         way.extend(self.link(out, world).filter(|_| leaves).map(|(out, _)| Hop::Line(out)));
         way.extend(if self.home(from) == self.home(to) { self.bridge.or(self.wire) } else { self.wire }.map(Hop::Line));
@@ -196,7 +198,7 @@ impl Cables {
         way
     }
 
-    /// A request to the disk, and what comes of it.
+    /// Returns the hops of a request to the disk, and of its completion.
     fn request(&self, of: Seat) -> Vec<Hop> {
         let mut way = self.driven(of, Device::Disk, false);
         way.extend(self.home(of).and_then(|host| self.disks.get(host)).map(|&disk| Hop::Line(disk)));
@@ -204,7 +206,8 @@ impl Cables {
         way
     }
 
-    /// The hops that handle what passes in or out of a machine. A packet sent over the network is reported again when it is on the wire.
+    /// Returns the hops that handle packets into or out of a machine. A packet that leaves over the network has a
+    /// completion once it is on the wire.
     fn driven(&self, seat: Seat, device: Device, completes: bool) -> Vec<Hop> {
         let (Seat::Guest(guest), Some(drivers)) = (seat, self.scenario.drivers(device)) else { return Vec::new() };
         match &drivers.way {
@@ -225,13 +228,13 @@ impl Cables {
                 let at = self.rings[&(driven, device)];
                 let cost = (*way == Way::Emulator).then_some(Hop::Cost(drivers.event));
                 let completion = completes.then_some(Hop::Completion(at));
-                // Both are reported at once.
+                // The completion and the packet are reported at once.
                 cost.into_iter().chain(completion).chain([Hop::Ring(at)]).collect()
             }
         }
     }
 
-    /// The host of a seat.
+    /// Returns the host of a seat.
     fn home(&self, of: Seat) -> Option<usize> {
         match of {
             Seat::Host(host) => Some(host),
@@ -240,7 +243,8 @@ impl Cables {
         }
     }
 
-    /// The seat whose link the packets of `of` pass: if there is one host, each of its machines has its own link.
+    /// Returns the seat whose link the packets of `of` pass. If there is one host, each of its machines has its own
+    /// link.
     fn plug(&self, of: Seat) -> Seat {
         match of {
             Seat::Guest(guest) if self.scenario.hosts > 1 => Seat::Host(self.scenario.host_of(guest)),
@@ -248,7 +252,7 @@ impl Cables {
         }
     }
 
-    /// The link of a machine of the scenario, where it is a limit.
+    /// Returns the link of a machine of the scenario, if its bandwidth is limited.
     fn link(&mut self, of: Seat, world: &mut World<'_>) -> Option<(LineId, LineId)> {
         let network = self.scenario.network.as_ref()?;
         let bandwidth = Some(network.bandwidth.filter(|_| of != Seat::Outside)?);
@@ -257,7 +261,7 @@ impl Cables {
     }
 }
 
-/// A thread that handles what gathers in a ring, each in `cost`.
+/// Returns a thread that handles the entries of a ring, each in `cost`.
 fn server(name: &str, cost: Length, (drivers, room): (&Drivers, u32)) -> Application {
     let mut application = Application::default();
     let ring =

@@ -1,10 +1,11 @@
-//! [`changes`]: arrivals, departures, boots and new reservations of a scenario, in the order in which they happen.
+//! [`changes`]: arrivals, departures, boots and new reservations of a scenario, in order of time.
 
 use scenario::{AppSpec, EntitySpec, GuestSpec, Scenario};
 use sched::Instant;
 use workloads::network::At;
 
-/// What happens at one moment, in this order: departures make room for arrivals, and a guest boots once all its vCPUs are there.
+/// A change at an instant, in this order: departures make room for arrivals, and a guest boots once all its vCPUs are
+/// attached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Change {
     Leaves,
@@ -19,7 +20,7 @@ pub(crate) enum Subject {
     Entity(Option<usize>, usize),
     Application(Option<usize>, usize),
     Guest(usize),
-    /// The entity whose reservation changes, and how often it has changed before.
+    /// The entity whose reservation changes, and the number of earlier changes.
     Reservation(usize, usize),
 }
 
@@ -31,13 +32,13 @@ pub(crate) fn applications(scenario: &Scenario, guest: Option<usize>) -> &[AppSp
     guest.map_or(&scenario.applications, |guest| &scenario.guests[guest].applications)
 }
 
-/// When a guest boots: with the last of its vCPUs.
+/// Returns the instant at which a guest boots: the arrival of the last of its vCPUs.
 fn boots(scenario: &Scenario, guest: &GuestSpec) -> Instant {
     let vcpus = scenario.entities[guest.vcpus.clone()].iter();
     vcpus.map(|vcpu| vcpu.arrival).max().unwrap_or(Instant::ZERO)
 }
 
-/// The guests in the order in which they boot.
+/// Returns the guests in the order in which they boot.
 pub(crate) fn boot_order(scenario: &Scenario) -> Vec<usize> {
     let end = Instant::ZERO + scenario.length;
     let mut order: Vec<(Instant, usize)> =
@@ -47,7 +48,7 @@ pub(crate) fn boot_order(scenario: &Scenario) -> Vec<usize> {
     order.into_iter().map(|(_, index)| index).collect()
 }
 
-/// The changes before the end, in the order in which they happen.
+/// Returns the changes before the end, in order of time.
 pub(crate) fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change, Subject)> {
     let mut changes = Vec::new();
     let mut add = |arrival: Instant, leaves: Option<Instant>, comes: Change, subject: Subject| {
@@ -59,13 +60,13 @@ pub(crate) fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change
         }
     };
     for of in std::iter::once(None).chain((0..scenario.guests.len()).map(Some)) {
-        // In a guest, an entity that comes at the boot comes after it.
+        // In a guest, an entity that arrives at the instant of the boot arrives after the boot.
         let comes = if of.is_none() { Change::Comes } else { Change::Boots };
         for (index, entity) in entities(scenario, of).iter().enumerate() {
             add(entity.arrival, entity.leaves, comes, Subject::Entity(of, index));
         }
         for (index, application) in applications(scenario, of).iter().enumerate() {
-            // One with parts in guests comes when they have booted, too.
+            // An application with parts in guests starts after these guests have booted.
             let reaches = application.reach.peers.iter().any(|peer| peer.at != At::Outside);
             let comes = if reaches { Change::Boots } else { comes };
             add(application.arrival, application.leaves, comes, Subject::Application(of, index));
@@ -79,7 +80,7 @@ pub(crate) fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change
     for (index, guest) in scenario.guests.iter().enumerate() {
         add(boots(scenario, guest), None, Change::Boots, Subject::Guest(index));
     }
-    // Guests first among those of one moment that come after all of the host.
+    // Guests precede other subjects of one instant that follow all subjects of the host.
     let guests_first = |subject: &Subject| (!matches!(subject, Subject::Guest(_)), *subject);
     changes.sort_unstable_by_key(|(at, change, subject)| (*at, *change, guests_first(subject)));
     changes

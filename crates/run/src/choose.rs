@@ -1,4 +1,4 @@
-//! Which policies a scenario runs under, and with which knobs: the scenario's own, or those asked for.
+//! The policies of a scenario's runs and their knobs: the scenario's own, or requested ones.
 
 use input::knobs::{KnobSetting, apply_knobs};
 use input::problem::{Problem, Problems, Wrong, quoted, right_instead};
@@ -6,58 +6,58 @@ use scenario::{GuestSpec, Scenario};
 use sched::{Descriptor, Knob, Knobs, PolicySource, Unit};
 use std::sync::Arc;
 
-/// What guests schedule by of which nothing is said: Linux's since 6.6.
+/// Default policy of guests: Linux's since 6.6.
 const GUEST_POLICY: &str = "eevdf";
 
-/// A policy and its knobs, which a run owns.
+/// A policy and its knobs, owned by a run.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The policy: a registered one, or one made at run time ([`MadePolicy`](sched::MadePolicy)).
+    /// The policy: a registered policy, or a policy made at run time ([`MadePolicy`](sched::MadePolicy)).
     pub policy: Arc<dyn PolicySource>,
-    /// Its knobs.
+    /// Knobs of the policy.
     pub knobs: Knobs,
 }
 
 impl Choice {
-    /// A registered policy with `knobs`, which are of it.
+    /// Creates a choice of a registered policy with its `knobs`.
     #[must_use]
     pub fn new(policy: &Descriptor, knobs: Knobs) -> Choice {
         Choice { policy: Arc::new(*policy), knobs }
     }
 
-    /// A policy made at run time. It has no knobs.
+    /// Creates a choice of a policy made at run time, which has no knobs.
     #[must_use]
     pub fn made(policy: impl PolicySource + 'static) -> Choice {
         Choice { policy: Arc::new(policy), knobs: Knobs::default() }
     }
 
-    /// The name of the policy.
+    /// Returns the name of the policy.
     #[must_use]
     pub fn name(&self) -> &str {
         self.policy.name()
     }
 }
 
-/// A registered policy with its knobs at their defaults.
+/// Chooses a registered policy with its knobs at their defaults.
 impl From<&Descriptor> for Choice {
     fn from(policy: &Descriptor) -> Choice {
         Choice::new(policy, policy.defaults())
     }
 }
 
-/// Where the tasks of a task set may run.
+/// The placement of the tasks of a task set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// Wherever the policy puts them.
+    /// The policy places each task.
     Free,
-    /// Each on one CPU.
+    /// Each task is pinned to one CPU.
     Partitioned,
 }
 
-/// The policy called `name`.
+/// Returns the policy with this `name`.
 ///
 /// # Errors
-/// There is none; what was probably meant.
+/// There is no such policy. The problem names the most similar policy.
 pub fn policy(name: &str) -> Result<&'static Descriptor, Problems> {
     policies::find(name).ok_or_else(|| {
         let names: Vec<&str> = policies::ALL.iter().map(|policy| policy.name).collect();
@@ -66,11 +66,11 @@ pub fn policy(name: &str) -> Result<&'static Descriptor, Problems> {
     })
 }
 
-/// The policies called `names`, or the scenario's own if there are no names. Each has the knobs that the scenario sets
-/// for it, and those of `settings` that it has; every setting must belong to a policy.
+/// Returns the policies with these `names`, or the scenario's own policy without names. Each has the knobs that the
+/// scenario sets for it, and the knobs of `settings` that it supports. Every setting must belong to a policy.
 ///
 /// # Errors
-/// A policy or knob that does not exist, a value that a knob cannot have, or no policy at all.
+/// A policy or knob does not exist, a value is out of a knob's range, or there is no policy at all.
 pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -> Result<Vec<Choice>, Problems> {
     let policies = if names.is_empty() {
         let Some(chosen) = &scenario.policy else {
@@ -87,7 +87,7 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
     for &policy in &policies {
         let own = scenario.policy.iter().filter(|chosen| chosen.name == policy.name);
         let mut all: Vec<KnobSetting> = own.flat_map(|chosen| chosen.knobs.iter().cloned()).collect();
-        // What no policy has is said of each, and so of the first.
+        // A knob that no policy supports is an error of each policy, and so of the first.
         let mine =
             settings.iter().filter(|setting| has(policy, setting) || !policies.iter().any(|other| has(other, setting)));
         all.extend(mine.cloned());
@@ -96,10 +96,10 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
     Ok(choices)
 }
 
-/// What a guest of a VM schedules by: `instead`, or what the scenario says, or what a Linux of today does.
+/// Returns the policy of a VM's guest: `instead`, or the scenario's policy, or the policy of a current Linux.
 ///
 /// # Errors
-/// The policy or a knob of it does not exist, or a value is one that a knob cannot have.
+/// The policy or a knob of it does not exist, or a value is out of a knob's range.
 pub(crate) fn of_guest(scenario: &Scenario, guest: &GuestSpec, instead: Option<&Choice>) -> Result<Choice, Problems> {
     if let Some(choice) = instead {
         return Ok(choice.clone());
@@ -111,10 +111,11 @@ pub(crate) fn of_guest(scenario: &Scenario, guest: &GuestSpec, instead: Option<&
     Ok(Choice::new(policy, apply_knobs(policy, &chosen.knobs)?))
 }
 
-/// The policy called `name` with `settings` for all of a scenario's `guests`, instead of their own; `None` where there is no name.
+/// Returns the policy with this `name` and `settings` for all of a scenario's `guests`, instead of their own. `None`:
+/// no name.
 ///
 /// # Errors
-/// The policy or a knob of it does not exist, a value is one that a knob cannot have, or there are no guests.
+/// The policy or a knob of it does not exist, a value is out of a knob's range, or there are no guests.
 pub fn choose_for_guests(
     guests: usize,
     name: Option<&str>,
@@ -130,10 +131,11 @@ pub fn choose_for_guests(
     Ok(Some(Choice::new(policy, knobs)))
 }
 
-/// As [`choose`], for a task set: policies do not enforce slices, because tasks run their jobs to the end.
+/// Returns policies like [`choose`], for a task set. The policies do not enforce slices, because tasks run their jobs
+/// to the end.
 ///
 /// # Errors
-/// As for [`choose`]; or a policy cannot place the tasks as asked.
+/// The errors of [`choose`], or a policy cannot place the tasks as requested.
 pub fn choose_for_tasks(
     scenario: &Scenario,
     names: &[String],

@@ -1,6 +1,7 @@
-//! Runs of scenarios: a [`Run`] says what is run, a [`Session`] is stepped through it, and an [`Outcome`] is what it came to.
+//! Runs of scenarios: a [`Run`] defines a run, a [`Session`] executes it step by step, and an [`Outcome`] has its
+//! results.
 //!
-//! [`choose`] says which policies a scenario runs under. What a run does on real hosts becomes one of these by [`live`].
+//! [`choose`] selects the policies of a scenario. [`live`] converts runs on real hosts to the same events.
 
 mod audit;
 mod cables;

@@ -1,12 +1,12 @@
-//! From a live run to the same events as a simulation's: what the daemon saw, and what processes of ours tell of their jobs,
-//! become one run.
+//! Conversion of a live run to the events of a simulation: the records of the daemon and the job reports of our
+//! processes become one run.
 
 use sched::{Action, EntityId, Instant, Nanos, Params};
 use std::collections::BTreeMap;
 use trace::{Event, Job};
 
-/// The events of a client without a promise, which no machine schedules: it came at `came`, and had `cpu_time` until `end`.
-/// No other client has the id `entity`. Moments of the same clock as all other events.
+/// Returns the events of a client without a promise, which no machine schedules. The client arrived at `came` and got
+/// `cpu_time` until `end`. No other client has the id `entity`. All instants are of the clock of the other events.
 #[must_use]
 pub fn left_to_kernel(
     entity: EntityId,
@@ -19,18 +19,18 @@ pub fn left_to_kernel(
     [(came, attach), (end, Event::Background { entity, time: cpu_time })]
 }
 
-/// The interval in which an entity was there.
+/// The interval in which an entity was attached.
 #[derive(Clone, Copy)]
 struct Stay {
     came: Instant,
     left: Instant,
 }
 
-/// The events of a run from `start` to `end` in order of time, from its start on, with what the jobs of each entity add to
-/// them: releases, beginnings and completions. What came before the start happens at it, and what came after the end has not
-/// happened; of jobs counts what falls into the stay of their entity. [`Event::End`] is added.
+/// Returns the events of a run from `start` to `end`, counted from its start, in order of time. Adds the events of the
+/// jobs of each entity: releases, starts and completions. Earlier events happen at the start; later events are dropped.
+/// A job event counts only during the stay of its entity. [`Event::End`] is added.
 ///
-/// At one instant, observed events come before the jobs that the clients report.
+/// At one instant, observed events precede the jobs that the clients report.
 #[must_use]
 pub fn merged(
     seen: impl IntoIterator<Item = (Instant, Event)>,
@@ -56,7 +56,7 @@ pub fn merged(
             jobs.iter().for_each(|job| tell(*entity, job, *stay, &mut all));
         }
     }
-    // It keeps the order of those of the same instant.
+    // The sort keeps the order of events at the same instant.
     all.sort_by_key(|&(at, _)| at);
     all.push((end, Event::End));
     let from = |at: Instant| Instant::ZERO + at.saturating_since(start);
@@ -78,12 +78,12 @@ pub fn merged(
     all.into_iter().map(|(at, event)| (from(at), moved(event))).collect()
 }
 
-/// A moment as counted from `start`.
+/// Returns an instant as counted from `start`.
 fn moment(at: Instant, start: Instant) -> Instant {
     if at == Instant::NEVER { at } else { Instant::ZERO + at.saturating_since(start) }
 }
 
-/// The same, of the moment at which a reservation begins.
+/// Returns parameters whose reservation starts at an instant counted from `start`.
 fn moved_params(mut params: Box<sched::Params>, start: Instant) -> Box<sched::Params> {
     if let Some(reservation) = &mut params.reservation {
         reservation.start = reservation.start.map(|at| moment(at, start));
@@ -91,7 +91,7 @@ fn moved_params(mut params: Box<sched::Params>, start: Instant) -> Box<sched::Pa
     params
 }
 
-/// What `job` adds.
+/// Adds the events of `job`.
 fn tell(entity: EntityId, job: &Job, stay: Stay, to: &mut Vec<(Instant, Event)>) {
     if job.released >= stay.left {
         return;

@@ -2,10 +2,10 @@
 
 use trace::MachineId;
 
-/// The host of a scenario, or the first of several.
+/// Machine of the host of a scenario, or of the first of several hosts.
 pub(crate) const HOST: MachineId = MachineId(0);
 
-/// The machine of host number `host`: hosts come first.
+/// Returns the machine of host number `host`. Hosts precede guests.
 #[expect(clippy::cast_possible_truncation, reason = "there are few hosts")]
 pub(crate) fn machine_of_host(host: usize) -> MachineId {
     MachineId(host as u32)

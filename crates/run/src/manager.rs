@@ -1,10 +1,11 @@
-//! A workload manager: every few seconds it compares what each VM was assigned with what it has consumed, and changes the assignment.
+//! A workload manager: every few seconds, it compares the assigned CPU time of each VM with its consumed CPU time, and
+//! changes the assignment.
 //!
-//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 3: shares are assigned for short
-//! times (5 s), in modes that keep VMs from taking more, and adjusted from the difference between assigned and consumed; the scheduler's
-//! error of 1–2 % is what such a controller can live with. The rule here is an integral controller: what a VM consumed too little for its
-//! target, times the gain, is added to its assignment. So an error of the scheduler (consumed is not assigned) moves the assignment, and
-//! one that comes and goes keeps it moving.
+//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 3. Shares are
+//! assigned for short times (5 s), in modes that keep VMs from taking more, and adjusted by the difference between
+//! assigned and consumed time. Such a controller tolerates a scheduler error of 1–2 %. The rule here is an integral
+//! controller: the deficit of a VM against its target, times the gain, is added to its assignment. So a persistent
+//! error of the scheduler (consumed differs from assigned) moves the assignment, and a changing error keeps it moving.
 
 use scenario::{ManagerSpec, Scenario};
 use sched::{Action, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Reservation};
@@ -16,11 +17,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use trace::{Event, MachineId, Sink};
 
-/// The CPU time that each entity on a host has consumed so far.
+/// CPU time that each entity on a host has consumed so far.
 #[derive(Debug, Default)]
 pub(crate) struct Consumed {
     sums: BTreeMap<EntityId, Nanos>,
-    /// The running entities, and from when on their time is not in the sum yet.
+    /// Running entities, with the instant from which their time is not yet in the sum.
     running: BTreeMap<EntityId, Instant>,
 }
 
@@ -47,33 +48,33 @@ impl Sink for Consumed {
     }
 }
 
-/// One interval of one VM. Both in millionths of a CPU.
+/// One interval of one VM. Unit: millionths of a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval {
-    /// What it was assigned.
+    /// Assigned share of a CPU.
     pub assigned_ppm: u64,
-    /// What it got.
+    /// Consumed share of a CPU.
     pub consumed_ppm: u64,
 }
 
-/// What became of a managed VM.
+/// The results of a managed VM.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Managed {
-    /// All its intervals.
+    /// All intervals of the VM.
     pub intervals: Vec<Interval>,
-    /// How often the policy refused what it was to be assigned, which left it as it was.
+    /// Number of assignments that the policy refused. The VM then kept its assignment.
     pub refused: u64,
-    /// What it is assigned, as the controller has it: finer than a policy may take it.
+    /// Current assignment by the controller, more precise than the policy may accept.
     wanted_ppm: u64,
-    /// The same as the policy has it.
+    /// Current assignment by the policy.
     assigned_ppm: u64,
-    /// What it had consumed when the interval began.
+    /// CPU time consumed before the current interval.
     before: Nanos,
-    /// When that was; `None`: it was not there.
+    /// Start of the current interval. `None`: the VM did not exist.
     since: Option<Instant>,
 }
 
-/// The ids of the entities on the host.
+/// Ids of the entities on the host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostIds<'h> {
     pub(crate) machine: MachineId,
@@ -81,19 +82,20 @@ pub(crate) struct HostIds<'h> {
     pub(crate) entities: &'h [Option<EntityId>],
 }
 
-/// The manager at work.
+/// A workload manager in a run.
 #[derive(Debug)]
 pub(crate) struct Manager {
     scenario: Arc<Scenario>,
     spec: ManagerSpec,
     consumed: Rc<RefCell<Consumed>>,
     vms: Vec<Managed>,
-    /// When its next turn is.
+    /// Instant of the manager's next turn.
     pub(crate) next: Instant,
 }
 
 impl Manager {
-    /// The manager of `scenario`, if there is one. It reads what VMs have consumed from `consumed`, a sink of the host.
+    /// Returns the manager of `scenario`, if there is one. It reads the consumption of VMs from `consumed`, a sink of
+    /// the host.
     pub(crate) fn of(scenario: &Arc<Scenario>, consumed: &Rc<RefCell<Consumed>>) -> Option<Manager> {
         let spec = scenario.manager.clone()?;
         let vms = spec.targets.iter().map(|_| Managed::default()).collect();
@@ -105,14 +107,14 @@ impl Manager {
         self.vms
     }
 
-    /// An interval is over: assigns each VM its share of the next.
+    /// Ends an interval: assigns each VM its share of the next interval.
     pub(crate) fn turn(&mut self, host: HostIds<'_>, world: &mut World<'_>) {
         let now = self.next;
         self.next = now + self.spec.interval;
         for index in 0..self.vms.len() {
             let vcpus = &self.scenario.entities[self.spec.targets[index].vcpus.clone()];
             let there = vcpus.iter().all(|vcpu| vcpu.arrival <= now && vcpu.leaves.is_none_or(|leaves| now < leaves));
-            // A vCPU that comes at this very instant is not attached yet.
+            // A vCPU that arrives at this very instant is not attached yet.
             let ids: Option<Vec<EntityId>> =
                 host.entities[self.spec.targets[index].vcpus.clone()].iter().copied().collect();
             match ids.filter(|_| there) {
@@ -142,13 +144,13 @@ impl Manager {
         };
         match assign(&self.scenario, target.vcpus.start, wanted_ppm, ids, host, world) {
             Some(assigned_ppm) => (vm.wanted_ppm, vm.assigned_ppm) = (wanted_ppm, assigned_ppm),
-            // What it has is all there is to go on from.
+            // The VM keeps its assignment, from which the next turn continues.
             None => vm.refused += 1,
         }
     }
 }
 
-/// What a VM asks for by its slices or else its cap, before it is managed.
+/// Returns the share that a VM requests by its slices, or else by its cap, before it is managed.
 fn asked(scenario: &Scenario, vcpus: Range<usize>) -> u64 {
     let vcpus = &scenario.entities[vcpus];
     let slices = vcpus.iter().filter_map(|vcpu| vcpu.params.reservation);
@@ -160,8 +162,8 @@ fn asked(scenario: &Scenario, vcpus: Range<usize>) -> u64 {
     }
 }
 
-/// Assigns `ppm` of a CPU to the VM whose first vCPU is `first`, by its slices or else its cap, and says how much that is as the policy
-/// takes it; `None`: it is refused.
+/// Assigns `ppm` of a CPU to the VM whose first vCPU is `first`, by its slices or else its cap. Returns the share that
+/// the policy accepts. `None`: the policy refuses it.
 fn assign(
     scenario: &Scenario,
     first: usize,
@@ -202,7 +204,7 @@ fn ppm(part: Nanos, whole: Nanos) -> u64 {
     u64::try_from((part * 1_000_000 + whole / 2) / whole).unwrap_or(u64::MAX)
 }
 
-/// The assignment by `spec` after `assigned_ppm`, with which a VM consumed `consumed_ppm`.
+/// Returns the next assignment by `spec` after `assigned_ppm`, of which a VM consumed `consumed_ppm`.
 fn next(spec: &ManagerSpec, assigned_ppm: u64, target_ppm: u64, consumed_ppm: u64) -> u64 {
     let step = |off: u64| off.saturating_mul(spec.gain_percent) / 100;
     let assigned_ppm = match target_ppm >= consumed_ppm {

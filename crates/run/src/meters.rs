@@ -1,4 +1,4 @@
-//! [`Meters`]: all that a run measures on one machine, as one sink.
+//! [`Meters`]: all measurements of a run on one machine, as one sink.
 
 use crate::readings::{measured, measured_outside};
 use crate::samples::Sampler;
@@ -10,30 +10,30 @@ use std::rc::Rc;
 use trace::{Event, Sink};
 use workloads::metrics::{FlowNames, Metrics};
 
-/// What a run measures on one machine. One sink for all of it, so that an event costs one dynamic call.
+/// All measurements of a run on one machine, in one sink, so that an event costs one dynamic call.
 #[derive(Debug)]
 pub(crate) struct Meters {
-    /// What each entity got.
+    /// CPU time of each entity.
     pub(crate) meter: Meter,
-    /// The metrics of applications, where there are any.
+    /// Metrics of applications, if there are any.
     pub(crate) metrics: Option<Metrics>,
-    /// What members of gangs waited for, where there are any.
+    /// Waits of members of gangs, if there are any.
     pub(crate) siblings: Option<Siblings>,
-    /// CPU time by interval, where the scenario asks for it.
+    /// CPU time by interval, if the scenario requests it.
     pub(crate) sampler: Option<Sampler>,
 }
 
-/// Meters that are a sink of a world and are read after it.
+/// Meters that are a sink of a world during the run and are read after it.
 type SharedMeters = Rc<RefCell<Meters>>;
 
 /// The meters of all machines. The default measures nothing.
 #[derive(Debug, Default)]
 pub(crate) struct AllMeters {
-    /// By host.
+    /// Meters of the hosts, by host.
     pub(crate) hosts: Vec<SharedMeters>,
-    /// By guest.
+    /// Meters of the guests, by guest.
     pub(crate) guests: Vec<SharedMeters>,
-    /// The applications that are measured outside, where there are any.
+    /// Metrics of the applications that are measured outside, if there are any.
     pub(crate) outside: Option<Rc<RefCell<Metrics>>>,
     pub(crate) flow_owners: FlowOwners,
 }
@@ -46,7 +46,7 @@ pub(crate) struct FlowOwners {
 }
 
 impl AllMeters {
-    /// The meters of `scenario`, which count from the instant on that it says.
+    /// Creates the meters of `scenario`, which count from the instant that it sets.
     pub(crate) fn of(scenario: &Scenario) -> AllMeters {
         let from = scenario.measured_from();
         let on = |host| measured(scenario.applications.iter().filter(move |it| it.host == host)).from(from);
@@ -74,7 +74,7 @@ impl AllMeters {
 }
 
 impl Meters {
-    /// Meters of entities and applications, which count from `from` on.
+    /// Creates meters of entities and applications, which count from `from` on.
     fn new(from: Instant, metrics: Metrics) -> Meters {
         let metrics = (!metrics.is_empty()).then_some(metrics);
         Meters { meter: Meter::from(from), metrics, siblings: None, sampler: None }
@@ -85,7 +85,7 @@ impl Meters {
     }
 }
 
-/// The content of `shared`, whose world is gone.
+/// Returns the content of `shared`, whose world no longer exists.
 pub(crate) fn unshare<T>(shared: Rc<RefCell<T>>) -> T {
     Rc::into_inner(shared).expect("the world, which shared it, is gone").into_inner()
 }

@@ -1,32 +1,32 @@
-//! [`Observers`]: the sinks that a caller gives to a run.
+//! [`Observers`]: the sinks that a caller passes to a run.
 
 use trace::{Sink, WorldSink};
 
-/// Sinks that a run owns while it lasts. A sink may be a reference, so that its owner reads it afterwards.
+/// Sinks that a run owns during its time. A sink may be a reference, so that its owner reads it afterwards.
 #[derive(Default)]
 #[expect(missing_debug_implementations, reason = "sinks have nothing to show")]
 pub struct Observers<'a> {
-    /// The sinks of the host, or of the first of several.
+    /// Sinks of the host, or of the first of several hosts.
     pub(crate) host: Vec<Box<dyn Sink + 'a>>,
-    /// The sinks of all machines.
+    /// Sinks of all machines.
     pub(crate) world: Vec<Box<dyn WorldSink + 'a>>,
 }
 
 impl<'a> Observers<'a> {
-    /// No sinks.
+    /// Returns no sinks.
     #[must_use]
     pub fn none() -> Observers<'a> {
         Observers::default()
     }
 
-    /// Shows everything on the host (the first, if there are several) to `sink`, too.
+    /// Adds `sink` for all events of the host, or of the first of several hosts.
     #[must_use]
     pub fn host(mut self, sink: impl Sink + 'a) -> Observers<'a> {
         self.host.push(Box::new(sink));
         self
     }
 
-    /// Shows everything on whatever machine to `sink`, too.
+    /// Adds `sink` for all events of every machine.
     #[must_use]
     pub fn world(mut self, sink: impl WorldSink + 'a) -> Observers<'a> {
         self.world.push(Box::new(sink));
@@ -34,7 +34,7 @@ impl<'a> Observers<'a> {
     }
 }
 
-/// Adds sinks of all machines: those of an iterator, or the one of an [`Option`].
+/// Adds sinks of all machines: those of an iterator, or the sink of an [`Option`].
 impl<'a, S: WorldSink + 'a> Extend<S> for Observers<'a> {
     fn extend<T: IntoIterator<Item = S>>(&mut self, sinks: T) {
         self.world.extend(sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn WorldSink + 'a>));

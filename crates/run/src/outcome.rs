@@ -1,4 +1,4 @@
-//! [`Outcome`]: what a run came to.
+//! [`Outcome`]: the results of a run.
 
 use crate::choose::Choice;
 use crate::manager::Managed;
@@ -10,49 +10,49 @@ use sched::Nanos;
 use sim::Stuck;
 use sim::coordination::Coordinated;
 
-/// A slice in every period, as a policy shows it.
+/// A slice in every period, as a policy grants it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// So much CPU time.
+    /// Granted CPU time in every period.
     pub slice: Nanos,
-    /// In every period of this length. Above zero.
+    /// Length of a period. Above zero.
     pub period: Nanos,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was run.
+    /// The run.
     pub run: Run,
-    /// By host: what each of its entities got.
+    /// CPU time of the entities of each host, by host.
     pub meters: Vec<Meter>,
-    /// By host: for how long members of gangs wanted to run, and did not, while others did.
+    /// Time for which members of gangs waited while other members ran, by host.
     pub siblings: Vec<Siblings>,
-    /// By entity of the scenario: what the policy granted it when it came.
+    /// Grant of the policy at the arrival of each entity of the scenario.
     pub grants: Vec<Option<Grant>>,
-    /// By entity of the scenario: how many changes of its reservation were refused.
+    /// Number of refused changes of the reservation of each entity of the scenario.
     pub refused: Vec<u64>,
-    /// The applications of all hosts that have a metric, in the order of the scenario.
+    /// Readings of the applications of all hosts with a metric, in the order of the scenario.
     pub applications: Vec<Measured>,
-    /// By guest of the scenario.
+    /// Results of the guests, by guest of the scenario.
     pub guests: Vec<GuestOutcome>,
-    /// By target of the workload manager, if there is one.
+    /// Results of the workload manager for each of its targets, if there is a manager.
     pub managed: Option<Vec<Managed>>,
-    /// By VM of the scenario, if it asks for samples.
+    /// Samples of each VM of the scenario, if it requests samples.
     pub samples: Option<Vec<SampledVm>>,
-    /// The applications that could not go on and waited until they were stopped.
+    /// Stalls: applications that could not continue and waited until they were stopped.
     pub stalls: Vec<Stuck>,
 }
 
-/// What became of a guest.
+/// The results of a guest.
 #[derive(Debug)]
 pub struct GuestOutcome {
-    /// What it scheduled by.
+    /// Policy of the guest.
     pub choice: Choice,
-    /// What each of its entities got.
+    /// CPU time of each of the guest's entities.
     pub meter: Meter,
-    /// Those of its applications that have a metric, in the order of the scenario.
+    /// Readings of the guest's applications with a metric, in the order of the scenario.
     pub applications: Vec<Measured>,
-    /// What came of its coordination with its host; `None`: it does not coordinate, or has not booted.
+    /// Totals of the guest's coordination with its host. `None`: the guest does not coordinate, or has not booted.
     pub coordinated: Option<Coordinated>,
 }

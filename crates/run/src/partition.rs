@@ -1,4 +1,4 @@
-//! [`partition`]: gives each task of a task set a CPU, first fit by decreasing utilisation.
+//! [`partition`]: assigns a CPU to each task of a task set, first fit by decreasing utilisation.
 
 use crate::choose::Choice;
 use input::problem::Problems;
@@ -6,14 +6,15 @@ use scenario::Scenario;
 use sched::{Instant, Kicks, Machine, Nanos};
 use std::cmp::Reverse;
 
-/// `scenario` with each entity pinned to the CPU on which the policy admits it, where the policy is offered the entities by
-/// decreasing utilisation; of equals, the earlier one first. Their order, by which ties between deadlines are broken, stays.
+/// Returns `scenario` with each entity pinned to the first CPU on which the policy admits it. The policy is offered the
+/// entities by decreasing utilisation; of equal entities, the earlier first. The order of the entities, which breaks
+/// ties between deadlines, stays.
 ///
 /// # Errors
 /// The policy admits an entity on no CPU.
 pub fn partition(scenario: &Scenario, choice: &Choice) -> Result<Scenario, Problems> {
     let mut placed = scenario.clone();
-    // A run explains better why a policy does not work with these knobs.
+    // A run reports more clearly why a policy does not work with these knobs.
     let Ok(mut machine) = Machine::build(&*choice.policy, scenario.host, &choice.knobs, Kicks::Immediate) else {
         return Ok(placed);
     };
@@ -25,14 +26,15 @@ pub fn partition(scenario: &Scenario, choice: &Choice) -> Result<Scenario, Probl
     Ok(placed)
 }
 
-/// The entities by decreasing utilisation; of equals, the earlier one first. Without a reservation an entity comes last.
+/// Returns the entities by decreasing utilisation; of equal entities, the earlier first. Entities without a reservation
+/// are last.
 fn by_utilisation(scenario: &Scenario) -> Vec<usize> {
     let reserved = |index: usize| {
         let reservation = scenario.entities[index].params.reservation;
         reservation.map_or((Nanos::ZERO, Nanos::ns(1)), |reservation| (reservation.slice, reservation.period))
     };
     let mut order: Vec<usize> = (0..scenario.entities.len()).collect();
-    // a/b > c/d in whole numbers.
+    // Compares a/b > c/d in whole numbers.
     let product = |a: Nanos, b: Nanos| u128::from(a.as_ns()) * u128::from(b.as_ns());
     order.sort_by(|&a, &b| {
         let ((slice_a, period_a), (slice_b, period_b)) = (reserved(a), reserved(b));

@@ -1,33 +1,33 @@
-//! [`Measured`]: the metrics of applications, wherever they are measured.
+//! [`Measured`]: the metrics of applications, on the machine that measures them.
 
 use scenario::{AppSpec, Scenario};
 use sched::Instant;
 use std::collections::BTreeMap;
 use workloads::metrics::{Metric, Metrics, Reading};
 
-/// What an application's metric says.
+/// The metric of an application with its reading.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The application's name.
+    /// Name of the application.
     pub name: String,
-    /// What it is measured by.
+    /// Metric of the application.
     pub metric: Metric,
-    /// What that says.
+    /// Reading of the metric.
     pub reading: Reading,
 }
 
-/// What measures those of `applications` that are not measured outside.
+/// Returns the metrics of the `applications` that are not measured outside.
 pub(crate) fn measured<'s>(applications: impl Iterator<Item = &'s AppSpec>) -> Metrics {
     let here = applications.filter(|spec| !spec.reach.is_measured_outside());
     Metrics::new(here.filter_map(|spec| Some((spec.name.as_str(), spec.metric?))))
 }
 
-/// What an application is called outside.
+/// Returns the name of an application outside.
 fn called_outside(guest: Option<&str>, name: &str) -> String {
     guest.map_or(name.to_string(), |guest| format!("{guest}/{name}"))
 }
 
-/// What measures the others.
+/// Returns the metrics of the applications that are measured outside.
 pub(crate) fn measured_outside(scenario: &Scenario) -> Metrics {
     let all = scenario.all_applications().filter(|(_, spec)| spec.reach.is_measured_outside());
     let called = |of: Option<usize>, name| called_outside(of.map(|of| scenario.guests[of].name.as_str()), name);
@@ -35,7 +35,7 @@ pub(crate) fn measured_outside(scenario: &Scenario) -> Metrics {
     Metrics::new(named.iter().map(|(name, metric)| (name.as_str(), *metric)))
 }
 
-/// What was measured outside, by its name there.
+/// The readings from outside, by the application's name there.
 pub(crate) struct Readings(BTreeMap<String, Measured>);
 
 impl Readings {
@@ -44,7 +44,8 @@ impl Readings {
         Readings(read.into_iter().map(|read| (read.0.clone(), measured(read))).collect())
     }
 
-    /// What `applications` of a guest, or of all hosts, say, in their order, wherever each was measured.
+    /// Returns the readings of `applications` of a guest, or of all hosts, in their order, from the machine that
+    /// measured each.
     pub(crate) fn of(
         &mut self,
         guest: Option<&str>,

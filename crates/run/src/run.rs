@@ -1,4 +1,4 @@
-//! [`Run`]: one run of a scenario, as it is asked for.
+//! [`Run`]: one run of a scenario, with its policies and its seed.
 
 use crate::changes::boot_order;
 use crate::choose::{Choice, of_guest, policy};
@@ -10,30 +10,31 @@ use std::sync::Arc;
 use trace::world::MachineHeader;
 use trace::{Header, WorldHeader};
 
-/// One run of a scenario. It owns all that it needs.
+/// One run of a scenario. It owns all its data.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The scenario.
+    /// Scenario of the run.
     pub scenario: Arc<Scenario>,
-    /// The policy of the hosts.
+    /// Policy of the hosts.
     pub choice: Choice,
-    /// The policy of all guests, instead of what the scenario says.
+    /// Policy of all guests, instead of the scenario's policies.
     pub guests: Option<Choice>,
-    /// The run's name among its like, from which random lengths are drawn: equal seeds give equal runs.
+    /// Seed of the run's random lengths. Equal seeds give equal runs.
     pub seed: u64,
 }
 
 impl Run {
-    /// The run of `scenario` under `choice` with seed 0, where guests have the policies of the scenario.
+    /// Creates the run of `scenario` under `choice` with seed 0. Guests have the policies of the scenario.
     #[must_use]
     pub fn new(scenario: impl Into<Arc<Scenario>>, choice: impl Into<Choice>) -> Run {
         Run { scenario: scenario.into(), choice: choice.into(), guests: None, seed: 0 }
     }
 
-    /// What is true of all of it, for a trace: the hosts, the machine on which clients run, if there is one, then the guests in the order in which they boot.
+    /// Returns the header of the run's trace: the hosts, the machine of the clients, if there is one, then the guests
+    /// in order of their boot.
     ///
     /// # Errors
-    /// A guest's policy does not exist, or a knob of it.
+    /// A guest's policy does not exist, or its policy lacks a knob.
     pub fn header(&self) -> Result<WorldHeader, Problems> {
         let machine = |name: &str, policy: &str, cpus, host| MachineHeader {
             name: name.to_string(),
@@ -55,7 +56,7 @@ impl Run {
         Ok(WorldHeader { machines })
     }
 
-    /// What each guest schedules by.
+    /// Returns the policy of each guest.
     pub(crate) fn guest_choices(&self) -> Result<Vec<Choice>, Problems> {
         self.scenario.guests.iter().map(|guest| of_guest(&self.scenario, guest, self.guests.as_ref())).collect()
     }

@@ -1,7 +1,7 @@
-//! CPU time of every VM, interval by interval, as a monitor samples it.
+//! CPU time of every VM in each interval, as a monitor samples it.
 //!
-//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 5.2: the error of an allocation is
-//! judged at a time scale, by samples of one second.
+//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 5.2: the error
+//! of an allocation is evaluated at a time scale, by samples of one second.
 
 use scenario::{SampledAt, SamplesSpec, Scenario};
 use sched::{Action, EntityId, Instant, Nanos};
@@ -9,16 +9,18 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use trace::{Event, Sink};
 
-/// What a VM got.
+/// The sampled CPU time of a VM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SampledVm {
-    /// Its name.
+    /// Name of the VM.
     pub name: String,
-    /// CPU time of all its vCPUs in each whole sample since the start of the run; of those that end with switches, per interval. Unit: nanoseconds.
+    /// CPU time of all vCPUs of the VM in each whole sample since the start of the run. For samples that end with
+    /// switches, CPU time per interval. Unit: nanoseconds.
     pub cpu_ns: Vec<u64>,
 }
 
-/// What was seen in a run of `scenario` by a sampler on each host, where `vcpus` has the ids of its entities.
+/// Returns the samples of a run of `scenario` from one sampler per host. `vcpus` has the ids of the scenario's
+/// entities.
 pub(crate) fn of_vms(scenario: &Scenario, vcpus: &[Option<EntityId>], mut samplers: Vec<Sampler>) -> Vec<SampledVm> {
     let end = Instant::ZERO + scenario.length;
     samplers.iter_mut().for_each(|sampler| sampler.end(end));
@@ -30,14 +32,14 @@ pub(crate) fn of_vms(scenario: &Scenario, vcpus: &[Option<EntityId>], mut sample
     scenario.vms().map(vm).collect()
 }
 
-/// Watches a host, and divides the CPU time of its entities into samples.
+/// Divides the CPU time of the entities of a host into samples.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     spec: SamplesSpec,
     running: BTreeMap<EntityId, Instant>,
-    /// By sample, as far as any was got. Unit: nanoseconds.
+    /// CPU time of each entity by sample, up to its last run. Unit: nanoseconds.
     got: BTreeMap<EntityId, Vec<u64>>,
-    /// When the sample began that is open, and how many were before it.
+    /// Start of the current sample, and number of samples before it.
     open: (Instant, usize),
 }
 
@@ -46,7 +48,7 @@ impl Sampler {
         Sampler { spec, running: BTreeMap::new(), got: BTreeMap::new(), open: (Instant::ZERO, 0) }
     }
 
-    /// The run is over: the running entities ran until `end`.
+    /// Ends the run: the current runs of entities end at `end`.
     pub(crate) fn end(&mut self, end: Instant) {
         for (entity, since) in std::mem::take(&mut self.running) {
             self.add(entity, since, end);
@@ -57,7 +59,7 @@ impl Sampler {
         }
     }
 
-    /// What `vcpus` got together in each whole sample.
+    /// Returns the CPU time of `vcpus` together in each whole sample.
     pub(crate) fn of(&self, vcpus: &[EntityId]) -> Vec<u64> {
         let mut sums = vec![0; self.open.1];
         for got in vcpus.iter().filter_map(|vcpu| self.got.get(vcpu)) {
@@ -86,7 +88,7 @@ impl Sampler {
         }
     }
 
-    /// A dispatch or a stop: a sample that has lasted for its interval ends with it.
+    /// Processes a dispatch or a stop. It ends a sample that has lasted for its interval.
     fn switched(&mut self, at: Instant) {
         let lasted = at.since(self.open.0);
         if self.spec.at == SampledAt::Clock || lasted < self.spec.interval {

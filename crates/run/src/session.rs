@@ -1,4 +1,4 @@
-//! [`Session`]: a run under way, and the ids that the entities of its scenario have in its world.
+//! [`Session`]: a run in progress, and the ids of its scenario's entities in its world.
 
 use crate::cables::{Cables, Seat};
 use crate::changes::{Change, Subject, applications, changes, entities};
@@ -25,7 +25,8 @@ use std::sync::Arc;
 use trace::{Counts, MachineId};
 use workloads::network::At;
 
-/// The work of one step: inputs and visits of machines, and changes of the scenario. A step exceeds it by one round of an instant at most.
+/// The work of one step: inputs and visits of machines, and changes of the scenario. A step exceeds it by at most one
+/// round of an instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Budget(pub u64);
 
@@ -34,27 +35,27 @@ impl Budget {
     pub const STEP: Budget = Budget(1_000);
 }
 
-/// What the machines of a run count themselves. It costs nothing, unlike the meters of an [`Outcome`].
+/// Totals that the machines of a run count themselves. They cost nothing, unlike the meters of an [`Outcome`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tally {
-    /// The number of inputs that all machines accepted, without freezes and thaws.
+    /// Number of inputs that all machines accepted, without freezes and thaws.
     pub inputs: u64,
-    /// The totals of all hosts, from the beginning, whatever the warm-up.
+    /// Totals of all hosts from the start of the run, including the warm-up.
     pub counts: Counts,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// The simulated time reached.
+    /// Simulated time reached so far.
     pub now: Instant,
-    /// The simulated time at which the run ends.
+    /// Simulated time at the end of the run.
     pub end: Instant,
     /// Whether the run is over.
     pub is_done: bool,
 }
 
-/// A run under way. It does nothing between two steps, and a run that is dropped is cancelled.
+/// A run in progress. It does nothing between two steps. Dropping it cancels the run.
 pub struct Session<'a> {
     run: Run,
     choices: Vec<Choice>,
@@ -63,14 +64,14 @@ pub struct Session<'a> {
     guests: Vec<Option<IdMap>>,
     meters: AllMeters,
     manager: Option<Manager>,
-    /// By entity of the host: what the policy granted it when it came.
+    /// Grant of the policy at the attach of each entity of the host.
     grants: Vec<Option<Grant>>,
-    /// How many changes of each entity of the host were refused.
+    /// Number of refused changes of each entity of the host.
     refused: Vec<u64>,
     cables: Cables,
-    /// The coordination of each guest when measuring began; `None`: it has not begun.
+    /// Coordination of each guest at the start of the measurement. `None`: it has not started.
     before: Option<Vec<Option<Coordinated>>>,
-    /// The changes to come.
+    /// Pending changes.
     changes: VecDeque<(Instant, Change, Subject)>,
     is_done: bool,
 }
@@ -81,41 +82,41 @@ impl std::fmt::Debug for Session<'_> {
     }
 }
 
-/// The next point at which a session acts.
+/// The next instant at which a session acts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stop {
-    /// Measuring begins.
+    /// The measurement begins.
     Measure,
-    /// The workload manager has its turn.
+    /// The workload manager takes its turn.
     Turn,
-    /// The next change happens.
+    /// The next change of the scenario happens.
     Change,
     /// The run ends.
     End,
 }
 
-/// The ids on one machine, or on all hosts together.
+/// The ids of one machine, or of all hosts together.
 #[derive(Debug)]
 struct IdMap {
-    /// Of hosts: the first.
+    /// Machine of the ids. Of hosts, the first.
     machine: MachineId,
     groups: Vec<GroupId>,
     entities: Vec<Option<EntityId>>,
-    /// Each with its parts: where they are, and their numbers there.
+    /// Parts of each application: their seats, and their numbers there.
     applications: Vec<Option<Vec<(Seat, u32)>>>,
 }
 
 impl Run {
-    /// Begins this run. What happens is shown to `observers`.
+    /// Begins this run. `observers` receive its events.
     ///
     /// # Errors
-    /// The policy does not work with these knobs on this machine, or refuses a group; a guest's policy does not exist. Where the
-    /// scenario asks for it, as far as it came from a file.
+    /// The policy does not work with these knobs on this machine, or refuses a group, or a guest's policy does not
+    /// exist. Each problem has its place in the scenario, if the scenario came from a file.
     pub fn start<'a>(&self, observers: Observers<'a>) -> Result<Session<'a>, Problems> {
         Session::new(self.clone(), AllMeters::of(&self.scenario), observers)
     }
 
-    /// Plays this run to its end.
+    /// Plays this run to its end and returns its outcome.
     ///
     /// # Errors
     /// As [`start`](Run::start) and [`Session::step`].
@@ -124,7 +125,8 @@ impl Run {
         Ok(played.expect("nothing cancels it"))
     }
 
-    /// Plays this run in steps of [`Budget::STEP`] for as long as `goes_on` says so after each. `None`: it was cancelled.
+    /// Plays this run in steps of [`Budget::STEP`] while `goes_on` returns true after each step. `None`: the run was
+    /// cancelled.
     ///
     /// # Errors
     /// As [`start`](Run::start) and [`Session::step`].
@@ -137,8 +139,8 @@ impl Run {
         Ok(session.step_while(goes_on)?.then(|| session.outcome()))
     }
 
-    /// Plays this run without observers and meters except its workload manager's, for as long as `goes_on` says so after each
-    /// step. Returns what its machines count themselves, or `None` if it was cancelled.
+    /// Plays this run without observers and meters, except those of its workload manager, while `goes_on` returns true
+    /// after each step. Returns the totals of its machines, or `None` if the run was cancelled.
     ///
     /// # Errors
     /// As [`play`](Run::play).
@@ -200,11 +202,12 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Lets things happen until `budget` is used up or the run is over. A run in steps is the same as a run in one go.
+    /// Advances the run until `budget` is used up or the run is over. A run in steps equals a run in one call.
     ///
     /// # Errors
-    /// The policy refuses the parameters of an entity; where the scenario asks for it, as far as it came from a file. Or tasks wait for
-    /// each other so that none can go on. The run cannot be stepped further then.
+    /// The policy refuses the parameters of an entity; the problem has its place in the scenario, if the scenario came
+    /// from a file. Or tasks wait for each other so that none can continue. After an error, no further step is
+    /// possible.
     pub fn step(&mut self, budget: Budget) -> Result<Progress, Problems> {
         let mut left = budget.0.max(1);
         while left > 0 && !self.is_done {
@@ -223,7 +226,7 @@ impl<'a> Session<'a> {
         Ok(self.progress())
     }
 
-    /// Steps for as long as `goes_on` says so after each step. Returns whether the run is over.
+    /// Steps while `goes_on` returns true after each step. Returns whether the run is over.
     fn step_while(&mut self, mut goes_on: impl FnMut(Progress) -> bool) -> Result<bool, Problems> {
         loop {
             let progress = self.step(Budget::STEP)?;
@@ -233,13 +236,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// How far the run is.
+    /// Returns the progress of the run.
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress { now: self.world.now(), end: Instant::ZERO + self.run.scenario.length, is_done: self.is_done }
     }
 
-    /// The next stop, and when it is. Arrivals and departures at the moment of a manager's turn come before it.
+    /// Returns the next stop and its instant. Arrivals and departures at the instant of a manager's turn happen before
+    /// the turn.
     fn next_stop(&self) -> (Instant, Stop) {
         let end = Instant::ZERO + self.run.scenario.length;
         let mut next = self.changes.front().map_or((end, Stop::End), |(at, ..)| (*at, Stop::Change));
@@ -278,13 +282,13 @@ impl<'a> Session<'a> {
         self.world.finish(end).map_err(|stuck| self.stuck(&stuck))
     }
 
-    /// What the machines have counted.
+    /// Returns the totals of the machines.
     fn tally(&self) -> Tally {
         let hosts = (0..self.run.scenario.hosts).map(|host| self.world.machine(machine_of_host(host)).counts());
         Tally { inputs: self.world.inputs(), counts: hosts.fold(Counts::default(), Counts::and) }
     }
 
-    /// What the run came to.
+    /// Returns the outcome of the run.
     ///
     /// # Panics
     /// The run is not over.
@@ -317,7 +321,7 @@ impl<'a> Session<'a> {
         Outcome { run, meters: all, siblings, grants, refused, applications, guests, managed, samples, stalls }
     }
 
-    /// What has come of the coordination of each guest since measuring began.
+    /// Returns the totals of each guest's coordination since the start of the measurement.
     fn coordinated_since(&self) -> Vec<Option<Coordinated>> {
         let mut coordinated = self.coordinated();
         for (got, before) in coordinated.iter_mut().zip(self.before.iter().flatten()) {
@@ -326,7 +330,7 @@ impl<'a> Session<'a> {
         coordinated
     }
 
-    /// What has come of the coordination of each guest; `None`: it does not coordinate, or has not booted.
+    /// Returns the totals of each guest's coordination. `None`: the guest does not coordinate, or has not booted.
     fn coordinated(&self) -> Vec<Option<Coordinated>> {
         let machines = self.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
         machines.map(|machine| self.world.coordinated(machine?)).collect()
@@ -347,7 +351,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The machine of an entity in a guest, or on a host.
+    /// Returns the machine of an entity in a guest, or on a host.
     fn machine(&mut self, guest: Option<usize>, host: usize) -> MachineId {
         if guest.is_none() { machine_of_host(host) } else { self.cast(guest).machine }
     }
@@ -410,7 +414,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The reservation of an entity of the host changes for the `nth` time; where the policy refuses that, it stays as it was.
+    /// Changes the reservation of an entity of the host for the `nth` time. If the policy refuses the change, the
+    /// reservation stays.
     fn adjust(&mut self, index: usize, nth: usize) {
         let spec = &self.run.scenario.entities[index];
         let id = self.host.entities[index].expect("an entity changes after it came");
@@ -422,7 +427,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Starts the other parts of application number `id`, and lays the links between them.
+    /// Starts the other parts of application number `id`, and creates the links between them.
     fn connect(&mut self, of: Option<usize>, id: u32, spec: &AppSpec) -> Result<Vec<(Seat, u32)>, Problems> {
         let scenario = Arc::clone(&self.run.scenario);
         let mut parts = vec![(of.map_or(Seat::Host(spec.host), Seat::Guest), id)];
@@ -464,7 +469,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The run cannot go on. Where one application alone can be meant, its place is shown.
+    /// Returns the problem of a run that cannot continue. If only one application is involved, the problem has its
+    /// place.
     fn stuck(&self, stuck: &Stuck) -> Problems {
         let scenario = Arc::clone(&self.run.scenario);
         let mut all = scenario.applications.iter().chain(scenario.guests.iter().flat_map(|guest| &guest.applications));
@@ -504,7 +510,7 @@ fn create_groups(
     Ok(ids)
 }
 
-/// The policy cannot be had like this on this machine.
+/// Returns the problem of a policy that does not work with these knobs on this machine.
 fn refused_policy(scenario: &Scenario, policy: &str, why: &Refused) -> Problems {
     let chosen = scenario.policy.as_ref().filter(|chosen| chosen.name == policy);
     let place = chosen.and_then(|chosen| chosen.place.known());

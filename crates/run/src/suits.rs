@@ -1,4 +1,5 @@
-//! Whether policies suit what is asked of guests that coordinate with their host: found out by trying, so that no policy is named here.
+//! Tests whether policies suit guests that coordinate with their host. The tests run the policies, so that no policy is
+//! named here.
 
 use crate::choose::Choice;
 use input::problem::{Problems, Wrong, quoted};
@@ -6,10 +7,11 @@ use scenario::{GuestSpec, Scenario};
 use sched::{Class, CpuId, Input, Instant, Kicks, Knobs, Machine, Params, PolicySource, Topology, Wake};
 use sim::coordination::{Boost, Coordination, Rule};
 
-/// That the host's policy takes the boosts of `guest`, and that the guest's keeps what its detector needs.
+/// Checks that the host's policy applies the boosts of `guest`, and that the guest's policy keeps the data that its
+/// detector needs.
 ///
 /// # Errors
-/// It does not; where that is asked for, and what would be right.
+/// A policy does not suit the guest. The problem has the place of the request and a remedy.
 pub(crate) fn coordination(
     scenario: &Scenario,
     guest: &GuestSpec,
@@ -41,21 +43,22 @@ pub(crate) fn coordination(
     }
 }
 
-/// What `detector` needs and the guest's policy does not show.
+/// Returns the data that `detector` needs and the guest's policy lacks.
 fn missing(choice: &Choice, cpus: Topology, detector: Rule) -> Option<&'static str> {
-    // What does not work at all is reported elsewhere.
+    // A policy that does not work at all is reported elsewhere.
     let mut machine = Machine::build(&*choice.policy, cpus, &choice.knobs, Kicks::Immediate).ok()?;
     let task = machine.attach(Instant::ZERO, Params::default()).ok()?;
     detector.lacks(machine.position(task))
 }
 
-/// Whether a waiting entity under `policy` gets and keeps the CPU of an ordinary entity by this boost. Where that cannot be found
-/// out, yes.
+/// Whether a waiting entity under `policy` gets and keeps the CPU of an ordinary entity by this boost. True if the test
+/// is impossible.
 fn takes(policy: &dyn PolicySource, knobs: &Knobs, boost: Boost) -> bool {
     matches!(boost, Boost::Weight(_)) || gets_the_cpu(policy, knobs, boost.over(Params::default())).unwrap_or(true)
 }
 
-/// Whether an entity that asks for `params` gets the CPU of its equal, and keeps it when the other asks for no more than that.
+/// Whether an entity with `params` gets the CPU of an equal entity, and keeps it when the other entity requests no
+/// more.
 fn gets_the_cpu(policy: &dyn PolicySource, knobs: &Knobs, params: Params) -> Option<bool> {
     let (cpu, now) = (CpuId::new(0), Instant::ZERO);
     let mut machine = Machine::build(policy, Topology::new(1), knobs, Kicks::Immediate).ok()?;

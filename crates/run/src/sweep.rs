@@ -1,4 +1,4 @@
-//! [`Sweep`]: every combination of the values of several axes. Experiments and `tactus sim --vary` mean the same by it.
+//! [`Sweep`]: every combination of the values of several axes, as in experiments and `tactus sim --vary`.
 
 use indexmap::IndexMap;
 use input::problem::{Wrong, quoted};
@@ -11,23 +11,23 @@ pub type Value = serde_json::Value;
 /// One combination: axis → value, in the order of the axes.
 pub type Point = IndexMap<String, Value>;
 
-/// The most points of a sweep.
+/// Maximum number of points of a sweep.
 pub const POINTS_MAX: usize = 10_000;
 
-/// Axes with their values, in order.
+/// The axes of a sweep with their values, in order.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Sweep {
-    /// Axis → its values.
+    /// Values of each axis.
     pub axes: IndexMap<String, Vec<Value>>,
 }
 
 impl Sweep {
-    /// Adds an axis that is written as `AXIS=VALUE,VALUE,…`, where a value may be a range: `vm.batch.count=1..8`,
+    /// Adds an axis in the form `AXIS=VALUE,VALUE,…`. A value may be a range: `vm.batch.count=1..8`,
     /// `policy=credit,poris`, `vm.web.slice=1ms,5ms..20ms/5ms`.
     ///
     /// # Errors
-    /// There is no `=`, no axis, no value or a wrong range; the axis is there already; or there are more than
+    /// There is no `=`, no axis, no value or an invalid range; the axis exists already; or there are more than
     /// [`POINTS_MAX`] points.
     pub fn vary(&mut self, text: &str) -> Result<(), Wrong> {
         const FORM: &str = "write AXIS=VALUE,VALUE,... such as policy=credit,poris or vm.NAME.count=1..8";
@@ -61,7 +61,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// Every point: of the first of `bases` all combinations, the last axis changing fastest, then of the next. Without axes, the bases.
+    /// Returns every point: all combinations for the first of `bases`, with the last axis changing fastest, then for
+    /// the next. Without axes, the bases.
     #[must_use]
     pub fn points(&self, bases: &[Point]) -> Vec<Point> {
         let mut points = if bases.is_empty() { vec![Point::new()] } else { bases.to_vec() };
@@ -80,7 +81,7 @@ impl Sweep {
     }
 }
 
-/// The values of a list, which commas separate outside of brackets and quotes.
+/// Returns the values of a list, which commas separate outside of brackets and quotes.
 fn listed(text: &str) -> Vec<&str> {
     let (mut depth, mut is_quoted, mut start) = (0_usize, false, 0);
     let mut values = Vec::new();
@@ -100,7 +101,7 @@ fn listed(text: &str) -> Vec<&str> {
     values
 }
 
-/// `text` as a number, a switch or a text.
+/// Returns `text` as a number, a switch or a text.
 fn typed(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_) | Value::String(_))) => value,
@@ -108,13 +109,13 @@ fn typed(text: &str) -> Value {
     }
 }
 
-/// A value without the quotes of a text.
+/// Returns a value without the quotes of a text.
 #[must_use]
 pub fn value_shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_string)
 }
 
-/// A point for people: `policy=bvt, weight=2`.
+/// Returns a point for people: `policy=bvt, weight=2`.
 #[must_use]
 pub fn point_shown(point: &Point) -> String {
     let all: Vec<String> = point.iter().map(|(axis, value)| format!("{axis}={}", value_shown(value))).collect();

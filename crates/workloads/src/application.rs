@@ -1,4 +1,4 @@
-//! [`ApplicationWorkload`]: a workload whose tasks belong together.
+//! [`ApplicationWorkload`]: a workload whose tasks form an application.
 
 use crate::metrics::Metric;
 use crate::network::Plan;
@@ -6,30 +6,31 @@ use sched::Params;
 use std::fmt;
 use std::sync::Arc;
 
-/// A workload that is an application: tasks of one machine that belong together, with its parts on other machines.
+/// A workload that is an application: related tasks on one machine, with parts on other machines.
 pub trait ApplicationWorkload: fmt::Debug + Send + Sync {
-    /// The most tasks it ever has at once; `u64::MAX` beyond that.
+    /// Returns the maximum number of concurrent tasks. `u64::MAX` if it is larger.
     fn tasks(&self) -> u64;
 
-    /// The number of steps of all its tasks together, about. Bounds the memory of a scenario.
+    /// Returns the approximate number of steps of all tasks together. The number bounds the memory of a scenario.
     fn steps(&self) -> u64 {
         self.tasks().saturating_mul(16)
     }
 
-    /// Its tasks and the objects they share, its parts on other machines, and their links. `params` hold for each task of its own machine.
+    /// Returns the tasks, their shared objects, the parts on other machines, and the links. `params` apply to each task
+    /// of its own machine.
     fn plan(&self, params: Params) -> Plan;
 
-    /// Its metric; `None`: its jobs are all that is measured.
+    /// Returns the metric. `None`: only its jobs are measured.
     fn metric(&self) -> Option<Metric> {
         None
     }
 }
 
-/// A workload as the settings of a scenario select it.
+/// A workload, as the settings of a scenario select it.
 #[derive(Clone, Debug)]
 pub enum Selected {
-    /// A single entity does it, without steps.
+    /// A single entity, without steps.
     Entity(sim::Workload),
-    /// The tasks of an application do it.
+    /// The tasks of an application.
     Application(Arc<dyn ApplicationWorkload>),
 }

@@ -12,17 +12,18 @@ use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
-/// Sound that is played: a buffer is filled, and then a period of it whenever one has been played. Source of the defaults: MP3, of which
-/// a frame is 1152 samples at 44.1 kHz (ISO/IEC 11172-3), through a buffer of two, as a card's usual two fragments.
+/// Sound: a player fills a buffer, and then adds a period whenever a period has been played. Source of the defaults:
+/// MP3, with frames of 1152 samples at 44.1 kHz (ISO/IEC 11172-3), through a buffer of two, like a card's usual two
+/// fragments.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Audio {
-    /// How much is decoded at once. Range: above zero.
+    /// Duration of a period, which is decoded at once. Range: above zero.
     pub period: Nanos,
-    /// CPU time to decode it.
+    /// CPU time to decode a period.
     pub work: Length,
-    /// How many periods the buffer holds. Range: 1 ….
+    /// Capacity of the buffer, in periods. Range: 1 ….
     pub buffers: u32,
-    /// How long it plays; `None`: without end.
+    /// Duration of the sound. `None`: without end.
     pub length: Option<Nanos>,
 }
 
@@ -33,13 +34,13 @@ impl Default for Audio {
 }
 
 impl Audio {
-    /// What its metric has to know.
+    /// Returns the parameters of the metric.
     #[must_use]
     pub fn sound(&self) -> Sound {
         Sound { period: self.period, periods: self.buffers }
     }
 
-    /// The task that fills the buffer, under the name `name`.
+    /// Returns the task that fills the buffer, with the name `name`.
     pub(super) fn task(&self, name: &str, params: Params) -> TaskSpec {
         let fill = [Step::JobBegins { deadline: Some(self.period) }, Step::Run(self.work), Step::JobEnds];
         let mut beat = vec![Step::Timer { timer: 0, period: self.period, mode: TimerMode::Absolute }];
@@ -52,17 +53,17 @@ impl Audio {
         TaskSpec { name: name.to_string(), params, delay: Length::Fixed(Nanos::ZERO), steps }
     }
 
-    /// One task.
+    /// Returns one task.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         Application { tasks: vec![self.task("sound", params)], ..Application::default() }
     }
 }
 
-/// The most periods of a sound buffer.
+/// Maximum number of periods of a sound buffer.
 const BUFFERS_MAX: u32 = 10_000;
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "audio",
     title: "sound that is played",

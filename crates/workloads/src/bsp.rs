@@ -13,56 +13,58 @@ use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
 
-/// A bulk-synchronous program: in each superstep every node computes, then all communicate with all, and wait for the last. After
-/// `patterns` (`vsched-2005`, section 6: four nodes, compute/communicate 0.5). On one machine the nodes are tasks of it, and communicating
-/// takes time but no CPU: "the communication phase stays largely the same" however little the nodes get (section 6.1). With nodes in VMs, each
-/// node sends a message to every other over the network, and goes on when it has one from each.
+/// A bulk-synchronous program: in each superstep every node computes, then all nodes communicate with all others, and
+/// wait for the last. After `patterns` (`vsched-2005`, section 6: four nodes, compute/communicate 0.5). On one machine,
+/// the nodes are tasks, and communication takes time but no CPU: "the communication phase stays largely the same" with
+/// little CPU time for the nodes (section 6.1). With nodes in VMs, each node sends a message to every other node over
+/// the network, and continues when it has a message from each.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bsp {
-    /// How many nodes on its own machine. Range: 1 …; with nodes elsewhere, 1.
+    /// Number of nodes on its own machine. Range: 1 …; with nodes elsewhere, 1.
     pub nodes: u32,
-    /// The VMs in which its other nodes are; a VM that is there twice has two. At most [`PLACES_MAX`](Bsp::PLACES_MAX).
+    /// VMs of the other nodes. A VM that is listed twice has two nodes. Length: at most
+    /// [`PLACES_MAX`](Bsp::PLACES_MAX).
     pub places: Vec<String>,
-    /// What each node sends to each other. Unit: bytes. Range: 1 ….
+    /// Size of a message from one node to another. Unit: bytes. Range: 1 ….
     pub bytes: u64,
-    /// Floating-point operations of each node in a superstep; 0: they are not counted.
+    /// Floating-point operations of each node in a superstep. 0: operations are not counted.
     pub flops: u64,
-    /// How many supersteps; `None`: without end.
+    /// Number of supersteps. `None`: without end.
     pub supersteps: Option<u64>,
     /// CPU time of each node in a superstep.
     pub compute: Length,
-    /// How long it takes to communicate; with nodes elsewhere, beside what the network takes.
+    /// Duration of the communication. With nodes elsewhere, added to the time of the network.
     pub communicate: Length,
-    /// How they wait for the last; with nodes elsewhere, always sleeping.
+    /// Way in which the nodes wait for the last node. With nodes elsewhere, always sleeping.
     pub waits: Waits,
 }
 
 impl Default for Bsp {
     fn default() -> Bsp {
         let (compute, communicate) = (Length::Fixed(Nanos::ms(10)), Length::Fixed(Nanos::ms(20)));
-        // A message to each of three takes 20 ms on a link of 1 Gbit/s, as communicating does otherwise.
+        // A message to each of three nodes takes 20 ms on a link of 1 Gbit/s, like the communication on one machine.
         let (places, bytes) = (Vec::new(), 833_333);
         Bsp { nodes: 4, places, bytes, flops: 0, supersteps: None, compute, communicate, waits: Waits::Sleeping }
     }
 }
 
 impl Bsp {
-    /// The most nodes elsewhere: each is linked with each other.
+    /// Maximum number of nodes elsewhere: each node has links with all others.
     pub const PLACES_MAX: usize = 63;
 
-    /// Floating-point operations of all nodes in a superstep.
+    /// Returns the number of floating-point operations of all nodes in a superstep.
     #[must_use]
     pub fn flops_of_all(&self) -> u64 {
         self.flops.saturating_mul(u64::from(self.nodes)).saturating_mul(1 + self.places.len() as u64)
     }
 
-    /// A superstep at full speed, without what the network takes; in the mean, where lengths are random.
+    /// Returns the duration of a superstep at full speed, without the network. The mean, if lengths are random.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         mean(self.compute).saturating_add(mean(self.communicate))
     }
 
-    /// All nodes.
+    /// Returns all nodes.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
@@ -83,7 +85,7 @@ impl Bsp {
 }
 
 impl Bsp {
-    /// A node on its own machine and one in each VM, and links from each to each.
+    /// Returns a node on its own machine and a node in each VM, with links from each node to each other.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         if self.places.is_empty() {
@@ -91,7 +93,8 @@ impl Bsp {
         }
         let count = 1 + self.places.len();
         let mut nodes = vec![Application::default(); count];
-        // Each node sends to the next node first. While all are equally fast, no two send to the same node at once.
+        // Each node sends to the next node first. While all nodes are equally fast, no two nodes send to the same node
+        // at once.
         let mut sends: Vec<Vec<ObjectId>> = vec![Vec::new(); count];
         let mut gets: Vec<Vec<ObjectId>> = vec![Vec::new(); count];
         let mut plan = Plan { exchange: Some(self.bytes), ..Plan::default() };
@@ -130,7 +133,7 @@ impl Bsp {
 }
 
 impl Waits {
-    /// A barrier at which `parties` wait for each other in this way.
+    /// Returns a barrier at which `parties` tasks wait for each other in this way.
     pub(super) fn barrier(self, parties: u32) -> Object {
         match self {
             Waits::Sleeping => Object::Barrier { parties },
@@ -139,13 +142,13 @@ impl Waits {
     }
 }
 
-/// The most of a message in bytes.
+/// Maximum size of a message. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// The most floating-point operations of a node in a superstep.
+/// Maximum number of floating-point operations of a node in a superstep.
 const FLOPS_MAX: u64 = 1 << 50;
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "bsp",
     title: "a bulk-synchronous program",

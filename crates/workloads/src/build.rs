@@ -11,19 +11,19 @@ use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 use std::sync::Arc;
 
-/// A build: make keeps so many compilers going (`-j`), each of which reads its file, computes and ends; then it links. Its parameters
-/// are free: no source states them; the defaults are about those of a kernel's C files.
+/// A build: make keeps the given number of compilers running (`-j`). Each compiler reads its file, computes and ends.
+/// Then make links. The parameters are free: no source states them; the defaults are about those of a kernel's C files.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Build {
-    /// How many files. Range: 1 ….
+    /// Number of files. Range: 1 ….
     pub files: u64,
-    /// How many compilers at once. Range: 1 ….
+    /// Number of concurrent compilers. Range: 1 ….
     pub jobs: u32,
     /// CPU time to compile a file.
     pub compile: Length,
-    /// How long reading it takes, without CPU time.
+    /// Time to read a file, without CPU time.
     pub reads: Length,
-    /// CPU time to link all of it.
+    /// CPU time to link all files.
     pub link: Length,
 }
 
@@ -40,7 +40,7 @@ impl Default for Build {
 }
 
 impl Build {
-    /// How long it takes where each compiler has a CPU and nothing costs anything; `None` where chance decides.
+    /// Returns the duration if each compiler has a CPU and nothing has a cost. `None`: the duration is random.
     #[must_use]
     pub fn alone(&self) -> Option<Nanos> {
         let file = fixed(self.compile)?.saturating_add(fixed(self.reads)?);
@@ -48,7 +48,7 @@ impl Build {
         Some(file.saturating_mul(turns).saturating_add(fixed(self.link)?))
     }
 
-    /// make, which forks the compilers.
+    /// Returns make, which forks the compilers.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
@@ -67,7 +67,7 @@ impl Build {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "build",
     title: "many short compilers, as the build of a kernel",

@@ -10,46 +10,48 @@ use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
 
-/// A program that reads a disc from a drive that turns whether or not it is kept up with (ripping a CD: `vsched-2005`, figure 10). In each turn
-/// the drive reads a track's worth into its buffer, and waits where there is no room for it; to go on, it seeks back, and then waits for the
-/// next turn. The program asks for a track's worth, waits for it and computes. In a VM, the driver of the disk handles each request
-/// and each answer. The source states how long all of it takes, but not the drive; the default's drive turns about as fast as one that reads
-/// ten times as fast as music is played (1.76 MB/s, and 50 turns in a second), and its disc is 37 s long.
+/// A program that reads a disc from a drive whose disc turns at a constant speed (ripping a CD: `vsched-2005`, figure
+/// 10). In each turn, the drive reads a track's worth into its buffer. Without room it stops; to continue, it seeks
+/// back, and then waits for the next turn. The program requests a track's worth, waits for it and computes. In a VM,
+/// the driver of the disk handles each request and each answer. The source states the total duration, but not the
+/// drive. The default's drive is about as fast as one that reads at ten times the speed of music (1.76 MB/s, and 50
+/// turns per second), and its disc is 37 s long.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CdReader {
-    /// How many turns the disc has. Range: 1 ….
+    /// Number of turns of the disc. Range: 1 ….
     pub turns: u64,
-    /// How long a turn takes. Range: above zero.
+    /// Duration of a turn. Range: above zero.
     pub turn: Nanos,
-    /// How many turns the drive's buffer holds. Range: 1 ….
+    /// Capacity of the drive's buffer, in turns. Range: 1 ….
     pub buffer: u64,
-    /// What a drive that had to wait needs to find where it was.
+    /// Duration of a seek back after a stop.
     pub seek: Length,
-    /// CPU time for what is read in a turn.
+    /// CPU time for the data of a turn.
     pub work: Length,
 }
 
-/// What is read in a turn, which nothing depends on. Unit: bytes.
+/// Amount of data of a turn, which affects no result. Unit: bytes.
 const TRACK: u64 = 35_280;
-/// A request: a command packet of ATAPI (SFF-8020i). Unit: bytes.
+/// Size of a request: a command packet of ATAPI (SFF-8020i). Unit: bytes.
 const COMMAND: u64 = 12;
 
 impl Default for CdReader {
     fn default() -> CdReader {
-        // 5 % of a CPU. The time to find a place is assumed; a drive of 1993 was to need no more than 400 ms (MPC Level 2).
+        // The work is 5 % of a CPU. The seek time is assumed; a drive of 1993 was required to seek in at most 400 ms
+        // (MPC Level 2).
         let (seek, work) = (Length::Fixed(Nanos::ms(100)), Length::Fixed(Nanos::ms(1)));
         CdReader { turns: 1_850, turn: Nanos::ms(20), buffer: 10, seek, work }
     }
 }
 
 impl CdReader {
-    /// The duration for a program that keeps up with the drive, without the work for the last turn.
+    /// Returns the duration for a program that keeps up with the drive, without the work for the last turn.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         self.turn.saturating_mul(self.turns)
     }
 
-    /// The program, and the drive outside: its head, and what answers requests from the buffer.
+    /// Returns the program, and the drive outside: its head, and the task that answers requests from the buffer.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let (mut reader, mut drive) = (Application::default(), Application::default());
@@ -85,14 +87,14 @@ impl CdReader {
         plan
     }
 
-    /// One that does `body` for every turn.
+    /// Returns a task that repeats `body` for every turn.
     fn task(&self, name: &str, params: Params, body: Vec<Step>) -> TaskSpec {
         let steps = vec![Step::Repeat { times: Some(self.turns), body }];
         TaskSpec { name: name.to_string(), params, delay: at_once(), steps }
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "cd_reader",
     title: "a CD drive that has to be kept up with",

@@ -11,17 +11,17 @@ use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
-/// Threads that sleep until a timer ends, and measure how late they run. Source: cyclictest.c, rt-tests 2.6: `interval` is `-i`,
-/// `threads` `-t`, `distance` `-d`, `loops` `-l`; a thread that comes too late for its next beat leaves it out.
+/// Threads that sleep until a timer ends, and measure their delay. Source: cyclictest.c, rt-tests 2.6: `interval` is
+/// `-i`, `threads` `-t`, `distance` `-d`, `loops` `-l`. A thread that is too late for its next beat skips it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cyclictest {
-    /// From one wake-up to the next, of the first thread. Range: above zero.
+    /// Time from one wake-up of the first thread to the next. Range: above zero.
     pub interval: Nanos,
-    /// How many threads. Range: 1 ….
+    /// Number of threads. Range: 1 ….
     pub threads: u32,
-    /// How much longer the interval of each thread is than that of the one before.
+    /// Difference between the intervals of a thread and of the thread before it.
     pub distance: Nanos,
-    /// How many wake-ups of each; `None`: without end.
+    /// Number of wake-ups of each thread. `None`: without end.
     pub loops: Option<u64>,
     /// CPU time from when a thread comes to run to when it reads the clock, which is part of how late it finds itself: the rest of the
     /// interrupt, the way out of the kernel, caches that are cold.
@@ -31,7 +31,7 @@ pub struct Cyclictest {
 }
 
 impl Default for Cyclictest {
-    /// One thread every millisecond.
+    /// Returns one thread with an interval of a millisecond.
     fn default() -> Cyclictest {
         Cyclictest {
             interval: Nanos::ms(1),
@@ -39,14 +39,14 @@ impl Default for Cyclictest {
             distance: Nanos::us(500),
             loops: None,
             overhead: Length::Fixed(Nanos::ZERO),
-            // Two readings of the clock and a bit of arithmetic.
+            // Two reads of the clock and some arithmetic.
             work: Length::Fixed(Nanos::us(1)),
         }
     }
 }
 
 impl Cyclictest {
-    /// All its threads.
+    /// Returns all threads.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let tasks = (0..self.threads).map(|thread| {
@@ -64,7 +64,7 @@ impl Cyclictest {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "cyclictest",
     title: "threads that sleep and measure their wake-up latency, as cyclictest of rt-tests",

@@ -10,22 +10,22 @@ use sched::Params;
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
-/// Reads or writes a disk block by block, each when the one before it is done, as dd does without a page cache (`oflag=direct`).
+/// Reads or writes a disk block by block, each after the previous block, like dd without a page cache (`oflag=direct`).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dd {
-    /// Of each block. Unit: bytes. Range: 1 … [`BLOCK_MAX`](Dd::BLOCK_MAX).
+    /// Size of a block. Unit: bytes. Range: 1 … [`BLOCK_MAX`](Dd::BLOCK_MAX).
     pub block: u64,
-    /// How many; `None`: without end.
+    /// Number of blocks. `None`: without end.
     pub count: Option<u64>,
-    /// CPU time of each.
+    /// CPU time of each block.
     pub work: Length,
 }
 
 impl Dd {
-    /// The largest block: what a request can have. Unit: bytes.
+    /// Maximum size of a block, which is the maximum size of a request. Unit: bytes.
     pub const BLOCK_MAX: u64 = 1 << 30;
 
-    /// One task, and its disk.
+    /// Returns one task, and its disk.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut application = Application::default();
@@ -46,7 +46,7 @@ impl Dd {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "dd",
     title: "a disk that is read or written block by block, as dd",

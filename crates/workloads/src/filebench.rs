@@ -17,43 +17,44 @@ use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// One operation of a file server's thread.
+/// An operation of a file server's thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operation {
-    /// Opens, closes, creates, deletes a file, or asks what is known of it.
+    /// Opens, closes, creates or deletes a file, or reads its metadata.
     Name,
-    /// Reads a file of so many bytes.
+    /// Reads this number of bytes from a file.
     Read(u64),
-    /// Writes so many bytes into a file of its own.
+    /// Writes this number of bytes into a file of the thread.
     Write(u64),
-    /// The same into one that all write to, one after the other.
+    /// Writes this number of bytes into a file that all threads write to, one after the other.
     Log(u64),
-    /// Waits until what it has written is on the disk.
+    /// Waits until the data that the thread has written is on the disk.
     Sync,
 }
 
 use Operation::{Log, Name, Read, Sync, Write};
 
-/// What threads do again and again: one of filebench's personalities.
+/// The repeated operations of the threads: one of filebench's personalities.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mix {
-    /// A mail server: files are written and synchronised.
+    /// A mail server, which writes and synchronises files.
     Varmail,
-    /// A file server: files are created, appended to, read and deleted.
+    /// A file server, which creates, appends to, reads and deletes files.
     Fileserver,
-    /// A web server: ten files are read for each line of the log.
+    /// A web server, which reads ten files for each line of the log.
     Webserver,
-    /// A web proxy: one file is replaced for five that are read.
+    /// A web proxy, which replaces one file for five that it reads.
     Webproxy,
 }
 
-/// The sizes of these files: meanfilesize and meanappendsize. An append is of any size up to that, half of it in the mean.
+/// Mean size of these files: meanfilesize and meanappendsize. An append has any size up to meanappendsize; its mean
+/// size is half of that.
 const FILE: u64 = 16 << 10;
 const LARGE: u64 = 128 << 10;
 const APPEND: u64 = (16 << 10) / 2;
 
 impl Mix {
-    /// Its name, as that of its file in filebench's folder `workloads`.
+    /// All mixes, each with the name of its file in filebench's folder `workloads`.
     pub const NAMES: [(&str, Mix); 4] = [
         ("varmail", Mix::Varmail),
         ("fileserver", Mix::Fileserver),
@@ -61,7 +62,7 @@ impl Mix {
         ("webproxy", Mix::Webproxy),
     ];
 
-    /// How many threads its file has. Source: nthreads in filebench's workloads/*.f.
+    /// Returns the number of threads in the mix's file. Source: nthreads in filebench's workloads/*.f.
     #[must_use]
     pub fn threads(self) -> u32 {
         match self {
@@ -71,7 +72,7 @@ impl Mix {
         }
     }
 
-    /// The flowops of its thread, in order. Source: the same files.
+    /// Returns the flowops of a thread, in order. Source: filebench's workloads/*.f.
     fn operations(self) -> Vec<Operation> {
         let read = [Name, Read(FILE), Name];
         match self {
@@ -92,29 +93,29 @@ impl Mix {
     }
 }
 
-/// A file server's threads, after filebench: each does the operations of its mix again and again. Files are taken at their mean sizes.
-/// What is read is in the page cache or not, by a fixed pattern that no two threads are at the same place of; what is written goes there,
-/// and to the disk in the background or where a thread waits for that (fsync). The CPU time of an operation and the cache are free:
-/// filebench does not state them.
+/// A file server's threads, after filebench: each repeats the operations of its mix. Files have their mean sizes. Reads
+/// hit the page cache or miss it by a fixed pattern, in which each thread has another position. Writes go to the page
+/// cache, and to the disk in the background or while a thread waits for it (fsync). The CPU time of an operation and
+/// the cache are free parameters: filebench does not state them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Filebench {
-    /// What they do.
+    /// Operations of the threads.
     pub mix: Mix,
-    /// How many threads. Range: 1 ….
+    /// Number of threads. Range: 1 ….
     pub threads: u32,
-    /// How often each does all of it; `None`: without end.
+    /// Number of repetitions per thread. `None`: without end.
     pub loops: Option<u64>,
-    /// CPU time of each operation, what it copies apart.
+    /// CPU time of each operation, without copying.
     pub work: Length,
-    /// How much is copied in a second. Unit: bytes. Range: 1 ….
+    /// Copy bandwidth. Unit: bytes per second. Range: 1 ….
     pub copy: u64,
-    /// Of what is read, the share that is in the page cache. Unit: percent. Range: 0 … 100.
+    /// Share of read data that is in the page cache. Unit: percent. Range: 0 … 100.
     pub hits: u64,
-    /// How much may wait to be written back. Unit: bytes. Range: [`DIRTY_LEAST`](Filebench::DIRTY_LEAST) ….
+    /// Maximum amount of data that waits for write-back. Unit: bytes. Range: [`DIRTY_LEAST`](Filebench::DIRTY_LEAST) ….
     pub dirty: u64,
 }
 
-/// What threads share, and what is a thread's own.
+/// The shared objects of the threads, and the objects of one thread.
 #[derive(Clone, Copy)]
 struct Disk {
     asks: ObjectId,
@@ -124,17 +125,17 @@ struct Disk {
 }
 
 impl Filebench {
-    /// The most that is written at once, which has to have room. Unit: bytes.
+    /// Maximum size of one write, which must fit into `dirty`. Unit: bytes.
     pub const DIRTY_LEAST: u64 = LARGE;
 
-    /// As filebench has it.
+    /// Returns the workload with filebench's values.
     #[must_use]
     pub fn new(mix: Mix) -> Filebench {
         let work = Length::Fixed(Nanos::us(10));
         Filebench { mix, threads: mix.threads(), loops: None, work, copy: 4_000_000_000, hits: 90, dirty: 64 << 20 }
     }
 
-    /// Loops after which the pattern of misses begins anew: so few that it comes out even.
+    /// Returns the period of the pattern of misses, in loops. In a period, the numbers of hits and misses are whole.
     fn pattern(&self) -> u64 {
         let missed = self.reads() * (100 - self.hits);
         (1..=100).find(|loops| (loops * missed).is_multiple_of(100)).expect("a hundred do")
@@ -144,15 +145,15 @@ impl Filebench {
         self.mix.operations().iter().filter(|it| matches!(it, Read(_))).count() as u64
     }
 
-    /// How many steps all its tasks have, at most.
+    /// Returns the maximum number of steps of all tasks.
     #[must_use]
     pub fn steps(&self) -> u64 {
         let each = self.mix.operations().len() as u64 * 7;
-        // A pattern that is repeated, and what is over.
+        // A repeated pattern, and the remaining loops.
         each * 2 * self.pattern() * u64::from(self.threads) + 16
     }
 
-    /// What its metric counts.
+    /// Returns the parameters of the metric.
     #[must_use]
     pub fn operations(&self) -> Operations {
         let all = self.mix.operations();
@@ -168,7 +169,7 @@ impl Filebench {
         }
     }
 
-    /// The threads, and the kernel's that writes back.
+    /// Returns the threads, and the kernel's thread that writes back.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan::default();
@@ -207,7 +208,7 @@ impl Filebench {
         steps
     }
 
-    /// All operations once: turn number `turn` of a round of thread number `number`.
+    /// Returns the steps of all operations once: turn number `turn` of a round of thread number `number`.
     fn turn(&self, number: u64, turn: u64, disk: Disk) -> Vec<Step> {
         let (mut steps, mut unsaved) = (Vec::new(), 0);
         let (all, missed) = (self.reads() * self.pattern(), 100 - self.hits);
@@ -245,35 +246,35 @@ impl Filebench {
         Step::Run(Nanos::ns(1_000_000_000).scale(bytes, self.copy).into())
     }
 
-    /// Whether threads wait themselves until the disk has what they write.
+    /// Whether threads wait until the disk has their data.
     fn synchronises(&self) -> bool {
         self.mix.operations().contains(&Sync)
     }
 
-    /// What takes note that something is on the disk; `None`: threads do so themselves.
+    /// Returns the steps of the task that receives completions from the disk. `None`: the threads receive them.
     fn writes_back(&self, written: ObjectId) -> Option<Vec<Step>> {
         if self.synchronises() {
             return None;
         }
-        // Every write is a multiple of that.
+        // The size of every write is a multiple of that.
         let parts = self.operations().written / APPEND;
         let times = self.loops.map(|loops| loops.saturating_mul(parts).saturating_mul(u64::from(self.threads)));
         Some(vec![Step::Repeat { times, body: vec![Step::Receive { pipe: written, bytes: APPEND }] }])
     }
 }
 
-/// A thread waits for its disk.
+/// Returns the steps in which a thread waits for its disk.
 fn asked(disk: Disk, bytes: u64) -> [Step; 2] {
     [Step::Send { pipe: disk.asks, bytes }, Step::Receive { pipe: disk.answers, bytes }]
 }
 
-/// The most bytes that wait to be written back.
+/// Maximum amount of data that waits for write-back. Unit: bytes.
 const DIRTY_MAX: u64 = 1 << 40;
 
-/// The most threads of a filebench: their steps are all laid out.
+/// Maximum number of threads of a filebench: the steps of all threads are in memory.
 const THREADS_MAX: u32 = 1_024;
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "filebench",
     title: "threads of a file server, as the personalities of filebench",

@@ -13,40 +13,40 @@ use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// How threads wait for each other at the end of a round.
+/// The way in which threads wait for each other at the end of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waits {
-    /// They block (OMP_WAIT_POLICY=passive).
+    /// Waiting threads block (OMP_WAIT_POLICY=passive).
     Sleeping,
-    /// They spin (OMP_WAIT_POLICY=active).
+    /// Waiting threads spin (OMP_WAIT_POLICY=active).
     Spinning,
 }
 
-/// A team of threads: each computes its part, all wait for the last; then the first goes on alone for a while, and the next round
-/// begins. Within a part, the team's spin lock is taken now and then.
+/// A team of threads: each computes its part, and all wait for the last. Then the first thread continues alone for a
+/// while, and the next round begins. Within a part, threads take the team's spin lock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ForkJoin {
-    /// How many threads. Range: 1 ….
+    /// Number of threads. Range: 1 ….
     pub threads: u32,
-    /// How many rounds; `None`: without end.
+    /// Number of rounds. `None`: without end.
     pub rounds: Option<u64>,
-    /// CPU time of each thread in a round, without that under the lock.
+    /// CPU time of each thread in a round, without the time with the lock.
     pub work: Length,
-    /// What the first thread does alone between two rounds.
+    /// CPU time of the first thread alone between two rounds.
     pub serial: Length,
-    /// How they wait for each other.
+    /// Way in which the threads wait for each other.
     pub waits: Waits,
-    /// How often each thread takes the lock in a round.
+    /// Number of times that each thread takes the lock in a round.
     pub locks: u32,
-    /// How long it holds it.
+    /// CPU time for which a thread holds the lock.
     pub hold: Length,
 }
 
 impl ForkJoin {
-    /// The most locks of a round: each is a few steps.
+    /// Maximum number of locks of a round: each takes a few steps.
     pub const LOCKS_MAX: u32 = 10_000;
 
-    /// Four threads without end, each with `work` in a round, which wait sleeping and have no lock.
+    /// Returns four threads without end and without a lock. Each has `work` in a round, and sleeps while it waits.
     #[must_use]
     pub fn new(work: Length) -> ForkJoin {
         ForkJoin {
@@ -60,7 +60,7 @@ impl ForkJoin {
         }
     }
 
-    /// All threads.
+    /// Returns all threads.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
@@ -70,7 +70,7 @@ impl ForkJoin {
             Waits::Spinning => Object::SpinBarrier { parties },
         };
         let join = application.share("join", meeting);
-        // Without anything between two rounds, one barrier does for the end of one and the beginning of the next.
+        // Without serial work between two rounds, one barrier is both the end of a round and the start of the next.
         let fork = (!is_nothing(self.serial)).then(|| application.share("fork", meeting));
         let lock = (self.locks > 0).then(|| application.share("lock", Object::Spin));
         for thread in 0..self.threads {
@@ -97,7 +97,7 @@ impl ForkJoin {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "fork_join",
     title: "threads that meet after each round, as parallel regions of OpenMP",
@@ -120,7 +120,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     settings.done(team)
 }
 
-/// How the threads of a team wait for each other.
+/// Reads the way in which the threads of a team wait for each other.
 pub(crate) fn waits(value: &DeValue<'_>) -> Result<Waits, Wrong> {
     form::word(
         "waits",

@@ -12,21 +12,22 @@ use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
-/// A game: at every beat it reads what the player does, computes the world and draws it; beats for which it is too late it leaves out.
-/// Anchor of the default: the activities of `vsched-2005`, figure 11, where a game with sound is good with a sixth of the CPU and is
-/// not with a ninth.
+/// A game: at every beat it reads the player's input, computes the world and draws it. It skips beats for which it is
+/// too late. Anchor of the default: the activities of `vsched-2005`, figure 11, where a game with sound is good with a
+/// sixth of the CPU and is not with a ninth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Game {
-    /// Pictures per second. Unit: thousandths. Range: 1 … [`Video::FPS_MILLI_MAX`](super::Video::FPS_MILLI_MAX).
+    /// Picture rate. Unit: thousandths of a picture per second. Range: 1 …
+    /// [`Video::FPS_MILLI_MAX`](super::Video::FPS_MILLI_MAX).
     pub fps_milli: u64,
     /// CPU time for a picture.
     pub work: Length,
-    /// Its sound, if there is some.
+    /// Sound of the game, if any.
     pub sound: Option<Audio>,
 }
 
 impl Default for Game {
-    /// 30 pictures a second, which take a seventh of a CPU together, and sound that takes little.
+    /// Returns a game with 30 pictures per second, which take a seventh of a CPU together, and sound with little work.
     fn default() -> Game {
         let sound = Audio { work: Length::Fixed(Nanos::us(200)), ..Audio::default() };
         Game { fps_milli: 30_000, work: Length::Fixed(Nanos::us(4_800)), sound: Some(sound) }
@@ -34,13 +35,13 @@ impl Default for Game {
 }
 
 impl Game {
-    /// From one picture to the next.
+    /// Returns the time from one picture to the next.
     #[must_use]
     pub fn period(&self) -> Nanos {
         Nanos::ns((1_000_000_000_000 + self.fps_milli / 2) / self.fps_milli)
     }
 
-    /// The game, and its sound.
+    /// Returns the game, and its sound.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let period = self.period();
@@ -58,7 +59,7 @@ impl Game {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "game",
     title: "a game loop",

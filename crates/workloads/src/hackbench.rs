@@ -13,7 +13,7 @@ use sim::{Application, Object, Step, TaskSpec};
 use std::sync::Arc;
 use toml::de::DeValue;
 
-/// What the messages go through.
+/// The channel of the messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
     /// Pairs of Unix stream sockets.
@@ -22,29 +22,30 @@ pub enum Channel {
     Pipes,
 }
 
-/// Groups in which every sender writes to every receiver. Source: tools/perf/bench/sched-messaging.c, v6.12: in each group, `fds`
-/// senders and as many receivers; each sender writes `loops` rounds of one message to each receiver; all wait until all are there and
-/// the parent lets them go; it measures from then to the end of the last.
+/// Groups in which every sender writes to every receiver. Source: tools/perf/bench/sched-messaging.c, v6.12. Each group
+/// has `fds` senders and `fds` receivers. Each sender writes `loops` rounds of one message to each receiver. All tasks
+/// wait until all of them have started and the parent releases them. The measurement lasts from the release to the end
+/// of the last task.
 ///
-/// Processes and threads are the same to a scheduler, so there is no such choice.
+/// Processes and threads are equal for a scheduler, so there is no such choice.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hackbench {
-    /// How many groups. Range: 1 ….
+    /// Number of groups. Range: 1 ….
     pub groups: u32,
-    /// How many senders and how many receivers there are in each. Range: 1 … [`FDS_MAX`](Hackbench::FDS_MAX).
+    /// Number of senders, and of receivers, in each group. Range: 1 … [`FDS_MAX`](Hackbench::FDS_MAX).
     pub fds: u32,
-    /// How many messages each sender sends to each receiver. Range: 1 ….
+    /// Number of messages from each sender to each receiver. Range: 1 ….
     pub loops: u64,
-    /// How many bytes a message has. Range: 1 … [`DATASIZE_MAX`](Hackbench::DATASIZE_MAX).
+    /// Size of a message. Unit: bytes. Range: 1 … [`DATASIZE_MAX`](Hackbench::DATASIZE_MAX).
     pub datasize: u64,
-    /// What they go through.
+    /// Channel of the messages.
     pub channel: Channel,
-    /// CPU time that it takes to send or to receive a message.
+    /// CPU time to send or to receive a message.
     pub work: Length,
 }
 
 impl Default for Hackbench {
-    /// The defaults of `perf bench sched messaging`.
+    /// Returns the defaults of `perf bench sched messaging`.
     fn default() -> Hackbench {
         Hackbench {
             groups: 10,
@@ -52,25 +53,25 @@ impl Default for Hackbench {
             loops: 100,
             datasize: 100,
             channel: Channel::Sockets,
-            // A system call and a copy of 100 bytes, about.
+            // About a system call and a copy of 100 bytes.
             work: Length::Fixed(Nanos::us(1)),
         }
     }
 }
 
 impl Hackbench {
-    /// The most senders of a group: every one of them has a step for each receiver.
+    /// Maximum number of senders of a group: every sender has a step for each receiver.
     pub const FDS_MAX: u32 = 1000;
-    /// The longest message: what a pipe holds.
+    /// Maximum size of a message: the capacity of a pipe. Unit: bytes.
     pub const DATASIZE_MAX: u64 = 65_536;
 
-    /// How many tasks there are, the parent included.
+    /// Returns the number of tasks, including the parent.
     #[must_use]
     pub fn tasks(&self) -> u64 {
         1 + 2 * u64::from(self.groups) * u64::from(self.fds)
     }
 
-    /// How many bytes a channel holds.
+    /// Returns the capacity of a channel. Unit: bytes.
     fn capacity(&self) -> u64 {
         match self.channel {
             // 16 pages; a message that does not fit into the rest of its page begins the next one (fs/pipe.c, pipe_write).
@@ -85,7 +86,7 @@ impl Hackbench {
         }
     }
 
-    /// The parent, which forks all others.
+    /// Returns the parent, which forks all other tasks.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
@@ -107,7 +108,7 @@ impl Hackbench {
                 let steps_of = vec![Step::Post(ready), Step::Barrier(start), Step::Repeat { times, body }];
                 steps.push(Step::Fork(task(format!("group-{group}-receiver-{receiver}"), steps_of)));
             }
-            // All senders of a group do the same.
+            // All senders of a group have the same steps.
             let sends =
                 pipes.iter().flat_map(|&pipe| [Step::Send { pipe, bytes: self.datasize }, Step::Run(self.work)]);
             let messages = Step::Repeat { times: Some(self.loops), body: sends.collect() };
@@ -127,7 +128,7 @@ impl Hackbench {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "hackbench",
     title: "groups of senders and receivers, as hackbench and perf bench sched messaging",
@@ -149,7 +150,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     settings.done(bench)
 }
 
-/// What messages go through.
+/// Reads the channel of the messages.
 fn channel(value: &DeValue<'_>) -> Result<Channel, Wrong> {
     form::word(
         "channel",
@@ -165,7 +166,7 @@ impl ApplicationWorkload for Hackbench {
     }
 
     fn steps(&self) -> u64 {
-        // A receiver has a handful; the senders of a group have two for each receiver, together.
+        // A receiver has few steps. All senders of a group together have two for each receiver.
         8 * u64::from(self.groups) * u64::from(self.fds)
     }
 

@@ -13,41 +13,42 @@ use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// Which way data go.
+/// The direction of the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// From its own machine to the one outside.
+    /// From the application's machine to the machine outside.
     Out,
-    /// From outside to its own machine.
+    /// From the machine outside to the application's machine.
     In,
 }
 
-/// Bulk transfers over the network, as iperf does them: each stream sends as fast as its window lets it, and what is received is counted.
+/// Bulk transfers over the network, like iperf: each stream sends as fast as its window permits. The metric counts
+/// received data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Iperf {
-    /// How many connections. Range: 1 ….
+    /// Number of connections. Range: 1 ….
     pub streams: u32,
-    /// How much of each may be on its way. Unit: bytes. Range: [`BLOCK`](Iperf::BLOCK) ….
+    /// Maximum amount of data on its way, per connection. Unit: bytes. Range: [`BLOCK`](Iperf::BLOCK) ….
     pub window: u64,
-    /// Which way.
+    /// Direction of the data.
     pub direction: Direction,
-    /// CPU time to send or receive a block, that for packets apart.
+    /// CPU time to send or receive a block, without packets.
     pub work: Length,
 }
 
 impl Default for Iperf {
     fn default() -> Iperf {
-        // What TCP offers without window scaling (RFC 9293), in whole blocks; a block is copied at 4 GB/s.
+        // The window of TCP without window scaling (RFC 9293), in whole blocks. A block is copied at 4 GB/s.
         let (window, work) = (8 * Iperf::BLOCK, Length::Fixed(Nanos::us(2)));
         Iperf { streams: 1, window, direction: Direction::Out, work }
     }
 }
 
 impl Iperf {
-    /// What is written and read at once. Source: iperf 2.0, its option -l, 8 KB. Unit: bytes.
+    /// Size of a write and of a read. Source: iperf 2.0, its option -l, 8 KB. Unit: bytes.
     pub const BLOCK: u64 = 8_192;
 
-    /// Senders and receivers, one on its machine and one outside for each stream.
+    /// Returns senders and receivers: for each stream, one on the application's machine and one outside.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan::default();
@@ -83,10 +84,10 @@ impl Iperf {
     }
 }
 
-/// The most of anything in bytes.
+/// Maximum of any size. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "iperf",
     title: "bulk transfers over the network, as iperf",

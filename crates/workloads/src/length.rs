@@ -1,4 +1,4 @@
-//! Lengths of time in a scenario, always the same or random: reading, bounds and parts.
+//! Durations in a scenario, constant or random: reading, bounds and parts.
 
 use input::form::{mistyped, single, time};
 use input::problem::{Wrong, quoted, right_instead};
@@ -7,11 +7,11 @@ use sched::{Nanos, Refused};
 use sim::program::Length;
 use toml::de::DeValue;
 
-/// What a length of time looks like that may be random.
+/// Form of a duration that may be random, for help texts.
 const LENGTH: &str =
     "\"2ms\", { uniform = [\"1ms\", \"3ms\"] }, { exponential = \"2ms\" } or { at-least = [\"1ms\", \"2ms\"] }";
 
-/// A length of time, always the same or random.
+/// Reads a duration, constant or random.
 pub fn length(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
     let wrong = || Wrong::new(format!("`{key}` is not one length of time"), "not one length", format!("use {LENGTH}"));
     let table = match value {
@@ -53,7 +53,7 @@ pub fn length(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
     }
 }
 
-/// A length of time that is not always zero.
+/// Reads a duration that is not always zero.
 pub fn length_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
     let length = length(key, value)?;
     let (Length::Fixed(most)
@@ -66,13 +66,13 @@ pub fn length_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Lengt
     Ok(length)
 }
 
-/// Up to 32 times as long as the mean is drawn.
+/// Checks that 32 times the mean, the maximum draw, is in range.
 fn check_mean(key: &'static str, mean: Nanos) -> Result<(), Wrong> {
     let most = Nanos::ns(SPAN_MAX.as_ns() / 32);
     if mean > most { Err(Wrong::from(&Refused::TooLong { what: key, most })) } else { Ok(()) }
 }
 
-/// The shortest that `length` can be.
+/// Returns the minimum of `length`.
 #[must_use]
 pub fn least(length: Length) -> Nanos {
     match length {
@@ -82,12 +82,12 @@ pub fn least(length: Length) -> Nanos {
     }
 }
 
-/// `length`, unless chance decides it.
+/// Returns `length` if it is constant.
 pub(crate) fn fixed(length: Length) -> Option<Nanos> {
     if let Length::Fixed(time) = length { Some(time) } else { None }
 }
 
-/// What `length` is in the mean.
+/// Returns the mean of `length`.
 #[must_use]
 pub fn mean(length: Length) -> Nanos {
     match length {
@@ -96,7 +96,7 @@ pub fn mean(length: Length) -> Nanos {
     }
 }
 
-/// Whether `length` is never above zero.
+/// Whether `length` is always zero.
 #[must_use]
 pub fn is_nothing(length: Length) -> bool {
     match length {
@@ -107,7 +107,7 @@ pub fn is_nothing(length: Length) -> bool {
     }
 }
 
-/// `length` in `parts` that are as long as each other but for a nanosecond, and as long as it together.
+/// Divides `length` into `parts` whose durations differ by at most a nanosecond, and whose sum is `length`.
 pub(crate) fn parts(length: Length, parts: u32) -> impl Iterator<Item = Length> {
     let part = move |time: Nanos, number: u32| {
         let (whole, rest) = (time.as_ns() / u64::from(parts), time.as_ns() % u64::from(parts));
@@ -127,7 +127,7 @@ pub(crate) fn parts(length: Length, parts: u32) -> impl Iterator<Item = Length> 
     })
 }
 
-/// No delay.
+/// Returns a zero delay.
 pub(crate) fn at_once() -> Length {
     Length::Fixed(Nanos::ZERO)
 }

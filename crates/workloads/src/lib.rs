@@ -1,6 +1,7 @@
-//! Named workloads: each a few documented parameters that become an [`Application`](sim::Application), and a metric of its own.
+//! Named workloads: each converts a few documented parameters to an [`Application`](sim::Application), and has a metric.
 //!
-//! [`ALL`] lists them; each is one file with its parameters, its tasks, its metric and its [`WorkloadDescriptor`].
+//! [`ALL`] lists the workloads. Each is one file with its parameters, its tasks, its metric and its
+//! [`WorkloadDescriptor`].
 
 mod application;
 mod audio;
@@ -66,7 +67,8 @@ pub use web_server::{Arrivals, WebServer};
 
 pub(crate) use length::{at_once, fixed, parts};
 
-/// Every workload, in the order of the manual. A new one is a file with a `WORKLOAD`, its `mod` above and its line here.
+/// Every workload, in the order of the manual. A new workload is a file with a `WORKLOAD`, its `mod` above and its line
+/// here.
 pub const ALL: &[&WorkloadDescriptor] = &[
     &periodic::WORKLOAD,
     &cyclictest::WORKLOAD,
@@ -93,7 +95,7 @@ pub const ALL: &[&WorkloadDescriptor] = &[
     &search::WORKLOAD,
 ];
 
-/// The workload called `name`.
+/// Returns the workload with this `name`.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static WorkloadDescriptor> {
     ALL.iter().copied().find(|workload| workload.name == name)

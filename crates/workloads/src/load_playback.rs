@@ -13,43 +13,45 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// A trace of load that is played back: so many tasks are runnable in the mean, step by step. After Dinda and O'Hallaron, Realistic CPU
-/// workloads through host load trace playback (LCR 2000), which `vsched-2005`, section 6.2, uses: at a load of 1.5 one worker wants to
-/// run all of the step and another the first half of it, whatever they get.
+/// Playback of a load trace: the given number of tasks is runnable in the mean, step by step. After Dinda and
+/// O'Hallaron, Realistic CPU workloads through host load trace playback (LCR 2000), which `vsched-2005`, section 6.2,
+/// uses. At a load of 1.5, one worker is runnable in all of the step and another in its first half, with any CPU time
+/// that they get.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoadPlayback {
-    /// The load of each step. Unit: thousandths. Range: 0 … [`LOAD_MILLI_MAX`](LoadPlayback::LOAD_MILLI_MAX), at least one.
+    /// Load of each step. Unit: thousandths. Range: 0 … [`LOAD_MILLI_MAX`](LoadPlayback::LOAD_MILLI_MAX). Length: at
+    /// least one.
     pub loads_milli: Vec<u64>,
-    /// How long a step is. Range: above zero.
+    /// Duration of a step. Range: above zero.
     pub step: Nanos,
 }
 
 impl LoadPlayback {
-    /// The largest load, in thousandths.
+    /// Maximum load, in thousandths.
     pub const LOAD_MILLI_MAX: u64 = 1_000_000;
-    /// CPU time from one look at the clock to the next.
+    /// CPU time between two reads of the clock.
     pub const GRAIN: Nanos = Nanos::ms(1);
 
-    /// Steps of a second, the pace of the traces.
+    /// Returns the workload with steps of a second, as in the traces.
     #[must_use]
     pub fn new(loads_milli: Vec<u64>) -> LoadPlayback {
         LoadPlayback { loads_milli, step: Nanos::s(1) }
     }
 
-    /// How many workers it takes.
+    /// Returns the required number of workers.
     #[must_use]
     pub fn workers(&self) -> u64 {
         self.loads_milli.iter().max().copied().unwrap_or(0).div_ceil(1000).max(1)
     }
 
-    /// The mean of all steps. Unit: thousandths.
+    /// Returns the mean load of all steps. Unit: thousandths.
     #[must_use]
     pub fn mean_milli(&self) -> u64 {
         let sum: u128 = self.loads_milli.iter().copied().map(u128::from).sum();
         u64::try_from(sum / self.loads_milli.len().max(1) as u128).unwrap_or(u64::MAX)
     }
 
-    /// All workers.
+    /// Returns all workers.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let worker = |number: u64| {
@@ -70,7 +72,7 @@ impl LoadPlayback {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "load_playback",
     title: "a trace of host load that is played back",
@@ -103,7 +105,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     if playback.loads_milli.is_empty() { None } else { settings.done(playback) }
 }
 
-/// The loads in a file: a number in each line; empty lines, and what follows a `#`, count for nothing.
+/// Reads the loads in a file: one number per line. Empty lines and text after a `#` are ignored.
 fn trace(shown: &str, files: &dyn Files) -> Result<Vec<u64>, Problem> {
     const RIGHT: &str = "use a text file with a load in each line, such as 1.5";
     let unreadable = |why: &str| Problem::new(format!("the loads in {shown} cannot be read: {why}")).help(RIGHT);
@@ -128,7 +130,7 @@ fn trace(shown: &str, files: &dyn Files) -> Result<Vec<u64>, Problem> {
     if loads.is_empty() { Err(unreadable("there is none in it")) } else { Ok(loads) }
 }
 
-/// A list of loads, in thousandths.
+/// Reads a list of loads, in thousandths.
 fn loads(value: &DeValue<'_>) -> Result<Vec<u64>, Wrong> {
     const RIGHT: &str = "a list of loads, such as [0.5, 1.5], or the name of a file with one in each line";
     let DeValue::Array(values) = value else { return Err(form::mistyped("loads", value, RIGHT)) };

@@ -16,37 +16,38 @@ use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
 
-/// A stream that is worked off in small batches, as Spark Streaming does: what comes in an interval is a batch, due at its end; it goes
-/// through stages, in each of which all workers do their part and wait for the last. A batch that takes longer than an interval makes
-/// the next ones wait. `poris` (section 6.4) counts words so, and states no parameters: all are free. With workers in VMs, a driver sends each its part
-/// of a stage, whose threads do it together, and waits for what comes back.
+/// A stream that is processed in small batches, like Spark Streaming. The data of an interval is a batch, due at the
+/// end of the interval. The batch passes through stages. In each stage, all workers do their part and wait for the last
+/// worker. A batch that takes longer than an interval delays the next batches. `poris` (section 6.4) counts words in
+/// this way, and states no parameters: all are free. With workers in VMs, a driver sends each worker its part of a
+/// stage, which the worker's threads process together. Then the driver waits for the results.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MicroBatch {
-    /// From one batch to the next. Range: above zero.
+    /// Time from one batch to the next. Range: above zero.
     pub interval: Nanos,
-    /// How many batches; `None`: without end.
+    /// Number of batches. `None`: without end.
     pub batches: Option<u64>,
-    /// How many workers on its own machine. Range: 1 ….
+    /// Number of workers on the driver's machine. Range: 1 ….
     pub workers: u32,
-    /// The VMs with a worker each, instead; a VM that is there twice has two.
+    /// VMs with a worker each, instead of `workers`. A VM that is listed twice has two workers.
     pub places: Vec<String>,
-    /// How many threads each of these workers has. Range: 1 ….
+    /// Number of threads of each worker in a VM. Range: 1 ….
     pub threads: u32,
-    /// How the threads of a worker wait for each other.
+    /// Way in which the threads of a worker wait for each other.
     pub waits: Waits,
-    /// CPU time of the driver to launch the part of a thread in a stage. It is what ends the gain from ever more threads.
+    /// CPU time of the driver to launch the part of a thread in a stage. This time limits the gain from more threads.
     pub launch: Length,
-    /// What the driver sends in a stage to all together. Unit: bytes. Range: 1 ….
+    /// Data that the driver sends to all workers together in a stage. Unit: bytes. Range: 1 ….
     pub input: u64,
-    /// What each worker sends back. Unit: bytes. Range: 1 ….
+    /// Data that each worker sends back. Unit: bytes. Range: 1 ….
     pub output: u64,
-    /// How many records a batch has; 0: they are not counted.
+    /// Number of records of a batch. 0: records are not counted.
     pub records: u64,
     /// CPU time of a record in a stage, split evenly over all working threads, instead of `work`.
     pub record_work: Option<Nanos>,
-    /// How many stages. Range: 1 … [`STAGES_MAX`](MicroBatch::STAGES_MAX).
+    /// Number of stages. Range: 1 … [`STAGES_MAX`](MicroBatch::STAGES_MAX).
     pub stages: u32,
-    /// CPU time of each worker, or of each thread of those in VMs, in a stage.
+    /// CPU time of each worker, or of each thread of a worker in a VM, in a stage.
     pub work: Length,
 }
 
@@ -72,10 +73,10 @@ impl Default for MicroBatch {
 }
 
 impl MicroBatch {
-    /// The most stages of a batch.
+    /// Maximum number of stages of a batch.
     pub const STAGES_MAX: u32 = 1000;
 
-    /// How many do a part of a stage at once.
+    /// Returns the number of tasks that process a stage at the same time.
     #[must_use]
     pub fn lanes(&self) -> u64 {
         match self.places.len() as u64 {
@@ -84,13 +85,13 @@ impl MicroBatch {
         }
     }
 
-    /// CPU time of each of them in a stage.
+    /// Returns the CPU time of each such task in a stage.
     fn part(&self) -> Length {
         let Some(each) = self.record_work else { return self.work };
         Length::Fixed(Nanos::ns((each.saturating_mul(self.records).as_ns() / self.lanes()).max(1)))
     }
 
-    /// A driver on its own machine, and a worker in each VM.
+    /// Returns a driver on its own machine, and a worker in each VM.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         if self.places.is_empty() {
@@ -126,13 +127,15 @@ impl MicroBatch {
         plan
     }
 
-    /// Worker number `n`, with the inbox for its part of a stage, of `input` bytes, and the port for what comes of it.
+    /// Returns worker number `n`, with the inbox for its part of a stage, of `input` bytes, and the port for its
+    /// result.
     fn worker(&self, n: usize, input: u64) -> (Application, ObjectId, ObjectId) {
         let mut worker = Application::default();
         let takes = worker.share("input", Object::Inbox { room: 1 << 50 });
         let gives = worker.share("output", Object::Port { window: u64::MAX });
         let meeting = self.waits.barrier(self.threads);
-        // A single thread needs no barrier. A thread that waits for the next part sleeps, as its VM has nothing else to do.
+        // A single thread needs no barrier. A thread sleeps while it waits for the next part, because its VM has
+        // nothing else to do.
         let fork = (self.threads > 1).then(|| worker.share("fork", Object::Barrier { parties: self.threads }));
         let join = (self.threads > 1).then(|| worker.share("join", meeting));
         for thread in 0..self.threads {
@@ -150,7 +153,7 @@ impl MicroBatch {
         (worker, takes, gives)
     }
 
-    /// All workers; the first of them takes in the batches.
+    /// Returns all workers. The first worker receives the batches.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
@@ -174,16 +177,16 @@ impl MicroBatch {
     }
 }
 
-/// The most of a message in bytes.
+/// Maximum size of a message. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// The most records of a batch.
+/// Maximum number of records of a batch.
 const RECORDS_MAX: u64 = 1 << 40;
 
-/// The most workers in VMs.
+/// Maximum number of workers in VMs.
 const WORKERS_MAX: usize = 1024;
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "micro_batch",
     title: "a stream in small batches, as Spark Streaming",

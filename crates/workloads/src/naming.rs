@@ -4,8 +4,8 @@ use sim::{Application, Step, TaskGroup, TaskSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// `application` under the name `name`. A task that is alone at the beginning gets this name. All others have it before
-/// their own: `name/thread-1`.
+/// Returns `application` with the name `name`. A task that is alone at the start gets this name. All other tasks have
+/// it before their own: `name/thread-1`.
 #[must_use]
 pub fn called(name: &str, application: &Application) -> Application {
     let mut renamed = Renamed { name, known: BTreeMap::new() };
@@ -17,7 +17,7 @@ pub fn called(name: &str, application: &Application) -> Application {
     Application { tasks: tasks.collect(), groups: groups(name, application), ..shared(application) }
 }
 
-/// `application` as a part of the application `name`: that name precedes the names of all tasks.
+/// Returns `application` as a part of the application `name`: that name precedes the names of all tasks.
 #[must_use]
 pub fn within(name: &str, application: &Application) -> Application {
     let mut renamed = Renamed { name, known: BTreeMap::new() };
@@ -25,19 +25,19 @@ pub fn within(name: &str, application: &Application) -> Application {
     Application { tasks, groups: groups(name, application), ..shared(application) }
 }
 
-/// `application` without its tasks and groups.
+/// Returns `application` without its tasks and groups.
 fn shared(application: &Application) -> Application {
     let objects = application.objects.clone();
     Application { objects, may_stall: application.may_stall, ..Application::default() }
 }
 
-/// The groups of `application` with `name` before their own.
+/// Returns the groups of `application` with `name` before their own names.
 fn groups(name: &str, application: &Application) -> Vec<TaskGroup> {
     let groups = application.groups.iter();
     groups.map(|group| TaskGroup { name: format!("{name}/{}", group.name), ..group.clone() }).collect()
 }
 
-/// Tasks under their new names. A task that several tasks fork stays one task.
+/// Tasks with their new names. A task that several tasks fork stays one task.
 struct Renamed<'n> {
     name: &'n str,
     known: BTreeMap<*const TaskSpec, Arc<TaskSpec>>,

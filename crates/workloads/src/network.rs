@@ -1,7 +1,7 @@
-//! What an application uses beyond its own machine: a network and disks, and its parts elsewhere.
+//! The resources of an application beyond its own machine: a network, disks, and its parts elsewhere.
 //!
-//! An application that uses them is a [`Plan`]: what runs on its own machine, its [`Peer`]s elsewhere, and the [`Link`]s between their
-//! ports and inboxes.
+//! An application with such resources is a [`Plan`]: the tasks on its own machine, its [`Peer`]s elsewhere, and the
+//! [`Link`]s between their ports and inboxes.
 
 use sim::Application;
 use sim::program::ObjectId;
@@ -13,14 +13,14 @@ pub enum Device {
     Network,
     /// The disk.
     Disk,
-    /// A drive that no other application uses. The driver of the disk drives it, too.
+    /// A drive that no other application uses. The driver of the disk also drives it.
     Drive,
 }
 
-/// Where a part of an application runs that is not on the application's own machine.
+/// The place of a part of an application beyond its own machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum At {
-    /// Outside, where each task has a CPU to itself.
+    /// Outside, where each task has its own CPU.
     Outside,
     /// In the guest of a VM.
     Vm(String),
@@ -29,61 +29,61 @@ pub enum At {
 /// A part of an application on another machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Peer {
-    /// Where.
+    /// Place of the part.
     pub at: At,
-    /// What runs there.
+    /// Application of the part.
     pub application: Application,
 }
 
 /// A port or an inbox of one part of an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
-    /// Which part: 0 is on its own machine, then its peers.
+    /// Number of the part: 0 is on its own machine, then its peers.
     pub part: usize,
-    /// Which of its objects.
+    /// Object of the part.
     pub object: ObjectId,
 }
 
-/// A way for data from a port to an inbox.
+/// A connection for data from a port to an inbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// Its name.
+    /// Name of the link.
     pub name: String,
-    /// The port.
+    /// Port that sends.
     pub from: End,
-    /// The inbox.
+    /// Inbox that receives.
     pub to: End,
-    /// Over which device.
+    /// Device that carries the data.
     pub over: Device,
-    /// The receiver acknowledges every so many full packets; `None`: the sender learns at once what was read.
+    /// Number of full packets per acknowledgement. `None`: the sender learns at once which data was read.
     pub acks: Option<u32>,
-    /// Whether what was dropped is sent again.
+    /// Whether dropped data is sent again.
     pub reliable: bool,
 }
 
-/// An application, wherever its parts run.
+/// An application with all its parts.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Plan {
-    /// What runs on its own machine.
+    /// Tasks on the application's own machine.
     pub application: Application,
-    /// What runs elsewhere.
+    /// Parts on other machines.
     pub peers: Vec<Peer>,
-    /// What connects them.
+    /// Links between the parts.
     pub links: Vec<Link>,
-    /// Which part its metric is about.
+    /// Number of the part that the metric measures.
     pub measured: usize,
-    /// Where all parts send to each other in every round: how much each sends to each other. Unit: bytes.
+    /// Size of a message, if every part sends one to each other part in every round. Unit: bytes.
     pub exchange: Option<u64>,
 }
 
 impl Plan {
-    /// One on its own machine alone.
+    /// Returns the plan of an application on its own machine alone.
     #[must_use]
     pub fn alone(application: Application) -> Plan {
         Plan { application, ..Plan::default() }
     }
 
-    /// Connects a port of one part with an inbox of another over the network, by packets that are sent again where they are lost.
+    /// Connects a port of one part with an inbox of another over the network. Lost packets are sent again.
     pub fn link(&mut self, name: impl Into<String>, from: (usize, ObjectId), to: (usize, ObjectId)) -> &mut Link {
         let end = |(part, object)| End { part, object };
         let link =
@@ -92,45 +92,46 @@ impl Plan {
         self.links.last_mut().expect("just added")
     }
 
-    /// A disk for tasks of its own machine: what is sent by the port comes back in the inbox when the request is done.
+    /// Connects a disk with tasks of its own machine: data sent by the port returns in the inbox when the request is
+    /// done.
     pub fn disk(&mut self, name: impl Into<String>, port: ObjectId, inbox: ObjectId) {
         self.link(name, (0, port), (0, inbox)).over = Device::Disk;
     }
 
-    /// Whether it uses `device`.
+    /// Whether the plan uses `device`.
     #[must_use]
     pub fn uses(&self, device: Device) -> bool {
         self.links.iter().any(|link| link.over == device)
     }
 }
 
-/// How a workload of a scenario reaches beyond its machine.
+/// The parts of a scenario's workload beyond its machine.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Reach {
-    /// What runs elsewhere, each task with the application's name before its own.
+    /// Parts elsewhere. Each task has the application's name before its own.
     pub peers: Vec<Peer>,
-    /// What connects them.
+    /// Links between the parts.
     pub links: Vec<Link>,
-    /// Which part its metric is about: 0 is on its own machine, then its peers.
+    /// Number of the part that the metric measures: 0 is on its own machine, then its peers.
     pub measured: usize,
-    /// Where all parts send to each other in every round: how much each sends to each other. Unit: bytes.
+    /// Size of a message, if every part sends one to each other part in every round. Unit: bytes.
     pub exchange: Option<u64>,
 }
 
 impl Reach {
-    /// Whether it uses `device`.
+    /// Whether the workload uses `device`.
     #[must_use]
     pub fn uses(&self, device: Device) -> bool {
         self.links.iter().any(|link| link.over == device)
     }
 
-    /// Whether what drives `device` handles something for it.
+    /// Whether the driver of `device` handles data of the workload.
     #[must_use]
     pub fn passes(&self, device: Device) -> bool {
         self.uses(device) || device == Device::Disk && self.uses(Device::Drive)
     }
 
-    /// Whether its metric is about what runs outside.
+    /// Whether the metric measures a part outside.
     #[must_use]
     pub fn is_measured_outside(&self) -> bool {
         self.peer_measured().is_some_and(|peer| peer.at == At::Outside)

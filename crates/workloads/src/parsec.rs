@@ -15,16 +15,16 @@ use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// How often a program of the PARSEC suite synchronises.
+/// The synchronisation frequencies of a program of the PARSEC suite.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// Its name.
+    /// Name of the program.
     pub name: &'static str,
     /// Instructions of all threads. Unit: millions.
     instructions_m: u64,
-    /// Locks taken, all threads together.
+    /// Number of acquired locks of all threads.
     locks: u64,
-    /// Barriers passed and conditions waited for, all threads together.
+    /// Number of passed barriers and awaited conditions of all threads.
     meetings: u64,
 }
 
@@ -32,10 +32,10 @@ const fn program(name: &'static str, instructions_m: u64, locks: u64, meetings: 
     Program { name, instructions_m, locks, meetings }
 }
 
-/// The 13 programs, in the order of the alphabet. Source: Bienia et al., The PARSEC Benchmark Suite: Characterization and Architectural
-/// Implications, Princeton TR-811-08 (2008), table 2 (input simlarge, eight cores): instructions, locks, and barriers with conditions, to
-/// three digits. `raytrace` came with PARSEC 2.0 and is not in that table: its threads only take tiles from a queue, so it has a few
-/// locks and no meeting but the last (Bienia, dissertation, 2011).
+/// The 13 programs, in alphabetical order. Source: Bienia et al., The PARSEC Benchmark Suite: Characterization and
+/// Architectural Implications, Princeton TR-811-08 (2008), table 2 (input simlarge, eight cores): instructions, locks,
+/// and barriers with conditions, to three digits. `raytrace` appeared with PARSEC 2.0 and is not in that table. Its
+/// threads only take tiles from a queue, so it has a few locks and only the last meeting (Bienia, dissertation, 2011).
 pub const PROGRAMS: [Program; 13] = [
     program("blackscholes", 2_670, 0, 8),
     program("bodytrack", 14_000, 115_000, 619 + 2_040),
@@ -52,40 +52,41 @@ pub const PROGRAMS: [Program; 13] = [
     program("x264", 32_400, 16_800, 1_060),
 ];
 
-/// One of 13 fork-join programs that synchronise as often as those of PARSEC: each thread computes, takes the team's lock now and then,
-/// and meets the others as often as its program waits for others. An instruction takes a nanosecond. What a program does beyond
-/// that (pipelines, unequal parts) is not in it.
+/// One of 13 fork-join programs with the synchronisation frequencies of PARSEC. Each thread computes, takes the team's
+/// lock, and meets the other threads at the rate of its program. An instruction takes a nanosecond. Other properties of
+/// the programs (pipelines, unequal parts) are not modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parsec {
-    /// Which.
+    /// Program of the suite.
     pub program: Program,
-    /// How many threads. Range: 1 ….
+    /// Number of threads. Range: 1 ….
     pub threads: u32,
-    /// CPU time of each thread, that under the lock included.
+    /// CPU time of each thread, including the time with the lock.
     pub work: Nanos,
-    /// How they wait for each other, for locks as well.
+    /// Way in which the threads wait for each other, also for locks.
     pub waits: Waits,
 }
 
-/// What each thread does in a round.
+/// The work of each thread in a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Round {
     rounds: u64,
     locks: u64,
-    /// Between two locks.
+    /// CPU time between two locks.
     part: Nanos,
 }
 
 impl Parsec {
-    /// How long a lock is held.
+    /// Time for which a thread holds a lock.
     pub const HOLD: Nanos = Nanos::ns(500);
-    /// The most locks in a millisecond of work. Beyond, there is one where there are many: those of `fluidanimate` (1,260 in a
-    /// millisecond, each for another cell) hardly ever meet, and would take all the simulator's time.
+    /// Maximum number of locks per millisecond of work. Above it, one lock stands for several. The locks of
+    /// `fluidanimate` (1,260 in a millisecond, each for another cell) rarely contend, and would dominate the
+    /// simulator's time.
     pub const LOCKS_PER_MS_MAX: u64 = 20;
-    /// The most work of a thread.
+    /// Maximum work of a thread.
     pub const WORK_MAX: Nanos = Nanos::s(3600);
 
-    /// `program` on eight threads (`poris`, section 6.3), for a second, which wait sleeping.
+    /// Returns `program` on eight threads (`poris`, section 6.3) that sleep while they wait, with one second of work.
     #[must_use]
     pub fn new(program: Program) -> Parsec {
         Parsec { program, threads: 8, work: Nanos::s(1), waits: Waits::Sleeping }
@@ -104,8 +105,8 @@ impl Parsec {
         Round { rounds, locks, part: Nanos::ns((computes.as_ns() / (locks + 1)).max(1)) }
     }
 
-    /// How long it takes where each thread has a CPU, and nothing costs anything. They come to the first lock of a round together, and
-    /// the last of them waits for all others; from then on they come one after the other.
+    /// Returns the duration if each thread has a CPU, and nothing has a cost. All threads arrive at the first lock of a
+    /// round at once, and the last waits for all others. From then on the threads arrive one after the other.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         let Round { rounds, locks, part } = self.round();
@@ -114,7 +115,7 @@ impl Parsec {
         round.saturating_mul(rounds)
     }
 
-    /// All threads.
+    /// Returns all threads.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let Round { rounds, locks, part } = self.round();
@@ -137,7 +138,7 @@ impl Parsec {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "parsec",
     title: "a program that synchronises as one of PARSEC",
@@ -165,7 +166,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     settings.done(parsec)
 }
 
-/// A program of the PARSEC suite.
+/// Reads a program of the PARSEC suite.
 fn parsec_program(value: &DeValue<'_>) -> Result<Program, Wrong> {
     let Some(typed) = value.as_str() else {
         return Err(form::mistyped("program", value, "the name of a program of the PARSEC suite, in quotes"));

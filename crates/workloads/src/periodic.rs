@@ -16,32 +16,33 @@ use sim::{Application, Step, TaskSpec};
 use std::sync::Arc;
 use toml::de::DeValue;
 
-/// A job in every period, as [`sim::Periodic`], with work or a phase that chance decides.
+/// A job in every period, like [`sim::Periodic`], with random work or a random phase.
 ///
-/// A job counts from when its task comes to it, not from the beginning of its period: how late that is is another metric, `Woke`.
+/// A job counts from the instant at which its task begins it, not from the start of its period. The metric `Woke`
+/// measures the delay between them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Periodic {
-    /// From one job to the next. Range: above zero.
+    /// Time from one job to the next. Range: above zero.
     pub period: Nanos,
     /// CPU time of each job.
     pub work: Length,
-    /// From its arrival to the first job.
+    /// Time from the arrival to the first job.
     pub phase: Phase,
-    /// From when a job begins to when it should be done.
+    /// Time from the start of a job to its deadline.
     pub deadline: Nanos,
 }
 
-/// When the first period begins.
+/// The start of the first period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// So long after the arrival.
+    /// A fixed time after the arrival.
     Fixed(Nanos),
-    /// Anywhere within a period, drawn from the seed of the run.
+    /// A random instant within a period, drawn from the seed of the run.
     Random,
 }
 
 impl Periodic {
-    /// One task.
+    /// Returns one task.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let delay = match self.phase {
@@ -50,7 +51,7 @@ impl Periodic {
                 Length::Uniform { least: Nanos::ZERO, most: Nanos::ns(self.period.as_ns().saturating_sub(1)) }
             }
         };
-        // Whose job is late finds the next period begun, and does not wait.
+        // A task whose job is late finds the next period begun, and does not wait.
         let body = vec![
             Step::JobBegins { deadline: Some(self.deadline) },
             Step::Run(self.work),
@@ -66,7 +67,7 @@ impl Periodic {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "periodic",
     title: "periodic tasks whose work or phase is random",
@@ -114,7 +115,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     fits.then(|| Selected::Application(Arc::new(jobs)))
 }
 
-/// Whether work that is always the same, or never shorter, fits into `bound`.
+/// Whether constant work, or the minimum of random work, fits into `bound`.
 fn fits(work: Placed<Length>, what: &str, bound: Option<Placed<Nanos>>, findings: &mut Findings) -> bool {
     let least = least(work.value);
     let Some(bound) = bound.filter(|bound| least > bound.value) else { return true };
@@ -125,7 +126,7 @@ fn fits(work: Placed<Length>, what: &str, bound: Option<Placed<Nanos>>, findings
     false
 }
 
-/// From an arrival to the first job.
+/// Reads the time from an arrival to the first job.
 fn phase(value: &DeValue<'_>) -> Result<Phase, Wrong> {
     match value.as_str() {
         Some("random") => Ok(Phase::Random),
@@ -133,7 +134,7 @@ fn phase(value: &DeValue<'_>) -> Result<Phase, Wrong> {
     }
 }
 
-/// What the scheduler learns at the end of a job whose successor waits already.
+/// Reads the input at the end of a job whose successor is already released.
 fn job_end(value: &DeValue<'_>) -> Result<sim::JobEnd, Wrong> {
     form::word(
         "end",

@@ -13,39 +13,41 @@ use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
 
-/// Transactions of one job. So many do their computing at one go, and what they write goes to the disk as one request.
+/// Number of transactions of one job. Their computation is one run, and their data goes to the disk as one request.
 const JOB: u64 = 10;
-/// Jobs after which the pattern of reads that miss the cache begins anew: with shares in tenths and percents, it then comes out even.
+/// Period of the pattern of cache misses, in jobs. With shares in tenths and percents, the numbers in a period are
+/// whole.
 const ROUND: u64 = 100;
 
-/// A mail server's small files, after Postmark 1.5 (Katcher, NetApp TR3022): files are created, then come transactions, and then what is
-/// there is deleted. A transaction reads a file or appends to one, and creates a file or deletes one, equally likely. What is read is in
-/// the page cache or not; what is written goes there, and to the disk in the background, while there is room for what waits for it. Files
-/// are taken at their mean sizes. What the disk's requests cost is its business; the CPU time of an operation, the cache and the share
-/// that is written back are free: the program does not state them.
+/// A mail server's small files, after Postmark 1.5 (Katcher, NetApp TR3022). The program creates files, executes
+/// transactions, and deletes the remaining files. A transaction reads a file or appends to a file, and creates or
+/// deletes a file, with equal probability. Reads hit the page cache or miss it. Writes go to the page cache, and to the
+/// disk in the background while there is room for waiting data. Files have their mean sizes. The disk determines the
+/// cost of its requests. The CPU time of an operation, the cache and the share of written-back data are free
+/// parameters: the program does not state them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Postmark {
-    /// How many files there are at first. Range: 1 ….
+    /// Initial number of files. Range: 1 ….
     pub files: u64,
-    /// The smallest, and the largest. Unit: bytes. Range: 1 … [`SIZE_MAX`](Postmark::SIZE_MAX), in order.
+    /// Minimum and maximum size of a file. Unit: bytes. Range: 1 … [`SIZE_MAX`](Postmark::SIZE_MAX), in order.
     pub sizes: (u64, u64),
-    /// How many transactions. Range: 1 ….
+    /// Number of transactions. Range: 1 ….
     pub transactions: u64,
-    /// How many of ten read, and do not append (`bias read`). Range: 0 … 10.
+    /// Number of ten transactions that read, and do not append (`bias read`). Range: 0 … 10.
     pub reads: u64,
-    /// CPU time of each operation, of which a transaction has two.
+    /// CPU time of each operation. A transaction has two operations.
     pub work: Nanos,
-    /// Of what is read, the share that is in the page cache. Unit: percent. Range: 0 … 100.
+    /// Share of read data that is in the page cache. Unit: percent. Range: 0 … 100.
     pub hits: u64,
-    /// Of what is written, the share that goes to the disk; other files are deleted before. Unit: percent. Range: 0 … 100.
+    /// Share of written data that goes to the disk; other files are deleted before. Unit: percent. Range: 0 … 100.
     pub written_back: u64,
-    /// How much may wait to be written back. Unit: bytes.
+    /// Maximum amount of data that waits for write-back. Unit: bytes.
     pub dirty: u64,
 }
 
 impl Default for Postmark {
     fn default() -> Postmark {
-        // postmark-1_5.c: the values of file_size_low, file_size_high, simultaneous, transactions and bias_read.
+        // Source: postmark-1_5.c, file_size_low, file_size_high, simultaneous, transactions and bias_read.
         Postmark {
             files: 500,
             sizes: (500, 10_000),
@@ -59,7 +61,7 @@ impl Default for Postmark {
     }
 }
 
-/// What tasks share.
+/// The shared objects of the tasks.
 #[derive(Clone, Copy)]
 struct Disk {
     asks: ObjectId,
@@ -68,19 +70,19 @@ struct Disk {
 }
 
 impl Postmark {
-    /// The largest file. Unit: bytes.
+    /// Maximum size of a file. Unit: bytes.
     pub const SIZE_MAX: u64 = 1 << 24;
 
-    /// A new file's mean. Unit: bytes.
+    /// Returns the mean size of a new file. Unit: bytes.
     fn new_file(&self) -> u64 {
         self.sizes.0.midpoint(self.sizes.1)
     }
 
-    /// What an append adds in the mean, and what a read finds. Unit: bytes.
+    /// Returns the mean size of an append, and the mean size of a read. Unit: bytes.
     ///
-    /// An append takes any part of what the largest file has over this one, so half of it in the mean; a file is deleted as often as
-    /// half of all transactions. So of the room that a new file leaves in the mean, half of the largest less the smallest, `10 / (10 +
-    /// appends)` are left over its life.
+    /// An append takes any part of the difference between the maximum size and the size of its file, so half of it in
+    /// the mean. Half of all transactions delete a file. A new file leaves room of half of the maximum less the minimum
+    /// in the mean. Over the life of a file, `10 / (10 + appends)` of this room are left.
     #[must_use]
     pub fn append_and_read(&self) -> (u64, u64) {
         let (low, high) = self.sizes;
@@ -89,14 +91,14 @@ impl Postmark {
         ((room / 2).max(1), high - room)
     }
 
-    /// What so many transactions write, to the disk in the end. Unit: bytes.
+    /// Returns the amount of data that this number of transactions writes to the disk in the end. Unit: bytes.
     fn write(&self, transactions: u64) -> u64 {
         let (append, _) = self.append_and_read();
         let ten = self.new_file() * 5 + append * (10 - self.reads);
         ten * transactions / 10 * self.written_back / 100
     }
 
-    /// What is written at once at most. Unit: bytes.
+    /// Returns the maximum size of one write. Unit: bytes.
     #[must_use]
     pub fn request(&self) -> u64 {
         self.write(JOB).max(self.create(JOB))
@@ -106,7 +108,7 @@ impl Postmark {
         files * self.new_file() * self.written_back / 100
     }
 
-    /// What its metric counts.
+    /// Returns the parameters of the metric.
     #[must_use]
     pub fn operations(&self) -> Operations {
         let (append, read) = self.append_and_read();
@@ -120,7 +122,7 @@ impl Postmark {
         }
     }
 
-    /// The program, and the kernel's thread that writes back.
+    /// Returns the program, and the kernel's thread that writes back.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut application = Application::default();
@@ -149,12 +151,12 @@ impl Postmark {
         if rest > 0 {
             steps.extend(self.job(rest, jobs, disk));
         }
-        // As many are created as deleted.
+        // The transactions create as many files as they delete.
         steps.extend(self.alone(self.files, false, disk));
         steps
     }
 
-    /// Files that are created at the beginning, or deleted at the end.
+    /// Returns the steps that create `files` at the start, or delete them at the end.
     fn alone(&self, files: u64, creates: bool, disk: Disk) -> Vec<Step> {
         let some = |files: u64| {
             let mut steps = vec![Step::Run(self.work.saturating_mul(files).into())];
@@ -170,9 +172,9 @@ impl Postmark {
         steps
     }
 
-    /// Some transactions: job number `job` of a round.
+    /// Returns the steps of job number `job` of a round, with this number of transactions.
     fn job(&self, transactions: u64, job: u64, disk: Disk) -> Vec<Step> {
-        // A thousandth of a transaction's part that misses, of which so many are over before this job and after it.
+        // Misses of a thousand transactions. The misses of this job are the total after it less the total before it.
         let each = self.reads * (100 - self.hits);
         let misses = (job * JOB + transactions) * each / 1_000 - job * JOB * each / 1_000;
         let (_, read) = self.append_and_read();
@@ -196,7 +198,7 @@ fn send(pipe: ObjectId, bytes: u64) -> Option<Step> {
     (bytes > 0).then_some(Step::Send { pipe, bytes })
 }
 
-/// The steps of the task that receives by `written` the completion of each write that `steps` send by `writes`.
+/// Returns the steps of the task that receives by `written` the completion of each write that `steps` send by `writes`.
 fn written_back(steps: &[Step], writes: ObjectId, written: ObjectId) -> Vec<Step> {
     let its = |step: &Step| match *step {
         Step::Send { pipe, bytes } if pipe == writes => Some(Step::Receive { pipe: written, bytes }),
@@ -206,13 +208,13 @@ fn written_back(steps: &[Step], writes: ObjectId, written: ObjectId) -> Vec<Step
     steps.iter().filter_map(its).filter(|step| !matches!(step, Step::Repeat { body, .. } if body.is_empty())).collect()
 }
 
-/// The most transactions, and files.
+/// Maximum number of transactions, and of files.
 const COUNT_MAX: u64 = 1 << 40;
 
-/// The most bytes that wait to be written back.
+/// Maximum amount of data that waits for write-back. Unit: bytes.
 const DIRTY_MAX: u64 = 1 << 40;
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "postmark",
     title: "small files of a mail server, as Postmark",

@@ -11,30 +11,30 @@ use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
-/// What an inbox holds: more than is ever on its way. Unit: bytes.
+/// Capacity of an inbox, above all data on its way. Unit: bytes.
 const ROOM: u64 = 1 << 40;
 
-/// A search that is spread out: the root asks all leaves, each in another VM, and waits for the answer of the last.
+/// A distributed search: the root sends a query to all leaves, each in another VM, and waits for the last answer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Search {
-    /// The VMs with a leaf; a VM that is there twice has two. At least one.
+    /// VMs with a leaf. A VM that is listed twice has two leaves. Length: at least one.
     pub leaves: Vec<String>,
-    /// How many searches; `None`: without end.
+    /// Number of searches. `None`: without end.
     pub searches: Option<u64>,
-    /// From an answer to the next search.
+    /// Time from an answer to the next search.
     pub think: Length,
     /// CPU time of each leaf for a search.
     pub work: Length,
     /// CPU time of the root for all answers.
     pub merge: Length,
-    /// What is asked of each leaf. Unit: bytes. Range: 1 ….
+    /// Size of a query to a leaf. Unit: bytes. Range: 1 ….
     pub query: u64,
-    /// What each leaf answers. Unit: bytes. Range: 1 ….
+    /// Size of an answer of a leaf. Unit: bytes. Range: 1 ….
     pub answer: u64,
 }
 
 impl Search {
-    /// With leaves in these VMs. The rest is free: no source states it.
+    /// Returns the search with leaves in these VMs. The other values are free parameters: no source states them.
     #[must_use]
     pub fn new(leaves: Vec<String>) -> Search {
         Search {
@@ -48,7 +48,7 @@ impl Search {
         }
     }
 
-    /// The root, and a leaf in each VM.
+    /// Returns the root, and a leaf in each VM.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan::default();
@@ -88,10 +88,10 @@ impl Search {
     }
 }
 
-/// The most of anything in bytes.
+/// Maximum of any size. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "search",
     title: "a search that asks leaves in other VMs",

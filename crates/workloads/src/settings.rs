@@ -11,26 +11,26 @@ use sim::program::Length;
 use std::sync::Arc;
 use toml::de::DeValue;
 
-/// The most tasks of an application, and of all applications of a scenario. A file of a few bytes can ask for any number, and each
-/// takes about half a kilobyte before it runs.
+/// Maximum number of tasks of an application, and of all applications of a scenario. A file of a few bytes can request
+/// any number, and each task takes about half a kilobyte before it runs.
 pub const TASKS_MAX: usize = 1 << 20;
 
-/// Reads settings with a default, and remembers whether one was wrong.
+/// Reads settings with a default, and records whether a setting was wrong.
 #[derive(Debug)]
 pub struct Settings<'t, 'a, 'i, 'f> {
-    /// The name of the workload, and its shortest right value.
+    /// Name of the workload, and the shortest valid value of `workload`.
     name: &'static str,
     example: &'static str,
-    /// The table in which they are written.
+    /// Table that contains the settings.
     pub table: &'t Table<'a, 'i>,
-    /// What is wrong so far.
+    /// Problems found so far.
     pub findings: &'f mut Findings,
-    /// Whether nothing in this table is wrong so far.
+    /// Whether this table has no problem so far.
     pub right: bool,
 }
 
 impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
-    /// The settings of the workload `name` in `table`; `example` is its shortest right value.
+    /// Creates the reader for the settings of the workload `name` in `table`. `example` is its shortest valid value.
     pub fn new(
         (name, example): (&'static str, &'static str),
         table: &'t Table<'a, 'i>,
@@ -39,12 +39,12 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
         Settings { name, example, table, findings, right: true }
     }
 
-    /// `workload`, if nothing was wrong.
+    /// Returns `workload`, if there was no problem.
     pub fn done(&self, workload: impl ApplicationWorkload + 'static) -> Option<Selected> {
         self.right.then(|| Selected::Application(Arc::new(workload)))
     }
 
-    /// The value of `key` in `form`; `None`: it is absent or wrong.
+    /// Reads the value of `key` in `form`. `None`: it is absent or wrong.
     pub fn read<T>(&mut self, key: &str, form: impl FnOnce(&'a DeValue<'i>) -> Result<T, Wrong>) -> Option<T> {
         match self.table.read(key, form, self.findings) {
             Given::Absent => None,
@@ -56,23 +56,23 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
         }
     }
 
-    /// A whole number. Range: 1 to `most`.
+    /// Reads a whole number. Range: 1 to `most`.
     pub fn count(&mut self, key: &'static str, most: u64, default: u64) -> u64 {
         self.read(key, |value| form::count(key, value, 1..=most)).unwrap_or(default)
     }
 
-    /// A whole number. Range: `least` to `most`.
+    /// Reads a whole number. Range: `least` to `most`.
     pub fn few(&mut self, key: &'static str, least: u64, most: u32, default: u32) -> u32 {
         let read = self.read(key, |value| form::count(key, value, least..=u64::from(most)));
         read.and_then(|count| u32::try_from(count).ok()).unwrap_or(default)
     }
 
-    /// A length of time, which may be zero or random.
+    /// Reads a duration, which may be zero or random.
     pub fn length(&mut self, key: &'static str, default: Length) -> Length {
         self.read(key, |value| length::length(key, value)).unwrap_or(default)
     }
 
-    /// A length that has to be there.
+    /// Reads a required duration.
     pub fn required(&mut self, key: &'static str) -> Length {
         let of = self.name;
         if self.table.read(key, |_| Ok(()), self.findings).is_absent() {
@@ -84,44 +84,44 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
         self.above_zero(key, Length::Fixed(Nanos::ZERO))
     }
 
-    /// A length of time above zero.
+    /// Reads a duration above zero.
     pub fn time(&mut self, key: &'static str, default: Nanos) -> Nanos {
         self.read(key, |value| form::time_above_zero(key, value)).unwrap_or(default)
     }
 
-    /// How often; not given: as `default`.
+    /// Reads a number of repetitions. Absent: `default`.
     pub fn times(&mut self, key: &'static str, default: Option<u64>) -> Option<u64> {
         self.read(key, |value| form::count(key, value, 1..=ROUNDS_MAX)).or(default)
     }
 
-    /// How many tasks.
+    /// Reads a number of tasks.
     pub fn tasks(&mut self, key: &'static str, default: u32) -> u32 {
         self.few(key, 1, TASKS_MAX as u32, default)
     }
 
-    /// What makes no sense together with something else.
+    /// Reports a setting that contradicts another.
     pub fn wrong(&mut self, wrong: Wrong, key: &str) {
         let at = self.table.get(key).map_or(self.table.at, |(_, at)| at);
         self.findings.add(wrong.at(at));
         self.right = false;
     }
 
-    /// A length of time above zero, which may be random.
+    /// Reads a duration above zero, which may be random.
     pub fn above_zero(&mut self, key: &'static str, default: Length) -> Length {
         self.read(key, |value| length::length_above_zero(key, value)).unwrap_or(default)
     }
 }
 
-/// The most rounds, loops or launches: TOML counts no further.
+/// Maximum number of rounds, loops or launches: the largest number of TOML.
 pub const ROUNDS_MAX: u64 = i64::MAX as u64;
 
-/// How many on its own machine, or in which VMs.
+/// The number of parts on its own machine, or the VMs of the parts.
 pub(crate) enum Where {
     Here(u32),
     Vms(Vec<String>),
 }
 
-/// `nodes = 4` or `nodes = ["vm2", "vm3"]`; of the latter, at most `most`.
+/// Reads `nodes = 4` or `nodes = ["vm2", "vm3"]`, the latter with at most `most` VMs.
 pub(crate) fn places(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str, here: u32, most: usize) -> Where {
     let read = settings.read(key, |value| match value {
         DeValue::Array(names) if names.len() > most => Err(Wrong::new(
@@ -136,7 +136,7 @@ pub(crate) fn places(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str,
     read.unwrap_or(Where::Here(here))
 }
 
-/// Refuses those of `keys` that are given, as they are for `what` alone.
+/// Refuses `keys` that are given although they are for `what` alone.
 pub(crate) fn only(settings: &mut Settings<'_, '_, '_, '_>, keys: &[&str], what: &str) {
     for key in keys {
         if settings.table.get(key).is_some() {
@@ -146,7 +146,7 @@ pub(crate) fn only(settings: &mut Settings<'_, '_, '_, '_>, keys: &[&str], what:
     }
 }
 
-/// Refuses work that never fits into the time there is for it.
+/// Refuses work that never fits into its period.
 pub(crate) fn fits(settings: &mut Settings<'_, '_, '_, '_>, work: Length, period: Nanos, what: &str) {
     let least = least(work);
     if settings.right && least > period {
@@ -159,5 +159,5 @@ pub(crate) fn percent(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str
     settings.read(key, |value| form::count(key, value, 0..=100)).unwrap_or(default)
 }
 
-/// The most clients: each has a CPU to itself, and the source of requests has one, too.
+/// Maximum number of clients: each has its own CPU, and the source of requests has a CPU, too.
 pub(crate) const CLIENTS_MAX: u32 = CPUS_MAX as u32 - 1;

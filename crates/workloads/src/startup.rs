@@ -12,35 +12,35 @@ use sim::program::Length;
 use sim::{Application, Step, TaskSpec};
 use std::sync::Arc;
 
-/// Launches of an application, one after the other, with hot caches: it does nothing but compute, and maybe wait for an answer now and
-/// then. Source: the start-up time of the coordinated schedulers' paper (2015, section V B, Fig 4): from when an application is
-/// launched to when it is ready, 100 times.
+/// Launches of an application, one after the other, with hot caches. The application only computes, with optional waits
+/// for an answer. Source: the start-up time of the coordinated schedulers' paper (2015, section V B, Fig 4): the time
+/// from the launch of an application until it is ready, 100 times.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Startup {
-    /// How many launches; `None`: without end.
+    /// Number of launches. `None`: without end.
     pub launches: Option<u64>,
-    /// CPU time from its launch to when it is ready.
+    /// CPU time from the launch until the application is ready.
     pub work: Length,
-    /// How often it waits in between; so its work has one part more.
+    /// Number of waits during the work, which has one part more.
     pub waits: u32,
-    /// How long it waits each time.
+    /// Duration of a wait.
     pub wait: Length,
-    /// From when it is ready to the next launch.
+    /// Time from the end of a launch to the next launch.
     pub pause: Length,
 }
 
 impl Startup {
-    /// The most waits of a launch.
+    /// Maximum number of waits of a launch.
     pub const WAITS_MAX: u32 = 10_000;
 
-    /// 100 launches a second apart, each of `work` in one piece.
+    /// Returns 100 launches a second apart, each with `work` in one piece.
     #[must_use]
     pub fn new(work: Length) -> Startup {
         let (wait, pause) = (Length::Fixed(Nanos::ms(1)), Length::Fixed(Nanos::s(1)));
         Startup { launches: Some(100), work, waits: 0, wait, pause }
     }
 
-    /// The launcher, which forks the application.
+    /// Returns the launcher, which forks the application.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut steps = Vec::new();
@@ -67,7 +67,7 @@ impl Startup {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "startup",
     title: "launches of an application, again and again",

@@ -8,32 +8,33 @@ use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
-/// Memory streaming, after STREAM (McCalpin): threads go through arrays that no cache holds, again and again, and wait for each other
-/// after each pass. Its metric is bandwidth. What it loses to others is what the costs say that a switch and a cold cache take.
+/// Memory streaming, after STREAM (McCalpin). Threads repeatedly pass through arrays that exceed all caches, and wait
+/// for each other after each pass. The metric is bandwidth. Interference by other tasks costs a switch and a cold
+/// cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stream {
-    /// How many threads. Range: 1 ….
+    /// Number of threads. Range: 1 ….
     pub threads: u32,
-    /// How many passes; `None`: without end.
+    /// Number of passes. `None`: without end.
     pub passes: Option<u64>,
-    /// How long a pass of a thread takes on a machine that has nothing else to do. Range: above zero.
+    /// Duration of a thread's pass on an otherwise idle machine. Range: above zero.
     pub pass: Nanos,
-    /// How much memory a thread moves in a pass. Unit: bytes. Range: 1 … [`BYTES_MAX`](Stream::BYTES_MAX).
+    /// Amount of memory that a thread moves in a pass. Unit: bytes. Range: 1 … [`BYTES_MAX`](Stream::BYTES_MAX).
     pub bytes: u64,
 }
 
 impl Default for Stream {
-    /// The triad of STREAM 5.10: three arrays of 10 million doubles; at 10 GB/s, a channel of DDR3-1333.
+    /// Returns the triad of STREAM 5.10: three arrays of 10 million doubles at 10 GB/s, a channel of DDR3-1333.
     fn default() -> Stream {
         Stream { threads: 1, passes: None, pass: Nanos::ms(24), bytes: 240_000_000 }
     }
 }
 
 impl Stream {
-    /// The most bytes of a thread's pass.
+    /// Maximum amount of memory of a thread's pass. Unit: bytes.
     pub const BYTES_MAX: u64 = 1 << 40;
 
-    /// All threads.
+    /// Returns all threads.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
@@ -52,7 +53,7 @@ impl Stream {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "stream",
     title: "memory streaming, as STREAM",

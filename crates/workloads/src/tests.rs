@@ -7,7 +7,8 @@ fn us(n: u64) -> Length {
     Length::Fixed(Nanos::us(n))
 }
 
-/// Calls `each` with every step of `task`, of its loops and of its children, and how often it comes; endless loops count once.
+/// Calls `each` with every step of a task, of its loops and of its children, and the step's number of executions.
+/// Endless loops count once.
 fn walk(steps: &[Step], times: u64, each: &mut impl FnMut(&Step, u64)) {
     for step in steps {
         each(step, times);
@@ -37,7 +38,7 @@ fn the_messages_of_hackbench_are_sent_and_received() {
     assert_eq!(bytes(|step| if let Step::Receive { bytes, .. } = step { *bytes } else { 0 }), 100 * messages);
     assert_eq!(total(&tasks, |step| u64::from(matches!(step, Step::Fork(_)))), 24);
     assert_eq!((bench.tasks(), tasks.len()), (25, 1));
-    // Every task posts once and comes to the start once.
+    // Every task posts once and waits at the start once.
     let posts = total(&tasks, |step| u64::from(matches!(step, Step::Post(_))));
     let takes = total(&tasks, |step| u64::from(matches!(step, Step::Take(_))));
     let comers = total(&tasks, |step| u64::from(matches!(step, Step::Barrier(_))));
@@ -116,7 +117,8 @@ fn a_team_meets_after_each_round() {
         [Step::Repeat { times: None, body }] => body.len(),
         other => panic!("{other:?}"),
     };
-    // Two parts and a lock of three steps between them, two barriers; the first has a job and a part of its own as well.
+    // Two parts with a lock of three steps between them, and two barriers. The first thread also has a job and a part
+    // of its own.
     assert_eq!((length(&tasks[0]), length(&tasks[1])), (10, 7));
     let alone = ForkJoin { serial: us(0), ..team }.application(Params::default());
     assert_eq!(alone.objects.len(), 2, "one barrier will do");

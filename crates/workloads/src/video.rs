@@ -14,51 +14,52 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// What becomes of frames that are late.
+/// The treatment of late frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frames {
-    /// All are shown, and the film takes longer (`poris`, section 6.2: MPlayer 1.1 drops none).
+    /// The player shows all frames, and the film takes longer (`poris`, section 6.2: MPlayer 1.1 drops none).
     All {
-        /// How far behind the player still catches up, showing frames as soon as they are decoded; from farther it goes on as if it
-        /// had not been late. Without sound this is 200 ms in mplayer.c of MPlayer 1.1.
+        /// Maximum delay that the player catches up with, by showing frames as soon as they are decoded. Above it, the
+        /// player continues as if it had not been late. Without sound this is 200 ms in mplayer.c of MPlayer 1.1.
         catches_up: Nanos,
     },
-    /// One whose moment has passed for longer than `late` is neither decoded nor shown (`bmq`, section 4.4: -hardframedrop).
+    /// The player neither decodes nor shows a frame that is more than `late` behind (`bmq`, section 4.4:
+    /// -hardframedrop).
     DropLate {
-        /// How late is not yet too late.
+        /// Maximum delay of a frame that is not dropped.
         late: Nanos,
     },
 }
 
 impl Frames {
-    /// How late a frame may be that is still shown: mplayer.c of MPlayer 1.1 lets picture and sound be 100 ms apart.
+    /// Maximum delay of a shown frame: mplayer.c of MPlayer 1.1 accepts 100 ms between picture and sound.
     pub const LATE: Nanos = Nanos::ms(100);
 }
 
-/// A film that is played: each frame is decoded as soon as the one before it has been shown, and shown when it is due.
+/// A film: the player decodes each frame as soon as the previous frame is shown, and shows it when it is due.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Video {
-    /// Frames per second. Unit: thousandths. Range: 1 … [`FPS_MILLI_MAX`](Video::FPS_MILLI_MAX).
+    /// Frame rate. Unit: thousandths of a frame per second. Range: 1 … [`FPS_MILLI_MAX`](Video::FPS_MILLI_MAX).
     pub fps_milli: u64,
-    /// How long it is. Range: above zero.
+    /// Duration of the film. Range: above zero.
     pub length: Nanos,
-    /// CPU time to decode a frame, of all threads together.
+    /// CPU time of all threads to decode a frame.
     pub decode: Length,
-    /// How many threads decode it, each an equal part. Range: 1 ….
+    /// Number of threads that decode a frame in equal parts. Range: 1 ….
     pub threads: u32,
-    /// How they wait for each other, before a frame and after it.
+    /// Way in which the threads wait for each other, before and after a frame.
     pub waits: Waits,
-    /// What becomes of frames that are late.
+    /// Treatment of late frames.
     pub frames: Frames,
-    /// Its sound, if there is some.
+    /// Sound of the film, if any.
     pub sound: Option<Audio>,
 }
 
 impl Video {
-    /// The most frames per second, in thousandths.
+    /// Maximum frame rate, in thousandths of a frame per second.
     pub const FPS_MILLI_MAX: u64 = 1_000_000;
 
-    /// Of the film of `bmq` (24 frames per second, 90 s), on one thread, without sound; all frames are shown.
+    /// Returns the film of `bmq` (24 frames per second, 90 s), on one thread, without sound. All frames are shown.
     #[must_use]
     pub fn new(decode: Length) -> Video {
         Video {
@@ -72,13 +73,13 @@ impl Video {
         }
     }
 
-    /// From one frame to the next.
+    /// Returns the time from one frame to the next.
     #[must_use]
     pub fn period(&self) -> Nanos {
         Nanos::ns((1_000_000_000_000 + self.fps_milli / 2) / self.fps_milli)
     }
 
-    /// What its metric has to know.
+    /// Returns the parameters of the metric.
     #[must_use]
     pub fn film(&self) -> Film {
         let period = self.period();
@@ -86,7 +87,7 @@ impl Video {
         Film { period, frames, sound: self.sound.map(|sound| sound.sound()) }
     }
 
-    /// The player, the threads that help it to decode, and the sound.
+    /// Returns the player, its helper threads for decoding, and the sound.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
@@ -113,7 +114,7 @@ impl Video {
                 body.extend([Step::Timer { timer: 0, period, mode }, Step::JobEnds]);
             }
             let mut steps = vec![Step::Repeat { times: (nth == 0).then_some(frames), body }];
-            // With the last frame the others have nothing left to do.
+            // After the last frame, the other threads have no work left.
             steps.extend((nth == 0).then_some(Step::Quit));
             let (name, delay) = (names.next().unwrap_or_default(), Length::Fixed(Nanos::ZERO));
             application.tasks.push(TaskSpec { name, params, delay, steps });
@@ -123,10 +124,10 @@ impl Video {
     }
 }
 
-/// The most frames of a film.
+/// Maximum number of frames of a film.
 const FRAMES_MAX: u64 = 1 << 32;
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "video",
     title: "a film that is played",
@@ -161,7 +162,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     settings.done(video)
 }
 
-/// Whether a player leaves out frames that are late.
+/// Reads whether a player drops late frames.
 fn drops_frames(value: &DeValue<'_>) -> Result<bool, Wrong> {
     form::word("frames", value, &[("all", false), ("drop-late", true)], "\"all\" or \"drop-late\"")
 }

@@ -14,37 +14,37 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// Headers of IP, UDP and RTP (RFC 791, RFC 768, RFC 3550). Unit: bytes.
+/// Size of the headers of IP, UDP and RTP (RFC 791, RFC 768, RFC 3550). Unit: bytes.
 const HEADERS: u64 = 20 + 8 + 12;
-/// What a socket holds. Source: net.core.rmem_default of Linux, 212,992. Unit: bytes.
+/// Capacity of a socket. Source: net.core.rmem_default of Linux, 212,992. Unit: bytes.
 const SOCKET: u64 = 212_992;
 
-/// Telephone calls that come in: outside, a speaker sends a packet at every beat; a task on its own machine reads the packets of its call.
-/// What is lost is not sent again, and what is read too late is not played.
+/// Incoming telephone calls: outside, a speaker sends a packet at every beat. A task on its own machine reads the
+/// packets of its call. Lost packets are not sent again, and packets that are read too late are not played.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Voip {
-    /// How many. Range: 1 ….
+    /// Number of calls. Range: 1 ….
     pub calls: u32,
-    /// What is spoken, and what is done with packets.
+    /// Coding of speech, and treatment of packets.
     pub phone: Phone,
     /// CPU time to read and decode a packet.
     pub work: Length,
-    /// How many bytes of packets may be there unread; more are dropped.
+    /// Capacity of the socket for unread packets. Further packets are dropped. Unit: bytes.
     pub socket: u64,
 }
 
 impl Default for Voip {
-    /// The work is free: no source states it.
+    /// The work is a free parameter: no source states it.
     fn default() -> Voip {
         Voip { calls: 1, phone: Phone::default(), work: Length::Fixed(Nanos::us(50)), socket: SOCKET }
     }
 }
 
 impl Voip {
-    /// Of each packet, on the wire below Ethernet. Unit: bytes.
+    /// Returns the size of each packet on the wire below Ethernet. Unit: bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        // Bits in a second, and so many in a packet.
+        // Bits per second, and the resulting bytes per packet.
         let rate = match self.phone.codec {
             Codec::G711 | Codec::G711Concealed => 64_000,
             Codec::G729 => 8_000,
@@ -54,7 +54,7 @@ impl Voip {
         HEADERS + u64::try_from(speech).unwrap_or(u64::MAX / 2).max(1)
     }
 
-    /// The listening tasks, and the speaking tasks outside.
+    /// Returns the listening tasks, and the speaking tasks outside.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan::default();
@@ -84,10 +84,10 @@ impl Voip {
     }
 }
 
-/// The most of anything in bytes.
+/// Maximum of any size. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "voip",
     title: "telephone calls",

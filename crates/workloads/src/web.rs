@@ -8,11 +8,11 @@ use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Step, TaskSpec};
 
-/// A browsing user: clicks or scrolls, waits for the answer, looks at it, and goes on. Its parameters are free: no source states
-/// them; the defaults are a page that scrolls at a finger's pace.
+/// A browsing user: clicks or scrolls, waits for the answer, looks at it, and continues. The parameters are free: no
+/// source states them; the defaults are a page that scrolls at the pace of a finger.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Web {
-    /// From an answer to the next click.
+    /// Time from an answer to the next click.
     pub think: Length,
     /// CPU time of an answer.
     pub work: Length,
@@ -26,7 +26,7 @@ impl Default for Web {
 }
 
 impl Web {
-    /// One task.
+    /// Returns one task.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let body = vec![
@@ -43,7 +43,7 @@ impl Web {
     }
 }
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "web",
     title: "a browser whose user clicks",

@@ -13,52 +13,55 @@ use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
 
-/// A packet without data, or with a request: headers alone (RFC 791 and RFC 9293). Unit: bytes.
+/// Size of a packet without data, or with a request: headers alone (RFC 791 and RFC 9293). Unit: bytes.
 const SMALL: u64 = 40;
-/// The most data in a packet of Ethernet, whose 1500 bytes have 40 of headers. Unit: bytes.
+/// Maximum amount of data in a packet of Ethernet, whose 1500 bytes have 40 of headers. Unit: bytes.
 const SEGMENT_MOST: u64 = 1_460;
-/// The most segments on their way: 64 KB, the window of TCP that is not scaled (RFC 9293, section 3.1).
+/// Maximum number of segments on their way: 64 KB, the window of TCP without scaling (RFC 9293, section 3.1).
 const WINDOW_MOST: u64 = 65_535 / SEGMENT_MOST;
-/// What an inbox holds: more than a connection ever has on its way. Unit: bytes.
+/// Capacity of an inbox, above the data of a connection on its way. Unit: bytes.
 const ROOM: u64 = 1 << 30;
 
-/// When requests are made.
+/// The arrival process of requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Arrivals {
-    /// Each client makes the next one so long after an answer.
+    /// Each client sends its next request a think time after an answer.
     Closed {
-        /// How long.
+        /// Think time of a client.
         think: Length,
     },
-    /// They are made whatever becomes of others, at random moments (a Poisson process).
+    /// Requests arrive at random instants, independent of other requests (a Poisson process).
     Open {
-        /// How many in a second, in thousandths. Range: 1 ….
+        /// Mean number of requests per second, in thousandths. Range: 1 ….
         rate_milli: u64,
     },
 }
 
-/// A web server, with a worker for each connection, and its clients outside. Each request has a connection to itself, packet by packet as
-/// policies.md 13.3 has it of httperf: SYN, SYN/ACK, ACK and GET; the answer in equal segments, at once or as slow start allows, with an
-/// acknowledgement for every two; FIN, FIN, ACK. Half of the CPU time comes before the first byte of the answer, and the rest with its segments.
+/// A web server with a worker for each connection, and its clients outside. Each request has its own connection, packet
+/// by packet, like httperf in policies.md 13.3: SYN, SYN/ACK, ACK and GET; the answer in equal segments, at once or by
+/// slow start, with an acknowledgement for every two; FIN, FIN, ACK. Half of the CPU time precedes the first byte of
+/// the answer; the rest goes with its segments.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WebServer {
-    /// When requests are made.
+    /// Arrival process of requests.
     pub arrivals: Arrivals,
-    /// How many connections there are at once. Range: 1 ….
+    /// Number of concurrent connections. Range: 1 ….
     pub clients: u32,
-    /// How much is answered. Unit: bytes. Range: 1 … [`RESPONSE_MAX`](WebServer::RESPONSE_MAX).
+    /// Size of an answer. Unit: bytes. Range: 1 … [`RESPONSE_MAX`](WebServer::RESPONSE_MAX).
     pub response: u64,
-    /// How many segments of an answer are on their way before the first acknowledgement, each of which lets three
-    /// more follow (slow start, RFC 5681: it is for two, and opens the window by one): 3 in Linux (RFC 3390). `None`: all. Range: 2 ….
+    /// Number of segments of an answer before the first acknowledgement: 3 in Linux (RFC 3390). Each acknowledgement
+    /// releases three more segments: it is for two segments, and opens the window by one (slow start, RFC 5681).
+    /// `None`: all segments. Range: 2 ….
     pub window: Option<u32>,
-    /// CPU time of a request, that for packets apart.
+    /// CPU time of a request, without packets.
     pub service: Length,
-    /// Clients begin at some moment of this time, so that they do not ask in step.
+    /// Interval in which the clients start at random instants, so that they are out of step.
     pub spread: Nanos,
 }
 
 impl Default for WebServer {
-    /// The server of 13.3: 60 clients without thinking, files of 10 KB, and 545 us, which vary by 30 % of all the 641 us of a request.
+    /// Returns the server of 13.3: 60 clients without think time, files of 10 KB, and 545 us of CPU time, which vary by
+    /// 30 % of the 641 us of a request.
     fn default() -> WebServer {
         let service = Length::Uniform { least: Nanos::ns(381_500), most: Nanos::ns(708_500) };
         let think = Length::Fixed(Nanos::ZERO);
@@ -74,22 +77,22 @@ impl Default for WebServer {
 }
 
 impl WebServer {
-    /// The largest answer. Unit: bytes.
+    /// Maximum size of an answer. Unit: bytes.
     pub const RESPONSE_MAX: u64 = 1 << 30;
 
-    /// How many segments an answer has.
+    /// Returns the number of segments of an answer.
     fn segments(&self) -> u64 {
         self.response.div_ceil(SEGMENT_MOST)
     }
 
-    /// How many steps all its tasks have, about.
+    /// Returns the approximate number of steps of all tasks.
     #[must_use]
     pub fn steps(&self) -> u64 {
         let rounds = if self.window.is_some() { 3 * self.segments().min(3 * WINDOW_MOST) } else { 0 };
         (40 + rounds) * u64::from(self.clients)
     }
 
-    /// CPU time before the first byte, and with each segment. What chance decides is decided before the first byte.
+    /// Returns the CPU time before the first byte, and the CPU time of each segment. Only the former is random.
     fn service(&self) -> (Length, Nanos) {
         let half = Nanos::ns(mean(self.service).as_ns() / 2);
         let each = Nanos::ns(half.as_ns() / self.segments());
@@ -107,7 +110,7 @@ impl WebServer {
         (before, each)
     }
 
-    /// The server, its clients, and two links for each connection.
+    /// Returns the server, its clients, and two links for each connection.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan { measured: 1, ..Plan::default() };
@@ -137,7 +140,7 @@ impl WebServer {
         plan
     }
 
-    /// Adds the task that makes requests at random instants. A free client sends each request.
+    /// Adds the task that creates requests at random instants. A free client sends each request.
     fn made(&self, rate_milli: u64, clients: &mut Application) -> ObjectId {
         let wanted = clients.share("wanted", Object::Semaphore { most: u32::MAX });
         let gap = Length::Exponential { mean: Nanos::ns(1_000_000_000_000 / rate_milli) };
@@ -160,7 +163,7 @@ impl WebServer {
         let (mut sent, mut acks) = (window.min(segments), 0);
         steps.push(some(sent));
         while sent < segments {
-            // Each acknowledgement is for two segments, and opens the window by one more.
+            // Each acknowledgement is for two segments, and opens the window by one segment.
             let room = if window < WINDOW_MOST { 3 } else { 2 };
             let round = vec![receive(SMALL), some(room)];
             let rounds = if room == 3 { 1 } else { ((segments - sent) / room).max(1) };
@@ -202,13 +205,13 @@ fn forever(body: Vec<Step>) -> Vec<Step> {
     vec![Step::Repeat { times: None, body }]
 }
 
-/// The most requests in a second, in thousandths: a million.
+/// Maximum number of requests per second, in thousandths: a million requests.
 const RATE_MILLI_MAX: u64 = 1_000_000_000;
 
-/// The most segments that may be asked for at once.
+/// Maximum number of segments in a configured window.
 const SEGMENTS_MAX: u64 = 65_535;
 
-/// The entry in [`ALL`](crate::ALL).
+/// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "web_server",
     title: "a web server and its clients, as httperf",
@@ -240,7 +243,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     settings.done(server)
 }
 
-/// How many segments that are.
+/// Returns the number of segments of this window.
 fn segments(window: u64) -> u32 {
     u32::try_from(window).expect("at most what there may be")
 }

@@ -1,11 +1,12 @@
-//! A stream in small batches: how long after its beat each is done.
+//! A stream in small batches: the time from a batch's beat to its completion.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second, ratio};
 use sched::{Instant, Nanos};
 use trace::Durations;
 
-/// The batch number n, from 1, is due n intervals after the application came; every job done is one.
+/// The gauge of batches. Batch number n, from 1, is due n intervals after the arrival of the application. Every
+/// completed job is a batch.
 #[derive(Debug)]
 pub(super) struct Batches {
     interval: Nanos,
@@ -14,7 +15,7 @@ pub(super) struct Batches {
     over: Option<Instant>,
     done: u64,
     took: Durations,
-    /// When counting began, and how many were done before.
+    /// Start of counting, and number of batches completed before it.
     from: Instant,
     before: u64,
 }
@@ -55,7 +56,7 @@ impl Gauge for Batches {
         let come = there.as_ns() / self.interval.as_ns();
         let mut reading = Reading::default();
         reading.add("batches", batches);
-        // With an end, those that have come are those it was to do.
+        // For an application with an end, only the batches that arrived by then are due.
         let open = if self.over.is_some() { 0 } else { come.saturating_sub(self.done) };
         reading.add("open", open);
         reading.add("batches_per_s_milli", per_second(batches, counted));

@@ -1,4 +1,4 @@
-//! Pictures at every beat: how regularly they come.
+//! Pictures at every beat: the regularity of their times.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second};
@@ -7,7 +7,7 @@ use super::{Grade, Sound};
 use sched::{Instant, Nanos};
 use trace::Durations;
 
-/// By how much the time from one picture to the next differs from a period.
+/// Differences between the time from one picture to the next and a period.
 #[derive(Debug)]
 pub(super) struct Intervals {
     period: Nanos,
@@ -27,7 +27,7 @@ impl Intervals {
         }
     }
 
-    /// Adds what is known, and says the grade.
+    /// Adds the values to `reading`, and returns the grade.
     pub(super) fn read(&self, reading: &mut Reading) -> u64 {
         reading.time("jitter_p50_ns", self.off.percentile(50));
         reading.time("jitter_p95_ns", self.off.percentile(95));
@@ -36,7 +36,7 @@ impl Intervals {
     }
 }
 
-/// Every job done is a picture.
+/// A gauge in which every completed job is a picture.
 #[derive(Debug)]
 pub(super) struct Beats {
     intervals: Intervals,
@@ -93,7 +93,7 @@ impl Gauge for Beats {
             reading.extend(buffer.read(over));
             grade = grade.max(reading.get("sound_grade").unwrap_or(0));
         }
-        // Of one picture or none there is no interval to judge.
+        // Fewer than two pictures have no interval.
         if self.pictures < 2 {
             grade = Grade::Jitter.number();
         }

@@ -1,4 +1,4 @@
-//! Telephone calls, as the receiver of their packets hears them.
+//! Telephone calls, as their receivers get the packets.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::Reading;
@@ -6,19 +6,20 @@ use super::voip::{Call, Phone};
 use sched::Instant;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Task `call-3` reads the packets of link number 3 in the order in which they come, each in a job at whose end it can be played.
+/// The gauge of calls. Task `call-3` reads the packets of link number 3 in order of arrival, each in a job at whose end
+/// it can be played.
 #[derive(Debug)]
 pub(super) struct Calls {
     phone: Phone,
     calls: BTreeMap<u32, Packets>,
 }
 
-/// Those of one call.
+/// The packets of one call.
 #[derive(Debug, Default)]
 struct Packets {
-    /// When those were sent that have come and are unread.
+    /// Sending times of packets that have arrived and are unread.
     unread: VecDeque<Instant>,
-    /// When each other was sent, and could be played.
+    /// Sending time and possible playing time of each read packet.
     read: Vec<(Instant, Instant)>,
     lost: u64,
 }
@@ -49,7 +50,7 @@ impl Gauge for Calls {
     }
 
     fn begin(&mut self, _: Instant) {
-        // What is unread is heard later.
+        // Unread packets are played later.
         self.calls.values_mut().for_each(|call| (call.read, call.lost) = (Vec::new(), 0));
     }
 
@@ -80,9 +81,9 @@ impl Gauge for Calls {
 }
 
 impl Packets {
-    /// How it sounded. What is unread at the `end` is heard then at the earliest.
+    /// Returns the quality of a call. Packets that are unread at `end` can be played then at the earliest.
     fn hear(&mut self, phone: Phone, end: Instant) -> Reading {
-        // What has just come says nothing yet.
+        // A packet that has just arrived is no evidence yet.
         let late = |sent: &Instant| end.saturating_since(*sent) > phone.buffer.saturating_add(phone.packet);
         self.read.extend(self.unread.drain(..).filter(late).map(|sent| (sent, end)));
         self.read.sort_unstable();

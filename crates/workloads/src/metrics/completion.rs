@@ -1,10 +1,10 @@
-//! From the beginning of an application to its end.
+//! Time from the start of an application to its end.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, ratio};
 use sched::{Instant, Nanos};
 
-/// From the coming of its first task to the end of its last.
+/// The gauge of the time from the arrival of the first task to the end of the last.
 #[derive(Debug)]
 pub(super) struct Completion {
     alone: Option<Nanos>,

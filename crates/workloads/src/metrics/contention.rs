@@ -1,19 +1,19 @@
-//! Load that is played back: how many tasks of it were runnable.
+//! Playback of load: the number of runnable tasks.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, ratio};
 use sched::{Instant, Nanos};
 
-/// The integral of the tasks that are runnable, over time.
+/// The integral of the number of runnable tasks over time.
 #[derive(Debug)]
 pub(super) struct Contention {
     asked_milli: u64,
     began: Option<Instant>,
     upto: Instant,
-    /// The roles of the tasks that are runnable now.
+    /// Roles of the tasks that are currently runnable.
     awake: std::collections::BTreeSet<String>,
     there: u64,
-    /// Task-time, in nanoseconds, of the whole and of the second under way.
+    /// Task-time of the whole run and of the current second. Unit: nanoseconds.
     whole: u64,
     second: u64,
     seconds: Vec<u64>,
@@ -77,7 +77,7 @@ impl Gauge for Contention {
 
     fn begin(&mut self, at: Instant) {
         if self.began.is_some() {
-            // Nothing is counted after the last task has left.
+            // Time after the departure of the last task does not count.
             self.count_to(if self.there == 0 { self.upto } else { at });
             (self.began, self.upto) = (Some(at), self.upto.max(at));
             (self.whole, self.second, self.seconds) = (0, 0, Vec::new());
@@ -85,7 +85,7 @@ impl Gauge for Contention {
     }
 
     fn read(&mut self, end: Instant) -> Reading {
-        // After its end there is none: the trace is over.
+        // After the departure of the last task, the trace is over.
         let over = if self.there == 0 { self.upto } else { end };
         self.count_to(over);
         let there = over.saturating_since(self.began.unwrap_or(over));

@@ -1,4 +1,4 @@
-//! [`Metrics`]: from the events of a machine to the applications they are about.
+//! [`Metrics`]: assigns the events of a machine to its applications.
 
 use super::Metric;
 use super::gauge::{Fact, Gauge};
@@ -9,27 +9,27 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use trace::{Event, Sink};
 
-/// By flow of the world, the link of a measured application: the application's name and the number of the link. The code that creates
-/// the links fills it in.
+/// The link of each flow of the world that belongs to a measured application: the application's name and the number of
+/// the link. The code that creates the links adds the entries.
 pub type FlowNames = Rc<RefCell<BTreeMap<u32, (String, u32)>>>;
 
 /// Measures the applications of one machine, as a [`Sink`] of its events.
 #[derive(Debug, Default)]
 pub struct Metrics {
     gauges: Vec<(String, Metric, Box<dyn Gauge>)>,
-    /// By name, where its gauge is.
+    /// Index of the gauge of each application, by name.
     places: BTreeMap<String, usize>,
     /// By entity index: whose it is, and its role.
     tasks: Vec<Option<(EntityId, usize, String)>>,
-    /// By CPU, the entity that runs there.
+    /// Entity that runs on each CPU, by CPU.
     running: Vec<Option<EntityId>>,
     flow_names: FlowNames,
-    /// From when on they count, until then.
+    /// Instant at which the metrics start to count, until then.
     from: Option<Instant>,
 }
 
 impl Metrics {
-    /// Of applications, each with its name, which no other has on this machine.
+    /// Creates the metrics of applications, each with a name that is unique on this machine.
     #[must_use]
     pub fn new<'a>(applications: impl IntoIterator<Item = (&'a str, Metric)>) -> Metrics {
         let mut metrics = Metrics::default();
@@ -40,26 +40,26 @@ impl Metrics {
         metrics
     }
 
-    /// The same, but for what is before `start`.
+    /// Returns metrics that ignore events before `start`.
     #[must_use]
     pub fn from(self, start: Instant) -> Metrics {
         Metrics { from: Some(start), ..self }
     }
 
-    /// They may have come to where counting begins.
+    /// Starts to count, if `now` is past the start.
     fn begin(&mut self, now: Instant) {
         if let Some(start) = self.from.take_if(|start| *start <= now) {
             self.gauges.iter_mut().for_each(|(_, _, gauge)| gauge.begin(start));
         }
     }
 
-    /// Whether there is none to measure.
+    /// Whether there is no application to measure.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.gauges.is_empty()
     }
 
-    /// What each says at the `end` of the run, with its name, in the order in which they were given.
+    /// Returns the name, metric and reading of each application at the `end` of the run, in the order of creation.
     #[must_use]
     pub fn read(mut self, end: Instant) -> Vec<(String, Metric, Reading)> {
         self.begin(end);
@@ -69,13 +69,13 @@ impl Metrics {
         self.gauges.iter_mut().map(read).collect()
     }
 
-    /// The table of flows and links, for the code that creates the links to fill in.
+    /// Returns the table of flows and links, to which the code that creates the links adds entries.
     #[must_use]
     pub fn flow_names(&self) -> FlowNames {
         Rc::clone(&self.flow_names)
     }
 
-    /// A packet of `flow` has come, or was lost.
+    /// Records that a packet of `flow` has arrived or was lost.
     fn packet(&mut self, at: Instant, flow: u32, fact: impl FnOnce(u32) -> Fact) {
         let flow_names = self.flow_names.borrow();
         if let Some((name, link)) = flow_names.get(&flow)

@@ -1,50 +1,51 @@
-//! [`Gauge`]: the measurement of one application, and the [`Fact`]s that it sees.
+//! [`Gauge`]: the measurement of one application, and the [`Fact`]s that it processes.
 
 use super::reading::Reading;
 use sched::{Instant, Nanos};
 use std::fmt::Debug;
 
-/// What a task of an application does, or what happens to it.
+/// An event of a task of an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fact {
-    /// It is there.
+    /// The task arrived.
     Came,
-    /// It is gone.
+    /// The task left.
     Left,
-    /// It could run now.
+    /// The task became runnable.
     Awake,
-    /// It waits for something else than a CPU.
+    /// The task blocked: it waits for an event other than a free CPU.
     Asleep,
-    /// A job of it begins.
+    /// The task began a job.
     Begins,
-    /// Its job is done.
+    /// The task completed its job.
     Done,
-    /// It runs, so long after the time to which it slept.
+    /// The task runs, with this delay after the end of its sleep.
     Late(Nanos),
-    /// A packet has come for it, over this link of its application.
+    /// A packet for the task has arrived over a link of its application.
     Arrived {
-        /// Which.
+        /// Number of the link.
         link: u32,
-        /// How long it was on its way.
+        /// Transit time of the packet.
         took: Nanos,
     },
-    /// A packet for it was dropped.
+    /// A packet for the task was dropped.
     Lost {
-        /// Of which link.
+        /// Number of the packet's link.
         link: u32,
     },
-    /// It has left out so many beats.
+    /// The task has skipped this number of beats.
     LeftOut(u64),
 }
 
-/// Measures one application.
+/// The measurement of one application.
 pub(crate) trait Gauge: Debug {
-    /// Something happened to its task `role`: what comes after `/` in the task's name; empty for a task that has the name alone.
+    /// Records an event of task `role`: the part after `/` in the task's name, empty for a task with the application's
+    /// name alone.
     fn note(&mut self, at: Instant, role: &str, fact: Fact);
 
-    /// Counting begins at `at`: earlier events no longer change any number. A gauge whose tasks are not there has nothing to forget.
+    /// Starts to count at `at`: earlier events no longer affect any number. A gauge without tasks has nothing to reset.
     fn begin(&mut self, at: Instant);
 
-    /// What is known at the end of the run.
+    /// Returns the reading at the end of the run.
     fn read(&mut self, end: Instant) -> Reading;
 }

@@ -1,11 +1,11 @@
-//! How long an application takes to start, launch by launch.
+//! Start-up times of an application, launch by launch.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::Reading;
 use sched::{Instant, Nanos};
 use trace::Durations;
 
-/// From the beginning to the end of each job of the launcher. A launch that is not over at the end of the run does not count.
+/// The duration of each job of the launcher. A launch that is unfinished at the end of the run does not count.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
     began: Option<Instant>,

@@ -1,11 +1,11 @@
-//! What applications are judged by: each has a [`Metric`] of its own, and [`Metrics`] measures it, as a [`Sink`](trace::Sink) of the
-//! machine on which it runs.
+//! The metrics of applications: each application has a [`Metric`], and [`Metrics`] measures it, as a
+//! [`Sink`](trace::Sink) of its machine.
 //!
-//! An application's tasks are known by their names: its own, or `name/role`. What they tell of themselves (jobs that begin and end,
-//! beats left out) and what happens to them (they come, wake, block and go) is enough for all of them, so that a metric knows
-//! nothing of policies or of the simulator.
+//! The tasks of an application are known by their names: the application's name, or `name/role`. Their reports (starts
+//! and ends of jobs, skipped beats) and their events (arrival, wake-up, block, departure) suffice for all metrics. So a
+//! metric does not depend on policies or on the simulator.
 //!
-//! To add one: a file here with a `Gauge`, a variant of [`Metric`] that makes it, and a row in `docs/report.md`.
+//! To add a metric: a file here with a `Gauge`, a variant of [`Metric`] that creates it, and a row in `docs/report.md`.
 
 mod batches;
 mod beats;
@@ -37,62 +37,62 @@ pub use sound::Sound;
 use gauge::Gauge;
 use sched::Nanos;
 
-/// What an application is measured by.
+/// The metric of an application.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Metric {
-    /// A film: frames shown and dropped, frames per second, length; and its sound.
+    /// A film: shown and dropped frames, frames per second, duration, and its sound.
     Film(Film),
-    /// Sound alone: how often the buffer ran empty.
+    /// Sound alone: the number of times that the buffer ran empty.
     Sound(Sound),
-    /// A picture at every beat, as a game has: how regularly they come; and its sound.
+    /// A picture at every beat, as in a game: the regularity of the pictures, and the sound.
     Beats {
-        /// From one to the next.
+        /// Time from one picture to the next.
         period: Nanos,
-        /// The sound, if there is some.
+        /// Sound of the application, if any.
         sound: Option<Sound>,
     },
-    /// Answers to a user: how long each takes.
+    /// Answers to a user: the duration of each answer.
     Responses,
-    /// From the coming of the first task to the end of the last.
+    /// Time from the arrival of the first task to the end of the last.
     Completion {
-        /// The same on a machine that has nothing else to do; `None`: unknown.
+        /// Duration on an otherwise idle machine. `None`: unknown.
         alone: Option<Nanos>,
     },
     /// Rounds of a parallel program.
     Rounds {
-        /// What a round takes on a machine that has nothing else to do.
+        /// Duration of a round on an otherwise idle machine.
         alone: Nanos,
-        /// How much memory it moves in one; zero: it is not about memory.
+        /// Amount of memory that a round moves. Zero: memory is not measured.
         bytes: u64,
-        /// Its floating-point operations in one; zero: they are not counted.
+        /// Floating-point operations of a round. Zero: operations are not counted.
         flops: u64,
     },
-    /// Batches that are due at every beat: how long after it each is done.
+    /// Batches that are due at every beat: the time from the beat to the completion of the batch.
     Batches {
-        /// From one to the next.
+        /// Time from one batch to the next.
         interval: Nanos,
-        /// How many records each has; zero: they are not counted.
+        /// Number of records of a batch. Zero: records are not counted.
         records: u64,
     },
-    /// Requests to a server: how many, and how long each takes.
+    /// Requests to a server: their number, and the duration of each.
     Requests,
-    /// What is transferred, block by block.
+    /// Transferred data, block by block.
     Transfer {
-        /// Of each block.
+        /// Size of a block.
         bytes: u64,
     },
-    /// What is done with files.
+    /// Operations on files.
     Operations(Operations),
-    /// Telephone calls: how they sound.
+    /// Telephone calls: their quality.
     Calls(voip::Phone),
-    /// Load: how many tasks are runnable in the mean.
+    /// Load: the mean number of runnable tasks.
     Contention {
-        /// How many there should be. Unit: thousandths.
+        /// Requested mean number of runnable tasks. Unit: thousandths.
         asked_milli: u64,
     },
-    /// How late threads come to run after their timers.
+    /// Delays of threads after their timers.
     Wakeups,
-    /// How long an application takes to start, launch by launch.
+    /// Start-up times of an application, launch by launch.
     Launches,
 }
 
@@ -116,7 +116,7 @@ impl Metric {
         }
     }
 
-    /// What it is called in a report.
+    /// Returns the name of the metric in a report.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

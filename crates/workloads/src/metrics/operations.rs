@@ -1,4 +1,4 @@
-//! What a program does with files: operations in a second, and how much is read and written with them.
+//! The file operations of a program: operations per second, and read and written data.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second, ratio};
@@ -6,37 +6,37 @@ use sched::Instant;
 use std::collections::BTreeMap;
 use trace::Durations;
 
-/// How the jobs of a program that works on files are counted.
+/// The relation between the jobs and the operations of a program that works on files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operations {
-    /// Whether an operation is called a transaction, which has several and no duration of its own.
+    /// Whether an operation is a transaction, which has several parts and no duration of its own.
     pub is_transactions: bool,
-    /// So many jobs …. Range: 1 ….
+    /// Number of jobs that equal `operations`. Range: 1 ….
     pub jobs: u64,
-    /// … are so many operations. Range: 1 ….
+    /// Number of operations that equal `jobs`. Range: 1 ….
     pub operations: u64,
-    /// All there are; `None`: without end.
+    /// Number of all operations. `None`: without end.
     pub most: Option<u64>,
-    /// What they read. Unit: bytes.
+    /// Data that these operations read. Unit: bytes.
     pub read: u64,
-    /// What they write. Unit: bytes.
+    /// Data that these operations write. Unit: bytes.
     pub written: u64,
 }
 
-/// Every job done is so many operations.
+/// A gauge that counts operations at every completed job.
 #[derive(Debug)]
 pub(super) struct Counted {
     of: Operations,
     there: u64,
-    /// When the first job began, and the last ended.
+    /// Start of the first job, and end of the last job.
     began: Option<Instant>,
     done: Instant,
-    /// When all had left.
+    /// Instant at which all tasks had left.
     over: Instant,
-    /// By role, when its job began.
+    /// Start of the open job of each task, by role.
     open: BTreeMap<String, Instant>,
     jobs: u64,
-    /// How many of them were done when counting began.
+    /// Number of jobs completed before counting began.
     before: u64,
     took: Durations,
 }
@@ -56,7 +56,7 @@ impl Counted {
         }
     }
 
-    /// How many operations so many jobs are.
+    /// Returns the number of operations for this number of jobs.
     fn operations(&self, jobs: u64) -> u64 {
         let count = ratio(jobs, self.of.operations, self.of.jobs);
         count.min(self.of.most.unwrap_or(u64::MAX))
@@ -94,13 +94,13 @@ impl Gauge for Counted {
     fn read(&mut self, end: Instant) -> Reading {
         let all = self.operations(self.jobs);
         let count = all - self.operations(self.before);
-        // A task that hangs in an operation is measured up to the end.
+        // A task with an unfinished operation is measured up to the end.
         let is_going_on = !self.open.is_empty() || self.of.most.is_some_and(|most| all < most);
         let until = if is_going_on && self.there > 0 { end } else { self.done };
         let took = until.saturating_since(self.began.unwrap_or(until));
         let bytes = |bytes: u64| {
             let moved = u128::from(bytes) * u128::from(count) / u128::from(self.of.operations);
-            // Bytes in a nanosecond are millions of thousandths of a megabyte in a second.
+            // Bytes per nanosecond equal millions of thousandths of a megabyte per second.
             ratio(u64::try_from(moved).unwrap_or(u64::MAX), 1_000_000, took.as_ns())
         };
         let mut reading = Reading::default();

@@ -1,4 +1,4 @@
-//! A film: frames, sound and how long it took.
+//! A film: its frames, its sound and its duration.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second};
@@ -7,19 +7,19 @@ use super::{Grade, Sound, beats::Intervals};
 use sched::{Instant, Nanos};
 use trace::Durations;
 
-/// A film that is played.
+/// The parameters of a film.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Film {
-    /// From one frame to the next. Range: above zero.
+    /// Time from one frame to the next. Range: above zero.
     pub period: Nanos,
-    /// How many there are. Range: 1 ….
+    /// Number of frames. Range: 1 ….
     pub frames: u64,
-    /// Its sound, if there is some.
+    /// Sound of the film, if any.
     pub sound: Option<Sound>,
 }
 
-/// The player called `picture` ends a job with each frame that it shows, and leaves out the beats of those it drops; what its task
-/// `sound` does goes to the buffer.
+/// The gauge of a film. Task `picture` ends a job with each frame that it shows, and skips the beats of dropped frames.
+/// The events of task `sound` go to the buffer.
 #[derive(Debug)]
 pub(super) struct Picture {
     film: Film,
@@ -48,7 +48,7 @@ impl Picture {
 
     fn show(&mut self, at: Instant) {
         let since = at.saturating_since(self.began.unwrap_or(at));
-        // A frame that is due at the end of a second belongs to it.
+        // A frame that is due at the end of a second belongs to that second.
         let second = usize::try_from(since.as_ns().saturating_sub(1) / 1_000_000_000).unwrap_or(usize::MAX);
         if self.seconds.len() <= second {
             self.seconds.resize(second + 1, 0);
@@ -91,7 +91,7 @@ impl Gauge for Picture {
         let began = self.began.unwrap_or(end);
         let over = if unplayed == 0 { self.last } else { end };
         let playback = over.saturating_since(began);
-        // Seconds in which nothing was shown are part of it.
+        // Seconds without a shown frame count, too.
         let seconds = usize::try_from(playback.as_ns().div_ceil(1_000_000_000)).unwrap_or(usize::MAX);
         if self.seconds.len() < seconds {
             self.seconds.resize(seconds, 0);

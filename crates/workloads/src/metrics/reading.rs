@@ -1,23 +1,25 @@
-//! [`Reading`]: what a metric says.
+//! [`Reading`]: the values of a metric.
 
 use sched::Nanos;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// What a metric says: numbers with names, in the order in which people want to see them.
+/// The values of a metric: numbers with names, in their order of relevance for people.
 ///
-/// A name ends in its unit: `_ns`, `_ppm` (millionths), `_milli` (thousandths); others are counts, and `grade` is a [`Grade`](super::Grade).
+/// A name ends in its unit: `_ns`, `_ppm` (millionths), `_milli` (thousandths). Other numbers are counts, and `grade`
+/// is a [`Grade`](super::Grade).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reading {
-    /// The numbers.
+    /// Numbers of the whole run.
     pub values: Named<u64>,
-    /// The same over time: a number for each second since the application came, the last one begun included.
+    /// Numbers over time: one for each second since the arrival of the application, including the last incomplete
+    /// second.
     pub series: Named<Vec<u64>>,
-    /// How often each class of a value occurred, in ascending order; empty classes are left out.
+    /// Number of occurrences of each class of a value, in ascending order. Empty classes are omitted.
     pub histograms: Named<Vec<(u64, u64)>>,
 }
 
 impl Reading {
-    /// The number called `name`.
+    /// Returns the number with this `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.values.0.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
@@ -31,7 +33,7 @@ impl Reading {
         self.add(name, time.as_ns());
     }
 
-    /// All of another reading behind this one.
+    /// Appends all values of another reading.
     pub(super) fn extend(&mut self, other: Reading) {
         self.values.0.extend(other.values.0);
         self.series.0.extend(other.series.0);
@@ -39,7 +41,7 @@ impl Reading {
     }
 }
 
-/// Things with names, in order. JSON: an object.
+/// Values with names, in order. JSON: an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named<T>(pub Vec<(&'static str, T)>);
 
@@ -50,7 +52,7 @@ impl<T> Default for Named<T> {
 }
 
 impl<T> Named<T> {
-    /// Whether there is none.
+    /// Whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -65,15 +67,16 @@ impl<T: Serialize> Serialize for Named<T> {
     }
 }
 
-/// `part` of `whole` in parts of `unit`, rounded down; 0 of nothing. Larger than all numbers: the largest.
+/// Returns `part` of `whole` in parts of `unit`, rounded down. 0 if `whole` is zero. The maximum number if the result
+/// exceeds it.
 pub(super) fn ratio(part: u64, unit: u64, whole: u64) -> u64 {
     let parts = (u128::from(part) * u128::from(unit)).checked_div(u128::from(whole)).unwrap_or(0);
     u64::try_from(parts).unwrap_or(u64::MAX)
 }
 
-/// How many per second, in thousandths, `count` in `time` are.
+/// Returns the rate of `count` in `time`, in thousandths per second.
 pub(super) fn per_second(count: u64, time: Nanos) -> u64 {
-    // Rounded: a frame time is a whole number of nanoseconds, and 24 of 41,666,667 ns are 24 in a second.
+    // The rate is rounded: a frame time is a whole number of nanoseconds, and 24 of 41,666,667 ns are 24 per second.
     let half = ratio(count, 2_000_000_000_000, time.as_ns());
     half.div_ceil(2)
 }

@@ -1,4 +1,4 @@
-//! Requests to a server, as its clients see them.
+//! Requests to a server, as its clients measure them.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second};
@@ -6,20 +6,20 @@ use sched::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use trace::Durations;
 
-/// The role of a task whose jobs are not requests, but what makes others ask: the n-th job of others answers its n-th.
+/// Role of a task whose jobs create requests: the n-th completed job of other tasks answers its n-th job.
 pub(crate) const ARRIVALS: &str = "arrivals";
 
-/// From when each request was made, or should have been by the clock to which its task slept, to its answer. Those that are still open
-/// when the run ends are counted apart.
+/// The duration of each request, from its creation, or from its due time by the clock of its task, to its answer.
+/// Requests that are open at the end of the run are counted separately.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     came: Option<Instant>,
     over: Option<Instant>,
     there: u64,
-    /// By role, when its job was due, and when that which is open began.
+    /// Due time of each task's next job, by role, and start of its open job.
     due: BTreeMap<String, Instant>,
     open: BTreeMap<String, Instant>,
-    /// The instants of requests that no client has sent yet.
+    /// Instants of requests that no client has sent yet.
     made: VecDeque<Instant>,
     has_arrivals: bool,
     took: Durations,

@@ -6,10 +6,11 @@ use super::reading::Reading;
 use sched::Instant;
 use trace::Durations;
 
-/// From each click to the answer: from when a job should have begun, by the clock to which the task slept, to its end. A job that is still open when the run ends counts with the time it has taken by then.
+/// The duration from each click to the answer: from the due start of a job, by the clock to which its task slept, to
+/// its end. A job that is open at the end of the run counts with its duration so far.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
-    /// When the job that is to begin was due.
+    /// Due start of the next job.
     due: Option<Instant>,
     began: Option<Instant>,
     took: Durations,
@@ -21,7 +22,7 @@ impl Gauge for Responses {
         match fact {
             Fact::Awake => self.due = Some(at),
             Fact::Asleep => self.due = None,
-            // In a guest, the timer itself may have come late.
+            // In a guest, the timer itself may be late.
             Fact::Late(late) => {
                 let due = at.saturating_since(Instant::ZERO).saturating_sub(late);
                 self.due = Some(Instant::ZERO.saturating_add(due));

@@ -1,11 +1,11 @@
-//! Rounds of a parallel program: how fast it goes through them.
+//! Rounds of a parallel program: their rate.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second, ratio};
 use sched::{Instant, Nanos};
 use trace::Durations;
 
-/// Every job done is a round.
+/// A gauge in which every completed job is a round.
 #[derive(Debug)]
 pub(super) struct Rounds {
     alone: Nanos,
@@ -16,7 +16,7 @@ pub(super) struct Rounds {
     gone: bool,
     rounds: u64,
     took: Durations,
-    /// Whether the round under way began before counting did.
+    /// Whether the current round began before counting did.
     partial: bool,
 }
 
@@ -54,14 +54,14 @@ impl Gauge for Rounds {
     }
 
     fn begin(&mut self, at: Instant) {
-        // The round under way is neither before nor after.
+        // The current round counts neither before nor after the start.
         self.partial = self.began.is_some();
         self.began = self.began.map(|began| began.max(at));
         (self.rounds, self.took) = (0, Durations::default());
     }
 
     fn read(&mut self, end: Instant) -> Reading {
-        // The round that is under way counts for nothing, but a run that hangs in it does not look fast.
+        // The current round does not count, but a run that hangs in it must not appear fast.
         let over = self.last.filter(|&last| self.gone || end.saturating_since(last) <= self.took.longest());
         let took = over.unwrap_or(end).saturating_since(self.began.unwrap_or(end));
         let mut reading = Reading::default();
@@ -69,12 +69,12 @@ impl Gauge for Rounds {
         reading.add("rounds_per_s_milli", per_second(self.rounds, took));
         if self.bytes > 0 {
             let moved = self.rounds.saturating_mul(self.bytes);
-            // Bytes in a nanosecond are thousands of megabytes in a second.
+            // Bytes per nanosecond equal thousands of megabytes per second.
             reading.add("mb_per_s", ratio(moved, 1_000, took.as_ns()));
         }
         if self.flops > 0 {
             let done = self.rounds.saturating_mul(self.flops);
-            // Operations in a nanosecond are thousands of millions in a second.
+            // Operations per nanosecond equal thousands of millions per second.
             reading.add("mflop_per_s_milli", ratio(done, 1_000_000, took.as_ns()));
         }
         reading.time("round_p50_ns", self.took.percentile(50));

@@ -1,29 +1,31 @@
-//! A sound card's buffer: it is filled period by period, plays on, and clicks where it runs empty.
+//! A sound card's buffer: the player fills it period by period, the card plays continuously, and an empty buffer causes
+//! a click.
 
 use super::Grade;
 use super::gauge::{Fact, Gauge};
 use super::reading::Reading;
 use sched::{Instant, Nanos};
 
-/// Sound that is played.
+/// The parameters of the sound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sound {
-    /// How much is written at once. Range: above zero.
+    /// Duration of a period, which is written at once. Range: above zero.
     pub period: Nanos,
-    /// How many of them the buffer holds. Range: 1 ….
+    /// Capacity of the buffer, in periods. Range: 1 ….
     pub periods: u32,
 }
 
-/// The buffer: every job that the player completes adds one period to it. It begins to play when it is full for the first time, and
-/// plays on as soon as there is something again. What comes when it is full is not heard: sound that is late is not made up for.
+/// The buffer of a sound card. Every job that the player completes adds one period. The card starts to play when the
+/// buffer is full for the first time, and resumes as soon as the buffer is not empty. Periods that arrive at a full
+/// buffer are not played: late sound is not made up for.
 #[derive(Debug)]
 pub(super) struct Buffer {
     sound: Sound,
-    /// How much is in it, as of `upto`.
+    /// Content of the buffer at `upto`.
     level: Nanos,
     upto: Instant,
     plays: bool,
-    /// Since when it has been empty, while it should play.
+    /// Instant since which the buffer is empty while the card should play.
     empty: Option<Instant>,
     began: Instant,
     underruns: u64,
@@ -78,7 +80,7 @@ impl Gauge for Buffer {
     fn note(&mut self, at: Instant, _: &str, fact: Fact) {
         match fact {
             Fact::Done => self.fill(at),
-            // A player that has ended leaves the rest to the card.
+            // A player that has ended leaves the remaining sound to the card.
             Fact::Left => self.over = self.over.or(Some(at)),
             _ => {}
         }
@@ -109,14 +111,14 @@ impl Gauge for Buffer {
 
 impl Buffer {
     fn grade(&self, played: Nanos) -> Grade {
-        // Less than a minute counts as one: a single click in a short run is a single click.
+        // A shorter time counts as a minute: a single click in a short run is a single click.
         let minutes = played.max(Nanos::s(60)).as_ns();
         let clicks = super::reading::ratio(self.underruns, 60_000_000_000, minutes);
         match (self.filled, self.plays) {
             (0, _) | (_, false) => Grade::Jitter,
-            // A click every two minutes rounds to none, but is not nothing.
+            // A click every two minutes rounds to zero, but is more than no click.
             _ if clicks == 0 && self.underruns > 0 => Grade::Tiny,
-            // Sound that is away for a tenth of the time is no sound, however seldom it comes and goes.
+            // Sound with silence in more than a tenth of the time is useless, with any number of clicks.
             _ if self.silence.as_ns() > played.as_ns() / 10 => Grade::Jitter,
             _ => Grade::of(&clicks, &Grade::CLICKS_PER_MINUTE),
         }

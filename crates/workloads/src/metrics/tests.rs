@@ -13,13 +13,14 @@ fn ms(ms: u64) -> Instant {
 #[test]
 fn a_buffer_plays_once_it_is_full_and_clicks_where_it_runs_empty() {
     let mut buffer = Buffer::new(Sound { period: Nanos::ms(10), periods: 2 });
-    // Full at 1; the next one at 21, the very moment at which it would be empty; then at 35, 4 too late; one more keeps on from there.
+    // The buffer is full at 1. The next period arrives at 21, the moment at which it would be empty; then at 35, 4 too
+    // late; then one more.
     for at in [0, 1, 21, 35, 44] {
         buffer.note(ms(at), "", Fact::Done);
     }
     let reading = buffer.read(ms(50));
     assert_eq!((reading.get("underruns"), reading.get("silence_ns")), (Some(1), Some(4_000_000)));
-    // At 50 there are 5 left; without a player that fills it, it runs empty at 55.
+    // At 50, 5 ms are left. Without a player that fills the buffer, it is empty at 55.
     let reading = buffer.read(ms(60));
     assert_eq!((reading.get("underruns"), reading.get("silence_ns")), (Some(2), Some(4_000_000 + 5_000_000)));
 }

@@ -1,13 +1,13 @@
-//! What is transferred over a network, or from a disk.
+//! Transfers over a network, or from a disk.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, ratio};
 use sched::Instant;
 
-/// Every job done is a block.
+/// A gauge in which every completed job is a block.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    /// Of each.
+    /// Size of a block. Unit: bytes.
     bytes: u64,
     came: Option<Instant>,
     over: Instant,
@@ -48,7 +48,7 @@ impl Gauge for Transfer {
         let took = over.saturating_since(self.came.unwrap_or(over));
         let bytes = self.blocks.saturating_mul(self.bytes);
         let mut reading = Reading::default();
-        // Bytes in a nanosecond are millions of thousandths of a megabyte in a second.
+        // Bytes per nanosecond equal millions of thousandths of a megabyte per second.
         reading.add("mb_per_s_milli", ratio(bytes, 1_000_000, took.as_ns()));
         reading.add("mbit_per_s_milli", ratio(bytes, 8_000_000, took.as_ns()));
         reading.add("blocks", self.blocks);

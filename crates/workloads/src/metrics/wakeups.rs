@@ -1,4 +1,4 @@
-//! How late threads come to run: what cyclictest prints.
+//! The delays of threads after their timers: the output of cyclictest.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Named, Reading, ratio};
@@ -6,20 +6,20 @@ use sched::{Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::Durations;
 
-/// A sample for each time that a thread says how late it is, of all threads together. The histogram has a class for each whole
-/// microsecond and ends at 5 ms, as with `-h 5000`; what is later is counted apart, but is part of mean and maximum.
+/// A sample for each reported delay, of all threads together. The histogram has a class for each whole microsecond and
+/// ends at 5 ms, as with `-h 5000`. Longer delays are counted separately, but are part of mean and maximum.
 #[derive(Debug, Default)]
 pub(super) struct Wakeups {
     late: Durations,
-    /// In square nanoseconds.
+    /// Sum of the squared delays. Unit: square nanoseconds.
     squares: u128,
-    /// By whole microseconds.
+    /// Number of samples, by whole microseconds.
     classes: BTreeMap<u64, u64>,
     overflow: u64,
     left_out: u64,
 }
 
-/// Where the histogram ends.
+/// End of the histogram.
 const END: Nanos = Nanos::ms(5);
 
 impl Gauge for Wakeups {
@@ -45,7 +45,7 @@ impl Gauge for Wakeups {
 
     fn read(&mut self, _: Instant) -> Reading {
         let (count, total) = (u128::from(self.late.count()), u128::from(self.late.total().as_ns()));
-        // The square of a sum is at most the sum of the squares times how many there are.
+        // The square of a sum is at most the sum of the squares times their number.
         let around = self.squares - (total * total).checked_div(count).unwrap_or(0);
         let deviation = around.checked_div(count.saturating_sub(1)).unwrap_or(0).isqrt();
         let mut reading = Reading::default();

@@ -1,16 +1,17 @@
-//! [`rate`]: the E-model of ITU-T G.107 (03/2005): from what a line is like to how it is judged.
+//! [`rate`]: the E-model of ITU-T G.107 (03/2005): the quality of a line from its properties.
 //!
-//! R = Ro − Is − Id − Ie,eff + A, each term as in the recommendation's section 3, with all parameters that a call over packets does not
-//! change at their default values (its table 2). Functions of `libm`, so that the result is the same on every machine.
+//! R = Ro − Is − Id − Ie,eff + A, each term as in the recommendation's section 3. Parameters that a call over packets
+//! does not change have their default values (its table 2). All functions are from `libm`, so that the result is equal
+//! on every machine.
 
 use libm::{exp, log10, pow, sqrt};
 
-/// How speech is coded. Source of the figures: ITU-T G.113 (11/2007), appendix I, tables I.3 and I.4.
+/// The coding of speech. Source of the figures: ITU-T G.113 (11/2007), appendix I, tables I.3 and I.4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Codec {
-    /// 64 kbit/s, gaps are silent.
+    /// 64 kbit/s, with silence in gaps.
     G711,
-    /// The same, gaps are filled from what came before (packet loss concealment).
+    /// 64 kbit/s, with gaps filled from earlier speech (packet loss concealment).
     G711Concealed,
     /// 8 kbit/s, with voice activity detection (annexes A and B).
     G729,
@@ -19,7 +20,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The equipment impairment factor Ie without loss.
+    /// Returns the equipment impairment factor Ie without loss.
     fn impairment(self) -> f64 {
         match self {
             Codec::G711 | Codec::G711Concealed => 0.0,
@@ -28,7 +29,7 @@ impl Codec {
         }
     }
 
-    /// The packet loss robustness factor Bpl.
+    /// Returns the packet loss robustness factor Bpl.
     fn robustness(self) -> f64 {
         match self {
             Codec::G711 => 4.3,
@@ -39,50 +40,51 @@ impl Codec {
     }
 }
 
-/// What of a line a call over packets changes.
+/// The properties of a line that a call over packets changes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Line {
-    /// How speech is coded.
+    /// Coding of speech.
     pub codec: Codec,
-    /// From mouth to ear (the T and Ta of the model; the way there and back, Tr, is twice that). Unit: milliseconds. Range: 0 ….
+    /// Delay from mouth to ear (T and Ta of the model; the round trip Tr is twice that). Unit: milliseconds. Range: 0
+    /// ….
     pub one_way_ms: f64,
-    /// Packets that are not played. Unit: percent. Range: 0 … 100.
+    /// Share of packets that are not played. Unit: percent. Range: 0 … 100.
     pub loss_percent: f64,
-    /// How much longer bursts of loss are than if each packet were lost by itself (BurstR). Range: 1 ….
+    /// Ratio of the length of loss bursts to that of independent losses (BurstR). Range: 1 ….
     pub burst: f64,
 }
 
 impl Default for Line {
-    /// The recommendation's default: no delay, no loss, the codec of a fixed network.
+    /// Returns the recommendation's default: no delay, no loss, the codec of a fixed network.
     fn default() -> Line {
         Line { codec: Codec::G711, one_way_ms: 0.0, loss_percent: 0.0, burst: 1.0 }
     }
 }
 
-/// How a line is judged.
+/// The rated quality of a line.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Quality {
-    /// The rating factor R. Range: at most 93.21 with this model's defaults, and below 0 for what is no connection any more.
+    /// Rating factor R. Range: at most 93.21 with this model's defaults, and below 0 for an unusable connection.
     pub r: f64,
-    /// The mean opinion score (annex B). Range: 1 … 4.5.
+    /// Mean opinion score (annex B). Range: 1 … 4.5.
     pub mos: f64,
 }
 
 impl Quality {
-    /// R in thousandths; 0 where it is less.
+    /// Returns R in thousandths. 0 if R is negative.
     #[must_use]
     pub fn r_milli(self) -> u64 {
         libm::round(self.r.max(0.0) * 1000.0) as u64
     }
 
-    /// The score in thousandths.
+    /// Returns the score in thousandths.
     #[must_use]
     pub fn mos_milli(self) -> u64 {
         libm::round(self.mos * 1000.0) as u64
     }
 }
 
-// The default values of table 2, by the recommendation's names.
+// Default values of table 2, with the recommendation's names.
 const SLR: f64 = 8.0;
 const RLR: f64 = 2.0;
 const STMR: f64 = 15.0;
@@ -97,7 +99,7 @@ const PS: f64 = 35.0;
 const PR: f64 = 35.0;
 const ADVANTAGE: f64 = 0.0;
 
-/// The judgement of `line`.
+/// Returns the rated quality of `line`.
 #[must_use]
 pub fn rate(line: &Line) -> Quality {
     let noise = noise();
@@ -106,17 +108,17 @@ pub fn rate(line: &Line) -> Quality {
     Quality { r, mos: score(r) }
 }
 
-/// 10 to the power of a tenth of `decibels`.
+/// Returns 10 to the power of a tenth of `decibels`.
 fn power(decibels: f64) -> f64 {
     pow(10.0, decibels / 10.0)
 }
 
-/// The `n`-th root of 1 + `x` to the power of `n`.
+/// Returns the `n`-th root of 1 + `x` to the power of `n`.
 fn bend(x: f64, n: f64) -> f64 {
     pow(1.0 + pow(x, n), 1.0 / n)
 }
 
-/// No: all noise together, in dBm0p (3-3 to 3-7).
+/// No: returns all noise together, in dBm0p (3-3 to 3-7).
 fn noise() -> f64 {
     let olr = SLR + RLR;
     let sending = PS - SLR - DS - 100.0 + 0.004 * pow(PS - olr - DS - 14.0, 2.0);
@@ -126,7 +128,7 @@ fn noise() -> f64 {
     10.0 * log10(power(NC) + power(sending) + power(receiving) + power(floor))
 }
 
-/// Is: too loud a connection, a side tone that is not right, and quantising (3-8 to 3-18).
+/// Is: returns the impairment by too loud a connection, a wrong side tone, and quantising (3-8 to 3-18).
 fn simultaneous(ro: f64, noise: f64, line: &Line) -> f64 {
     let xolr = SLR + RLR + 0.2 * (64.0 + noise - RLR);
     let loud = 20.0 * (bend(xolr / 8.0, 8.0) - xolr / 8.0);
@@ -140,7 +142,7 @@ fn simultaneous(ro: f64, noise: f64, line: &Line) -> f64 {
     loud + side + quantising
 }
 
-/// Ist (3-11).
+/// Returns Ist (3-11).
 fn side_tone(stmro: f64) -> f64 {
     12.0 * bend((stmro - 13.0) / 6.0, 8.0)
         - 28.0 * bend((stmro + 1.0) / 19.4, 35.0)
@@ -148,7 +150,7 @@ fn side_tone(stmro: f64) -> f64 {
         + 29.0
 }
 
-/// Id: the echo of the talker, that of the listener, and the delay itself (3-19 to 3-28).
+/// Id: returns the impairment by the talker's echo, the listener's echo, and the delay itself (3-19 to 3-28).
 fn delay(ro: f64, noise: f64, line: &Line) -> f64 {
     let t = line.one_way_ms;
     let terv = TELR - 40.0 * log10((1.0 + t / 10.0) / (1.0 + t / 150.0)) + 6.0 * exp(-0.3 * t * t);
@@ -159,7 +161,7 @@ fn delay(ro: f64, noise: f64, line: &Line) -> f64 {
     talker + listener + absolute(t)
 }
 
-/// Idd: a delay of `t` milliseconds without any echo (3-27 and 3-28).
+/// Idd: returns the impairment by a delay of `t` milliseconds without any echo (3-27 and 3-28).
 pub(super) fn absolute(t: f64) -> f64 {
     if t <= 100.0 {
         return 0.0;
@@ -168,18 +170,18 @@ pub(super) fn absolute(t: f64) -> f64 {
     25.0 * (bend(x, 6.0) - 3.0 * bend(x / 3.0, 6.0) + 2.0)
 }
 
-/// Ie,eff: the codec, and packets that are missing (3-29).
+/// Ie,eff: returns the impairment by the codec and by missing packets (3-29).
 fn equipment(line: &Line) -> f64 {
     let (ie, loss) = (line.codec.impairment(), line.loss_percent);
     ie + (95.0 - ie) * loss / (loss / line.burst + line.codec.robustness())
 }
 
-/// From R to the mean opinion score (B-4).
+/// Returns the mean opinion score for R (B-4).
 pub(super) fn score(r: f64) -> f64 {
     match r {
         r if r <= 0.0 => 1.0,
         r if r >= 100.0 => 4.5,
-        // Between 0 and 6.5 the polynomial falls below the scale.
+        // Between 0 and 6.5, the polynomial is below the scale.
         r => (1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6).max(1.0),
     }
 }

@@ -2,11 +2,12 @@
 
 use sched::{Instant, Nanos};
 
-/// How much the time that packets are under way changes from one to the next: J += (|D| − J) / 16 for each packet that comes, where D is
-/// the difference to the one that came before it. Kept in sixteenths of a nanosecond, as the appendix keeps it in sixteenths of its clock.
+/// The mean change of the transit time from one packet to the next: J += (|D| − J) / 16 for each packet that arrives,
+/// where D is the difference to the packet that arrived before it. Stored in sixteenths of a nanosecond, as the
+/// appendix stores it in sixteenths of its clock.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Jitter {
-    /// How long the last one was under way.
+    /// Transit time of the last packet.
     transit: Option<u64>,
     sixteenths: u64,
     sum: u64,
@@ -14,7 +15,7 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// A packet that came, in the order of coming.
+    /// Records a packet, in the order of arrival.
     pub fn packet(&mut self, sent: Instant, arrived: Instant) {
         let transit = arrived.saturating_since(sent).as_ns();
         if let Some(last) = self.transit.replace(transit) {
@@ -25,13 +26,13 @@ impl Jitter {
         }
     }
 
-    /// The estimate now.
+    /// Returns the current estimate.
     #[must_use]
     pub fn now(self) -> Nanos {
         Nanos::ns(self.sixteenths >> 4)
     }
 
-    /// The mean of all estimates so far; zero if there was none.
+    /// Returns the mean of all estimates so far. Zero if there is none.
     #[must_use]
     pub fn mean(self) -> Nanos {
         Nanos::ns(self.sum.checked_div(self.packets).unwrap_or(0))

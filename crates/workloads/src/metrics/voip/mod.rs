@@ -1,7 +1,8 @@
-//! A telephone call over packets: from when each was sent and when it came to how it sounds.
+//! A telephone call over packets: its quality, from the sending and arrival times of its packets.
 //!
-//! [`Call`] takes them in order of sending; [`Call::read`] says jitter (RFC 3550), what was lost on the way, what came too late to be
-//! played, and the mean opinion score (ITU-T G.107). Whatever carries the packets feeds it; it is pure arithmetic.
+//! [`Call`] processes packets in order of sending. [`Call::read`] returns jitter (RFC 3550), lost packets, packets that
+//! arrived too late to be played, and the mean opinion score (ITU-T G.107). The module is pure arithmetic; the carrier
+//! of the packets feeds it.
 
 mod e_model;
 mod jitter;
@@ -14,14 +15,15 @@ pub use playout::Playout;
 use super::reading::{Reading, ratio};
 use sched::{Instant, Nanos};
 
-/// What the far end does with packets, and what is spoken.
+/// The coding of speech, and the receiver's treatment of packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Phone {
-    /// How speech is coded.
+    /// Coding of speech.
     pub codec: Codec,
-    /// How much speech is in a packet. Source of the default: 20 ms, RFC 3551, section 4.2. Range: above zero.
+    /// Duration of speech in a packet. Source of the default: 20 ms, RFC 3551, section 4.2. Range: above zero.
     pub packet: Nanos,
-    /// How long the play-out buffer holds back the first packet, and so how late others may be. Default: 60 ms, three packets. Any.
+    /// Time for which the play-out buffer holds the first packet; the maximum delay of other packets. Default: 60 ms,
+    /// three packets. Range: any.
     pub buffer: Nanos,
 }
 
@@ -37,18 +39,18 @@ pub struct Call {
     phone: Phone,
     jitter: Jitter,
     playout: Playout,
-    /// Of those that came, how long each was under way.
+    /// Transit time of each packet that arrived.
     under_way: Vec<u64>,
 }
 
 impl Call {
-    /// A call of which nothing has been heard.
+    /// Creates a call without packets.
     #[must_use]
     pub fn new(phone: Phone) -> Call {
         Call { phone, jitter: Jitter::default(), playout: Playout::new(phone.buffer), under_way: Vec::new() }
     }
 
-    /// The next packet, in the order of sending: when it was sent, and when it came; `None`: it was lost.
+    /// Records the next packet, in the order of sending: its sending and arrival times. `None`: the packet was lost.
     pub fn packet(&mut self, sent: Instant, arrived: Option<Instant>) {
         self.playout.packet(sent, arrived);
         if let Some(arrived) = arrived {
@@ -57,8 +59,8 @@ impl Call {
         }
     }
 
-    /// How it sounds. The delay from mouth to ear is that of a packet's speech, of the way of the first one, and of the buffer; none of
-    /// what the echo canceller does.
+    /// Returns the quality of the call. The delay from mouth to ear is the sum of a packet's speech, the transit time
+    /// of the first packet, and the buffer. The delay of an echo canceller is not included.
     #[must_use]
     pub fn quality(&self) -> Quality {
         let Playout { packets, .. } = self.playout;
@@ -72,7 +74,7 @@ impl Call {
         })
     }
 
-    /// What a report says of it.
+    /// Returns the values of the call for a report.
     #[must_use]
     pub fn read(&self) -> Reading {
         let Playout { packets, lost, discarded, .. } = self.playout;
@@ -92,7 +94,7 @@ impl Call {
     }
 }
 
-/// Rounded down; 0 of none.
+/// Returns the mean, rounded down. 0 if there are no values.
 fn mean(of: impl ExactSizeIterator<Item = u64>) -> u64 {
     let count = of.len() as u128;
     let sum: u128 = of.map(u128::from).sum();

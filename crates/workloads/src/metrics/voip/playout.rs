@@ -2,29 +2,30 @@
 
 use sched::{Instant, Nanos};
 
-/// A buffer of fixed length: the first packet that comes is held back for that long, and every other is played as long after it as it
-/// was sent after it. What is not there by then is discarded when it comes; what never comes is lost.
+/// A buffer of fixed length. It holds the first packet that arrives for that time. It plays every other packet with the
+/// distance to the first at which it was sent. A packet that arrives later is discarded; a packet that never arrives is
+/// lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Playout {
     holds: Nanos,
-    /// From the sending of any packet to its playing.
+    /// Time from the sending of any packet to its playing.
     delay: Option<Nanos>,
-    /// Packets sent.
+    /// Number of sent packets.
     pub packets: u64,
-    /// Those of them that never came.
+    /// Number of packets that never arrived.
     pub lost: u64,
-    /// Those that came too late to be played.
+    /// Number of packets that arrived too late to be played.
     pub discarded: u64,
 }
 
 impl Playout {
-    /// A buffer that holds back the first packet for `holds`.
+    /// Creates a buffer that holds the first packet for `holds`.
     #[must_use]
     pub fn new(holds: Nanos) -> Playout {
         Playout { holds, delay: None, packets: 0, lost: 0, discarded: 0 }
     }
 
-    /// The next packet, in the order of sending.
+    /// Records the next packet, in the order of sending.
     pub fn packet(&mut self, sent: Instant, arrived: Option<Instant>) {
         self.packets += 1;
         let Some(arrived) = arrived else {
@@ -36,7 +37,7 @@ impl Playout {
         self.discarded += u64::from(under_way > delay);
     }
 
-    /// From the sending of a packet to its playing; zero while none has come.
+    /// Returns the time from the sending of a packet to its playing. Zero while no packet has arrived.
     #[must_use]
     pub fn delay(&self) -> Nanos {
         self.delay.unwrap_or(Nanos::ZERO)

@@ -10,7 +10,7 @@ fn near(value: f64, right: f64, by: f64) -> bool {
     (value - right).abs() <= by
 }
 
-/// G.107, section 3.7: with all defaults R is 93.2; annex B: that is a score of 4.41.
+/// G.107, section 3.7: with all defaults R is 93.2. Annex B: the score is then 4.41.
 #[test]
 fn defaults_give_the_rating_that_the_recommendation_states() {
     let Quality { r, mos } = rate(&Line::default());
@@ -18,7 +18,7 @@ fn defaults_give_the_rating_that_the_recommendation_states() {
     assert!(near(mos, 4.41, 0.005), "{mos}");
 }
 
-/// Table B.1 of G.107: the lower bounds of R and of the score of each of its classes.
+/// Table B.1 of G.107: the lower bounds of R and of the score of each class.
 #[test]
 fn scores_are_those_of_the_table() {
     for (r, mos) in [(90.0, 4.34), (80.0, 4.03), (70.0, 3.60), (60.0, 3.10), (50.0, 2.58)] {
@@ -32,13 +32,13 @@ fn delay_matters_from_a_tenth_of_a_second_on_and_more_and_more() {
     let r = |one_way_ms| rate(&Line { one_way_ms, ..Line::default() }).r;
     let fall: Vec<f64> = [0.0, 100.0, 150.0, 200.0, 300.0, 400.0].windows(2).map(|at| r(at[0]) - r(at[1])).collect();
     assert!(fall.iter().all(|fall| *fall > 0.0), "{fall:?}");
-    // Without echo, up to 100 ms cost nothing; then as in the table that G.113 (02/1996) had for it.
+    // Without echo, delays up to 100 ms have no effect. Then the values are those of the table in G.113 (02/1996).
     for (t, right) in [(100.0, 0.0), (200.0, 3.0), (300.0, 15.0), (400.0, 25.0), (800.0, 40.0)] {
         assert!(near(absolute(t), right, 1.0), "{t} ms: {}", absolute(t));
     }
 }
 
-/// G.113, appendix I: what a percentage of loss takes from G.711 with and without concealment.
+/// G.113, appendix I: the impairment of G.711 by a percentage of loss, with and without concealment.
 #[test]
 fn loss_costs_what_the_codec_lets_it_cost() {
     let fall = |codec, loss_percent| 93.206 - rate(&Line { codec, loss_percent, ..Line::default() }).r;
@@ -53,7 +53,7 @@ fn loss_costs_what_the_codec_lets_it_cost() {
 #[test]
 fn jitter_is_that_of_the_rfc() {
     let mut jitter = Jitter::default();
-    // Under way for 10, 26, 10 ms: each time it changes by 16 ms.
+    // Transit times of 10, 26 and 10 ms: each differs by 16 ms from the one before.
     for (sent, arrived) in [(0, 10_000), (20_000, 46_000), (40_000, 50_000)] {
         jitter.packet(at(sent), at(arrived));
     }
@@ -68,7 +68,7 @@ fn jitter_is_that_of_the_rfc() {
 #[test]
 fn a_call_without_loss_has_the_score_of_its_codec() {
     for codec in [Codec::G711, Codec::G729] {
-        // 1000 packets that are under way for no time, and played at once.
+        // 1000 packets with a transit time of zero, played at once.
         let mut call = Call::new(Phone { codec, packet: Nanos::ns(1), buffer: Nanos::ZERO });
         (0..1000).for_each(|n| call.packet(at(20_000 * n), Some(at(20_000 * n))));
         let reading = call.read();
@@ -82,7 +82,8 @@ fn a_call_without_loss_has_the_score_of_its_codec() {
 #[test]
 fn what_never_comes_is_lost_and_what_comes_too_late_is_discarded() {
     let mut call = Call::new(Phone { buffer: Nanos::ms(60), ..Phone::default() });
-    // The first is under way for 5 ms: each must come within 65 ms. Every tenth is lost, every tenth plus five comes after 65.001 ms.
+    // The first transit time is 5 ms, so each packet must arrive within 65 ms. Every tenth is lost; every tenth plus
+    // five arrives after 65.001 ms.
     for n in 0..100 {
         let under_way = match n % 10 {
             3 => None,

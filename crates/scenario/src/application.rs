@@ -1,4 +1,4 @@
-//! From a workload that is more than one entity to its tasks.
+//! Conversion of a workload with several entities to its tasks.
 
 use super::Workload;
 use super::asked::Asked;
@@ -15,24 +15,24 @@ use sched::{Nanos, Params, Topology};
 use sim::Application;
 use std::collections::BTreeMap;
 
-/// The most events of all threads of all files of rt-app together.
+/// Maximum number of events of all threads of all files of rt-app together.
 const EVENTS_MAX: u64 = 1 << 22;
 
-/// What a member does, as it goes into the scenario.
+/// The workload of a member, in the form of the scenario.
 #[derive(Debug)]
 pub(super) enum Made {
     Entity(Workload),
     Application {
         application: Box<Application>,
         reach: Box<Reach>,
-        /// How long it is there at most.
+        /// Maximum duration of the application.
         duration: Option<Nanos>,
         metric: Option<Metric>,
         place: Span,
     },
 }
 
-/// The files of rt-app that were read; `None`: something is wrong with it, and was reported.
+/// Files of rt-app that were read, by name. `None`: the file has a problem, which is reported.
 #[derive(Debug, Default)]
 pub(super) struct Applications {
     files: BTreeMap<String, Option<RtApp>>,
@@ -40,7 +40,7 @@ pub(super) struct Applications {
 }
 
 impl Applications {
-    /// The tasks that do `work`, which stands at `at`, and how many there are that have not been counted.
+    /// Returns the tasks that execute `work`, which is at `at`, and the number of tasks that are not yet counted.
     pub(super) fn make(
         &mut self,
         work: &Work,
@@ -98,7 +98,7 @@ impl Applications {
     }
 }
 
-/// Refuses what a member asks for whose threads ask for themselves.
+/// Refuses requests of a member whose threads have their own requests.
 fn asks_itself(member: &MemberTable, work: Span, findings: &mut Findings) {
     let asked = [
         (member.group.weight.at(), "share"),

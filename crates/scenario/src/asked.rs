@@ -1,4 +1,4 @@
-//! The requests of members: parameters, reservations and real processes. Checks that they fit together.
+//! The requests of members: parameters, reservations and real processes, with checks between them.
 
 use super::Real;
 use super::tables::MemberTable;
@@ -6,7 +6,7 @@ use input::problem::{Findings, Problem, Wrong};
 use input::source::Placed;
 use sched::{Instant, Limit, Nanos, Params, Refused, Reservation, Topology};
 
-/// What a member asks for, checked.
+/// The checked requests of a member.
 pub(super) struct Asked {
     pub(super) arrival: Instant,
     pub(super) leaves: Option<Instant>,
@@ -64,7 +64,7 @@ impl Asked {
     }
 }
 
-/// Slice and period belong together, start and limit belong to them.
+/// Returns the reservation of a member. A period requires a slice; start and limit require both.
 fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Findings) -> Option<Reservation> {
     let pairs =
         [(&member.slice, &member.period, "slice", "period"), (&member.period, &member.slice, "period", "slice")];
@@ -105,7 +105,7 @@ fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Fin
     Some(reservation)
 }
 
-/// The changes of the reservation, in the order of time.
+/// Returns the changes of the reservation, in order of time.
 fn changes(
     member: &MemberTable,
     host: Option<&Topology>,
@@ -144,7 +144,7 @@ fn changes(
     changes
 }
 
-/// The process that a member is.
+/// Returns the process of a member.
 fn real(member: &MemberTable, findings: &mut Findings) -> Option<Placed<Real>> {
     let noun = member.kind.noun();
     if let (Some(command), Some(pid)) = (member.command.at(), member.pid.at()) {

@@ -1,4 +1,4 @@
-//! From what was typed to what it means: defaults, references, and what has to hold between values.
+//! Conversion of typed values to a scenario: defaults, references, and checks between values.
 
 use super::checked::Checked;
 use super::file::File;
@@ -14,7 +14,7 @@ use input::source::{Placed, Span};
 use sched::id::CPUS_MAX;
 use sched::{Nanos, Topology};
 
-/// The scenario that `file` means; `None` if anything is wrong, which `findings` then holds.
+/// Returns the scenario of `file`. `None`: something is wrong, and `findings` has the problem.
 pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
     let host = host(&file, findings);
     if file.name.is_absent() {
@@ -75,7 +75,7 @@ fn missing(message: &str, right: &str, findings: &mut Findings) {
     findings.add(Problem::new(message).at(Span::default(), "in this file").help(format!("use {right}")));
 }
 
-/// The machine; `None` if something is wrong with it.
+/// Returns the topology of the host. `None`: it has a problem.
 fn host(file: &File, findings: &mut Findings) -> Option<Topology> {
     if file.cpus.is_absent() {
         missing("the scenario has no number of CPUs", &format!("cpus = 1, up to {CPUS_MAX}"), findings);

@@ -1,8 +1,8 @@
-//! [`Checked`]: what is on a machine, checked.
+//! [`Checked`]: the checked population of a machine.
 
 use super::spec::{AppSpec, EntitySpec, Group, GuestSpec};
 
-/// What is on a machine.
+/// The checked population of a machine.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
     pub(super) groups: Vec<Group>,

@@ -1,4 +1,4 @@
-//! `coordination`, as typed: how a guest tells its host which vCPU matters, and what that does about it.
+//! `coordination`, as typed: the settings of a guest's reports to its host, and of the host's reaction.
 
 use super::form;
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
@@ -8,24 +8,24 @@ use sched::{Nanos, RtPriority, Weight};
 use sim::coordination::{Boost, Coordination, Protocol, Rule};
 use toml::de::DeValue;
 
-/// The keys of `coordination`.
+/// Keys of `coordination`.
 pub(crate) const COORDINATION_KEYS: &[&str] =
     &["protocol", "detector", "boost", "interrupt", "budget", "window", "limit", "preempt_limit", "tick"];
 const RIGHT: &str = "\"rfc-v1\", or a table: { protocol = \"rfc-v1\", detector = \"ewma\", boost = \"rr:8\" }";
 const BOOST: &str = "\"rr:8\", \"fifo:50\" or \"nice:-20\"";
-/// The shortest budget, window, limit and tick.
+/// Minimum budget, window, limit and tick.
 const LEAST: Nanos = Nanos::us(1);
 
-/// The places in the file of settings that a policy may reject; the default if a setting is absent.
+/// The places in the file of settings that a policy may reject. The default if a setting is absent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CoordinationPlaces {
-    /// The boost, or the coordination as a whole.
+    /// Place of the boost, or of the coordination as a whole.
     pub boost: Span,
-    /// The detector, or the coordination as a whole.
+    /// Place of the detector, or of the coordination as a whole.
     pub detector: Span,
 }
 
-/// The name of a protocol, or a table; `None` where there is none, or it is wrong.
+/// Reads the name of a protocol, or a table. `None`: the setting is absent or wrong.
 pub(super) fn read(guest: &Table<'_, '_>, findings: &mut Findings) -> Option<(Coordination, CoordinationPlaces)> {
     let (value, at) = guest.get("coordination")?;
     if value.is_str() {
@@ -110,7 +110,7 @@ fn one_of<T: Copy>(what: &'static str, value: &DeValue<'_>, all: &[(&'static str
     })
 }
 
-/// `rr:8`, `fifo:50` or `nice:-20`.
+/// Reads `rr:8`, `fifo:50` or `nice:-20`.
 fn boost(key: &'static str, value: &DeValue<'_>) -> Result<Boost, Wrong> {
     let DeValue::String(typed) = value else { return Err(form::mistyped(key, value, BOOST)) };
     let wrong = |why: &'static str, help: &str| {

@@ -1,9 +1,9 @@
-//! `count`: one `[[vm]]` or `[[task]]` that stands for many.
+//! `count`: one `[[vm]]` or `[[task]]` for many.
 //!
-//! A table with `count = 64` is replaced by 64 copies before anything is read. In copy number *i* (from 0), `{i}` in a text
-//! becomes *i* (`{i:02}`: with at least two digits), and a list or a [`Range`] in the place of a single value becomes its
-//! element *i*, from the start again after the last. Copies keep the places of the text they are made from, so
-//! that a problem of a copy points at the line.
+//! Before the scenario is read, a table with `count = 64` is replaced by 64 copies. In copy number *i* (from 0), `{i}`
+//! in a text becomes *i* (`{i:02}`: with at least two digits). A list or a [`Range`] in the place of a single value
+//! becomes its element *i*, from the start again after the last. Copies keep the places of their original text, so that
+//! a problem of a copy points at the line.
 
 use crate::{SCENARIO_ENTITIES_MAX, form};
 use input::problem::{Findings, Problem, quoted};
@@ -13,23 +13,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// The most values of all copies together: a value takes about 200 bytes.
+/// Maximum number of values of all copies together. A value takes about 200 bytes.
 const VALUES_MAX: usize = 1 << 20;
-/// The keys of tables that may have a `count`.
+/// Keys of tables that may have a `count`.
 const COUNTED: [&str; 2] = ["vm", "task"];
-/// The keys of other tables in lists, which are not lists of values.
+/// Keys of other tables in lists, which are not lists of values.
 const TABLES: [&str; 2] = ["group", "change"];
-/// The keys whose value is a list, and what it is.
+/// Keys whose value is a list itself.
 const LISTS: [&str; 7] = ["command", "uniform", "at-least", "loads", "leaves", "nodes", "workers"];
-/// The keys whose texts are taken as they are: a program's arguments.
+/// Keys whose texts are not changed: a program's arguments.
 const VERBATIM: [&str; 1] = ["command"];
 
-/// The numbers of all ranges of a document, as text. Values of a document borrow their text, so that these must outlive it.
+/// The numbers of all ranges of a document, as text. Values of a document borrow their text, so the numbers must
+/// outlive the document.
 #[derive(Debug, Default)]
 pub(super) struct Numbers(BTreeMap<String, Vec<String>>);
 
 impl Numbers {
-    /// Those of `document`.
+    /// Returns the numbers of all ranges of `document`.
     pub(super) fn of(document: &DeTable<'_>) -> Numbers {
         let mut numbers = Numbers::default();
         document.iter().for_each(|(_, value)| numbers.collect(value.get_ref()));
@@ -52,7 +53,8 @@ impl Numbers {
     }
 }
 
-/// `document` with each table that has a `count` replaced by its copies. `numbers` are those of the document.
+/// Returns `document` with each table that has a `count` replaced by its copies. `numbers` are the numbers of the
+/// document.
 pub(super) fn expand<'i>(mut document: DeTable<'i>, numbers: &'i Numbers, findings: &mut Findings) -> DeTable<'i> {
     let mut copies = Copies { numbers, values: 0, findings };
     copies.expand(&mut document, None);
@@ -61,7 +63,7 @@ pub(super) fn expand<'i>(mut document: DeTable<'i>, numbers: &'i Numbers, findin
 
 struct Copies<'i, 'f> {
     numbers: &'i Numbers,
-    /// How many values have been copied.
+    /// Number of copied values.
     values: usize,
     findings: &'f mut Findings,
 }
@@ -80,12 +82,12 @@ impl<'i> Copies<'i, '_> {
         }
     }
 
-    /// The copies of `table`, or it alone.
+    /// Returns the copies of `table`, or `table` alone.
     fn copies(&mut self, table: Spanned<DeValue<'i>>, key: &str, outer: Option<usize>) -> Vec<Spanned<DeValue<'i>>> {
         let at = table.span();
         let mut entries = match table.into_inner() {
             DeValue::Table(entries) => entries,
-            // The reader refuses anything else.
+            // The reader refuses any other value.
             other => return vec![Spanned::new(at, other)],
         };
         let Some(count) = entries.remove("count") else {
@@ -125,7 +127,7 @@ impl<'i> Copies<'i, '_> {
         expanded.collect()
     }
 
-    /// Refuses copies of one name: a later check of names compares places, which copies share.
+    /// Refuses copies of one name. A later check of names compares places, which copies share.
     fn refuse_equal_names(&mut self, copies: &[DeTable<'i>], count: Span) {
         let mut names = BTreeSet::new();
         let named = copies.iter().filter_map(|copy| copy.get("name"));
@@ -143,7 +145,7 @@ impl<'i> Copies<'i, '_> {
     fn walked_table(&mut self, mut entries: DeTable<'i>, copy: Option<usize>) -> DeTable<'i> {
         if copy.is_some() {
             for (key, value) in entries.iter_mut() {
-                // Tables with a count of their own have copies of their own.
+                // Tables with their own count have their own copies.
                 let is_counted = COUNTED.contains(&key.get_ref().as_ref()) && value.get_ref().is_array();
                 if !is_counted {
                     let taken = std::mem::replace(value, Spanned::new(value.span(), DeValue::Boolean(false)));
@@ -154,7 +156,7 @@ impl<'i> Copies<'i, '_> {
         entries
     }
 
-    /// What `value` of `key` is in copy number `copy`.
+    /// Returns the `value` of `key` in copy number `copy`.
     fn walked(&mut self, value: Spanned<DeValue<'i>>, key: &str, copy: Option<usize>) -> Spanned<DeValue<'i>> {
         let Some(copy) = copy.filter(|_| !VERBATIM.contains(&key)) else { return value };
         let at = value.span();
@@ -178,7 +180,7 @@ impl<'i> Copies<'i, '_> {
                     return Spanned::new(at, DeValue::Array(values.collect()));
                 }
                 match values.get(copy % values.len().max(1)).cloned() {
-                    // An element is what stands in the place of a single value: its own lists are values of their keys.
+                    // An element stands for a single value: its own lists are values of their keys.
                     Some(element) if element.get_ref().is_array() => self.list(element, copy),
                     Some(element) => self.walked(element, "", Some(copy)),
                     None => Spanned::new(at, DeValue::Array(values)),
@@ -189,7 +191,7 @@ impl<'i> Copies<'i, '_> {
         }
     }
 
-    /// The list `value`, whose elements are walked through, but not itself.
+    /// Returns the list `value` in copy number `copy`: converts all elements, and selects none of them.
     fn list(&mut self, value: Spanned<DeValue<'i>>, copy: usize) -> Spanned<DeValue<'i>> {
         let at = value.span();
         match value.into_inner() {
@@ -201,7 +203,7 @@ impl<'i> Copies<'i, '_> {
         }
     }
 
-    /// Element `copy` of `range`, which `text` is.
+    /// Returns element `copy` of `range`, whose text is `text`.
     fn element(&self, range: Range, text: &str, copy: usize) -> DeValue<'i> {
         match self.numbers.0.get(text) {
             Some(numbers) => {
@@ -216,7 +218,7 @@ impl<'i> Copies<'i, '_> {
     }
 }
 
-/// How many values `value` is made of.
+/// Returns the number of values in `value`.
 fn values_in(value: &DeValue<'_>) -> usize {
     1 + match value {
         DeValue::Array(values) => values.iter().map(|value| values_in(value.get_ref())).sum(),
@@ -225,7 +227,7 @@ fn values_in(value: &DeValue<'_>) -> usize {
     }
 }
 
-/// `text` with the number of the copy for `{i}` and `{i:02}`; `None` if neither is there.
+/// Returns `text` with the number of the copy for `{i}` and `{i:02}`. `None`: `text` has neither.
 fn numbered(text: &str, copy: usize) -> Option<String> {
     let mut rest = text;
     let mut numbered = String::new();
@@ -247,7 +249,7 @@ fn numbered(text: &str, copy: usize) -> Option<String> {
     is_found.then(|| numbered + rest)
 }
 
-/// The width of the number in a placeholder of which `text` is what follows `{i`, and the text after it.
+/// Returns the width of the number in a placeholder, and the text after the placeholder. `text` follows `{i`.
 fn placeholder(text: &str) -> Option<(usize, &str)> {
     let (form, after) = text.split_once('}')?;
     let width = match form.strip_prefix(":0") {

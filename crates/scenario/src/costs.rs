@@ -1,5 +1,5 @@
-//! [`Machine`]: what scheduling costs on one of the machines that papers have measured on, and on one of today. Each is a file in
-//! `costs/`, in which every figure has its source beside it; `docs/costs.md` says how they are used.
+//! [`Machine`]: the costs of scheduling on the machines of the papers' measurements, and on a current machine. Each
+//! machine is a file in `costs/`, in which every figure has its source beside it. `docs/costs.md` describes their use.
 
 use input::duration;
 use input::problem::{Problem, Problems, Wrong, quoted, right_instead};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sim::Costs;
 use std::sync::LazyLock;
 
-/// The files, by the machine's name, in the order of the papers.
+/// Files of the machines, by name, in the order of the papers.
 const FILES: [(&str, &str); 12] = [
     ("m1", include_str!("../../../costs/m1.toml")),
     ("m2", include_str!("../../../costs/m2.toml")),
@@ -30,69 +30,69 @@ static MACHINES: LazyLock<Vec<Machine>> = LazyLock::new(|| {
     FILES.map(read).into()
 });
 
-/// How well a figure is founded.
+/// The foundation of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// The paper that names the machine states it, or it was fitted to that paper's results.
+    /// The paper that names the machine states the figure, or the figure was fitted to the paper's results.
     Paper,
-    /// It was measured or documented. The source names the measurement, with its hardware, or the document.
+    /// The figure was measured or documented. The source names the measurement, with its hardware, or the document.
     Measured,
-    /// Neither. The source gives the reason for the assumption.
+    /// The figure is assumed. The source gives the reason for the assumption.
     Assumed,
 }
 
-/// A number and where it is from.
+/// A number and its source.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Figure {
-    /// The key, as in a scenario.
+    /// Key of the figure, as in a scenario.
     pub key: &'static str,
-    /// The value as people read it: `3.8us`, `2000`.
+    /// Value for people: `3.8us`, `2000`.
     pub value: String,
-    /// How well it is founded.
+    /// Foundation of the figure.
     pub basis: Basis,
-    /// The origin of the value, or the reason for the assumption. Never empty.
+    /// Source of the value, or reason for the assumption. Never empty.
     pub source: String,
 }
 
-/// A machine: what it is like and what scheduling costs on it.
+/// A machine with its properties and its costs of scheduling.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Machine {
-    /// Its name in a scenario.
+    /// Name of the machine in a scenario.
     pub name: &'static str,
-    /// Whose machine it is and what it is, in one line.
+    /// Owner and description of the machine, in one line.
     pub title: String,
-    /// How many CPUs it has. Range: 1 … [`CPUS_MAX`].
+    /// Number of CPUs. Range: 1 … [`CPUS_MAX`].
     pub cpus: usize,
-    /// Hardware threads of a core. Divides `llc`.
+    /// Number of hardware threads of a core. Divides `llc`.
     pub smt: usize,
-    /// CPUs that share a last-level cache. Divides `cpus`.
+    /// Number of CPUs that share a last-level cache. Divides `cpus`.
     pub llc: usize,
-    /// The clock of its CPUs. Unit: MHz.
+    /// Clock rate of the CPUs. Unit: MHz.
     pub clock_mhz: u64,
-    /// Ticks of its kernel in a second, if known.
+    /// Ticks of the machine's kernel per second, if known.
     pub hz: Option<u64>,
-    /// What scheduling costs.
+    /// Costs of scheduling.
     pub costs: Costs,
-    /// Every number of it, with its source: first what it is like, then the costs.
+    /// Every number of the machine, with its source: first the properties, then the costs.
     pub figures: Vec<Figure>,
 }
 
-/// All machines, in the order of the papers.
+/// Returns all machines, in the order of the papers.
 #[must_use]
 pub fn machines() -> &'static [Machine] {
     &MACHINES
 }
 
-/// The machine called `name`.
+/// Returns the machine with this `name`.
 ///
 /// # Errors
-/// There is none; what was probably meant.
+/// There is no such machine. The problem names the most similar machine.
 pub fn machine(name: &str) -> Result<&'static Machine, Problems> {
     find(name).map_err(|wrong| wrong.anywhere(None).into())
 }
 
-/// The machine called `name`, or what to say at the place where it is named.
+/// Returns the machine with this `name`, or the error for the place of the name.
 pub(crate) fn find(name: &str) -> Result<&'static Machine, Wrong> {
     machines().iter().find(|machine| machine.name == name).ok_or_else(|| {
         let names: Vec<&str> = machines().iter().map(|machine| machine.name).collect();
@@ -101,7 +101,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Machine, Wrong> {
     })
 }
 
-/// A figure as it stands in a file.
+/// A figure as written in a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry<T> {
@@ -140,7 +140,7 @@ struct CostTable {
     hypercall: Entry<String>,
 }
 
-/// The figures of a file as they are read.
+/// The figures of a file during reading.
 struct Reading {
     source: Source,
     figures: Vec<Figure>,
@@ -189,7 +189,7 @@ impl Machine {
     /// Reads `text`, the file of the machine `name`.
     ///
     /// # Errors
-    /// It is no TOML, a key is missing or unknown, a value is out of range, or a figure has no source.
+    /// The file is no TOML, a key is missing or unknown, a value is out of range, or a figure has no source.
     pub fn read(name: &'static str, text: &str) -> Result<Machine, Problems> {
         let mut reading = Reading { source: Source::new(format!("costs/{name}.toml"), text), figures: Vec::new() };
         let file: File = toml::from_str(text).map_err(|error| {
@@ -229,7 +229,7 @@ mod tests {
         FILES[0].1
     }
 
-    /// The error for `text`, with its line.
+    /// Returns the error for `text`, with its line.
     fn said(text: &str) -> String {
         Machine::read("m1", text).expect_err("it is wrong").to_string()
     }

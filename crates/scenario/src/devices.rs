@@ -6,35 +6,37 @@ use sim::program::{Length, Notify};
 use workloads::mean;
 use workloads::network::Device;
 
-/// The name of the machine on which everything runs that is none of the scenario's machines: clients, peers.
+/// Name of the machine for everything outside the scenario's machines: clients, peers.
 pub const OUTSIDE: &str = "outside";
 
-/// `[network]`.
+/// The settings of `[network]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NetworkSpec {
-    /// From one machine to another, one way.
+    /// Latency from one machine to another, one way.
     pub latency: Length,
-    /// The same between machines of one host; `None`: as between others.
+    /// Latency between machines of one host. `None`: as between other machines.
     pub local: Option<Length>,
-    /// What the link of each machine of the scenario carries, each way; with several hosts, that of each host. Unit: bytes in a second. `None`: any amount.
+    /// Bandwidth of the link of each machine of the scenario, each way; with several hosts, of each host. Unit: bytes
+    /// per second. `None`: unlimited.
     pub bandwidth: Option<u64>,
-    /// The most that a packet carries. Unit: bytes.
+    /// Maximum size of a packet. Unit: bytes.
     pub packet: u32,
-    /// Packets that may wait before a link; more are dropped. `None`: any number.
+    /// Maximum number of packets that wait in front of a link; further packets are dropped. `None`: unlimited.
     pub room: Option<u32>,
-    /// The driver that handles the packets of VMs.
+    /// Driver that handles the packets of VMs.
     pub drivers: Drivers,
-    /// CPU time of a guest's kernel for each packet that it receives.
+    /// CPU time of a guest's kernel for each received packet.
     pub received: Length,
-    /// Packets that may wait for that; more are dropped.
+    /// Maximum number of packets that wait for the guest's kernel; further packets are dropped.
     pub ring: u32,
-    /// Where it is.
+    /// Place of the network in the file.
     pub place: Span,
 }
 
 impl NetworkSpec {
-    /// The time until each of several equally fast nodes has `bytes` from each other node, and the time that the busiest link needs for all
-    /// of it. CPU time is left out, and random latencies count with their mean. `plugs`: the link of each node.
+    /// Returns the time until each of several equally fast nodes has `bytes` from each other node, and the time that
+    /// the busiest link needs for all data. CPU time is left out, and random latencies count with their mean. `plugs`:
+    /// the link of each node.
     #[must_use]
     pub fn exchange(&self, plugs: &[usize], bytes: u64) -> (Nanos, Nanos) {
         let passing = |bytes| self.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::s(1).scale(bytes, rate));
@@ -45,44 +47,45 @@ impl NetworkSpec {
         if own == 0 {
             return (mean(self.local.unwrap_or(self.latency)), Nanos::ZERO);
         }
-        // The links pass packet by packet, so the second one is behind by one.
+        // The links pass packet by packet, so the second link is behind by one packet.
         let last = bytes.min(self.packet.into());
         let alone = passing(bytes.saturating_mul(own)) + mean(self.latency) + passing(last);
         (alone, passing(bytes.saturating_mul(most(&|plug| on(plug) * away(plug)))))
     }
 }
 
-/// `[disk]`: one, which all on a host share.
+/// The settings of `[disk]`: one disk per host, shared by its machines.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DiskSpec {
-    /// Seek and rotation of each request.
+    /// Seek and rotation time of each request.
     pub service: Length,
-    /// What it transfers. Unit: bytes in a second. `None`: any amount at once.
+    /// Bandwidth of the disk. Unit: bytes per second. `None`: unlimited.
     pub bandwidth: Option<u64>,
-    /// The driver that handles the requests of VMs.
+    /// Driver that handles the requests of VMs.
     pub drivers: Drivers,
-    /// Where it is.
+    /// Place of the disk in the file.
     pub place: Span,
 }
 
 /// The driver that handles the packets or requests of VMs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Drivers {
-    /// Where the driver runs.
+    /// Place where the driver runs.
     pub way: Way,
-    /// CPU time of each event. In the hypervisor: always the same.
+    /// CPU time of each event. In the hypervisor: constant.
     pub event: Length,
-    /// When the driver is notified.
+    /// Condition for a notification of the driver.
     pub notify: Notify,
-    /// The delay of the notification, in which more may come (coalescing).
+    /// Delay of a notification, during which further events may arrive (coalescing).
     pub delay: Nanos,
-    /// Whether it notifies guests once per pass over all waiting packets, rather than of each packet at once.
+    /// Whether the driver notifies guests once per pass over all waiting packets. Otherwise it notifies them of each
+    /// packet at once.
     pub passes: bool,
     /// CPU time of the VM to notify the driver, beside the call to its host.
     pub kick: Nanos,
 }
 
-/// One way to drive a device.
+/// The place where a driver of a device runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Way {
     /// A thread of the host for each VM, for this device alone.
@@ -91,7 +94,7 @@ pub enum Way {
     Emulator,
     /// The kernel of a VM on the same host (Xen's split drivers).
     Split {
-        /// Their names, at most one on each host. Each has a guest.
+        /// Names of the driver domains, at most one on each host. Each has a guest.
         domains: Vec<String>,
     },
     /// The hypervisor, by interrupts.
@@ -100,7 +103,7 @@ pub enum Way {
     Direct,
 }
 
-/// The name of the host's thread that drives `device` for a VM; `None`: no such thread.
+/// Returns the name of the host's thread that drives `device` for a VM. `None`: there is no such thread.
 #[must_use]
 pub fn thread_of(vm: &str, way: &Way, device: Device) -> Option<String> {
     Some(match (way, device) {
@@ -111,7 +114,7 @@ pub fn thread_of(vm: &str, way: &Way, device: Device) -> Option<String> {
     })
 }
 
-/// The name of the kernel thread that drives `device` in a driver domain.
+/// Returns the name of the kernel thread that drives `device` in a driver domain.
 #[must_use]
 pub fn backend_of(device: Device) -> &'static str {
     match device {
@@ -120,5 +123,5 @@ pub fn backend_of(device: Device) -> &'static str {
     }
 }
 
-/// The name of the kernel thread that receives packets in a guest.
+/// Name of the kernel thread that receives packets in a guest.
 pub const RECEIVER: &str = "network";

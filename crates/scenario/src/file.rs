@@ -1,4 +1,4 @@
-//! The TOML form: what was typed, each value with its place. What it means together is `check`'s business.
+//! The TOML form: the typed values, each with its place. `check` compares the values with each other.
 
 use super::form;
 use super::guest;
@@ -16,12 +16,12 @@ use sched::Nanos;
 use sim::Costs;
 use toml::de::{DeTable, DeValue};
 
-/// The keys at the top of a file.
+/// Keys at the top of a file.
 pub(crate) const FILE_KEYS: &[&str] = &[
     "name", "hosts", "cpus", "smt", "llc", "length", "warm_up", "seed", "policy", "costs", "network", "disk",
     "manager", "samples", "group", "vm", "task",
 ];
-/// The keys of `[costs]`.
+/// Keys of `[costs]`.
 pub(crate) const COST_KEYS: &[&str] =
     &["machine", "context_switch", "cache_refill", "kick", "tick", "timer_slack", "exit", "hypercall"];
 /// A file as typed.
@@ -78,7 +78,7 @@ impl File {
     }
 }
 
-/// `costs = "m1"`, or a table: the costs of a machine, or none, and single ones that are different.
+/// Reads `costs = "m1"`, or a table: the costs of a machine, or none, and changes of single costs.
 fn costs(top: &Table<'_, '_>, findings: &mut Findings) -> Costs {
     if let Some((DeValue::String(name), at)) = top.get("costs") {
         return machine(&Placed { value: name.to_string(), at }, findings);
@@ -101,7 +101,7 @@ fn costs(top: &Table<'_, '_>, findings: &mut Findings) -> Costs {
     }
 }
 
-/// The costs of the machine called `name`.
+/// Returns the costs of the machine with this `name`.
 fn machine(name: &Placed<String>, findings: &mut Findings) -> Costs {
     match crate::costs::find(&name.value) {
         Ok(machine) => machine.costs,

@@ -1,4 +1,4 @@
-//! Forms of single values in a scenario, beside those of every input ([`input::form`]).
+//! Forms of single values in a scenario, beside the forms of all inputs ([`input::form`]).
 
 pub(super) use input::form::*;
 
@@ -10,16 +10,16 @@ use sched::{Class, CpuSet, Limit, Quota, RtPriority, Weight};
 use sim::guest::{Spinning, Steal};
 use toml::de::DeValue;
 
-/// The most vCPUs of one VM: a guest is a machine of its own.
+/// Maximum number of vCPUs of one VM: a guest is a machine of its own.
 pub(super) const VCPUS_MAX: usize = CPUS_MAX;
-/// The largest cap: every CPU a machine could have.
+/// Maximum cap: all CPUs of the largest machine. Unit: percent of one CPU.
 const CAP_MAX: u32 = 100 * CPUS_MAX as u32;
-/// The largest number of a process, on any Linux (PID_MAX_LIMIT, linux/threads.h).
+/// Maximum pid on any Linux (PID_MAX_LIMIT, linux/threads.h).
 const PID_MAX: u32 = 4_194_304;
-/// The longest name, in bytes.
+/// Maximum length of a name, in bytes.
 const NAME_MAX: usize = 100;
 
-/// The name of a thing, one line of print. `/` separates a VM from its vCPUs, so names have none.
+/// Reads a name: one printable line. `/` separates a VM from its vCPUs, so names have no `/`.
 pub(super) fn name(value: &DeValue<'_>) -> Result<String, Wrong> {
     const RIGHT: &str = "use some printable text of at most 100 bytes, without `/` and without spaces at its ends";
     let name = text("name", value, "a text in quotes")?;
@@ -38,7 +38,7 @@ pub(super) fn name(value: &DeValue<'_>) -> Result<String, Wrong> {
     ))
 }
 
-/// The title of the scenario: any one line of print.
+/// Reads the title of the scenario: one printable line.
 pub(super) fn title(value: &DeValue<'_>) -> Result<String, Wrong> {
     let title = text("name", value, "a text in quotes")?;
     let fits =
@@ -53,43 +53,43 @@ pub(super) fn title(value: &DeValue<'_>) -> Result<String, Wrong> {
     ))
 }
 
-/// How many CPUs: of the machine, per core or per cache.
+/// Reads a number of CPUs: of the machine, per core or per cache.
 pub(super) fn cpu_count(key: &'static str, value: &DeValue<'_>) -> Result<usize, Wrong> {
     integer_in(key, value, 1..=CPUS_MAX, "")
 }
 
-/// How many hosts there are, or which, from 1.
+/// Reads the number of hosts, or the number of a host from 1.
 pub(super) fn host_number(key: &'static str, value: &DeValue<'_>) -> Result<usize, Wrong> {
     integer_in(key, value, 1..=HOSTS_MAX, "")
 }
 
-/// How many vCPUs a VM has.
+/// Reads the number of vCPUs of a VM.
 pub(super) fn vcpu_count(value: &DeValue<'_>) -> Result<usize, Wrong> {
     integer_in("vcpus", value, 1..=VCPUS_MAX, "")
 }
 
-/// The seed of the run: any 64 bits, also those beyond TOML's signed range.
+/// Reads the seed of the run: any 64 bits, including values beyond TOML's signed range.
 pub(super) fn seed(value: &DeValue<'_>) -> Result<u64, Wrong> {
     let right = format!("a whole number from 0 to {}", u64::MAX);
     let DeValue::Integer(digits) = value else { return Err(mistyped("seed", value, right)) };
     u64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| out_of_range("seed", right))
 }
 
-/// A weight in Xen's scale.
+/// Reads a weight in Xen's scale.
 pub(super) fn weight(value: &DeValue<'_>) -> Result<Weight, Wrong> {
     scaled("weight", value, "a whole number from 1 to 65535 (256 is normal)", |number| {
         Weight::xen(u32::try_from(number).ok()?)
     })
 }
 
-/// A nice value.
+/// Reads a nice value.
 pub(super) fn nice(value: &DeValue<'_>) -> Result<Weight, Wrong> {
     scaled("nice", value, "a whole number from -20 (the most) to 19 (the least), 0 is normal", |number| {
         Weight::nice(i32::try_from(number).ok()?)
     })
 }
 
-/// A control group's `cpu.weight`.
+/// Reads the `cpu.weight` of a control group.
 pub(super) fn cgroup_weight(value: &DeValue<'_>) -> Result<Weight, Wrong> {
     scaled("cgroup_weight", value, "a whole number from 1 to 10000 (100 is normal)", |number| {
         Weight::cgroup(u32::try_from(number).ok()?)
@@ -106,12 +106,12 @@ fn scaled(
     weight(number).ok_or_else(|| out_of_range(key, right))
 }
 
-/// A ceiling in percent of one CPU.
+/// Reads a ceiling in percent of one CPU.
 pub(super) fn cap(value: &DeValue<'_>) -> Result<u32, Wrong> {
     integer_in("cap", value, 1..=CAP_MAX, ", in percent of one CPU; for no cap leave it out")
 }
 
-/// A ceiling as in `cpu.max`: `50ms/100ms`.
+/// Reads a ceiling as in `cpu.max`: `50ms/100ms`.
 pub(super) fn quota(value: &DeValue<'_>) -> Result<Quota, Wrong> {
     const RIGHT: &str = "CPU time and period in quotes, such as \"50ms/100ms\"";
     let typed = text("quota", value, RIGHT)?;
@@ -123,7 +123,7 @@ pub(super) fn quota(value: &DeValue<'_>) -> Result<Quota, Wrong> {
     Quota::new(quota, period).map_err(|refused| (&refused).into())
 }
 
-/// A list of CPUs.
+/// Reads a list of CPUs.
 pub(super) fn cpu_list(value: &DeValue<'_>) -> Result<CpuSet, Wrong> {
     const RIGHT: &str = "a list of CPUs in quotes, such as \"2\" or \"0-3,8\"";
     let typed = text("affinity", value, RIGHT)?;
@@ -133,12 +133,12 @@ pub(super) fn cpu_list(value: &DeValue<'_>) -> Result<CpuSet, Wrong> {
     })
 }
 
-/// What happens beyond the slice.
+/// Reads the treatment of an entity beyond its slice.
 pub(super) fn limit(value: &DeValue<'_>) -> Result<Limit, Wrong> {
     word("limit", value, &[("soft", Limit::Soft), ("hard", Limit::Hard)], "\"soft\" or \"hard\"")
 }
 
-/// A program and its arguments.
+/// Reads a program and its arguments.
 pub(super) fn command(value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
     const RIGHT: &str = "a program and its arguments, each in quotes, such as [\"sleep\", \"10\"]";
     let DeValue::Array(words) = value else { return Err(mistyped("command", value, RIGHT)) };
@@ -161,12 +161,12 @@ pub(super) fn command(value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
     Ok(command)
 }
 
-/// The number of a process.
+/// Reads a pid.
 pub(super) fn pid(value: &DeValue<'_>) -> Result<u32, Wrong> {
     integer_in("pid", value, 1..=PID_MAX, ", the number of a process that runs")
 }
 
-/// How spin locks are handed on.
+/// Reads the order of the waiters of a spin lock.
 pub(super) fn spin(value: &DeValue<'_>) -> Result<Spinning, Wrong> {
     const RIGHT: &str = "\"ticket\", \"unfair\" or { paravirt = \"15us\" }";
     let DeValue::Table(table) = value else {
@@ -181,12 +181,12 @@ pub(super) fn spin(value: &DeValue<'_>) -> Result<Spinning, Wrong> {
     }
 }
 
-/// What a guest knows of the time it was away.
+/// Reads whether a guest knows its stolen time.
 pub(super) fn steal(value: &DeValue<'_>) -> Result<Steal, Wrong> {
     word("steal", value, &[("hidden", Steal::Hidden), ("known", Steal::Known)], "\"hidden\" or \"known\"")
 }
 
-/// A Linux scheduling class: a word, or one with a real-time priority.
+/// Reads a Linux scheduling class: a word, or a class with a real-time priority.
 pub(super) fn class(value: &DeValue<'_>) -> Result<Class, Wrong> {
     const RIGHT: &str = "\"normal\", \"batch\", \"idle\", \"iso\", \"stop\", { fifo = 50 } or { rr = 10 }";
     let table = match value {

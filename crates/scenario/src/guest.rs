@@ -1,4 +1,4 @@
-//! A guest, as typed: the policy on the vCPUs of a VM, the tasks that it schedules, and what it knows of its host.
+//! A guest, as typed: the policy on the vCPUs of a VM, its tasks, and its knowledge of its host.
 
 use super::coordination::{self, CoordinationPlaces};
 use super::form;
@@ -12,7 +12,7 @@ use sim::Guest;
 use sim::guest::{HaltPolling, PauseLoop};
 use toml::de::DeValue;
 
-/// The keys of `guest`.
+/// Keys of `guest`.
 pub(crate) const GUEST_KEYS: &[&str] = &[
     "policy",
     "spin",
@@ -24,10 +24,10 @@ pub(crate) const GUEST_KEYS: &[&str] = &[
     "idle_polls",
     "coordination",
 ];
-/// The keys of `halt_polling`.
+/// Keys of `halt_polling`.
 pub(crate) const HALT_POLLING_KEYS: &[&str] = &["most", "grow_start", "grow", "shrink"];
 
-/// `guest = "cfs"`, or a table; `None` for a VM without a guest, that is, without this key and without tasks.
+/// Reads `guest = "cfs"`, or a table. `None`: the VM has no guest, that is, neither this key nor tasks.
 pub(super) fn read(vm: &Table<'_, '_>, findings: &mut Findings) -> Option<GuestTable> {
     let first = ["guest", "task", "group"].into_iter().find_map(|key| vm.get(key));
     let (_, at) = first?;
@@ -78,7 +78,7 @@ fn settings(vm: &Table<'_, '_>, findings: &mut Findings) -> (Given<PolicyTable>,
     (policy, guest, places.unwrap_or_default())
 }
 
-/// `"off"`, `"kvm"` or a table.
+/// Reads `"off"`, `"kvm"` or a table.
 fn halt_polling(guest: &Table<'_, '_>, findings: &mut Findings) -> Option<HaltPolling> {
     const RIGHT: &str = "\"off\", \"kvm\" or { most = \"200us\" }";
     let (value, at) = guest.get("halt_polling")?;

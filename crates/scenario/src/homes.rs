@@ -8,15 +8,15 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::{Placed, Span};
 use input::table::Given;
 
-/// Of each group and each member of a level, its host, from 0.
+/// The host of each group and each member of a level, from 0.
 pub(super) struct Homes {
-    /// In the order of the file.
+    /// Hosts of the groups, in the order of the file.
     pub(super) groups: Vec<usize>,
-    /// In the order of the file.
+    /// Hosts of the members, in the order of the file.
     pub(super) members: Vec<usize>,
 }
 
-/// The hosts of all on `level`, of which there are `hosts`. `parents`: the groups of its members.
+/// Returns the hosts of all groups and members on `level`, from `hosts` hosts. `parents`: the groups of its members.
 pub(super) fn homes(
     level: &Level,
     tree: &Tree,
@@ -38,7 +38,8 @@ pub(super) fn homes(
     Homes { groups, members }
 }
 
-/// The host that is named, in a group of the host `around`, which stands at its place.
+/// Returns the named host. A named host must equal the host of the enclosing group `around`, which is given with its
+/// place.
 fn home(named: &Given<usize>, around: Option<(usize, Span)>, hosts: usize, findings: &mut Findings) -> usize {
     let Given::Right(Placed { value: number, at }) = *named else { return around.map_or(0, |(host, _)| host) };
     if number > hosts {

@@ -1,6 +1,6 @@
 //! [`Kind`]: a VM or a task.
 
-/// What a member is.
+/// The kind of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Vm,
@@ -8,7 +8,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Its name in the file.
+    /// Returns the name of the kind in the file.
     pub(super) fn noun(self) -> &'static str {
         match self {
             Kind::Vm => "the vm",

@@ -1,4 +1,5 @@
-//! The population of a machine, the host or a guest: typed tables become groups, entities, applications and guests.
+//! The population of a machine, the host or a guest: conversion of typed tables to groups, entities, applications and
+//! guests.
 
 use super::application::{Applications, Made};
 use super::asked::Asked;
@@ -17,7 +18,7 @@ use input::table::Given;
 use sched::{Instant, Nanos, Topology};
 use std::collections::BTreeMap;
 
-/// What is counted over all machines.
+/// Counts over all machines.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     entities: u64,
@@ -27,7 +28,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts `more` entities, asked for at `at`; whether they fit.
+    /// Counts `more` entities, requested at `at`. Returns whether they fit.
     fn add(&mut self, more: u64, at: Span, findings: &mut Findings) -> bool {
         self.entities = self.entities.saturating_add(more);
         let fits = self.entities <= SCENARIO_ENTITIES_MAX as u64;
@@ -40,7 +41,8 @@ impl Counts {
     }
 }
 
-/// Those of `level` on `hosts` machines that are each a `host`; `None` if anything is wrong, which `findings` then holds.
+/// Returns the population of `level` on `hosts` machines that are each a `host`. `None`: something is wrong, and
+/// `findings` has the problem.
 pub(super) fn check(
     mut level: Level,
     (host, hosts): (Option<&Topology>, usize),
@@ -77,7 +79,7 @@ pub(super) fn check(
     Some(checked)
 }
 
-/// Says so where one process is there under two names.
+/// Reports a process that is listed under two names.
 fn twice(members: &[MemberTable], findings: &mut Findings) {
     let mut met: BTreeMap<u32, Span> = BTreeMap::new();
     for pid in members.iter().filter_map(|member| member.pid.right()) {
@@ -90,7 +92,7 @@ fn twice(members: &[MemberTable], findings: &mut Findings) {
     }
 }
 
-/// What a member does: `None` if something is wrong with it or there are too many by now.
+/// Returns the workload of a member. `None`: the member has a problem, or there are too many members by now.
 fn make(
     member: &MemberTable,
     asked: Option<&Asked>,
@@ -104,7 +106,7 @@ fn make(
         Given::Right(Placed { value: Work::RtApp(file), at }) => (Work::RtApp(file.clone()), *at),
         work => {
             let (count, at) = vcpus.map_or((1, member.group.at), |vcpus| (vcpus.value as u64, vcpus.at));
-            // Nothing is known of a process that is real until it runs.
+            // The properties of a real process are unknown until it runs.
             let workload = match work.value_ref() {
                 Some(Work::Entity(workload)) => *workload,
                 _ => Workload::Hog,
@@ -130,7 +132,7 @@ fn make(
     counts.add(made.1, at, findings).then_some(made.0)
 }
 
-/// What is in the guest of `member`.
+/// Returns the population of the guest of `member`.
 fn under(
     member: &MemberTable,
     guest: GuestTable,
@@ -239,7 +241,7 @@ impl Checked {
 }
 
 impl GuestSpec {
-    /// The same in a VM that arrives at `arrival`: nothing in it arrives earlier.
+    /// Returns the guest in a VM that arrives at `arrival`: no entity in it arrives earlier.
     fn come(mut self, arrival: Instant) -> GuestSpec {
         for peer in self.applications.iter_mut().flat_map(|spec| &mut spec.reach.peers) {
             // On another machine, tasks of all VMs meet.

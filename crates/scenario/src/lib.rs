@@ -1,7 +1,7 @@
-//! [`Scenario`]: a machine, the entities that run on it, and what they ask for. Read from TOML; `docs/scenarios.md` is the manual.
+//! [`Scenario`]: a machine, its entities, and their requests. It is read from TOML; `docs/scenarios.md` is the manual.
 //!
-//! Two stages: `file` reads what was typed, value by value; `check` says what the values mean together. Neither stops
-//! at the first error.
+//! Reading has two stages: `file` reads the typed values one by one; `check` compares the values with each other.
+//! Neither stage stops at the first error.
 
 mod application;
 mod asked;
@@ -44,19 +44,18 @@ pub use sim::{Costs, JobEnd, Periodic, Workload};
 pub use spec::{AppSpec, EntitySpec, Group, GuestSpec, ManagerSpec, PolicyChoice, Real, Scenario, Target};
 
 impl Scenario {
-    /// Reads what the file `name` holds, which names no other file.
+    /// Reads the contents of the file `name`, which names no other file.
     ///
     /// # Errors
-    /// As for [`with_files`](Scenario::with_files); a file that is named is missing.
+    /// The problems of [`with_files`](Scenario::with_files), or a named file is missing.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Scenario, Problems> {
         Scenario::with_files(name, bytes, Arc::new(NoFiles))
     }
 
-    /// Reads what the file `name` holds, and what it names of `files`: paths that continue its own.
+    /// Reads the contents of the file `name`, and the files of `files` that it names: paths that continue its own.
     ///
     /// # Errors
-    /// Everything that is wrong in it, each with its place and what would be right; of TOML's own syntax only the
-    /// first.
+    /// All errors in the file, each with its place and its remedy; of TOML's syntax errors, only the first.
     pub fn with_files(name: &str, bytes: Vec<u8>, files: Arc<dyn Files>) -> Result<Scenario, Problems> {
         let source = input::text::decode(name, bytes)?;
         let mut findings = Findings::with_files(&source, files);

@@ -1,4 +1,4 @@
-//! `[manager]`, as typed, and what it means: the manager assigns shares to VMs while they run.
+//! `[manager]`, as typed and checked: the manager assigns shares to VMs during a run.
 
 use super::form;
 use super::spec::{EntitySpec, Group, ManagerSpec, Target, is_vcpu};
@@ -8,10 +8,10 @@ use input::table::Table;
 use sched::Nanos;
 use std::ops::Range;
 
-/// The keys of `[manager]`.
+/// Keys of `[manager]`.
 pub(crate) const MANAGER_KEYS: &[&str] = &["interval", "gain", "least", "most", "targets"];
 
-/// The most that can be assigned to a VM, in percent of one CPU: the most that a cap can be.
+/// Maximum assignment to a VM, which is the maximum cap. Unit: percent of one CPU.
 const SHARE_MAX: u64 = 102_400;
 
 /// `[manager]` as typed.
@@ -25,7 +25,7 @@ pub(super) struct ManagerTable {
     targets: Vec<(Placed<String>, u64)>,
 }
 
-/// The manager, if there is one.
+/// Reads the manager, if there is one.
 pub(super) fn read(top: &Table<'_, '_>, findings: &mut Findings) -> Option<ManagerTable> {
     let table = top.table("manager", ("[manager]", MANAGER_KEYS), findings)?;
     let interval = table.read("interval", |value| form::time_above_zero("interval", value), findings).value();
@@ -56,7 +56,7 @@ fn targets(table: &Table<'_, '_>, findings: &mut Findings) -> Vec<(Placed<String
     targets
 }
 
-/// What was typed, among these groups and entities of the host.
+/// Checks the typed manager against the groups and entities of the host.
 pub(super) fn check(
     table: ManagerTable,
     hosts: usize,
@@ -95,7 +95,7 @@ pub(super) fn check(
     }
 }
 
-/// The vCPUs of the VM called `name`, if there is something about it that can be adjusted.
+/// Returns the vCPUs of the VM with this `name`, if the VM has an adjustable parameter.
 fn vcpus(
     name: &Placed<String>,
     groups: &[Group],

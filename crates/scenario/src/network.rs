@@ -1,4 +1,5 @@
-//! `[network]` and `[disk]`: what connects machines, as typed, and whether every application finds what it uses.
+//! `[network]` and `[disk]`: the connections between machines, as typed, and checks that every application has the
+//! devices that it uses.
 
 use super::checked::Checked;
 use super::form;
@@ -16,7 +17,7 @@ use workloads::length;
 use workloads::metrics::Metric;
 use workloads::network::{At, Device};
 
-/// The keys of `[network]`.
+/// Keys of `[network]`.
 pub(crate) const NETWORK_KEYS: &[&str] = &[
     "latency",
     "local",
@@ -33,25 +34,27 @@ pub(crate) const NETWORK_KEYS: &[&str] = &[
     "tells",
     "kick",
 ];
-/// The keys of `[disk]`.
+/// Keys of `[disk]`.
 pub(crate) const DISK_KEYS: &[&str] =
     &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "tells", "kick"];
 
-/// One way, from one machine of a room to another through a switch. No source states it; S2's round trip is 0.3 ms.
+/// Default latency, one way, from one machine of a room to another through a switch. No source states it; S2's round
+/// trip is 0.3 ms.
 const LATENCY: Nanos = Nanos::us(50);
-/// Ethernet's (IEEE 802.3). Unit: bytes.
+/// Default size of a packet: Ethernet's (IEEE 802.3). Unit: bytes.
 const PACKET: u32 = 1_500;
-/// The largest packet of IP. Unit: bytes.
+/// Maximum size of a packet: IP's. Unit: bytes.
 const PACKET_MAX: u64 = 65_535;
-/// CPU time of an event. Source: policies.md 13.6, 2 to 5 us on hardware of today, assumed.
+/// Default CPU time of an event. Source: policies.md 13.6, 2 to 5 us on current hardware, assumed.
 const EVENT: Nanos = Nanos::us(4);
-/// How many packets may wait for a guest's kernel. Source: netdev_max_backlog's default, 1000 (net/core/hotdata.c of Linux 6.18); Xen's and
-/// virtio's rings hold 256, and what finds no place there waits in a queue of about that length before it.
+/// Maximum number of packets that wait for a guest's kernel. Source: netdev_max_backlog's default, 1000
+/// (net/core/hotdata.c of Linux 6.18). Xen's and virtio's rings hold 256 packets; further packets wait in a queue of
+/// about that length in front of the ring.
 const RING: u32 = 1_000;
-/// The most that may wait before a link.
+/// Maximum number of packets that can wait in front of a link.
 const ROOM_MAX: u64 = 1 << 30;
 
-/// `[network]` or `[disk]` as typed, where the domain need not exist.
+/// `[network]` or `[disk]` as typed. Its driver domain need not exist.
 #[derive(Debug)]
 pub(super) struct Typed<T> {
     spec: T,
@@ -61,13 +64,13 @@ pub(super) struct Typed<T> {
 /// The places in the file that choose the driver of a device.
 #[derive(Clone, Debug)]
 struct Places {
-    /// The whole table.
+    /// Place of the whole table.
     table: Span,
-    /// Each domain, if any are named.
+    /// Place of each domain, if any are named.
     domains: Vec<Span>,
 }
 
-/// `[network]`, if there is one.
+/// Reads `[network]`, if there is one.
 pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed<NetworkSpec>> {
     let table = top.table("network", ("[network]", NETWORK_KEYS), findings)?;
     let latency = table.read("latency", |value| length::length("latency", value), findings).value();
@@ -102,7 +105,7 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
     Some(Typed { spec, at })
 }
 
-/// `[disk]`, if there is one.
+/// Reads `[disk]`, if there is one.
 pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed<DiskSpec>> {
     let table = top.table("disk", ("[disk]", DISK_KEYS), findings)?;
     let service = table.read("service", |value| length::length("service", value), findings).value();
@@ -112,7 +115,7 @@ pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed
     Some(Typed { spec: DiskSpec { service, bandwidth, drivers, place: table.at }, at })
 }
 
-/// The driver of a device, and the places in the file that choose it.
+/// Reads the driver of a device, and the places in the file that choose it.
 fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings) -> (Drivers, Places) {
     let way = table.read("drivers", |value| form::word("drivers", value, ways, right), findings);
     let domain = table.read("domain", domains, findings);
@@ -158,7 +161,7 @@ fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings)
     (Drivers { way, event: event.map_or(EVENT.into(), |event| event.value), notify, delay, passes, kick }, places)
 }
 
-/// The domains of split drivers: one, or one for each host. Each stands where its name does.
+/// Reads the domains of split drivers: one domain, or one for each host, each with the place of its name.
 fn domains(value: &DeValue<'_>) -> Result<Vec<Placed<String>>, Wrong> {
     let DeValue::Array(values) = value else {
         return Ok(vec![Placed { value: form::reference("domain", value)?, at: Span::default() }]);
@@ -170,13 +173,13 @@ fn domains(value: &DeValue<'_>) -> Result<Vec<Placed<String>>, Wrong> {
     values.iter().map(name).collect()
 }
 
-/// The words that choose the driver of a device, and the help that lists them.
+/// Words that choose the driver of a device, and the help that lists them.
 type Words = (&'static [(&'static str, &'static str)], &'static str);
 
 const WAYS: [(&str, &str); 5] =
     [("vhost", "vhost"), ("emulator", "emulator"), ("split", "split"), ("hypervisor", "hypervisor"), ("none", "none")];
 const RIGHT_WAY: &str = "\"vhost\", \"emulator\", \"split\", \"hypervisor\" or \"none\"";
-/// Of a disk: a thread of its own is called so by people.
+/// Words for the driver of a disk. A separate thread for a disk is usually called iothread.
 const DISK_WAYS: [(&str, &str); 6] = [WAYS[0], ("iothread", "vhost"), WAYS[1], WAYS[2], WAYS[3], WAYS[4]];
 const RIGHT_DISK_WAY: &str = "\"iothread\" (or \"vhost\"), \"emulator\", \"split\", \"hypervisor\" or \"none\"";
 
@@ -185,12 +188,13 @@ fn notify(value: &DeValue<'_>) -> Result<Notify, Wrong> {
     form::word("notify", value, &words, "\"when-idle\" or \"always\"")
 }
 
-/// Whether guests are notified of packets at the end of a pass.
+/// Reads whether guests are notified of packets at the end of a pass.
 fn tells(value: &DeValue<'_>) -> Result<bool, Wrong> {
     form::word("tells", value, &[("each", false), ("passes", true)], "\"each\" or \"passes\"")
 }
 
-/// Connects the machines once their entities are known. Every application finds what it uses, and arrives when all of that is there.
+/// Connects the machines once their entities are known. Checks that every application has the devices that it uses, and
+/// that it arrives after all of them.
 pub(super) fn check(
     hosts: usize,
     (network, disk): (Option<Typed<NetworkSpec>>, Option<Typed<DiskSpec>>),
@@ -243,12 +247,12 @@ pub(super) fn check(
     (network.map(|it| it.spec), disk.map(|it| it.spec))
 }
 
-/// Adds what the network takes to the rounds of programs whose parts exchange messages, at full speed.
+/// Adds the time of the network at full speed to the rounds of programs whose parts exchange messages.
 fn full_speed(hosts: usize, network: &NetworkSpec, checked: &mut Checked) {
     let known = |name: &String| checked.guests.iter().position(|guest| guest.name == *name);
     let mut taken = Vec::new();
     for (of, spec) in all(checked) {
-        // A host alone leaves each of its machines a link of its own.
+        // With a single host, each of its machines has its own link.
         let plug = |guest: usize| if hosts == 1 { 1 + guest } else { home(checked, guest) };
         let own = of.map_or(if hosts == 1 { 0 } else { spec.host }, plug);
         let peers =
@@ -258,13 +262,13 @@ fn full_speed(hosts: usize, network: &NetworkSpec, checked: &mut Checked) {
     }
     for (spec, taken) in all_mut(checked).zip(taken) {
         if let (Some(Metric::Rounds { alone, .. }), Some((time, link))) = (&mut spec.metric, taken) {
-            // Nodes that share a link are out of step, so that it is never idle.
+            // Nodes that share a link are out of step, so that the link is never idle.
             *alone = alone.saturating_add(time).max(link);
         }
     }
 }
 
-/// The host of guest number `guest`.
+/// Returns the host of guest number `guest`.
 fn home(checked: &Checked, guest: usize) -> usize {
     checked.entities[checked.guests[guest].vcpus.start].host
 }
@@ -307,7 +311,7 @@ fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Fi
     }
 }
 
-/// The instant from which all that each application uses is there.
+/// Returns the instant from which all resources of each application exist.
 fn arrivals(
     checked: &Checked,
     ready: &[(Device, Instant)],
@@ -362,7 +366,7 @@ fn no_guest(name: &str, checked: &Checked) -> Wrong {
     Wrong::new(format!("there is no vm {}", quoted(name)), "unknown vm", right)
 }
 
-/// Checks that every client outside can have a CPU to itself.
+/// Checks that every client outside can have its own CPU.
 fn outside(checked: &Checked, findings: &mut Findings) {
     let mut tasks = 0;
     for (_, spec) in all(checked) {
@@ -376,7 +380,7 @@ fn outside(checked: &Checked, findings: &mut Findings) {
     }
 }
 
-/// Checks that no name is that of a thread that drives devices, or of the machine outside.
+/// Checks that no name equals that of a thread that drives devices, or of the machine outside.
 fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], findings: &mut Findings) {
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut inside: BTreeSet<String> = BTreeSet::new();
@@ -416,7 +420,7 @@ fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], find
     }
 }
 
-/// The instant at which guest number `guest` boots.
+/// Returns the instant at which guest number `guest` boots.
 fn boots(checked: &Checked, guest: usize) -> Instant {
     let vcpus = &checked.entities[checked.guests[guest].vcpus.clone()];
     vcpus.iter().map(|vcpu| vcpu.arrival).max().unwrap_or(Instant::ZERO)

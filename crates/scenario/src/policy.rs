@@ -8,7 +8,7 @@ use input::source::Placed;
 use input::table::{Given, Table};
 use toml::de::DeValue;
 
-/// The keys of `[policy]`.
+/// Keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
 
 /// `[policy]`.
@@ -18,7 +18,7 @@ pub(super) struct PolicyTable {
     pub(super) knobs: Vec<KnobSetting>,
 }
 
-/// `policy = "edf"`, or a table with knobs.
+/// Reads `policy = "edf"`, or a table with knobs.
 pub(super) fn policy(top: &Table<'_, '_>, findings: &mut Findings) -> Given<PolicyTable> {
     let Some((value, at)) = top.get("policy") else { return Given::Absent };
     if value.is_str() {
@@ -35,7 +35,7 @@ pub(super) fn policy(top: &Table<'_, '_>, findings: &mut Findings) -> Given<Poli
     Given::Right(Placed { value: PolicyTable { name, knobs }, at })
 }
 
-/// The knobs as written. Which there are is the policy's business.
+/// Reads the knobs as written. The policy knows which knobs exist.
 fn knobs(policy: &Table<'_, '_>, findings: &mut Findings) -> Vec<KnobSetting> {
     let Some((value, at)) = policy.get("knobs") else { return Vec::new() };
     let Some(entries) = value.as_table() else {
@@ -66,7 +66,7 @@ fn knobs(policy: &Table<'_, '_>, findings: &mut Findings) -> Vec<KnobSetting> {
     settings
 }
 
-/// The policy that was typed.
+/// Returns the policy of the table.
 pub(super) fn chosen(policy: PolicyTable) -> Option<PolicyChoice> {
     let Placed { value: name, at: place } = policy.name.right()?;
     Some(PolicyChoice { name, place, knobs: policy.knobs })

@@ -1,4 +1,4 @@
-//! `[samples]`: how often it is told what every VM got.
+//! `[samples]`: the interval between reports of every VM's CPU time.
 
 use super::form;
 use input::problem::{Findings, Problem};
@@ -6,33 +6,33 @@ use input::source::Placed;
 use input::table::Table;
 use sched::Nanos;
 
-/// The keys of `[samples]`.
+/// Keys of `[samples]`.
 pub(crate) const SAMPLES_KEYS: &[&str] = &["interval", "at"];
 
-/// The most samples of each VM.
+/// Maximum number of samples of each VM.
 pub const SAMPLES_MAX: u64 = 1_000_000;
 
-/// How often the CPU time of every VM is reported.
+/// Settings of the reports of every VM's CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SamplesSpec {
-    /// From one sample to the next. Above zero, and such that there are at most [`SAMPLES_MAX`]; default 1 s.
+    /// Time from one sample to the next. Above zero, and long enough for at most [`SAMPLES_MAX`] samples; default 1 s.
     pub interval: Nanos,
-    /// When a sample ends; default [`SampledAt::Clock`].
+    /// End of a sample; default [`SampledAt::Clock`].
     pub at: SampledAt,
 }
 
-/// When a sample ends.
+/// The end of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SampledAt {
-    /// When its interval is over.
+    /// At the end of its interval.
     #[default]
     Clock,
-    /// With the first beginning or end of a turn after that, as those of XenMon do, which reads a trace of them. Source: as remembered of
-    /// `xenbaked.c`, `advance_next_datapoint`.
+    /// At the first start or end of a turn after the interval, like XenMon, which reads a trace of turns. Source: as
+    /// remembered of `xenbaked.c`, `advance_next_datapoint`.
     Switches,
 }
 
-/// `[samples]`, if it is there.
+/// Reads `[samples]`, if it exists.
 pub(super) fn read(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Placed<SamplesSpec>> {
     let table = top.table("samples", ("[samples]", SAMPLES_KEYS), findings)?;
     let interval = table.read("interval", |value| form::time_above_zero("interval", value), findings).value();
@@ -42,7 +42,7 @@ pub(super) fn read(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Place
     Some(Placed { value: spec, at: table.at })
 }
 
-/// What was typed, in a run of this length.
+/// Checks the typed samples in a run of this length.
 pub(super) fn check(typed: Placed<SamplesSpec>, length: Option<Placed<Nanos>>, findings: &mut Findings) -> SamplesSpec {
     let least = length.map_or(0, |length| length.value.as_ns().div_ceil(SAMPLES_MAX));
     if typed.value.interval.as_ns() < least {

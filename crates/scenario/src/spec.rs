@@ -1,4 +1,4 @@
-//! [`Scenario`] and its parts, checked.
+//! [`Scenario`] and its parts, after all checks.
 
 use crate::coordination::CoordinationPlaces;
 use crate::devices::{DiskSpec, Drivers, NetworkSpec, thread_of};
@@ -13,206 +13,209 @@ use std::ops::Range;
 use workloads::metrics::Metric;
 use workloads::network::{At, Device, Reach};
 
-/// What an entity is in a live run, if it is no process of ours that does its workload.
+/// The process of an entity in a live run, if it is not one of our processes that execute its workload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Real {
-    /// A program that is begun, and its arguments: at least its name, and no zero bytes.
+    /// A program to start, with its arguments: at least its name, and no zero bytes.
     Command(Vec<String>),
-    /// A process that is there already, by its number.
+    /// A running process, by its pid.
     Pid(u32),
 }
 
-/// A checked scenario: every name it refers to exists, every value is in its range, every reservation fits its period.
+/// A checked scenario: every referenced name exists, every value is in its range, and every reservation fits its
+/// period.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its title.
+    /// Title of the scenario.
     pub name: String,
-    /// How many hosts there are, each like the others. Range: 1 … [`HOSTS_MAX`](crate::HOSTS_MAX).
+    /// Number of equal hosts. Range: 1 … [`HOSTS_MAX`](crate::HOSTS_MAX).
     pub hosts: usize,
-    /// The machine that each host is.
+    /// Topology of each host.
     pub host: Topology,
-    /// How long it runs. Above zero.
+    /// Duration of a run. Above zero.
     pub length: Nanos,
-    /// What is left out of the beginning where anything is measured. Below `length`; default zero.
+    /// Time at the start of a run that all measurements exclude. Below `length`; default zero.
     pub warm_up: Nanos,
-    /// Where that is written; the default if nowhere.
+    /// Place of the warm-up. The default if the file has none.
     pub warm_up_place: Span,
-    /// The seed of the run, if the file names one.
+    /// Seed of the run, if the file has one.
     pub seed: Option<u64>,
-    /// The policy, if the file names one.
+    /// Policy, if the file names one.
     pub policy: Option<PolicyChoice>,
-    /// What scheduling costs.
+    /// Costs of scheduling.
     pub costs: Costs,
-    /// The groups: first the named ones, each after its parent, then one for each VM.
+    /// Groups: first the named groups, each after its parent, then one group for each VM.
     pub groups: Vec<Group>,
-    /// The entities of the host in the order of the file.
+    /// Entities of the host, in the order of the file.
     pub entities: Vec<EntitySpec>,
-    /// What runs on the host and is more than one entity, or random, in the order of the file.
+    /// Workloads on the host with several entities or with random values, in the order of the file.
     pub applications: Vec<AppSpec>,
-    /// The VMs whose guests schedule for themselves, in the order of the file.
+    /// VMs whose guests have their own schedulers, in the order of the file.
     pub guests: Vec<GuestSpec>,
-    /// The manager that assigns shares to VMs while they run, if there is one.
+    /// Manager that assigns shares to VMs during the run, if there is one.
     pub manager: Option<ManagerSpec>,
-    /// How often the CPU time of every VM is reported, if the scenario asks for it.
+    /// Interval of the reports of every VM's CPU time, if the scenario requests them.
     pub samples: Option<SamplesSpec>,
-    /// What connects the machines, if anything does.
+    /// Network between the machines, if there is one.
     pub network: Option<NetworkSpec>,
-    /// The disk that all share, if there is one.
+    /// Disk that all machines share, if there is one.
     pub disk: Option<DiskSpec>,
-    /// The text it was read from; the default if from none.
+    /// Text of the scenario. The default if it has no text.
     pub source: Source,
 }
 
 /// A policy as written.
 #[derive(Clone, Debug)]
 pub struct PolicyChoice {
-    /// Its name, which need not exist.
+    /// Name of the policy, which need not exist.
     pub name: String,
-    /// Where the name stands.
+    /// Place of the name.
     pub place: Span,
-    /// Its knobs, which need not exist, in the order of the file.
+    /// Knobs of the policy, which need not exist, in the order of the file.
     pub knobs: Vec<KnobSetting>,
 }
 
 /// A group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// Its name; a VM's group has the VM's name.
+    /// Name of the group. A VM's group has the VM's name.
     pub name: String,
-    /// The group above it, an earlier index of [`Scenario::groups`]; `None`: the root.
+    /// Parent of the group, an earlier index of [`Scenario::groups`]. `None`: the root.
     pub parent: Option<usize>,
-    /// On which host, from 0; of a group in a guest: 0.
+    /// Host of the group, from 0. Of a group in a guest: 0.
     pub host: usize,
-    /// What is asked for it.
+    /// Requested parameters of the group.
     pub params: GroupParams,
-    /// Where it is defined.
+    /// Place of the definition of the group.
     pub place: Span,
 }
 
 /// An entity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EntitySpec {
-    /// Its name: the task's or the VM's name, or `vm/0`, `vm/1`, … where the VM has several vCPUs.
+    /// Name of the entity: the name of its task or VM, or `vm/0`, `vm/1`, … for a VM with several vCPUs.
     pub name: String,
-    /// Its group, an index of [`Scenario::groups`], of the same host; `None`: the root.
+    /// Group of the entity, an index of [`Scenario::groups`], on the same host. `None`: the root.
     pub group: Option<usize>,
-    /// On which host, from 0; of a task in a guest: 0.
+    /// Host of the entity, from 0. Of a task in a guest: 0.
     pub host: usize,
-    /// When it comes. Before the end of the run.
+    /// Instant of the entity's arrival. Before the end of the run.
     pub arrival: Instant,
-    /// When it goes, after it came; `None`: never.
+    /// Instant of the entity's departure, after its arrival. `None`: never.
     pub leaves: Option<Instant>,
-    /// What is asked for it. Its `group` is the root's until the group has an id.
+    /// Requested parameters of the entity. Their `group` is the root's until the group has an id.
     ///
-    /// A vCPU carries the weight of its VM: that changes nothing among its equal siblings, and serves the policies
-    /// that have no groups.
+    /// A vCPU has the weight of its VM. This changes nothing among its equal siblings, and serves policies without
+    /// groups.
     pub params: Params,
-    /// What its reservation changes to, and when, in the order of time. Only on the host.
+    /// Changes of the reservation with their instants, in order of time. Only on the host.
     pub changes: Vec<(Instant, Reservation)>,
-    /// What it does; of a process that is real, what a simulation takes it for.
+    /// Workload of the entity. Of a real process, its model in a simulation.
     pub workload: Workload,
-    /// What a CPU needs to change over to it; `None`: as the costs say.
+    /// Time that a CPU needs to switch to the entity. `None`: the time of the costs.
     pub switch: Option<Nanos>,
-    /// The process that it is in a live run; `None`: one of ours, which does the workload.
+    /// Process of the entity in a live run. `None`: one of our processes, which executes the workload.
     pub real: Option<Real>,
-    /// Where that process is named; the default if nowhere.
+    /// Place of the process's name. The default if there is none.
     pub real_place: Span,
-    /// Where what it asks for is written: its slice, or else its name.
+    /// Place of the request: the slice, or else the name.
     pub place: Span,
 }
 
-/// Tasks that belong together.
+/// An application: related tasks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AppSpec {
-    /// Its name.
+    /// Name of the application.
     pub name: String,
-    /// Its group, an index of the groups of its machine; `None`: the root.
+    /// Group of the application, an index of the groups of its machine. `None`: the root.
     pub group: Option<usize>,
-    /// On which host, from 0; in a guest: 0.
+    /// Host of the application, from 0. In a guest: 0.
     pub host: usize,
-    /// When it comes. Before the end of the run.
+    /// Instant of the application's arrival. Before the end of the run.
     pub arrival: Instant,
-    /// When those of its tasks go that have not ended, after it came; `None`: never.
+    /// Instant at which its unfinished tasks leave, after its arrival. `None`: never.
     pub leaves: Option<Instant>,
-    /// What its tasks do, each with the application's name before its own (`name/thread-0`) or, where there is one at the beginning, with
-    /// the application's name alone. The `group` of their parameters is the root's until the group has an id.
+    /// Tasks of the application. Each has the application's name before its own (`name/thread-0`). A single task at the
+    /// start has the application's name alone. The `group` of their parameters is the root's until the group has an id.
     pub application: Application,
-    /// What it is measured by, beside its jobs.
+    /// Metric of the application, beside its jobs.
     pub metric: Option<Metric>,
-    /// Its parts on other machines, and what connects them.
+    /// Parts of the application on other machines, and the links between them.
     pub reach: Reach,
-    /// Where its workload is written.
+    /// Place of the workload.
     pub place: Span,
 }
 
-/// A VM whose guest schedules for itself.
+/// A VM whose guest has its own scheduler.
 #[derive(Clone, Debug)]
 pub struct GuestSpec {
-    /// The VM's name.
+    /// Name of the VM.
     pub name: String,
-    /// Its vCPUs, by their places in [`Scenario::entities`]; their workload is [`Workload::Vcpu`].
+    /// vCPUs of the VM, by their places in [`Scenario::entities`]. Their workload is [`Workload::Vcpu`].
     pub vcpus: Range<usize>,
-    /// The guest's own policy, if the file names one.
+    /// Policy of the guest, if the file names one.
     pub policy: Option<PolicyChoice>,
-    /// What the guest is like.
+    /// Settings of the guest.
     pub guest: sim::Guest,
-    /// Where it is written how the guest and its host coordinate.
+    /// Places of the settings for the coordination of guest and host.
     pub coordination_places: CoordinationPlaces,
-    /// The guest's groups, each after its parent.
+    /// Groups of the guest, each after its parent.
     pub groups: Vec<Group>,
-    /// What runs in the guest, in the order of the file; groups are [`GuestSpec::groups`]. Nothing arrives before the VM.
+    /// Entities in the guest, in the order of the file. Their groups are [`GuestSpec::groups`]. No entity arrives
+    /// before the VM.
     pub entities: Vec<EntitySpec>,
-    /// Also in the guest.
+    /// Applications in the guest, in the order of the file.
     pub applications: Vec<AppSpec>,
-    /// Where it is written that there is a guest.
+    /// Place that makes the VM one with a guest.
     pub place: Span,
 }
 
 /// A workload manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ManagerSpec {
-    /// From one turn to the next. Above zero; default 5 s.
+    /// Time from one turn to the next. Above zero; default 5 s.
     pub interval: Nanos,
-    /// How much of what was consumed too little is added to an assignment. Unit: percent; range 1 to 1000, default 100.
+    /// Share of a consumption deficit that is added to an assignment. Unit: percent; range 1 to 1000, default 100.
     pub gain_percent: u64,
-    /// The least that is assigned. Unit: millionths of a CPU; default 1 %.
+    /// Minimum assignment. Unit: millionths of a CPU; default 1 %.
     pub least_ppm: u64,
-    /// The most that is assigned. Unit: millionths of a CPU; default 100 %.
+    /// Maximum assignment. Unit: millionths of a CPU; default 100 %.
     pub most_ppm: u64,
-    /// The VMs, in alphabetical order.
+    /// Managed VMs, in alphabetical order.
     pub targets: Vec<Target>,
-    /// Where it is.
+    /// Place of the manager.
     pub place: Span,
 }
 
-/// A VM that is managed.
+/// A managed VM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// Its name.
+    /// Name of the VM.
     pub name: String,
-    /// What it is to consume. Unit: millionths of a CPU.
+    /// Target consumption of the VM. Unit: millionths of a CPU.
     pub target_ppm: u64,
-    /// Its vCPUs, among the entities of the host.
+    /// vCPUs of the VM, among the entities of the host.
     pub vcpus: Range<usize>,
 }
 
 impl Scenario {
-    /// From when on it is measured.
+    /// Returns the instant at which the measurement starts.
     #[must_use]
     pub fn measured_from(&self) -> Instant {
         Instant::ZERO + self.warm_up
     }
 
-    /// The length of the measurement. Above zero, unless a caller has shortened `length`.
+    /// Returns the duration of the measurement. Above zero, unless a caller has shortened `length`.
     #[must_use]
     pub fn measured(&self) -> Nanos {
         self.length.saturating_sub(self.warm_up)
     }
 
-    /// Checks that the scenario consists of entities of one machine, which is all that `runner` supports.
+    /// Checks that the scenario has only entities of one machine, which is all that `runner` supports.
     ///
     /// # Errors
-    /// There is a guest, an application, a manager, a network, a disk or a warm-up; where each first one is.
+    /// There is a guest, an application, a manager, a network, a disk or a warm-up. The problem has the place of the
+    /// first.
     pub fn only_entities(&self, runner: &str) -> Result<(), Problems> {
         if self.hosts > 1 {
             let problem = Problem::new(format!("the scenario has {} hosts, and {runner} has one", self.hosts));
@@ -237,18 +240,18 @@ impl Scenario {
         findings.finish()
     }
 
-    /// What host number `host` is called: `host`, or, where there are several, `host-1`, `host-2`, ….
+    /// Returns the name of host number `host`: `host`, or, with several hosts, `host-1`, `host-2`, ….
     #[must_use]
     pub fn host_name(&self, host: usize) -> String {
         if self.hosts == 1 { "host".to_string() } else { format!("host-{}", host + 1) }
     }
 
-    /// The host on which guest number `guest` is.
+    /// Returns the host of guest number `guest`.
     pub fn host_of(&self, guest: usize) -> usize {
         self.entities[self.guests[guest].vcpus.start].host
     }
 
-    /// The refusal of what entity number `entity` asks for, with the place where it asks.
+    /// Returns the problem of a refused request of entity number `entity`, with the place of the request.
     #[must_use]
     pub fn refused(&self, entity: usize, why: &Refused) -> Problems {
         let asking = &self.entities[entity];
@@ -256,8 +259,8 @@ impl Scenario {
         Wrong::from(why).said_of(&asking.name).anywhere(place).within(&self.source).into()
     }
 
-    /// Says why the command or pid of entity number `entity` cannot be had, and what would be `right`, with the place where it
-    /// is named.
+    /// Returns the problem of entity number `entity` whose command or pid is not available, with the remedy `right` and
+    /// the place of the name.
     #[must_use]
     pub fn refused_real(&self, entity: usize, why: &str, right: &str) -> Problems {
         let asking = &self.entities[entity];
@@ -266,27 +269,27 @@ impl Scenario {
         Wrong::new(why, "cannot be had", help).said_of(&asking.name).anywhere(place).within(&self.source).into()
     }
 
-    /// How many tasks run outside; 0: there is no such machine.
+    /// Returns the number of tasks outside. 0: there is no machine outside.
     #[must_use]
     pub fn outside(&self) -> usize {
         let peers = self.all_applications().flat_map(|(_, spec)| &spec.reach.peers);
         peers.filter(|peer| peer.at == At::Outside).map(|peer| peer.application.tasks.len()).sum()
     }
 
-    /// Every application with the guest that it is in, by its number; `None`: on the host.
+    /// Returns every application with the number of its guest. `None`: it is on the host.
     pub fn all_applications(&self) -> impl Iterator<Item = (Option<usize>, &AppSpec)> {
         let host = self.applications.iter().map(|spec| (None, spec));
         let guests = self.guests.iter().enumerate();
         host.chain(guests.flat_map(|(index, guest)| guest.applications.iter().map(move |spec| (Some(index), spec))))
     }
 
-    /// The guest of the VM called `name`.
+    /// Returns the guest of the VM with this `name`.
     #[must_use]
     pub fn guest_of(&self, name: &str) -> Option<usize> {
         self.guests.iter().position(|guest| guest.name == name)
     }
 
-    /// The driver that handles what passes over `device`, if there is such a device.
+    /// Returns the drivers of `device`, if there is such a device.
     #[must_use]
     pub fn drivers(&self, device: Device) -> Option<&Drivers> {
         match device {
@@ -295,7 +298,7 @@ impl Scenario {
         }
     }
 
-    /// Which guests use which device, in order.
+    /// Returns the pairs of a guest and a device that the guest uses, in order.
     #[must_use]
     pub fn device_users(&self) -> BTreeSet<(usize, Device)> {
         let mut users = BTreeSet::new();
@@ -315,7 +318,7 @@ impl Scenario {
         users
     }
 
-    /// The names of the threads of host number `host` that drive devices for VMs.
+    /// Returns the names of the threads of host number `host` that drive devices for VMs.
     #[must_use]
     pub fn host_threads(&self, host: usize) -> BTreeSet<String> {
         let of =
@@ -323,7 +326,7 @@ impl Scenario {
         self.device_users().into_iter().filter(|&(guest, _)| self.host_of(guest) == host).filter_map(of).collect()
     }
 
-    /// Its VMs by name, each with its vCPUs among the entities of the host, in the order of the file.
+    /// Returns the VMs by name in the order of the file, each with its vCPUs among the entities of the host.
     pub fn vms(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
         self.groups.iter().filter_map(|group| {
             let vcpu = |index: &usize| is_vcpu(&self.entities[*index], &group.name, &self.groups);
@@ -334,17 +337,18 @@ impl Scenario {
     }
 }
 
-/// Whether `entity` is a vCPU of the VM `vm`. A VM is a group of its own, and only its vCPUs bear its name in it.
+/// Whether `entity` is a vCPU of the VM `vm`. A VM is a group of its own, and only its vCPUs have its name in this
+/// group.
 pub(super) fn is_vcpu(entity: &EntitySpec, vm: &str, groups: &[Group]) -> bool {
     entity.group.is_some_and(|group| groups[group].name == vm)
         && entity.name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl PolicyChoice {
-    /// The policy of that name in `registry`. `scenario` is where it was chosen.
+    /// Returns the policy of that name in `registry`. `scenario` is the scenario that chose it.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no policy of that name.
     pub fn find(&self, registry: &[&'static Descriptor], scenario: &Scenario) -> Result<&'static Descriptor, Problems> {
         if let Some(policy) = registry.iter().find(|policy| policy.name == self.name) {
             return Ok(policy);

@@ -1,4 +1,4 @@
-//! From text to a TOML document of bounded size, and what TOML's own parser finds wrong in the form of all other
+//! Conversion of text to a TOML document of bounded size. Errors of TOML's own parser have the form of all other
 //! problems.
 
 use input::problem::Problem;
@@ -8,22 +8,24 @@ use toml::Spanned;
 use toml::de::DeTable;
 use toml_parser::lexer::TokenKind;
 
-/// How deep the parser goes; its own limit.
+/// Maximum depth of the parser, which is its own limit.
 const DEPTH_MAX: usize = 80;
 
-/// The most tables in a file. One with a single key takes 1.2 kB, for as little as the two bytes of `.a` (measured).
+/// Maximum number of tables in a file. A table with a single key takes 1.2 kB, even for the two bytes of `.a`
+/// (measured).
 const TABLES_MAX: usize = 1 << 18;
-/// The most tokens in a file: more than a file of the largest size has, unless it is a list of single digits.
+/// Maximum number of tokens in a file. A file of the maximum size has fewer tokens, unless it is a list of single
+/// digits.
 const TOKENS_MAX: usize = FILE_BYTES_MAX / 2;
 
-/// The document that `text` is.
+/// Parses the document in `text`.
 pub(super) fn parse(text: &str) -> Result<DeTable<'_>, Problem> {
     is_no_json(text)?;
     bounded(text)?;
     DeTable::parse(text).map(Spanned::into_inner).map_err(|error| problem(&error, text))
 }
 
-/// Checks that this is not JSON, whose first bracket TOML's parser cannot explain.
+/// Checks that the text is not JSON, whose first bracket TOML's parser cannot explain.
 fn is_no_json(text: &str) -> Result<(), Problem> {
     let start = text.len() - text.trim_start().len();
     if !text[start..].starts_with('{') {
@@ -39,7 +41,7 @@ fn bounded(text: &str) -> Result<(), Problem> {
     for (tokens, token) in toml_parser::Source::new(text).lex().enumerate() {
         brackets += match token.kind() {
             TokenKind::Dot | TokenKind::LeftCurlyBracket => 2,
-            // A header has two, or opens the table above it as well.
+            // A header has two brackets, or opens the table above it as well.
             TokenKind::LeftSquareBracket => 1,
             _ => 0,
         };
@@ -55,7 +57,7 @@ fn bounded(text: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The problem behind the parser's error about `text`.
+/// Returns the problem for the parser's error about `text`.
 fn problem(error: &toml::de::Error, text: &str) -> Problem {
     let (message, expected) = match error.message().split_once(", expected ") {
         Some((message, expected)) => (message, Some(expected)),
@@ -82,7 +84,7 @@ fn problem(error: &toml::de::Error, text: &str) -> Problem {
     }
 }
 
-/// The first dotted key with too many parts: the one error the parser does not locate.
+/// Returns the first dotted key with too many parts: the only error that the parser does not locate.
 fn deep_key(text: &str) -> Option<Span> {
     let (mut dots, mut start) = (0, 0);
     for token in toml_parser::Source::new(text).lex() {

@@ -12,12 +12,12 @@ use sched::{Class, CpuSet, Limit, Nanos, Quota, Warp, Weight};
 use sim::Guest;
 use toml::de::DeValue;
 
-/// The keys of `[[group]]`.
+/// Keys of `[[group]]`.
 pub(crate) const GROUP_KEYS: &[&str] =
     &["name", "parent", "weight", "nice", "cgroup_weight", "cap", "quota", "gang", "host"];
-/// The keys of a guest's `[[vm.group]]`: a guest has one machine.
+/// Keys of a guest's `[[vm.group]]`: a guest has one machine.
 pub(crate) const GUEST_GROUP_KEYS: &[&str] = GROUP_KEYS.split_at(GROUP_KEYS.len() - 1).0;
-/// The keys of `[[vm]]`.
+/// Keys of `[[vm]]`.
 pub(crate) const VM_KEYS: &[&str] = &[
     "name",
     "count",
@@ -50,7 +50,7 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "group",
     "task",
 ];
-/// The keys of `[[task]]`: a VM's, less what only a group can have, and guests.
+/// Keys of `[[task]]`: those of a VM, without the keys that only a group or a guest can have.
 pub(crate) const TASK_KEYS: &[&str] = &[
     "name",
     "count",
@@ -74,20 +74,20 @@ pub(crate) const TASK_KEYS: &[&str] = &[
     "command",
     "pid",
 ];
-/// The keys of `[[vm.change]]`.
+/// Keys of `[[vm.change]]`.
 pub(crate) const CHANGE_KEYS: &[&str] = &["at", "slice", "period"];
-/// The keys of `warp`.
+/// Keys of `warp`.
 pub(crate) const WARP_KEYS: &[&str] = &["by", "limit", "rest"];
-/// The keys of a guest's `[[vm.task]]`: a task's, less its host and what makes it a real process.
+/// Keys of a guest's `[[vm.task]]`: those of a task, without its host and without the keys of a real process.
 pub(crate) const GUEST_TASK_KEYS: &[&str] = TASK_KEYS.split_at(TASK_KEYS.len() - 3).0;
 
-/// The keys of `[[task]]`, and where others belong.
+/// Keys of `[[task]]`, and the tables of other keys.
 pub(super) const TASK_FORM: TableForm<'static> =
     TableForm { what: "[[task]]", keys: TASK_KEYS, elsewhere: task_elsewhere };
-/// The keys of `[[group]]`, and where others belong.
+/// Keys of `[[group]]`, and the tables of other keys.
 pub(super) const GROUP_FORM: TableForm<'static> =
     TableForm { what: "[[group]]", keys: GROUP_KEYS, elsewhere: group_elsewhere };
-/// The keys of `[[vm.task]]`, and where others belong.
+/// Keys of `[[vm.task]]`, and the tables of other keys.
 pub(super) const GUEST_TASK_FORM: TableForm<'static> =
     TableForm { what: "[[vm.task]]", keys: GUEST_TASK_KEYS, elsewhere: guest_task_elsewhere };
 
@@ -125,10 +125,10 @@ pub(super) struct Level {
     pub(super) members: Vec<MemberTable>,
 }
 
-/// What `[[group]]` and `[[vm]]` have in common: a name, a place in the tree, a share and ceilings.
+/// The common settings of `[[group]]` and `[[vm]]`: a name, a place in the tree, a share and ceilings.
 #[derive(Debug)]
 pub(super) struct GroupTable {
-    /// The header.
+    /// Place of the header.
     pub(super) at: Span,
     pub(super) name: Given<String>,
     pub(super) parent: Given<String>,
@@ -136,7 +136,7 @@ pub(super) struct GroupTable {
     pub(super) cap: Given<u32>,
     pub(super) quota: Given<Quota>,
     pub(super) gang: Given<bool>,
-    /// From 1.
+    /// Host, counted from 1.
     pub(super) host: Given<usize>,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct GroupTable {
 #[derive(Debug)]
 pub(super) struct MemberTable {
     pub(super) kind: Kind,
-    /// A task has no ceilings.
+    /// Group settings. A task has no ceilings.
     pub(super) group: GroupTable,
     pub(super) vcpus: Given<usize>,
     pub(super) slice: Given<Nanos>,
@@ -160,18 +160,18 @@ pub(super) struct MemberTable {
     pub(super) arrival: Given<Nanos>,
     pub(super) leaves: Given<Nanos>,
     pub(super) changes: Vec<ChangeTable>,
-    /// Absent only where there is a command or pid, or a guest.
+    /// Workload. Absent only with a command, a pid or a guest.
     pub(super) work: Given<Work>,
     pub(super) command: Given<Vec<String>>,
     pub(super) pid: Given<u32>,
-    /// The scheduler on the vCPUs of a VM.
+    /// Scheduler on the vCPUs of a VM.
     pub(super) guest: Option<GuestTable>,
 }
 
-/// `[[vm.change]]`: another reservation from some moment on.
+/// `[[vm.change]]`: another reservation from an instant on.
 #[derive(Debug)]
 pub(super) struct ChangeTable {
-    /// The header.
+    /// Place of the header.
     pub(super) place: Span,
     pub(super) at: Given<Nanos>,
     pub(super) slice: Given<Nanos>,
@@ -195,7 +195,7 @@ impl ChangeTable {
 /// The guest of a VM.
 #[derive(Debug)]
 pub(super) struct GuestTable {
-    /// What makes the VM one with a guest.
+    /// Place that makes the VM one with a guest.
     pub(super) at: Span,
     pub(super) policy: Given<PolicyTable>,
     pub(super) guest: Guest,
@@ -218,7 +218,7 @@ impl GroupTable {
     }
 }
 
-/// A share in one of three scales.
+/// Reads a share in one of three scales.
 fn weight(table: &Table<'_, '_>, findings: &mut Findings) -> Given<Weight> {
     let given = [
         table.read("weight", form::weight, findings),
@@ -236,7 +236,7 @@ fn weight(table: &Table<'_, '_>, findings: &mut Findings) -> Given<Weight> {
 }
 
 impl MemberTable {
-    /// Reads a member; `guest` reads the guest of a VM.
+    /// Reads a member. `guest` reads the guest of a VM.
     pub(super) fn read(
         kind: Kind,
         table: &Table<'_, '_>,
@@ -287,7 +287,7 @@ impl MemberTable {
     }
 }
 
-/// `{ by, limit, rest }`.
+/// Reads `{ by, limit, rest }`.
 fn warp(member: &Table<'_, '_>, findings: &mut Findings) -> Given<Warp> {
     let Some((_, at)) = member.get("warp") else { return Given::Absent };
     let Some(table) = member.table("warp", ("`warp`", WARP_KEYS), findings) else { return Given::Wrong(at) };
@@ -301,7 +301,7 @@ fn warp(member: &Table<'_, '_>, findings: &mut Findings) -> Given<Warp> {
     by.right().map_or(Given::Wrong(at), |by| Given::Right(Placed { value: Warp { by: by.value, limit, rest }, at }))
 }
 
-/// What a [`Placed`] time is, for the key `switch`.
+/// Reads the time of the key `switch`.
 fn switch(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Placed<Nanos>> {
     table.read("switch", |value| form::time("switch", value), findings).right()
 }

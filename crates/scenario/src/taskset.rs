@@ -8,24 +8,24 @@ use sched::time::SPAN_MAX;
 use sched::{Instant, Nanos, Params, Reservation, Topology};
 use std::collections::BTreeMap;
 
-/// The columns of a task set.
+/// Columns of a task set.
 const COLUMNS: [&str; 3] = ["id", "period_us", "wcet_us"];
-/// The longest period, in microseconds.
+/// Maximum period, in microseconds.
 const PERIOD_MAX_US: u64 = SPAN_MAX.as_ns() / 1_000;
 
-/// A periodic task with its deadline at the end of its period.
+/// A periodic task whose deadline is the end of its period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Task {
-    /// Its number; ties between deadlines go to the lower one.
+    /// Number of the task. Ties between deadlines go to the lower number.
     pub id: u64,
-    /// From one release to the next. Range: 1 µs … [`SPAN_MAX`].
+    /// Time from one release to the next. Range: 1 µs … [`SPAN_MAX`].
     pub period: Nanos,
     /// CPU time per job (worst-case execution time). Range: 1 µs … `period`.
     pub wcet: Nanos,
 }
 
-/// The scenario of `tasks` on `cpus` identical CPUs for `length`: all arrive at once in the order of their ids, each with its
-/// period and execution time as its reservation, and jobs that say when they are done.
+/// Returns the scenario of `tasks` on `cpus` identical CPUs for `length`. All tasks arrive at once in the order of
+/// their ids. Each task has its period and execution time as its reservation, and its jobs report their end.
 #[must_use]
 pub fn scenario(name: &str, tasks: &[Task], cpus: usize, length: Nanos) -> Scenario {
     let mut tasks = tasks.to_vec();
@@ -72,10 +72,10 @@ impl Task {
     }
 }
 
-/// Reads what the file `name` holds: its tasks in the order of the file, at least one.
+/// Reads the contents of the file `name`: its tasks in the order of the file, at least one.
 ///
 /// # Errors
-/// Everything that is wrong in it, each with its place and what would be right.
+/// All errors in the file, each with its place and its remedy.
 pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Vec<Task>, Problems> {
     let source = input::text::decode(name, bytes)?;
     let mut findings = Findings::new(&source);
@@ -92,7 +92,7 @@ fn tasks(source: &Source, findings: &mut Findings) -> Vec<Task> {
         .from_reader(source.text().as_bytes());
     let mut record = ByteRecord::new();
     let mut next = || {
-        // Reading from memory and without a fixed number of fields, nothing can go wrong.
+        // Reading from memory without a fixed number of fields cannot fail.
         let found = reader.read_byte_record(&mut record).expect("text in memory can be read");
         found.then(|| row(source, &record, reader.position().byte()))
     };
@@ -123,17 +123,17 @@ fn empty(message: &str, right: &str) -> Problem {
     Problem::new(message).at(Span::default(), "in this file").help(format!("use {right}"))
 }
 
-/// A line's fields and where they stand.
+/// The fields of a line, with their places.
 struct Row {
-    /// As many as a right line has, and one more at most.
+    /// Fields of the line: at most one more than a valid line has.
     fields: Vec<Placed<String>>,
-    /// How many there are.
+    /// Number of fields of the line.
     count: usize,
     at: Span,
 }
 
-/// The row that `record` was read from, which ends before byte `end`. The reader knows where a record begins, not
-/// where its fields do.
+/// Returns the row that `record` was read from, which ends before byte `end`. The reader knows the start of a record,
+/// not the places of its fields.
 fn row(source: &Source, record: &ByteRecord, end: u64) -> Row {
     let at = |text: &str, byte: u64| floor(text, usize::try_from(byte).unwrap_or(usize::MAX));
     let text = &source.text()[..at(source.text(), end)];
@@ -153,11 +153,11 @@ fn row(source: &Source, record: &ByteRecord, end: u64) -> Row {
     Row { fields, count: record.len(), at: Span { start: row_start, end: row_end } }
 }
 
-/// How long the field at the beginning of `text` is, quotes included.
+/// Returns the length of the field at the start of `text`, including quotes.
 fn field_length(text: &str) -> usize {
     let ends = |rest: &str| rest.find([',', '\r', '\n']).unwrap_or(rest.len());
     let Some(mut rest) = text.strip_prefix('"') else { return ends(text) };
-    // Two quotes stand for one; a quote within an unquoted field is only itself.
+    // Two quotes stand for one. A quote within an unquoted field stands for itself.
     loop {
         let Some(quote) = rest.find('"') else { return text.len() };
         rest = &rest[quote + 1..];
@@ -168,7 +168,7 @@ fn field_length(text: &str) -> usize {
     }
 }
 
-/// At which place of a row each of [`COLUMNS`] is.
+/// Returns the index of each of [`COLUMNS`] in a row.
 fn columns(header: &Row, findings: &mut Findings) -> Option<[usize; 3]> {
     const RIGHT: &str = "use the columns id, period_us and wcet_us, in any order";
     let mut places: [Option<usize>; 3] = [None; 3];
@@ -198,7 +198,8 @@ fn columns(header: &Row, findings: &mut Findings) -> Option<[usize; 3]> {
     known.then_some([id, period, wcet])
 }
 
-/// The id of a row, and its task if all of it is right; `None` if there is no telling.
+/// Returns the id of a row, and its task if the row is valid. `None`: the id is unreadable, or the number of fields is
+/// wrong.
 fn task(row: &Row, columns: [usize; 3], findings: &mut Findings) -> Option<(Placed<u64>, Option<Task>)> {
     if row.count != COLUMNS.len() {
         let message = format!("this line has {} field{}", row.count, if row.count == 1 { "" } else { "s" });
@@ -225,7 +226,7 @@ fn task(row: &Row, columns: [usize; 3], findings: &mut Findings) -> Option<(Plac
     Some((id?, task))
 }
 
-/// The whole number of a field, from `least` to `most`.
+/// Reads the whole number of a field, from `least` to `most`.
 fn number(column: &str, field: &Placed<String>, least: u64, most: u64, findings: &mut Findings) -> Option<Placed<u64>> {
     let (message, label) = match field.value.parse() {
         Ok(value) if (least..=most).contains(&value) => return Some(Placed { value, at: field.at }),

@@ -1,4 +1,4 @@
-//! The manual and the parser know the same keys.
+//! Tests that the manual and the parser have the same keys.
 
 use super::coordination::COORDINATION_KEYS;
 use super::file::{COST_KEYS, FILE_KEYS};
@@ -12,7 +12,7 @@ use crate::rtapp::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
 
 const MANUAL: &str = include_str!("../../../docs/scenarios.md");
 
-/// The keys that the manual's section `title` has in its table.
+/// Returns the keys in the table of the manual's section `title`.
 fn documented(title: &str) -> Vec<&'static str> {
     let heading = format!("\n## {title}\n");
     let (_, section) = MANUAL.split_once(&heading).unwrap_or_else(|| panic!("the manual has a section {title}"));
@@ -39,7 +39,7 @@ fn the_manual_has_every_key_and_no_other() {
         assert_eq!(documented(title), keys, "{title}");
     }
     for workload in workloads::ALL {
-        // Section `workload` explains the periodic one, too.
+        // Section `workload` explains the periodic workload, too.
         let title = if workload.name == "periodic" { "workload" } else { workload.name };
         assert_eq!(documented(title), workload.keys, "{title}");
     }

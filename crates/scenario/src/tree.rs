@@ -1,4 +1,4 @@
-//! Names and what they name; groups inside each other.
+//! Names and their referents, and the nesting of groups.
 
 use super::kind::Kind;
 use super::tables::{GroupTable, Level};
@@ -9,14 +9,14 @@ use input::table::Given;
 use sched::GroupParams;
 use std::collections::BTreeMap;
 
-/// What a name names: a group, by its number, or a member.
+/// The referent of a name: a group, by its number, or a member.
 #[derive(Clone, Copy)]
 pub(super) enum Named {
     Group(usize),
     Member(Kind),
 }
 
-/// Everything by its name. Names are unique, because a trace identifies things by them.
+/// Returns all groups and members by name. Names are unique, because a trace identifies its subjects by name.
 pub(super) fn names<'a>(level: &'a Level, findings: &mut Findings) -> BTreeMap<&'a str, (Named, Span)> {
     let groups = level.groups.iter().enumerate().map(|(i, group)| (group, Named::Group(i), "the group"));
     let members = level.members.iter().map(|member| (&member.group, Named::Member(member.kind), member.kind.noun()));
@@ -41,7 +41,7 @@ pub(super) fn names<'a>(level: &'a Level, findings: &mut Findings) -> BTreeMap<&
     names
 }
 
-/// The group that `table` names as its parent.
+/// Returns the group that `table` names as its parent.
 pub(super) fn parent(
     table: &GroupTable,
     noun: &str,
@@ -77,7 +77,7 @@ pub(super) fn parent(
 /// The tree of the named groups.
 pub(super) struct Tree {
     parents: Vec<Option<usize>>,
-    /// How far below the root, from 1; 0 while unknown.
+    /// Depth of each group below the root, from 1. 0 while unknown.
     depths: Vec<usize>,
 }
 
@@ -86,7 +86,7 @@ impl Tree {
         let parents: Vec<Option<usize>> =
             groups.iter().map(|group| parent(group, "the group", names, findings)).collect();
         let mut tree = Tree { depths: vec![0; parents.len()], parents };
-        // On which walk a group was first met: meeting it again on the same walk closes a cycle.
+        // The walk on which each group was first visited. A second visit on the same walk closes a cycle.
         let mut met = vec![usize::MAX; groups.len()];
         for start in 0..groups.len() {
             let mut path = Vec::new();
@@ -104,7 +104,7 @@ impl Tree {
             for &group in path.iter().rev() {
                 depth += 1;
                 tree.depths[group] = depth;
-                // Only the first that is too deep: all below it are, too.
+                // Only the first group that is too deep is reported: all groups below it are too deep, too.
                 if depth == GROUP_DEPTH_MAX + 1 {
                     let problem = Problem::new("groups are nested too deep");
                     let at = groups[group].parent.at().unwrap_or(groups[group].at);
@@ -116,19 +116,19 @@ impl Tree {
         tree
     }
 
-    /// The groups, each after its parent.
+    /// Returns the groups, each after its parent.
     pub(super) fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.parents.len()).collect();
         order.sort_by_key(|&group| (self.depths[group], group));
         order
     }
 
-    /// The group that `group` is in.
+    /// Returns the parent of `group`.
     pub(super) fn parent(&self, group: usize) -> Option<usize> {
         self.parents[group]
     }
 
-    /// The groups, each after its parent and on its host, and the new number of each.
+    /// Returns the groups, each after its parent and on its host, and the new number of each group.
     pub(super) fn ordered(&self, tables: Vec<GroupTable>, hosts: &[usize]) -> (Vec<Group>, Vec<usize>) {
         let order = self.order();
         let mut index = vec![0; tables.len()];
@@ -144,7 +144,7 @@ impl Tree {
     }
 }
 
-/// The problem of the cycle that contains `group`, reported at its first group in the order of the file.
+/// Returns the problem of the cycle that contains `group`, reported at its first group in the order of the file.
 fn cycle(tree: &Tree, groups: &[GroupTable], group: usize) -> Problem {
     let ring: Vec<usize> = std::iter::successors(tree.parents[group], |&group| tree.parents[group])
         .take_while(|&next| next != group)
@@ -160,7 +160,7 @@ fn cycle(tree: &Tree, groups: &[GroupTable], group: usize) -> Problem {
     Problem::new(message).at(at, "leads back here").help("use a parent that is not inside this group")
 }
 
-/// What a group asks for.
+/// Returns the group of a table.
 pub(super) fn group(table: GroupTable, parent: Option<usize>, host: usize) -> Group {
     let place = table.name.at().unwrap_or(table.at);
     let params = GroupParams {

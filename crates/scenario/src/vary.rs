@@ -5,12 +5,14 @@
 use input::problem::{Wrong, nearest, quoted};
 use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
 
-/// The keys whose value may be a table or, short, one text; and the key of that text in the table.
+/// Keys whose value is a table or, in the short form, one text; with the key of that text in the table.
 const SHORT: [(&str, &str); 3] = [("policy", "name"), ("guest", "policy"), ("costs", "machine")];
 
-/// `text` with `value` at `path`, whatever stood there. A value that is not TOML by itself is a text: `credit`, `3ms`.
+/// Returns `text` with `value` at `path`, in place of any old value. A value that is not TOML by itself is a text:
+/// `credit`, `3ms`.
 ///
-/// A path goes through tables by key, and through `[[vm]]`, `[[task]]` and `[[group]]` by name: `vm.web.task.editor.weight`.
+/// A path selects tables by key, and elements of `[[vm]]`, `[[task]]` and `[[group]]` by name:
+/// `vm.web.task.editor.weight`.
 ///
 /// # Errors
 /// The text is not TOML, or a table on the path does not exist.
@@ -27,7 +29,7 @@ pub fn set(text: &str, path: &str, value: &str) -> Result<String, Wrong> {
     Ok(document.to_string())
 }
 
-/// Puts `value` at `rest`, the part of `path` below `table`.
+/// Sets `value` at `rest`, the part of `path` below `table`.
 fn put(table: &mut dyn TableLike, rest: &str, path: &str, value: Value) -> Result<(), Wrong> {
     let Some((key, below)) = rest.split_once('.') else {
         if rest.is_empty() {
@@ -66,12 +68,13 @@ fn put(table: &mut dyn TableLike, rest: &str, path: &str, value: Value) -> Resul
     }
 }
 
-/// Whether `item`, the value of `key`, is the table of which a text is the short form.
+/// Whether `item`, the value of `key`, is the long form: a table.
 fn is_long(key: &str, item: &Item) -> bool {
     item.is_table_like() && SHORT.iter().any(|(short, _)| *short == key)
 }
 
-/// Makes `value` the name in the table `item` of `key`. Knobs belong to a policy: those of another one go.
+/// Sets the name in the table `item` of `key` to `value`. Knobs belong to a policy: the knobs of another policy are
+/// removed.
 fn rename(key: &str, item: &mut Item, value: Value) {
     let Some((_, long)) = SHORT.iter().find(|(short, _)| *short == key) else { return };
     let Some(table) = item.as_table_like_mut() else { return };
@@ -81,7 +84,7 @@ fn rename(key: &str, item: &mut Item, value: Value) {
     table.insert(long, Item::Value(value));
 }
 
-/// Puts `value` into the one of `tables` with the name at the beginning of `rest`. Names may have dots: the longest one counts.
+/// Sets `value` in the table of `tables` whose name begins `rest`. Names may have dots: the longest name applies.
 fn in_named(tables: Vec<&mut dyn TableLike>, rest: &str, path: &str, value: Value) -> Result<(), Wrong> {
     let name = |table: &dyn TableLike| table.get("name").and_then(Item::as_str).unwrap_or_default().to_string();
     let names: Vec<String> = tables.iter().map(|table| name(&**table)).collect();
@@ -93,7 +96,7 @@ fn in_named(tables: Vec<&mut dyn TableLike>, rest: &str, path: &str, value: Valu
     }
 }
 
-/// Makes `key = "text"` the table `{ long = "text" }`, and a missing key an empty table.
+/// Converts `key = "text"` to the table `{ long = "text" }`, and a missing key to an empty table.
 fn lengthen(table: &mut dyn TableLike, key: &str, long: &str) {
     let short = table.get(key).and_then(Item::as_str).map(str::to_string);
     if short.is_some() || table.get(key).is_none() {

@@ -1,4 +1,4 @@
-//! `workload`, as typed: what a member does with its time.
+//! `workload`, as typed: the use of CPU time by a member.
 
 use super::form;
 use super::kind::Kind;
@@ -10,22 +10,22 @@ use std::sync::Arc;
 use toml::de::DeValue;
 use workloads::{ApplicationWorkload, Selected, Settings, WorkloadDescriptor};
 
-/// The most steps of all tasks of a workload.
+/// Maximum number of steps of all tasks of a workload.
 const STEPS_MAX: u64 = 1 << 22;
 const RIGHT: &str = "\"hog\" or { periodic = { period = \"10ms\", work = \"2ms\" } }";
 
-/// What a member does.
+/// The workload of a member.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
-    /// One entity does it by itself.
+    /// The workload of a single entity.
     Entity(Workload),
-    /// The tasks of an application do it.
+    /// The tasks of an application.
     Application(Arc<dyn ApplicationWorkload>),
-    /// A file of rt-app says what is done.
+    /// A file of rt-app, by its name.
     RtApp(String),
 }
 
-/// `"hog"`, or a table with one workload's name.
+/// Reads `"hog"`, or a table with one workload's name.
 pub(super) fn read(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) -> Given<Work> {
     let Some((value, at)) = member.get("workload") else {
         let help = format!("use workload = {RIGHT}");
@@ -85,7 +85,7 @@ pub(super) fn read(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) 
     work.map_or(Given::Wrong(at), |value| Given::Right(Placed { value, at }))
 }
 
-/// The names of all workloads, in the order of the manual.
+/// Returns the names of all workloads, in the order of the manual.
 fn names() -> Vec<&'static str> {
     let registered = workloads::ALL.iter().map(|workload| workload.name);
     ["hog"].into_iter().chain(registered).chain(["rt-app"]).collect()
@@ -96,7 +96,7 @@ fn miswritten(workload: &str, example: &str) -> Wrong {
     Wrong::new(message, "not so", format!("use {example}"))
 }
 
-/// `workload` with the settings of `table`; `None` when something in it is wrong or missing.
+/// Reads `workload` with the settings of `table`. `None`: a setting is wrong or missing.
 fn selected(workload: &'static WorkloadDescriptor, table: &Table<'_, '_>, findings: &mut Findings) -> Option<Work> {
     let application = match (workload.read)(&mut Settings::new((workload.name, workload.example), table, findings))? {
         Selected::Entity(workload) => return Some(Work::Entity(workload)),

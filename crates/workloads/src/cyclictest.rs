@@ -23,10 +23,10 @@ pub struct Cyclictest {
     pub distance: Nanos,
     /// Number of wake-ups of each thread. `None`: without end.
     pub loops: Option<u64>,
-    /// CPU time from when a thread comes to run to when it reads the clock, which is part of how late it finds itself: the rest of the
-    /// interrupt, the way out of the kernel, caches that are cold.
+    /// CPU time from the start of a thread's run to its read of the clock, which is part of the measured delay: the rest
+    /// of the interrupt, the return from the kernel, cold caches.
     pub overhead: Length,
-    /// What a thread does before it sleeps again.
+    /// CPU time of a thread before it sleeps again.
     pub work: Length,
 }
 

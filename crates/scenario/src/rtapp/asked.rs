@@ -1,4 +1,4 @@
-//! What threads ask of the scheduler, at their beginning and anew at the beginning of a phase.
+//! The requests of threads to the scheduler, at their start and at the start of each phase.
 
 use super::json::Json;
 use super::object::{Object, integer, micros, mistyped, switch, text};
@@ -7,7 +7,7 @@ use input::source::{Placed, Span};
 use sched::id::CPUS_MAX;
 use sched::{Class, CpuId, CpuSet, Limit, Nanos, Params, Reservation, RtPriority, Topology, Weight};
 
-/// The properties that ask the scheduler for something.
+/// Properties that are requests to the scheduler.
 pub(super) const ASKING: &[&str] = &[
     "policy",
     "priority",
@@ -41,7 +41,7 @@ const POLICIES: [(&str, Policy); 5] = [
     ("SCHED_DEADLINE", Policy::Deadline),
 ];
 
-/// What an object asks for; `None`: it says nothing of that.
+/// The requests of an object. `None`: the object omits the property.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Asked {
     policy: Option<Placed<Policy>>,
@@ -54,7 +54,7 @@ pub(super) struct Asked {
     pub(super) at: Span,
 }
 
-/// The name of a policy.
+/// Reads the name of a policy.
 pub(super) fn policy(key: &'static str, value: &Json<'_>) -> Result<Policy, Wrong> {
     let names = POLICIES.map(|(name, _)| name);
     let typed = text(key, value, &format!("one of {}", names.join(", ")))?;
@@ -66,7 +66,7 @@ pub(super) fn policy(key: &'static str, value: &Json<'_>) -> Result<Policy, Wron
 }
 
 impl Asked {
-    /// What a phase asks for.
+    /// Reads the requests of a phase.
     pub(super) fn read(object: &Object<'_, '_>, findings: &mut Findings) -> Asked {
         no_effect(object, findings);
         Asked {
@@ -92,7 +92,8 @@ impl Asked {
         }
     }
 
-    /// What a thread asks for. Under SCHED_DEADLINE, the names that rt-app had before count as well.
+    /// Reads the requests of a thread. Under SCHED_DEADLINE, the property names of older versions of rt-app are
+    /// accepted, too.
     pub(super) fn of_thread(object: &Object<'_, '_>, default: Policy, findings: &mut Findings) -> Asked {
         let mut asked = Asked::read(object, findings);
         if asked.policy.map_or(default, |policy| policy.value) == Policy::Deadline {
@@ -103,7 +104,7 @@ impl Asked {
         asked
     }
 
-    /// Whether it asks for anything but CPUs.
+    /// Whether the object requests nothing except CPUs.
     fn is_silent(&self) -> bool {
         self.policy.is_none()
             && self.priority.is_none()
@@ -142,7 +143,7 @@ fn cpus(key: &'static str, value: &Json<'_>) -> Result<CpuSet, Wrong> {
     Ok(cpus.into_iter().map(|cpu| CpuId::new(usize::try_from(cpu).unwrap_or(0))).collect())
 }
 
-/// What a thread asks for at some point of its program.
+/// The current requests of a thread at a point of its program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     policy: Policy,
@@ -151,13 +152,13 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// The state of a thread at its beginning.
+    /// Returns the requests of a thread at its start.
     pub(super) fn new(default: Policy, asked: Asked) -> Standing {
         Standing { policy: asked.policy.map_or(default, |policy| policy.value), asked, cpus: asked.cpus }
     }
 
-    /// The next state, at the beginning of a phase with the request `phase`. Properties that the phase leaves out keep their values; the CPUs
-    /// become the thread's own again.
+    /// Returns the requests at the start of a phase with the requests `phase`. Properties that the phase omits keep
+    /// their values. The CPUs become the thread's own again.
     pub(super) fn next(&self, thread: &Asked, phase: &Asked) -> Standing {
         let cpus = phase.cpus.or(thread.cpus);
         if phase.is_silent() {
@@ -177,10 +178,10 @@ impl Standing {
         Standing { policy: phase.policy.map_or(self.policy, |policy| policy.value), asked, cpus }
     }
 
-    /// The request as parameters of an entity.
+    /// Returns the requests as parameters of an entity.
     ///
     /// # Errors
-    /// The policy does not have such a priority or promise.
+    /// The policy has no such priority or promise.
     pub(super) fn params(&self) -> Result<Params, Problem> {
         let Asked { priority, runtime, .. } = self.asked;
         let mut params = Params::default();
@@ -193,7 +194,7 @@ impl Standing {
                 let weight = i32::try_from(nice).ok().and_then(Weight::nice);
                 params.weight = weight.ok_or_else(|| self.no_priority("-20 (the most) to 19"))?;
                 params.class = if self.policy == Policy::Idle { Class::Idle } else { Class::Normal };
-                // Since Linux 6.12, sched_setattr(2) takes an ordinary thread's runtime for the slice it wants from EEVDF.
+                // Since Linux 6.12, sched_setattr(2) uses the runtime of an ordinary thread as its EEVDF slice.
                 params.latency = runtime.map(|runtime| runtime.value).filter(|runtime| !runtime.is_zero());
             }
             Policy::Fifo | Policy::RoundRobin => {

@@ -1,4 +1,4 @@
-//! Which events wait for a condition, and which threads signal it.
+//! The events that wait for a condition, and the threads that signal it.
 
 use super::event::Event;
 use super::file::Thread;
@@ -6,17 +6,17 @@ use super::forks::Forks;
 use input::source::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All events of a thread.
+/// Returns all events of a thread.
 pub(super) fn events<'t, 'f>(thread: &'t Thread<'f>) -> impl Iterator<Item = (Event<'f>, Span)> + use<'t, 'f> {
     thread.phases.iter().flat_map(|phase| phase.events.iter().copied())
 }
 
-/// The threads that ever exist.
+/// Returns the threads that ever exist.
 pub(super) fn alive<'t, 'f>(threads: &'t [Thread<'f>], forks: &Forks) -> impl Iterator<Item = (usize, &'t Thread<'f>)> {
     threads.iter().enumerate().filter(|&(i, _)| forks.alive[i])
 }
 
-/// The condition that `event` waits for.
+/// Returns the condition that `event` waits for.
 pub(super) fn waits_for<'f>(event: Event<'f>) -> Option<&'f str> {
     match event {
         Event::Wait { condition, .. } | Event::Sync { condition, .. } => Some(condition),
@@ -25,7 +25,7 @@ pub(super) fn waits_for<'f>(event: Event<'f>) -> Option<&'f str> {
     }
 }
 
-/// The condition that `event` signals.
+/// Returns the condition that `event` signals.
 pub(super) fn signals(event: Event<'_>) -> Option<&str> {
     match event {
         Event::Signal(name) | Event::Broadcast(name) | Event::Resume(name) => Some(name),
@@ -37,7 +37,7 @@ pub(super) fn signals(event: Event<'_>) -> Option<&str> {
 /// The threads that signal each condition.
 pub(super) type Signallers<'f> = BTreeMap<&'f str, BTreeSet<usize>>;
 
-/// The threads that signal each condition, of those that ever exist.
+/// Returns, for each condition, the threads that signal it, of the threads that ever exist.
 pub(super) fn signallers<'f>(threads: &[Thread<'f>], forks: &Forks) -> Signallers<'f> {
     let mut all = Signallers::new();
     for (i, thread) in alive(threads, forks) {

@@ -1,4 +1,4 @@
-//! [`Event`]: one thing a thread does, as the file says it.
+//! [`Event`]: an event of a thread, as written in the file.
 
 use super::json::Json;
 use super::object::{Object, integer, micros, mistyped, text};
@@ -7,7 +7,7 @@ use input::source::{Placed, Span};
 use sched::Nanos;
 use sim::program::TimerMode;
 
-/// The events, longer names before those that they begin with.
+/// Names of the events. A longer name precedes the names that it begins with.
 const EVENTS: &[&str] = &[
     "barrier",
     "broadcast",
@@ -28,10 +28,11 @@ const EVENTS: &[&str] = &[
     "wait",
     "yield",
 ];
-/// How many bytes a `mem` or `iorun` writes in a microsecond: 10 GB/s, about what one CPU of today writes to memory.
+/// Number of bytes that a `mem` or `iorun` writes in a microsecond: 10 GB/s, about the memory bandwidth of one current
+/// CPU.
 const BYTES_PER_US: u64 = 10_000;
 
-/// One thing a thread does. Texts are names.
+/// An event of a thread. Texts are names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event<'f> {
     Run(Nanos),
@@ -49,8 +50,8 @@ pub(super) enum Event<'f> {
     },
     Signal(&'f str),
     Broadcast(&'f str),
-    /// Signals, then waits. By rt-app's manual, the event takes the mutex; by its code and examples, the thread holds it already.
-    /// So the event takes the mutex unless the thread holds it.
+    /// Signals, then waits. By rt-app's manual, the event takes the mutex; by its code and examples, the thread holds
+    /// it already. So the event takes the mutex unless the thread holds it.
     Sync {
         condition: &'f str,
         mutex: &'f str,
@@ -63,15 +64,18 @@ pub(super) enum Event<'f> {
     Fork(&'f str),
 }
 
-/// The event that `key` names: its name, and whatever tells it apart from its like (`run`, `run2`, `sleep_b`, `lock-1`).
+/// Returns the event that `key` names: an event's name and an optional distinction (`run`, `run2`, `sleep_b`,
+/// `lock-1`).
 ///
-/// rt-app takes any key that begins with the name of an event for it, `runn` and `locked` as well; here, no small letter follows.
+/// rt-app accepts any key that begins with the name of an event, such as `runn` and `locked`. Here, no small letter may
+/// follow.
 pub(super) fn named(key: &str) -> Option<&'static str> {
     let ends = |name: &str| key.strip_prefix(name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_lowercase()));
     EVENTS.iter().copied().find(|name| ends(name))
 }
 
-/// What was probably meant by `key`, which is neither an event nor one of `properties`.
+/// Returns the problem of `key`, which is neither an event nor one of `properties`, with the key that was probably
+/// meant.
 pub(super) fn unknown(what: &str, key: &Placed<impl AsRef<str>>, properties: &[&str]) -> Problem {
     let name = key.value.as_ref();
     let problem =
@@ -87,7 +91,8 @@ pub(super) fn unknown(what: &str, key: &Placed<impl AsRef<str>>, properties: &[&
     })
 }
 
-/// Reads the event `name` of the thread `thread`, whose value is `value`; `None` if it is wrong, which `findings` then holds.
+/// Reads the event `name` of the thread `thread` from `value`. `None`: the value is wrong, and `findings` has the
+/// problem.
 pub(super) fn read<'f>(
     name: &'static str,
     value: &'f Placed<Json<'_>>,
@@ -108,7 +113,7 @@ pub(super) fn read<'f>(
     event.map_err(|wrong| findings.add(wrong.at(value.at))).ok()
 }
 
-/// An event with one number or one name.
+/// Reads an event with one number or one name.
 fn single<'f>(name: &'static str, value: &'f Json<'_>, thread: &'f str) -> Result<Event<'f>, Wrong> {
     let the = |what: &str| {
         let named = text(name, value, &format!("the name of a {what}, in quotes"))?;
@@ -130,7 +135,7 @@ fn single<'f>(name: &'static str, value: &'f Json<'_>, thread: &'f str) -> Resul
         "barrier" => Event::Barrier(the("barrier")?),
         "fork" => Event::Fork(the("task")?),
         "resume" => Event::Resume(the("thread that is suspended")?),
-        // Without a name, it is its own.
+        // Without a name, the event has the name of its thread.
         "suspend" => match value {
             Json::Absent => Event::Suspend(thread),
             Json::Text(own) if own.is_empty() => Event::Suspend(thread),
@@ -173,7 +178,7 @@ fn timer<'f>(value: &'f Placed<Json<'_>>, findings: &mut Findings) -> Option<Eve
         let problem = Problem::new("the timer has no period").at(value.at, "no `period`");
         findings.add(problem.help(format!("use {TIMER}")));
     }
-    // What rt-app calls a timer without a name.
+    // rt-app's name of a timer without a name.
     let name = if object.get("ref").is_none() { "unknown" } else { name?.value };
     let mode = if object.get("mode").is_none() { TimerMode::Relative } else { mode?.value };
     Some(Event::Timer { name, period: period?.value, mode })
@@ -191,7 +196,7 @@ fn mode(key: &'static str, value: &Json<'_>) -> Result<TimerMode, Wrong> {
     }
 }
 
-/// The object that is the value of the event `name`, with `keys` and no others.
+/// Returns the object that is the value of the event `name`, with no keys except `keys`.
 fn of<'f, 'a>(
     name: &'static str,
     value: &'f Placed<Json<'a>>,
@@ -214,5 +219,5 @@ fn of<'f, 'a>(
     Some(object)
 }
 
-/// An event and where it stands.
+/// An event and its place.
 pub(super) type PlacedEvent<'f> = (Event<'f>, Span);

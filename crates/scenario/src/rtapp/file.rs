@@ -1,4 +1,4 @@
-//! The file as it was typed: global settings and threads with their phases and events.
+//! The file as typed: global settings and threads with their phases and events.
 
 use super::asked::{self, ASKING, Asked, Policy};
 use super::event::{self, Event, PlacedEvent};
@@ -9,9 +9,9 @@ use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::{Placed, Span};
 use sched::Nanos;
 
-/// The keys at the top.
+/// Keys at the top of the file.
 const FILE_KEYS: &[&str] = &["global", "tasks", "resources"];
-/// Settings that have no effect on a simulation: they are about logs, memory and the real machine.
+/// Settings without an effect on a simulation: they concern logs, memory and the real machine.
 pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "calibration",
     "cumulative_slack",
@@ -25,11 +25,11 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "logdir",
     "mem_buffer_size",
 ];
-/// Settings that have one.
+/// Settings with an effect.
 pub(crate) const SETTINGS: &[&str] = &["duration", "default_policy", "pi_enabled"];
-/// The properties of a thread, beside those that ask the scheduler for something.
+/// Properties of a thread, beside its requests to the scheduler.
 pub(crate) const THREAD_KEYS: &[&str] = &["instance", "loop", "delay", "phases"];
-/// What resources can be; declaring them is of no consequence, as in rt-app.
+/// Kinds of resources. Their declaration has no effect, as in rt-app.
 const RESOURCES: &[&str] = &[
     "mutex",
     "timer",
@@ -44,44 +44,44 @@ const RESOURCES: &[&str] = &[
     "iorun",
     "timer_unique",
 ];
-/// The longest name of a thread, in bytes.
+/// Maximum length of a thread's name, in bytes.
 const NAME_MAX: usize = 100;
 
-/// A file.
+/// A file of rt-app.
 #[derive(Debug)]
 pub(super) struct File<'f> {
-    /// How long the threads are there; `None`: until they end.
+    /// Duration of the threads. `None`: until they end.
     pub(super) duration: Option<Nanos>,
     pub(super) policy: Policy,
     pub(super) threads: Vec<Thread<'f>>,
 }
 
-/// A thread, or several alike.
+/// A thread, or several equal threads.
 #[derive(Debug)]
 pub(super) struct Thread<'f> {
     pub(super) name: &'f str,
-    /// Where the name stands.
+    /// Place of the name.
     pub(super) at: Span,
-    /// How many of them there are from the beginning.
+    /// Initial number of these threads.
     pub(super) instances: Placed<u64>,
     pub(super) delay: Nanos,
-    /// How often the phases come; `None`: without end.
+    /// Number of repetitions of the phases. `None`: without end.
     pub(super) rounds: Option<u64>,
     pub(super) asked: Asked,
-    /// The path of the group that it enters at its beginning.
+    /// Path of the group that the thread enters at its start.
     pub(super) group: Option<Placed<&'f str>>,
     pub(super) phases: Vec<Phase<'f>>,
 }
 
-/// A phase.
+/// A phase of a thread.
 #[derive(Debug)]
 pub(super) struct Phase<'f> {
-    /// Its name, or that of the thread.
+    /// Place of the name of the phase, or of the thread.
     pub(super) at: Span,
-    /// How often the events come; `None`: without end.
+    /// Number of repetitions of the events. `None`: without end.
     pub(super) rounds: Option<u64>,
     pub(super) asked: Asked,
-    /// The path of the group that the thread enters at the beginning of the phase.
+    /// Path of the group that the thread enters at the start of the phase.
     pub(super) group: Option<Placed<&'f str>>,
     pub(super) events: Vec<PlacedEvent<'f>>,
 }
@@ -119,7 +119,7 @@ impl<'f> File<'f> {
     }
 }
 
-/// Reports the keys that are none of `keys`.
+/// Reports the keys outside of `keys`.
 fn known(what: &str, object: &Object<'_, '_>, keys: &[&str], findings: &mut Findings) {
     for (key, _) in object.entries.iter().filter(|(key, _)| !keys.contains(&key.value.as_ref())) {
         findings.add_at(key.at, || {
@@ -155,7 +155,7 @@ fn global(top: &Object<'_, '_>, findings: &mut Findings) -> (Option<Nanos>, Poli
     (duration, policy)
 }
 
-/// They are declared for old versions' sake; whatever events name is there.
+/// Reads the resources, which old versions declared. Every resource that events name exists.
 fn resources(top: &Object<'_, '_>, findings: &mut Findings) {
     let Some(value) = top.get("resources") else { return };
     if matches!(value.value, Json::Number(_)) {
@@ -200,7 +200,8 @@ fn thread<'f>(
     let thread =
         |rounds, phases| Thread { name: &name.value, at: name.at, instances, delay, rounds, asked, group, phases };
     let Some(phases) = object.get("phases") else {
-        // The thread is its only phase. With a `loop`, that comes so often, and once; without, it comes without end.
+        // The thread is its only phase. With a `loop`, the phase has this number of repetitions, once; without it, the
+        // phase has no end.
         let events = events(&object, &name.value, ("a thread", is_property), findings);
         let only =
             Phase { at: name.at, rounds: rounds.unwrap_or(Some(1)), asked: Asked::default(), group: None, events };
@@ -246,7 +247,7 @@ fn phase<'f>(
     Some(Phase { at: name.at, rounds, asked, group, events })
 }
 
-/// The events of a thread or phase, in their order.
+/// Reads the events of a thread or phase, in their order.
 fn events<'f>(
     object: &Object<'f, '_>,
     thread: &'f str,
@@ -256,7 +257,7 @@ fn events<'f>(
     let mut events = Vec::new();
     let mut any = false;
     for (key, value) in object.entries.iter().filter(|(key, _)| !is_property(&key.value)) {
-        // Of a thread under SCHED_DEADLINE.
+        // Properties of a thread under SCHED_DEADLINE.
         if what == "a thread" && ["period", "deadline"].contains(&key.value.as_ref()) {
             continue;
         }
@@ -282,7 +283,7 @@ fn events<'f>(
     events
 }
 
-/// Checks that the name can be printed, and that neither `/` nor outer spaces make it ambiguous.
+/// Checks that the name is printable, and that neither `/` nor outer spaces make it ambiguous.
 fn named(name: &Placed<std::borrow::Cow<'_, str>>, findings: &mut Findings) {
     let text = &name.value;
     let reason = match () {
@@ -300,19 +301,19 @@ fn named(name: &Placed<std::borrow::Cow<'_, str>>, findings: &mut Findings) {
 }
 
 impl Thread<'_> {
-    /// How many events its phases have.
+    /// Returns the number of events of all phases.
     pub(super) fn events(&self) -> usize {
         self.phases.iter().map(|phase| phase.events.len()).sum()
     }
 
-    /// Whether it never ends of its own accord.
+    /// Whether the thread never ends by itself.
     pub(super) fn is_endless(&self) -> bool {
         self.rounds.is_none() || self.phases.iter().any(|phase| phase.rounds.is_none())
     }
 }
 
 impl Phase<'_> {
-    /// The least time that its events take once.
+    /// Returns the minimum duration of one round of the events.
     pub(super) fn round_length(&self) -> Nanos {
         self.events.iter().fold(Nanos::ZERO, |sum, (event, _)| {
             sum.saturating_add(match *event {
@@ -322,7 +323,7 @@ impl Phase<'_> {
         })
     }
 
-    /// The least time that it takes, with all its rounds.
+    /// Returns the minimum duration of the thread, with all its rounds.
     pub(super) fn length(&self) -> Nanos {
         self.round_length().saturating_mul(self.rounds.unwrap_or(u64::MAX))
     }

@@ -1,4 +1,4 @@
-//! The forks between threads: checks that they end, and bounds the number of threads.
+//! The forks between threads: checks that they end, and that the number of threads is bounded.
 
 use super::event::Event;
 use super::file::Thread;
@@ -8,24 +8,25 @@ use input::source::Span;
 use sched::Nanos;
 use std::collections::BTreeMap;
 
-/// The most generations of threads: forks of forks of forks.
+/// Maximum number of generations of threads: forks of forks of forks.
 const GENERATIONS_MAX: usize = 32;
 
 /// The forks between the threads of a file.
 #[derive(Debug)]
 pub(super) struct Forks {
-    /// By thread: whether it ever exists.
+    /// Whether each thread ever exists, by thread.
     pub(super) alive: Vec<bool>,
-    /// By thread: whether a thread forks it.
+    /// Whether a thread forks this thread, by thread.
     pub(super) forked: Vec<bool>,
     /// The threads, each after its children.
     pub(super) order: Vec<usize>,
-    /// The most threads there can be.
+    /// Maximum number of threads at any time.
     pub(super) count: usize,
 }
 
 impl Forks {
-    /// `None` if a fork names no thread, if forks do not end, or if there are too many threads; `findings` then holds the problem.
+    /// Returns the forks of the threads. `None`: a fork names no thread, forks do not end, or there are too many
+    /// threads; `findings` has the problem.
     pub(super) fn check(threads: &[Thread<'_>], duration: Option<Nanos>, findings: &mut Findings) -> Option<Forks> {
         let names: BTreeMap<&str, usize> = threads.iter().enumerate().map(|(i, thread)| (thread.name, i)).collect();
         let mut children: Vec<Vec<(usize, Span)>> = vec![Vec::new(); threads.len()];
@@ -61,7 +62,7 @@ impl Forks {
         forks.count(threads, &names, duration, findings).then_some(forks)
     }
 
-    /// Whether there are not too many.
+    /// Counts the threads. Returns whether their number is within the limit.
     fn count(
         &mut self,
         threads: &[Thread<'_>],
@@ -69,7 +70,7 @@ impl Forks {
         duration: Option<Nanos>,
         findings: &mut Findings,
     ) -> bool {
-        // How many threads one thread can make of itself, with all that descend from it.
+        // Number of threads that descend from each thread, including itself.
         let mut family: Vec<u64> = vec![1; threads.len()];
         for &parent in &self.order {
             let thread = &threads[parent];
@@ -88,7 +89,7 @@ impl Forks {
                         findings.add(bomb(name, at, duration));
                         return false;
                     }
-                    // Threads that end make room; a loop that takes no time makes them all at once.
+                    // Threads that end make room. A loop that takes no time creates all threads at once.
                     let at_once = own.is_zero() && round.is_zero();
                     let ends = !threads[child].is_endless() && !at_once;
                     sum = sum.saturating_add(if ends { family[child] } else { more });
@@ -115,7 +116,7 @@ impl Forks {
     }
 }
 
-/// How often something of at least `length` comes that comes `rounds` times.
+/// Returns the number of events in `rounds` repetitions, each of at least `length`, within `duration`.
 fn times(rounds: Option<u64>, length: Nanos, duration: Option<Nanos>) -> u64 {
     let fit = match (duration, length.is_zero()) {
         (Some(duration), false) => duration.as_ns() / length.as_ns() + 1,
@@ -139,14 +140,14 @@ fn bomb(name: &str, at: Span, duration: Option<Nanos>) -> Problem {
     Problem::new(message).at(at, "a fork bomb").help(right)
 }
 
-/// The threads, each after its children; `None` if a thread descends from itself or forks are too deep.
+/// Returns the threads, each after its children. `None`: a thread descends from itself, or forks are too deep.
 fn ordered(threads: &[Thread<'_>], children: &[Vec<(usize, Span)>], findings: &mut Findings) -> Option<Vec<usize>> {
     let mut order = Vec::with_capacity(threads.len());
     let mut done = vec![false; threads.len()];
     let mut on_path = vec![false; threads.len()];
     let mut generations = vec![1_usize; threads.len()];
     for start in 0..threads.len() {
-        // The threads from `start` down, each with the number of its children already visited.
+        // The threads from `start` down, each with the number of its visited children.
         let mut path = vec![(start, 0)];
         while let Some((thread, next)) = path.last_mut() {
             let thread = *thread;

@@ -1,4 +1,4 @@
-//! Task groups: paths of control groups, which are taken below the group of the application.
+//! Task groups: paths of control groups, below the group of the application.
 
 use super::object::{Object, text};
 use input::problem::{Findings, Problem, Wrong, quoted};
@@ -6,14 +6,14 @@ use input::source::{Placed, Span, is_printable};
 use sim::TaskGroup;
 use std::collections::BTreeMap;
 
-/// How many paths a file may name. Source: `max_nbr_tgs`, rt-app_taskgroups.c, 1.0.
+/// Maximum number of paths in a file. Source: `max_nbr_tgs`, rt-app_taskgroups.c, 1.0.
 const PATHS_MAX: usize = 32;
-/// How deep groups may be nested.
+/// Maximum depth of nested groups.
 const DEPTH_MAX: usize = 8;
-/// The longest name of a group, in bytes.
+/// Maximum length of a group's name, in bytes.
 const NAME_MAX: usize = 100;
 
-/// The path that `object` names; `None`: it names none, and the thread stays in the group in which it is.
+/// Returns the path that `object` names. `None`: the object names no path, and the thread stays in its group.
 pub(super) fn path<'f>(object: &Object<'f, '_>, findings: &mut Findings) -> Option<Placed<&'f str>> {
     let right = "the path of a control group, such as \"/tg1/tg11\", or \"/\" for the application's own";
     let form = |key: &'static str, value| {
@@ -43,18 +43,18 @@ fn is_path(text: &str) -> bool {
 /// The groups of a file.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// By path without the first slash, their places in `groups`.
+    /// Places of the groups in `groups`, by path without the first slash.
     places: BTreeMap<String, usize>,
-    /// The paths that the file names.
+    /// Paths that the file names.
     paths: BTreeMap<String, Option<u32>>,
     pub(super) groups: Vec<TaskGroup>,
 }
 
 impl Groups {
-    /// The place of the group at `path`, which is made where it is new, with those that it is part of; `None` for "/".
+    /// Returns the place of the group at `path`. Creates a new group, and its parents. `None` for "/".
     ///
     /// # Errors
-    /// The file names too many.
+    /// The file names too many groups.
     pub(super) fn place(&mut self, path: &str, at: Span) -> Result<Option<u32>, Problem> {
         if let Some(&known) = self.paths.get(path) {
             return Ok(known);

@@ -1,5 +1,6 @@
-//! From text to values, each with its place. What rt-app's own files have, and JSON has not, is read as well: comments, a comma after
-//! the last entry, the same key many times, in its order, and keys without a value (`"suspend",`), which its script workgen fills in.
+//! Conversion of text to values, each with its place. Accepts features of rt-app's own files beyond JSON: comments, a
+//! comma after the last entry, repeated keys in their order, and keys without a value (`"suspend",`), which its script
+//! workgen completes.
 
 use input::problem::Problem;
 use input::source::{Placed, Span};
@@ -8,30 +9,30 @@ use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 use std::borrow::Cow;
 
-/// How deep values may be inside each other: rt-app's own files need 5.
+/// Maximum depth of nested values: rt-app's own files need 5.
 const DEPTH_MAX: usize = 32;
-/// The most values in a file: with their places they take about a hundred times as many bytes.
+/// Maximum number of values in a file. With their places they take about a hundred times as many bytes.
 const VALUES_MAX: usize = 1 << 20;
 
-/// A value.
+/// A value with its place.
 #[derive(Debug)]
 pub(super) enum Json<'a> {
-    /// A key alone, without a value.
+    /// No value: a key alone.
     Absent,
     Null,
     Switch(bool),
-    /// A number as it is written.
+    /// A number as written.
     Number(&'a str),
     Text(Cow<'a, str>),
     Array(Vec<Placed<Json<'a>>>),
     Object(Entries<'a>),
 }
 
-/// Keys and values in the order of the file.
+/// Keys and values, in the order of the file.
 pub(super) type Entries<'a> = Vec<(Placed<Cow<'a, str>>, Placed<Json<'a>>)>;
 
 impl Json<'_> {
-    /// What it is, with an article.
+    /// Returns the kind of the value, with an article.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Json::Absent => "nothing",
@@ -46,9 +47,9 @@ impl Json<'_> {
     }
 }
 
-/// The value that `text` is.
+/// Parses the value in `text`.
 pub(super) fn parse(text: &str) -> Result<Placed<Json<'_>>, Problem> {
-    // What json-c, rt-app's parser, accepts beyond JSON. Source: json_tokener.c, 0.17, without JSON_TOKENER_STRICT.
+    // Extensions of json-c, rt-app's parser, beyond JSON. Source: json_tokener.c, 0.17, without JSON_TOKENER_STRICT.
     let options = ScannerOptions {
         allow_single_quoted_strings: true,
         allow_hexadecimal_numbers: false,
@@ -70,7 +71,7 @@ pub(super) fn parse(text: &str) -> Result<Placed<Json<'_>>, Problem> {
 
 struct Reader<'a> {
     scanner: Scanner<'a>,
-    /// The one that comes next; `None` at the end.
+    /// The next token. `None` at the end.
     token: Option<Token<'a>>,
     values: usize,
 }
@@ -85,7 +86,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where the token that comes next stands.
+    /// Returns the place of the next token.
     fn here(&self) -> Span {
         match self.token {
             Some(_) => Span { start: self.scanner.token_start(), end: self.scanner.token_end() },
@@ -98,7 +99,7 @@ impl<'a> Reader<'a> {
         Problem::new(message).at(self.here(), label).help(format!("use {right}"))
     }
 
-    /// Counts one more value.
+    /// Counts one more value, and reports an excess.
     fn count(&mut self) -> Result<(), Problem> {
         self.values += 1;
         match self.values {
@@ -121,7 +122,7 @@ impl<'a> Reader<'a> {
             Some(Token::Number(digits)) => Json::Number(digits),
             Some(Token::Boolean(on)) => Json::Switch(on),
             Some(Token::Null) => Json::Null,
-            // As json-c reads them, and Python writes them.
+            // Spellings that json-c reads, and that Python writes.
             Some(Token::Word(word)) if word.eq_ignore_ascii_case("true") => Json::Switch(true),
             Some(Token::Word(word)) if word.eq_ignore_ascii_case("false") => Json::Switch(false),
             other => {
@@ -203,7 +204,7 @@ fn unclosed(bracket: &str, at: Span) -> Problem {
         .help(format!("put a {right} before the end of the file"))
 }
 
-/// The problem behind the scanner's error.
+/// Returns the problem for the scanner's error.
 fn problem(error: &ParseError) -> Problem {
     let range = error.range();
     let message = error.kind().to_string();

@@ -1,4 +1,5 @@
-//! The mutexes of threads, followed from event to event. No thread unlocks a mutex that it does not hold, locks one twice, or keeps one for ever.
+//! The mutexes of threads, event by event. No thread unlocks a mutex that it does not hold, locks a mutex twice, or
+//! holds a mutex forever.
 
 use super::event::Event;
 use super::file::Thread;
@@ -6,12 +7,12 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::BTreeMap;
 
-/// The mutexes that a thread has, and where it took them.
+/// The mutexes that a thread holds, with the places of the events that took them.
 type Held<'f> = BTreeMap<&'f str, Span>;
 
-/// Follows `thread` through two rounds of everything that comes again, up to the first thing wrong.
+/// Follows `thread` through two rounds of every loop, up to the first problem.
 ///
-/// Says of each sync whether it has to take its mutex first.
+/// Records for each sync whether it has to take its mutex first.
 pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {
     let mut held = Held::new();
     let twice = |rounds: Option<u64>| rounds.map_or(2, |rounds| rounds.min(2));
@@ -70,14 +71,14 @@ fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box
             return Err(Box::new(problem.at(at, "not held").help(right)));
         }
         Event::Sync { mutex, locks: true, .. } => again(held, mutex)?,
-        // Both take the mutex of that name.
+        // Both events take the mutex of that name.
         Event::Suspend(name) | Event::Resume(name) => again(held, name)?,
         _ => {}
     }
     Ok(())
 }
 
-/// `name` without what would drive a terminal.
+/// Returns `name` without control characters.
 fn shown(name: &str) -> String {
     quoted(name).trim_matches('`').to_string()
 }

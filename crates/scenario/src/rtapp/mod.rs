@@ -1,10 +1,12 @@
-//! [`RtApp`]: a file of [rt-app](https://github.com/scheduler-tools/rt-app) as it is, version 1.0, as an application of the simulator.
+//! [`RtApp`]: an unchanged file of [rt-app](https://github.com/scheduler-tools/rt-app), version 1.0, as an application
+//! of the simulator.
 //!
-//! Facts are from its manual (doc/tutorial.txt) and, where that leaves something open, from what the program does
-//! (src/rt-app_parse_config.c, src/rt-app.c). `docs/scenarios.md` says what has no effect here, and what differs.
+//! Facts are from its manual (doc/tutorial.txt) and, where the manual is not clear, from the program
+//! (src/rt-app_parse_config.c, src/rt-app.c). `docs/scenarios.md` lists the properties without an effect here, and the
+//! differences.
 //!
-//! Three stages: `json` is what is written, `file` what it says, `program` what it means; `locks`, `forks` and `waits` look for
-//! threads that would wait or multiply for ever.
+//! The conversion has three stages: `json` reads values, `file` reads threads and events, `program` creates tasks.
+//! `locks`, `forks` and `waits` find threads that would wait or multiply forever.
 
 mod asked;
 mod conditions;
@@ -27,18 +29,18 @@ use input::problem::{Findings, Problem, Problems, quoted};
 use sched::{Nanos, Params};
 use sim::Application;
 
-/// What a file of rt-app describes.
+/// The application in a file of rt-app.
 #[derive(Clone, Debug)]
 pub struct RtApp {
-    /// Its threads and what they share.
+    /// Threads of the application and their shared objects.
     pub application: Application,
-    /// How long they are there at most; `None`: until they end.
+    /// Maximum duration of the threads. `None`: until they end.
     pub duration: Option<Nanos>,
-    /// The most threads that there can be, forks included.
+    /// Maximum number of threads, including forks.
     pub threads: usize,
-    /// How many events its threads have together, each counted for itself.
+    /// Number of events of all threads together, each counted separately.
     pub(crate) events: u64,
-    /// Everything that a thread asks for at some time, and its name.
+    /// Every request of a thread, with the name of the thread.
     pub(crate) asked: Vec<(String, Params)>,
 }
 
@@ -46,7 +48,7 @@ impl RtApp {
     /// Reads the file `name` of `files`.
     ///
     /// # Errors
-    /// The file cannot be read, or [`from_bytes`](RtApp::from_bytes) says what is wrong in it.
+    /// The file cannot be read, or [`from_bytes`](RtApp::from_bytes) returns its problems.
     pub fn read(name: &str, files: &dyn Files) -> Result<RtApp, Problems> {
         match files.read(name) {
             Ok(bytes) => RtApp::from_bytes(name, bytes),
@@ -58,10 +60,10 @@ impl RtApp {
         }
     }
 
-    /// Reads what the file `name` holds.
+    /// Reads the contents of the file `name`.
     ///
     /// # Errors
-    /// Everything that is wrong in it, each with its place and what would be right; of its syntax only the first.
+    /// All errors in the file, each with its place and its remedy; of syntax errors, only the first.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<RtApp, Problems> {
         let source = input::text::decode(name, bytes)?;
         let mut findings = Findings::new(&source);

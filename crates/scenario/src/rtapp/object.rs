@@ -1,4 +1,4 @@
-//! [`Object`]: an object whose properties are read by name. It reports what cannot be read, and goes on.
+//! [`Object`]: an object whose properties are read by name. It reports unreadable properties, and continues.
 
 use super::json::{Entries, Json};
 use input::problem::{Findings, Problem, Wrong, quoted};
@@ -7,7 +7,7 @@ use sched::Nanos;
 use sched::time::SPAN_MAX;
 use std::collections::BTreeMap;
 
-/// An object.
+/// An object of a file.
 #[derive(Debug)]
 pub(super) struct Object<'f, 'a> {
     pub(super) entries: &'f Entries<'a>,
@@ -15,7 +15,7 @@ pub(super) struct Object<'f, 'a> {
 }
 
 impl<'f, 'a> Object<'f, 'a> {
-    /// `value`, which is that of `key`; `None` if it is no object.
+    /// Creates an object from the `value` of `key`. `None`: the value is no object.
     pub(super) fn of(key: &str, value: &'f Placed<Json<'a>>, findings: &mut Findings) -> Option<Object<'f, 'a>> {
         match &value.value {
             Json::Object(entries) => Some(Object { entries, at: value.at }),
@@ -26,7 +26,7 @@ impl<'f, 'a> Object<'f, 'a> {
         }
     }
 
-    /// Reports the keys for which `is_property` holds and that were there before.
+    /// Reports repeated keys for which `is_property` returns true.
     pub(super) fn once(&self, is_property: impl Fn(&str) -> bool, findings: &mut Findings) {
         let mut met: BTreeMap<&str, Span> = BTreeMap::new();
         for (key, _) in self.entries.iter().filter(|(key, _)| is_property(&key.value)) {
@@ -39,12 +39,12 @@ impl<'f, 'a> Object<'f, 'a> {
         }
     }
 
-    /// The value of the first `key`.
+    /// Returns the value of the first `key`.
     pub(super) fn get(&self, key: &str) -> Option<&'f Placed<Json<'a>>> {
         self.entries.iter().find(|(name, _)| name.value == key).map(|(_, value)| value)
     }
 
-    /// The value of `key`, read in a form.
+    /// Reads the value of `key` in a form.
     pub(super) fn read<T>(
         &self,
         key: &'static str,
@@ -62,7 +62,7 @@ impl<'f, 'a> Object<'f, 'a> {
     }
 }
 
-/// It is another kind of value than `key` takes.
+/// Returns the error of a value of a kind that `key` does not accept.
 pub(super) fn mistyped(key: &str, value: &Json<'_>, right: &str) -> Wrong {
     let message = match value {
         Json::Absent => format!("{} has no value", quoted(key)),
@@ -71,7 +71,7 @@ pub(super) fn mistyped(key: &str, value: &Json<'_>, right: &str) -> Wrong {
     Wrong::new(message, value.kind(), format!("use {right}"))
 }
 
-/// A whole number from `least` to `most`.
+/// Reads a whole number from `least` to `most`.
 pub(super) fn integer(key: &str, value: &Json<'_>, (least, most): (i64, i64), right: &str) -> Result<i64, Wrong> {
     let Json::Number(digits) = value else { return Err(mistyped(key, value, right)) };
     if digits.contains(['.', 'e', 'E']) {
@@ -81,20 +81,20 @@ pub(super) fn integer(key: &str, value: &Json<'_>, (least, most): (i64, i64), ri
     number.ok_or_else(|| Wrong::new(format!("{} is out of range", quoted(key)), "out of range", format!("use {right}")))
 }
 
-/// A time in microseconds.
+/// Reads a time in microseconds.
 pub(super) fn micros(key: &str, value: &Json<'_>) -> Result<Nanos, Wrong> {
     let most = i64::try_from(SPAN_MAX.as_ns() / 1000).unwrap_or(i64::MAX);
     let number = integer(key, value, (0, most), "a whole number of microseconds, from 0 up to 36 years")?;
     Ok(Nanos::us(number.unsigned_abs()))
 }
 
-/// How often: `None` for −1, without end.
+/// Reads a number of repetitions. `None` for −1, without end.
 pub(super) fn rounds(key: &'static str, value: &Json<'_>) -> Result<Option<u64>, Wrong> {
     let number = integer(key, value, (-1, i64::MAX), "a whole number from 0 up, or -1: without end")?;
     Ok(u64::try_from(number).ok())
 }
 
-/// A text.
+/// Reads a text.
 pub(super) fn text<'f>(key: &str, value: &'f Json<'_>, right: &str) -> Result<&'f str, Wrong> {
     match value {
         Json::Text(text) => Ok(text),
@@ -102,7 +102,7 @@ pub(super) fn text<'f>(key: &str, value: &'f Json<'_>, right: &str) -> Result<&'
     }
 }
 
-/// `true` or `false`.
+/// Reads `true` or `false`.
 pub(super) fn switch(key: &'static str, value: &Json<'_>) -> Result<bool, Wrong> {
     match value {
         Json::Switch(on) => Ok(*on),

@@ -1,4 +1,4 @@
-//! Endless loops that take no time: alone, or because they wait for threads with such loops.
+//! Endless loops that take no time, alone or through waits for threads with such loops.
 
 use super::conditions::{Signallers, alive, events, is_many, signals, waits_for};
 use super::event::Event;
@@ -8,7 +8,7 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// This many rounds without any time count as endless: all of them would happen at one instant.
+/// Number of rounds without any time from which a loop counts as endless: all of them would happen at one instant.
 const ROUNDS_AT_ONCE_MAX: u64 = 1 << 20;
 
 /// Reports the loops that take no time.
@@ -28,38 +28,38 @@ pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, signallers: &Signalle
 #[derive(Debug)]
 struct Round<'f> {
     thread: usize,
-    /// Where to point at.
+    /// Place for a problem with the loop.
     at: Span,
     events: Vec<Event<'f>>,
 }
 
-/// The loops and threads that come to a barrier.
+/// The loops and threads that wait at a barrier.
 #[derive(Debug, Default)]
 struct Meeting {
-    /// The loops with an event at the barrier.
+    /// Loops with an event at the barrier.
     rounds: Vec<usize>,
-    /// The first thread found whose loops all take time.
+    /// First thread found whose loops all take time.
     slow: Option<usize>,
 }
 
-/// Which endless loops are known to take time, and what follows for the others.
+/// The endless loops that are known to take time, and the data to derive others from them.
 #[derive(Debug)]
 struct Pace<'f> {
     rounds: Vec<Round<'f>>,
-    /// By loop: whether it is known to take time.
+    /// Whether each loop is known to take time, by loop.
     paced: Vec<bool>,
-    /// By thread: how many of its loops are not known to take time.
+    /// Number of loops that are not known to take time, by thread.
     unpaced: Vec<usize>,
-    /// Of each thread: whether there are several of its kind.
+    /// Whether there are several threads of this kind, by thread.
     many: Vec<bool>,
-    /// Of each condition: the loops that wait for it, and the threads that signal it and have loops not known to take time.
+    /// Loops that wait for each condition, and threads that signal the condition and have loops not known to take time.
     waiters: BTreeMap<&'f str, Vec<usize>>,
     quick: BTreeMap<&'f str, BTreeSet<usize>>,
     barriers: BTreeMap<&'f str, Meeting>,
-    /// Of each thread: the conditions that it signals and the barriers it comes to.
+    /// Conditions that each thread signals, and barriers at which it waits, by thread.
     signals_of: Vec<BTreeSet<&'f str>>,
     barriers_of: Vec<BTreeSet<&'f str>>,
-    /// Loops that have been found to take time and were not yet looked at.
+    /// Loops that are known to take time and not yet processed.
     due: Vec<usize>,
 }
 
@@ -103,7 +103,8 @@ impl<'f> Pace<'f> {
         pace
     }
 
-    /// What is known from the beginning: loops that take time themselves, and those that wait for threads without endless loops.
+    /// Marks the initially known loops: loops that take time themselves, and loops that wait for threads without
+    /// endless loops.
     fn begin(&mut self, threads: &[Thread<'f>], forks: &Forks) {
         let takes_time = |round: &Round<'_>| round.events.iter().any(|&event| takes_time(event));
         let own = self.rounds.iter().enumerate().filter(|(_, round)| takes_time(round)).map(|(number, _)| number);
@@ -131,7 +132,7 @@ impl<'f> Pace<'f> {
             }
             for name in std::mem::take(&mut self.signals_of[thread]) {
                 let quick = self.quick.entry(name).or_default();
-                // With more than one quick thread left, no waiter depends on slow threads alone.
+                // With several quick threads left, no waiter depends on slow threads alone.
                 if quick.remove(&thread) && quick.len() <= 1 {
                     self.wake(name);
                 }
@@ -140,7 +141,8 @@ impl<'f> Pace<'f> {
         }
     }
 
-    /// Finds the loops that wait for the condition `name` and are woken only by threads that take time. No thread wakes itself.
+    /// Marks the loops that wait for the condition `name` and are woken only by threads that take time. No thread wakes
+    /// itself.
     fn wake(&mut self, name: &str) {
         let Some(quick) = self.quick.get(name) else { return };
         for &number in self.waiters.get(name).into_iter().flatten() {
@@ -151,7 +153,7 @@ impl<'f> Pace<'f> {
         }
     }
 
-    /// `thread` takes time, and so do all threads that wait for it at a barrier.
+    /// Marks `thread`, which takes time, and all threads that wait for it at a barrier.
     fn meet(&mut self, thread: usize) {
         for name in std::mem::take(&mut self.barriers_of[thread]) {
             let Some(meeting) = self.barriers.get_mut(name) else { continue };
@@ -177,7 +179,7 @@ fn takes_time(event: Event<'_>) -> bool {
     }
 }
 
-/// The loops of a thread that have no end, or as good as none.
+/// Returns the loops of a thread that have no end, or so many rounds that they count as endless.
 fn rounds<'f>(number: usize, thread: &Thread<'f>) -> Vec<Round<'f>> {
     let is_endless = |rounds: Option<u64>| rounds.is_none_or(|rounds| rounds > ROUNDS_AT_ONCE_MAX);
     let of = |phases: &[Phase<'f>], at| {

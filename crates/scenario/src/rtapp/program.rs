@@ -1,4 +1,4 @@
-//! From threads as the file says them to the tasks of an application.
+//! Conversion of the threads of a file to the tasks of an application.
 
 use super::asked::{Policy, Standing};
 use super::event::Event;
@@ -14,13 +14,13 @@ use sim::{Application, Object, Step, TaskSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most timers of one thread.
+/// Maximum number of timers of one thread.
 const TIMERS_MAX: usize = 16;
 
-/// The most steps of all threads together: each thread has its own.
+/// Maximum number of steps of all threads together: each thread has its own steps.
 const STEPS_MAX: u64 = 1 << 22;
 
-/// The kinds of objects that events name; each has names of its own.
+/// The kinds of objects that events name. Each kind has its own names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Mutex,
@@ -28,20 +28,20 @@ enum Kind {
     Barrier,
 }
 
-/// What a thread of the file becomes.
+/// The task for a thread of the file.
 struct Made {
     params: Params,
     steps: Vec<Step>,
 }
 
-/// The application that `file` describes, whose forks are `forks`, and all that its threads ever ask for.
+/// Returns the application that `file` describes, whose forks are `forks`, and all requests of its threads.
 pub(super) fn application(
     file: &File<'_>,
     forks: &Forks,
     findings: &mut Findings,
 ) -> (Application, Vec<(String, Params)>) {
     let mut making = Making {
-        // The real program waits until its duration is over, too.
+        // The real program also waits until its duration is over.
         application: Application { may_stall: file.duration.is_some(), ..Application::default() },
         groups: Groups::default(),
         objects: BTreeMap::new(),
@@ -94,10 +94,10 @@ struct Making {
     application: Application,
     groups: Groups,
     objects: BTreeMap<(Kind, String), ObjectId>,
-    /// How many each barrier waits for.
+    /// Number of threads that each barrier waits for.
     parties: BTreeMap<String, u64>,
     forked: BTreeMap<String, Arc<TaskSpec>>,
-    /// All that is asked for.
+    /// All requests of the threads.
     asked: Vec<(String, Params)>,
 }
 
@@ -119,13 +119,13 @@ impl Making {
         id
     }
 
-    /// `None` if what it asks for cannot be, which `findings` then holds.
+    /// Returns the task of a thread. `None`: a request is impossible, and `findings` has the problem.
     fn thread(&mut self, thread: &Thread<'_>, default: Policy, findings: &mut Findings) -> Option<Made> {
         let begin = Standing::new(default, thread.asked);
         let params = begin.params().map_err(|problem| findings.add(problem)).ok()?;
         let mut timers = Vec::new();
         self.asked.push((thread.name.to_string(), params));
-        // What it asks for in its phases, the first time round and later: what a phase does not say stays as it was before.
+        // The requests of the phases, in the first round and later. A property that a phase omits keeps its value.
         let (first, after) = asks(thread, begin, params, findings)?;
         let (later, _) = asks(thread, after.0, after.1, findings)?;
         self.asked.extend(first.iter().chain(&later).flatten().map(|&params| (thread.name.to_string(), params)));
@@ -156,7 +156,8 @@ impl Making {
         Some(Made { params, steps: enters.into_iter().chain(steps).collect() })
     }
 
-    /// The step into the group of a path, if there is one; `None` if that cannot be, which `findings` then holds.
+    /// Returns the step into the group of a path, if there is one. `None`: the path is invalid, and `findings` has the
+    /// problem.
     fn enter(&mut self, path: Option<Placed<&str>>, findings: &mut Findings) -> Option<Option<Step>> {
         let Some(Placed { value: path, at }) = path else { return Some(None) };
         let place = self.groups.place(path, at).map_err(|problem| findings.add(problem)).ok()?;
@@ -214,7 +215,7 @@ impl Making {
                 steps.push(self.wait(condition, mutex));
                 steps.extend(locks.then_some(Step::Unlock(lock)));
             }
-            // A condition and a mutex of that name. Source: run_event, rt-app.c, 1.0.
+            // The event uses a condition and a mutex of that name. Source: run_event, rt-app.c, 1.0.
             Event::Suspend(name) => {
                 let lock = self.object(Kind::Mutex, name);
                 steps.extend([Step::Lock(lock), self.wait(name, name), Step::Unlock(lock)]);
@@ -225,7 +226,7 @@ impl Making {
             }
             Event::Barrier(name) => steps.push(Step::Barrier(self.object(Kind::Barrier, name))),
             Event::Yield => steps.push(Step::Yield),
-            // Missing only where something was wrong with it.
+            // The task is missing only if it had a problem.
             Event::Fork(name) => steps.extend(self.forked.get(name).cloned().map(Step::Fork)),
         }
     }
@@ -237,7 +238,8 @@ impl Making {
 
 type Asks = (Vec<Option<Params>>, (Standing, Params));
 
-/// What `thread`, which stands at `standing` with `params`, asks for at the beginning of each phase, and where it stands then.
+/// Returns the requests of `thread` at the start of each phase, and its state after the last phase. The thread is in
+/// state `standing` with `params`.
 fn asks(thread: &Thread<'_>, mut standing: Standing, mut params: Params, findings: &mut Findings) -> Option<Asks> {
     let mut asks = Vec::with_capacity(thread.phases.len());
     for phase in &thread.phases {

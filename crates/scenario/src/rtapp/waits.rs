@@ -9,7 +9,7 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reports waits that cannot end and, where there are none, loops without end that take no time.
+/// Reports waits that cannot end and, without such waits, endless loops that take no time.
 pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
     let signallers = signallers(threads, forks);
     unwoken(threads, forks, &signallers, findings);
@@ -38,7 +38,8 @@ fn unwoken(threads: &[Thread<'_>], forks: &Forks, signallers: &Signallers<'_>, f
     }
 }
 
-/// A barrier waits for as many as name it, as in rt-app: a thread that names it twice counts twice.
+/// Returns the number of threads that each barrier waits for: all that name it, as in rt-app. A thread that names it
+/// twice counts twice.
 pub(super) fn parties(threads: &[Thread<'_>], forks: &Forks) -> BTreeMap<String, u64> {
     let mut parties = BTreeMap::new();
     for (_, thread) in alive(threads, forks) {
@@ -83,7 +84,7 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
     }
 }
 
-/// A timer that several threads share is a beat that each of them uses up.
+/// Reports a timer that several threads share: each of them uses up its beats.
 fn timers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
     let mut users: BTreeMap<&str, usize> = BTreeMap::new();
     for (i, thread) in alive(threads, forks) {

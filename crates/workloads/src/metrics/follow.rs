@@ -19,7 +19,7 @@ pub struct Metrics {
     gauges: Vec<(String, Metric, Box<dyn Gauge>)>,
     /// Index of the gauge of each application, by name.
     places: BTreeMap<String, usize>,
-    /// By entity index: whose it is, and its role.
+    /// Entity, application and role of each task, by entity index.
     tasks: Vec<Option<(EntityId, usize, String)>>,
     /// Entity that runs on each CPU, by CPU.
     running: Vec<Option<EntityId>>,

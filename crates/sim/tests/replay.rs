@@ -1,5 +1,5 @@
-//! A written trace replays: the inputs of a machine, given to a fresh one, yield the same actions. For every policy, as host and as
-//! guest.
+//! A written trace replays: the inputs of a machine yield the same actions on a fresh machine. Tested for every policy,
+//! as host and as guest.
 
 use sched::{
     Action, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Limit, Machine, Nanos, Params, Quota,
@@ -14,7 +14,7 @@ use trace::{Event, Header, MachineHeader, MachineId, Trace, WorldHeader, WorldTe
 const CPUS: usize = 2;
 const HOST: MachineId = MachineId(0);
 const GUEST: MachineId = MachineId(1);
-/// How long a world runs.
+/// Duration of the run of a world.
 const LENGTH: Nanos = Nanos::ms(400);
 const FREE: Costs = Costs::NONE;
 const REAL: Costs = Costs {
@@ -39,7 +39,7 @@ fn repeat(body: Vec<Step>) -> Vec<Step> {
     vec![Step::Repeat { times: None, body }]
 }
 
-/// Tasks that contend for a mutex and a spin lock, sleep and wake one another.
+/// Returns tasks that contend for a mutex and a spin lock, sleep and wake one another.
 fn application() -> Application {
     let mut application = Application::default();
     let mutex = application.share("mutex", Object::Mutex);
@@ -57,7 +57,7 @@ fn application() -> Application {
     application
 }
 
-/// Attaches with a reservation, without it where the policy refuses that; refusals are part of the trace.
+/// Attaches an entity with a reservation, or without it if the policy refuses. Refusals are part of the trace.
 fn attach(world: &mut World<'_>, on: MachineId, name: &str, share: u64, workload: Workload) -> Option<EntityId> {
     let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::us(share * 100), Nanos::ms(10)) };
     let reserved = Params { reservation: Some(reservation), ..Params::default() };
@@ -65,7 +65,7 @@ fn attach(world: &mut World<'_>, on: MachineId, name: &str, share: u64, workload
     attached.or_else(|_| world.attach(on, name, Params::default(), workload)).ok()
 }
 
-/// Hogs, overloaded and light periodic tasks, an application, and changes of what is there.
+/// Adds hogs, overloaded and light periodic tasks and an application, and changes some of them.
 fn populate(world: &mut World<'_>, on: MachineId) -> Vec<EntityId> {
     let overload = Periodic { end: JobEnd::Silent, ..Periodic::new(Nanos::ms(2), Nanos::us(2_100)) };
     let light = Periodic { phase: Nanos::us(250), end: JobEnd::Yield, ..Periodic::new(Nanos::ms(3), Nanos::us(400)) };
@@ -90,7 +90,7 @@ fn disturb(world: &mut World<'_>, on: MachineId, entities: &[EntityId], step: us
     }
 }
 
-/// A host and a guest under `policy`, both with tasks of their own.
+/// Returns the trace of a host and a guest under `policy`, both with their own tasks.
 fn world(policy: &'static Descriptor, costs: Costs, guest: Guest) -> WorldTrace {
     let machine = |name: &str, host| MachineHeader {
         name: name.to_string(),
@@ -172,7 +172,7 @@ fn diverges(trace: &Trace) -> Result<Machine, Divergence> {
     replay(machine(policies::find(&trace.header.policy).expect("it is registered"), REAL), trace)
 }
 
-/// Where the first event is that `fits`.
+/// Returns the index of the first event that `fits` accepts.
 fn place(trace: &Trace, fits: impl Fn(&Event) -> bool) -> usize {
     trace.events.iter().position(|(_, event)| fits(event)).expect("there is one")
 }

@@ -1,4 +1,4 @@
-//! What is said of a wrong scenario. The answers stand beside the questions in `errors/*.txt`.
+//! The problems of invalid scenarios. The expected outputs are in `errors/*.txt`.
 
 use crate::rendered;
 use expect_test::expect_file;
@@ -9,13 +9,13 @@ fn problems(text: &str) -> Problems {
     Scenario::from_bytes("x.toml", text.into()).expect_err("the scenario is wrong")
 }
 
-/// What a terminal shows of each of `files`.
+/// Returns the terminal output for each of `files`.
 fn shown<T: AsRef<str>>(files: &[T]) -> String {
     let said = |file: &T| format!("{}\n======== {}", rendered(&problems(file.as_ref())), "=".repeat(70));
     files.iter().map(said).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// What is said of each of `parts` as the continuation of a scenario with one VM, one line for each problem.
+/// Returns the problems of each of `parts` as the continuation of a scenario with one VM, one line per problem.
 fn said(parts: &[&str]) -> String {
     let start = "name = \"x\"\ncpus = 2\nlength = \"1s\"\n[[vm]]\nname = \"a\"\nworkload = \"hog\"\n";
     let said = |part: &&str| {

@@ -1,4 +1,4 @@
-//! What is right means what the manual says.
+//! Valid input has the meaning that the manual documents.
 
 use input::files::{Files, Unreadable};
 use scenario::{Costs, JobEnd, Periodic, Real, Scenario, Workload};
@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files of the tree, for examples that name some.
+/// The files of the tree, for examples that name files.
 struct Tree;
 
 impl Files for Tree {
@@ -105,7 +105,7 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(task.params, sched::Params::default());
 }
 
-/// Every key there is.
+/// A scenario with every key.
 const EVERYTHING: &str = r#"
         name = "everything"
         cpus = 8

@@ -1,4 +1,4 @@
-//! Input that means harm, or was damaged: never a panic, never unbounded time, always a place within the file.
+//! Hostile or damaged input: never a panic, never unbounded time, always a place within the file.
 #![expect(clippy::disallowed_methods, reason = "that time is bounded can only be seen on a clock")]
 
 use crate::rendered;
@@ -25,7 +25,7 @@ const FILES: &[&str] = &[
     include_str!("errors/placement.txt"),
 ];
 
-/// What is likelier than random bytes to get past the first check.
+/// Texts that pass the first check more often than random bytes.
 const WORDS: &[&str] = &[
     "\"",
     "'''",
@@ -82,7 +82,7 @@ fn below(rng: &mut ChaCha8Rng, n: usize) -> usize {
     usize::try_from(rng.next_u64() % n.max(1) as u64).unwrap()
 }
 
-/// One kind of damage: a flipped bit, a cut, a piece of another file, a word, a piece twice.
+/// Damages a file: a flipped bit, a cut, a part of another file, a word, a repeated part.
 fn damage(rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
     let at = below(rng, bytes.len() + 1);
     let end = (at + below(rng, 80)).min(bytes.len());
@@ -104,7 +104,7 @@ fn damage(rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Every problem has a place in the file and can be shown.
+/// Checks that every problem has a place in the file and is printable.
 fn check(problems: &Problems, bytes: &[u8]) {
     let lines = 1 + bytes.iter().filter(|&&byte| byte == b'\n').count();
     assert!(!problems.shown().is_empty() && problems.shown().len() <= problems.count());
@@ -150,7 +150,7 @@ fn damaged_files_are_refused_or_mean_something_else() {
     assert!(right > 200 && wrong > 12_000, "the damage is of all kinds: {right} right, {wrong} wrong");
 }
 
-/// A scenario of `lines` lines: VMs and nested groups, every name referred to.
+/// Returns a scenario of `lines` lines: VMs and nested groups, with references to every name.
 fn large(lines: usize) -> String {
     let mut text = "name = \"large\"\ncpus = 64\nlength = \"1s\"\n".to_string();
     for i in 0..(lines - 3) / 10 {
@@ -161,7 +161,7 @@ fn large(lines: usize) -> String {
     text
 }
 
-/// How long `text` takes until all that is wrong with it can be shown.
+/// Returns the time until all problems of `text` are ready for display.
 fn time(text: String) -> (Duration, Result<Scenario, String>) {
     let begun = Instant::now();
     let outcome = Scenario::from_bytes("x", text.into_bytes()).map_err(|problems| rendered(&problems));
@@ -182,7 +182,7 @@ fn a_hundred_thousand_lines_take_about_a_second() {
     assert!(said.contains(&format!("[x:{}:10]", last + 3)) && said.contains("did you mean `g9998`"), "{said}");
     assert!(said_of_syntax.unwrap_err().contains(&format!("[x:{last}:")));
     assert!(said_of_all.unwrap_err().contains("errors in x"));
-    // It takes a tenth of a second; anything quadratic takes minutes.
+    // Each takes a tenth of a second; a quadratic algorithm takes minutes.
     for elapsed in [right, wrong, syntax, everywhere] {
         assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
     }
@@ -287,7 +287,7 @@ fn what_grows_with_a_file_of_rt_app_grows_in_proportion() {
     let crowd = tasks(numbered(&|i| format!("\"{i}\" : {{ \"run\" : 1, \"barrier\" : \"all\" }},")));
     assert_eq!(RtApp::from_bytes("x", crowd.into_bytes()).unwrap().threads, n);
     assert!(begun.elapsed() < Duration::from_secs(5), "a crowd: {:?}", begun.elapsed());
-    // One that beats and a long chain of those that wake each other, told in the worst order.
+    // A thread with beats, and a long chain of threads that wake each other, in the worst order.
     let begun = Instant::now();
     let chain = numbered(&|i| match i {
         _ if i + 1 == n => format!("\"{i}\" : {{ \"sleep\" : 1, \"resume\" : \"{}\" }}", i - 1),

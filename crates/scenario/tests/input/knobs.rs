@@ -30,7 +30,7 @@ const POLICY: Descriptor = Descriptor {
     build: |_, _| Err(sched::Refused::Unsupported { reason: "it is never built", remedy: "" }),
 };
 
-/// The knobs as `policy.knobs` of a scenario.
+/// Returns the knobs, set as `policy.knobs` of a scenario.
 fn in_file(knobs: &str) -> Result<Knobs, Problems> {
     let text = format!(
         "name = \"x\"\ncpus = 1\nlength = \"1s\"\n[policy]\nname = \"tuned\"\n[policy.knobs]\n{knobs}\n\
@@ -41,7 +41,7 @@ fn in_file(knobs: &str) -> Result<Knobs, Problems> {
     apply_knobs(&POLICY, &choice.knobs)
 }
 
-/// The knobs as arguments.
+/// Returns the knobs, set as arguments.
 fn in_arguments(arguments: &[&str]) -> Result<Knobs, Problems> {
     let settings: Result<Vec<KnobSetting>, Problems> = arguments.iter().map(|argument| argument.parse()).collect();
     apply_knobs(&POLICY, &settings?)

@@ -1,4 +1,5 @@
-//! Guests and applications in scenarios: what is right means what the manual says, and what is wrong is said with its place.
+//! Guests and applications in scenarios: valid input has the meaning that the manual documents, and every error has its
+//! place.
 
 use expect_test::expect_file;
 use input::files::{Files, Unreadable};
@@ -18,7 +19,7 @@ fn parse(text: &str) -> Scenario {
     Scenario::from_bytes("x.toml", format!("{START}{text}").into()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// What is said of each of `parts` as the rest of a scenario of two CPUs.
+/// Returns the problems of each of `parts` as the rest of a scenario of two CPUs.
 fn said(parts: &[&str]) -> String {
     let said = |part: &&str| {
         let text = format!("{START}{part}\n");
@@ -30,7 +31,7 @@ fn said(parts: &[&str]) -> String {
     parts.iter().map(said).collect::<Vec<_>>().join("\n")
 }
 
-/// A host without files, as its kernel says it, but with a device.
+/// A host whose kernel reports no files, except a device.
 struct Empty;
 
 impl Files for Empty {
@@ -42,7 +43,7 @@ impl Files for Empty {
     }
 }
 
-/// A scenario beside a file of rt-app that holds `json`.
+/// Returns a scenario next to a file of rt-app with the content `json`.
 fn beside(json: &str, text: &str) -> Result<Scenario, String> {
     let files = BTreeMap::from([("…/app.json".to_string(), json.as_bytes().to_vec())]);
     let scenario = Scenario::with_files("…/x.toml", format!("{START}{text}").into_bytes(), Arc::new(files));

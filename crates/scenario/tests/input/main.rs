@@ -1,4 +1,4 @@
-//! The input side: what is accepted, and what is said of everything else.
+//! Tests of the input: accepted values, and the problems of all others.
 
 mod copies;
 mod errors;
@@ -12,7 +12,7 @@ mod taskset;
 use input::problem::Problems;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
-/// Problems as they appear on a terminal of 100 columns, without colours.
+/// Returns problems as on a terminal of 100 columns, without colours.
 fn rendered(problems: &Problems) -> String {
     let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(100);

@@ -1,4 +1,4 @@
-//! Files of rt-app: what each event becomes, and what is said of those that are wrong.
+//! Files of rt-app: the steps for each event, and the problems of invalid files.
 
 use crate::rendered;
 use expect_test::expect_file;
@@ -7,14 +7,14 @@ use sched::{Class, CpuId, CpuSet, Limit, Nanos, Params, Reservation, RtPriority,
 use sim::program::{Length, ObjectId, TimerMode};
 use sim::{Object, Step, TaskGroup, TaskSpec};
 
-/// Every event, in the spellings that rt-app and its script take.
+/// Every event, in the spellings that rt-app and its script accept.
 const EVERY_EVENT: &str = include_str!("../../../../scenarios/rt-app/every-event.json");
 
 fn read(text: &str) -> RtApp {
     RtApp::from_bytes("x.json", text.into()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// The steps of the only thread, whose body is `body`.
+/// Returns the steps of the only thread, whose body is `body`.
 fn steps(body: &str) -> Vec<Step> {
     let mut app = read(&format!("{{ \"tasks\" : {{ \"t\" : {{ {body} }} }} }}"));
     assert_eq!(app.application.tasks.len(), 1);
@@ -141,7 +141,8 @@ fn phases_ask_for_something_else_and_keep_what_they_do_not_name() {
     let [task] = app.application.tasks.as_slice() else { panic!("one") };
     assert_eq!(task.params, begin);
     let ask = |affinity| Step::Ask(Box::new(Params { class: fifo, affinity, ..Params::default() }));
-    // The first round begins as it was; the next ones in what the last phase asked for, on the thread's own CPUs.
+    // The first round begins with the initial requests; the next rounds with those of the last phase, on the thread's
+    // own CPUs.
     let later = vec![ask(cpus(&[2, 3])), run(1), ask(cpus(&[1])), run(1)];
     assert_eq!(task.steps, [run(1), ask(cpus(&[1])), run(1), Step::Repeat { times: None, body: later }]);
 }
@@ -160,7 +161,7 @@ fn task_groups_become_groups_of_the_application() {
     assert_eq!(app.application.groups, [group("tg1", None), group("tg1/tg11", Some(0))]);
     let repeat = |body| Step::Repeat { times: None, body };
     assert_eq!(task(&app, "one").steps, [Step::EnterGroup(Some(0)), repeat(vec![run(2)])]);
-    // A phase that names no group stays in that of the phase before it.
+    // A phase that names no group stays in the group of the previous phase.
     let body = vec![Step::EnterGroup(Some(1)), run(1), run(2), Step::EnterGroup(None), run(3)];
     assert_eq!(task(&app, "two").steps, [repeat(body)]);
 }
@@ -206,7 +207,7 @@ fn policies_become_classes_shares_and_promises() {
     assert_eq!(params(dl), Params { reservation: Some(promised), ..default });
     promised.limit = Limit::Soft;
     assert_eq!(params(&format!("{dl}, \"dl-reclaim\" : true")), Params { reservation: Some(promised), ..default });
-    // Names of old, and what is left out.
+    // Old names, and omitted properties.
     let old = "\"policy\" : \"SCHED_DEADLINE\", \"period\" : 20000, \"phases\" : {} "
         .replace("\"phases\" : {}", "\"runtime\" : 5000");
     let promised = Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::ms(5), Nanos::ms(20)) };
@@ -226,7 +227,7 @@ fn a_loop_may_take_no_time_if_it_waits_for_one_that_does() {
     );
 }
 
-/// What is said of each of `threads` as the tasks of a file.
+/// Returns the problems of each of `threads` as the tasks of a file.
 fn said(threads: &[&str]) -> String {
     let said = |threads: &&str| {
         let text = format!("{{ \"tasks\" : {{\n{threads}\n}} }}\n");
@@ -280,7 +281,7 @@ fn threads_are_counted_before_there_are_any() {
     let text = format!("{{ \"tasks\" : {{ {chain} \"t40\" : {{ \"loop\" : 1, \"run\" : 1 }} }} }}");
     let deep = RtApp::from_bytes("x.json", text.into()).unwrap_err().to_string();
     assert_eq!(deep, "x.json:9:33: forks are too deep; use at most 32 generations");
-    // With an end to it all, forks without end are as many as fit.
+    // With a duration, endless forks are bounded by it.
     let bounded = "{ \"global\" : { \"duration\" : 1 }, \"tasks\" : {
         \"t\" : { \"sleep\" : 100000, \"fork\" : \"u\" }, \"u\" : { \"instance\" : 0, \"run\" : 1, \"sleep\" : 99 } } }";
     assert_eq!(read(bounded).threads, 1 + 11);

@@ -11,7 +11,7 @@ fn oracle(name: &str) -> Vec<Task> {
     from_bytes(name, std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Thousandths of a CPU.
+/// Returns the utilisation of `tasks` in thousandths of a CPU.
 fn utilisation(tasks: &[Task]) -> u64 {
     tasks.iter().map(|task| task.wcet.as_ns() * 1_000_000 / task.period.as_ns()).sum::<u64>() / 1_000
 }

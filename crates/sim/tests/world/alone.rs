@@ -1,4 +1,4 @@
-//! A machine that is alone in its world, whose instants the world passes through without looking at others.
+//! A machine alone in its world: the world passes through its instants without examining other machines.
 
 use crate::bare_metal::{COSTS, populate};
 use crate::town::{Log, at, host};
@@ -6,7 +6,7 @@ use sched::Instant;
 use sim::{Costs, World};
 use trace::{Event, MachineId, WorldSink};
 
-/// What happens on the first machine of a world, which is alone or beside an idle one.
+/// Returns the events of the first machine of a world, which is alone or beside an idle machine.
 fn events(costs: Costs, is_alone: bool) -> Vec<(Instant, Event)> {
     let mut log = Log::default();
     let mut world = World::new(5);
@@ -30,7 +30,7 @@ fn a_machine_alone_does_what_it_does_beside_an_idle_one() {
     }
 }
 
-/// Counts what it is passed, and is over after ten events.
+/// A sink that counts events, and is over after ten of them.
 #[derive(Default)]
 struct Short {
     passed: u64,

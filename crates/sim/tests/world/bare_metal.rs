@@ -1,4 +1,4 @@
-//! A guest whose vCPUs always have a CPU is as good as a host.
+//! A guest whose vCPUs always have a CPU behaves like a host.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{Input, Instant, Nanos, Params};
@@ -6,12 +6,12 @@ use sim::program::{Length, Object, Step};
 use sim::{Application, Costs, Guest, Periodic, Workload, World};
 use trace::{Event, MachineId};
 
-/// vCPUs that never halt.
+/// Returns a guest whose vCPUs never halt.
 fn never_halts() -> Guest {
     Guest { idle_polls: true, ..Guest::default() }
 }
 
-/// Jobs, hogs and tasks that wake each other.
+/// Adds jobs, hogs and tasks that wake each other.
 pub(crate) fn populate(world: &mut World<'_>, machine: MachineId) {
     let jobs = |period, work| Workload::Periodic(Periodic::new(Nanos::us(period), Nanos::us(work)));
     for (name, jobs) in [("a", jobs(5_000, 1_700)), ("b", jobs(7_001, 900)), ("c", jobs(900, 50))] {
@@ -31,7 +31,7 @@ fn pipe_pair() -> Application {
     application(&[("pipe", Object::Pipe { capacity: 1000 })], vec![writer, reader])
 }
 
-/// What was decided on `machine`, and when; by name, for ids are the same anyway.
+/// Returns the decisions on `machine` with their instants, by name, because ids are equal anyway.
 fn decisions(log: &Log, machine: MachineId) -> Vec<(Instant, Event)> {
     let mut events = log.of(machine);
     events.retain(|(_, event)| {
@@ -40,11 +40,11 @@ fn decisions(log: &Log, machine: MachineId) -> Vec<(Instant, Event)> {
     events
 }
 
-/// The same work on a host, and on a guest that has that host to itself.
+/// Returns the decisions for the same work on a host, and on a guest that has its host to itself.
 fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
     let mut bare = Log::default();
     let mut world = World::new(5);
-    // As there, the machine is the second one: its draws are the same.
+    // The machine is the second of its world, as in the other run: its draws are the same.
     host(&mut world, "round-robin", 1, Costs::NONE);
     let alone = host(&mut world, policy, cpus, costs);
     world.run_until(Instant::at_ns(1)).expect("nothing can go wrong");
@@ -58,7 +58,7 @@ fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
     let below = host(&mut world, "round-robin", cpus, Costs::NONE);
     let all = vcpus(&mut world, below, "vm", cpus, true);
     let above = guest(&mut world, below, policy, &all, never_halts(), costs);
-    // They get their CPUs before anything happens.
+    // The vCPUs get their CPUs before any other event.
     world.run_until(Instant::at_ns(1)).expect("nothing can go wrong");
     world.watch_all(&mut virtual_one);
     populate(&mut world, above);
@@ -81,7 +81,7 @@ fn a_guest_on_cpus_of_its_own_decides_as_a_host_does() {
     compare(Costs::NONE);
 }
 
-/// What the guest's own scheduling costs, it costs on a host too; only its exits come on top.
+/// The scheduling of a guest costs the same on a host. Only the exits are added.
 #[test]
 fn a_guest_on_cpus_of_its_own_pays_as_a_host_does() {
     compare(COSTS);
@@ -104,8 +104,8 @@ fn compare(costs: Costs) {
     }
 }
 
-/// One that works for 10 ms at a time, in a guest that is interrupted by a timer of another every millisecond: each interrupt takes
-/// the vCPU to the host and back.
+/// A task works for 10 ms at a time, in a guest that the timer of another task interrupts every millisecond. Each
+/// interrupt takes the vCPU to the host and back.
 #[test]
 fn every_interrupt_of_a_guest_costs_an_exit() {
     let done = |exit| {
@@ -119,7 +119,7 @@ fn every_interrupt_of_a_guest_costs_an_exit() {
         let asked = |priority| Params { class: class(priority), ..Params::default() };
         let work = Workload::Periodic(Periodic::new(Nanos::ms(100), Nanos::ms(10)));
         world.attach(above, "work", asked(50), work).expect("there is room");
-        // It wakes behind the other, and so only interrupts it.
+        // The task wakes behind the other task, and so only interrupts it.
         let naps = Workload::Periodic(Periodic { phase: Nanos::us(500), ..Periodic::new(Nanos::ms(1), Nanos::ns(1)) });
         world.attach(above, "naps", asked(10), naps).expect("there is room");
         world.finish(at(50)).expect("no task waits for ever");
@@ -127,7 +127,7 @@ fn every_interrupt_of_a_guest_costs_an_exit() {
         let events = log.of(above);
         let done = events.iter().position(|(_, event)| matches!(event, Event::Complete { .. }));
         let (before, at) = done.map(|done| (&events[..done], events[done].0)).expect("the work is done");
-        // The first release and whatever else happens as the guest comes in comes along.
+        // The first release and other events at the guest's entry are part of the same exit.
         let interrupts = before.iter().filter(|(at, event)| {
             *at > Instant::ZERO
                 && matches!(event, Event::Release { .. } | Event::Input(Input::Alarm { .. } | Input::Kicked { .. }))

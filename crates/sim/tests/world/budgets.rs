@@ -1,4 +1,4 @@
-//! A run in parts is the run in one go, and no part does much more than its budget.
+//! A run in parts equals a run in one call, and no part exceeds its budget by much.
 
 use crate::bare_metal::{COSTS, populate};
 use crate::town::{Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
@@ -9,7 +9,8 @@ use trace::{Event, MachineId, WorldSink};
 
 type Build = fn(Box<dyn WorldSink + '_>) -> World<'_>;
 
-/// Two guests on a host, one of which coordinates, with sleepers whose wake-ups need several rounds of an instant.
+/// Returns two guests on a host, one of which coordinates, with sleepers whose wake-ups need several rounds of an
+/// instant.
 fn two_levels(log: Box<dyn WorldSink + '_>) -> World<'_> {
     let mut world = World::new(7);
     let under = host(&mut world, "linux", 2, COSTS);
@@ -32,7 +33,7 @@ fn alone(log: Box<dyn WorldSink + '_>) -> World<'_> {
     world
 }
 
-/// Runs for 100 ms in parts, and returns the most inputs of a part beyond its budget.
+/// Runs for 100 ms in parts, and returns the maximum number of inputs of a part beyond its budget.
 fn in_parts(mut world: World<'_>, part: u64) -> u64 {
     let (end, mut beyond) = (at(100), 0);
     loop {
@@ -83,7 +84,7 @@ fn an_instant_that_needs_rounds_without_end_is_found_in_parts_too() {
     assert_eq!(found, stuck(u64::MAX));
 }
 
-/// Counts what it is passed until it is over.
+/// A sink that counts events until it is over.
 #[derive(Default)]
 struct Short(u64);
 

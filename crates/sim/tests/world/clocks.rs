@@ -1,4 +1,4 @@
-//! What tasks do by the clock: they work until a moment, leave out what is too late, and end all together.
+//! Tasks that use the clock: they work until an instant, skip late work, and end together.
 
 use crate::town::{FIRST, Log, application, at, guest, hog, host, run, task, vcpus};
 use sched::{GroupId, Nanos};
@@ -21,7 +21,7 @@ fn play(application: &Application, cpus: usize, hogs: usize, ms: u64) -> Log {
     log
 }
 
-/// When each of these happened, in milliseconds.
+/// Returns the instants of these events, in milliseconds.
 fn when(log: &Log, is: fn(&Event) -> bool) -> Vec<u64> {
     let those = log.events.iter().filter(|(_, _, event)| is(event));
     those.map(|(_, at, _)| at.as_ns() / 1_000_000).collect()
@@ -43,7 +43,8 @@ fn work_until_an_instant_ends_there_however_little_cpu_time_it_got() {
     let twice = vec![Step::Repeat { times: Some(2), body: [job(vec![works]), vec![rests]].concat() }];
     let worker = application(&[], vec![task("worker", twice)]);
     assert_eq!(when(&play(&worker, 1, 0, 200), completed), [30, 80]);
-    // Beside a hog it sees late that it is over, by a turn of the hog at most, and is back on the beat after its rest.
+    // Beside a hog, the task detects the end late, by at most a turn of the hog, and is back on the beat after its
+    // rest.
     let beside = when(&play(&worker, 1, 1, 400), completed);
     assert!(matches!(beside.as_slice(), [30..=41, 80..=91]), "{beside:?}");
 }
@@ -52,7 +53,7 @@ fn work_until_an_instant_ends_there_however_little_cpu_time_it_got() {
 fn rounds_whose_beats_are_long_over_are_left_out_and_the_others_are_not() {
     let (period, late) = (Nanos::ms(10), Nanos::ms(5));
     let play = |works: Vec<u64>, times| {
-        // The first round works long, the others a millisecond.
+        // The first round works long, the other rounds a millisecond.
         let first = vec![run(Nanos::ms(works[0]))];
         let drop = Step::DropLate { timer: 0, period, late };
         let beat = Step::Timer { timer: 0, period, mode: TimerMode::Absolute };
@@ -67,11 +68,11 @@ fn rounds_whose_beats_are_long_over_are_left_out_and_the_others_are_not() {
         (when(&log, completed), skipped)
     };
     assert_eq!(play(vec![0], 4), (vec![10, 20, 30, 40], vec![]), "on time");
-    // Up to 15 ms the first beat may be late.
+    // The first beat may be up to 15 ms late.
     assert_eq!(play(vec![15], 4), (vec![16, 20, 30, 40], vec![]));
     assert_eq!(play(vec![16], 4), (vec![20, 30, 40], vec![1]));
     assert_eq!(play(vec![36], 4), (vec![40], vec![3]));
-    // Nothing is left to do, and nothing beyond the last round is counted.
+    // No round is left, and beats beyond the last round do not count.
     assert_eq!(play(vec![46], 4), (vec![], vec![4]));
     assert_eq!(play(vec![300], 4), (vec![], vec![4]));
 }
@@ -91,7 +92,8 @@ fn a_task_that_quits_ends_every_task_of_its_application() {
     let objects = [("b", Object::Barrier { parties: 2 }), ("m", Object::Mutex)];
     let mut log = play(&application(&objects, tasks()), 4, 0, 50);
     assert_eq!(when(&log, |event| matches!(event, Event::Detach { .. })), [7; 5]);
-    // In a guest whose vCPUs are away half of the time it is the same, but for those whose CPU has to come back first.
+    // In a guest whose vCPUs are absent half of the time, the result is the same, except for tasks whose CPU must
+    // return first.
     log = Log::default();
     let mut world = World::new(1);
     let outer = host(&mut world, "credit", 1, Costs::NONE);

@@ -1,4 +1,5 @@
-//! What tasks share: locks, barriers, pipes; what preemption does to spin locks; and how a run ends that cannot go on.
+//! Shared objects of tasks: locks, barriers, pipes; the effect of preemption on spin locks; and the end of a run that
+//! cannot continue.
 
 use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{GroupId, Input, Nanos};
@@ -19,7 +20,7 @@ fn play(application: &Application, ms: u64) -> (Log, Result<(), Box<Stuck>>) {
     (log, end)
 }
 
-/// When each job was completed, in microseconds.
+/// Returns the instants of job completions, in microseconds.
 fn completions(log: &Log) -> Vec<u64> {
     let done = log.events.iter().filter(|(_, _, event)| matches!(event, Event::Complete { .. }));
     done.map(|(_, at, _)| at.as_ns() / 1000).collect()
@@ -57,7 +58,7 @@ fn a_barrier_lets_all_go_when_the_last_one_comes() {
 
 #[test]
 fn a_pipe_holds_what_it_holds_and_no_more() {
-    // Ten messages of 100 bytes into a pipe of 300: the writer is never more than three ahead.
+    // Ten messages of 100 bytes into a pipe of 300: the writer is at most three messages ahead.
     let writer = task(
         "writer",
         job(vec![Step::Repeat { times: Some(10), body: vec![us(1), Step::Send { pipe: FIRST, bytes: 100 }] }]),
@@ -67,7 +68,8 @@ fn a_pipe_holds_what_it_holds_and_no_more() {
         job(vec![Step::Repeat { times: Some(10), body: vec![Step::Receive { pipe: FIRST, bytes: 100 }, us(10)] }]),
     );
     let (log, end) = play(&application(&[("p", Object::Pipe { capacity: 300 })], vec![writer, reader]), 10);
-    // The reader begins after 1 us and reads one every 10; the writer's tenth goes in when the seventh has been read.
+    // The reader begins after 1 us and reads a message every 10 us. The writer's tenth message enters when the seventh
+    // has been read.
     assert_eq!((completions(&log), end), (vec![61, 101], Ok(())));
 }
 
@@ -90,7 +92,7 @@ fn conditions_and_semaphores_wake_the_longest_waiter() {
     world.start(machine, &application(&objects, tasks), GroupId::ROOT).expect("there is room");
     world.finish(at(10)).expect("all go on");
     drop(world);
-    // One is signalled at 100; the two others at 200, and hold the mutex one after the other.
+    // One task is signalled at 100; the two others at 200, and they hold the mutex one after the other.
     assert_eq!(completions(&log), vec![110, 205, 210, 220]);
 }
 
@@ -107,7 +109,8 @@ fn a_parent_waits_for_the_children_it_has_forked() {
     assert_eq!(forked.count(), 3);
 }
 
-/// CPU time spun, and rounds done, by two tasks that share a spin lock, on two vCPUs beside hogs on as many CPUs.
+/// Returns the CPU time spun, and the number of finished rounds, of two tasks with a shared spin lock. They run on two
+/// vCPUs beside as many hogs as CPUs.
 fn contended(kind: Guest) -> (Nanos, usize) {
     let mut log = Log::default();
     let mut world = World::new(3);
@@ -138,7 +141,7 @@ fn preempted_lock_holders_and_waiters_cost_less_where_the_guest_or_its_host_mind
     let (exits, yielding) =
         contended(Guest { pause_loop: Some(PauseLoop { window: Nanos::us(10) }), ..Guest::default() });
     let all = format!("spun {ticket} {unfair} {paravirt} {exits}, rounds {slow} {fair} {halting} {yielding}");
-    // A ticket lock waits for a preempted waiter just as for a preempted holder.
+    // A ticket lock waits for a preempted waiter in the same way as for a preempted holder.
     assert!(ticket > Nanos::ms(500), "{all}");
     assert!(unfair < ticket && fair > 2 * slow, "{all}");
     assert!(paravirt.saturating_mul(2) < ticket && halting > slow, "{all}");

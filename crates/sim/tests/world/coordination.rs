@@ -1,4 +1,5 @@
-//! Guests that coordinate with their host: the worked example of each protocol, what other entities lose, and the limits of a boost.
+//! Guests that coordinate with their host: the worked example of each protocol, the losses of other entities, and the
+//! limits of a boost.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{Action, Class, EntityId, GroupId, Instant, Nanos, Params, RtPriority, Topology, Weight};
@@ -27,7 +28,7 @@ fn of_class(class: Class, it: TaskSpec) -> TaskSpec {
     TaskSpec { params: Params { class, ..it.params }, ..it }
 }
 
-/// What is asked for `entity` from when on, in words.
+/// Returns the requests for `entity` with their instants, in words.
 fn asked(log: &Log, machine: MachineId, entity: EntityId) -> Vec<(u64, String)> {
     let class = |params: &Params| match params.class {
         Class::RoundRobin(priority) => format!("rr {}", priority.number()),
@@ -41,9 +42,9 @@ fn asked(log: &Log, machine: MachineId, entity: EntityId) -> Vec<(u64, String)> 
     log.of(machine).into_iter().filter_map(adjusted).collect()
 }
 
-/// The example of policies.md 11.6: one CPU, a hog of the host, and a vCPU in whose guest a real-time task runs from 0 to 10 us, sleeps,
-/// is woken at 100 us and runs until 200 us, while a fair one, which was woken at 130 us, waits for it, works, and holds a spin lock for
-/// 5 ms. What becomes of the vCPU up to when the example ends.
+/// Runs the example of policies.md 11.6: one CPU, a hog of the host, and a vCPU. In its guest, a real-time task runs
+/// from 0 to 10 us, sleeps, is woken at 100 us and runs until 200 us. A fair task is woken at 130 us, waits for the
+/// real-time task, works, and holds a spin lock for 5 ms. Returns the requests for the vCPU until the example ends.
 fn example(kind: Guest) -> (Vec<(u64, String)>, Coordinated, Log) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -81,7 +82,7 @@ fn the_worked_example_of_rfc_v1_goes_event_by_event() {
         told(&[(2_000, "rr 8"), (5_000, "normal")]),
         "for 3 ms of those for which preemption is disabled"
     );
-    // 1. Device interrupt at 100 us: the vCPU preempts the hog at once. 4. The call costs what it costs.
+    // 1. Device interrupt at 100 us: the vCPU preempts the hog at once. 4. The call has its cost.
     let host = log.of(MachineId(0));
     assert!(host.iter().any(|(at, event)| *at == us(100)
         && matches!(event, Event::Action(Action::Run { entity, .. }) if entity.index() == 0)));
@@ -91,7 +92,8 @@ fn the_worked_example_of_rfc_v1_goes_event_by_event() {
 #[test]
 fn the_example_under_s0_asks_twice_and_leaves_the_boost_on_while_the_guest_sleeps() {
     let (asked, came, _) = example(by(Protocol::S0));
-    // At 0 its vCPU has a CPU, as the hog came later. The boost is there at 100 us, and gone when the fair task runs.
+    // At 0 the vCPU has a CPU, because the hog arrived later. The boost begins at 100 us, and ends when the fair task
+    // runs.
     assert_eq!(asked, told(&[(0, "rr 8"), (200, "normal")]));
     assert_eq!((came.hints, came.hypercalls, came.cost), (2, 2, Nanos::us(2)));
 }
@@ -100,9 +102,11 @@ fn the_example_under_s0_asks_twice_and_leaves_the_boost_on_while_the_guest_sleep
 fn the_example_under_kiszka_reports_each_class_and_the_end_of_each_interrupt() {
     let (asked, came, _) = example(by(Protocol::Kiszka));
     println!("{asked:?} {came:?}");
-    // An interrupt raises it to the most it may have; when that is done, it gets what runs: SCHED_FIFO 5.
+    // An interrupt raises the vCPU to its maximum. After the interrupt, the vCPU gets the class of the running task:
+    // SCHED_FIFO 5.
     assert_eq!(asked[..4], told(&[(0, "rr 8"), (0, "fifo 5"), (100, "rr 8"), (100, "fifo 5")]));
-    // The interrupt at 130 us is done within its instant, and said to be: that takes a call, too. And so does the tick at 1 ms.
+    // The interrupt at 130 us is handled and reported within its instant, which takes a call. The same holds for the
+    // tick at 1 ms.
     assert_eq!(asked[4..], told(&[(202, "normal"), (1_000, "rr 8"), (1_000, "normal")]));
     assert_eq!((came.hypercalls, came.cost), (5, Nanos::us(5)));
 }
@@ -111,7 +115,7 @@ fn the_example_under_kiszka_reports_each_class_and_the_end_of_each_interrupt() {
 fn the_example_under_rfc_v2_goes_by_the_guests_record_and_by_exits_it_forces() {
     let (asked, came, _) = example(by(Protocol::RfcV2));
     println!("{asked:?} {came:?}");
-    // Injected, asleep, injected, and read at the exits.
+    // The record is read at injections, at the sleep, and at exits.
     assert_eq!(asked[..3], told(&[(0, "rr 8"), (10, "normal"), (100, "rr 8")]));
     assert_eq!(asked[3], (130, "fifo 5".to_string()), "the exit at 130 us reads what runs");
     // The guest forces an exit when the fair task runs. At the tick at 1 ms no task is urgent. At 2 ms the lock is held, which
@@ -124,15 +128,15 @@ fn the_example_under_rfc_v2_goes_by_the_guests_record_and_by_exits_it_forces() {
 
 // ---- What others lose ----
 
-/// What a hog of the host gets of one CPU in two seconds, beside a VM with a hog and a task that wakes every 10.3 ms and works for 200 us;
-/// and how late that is at worst. `params`: what is asked for its vCPU.
+/// Returns the CPU time of a hog of the host in two seconds, beside a VM with a hog and a task that wakes every 10.3 ms
+/// and works for 200 us. Also returns the maximum delay of that task. `params`: the requested parameters of the vCPU.
 fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Coordinated>) {
     let mut log = Log::default();
     let mut world = World::new(1);
     let under = host(&mut world, "linux", 1, CALL);
     let other = hog(&mut world, under, "hog");
     let vcpu = world.attach(under, "vcpu", params, Workload::Vcpu).expect("there is room");
-    // As under KVM; and beats that are none of the ticks'.
+    // The steal clock is known, as under KVM. The beats do not coincide with ticks.
     let kind = Guest { steal: Steal::Known, ..kind };
     let vm = guest(&mut world, under, policy, &[vcpu], kind, CALL);
     world.watch_all(&mut log);
@@ -156,7 +160,7 @@ fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Co
     }
     had += since.map_or(Nanos::ZERO, |since| at(2_000).since(since));
     let lateness = |(_, event)| if let Event::Woke { late, .. } = event { Some(late) } else { None };
-    // It takes some beats to find out that the task is interactive.
+    // The detector needs some beats until the task counts as interactive.
     let worst = log.of(vm).into_iter().filter_map(lateness).skip(20).max().expect("it woke");
     (had, worst, late)
 }
@@ -193,7 +197,8 @@ fn every_detector_finds_typing_tasks_and_not_computing_tasks() {
         let (_, worst, came) = beside(Params::default(), kind, policy);
         let Coordinated { boosts, boosted, .. } = came.expect("they coordinate");
         println!("{rule:?}: {boosts} boosts, {boosted}, the worst is {worst}");
-        // The task works for 40 ms in all, the hog for much of a second. Where an urgent task is known, every interrupt is a boost.
+        // The task works for 40 ms in total, the hog for much of a second. With a known urgent task, every interrupt is
+        // a boost.
         let found = if rule == Rule::Class { boosts == 0 } else { boosts >= 20 };
         assert!(found, "{rule:?}: {boosts} boosts");
         assert!(boosted <= Nanos::ms(60), "{rule:?}: the hog was boosted: {boosted}");

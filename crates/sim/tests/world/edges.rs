@@ -1,4 +1,4 @@
-//! Things that happen at one instant, and programs that never come to an end.
+//! Events at one instant, and programs that never end.
 
 use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{Action, CpuId, CpuSet, GroupId, Instant, Nanos, Params, Topology};
@@ -21,7 +21,7 @@ fn on(cpu: usize) -> Params {
     Params { affinity: CpuSet::one(CpuId::new(cpu)), ..Params::default() }
 }
 
-/// A task that runs on this CPU only.
+/// Returns a task that runs on this CPU only.
 fn there(cpu: usize, name: &str, steps: Vec<Step>) -> TaskSpec {
     TaskSpec { params: on(cpu), ..task(name, steps) }
 }
@@ -30,7 +30,8 @@ fn paravirt(limit: u64) -> Guest {
     Guest { spinning: Spinning::Paravirt { limit: Nanos::us(limit) }, ..Guest::default() }
 }
 
-/// One holds a spin lock from the beginning on for `held`, on CPU 1; the other wants it after 10 us, on CPU 0, and works for 100 us.
+/// Returns two tasks. One holds a spin lock from the start for `held`, on CPU 1. The other wants the lock after 10 us,
+/// on CPU 0, and works for 100 us.
 fn holder_and_spinner(held: u64) -> sim::Application {
     let holder = there(1, "holder", vec![Step::Lock(FIRST), us(held), Step::Unlock(FIRST), us(100_000)]);
     let job = vec![us(10), Step::Lock(FIRST), us(100), Step::JobEnds, Step::Unlock(FIRST)];
@@ -101,8 +102,8 @@ fn a_kick_that_comes_too_late_to_matter_brings_no_other_forward() {
     world.watch_all(&mut log);
     let all = vcpus(&mut world, under, "vm", 2, true);
     let vm = guest(&mut world, under, "cfs", &all, Guest::default(), above);
-    // `busy` ends 2 us after `wakes` has kicked its CPU for `woken`, so that the kick comes when that CPU has halted again; and while
-    // the host is fetched for it, there is another.
+    // `busy` ends 2 us after `wakes` has kicked its CPU for `woken`, so the kick arrives when that CPU has halted
+    // again. While the host dispatches the vCPU, another kick arrives.
     let busy = there(0, "busy", vec![sleep(Nanos::ms(1)), us(20_000), sleep(Nanos::ms(500))]);
     let woken = there(0, "woken", vec![forever(vec![Step::Take(FIRST), us(1)])]);
     let steps = vec![sleep(Nanos::ms(1)), us(19_998), Step::Post(FIRST), us(11), Step::Post(FIRST), us(500_000)];
@@ -163,7 +164,7 @@ fn a_task_that_arrives_as_a_vcpu_halts_wakes_it() {
     while world.machine(vm).machine().is_attached(short[0]) {
         world.run_until(world.now() + Nanos::us(1)).expect("it runs");
     }
-    // It has ended within the last microsecond; it takes three to halt.
+    // The task has ended within the last microsecond; the vCPU takes three to halt.
     let ended = world.now();
     let (mut came, mut at) = (None, ended);
     while !world.machine(vm).machine().is_frozen(CpuId::new(0)) {
@@ -218,7 +219,7 @@ fn a_vcpu_stops_polling_when_a_task_arrives_on_its_cpu() {
     let late = hog(&mut world, under, "late");
     world.run_until(after(5_001)).expect("it has halted");
     assert_eq!(world.machine(under).machine().running(CpuId::new(0)), Some(late));
-    // It has polled since 1.02 ms.
+    // The vCPU has polled since 1.02 ms.
     assert_eq!(world.polled(vm, CpuId::new(0)), Nanos::us(3980));
 }
 

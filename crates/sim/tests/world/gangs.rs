@@ -1,5 +1,5 @@
-//! Parallel programs in VMs: what is lost where siblings run at different times, and what policies for gangs and guests that tell their
-//! host make of it.
+//! Parallel programs in VMs: the loss when siblings run at different times, and the effect of gang policies and of
+//! guests that report to their host.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, task, vcpus};
 use sched::{Action, GroupId, GroupParams, Input, Instant, Nanos, Params};
@@ -10,7 +10,8 @@ use trace::Event;
 
 const MS: u64 = 3_000;
 
-/// Threads that each compute for some 0.1 ms and then wait for the others, actively, round after round; one of them counts.
+/// Returns threads that each compute for about 0.1 ms and then spin until the others are done, in every round. One
+/// thread counts rounds.
 fn fork_join(threads: usize) -> Application {
     let work = Length::Uniform { least: Nanos::us(50), most: Nanos::us(150) };
     let round = |counts: bool| {
@@ -26,15 +27,15 @@ fn fork_join(threads: usize) -> Application {
     application(&[("barrier", Object::SpinBarrier { parties })], tasks)
 }
 
-/// What became of a program.
+/// The results of a program.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     rounds: usize,
-    /// CPU time its threads spun, for each round.
+    /// CPU time that the threads spun, per round.
     spun: Nanos,
 }
 
-/// A parallel program in a marked VM that has a vCPU for each CPU of its host, beside as many hogs.
+/// Runs a parallel program in a marked VM that has a vCPU for each CPU of its host, beside as many hogs.
 fn play(name: &str, cpus: usize, kind: Guest, seed: u64) -> Outcome {
     let mut log = Log::default();
     let mut world = World::new(seed);
@@ -43,7 +44,7 @@ fn play(name: &str, cpus: usize, kind: Guest, seed: u64) -> Outcome {
     let group = world.create_group(under, "vm", params, GroupId::ROOT).expect("there is room");
     for n in 0..cpus {
         hog(&mut world, under, &format!("hog-{n}"));
-        // Runs begin at different phases of whatever turns there are.
+        // Runs begin at different phases of the turns.
         let next = world.now() + Nanos::us(700 * seed);
         world.run_until(next).expect("hogs never wait");
     }
@@ -60,7 +61,7 @@ fn play(name: &str, cpus: usize, kind: Guest, seed: u64) -> Outcome {
     Outcome { rounds, spun: spun.scale(1, rounds.max(1) as u64) }
 }
 
-/// The same at several phases: what came of all of them.
+/// Runs the program at several phases. Returns all results.
 fn play_all(name: &str, cpus: usize, kind: Guest) -> Vec<Outcome> {
     (1..=4).map(|seed| play(name, cpus, kind, seed)).collect()
 }
@@ -69,7 +70,7 @@ fn rounds(all: &[Outcome]) -> usize {
     all.iter().map(|outcome| outcome.rounds).sum()
 }
 
-/// CPU time spun in all rounds of all.
+/// Returns the CPU time spun in all rounds of all results.
 fn spun(all: &[Outcome]) -> Nanos {
     all.iter().map(|outcome| outcome.spun.saturating_mul(outcome.rounds as u64)).sum()
 }
@@ -80,7 +81,7 @@ fn spun_per_round(all: &[Outcome]) -> Nanos {
 
 #[test]
 fn siblings_that_run_together_spin_less_and_get_further_than_under_credit() {
-    // Relaxed co-scheduling only keeps siblings from drifting apart; what that is worth, `skew` tests.
+    // Relaxed co-scheduling only limits the drift between siblings; `skew` tests its effect.
     let brings_together = |name: &str| ["cosched", "cosched-strict", "hybrid"].contains(&name);
     for cpus in [2, 4] {
         let credit = play_all("credit", cpus, Guest::default());
@@ -130,7 +131,8 @@ fn a_vcpu_that_spins_gives_its_cpu_to_a_sibling_that_was_preempted() {
     }
 }
 
-/// How often a vCPU yielded to its only sibling on the one CPU of both, how often that ran at once, and the rounds they made.
+/// Returns the number of yields of a vCPU to its only sibling on one CPU, the number of immediate runs of the sibling,
+/// and the number of rounds.
 fn on_one_cpu(name: &str, kind: Guest) -> (usize, usize, usize) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -158,7 +160,7 @@ fn on_one_cpu(name: &str, kind: Guest) -> (usize, usize, usize) {
 
 #[test]
 fn a_directed_yield_runs_the_sibling_at_once_where_both_share_a_cpu() {
-    // EEVDF passes over a sibling that has had more than its share.
+    // EEVDF does not pick a sibling that has had more than its share.
     for (name, percent) in [("cfs", 90), ("eevdf", 70)] {
         let (none, _, waited) = on_one_cpu(name, Guest::default());
         let (yields, went, done) = on_one_cpu(name, PAUSE_LOOP);

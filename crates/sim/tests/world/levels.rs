@@ -1,4 +1,4 @@
-//! Halting, waking, freezing and what they cost.
+//! Halts, wake-ups, freezes and their costs.
 
 use crate::town::{Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use measure::Meter;
@@ -42,12 +42,12 @@ fn a_vcpu_beside_a_hog_gets_half_and_its_tasks_share_that() {
     }
 }
 
-/// One that sleeps 1 ms, says how late it came, and works for 100 µs.
+/// Returns a task that sleeps 1 ms, reports its delay, and works for 100 µs.
 fn sleeper() -> sim::Application {
     application(&[], vec![task("sleeper", vec![forever(vec![sleep(Nanos::ms(1)), Step::Woke, run(Nanos::us(100))])])])
 }
 
-/// How late the sleeper came, each time, in a guest alone on a host.
+/// Returns each delay of the sleeper, in a guest alone on a host.
 fn lateness(kind: Guest, costs: Costs) -> (Vec<Nanos>, Nanos, u64) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -72,11 +72,11 @@ fn a_wake_up_in_a_guest_costs_what_the_costs_say() {
     let (late, ..) = lateness(Guest::default(), Costs::NONE);
     assert_eq!(late.len(), 18);
     assert!(late.iter().all(|late| late.is_zero()), "nothing costs anything");
-    // Each scheduler kicks its idle CPU, and the host enters the guest. No other entity has run on either CPU since, so no context
-    // switch is needed.
+    // Each scheduler kicks its idle CPU, and the host enters the guest. No other entity has run on either CPU since, so
+    // no context switch is needed.
     let (late, ..) = lateness(Guest::default(), COSTS);
     assert!(late.iter().all(|&late| late == COSTS.kick + COSTS.exit + COSTS.kick), "{late:?}");
-    // A vCPU that polls has no host to wait for.
+    // A vCPU that polls does not wait for its host.
     let (late, ..) = lateness(Guest { idle_polls: true, ..Guest::default() }, COSTS);
     assert!(late.iter().all(|&late| late == COSTS.kick), "{late:?}");
 }
@@ -96,7 +96,7 @@ fn halt_polling_spares_the_host_a_wake_up_where_the_guest_is_quick() {
     let (without, none) = quick(Guest::default());
     assert_eq!((without, none), (1000, Nanos::ZERO), "it is woken a thousand times");
     let (with, polled) = quick(Guest { halt_polling: HaltPolling::KVM, ..Guest::default() });
-    // It polls for 10, 20, 40 and 80 us in vain, and from then on for 160 us, in which the sleep is over.
+    // The vCPU polls for 10, 20, 40 and 80 us in vain, and from then on for 160 us, in which the sleep ends.
     assert_eq!(with, 6);
     assert_eq!(polled, Nanos::us(10 + 20 + 40 + 80) + Nanos::us(100).saturating_mul(994));
 }

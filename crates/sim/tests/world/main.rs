@@ -1,4 +1,4 @@
-//! Worlds of two levels: what a guest gets on a host that does not know it.
+//! Worlds of two levels: guests on a host that does not know them.
 
 mod alone;
 mod bare_metal;

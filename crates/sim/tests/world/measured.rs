@@ -1,12 +1,12 @@
-//! What meters tell of both levels adds up.
+//! The sums of the meters of both levels agree.
 
 use crate::town::{at, forever, guest, hog, host, run, sleep, task, vcpus};
 use measure::Meter;
 use sched::{Nanos, Params};
 use sim::{Application, Costs, Guest, Workload, World};
 
-/// Two vCPUs of a guest with more work than time, a hog beside them, on one CPU: what the vCPUs were given, the tasks of the guest
-/// got, and the rest of their time was stolen or the vCPUs had halted.
+/// Two vCPUs of a guest with more work than time share one CPU with a hog. The guest's tasks got the CPU time of the
+/// vCPUs. In the remaining time the vCPUs had halted, or the time was stolen.
 #[test]
 fn what_the_host_gives_to_vcpus_their_tasks_get_and_the_rest_is_stolen() {
     for policy in ["cfs", "credit", "eevdf"] {
@@ -36,7 +36,7 @@ fn what_the_host_gives_to_vcpus_their_tasks_get_and_the_rest_is_stolen() {
         assert_eq!(given + delivered("beside"), Nanos::s(2), "under {policy}: the CPU was always busy");
         // Once the hogs run, neither vCPU halts: the time without a CPU is stolen from the entity that runs on the vCPU.
         let stolen = below.cpus().iter().fold(Nanos::ZERO, |sum, cpu| sum + cpu.stolen);
-        // A vCPU that had halted is not frozen while it waits for a CPU: that is a wake-up of the host's.
+        // A vCPU that had halted is not frozen while it waits for a CPU: the wait follows a wake-up by the host.
         let mut woken = Nanos::ZERO;
         above.members().iter().filter(|member| member.name != "beside").for_each(|it| woken += it.got.wakeups.total());
         assert_eq!(given + stolen + woken, Nanos::s(4), "under {policy}");

@@ -1,4 +1,4 @@
-//! Packets between machines: lines, rings, ports and inboxes, interrupts, and what is lost.
+//! Packets between machines: lines, rings, ports and inboxes, interrupts, and drops.
 
 use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{CpuId, GroupId, Input, Instant, Nanos, Notice, Wake};
@@ -36,7 +36,7 @@ fn receive(bytes: u64) -> Step {
     Step::Receive { pipe: FIRST, bytes }
 }
 
-/// Starts an application whose first object is an end of something.
+/// Starts an application whose first object is an end of a flow.
 fn start(world: &mut World<'_>, machine: MachineId, object: (&str, Object), tasks: Vec<TaskSpec>) -> Endpoint {
     let (number, _) = world.start(machine, &application(&[object], tasks), GroupId::ROOT).expect("there is room");
     Endpoint { machine, application: number, object: FIRST }
@@ -50,7 +50,7 @@ fn line(world: &mut World<'_>, latency: Nanos) -> Hop {
     Hop::Line(world.add_line(Line { latency: latency.into(), ..Line::new("wire") }))
 }
 
-/// A host that sends `steps` by its port, and one that reads all it gets, `bytes` at a time.
+/// Creates a host that sends `steps` by its port, and a host that reads all data, `bytes` at a time.
 fn two_hosts(world: &mut World<'_>, window: u64, steps: Vec<Step>, bytes: u64) -> (Endpoint, Endpoint) {
     let (near, far) = (host(world, "cfs", 1, Costs::NONE), host(world, "cfs", 1, Costs::NONE));
     let from = start(world, near, port(window), vec![task("sends", steps)]);
@@ -81,7 +81,7 @@ fn what_is_sent_arrives_in_packets_after_its_way() {
             ..FlowCounts::default()
         }
     );
-    // A nanosecond a byte, one after the other.
+    // A nanosecond per byte, one packet after the other.
     let arrivals: Vec<(u64, u64, Nanos)> = log
         .of(to.machine)
         .iter()
@@ -135,7 +135,7 @@ fn what_finds_no_room_is_lost_or_sent_again() {
     assert_eq!((all.arrived, all.lost, all.resent, all.bytes_read), (10, 0, 6 + 2, 10_000), "four at a time");
 }
 
-/// A sender on its host, a server of a ring on another: what the server is told.
+/// Returns the notifications of the server of a ring; the sender is on another host.
 fn served(ring: Ring, packets: u64, gap: Nanos) -> (Vec<(u64, Wake)>, usize, Vec<u64>) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -182,7 +182,8 @@ fn a_ring_interrupts_its_server_when_idle_each_time_or_after_a_delay() {
 
 #[test]
 fn a_ring_server_notifies_the_next_ring_of_each_packet_or_once_per_pass() {
-    // Six packets at once: the first is alone in its pass, the others wait meanwhile. When does the second ring's server wake?
+    // Six packets at once: the first is alone in its pass, the others wait meanwhile. The test records the wake-ups of
+    // the second ring's server.
     let told = |passes: bool| {
         let mut log = Log::default();
         let mut world = World::new(1);
@@ -253,12 +254,12 @@ fn a_packet_for_a_guest_waits_for_its_vcpu_and_wakes_one_that_has_halted() {
 fn an_interrupt_takes_its_time_from_the_entity_on_the_cpu() {
     let (free, dear) = (interrupted(Nanos::ZERO), interrupted(Nanos::us(5)));
     assert_eq!(free, (vec![510, 520], true, vec![2_020]), "one after the other, and the work takes as much longer");
-    // To the guest at first, and out and back once for both.
+    // An entry into the guest first, then an exit and an entry for both.
     assert_eq!((dear.0, dear.2), (vec![510, 520], vec![2_020 + 5 + 5]));
 }
 
-/// Two interrupts of 10 us each, 3 us apart, while a guest works for 2 ms: when packets arrive, whether the guest stands still
-/// meanwhile, and when its work is done.
+/// Sends two interrupts of 10 us each, 3 us apart, while a guest works for 2 ms. Returns the arrivals of the packets,
+/// whether the guest stops meanwhile, and the end of its work.
 fn interrupted(exit: Nanos) -> (Vec<u64>, bool, Vec<u64>) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -305,7 +306,7 @@ fn a_guest_pays_for_the_call_that_tells_a_driver_that_waits() {
         let slow = Ring { notify, ..ring(Nanos::us(500)) };
         let serves = vec![task("vhost", vec![forever(vec![Step::Serve(FIRST)])])];
         let vhost = start(&mut world, under, ("ring", Object::Ring(slow)), serves);
-        // The server of the ring finds a CPU of its own, and waits.
+        // The server of the ring gets its own CPU, and waits.
         world.run_until(at(20)).expect("no task waits for ever");
         let steps =
             vec![Step::Repeat { times: Some(10), body: vec![run(Nanos::us(10)), send(100)] }, run(Nanos::us(1))];
@@ -430,7 +431,7 @@ fn what_was_read_is_told_of_in_time_however_it_is_read() {
     });
     world.finish(at(1_000)).expect("no task waits for ever");
     let read = world.flow(flow).bytes_read;
-    // 2500 bytes are less than two packets, and the next 2500 are not there: an acknowledgement comes after 40 ms.
+    // 2500 bytes are less than two packets, and the next 2500 are not there: an acknowledgement follows after 40 ms.
     assert!((50_000..=130_000).contains(&read), "{read}");
 }
 

@@ -1,4 +1,4 @@
-//! What comes together with a review of boosts, at one instant.
+//! Events at the instant of a review of boosts.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, host, run, sleep, task, vcpus};
 use sched::{Class, CpuId, CpuSet, GroupId, Input, Instant, Nanos, Params, RtPriority};

@@ -1,5 +1,5 @@
-//! A parallel program in a VM whose threads wait for each other by spinning, beside hogs: what it gets done where its vCPUs are
-//! kept from drifting apart, and where they are not.
+//! A parallel program in a VM whose threads spin while they wait for each other, beside hogs: its progress with and
+//! without a limit on the drift of its vCPUs.
 
 use crate::town::{FIRST, at, guest, policy, task};
 use measure::Meter;
@@ -8,10 +8,10 @@ use sim::program::{Length, Object, Step};
 use sim::{Application, Costs, Guest, Workload, World};
 use trace::{Event, MachineId, Sink};
 
-/// A threshold that no vCPU ever exceeds: plain proportional share, by the same code.
+/// Threshold that no vCPU ever exceeds: plain proportional share, by the same code.
 const NEVER: (&str, i64) = ("threshold", 1_000_000_000_000);
 
-/// The cases: policy, knobs, and a name.
+/// A case: policy, knobs, and a name.
 type Case = (&'static str, &'static [(&'static str, i64)], &'static str);
 const PLAIN: Case = ("cosched-relaxed", &[NEVER], "proportional share");
 const KEPT_TOGETHER: [Case; 3] = [
@@ -20,23 +20,23 @@ const KEPT_TOGETHER: [Case; 3] = [
     ("cosched-relaxed", &[("version", 1)], "relaxed, version 3"),
 ];
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
-    /// Rounds of the program that were finished.
+    /// Number of finished rounds of the program.
     rounds: u64,
     /// CPU time of the VM.
     used: Nanos,
 }
 
 impl Outcome {
-    /// Rounds for each second of CPU time: what is not spent spinning.
+    /// Returns the number of rounds per second of CPU time, which excludes spinning.
     fn rounds_per_second(self) -> u64 {
         self.rounds * 1_000_000_000 / self.used.as_ns()
     }
 }
 
-/// Counts jobs.
+/// A sink that counts jobs.
 #[derive(Default)]
 struct Completed(u64);
 
@@ -46,7 +46,7 @@ impl Sink for Completed {
     }
 }
 
-/// One thread for each vCPU, each bound to its own: 300 us of work, more or less, and then all wait for the last.
+/// Returns one thread for each vCPU, each bound to its own: about 300 us of work, and then a wait for the last thread.
 fn fork_join(threads: u32) -> Application {
     let work = Length::Uniform { least: Nanos::us(200), most: Nanos::us(400) };
     let round = vec![Step::JobBegins { deadline: None }, Step::Run(work), Step::Barrier(FIRST), Step::JobEnds];
@@ -68,7 +68,7 @@ fn add_host(world: &mut World<'_>, (name, knobs, _): Case, cpus: usize) -> Machi
     world.add_host("host", policy, Topology::new(cpus), &values, Costs::NONE).expect("it works here")
 }
 
-/// A VM of `vcpus` with that program, and hogs that come one after another, on a host of as many CPUs, for two seconds.
+/// Runs a VM of `vcpus` with that program on a host of as many CPUs for two seconds. Hogs arrive one after another.
 fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
     let (mut completed, mut below) = (Completed::default(), Meter::new());
     let mut world = World::new(seed);
@@ -85,7 +85,7 @@ fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
     world.watch(inside, &mut completed);
     world.start(inside, &fork_join(u32::try_from(vcpus).expect("few")), GroupId::ROOT).expect("there is room");
     for n in 0..hogs {
-        // Each seed has them begin at times of its own, in steps that no quantum is a multiple of.
+        // Each seed starts the hogs at different times, in steps that are no multiple of any quantum.
         world.run_until(at(7 * n as u64 + seed)).expect("no task waits for ever");
         world.attach(host, &format!("hog {n}"), Params::default(), Workload::Hog).expect("there is room");
     }
@@ -96,8 +96,8 @@ fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
     Outcome { rounds: completed.0 / vcpus as u64, used }
 }
 
-/// Spinning for a sibling that has no CPU gets nothing done: for the same CPU time, more rounds are finished where siblings may not
-/// drift apart. On a host that has fewer CPUs than there are competitors, whatever the number of both.
+/// A spin for a sibling without a CPU makes no progress: for the same CPU time, more rounds are finished if siblings
+/// may not drift apart. Tested on a host with fewer CPUs than competitors, with any number of both.
 #[test]
 fn a_vm_that_spins_gets_more_done_where_its_vcpus_may_not_drift_apart() {
     for (vcpus, hogs) in [(2, 1), (2, 3), (4, 3)] {

@@ -1,4 +1,4 @@
-//! What the tests build worlds of.
+//! Constructors for the worlds of the tests.
 
 use sched::{CpuId, CpuSet, Descriptor, EntityId, Instant, Nanos, Params, Topology};
 use sim::program::{Length, ObjectId, Step, TaskSpec};
@@ -13,13 +13,13 @@ pub(crate) fn at(ms: u64) -> Instant {
     Instant::ZERO + Nanos::ms(ms)
 }
 
-/// A host with its policy as it is usually, and nothing that costs anything.
+/// Adds a host with the default settings of its policy and these costs.
 pub(crate) fn host(world: &mut World<'_>, name: &str, cpus: usize, costs: Costs) -> MachineId {
     let policy = policy(name);
     world.add_host("host", policy, Topology::new(cpus), &policy.defaults(), costs).expect("it works here")
 }
 
-/// vCPUs of `name`, each on a CPU of its own where `pinned`.
+/// Adds vCPUs of `name`, each on its own CPU if `pinned`.
 pub(crate) fn vcpus(world: &mut World<'_>, host: MachineId, name: &str, count: usize, pinned: bool) -> Vec<EntityId> {
     let vcpu = |cpu: usize| {
         let affinity = if pinned { CpuSet::one(CpuId::new(cpu)) } else { CpuSet::ALL };
@@ -29,7 +29,7 @@ pub(crate) fn vcpus(world: &mut World<'_>, host: MachineId, name: &str, count: u
     (0..count).map(vcpu).collect()
 }
 
-/// A guest with its policy as it is usually.
+/// Adds a guest with the default settings of its policy.
 pub(crate) fn guest(
     world: &mut World<'_>,
     host: MachineId,
@@ -63,7 +63,7 @@ pub(crate) fn task(name: &str, steps: Vec<Step>) -> TaskSpec {
     TaskSpec { name: name.to_string(), params: Params::default(), delay: Nanos::ZERO.into(), steps }
 }
 
-/// An application of these tasks and objects.
+/// Returns an application of these tasks and objects.
 pub(crate) fn application(objects: &[(&str, sim::Object)], tasks: Vec<TaskSpec>) -> Application {
     let objects = objects.iter().map(|(name, object)| (name.to_string(), *object)).collect();
     Application { objects, tasks, ..Application::default() }
@@ -72,7 +72,7 @@ pub(crate) fn application(objects: &[(&str, sim::Object)], tasks: Vec<TaskSpec>)
 pub(crate) const FIRST: ObjectId = ObjectId(0);
 pub(crate) const SECOND: ObjectId = ObjectId(1);
 
-/// All that happened, by machine.
+/// A sink of all events, by machine.
 #[derive(Default)]
 pub(crate) struct Log {
     pub(crate) events: Vec<(MachineId, Instant, Event)>,
@@ -85,7 +85,7 @@ impl WorldSink for Log {
 }
 
 impl Log {
-    /// Of one machine.
+    /// Returns the events of one machine.
     pub(crate) fn of(&self, machine: MachineId) -> Vec<(Instant, Event)> {
         let mine = self.events.iter().filter(|(of, ..)| *of == machine);
         mine.map(|(_, at, event)| (*at, event.clone())).collect()

@@ -1,4 +1,4 @@
-//! What a world tells is kept and shown as it was: as text that reads back, as intervals in which both levels agree, as files
+//! Traces of a world preserve its events: as text that reads back, as intervals in which both levels agree, as files
 //! for viewers.
 
 use crate::town::{application, at, forever, guest, hog, host, run, sleep, task, vcpus};
@@ -8,7 +8,7 @@ use trace::{
     Header, MachineHeader, MachineId, WorldChromeWriter, WorldHeader, WorldTextWriter, WorldTimeline, WorldTrace, text,
 };
 
-/// Two guests of two vCPUs on a host of two CPUs: hogs in one, hogs and sleepers in the other.
+/// Returns the trace of two guests of two vCPUs on a host of two CPUs: hogs in one, hogs and sleepers in the other.
 fn town() -> WorldTrace {
     let machine = |name: &str, policy: &str, host| MachineHeader {
         name: name.to_string(),
@@ -72,6 +72,6 @@ fn what_a_world_tells_reads_back_and_both_levels_agree() {
         .filter(|event| event["cat"] == "guest")
         .map(|event| event["dur"].as_f64().expect("a slice lasts"))
         .sum();
-    // Microseconds: every nanosecond that was run in guests is shown below a CPU of the host.
+    // Microseconds: every nanosecond of a run in a guest is shown below a CPU of the host.
     assert!((within - ran.as_ns() as f64 / 1000.0).abs() < 1.0, "{within} us of {ran}");
 }

@@ -1,4 +1,4 @@
-//! Chrome traces hold what the timeline holds, in a form that readers accept.
+//! Chrome traces have the contents of the timeline, in a form that readers accept.
 
 use crate::support::Random;
 use crate::support::edf::{self, FIGURE_2, Order};
@@ -16,7 +16,7 @@ fn written(trace: &Trace) -> std::io::Result<String> {
     writer.finish().map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
-/// One event of a file.
+/// An event of a file.
 #[derive(Clone, Debug)]
 struct Entry {
     phase: String,
@@ -26,11 +26,11 @@ struct Entry {
     dur: u64,
     id: u64,
     args: Value,
-    /// Its place in the file.
+    /// Index of the event in the file.
     place: usize,
 }
 
-/// Microseconds with decimals as nanoseconds.
+/// Returns microseconds with decimals as nanoseconds.
 fn ns(value: &Value) -> u64 {
     (value.as_f64().unwrap() * 1000.0).round() as u64
 }
@@ -54,7 +54,7 @@ fn entries(file: &Value) -> Vec<Entry> {
     file["traceEvents"].as_array().unwrap().iter().enumerate().map(entry).collect()
 }
 
-/// The names of the tracks.
+/// Returns the names of the tracks.
 fn tracks(file: &Value) -> BTreeMap<(u64, u64), String> {
     let events = file["traceEvents"].as_array().unwrap();
     let names = events.iter().filter(|event| event["name"] == "thread_name");
@@ -133,7 +133,7 @@ fn plain(state: State) -> State {
     if let State::Held(_) = state { State::Held(0) } else { state }
 }
 
-/// On each track slices come in order of time, do not overlap and last.
+/// Checks that, on each track, slices are in order of time, do not overlap and are not empty.
 fn slices_are_sound(entries: &[Entry]) {
     let mut ends: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.phase == "X") {
@@ -145,8 +145,8 @@ fn slices_are_sound(entries: &[Entry]) {
     assert!(entries.iter().all(|entry| known.contains(&entry.phase.as_str())), "there are no begins without an end");
 }
 
-/// Every arrow leaves a slice of an entity and ends where a slice of that entity begins on a CPU; both slices stand before
-/// it in the file, where readers that sort by time alone look for them.
+/// Checks that every arrow leaves a slice of an entity and ends at the start of a slice of that entity on a CPU. Both
+/// slices must precede the arrow in the file, because some readers sort by time alone.
 fn flows_pair_up(entries: &[Entry], tracks: &BTreeMap<(u64, u64), String>) {
     let ends = |phase: &str| -> BTreeMap<u64, Entry> {
         let all = entries.iter().filter(|entry| entry.phase == phase);
@@ -188,7 +188,7 @@ fn a_chrome_trace_holds_what_the_timeline_holds() {
     check(&Trace::new(Header { policy: "\"\\\n</script>".into(), cpus: 1024, seed: u64::MAX }));
 }
 
-/// The wake-up of a job leads to the run that follows: every wake-up of figure 2 has its arrow.
+/// The wake-up of a job leads to its run: every wake-up of figure 2 has its arrow.
 #[test]
 fn every_wake_that_led_to_a_run_has_an_arrow() {
     let trace = edf::run(&FIGURE_2, 1, Order::Deadline, Instant::ZERO + Nanos::ms(200));
@@ -199,7 +199,7 @@ fn every_wake_that_led_to_a_run_has_an_arrow() {
     assert_eq!(starts.iter().map(|ts| ts / 1_000_000).collect::<BTreeSet<_>>(), [0, 30, 50, 60, 100, 130, 150].into());
 }
 
-/// A wake-up precedes the first run of every blocked entity, however often the entity was stopped before any time had passed.
+/// A wake-up precedes the first run of every blocked entity, with any number of stops before time advances.
 #[test]
 fn no_wake_that_led_to_a_run_is_forgotten() {
     let mut expected = 0;

@@ -1,4 +1,5 @@
-//! Chrome traces of worlds hold what the timelines of all machines hold, each in its place, in a form that readers accept.
+//! Chrome traces of worlds have the contents of the timelines of all machines, each in its place, in a form that
+//! readers accept.
 
 use crate::support::Random;
 use crate::support::world::{HOST, SHOP, Story, damaged, machine, two_levels, walk};
@@ -15,19 +16,19 @@ fn written(trace: &WorldTrace) -> std::io::Result<String> {
     writer.finish().map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
-/// Microseconds with decimals as nanoseconds.
+/// Returns microseconds with decimals as nanoseconds.
 fn ns(value: &Value) -> u64 {
     (value.as_f64().unwrap() * 1000.0).round() as u64
 }
 
-/// A file, and where what is in it.
+/// A file, with the places of its contents.
 struct File {
     events: Vec<Value>,
-    /// Process and track by the names of both.
+    /// Process and track, by the names of both.
     tracks: BTreeMap<(String, String), (u64, u64)>,
 }
 
-/// From, to, and what it is called.
+/// Start, end and name of a slice.
 type Slice = (u64, u64, String);
 
 impl File {
@@ -109,7 +110,7 @@ fn check(trace: &WorldTrace) {
     flows_pair_up(&file);
 }
 
-/// What is shown below the CPUs of the host: whatever ran in a guest, where its vCPU was meanwhile.
+/// Checks the tracks below the CPUs of the host: they show each run in a guest on the CPU of its vCPU at that time.
 fn within(world: &WorldTimeline, file: &File) {
     let host = &world.machines[0];
     let mut expected: Vec<Vec<Slice>> = vec![Vec::new(); host.cpus.len()];
@@ -133,7 +134,8 @@ fn within(world: &WorldTimeline, file: &File) {
     }
 }
 
-/// Every arrow begins on a track of an entity and ends where a slice of it begins on a CPU of the same machine.
+/// Checks that every arrow begins on a track of an entity and ends at the start of its slice on a CPU of the same
+/// machine.
 fn flows_pair_up(file: &File) {
     let ends = |phase: &str| -> BTreeMap<u64, &Value> {
         let all = file.events.iter().filter(|event| event["ph"] == phase);

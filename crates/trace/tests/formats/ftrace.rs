@@ -23,7 +23,7 @@ fn wake(entity: EntityId) -> Event {
     Event::Input(Input::Wake { entity, why: Wake::Timer })
 }
 
-/// What is written of `events` at these nanoseconds on two CPUs, without what stands before the first.
+/// Returns the text for `events` at these nanoseconds on two CPUs, without the header.
 fn written(events: &[(u64, Event)]) -> String {
     let header = Header { policy: "any".to_string(), cpus: 2, seed: 0 };
     let mut writer = FtraceWriter::new(Vec::new(), &header);
@@ -33,7 +33,7 @@ fn written(events: &[(u64, Event)]) -> String {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
-/// Lines that begin with blanks, so that these are seen and kept.
+/// Returns the lines with a visible margin, which shows and keeps leading blanks.
 fn with_margin(text: &str) -> String {
     text.lines().map(|line| format!("|{line}\n")).collect()
 }
@@ -51,7 +51,7 @@ fn what_a_task_does_has_the_kernels_lines() {
         (1_000_500, wake(B)),
         (1_000_500, stop(0, A)),
         (1_000_500, run(0, B)),
-        // It runs for no time at all, and goes of its own accord.
+        // The task runs for no time at all, and leaves voluntarily.
         (2_000_000, Event::Input(Input::Yield { cpu: on })),
         (2_000_000, stop(0, B)),
         (2_000_000, run(0, A)),
@@ -90,7 +90,7 @@ fn tasks_that_change_places_are_never_on_two_cpus() {
         (5_000, stop(1, B)),
         (5_000, run(0, B)),
         (5_000, run(1, A)),
-        // One moves to the CPU that another leaves for a third.
+        // A task moves to the CPU that another task leaves for a third CPU.
         (9_000, stop(0, B)),
         (9_000, stop(1, A)),
         (9_000, run(0, A)),

@@ -1,4 +1,4 @@
-//! Pictures made of characters: snapshots to look at, and cells counted by hand.
+//! Pictures made of characters: snapshots for readers, and cells counted by hand.
 
 use crate::support::Random;
 use crate::support::edf::{self, FIGURE_2, Order, Vm};
@@ -103,7 +103,7 @@ fn two_busy_cpus_with_misses() {
     .assert_eq(&gantt.render(&timeline));
 }
 
-/// One entity that blocks, waits, is held, runs and leaves, with cells of 10 ns.
+/// An entity blocks, waits, is held, runs and leaves, with cells of 10 ns.
 #[test]
 fn every_state_looks_different() {
     let (e, cpu, at) = (EntityId::new(0, 0), CpuId::new(0), Instant::at_ns);
@@ -181,7 +181,7 @@ fn no_time_and_no_entities_have_pictures_too() {
     .assert_eq(&gantt.render(&nothing));
 }
 
-/// The cells of a row, counted nanosecond by nanosecond.
+/// Compares the cells of a row with a count nanosecond by nanosecond.
 #[test]
 fn cells_are_exact() {
     for seed in 0..60 {

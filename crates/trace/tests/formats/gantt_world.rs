@@ -1,4 +1,4 @@
-//! Pictures of worlds made of characters: snapshots to look at, and what does not fit is counted.
+//! Pictures of worlds made of characters: snapshots for readers, and counts of omitted machines.
 
 use crate::support::Random;
 use crate::support::world::{HOST, SHOP, Story, machine, two_levels, walk};
@@ -52,7 +52,7 @@ fn a_task_whose_vcpu_is_preempted_in_the_middle_of_a_job() {
     .assert_eq(&gantt.render_world(&world));
 }
 
-/// A host with 8 CPUs and 30 guests that have 4 vCPUs and 9 tasks each, all with the same long name.
+/// Returns a host with 8 CPUs and 30 guests that have 4 vCPUs and 9 tasks each, all with the same long name.
 fn crowd() -> WorldTimeline {
     let name = "a virtual machine whose name is much too long \u{202e}";
     let mut machines = vec![machine("the host", "a policy whose name is much too long", 8, None)];
@@ -164,7 +164,7 @@ fn any_world_and_any_window_can_be_drawn() {
     }
 }
 
-/// A machine by itself looks as it does without a world, but for its name.
+/// A single machine has the same picture as without a world, except for its name.
 #[test]
 fn a_world_of_one_machine_is_drawn_like_that_machine() {
     let mut story = Story::new(vec![machine("alone", "x", 1, None)]);

@@ -1,4 +1,4 @@
-//! SVG pictures are well-formed, bounded, and show what the timeline says.
+//! SVG pictures are well-formed, bounded, and equal to the timeline.
 
 use crate::support::Random;
 use crate::support::edf::{self, FIGURE_2, Order, Vm};
@@ -27,7 +27,7 @@ fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(node: Node<'_, '_>, name: 
     node.attribute(name).unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
 }
 
-/// The bars, with their CPU, their times, their left edge and their width.
+/// Returns the bars, with their CPU, their times, their left edge and their width.
 fn bars(document: &Document<'_>) -> Vec<(usize, u64, u64, f64, f64)> {
     let bars = document.descendants().filter(|node| node.has_attribute("data-cpu"));
     bars.map(|node| {
@@ -57,7 +57,7 @@ fn bars_are_the_runs_of_the_timeline() {
         told.sort_unstable();
         assert_eq!(told, expected);
 
-        // The scale, from the longest bar that is shown whole; every edge and every number of the axis must lie on it.
+        // The scale, from the longest bar that is shown in full. Every edge and every number of the axis must fit it.
         let whole = shown.iter().filter(|bar| bar.1 >= from.as_ns() && bar.2 <= to.as_ns());
         let longest = whole.max_by_key(|bar| bar.2 - bar.1).unwrap();
         let scale = longest.4 / (longest.2 - longest.1) as f64;
@@ -98,7 +98,7 @@ fn the_figure_of_the_paper_names_each_vm_and_its_share() {
     assert_eq!(crosses(&document), 2 + 1, "two misses, and one in the legend");
 }
 
-/// How many crosses are drawn: two strokes each, of which one goes down and to the right by 6 pixels.
+/// Returns the number of crosses: two strokes each, one of which goes down and to the right by 6 pixels.
 fn crosses(document: &Document<'_>) -> usize {
     let missed = document.descendants().filter(|node| node.attribute("stroke") == Some("#d55e00"));
     let strokes = |node: Node<'_, '_>| {
@@ -119,7 +119,7 @@ const BUSY: [Vm; 3] = [
     Vm { name: "c", period: Nanos::ms(70), slice: Nanos::ms(3), arrival: Nanos::ms(5) },
 ];
 
-/// A box of a path: left edge, top, width.
+/// Returns the boxes of a path: left edge, top, width.
 fn boxes(path: &str) -> Vec<(f64, f64, f64)> {
     let numbers = |part: &str| -> (f64, f64, f64) {
         let (x, rest) = part.split_once(' ').unwrap();
@@ -129,7 +129,7 @@ fn boxes(path: &str) -> Vec<(f64, f64, f64)> {
     path.split('M').skip(1).map(numbers).collect()
 }
 
-/// In a long run every column of a row is as dark as its share of running, counted here from the spans.
+/// In a long run, the darkness of every column of a row equals its share of running, counted here from the spans.
 #[test]
 fn long_runs_are_drawn_by_the_column() {
     let timeline = Timeline::of(&edf::run(&BUSY, 2, Order::Turns(Nanos::us(300)), ms(3_000))).unwrap();
@@ -203,7 +203,7 @@ fn the_size_is_bounded_however_long_the_run() {
         let text = Picture { cpus, ..Picture::whole(&timeline, "long") }.render(&timeline);
         let elements = Document::parse(&text).unwrap().descendants().filter(Node::is_element).count();
         assert!(text.len() < 1_000_000 && elements < 3_000, "{} bytes, {elements} elements", text.len());
-        // Just few enough to draw one by one.
+        // The maximum number of bars that are drawn individually.
         let text = Picture { cpus, to, ..Picture::whole(&timeline, "short") }.render(&timeline);
         let document = Document::parse(&text).unwrap();
         assert!(bars(&document).len() > 1000);
@@ -282,7 +282,7 @@ fn pictures_stand_side_by_side() {
     assert_eq!(bars(&document).len(), alone);
     assert!(Document::parse(&svg::side_by_side("None", &[])).is_ok());
 
-    // Pictures of equal width have equal scales, whatever stands beside them: one row is late, the other is not.
+    // Pictures of equal width have equal scales, beside any other picture: one row is late, the other is not.
     let wide = |timeline| Picture { width: 700, ..Picture::whole(timeline, "x") };
     let text = svg::side_by_side("Both", &[(&wide(&left), &left), (&wide(&right), &right)]);
     let document = Document::parse(&text).unwrap();

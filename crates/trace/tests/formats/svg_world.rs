@@ -1,4 +1,4 @@
-//! SVG pictures of worlds are well-formed, bounded, and show what the timelines of all machines say.
+//! SVG pictures of worlds are well-formed, bounded, and equal to the timelines of all machines.
 
 use crate::support::Random;
 use crate::support::world::{HOST, Story, machine, two_levels, walk};
@@ -21,7 +21,7 @@ fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(node: Node<'_, '_>, name: 
     node.attribute(name).unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
 }
 
-/// What is drawn of each machine.
+/// Returns the drawing of each machine.
 fn machines<'a>(document: &'a Document<'_>) -> BTreeMap<String, Node<'a, 'a>> {
     let all = document.descendants().filter(|node| node.has_attribute("data-machine"));
     all.map(|node| (node.attribute("data-machine").unwrap().to_string(), node)).collect()
@@ -50,7 +50,7 @@ fn each_machine_shows_its_own_runs_and_what_was_stolen() {
             .collect();
         bars.sort_unstable();
         let runs = timeline.cpus[0].iter().filter(|run| run.from < to && run.to > from);
-        // Once in the entity's row, once in the CPU's.
+        // Once in the entity's row, once in the CPU's row.
         let mut expected: Vec<(u64, u64)> =
             runs.flat_map(|run| [(run.from.as_ns(), run.to.as_ns()), (run.from.as_ns(), run.to.as_ns())]).collect();
         expected.sort_unstable();
@@ -80,14 +80,14 @@ fn each_machine_shows_its_own_runs_and_what_was_stolen() {
     assert_eq!(blocks.count(), 2, "a block for each guest");
 }
 
-/// All that has a colour of the light picture and could not be seen on a dark page has another one there.
+/// Every element with a colour of the light picture that would be invisible on a dark page has another colour there.
 #[test]
 fn every_colour_of_the_light_picture_has_one_for_dark_pages() {
     let world = WorldTimeline::of(&two_levels()).unwrap();
     let text = Picture::whole_world(&world, "x").render_world(&world);
     let document = Document::parse(&text).unwrap();
     let style = document.descendants().find(|node| node.has_tag_name("style")).unwrap().text().unwrap();
-    // What is seen on both: bars, and what is written in them.
+    // Elements with one colour on both pages: bars, and the texts in them.
     let on_both = ["none", "#0072b2", "#e69f00", "#d55e00", "#8c959f"];
     let mut seen = BTreeSet::new();
     for node in document.descendants().filter(|node| node.attribute("font-size") != Some("10")) {
@@ -104,7 +104,7 @@ fn every_colour_of_the_light_picture_has_one_for_dark_pages() {
     assert_eq!(document.root_element().attribute("class"), Some("tactus-world"));
 }
 
-/// A host with 16 CPUs and `guests` guests of 4 vCPUs, in each of which 3 tasks take turns.
+/// Returns a host with 16 CPUs and `guests` guests of 4 vCPUs, in each of which 3 tasks take turns.
 fn crowd(guests: u32, rounds: u32) -> WorldTimeline {
     let name = "</text><script>alert(\"x\")</script> and so on and on";
     let mut machines = vec![machine("the host", "</text>", 16, None)];
@@ -131,7 +131,7 @@ fn crowd(guests: u32, rounds: u32) -> WorldTimeline {
         for guest in (1..=guests).map(MachineId) {
             story.freeze(guest);
         }
-        // In the end all is frozen for long enough to be seen.
+        // At the end, all CPUs are frozen for a visible time.
         story.now += if round + 1 < rounds { Nanos::us(5) } else { Nanos::ms(20) };
         for guest in (1..=guests).map(MachineId) {
             story.thaw(guest).stop_on(guest, 0, round % 3);

@@ -1,4 +1,4 @@
-//! The text form reads back as it was written, and says what is wrong with what it cannot read.
+//! The text form reads back as it was written, and its reader reports errors.
 
 use crate::support::{Random, events};
 use expect_test::{Expect, expect};
@@ -23,7 +23,7 @@ fn every_kind_of_event_reads_back_as_it_was_written() {
     }
 }
 
-/// A new event that the generator does not know would not be tested; the match fails to compile then.
+/// A new event that the generator does not know would not be tested. In this case, the match fails to compile.
 #[test]
 fn the_generator_knows_every_kind() {
     let kind = |event: &Event| match event {
@@ -196,7 +196,7 @@ fn a_file_that_is_no_trace_is_refused() {
     expect!["line 1, column 65538: the line is too long; help: use at most 65536 bytes"].assert_eq(&error(&endless));
 }
 
-/// Whatever a file has become, it is read or refused; a cut file is never taken for a whole one.
+/// A damaged file is read or refused. A cut file is never accepted as a whole file.
 #[test]
 fn damaged_files_never_panic() {
     let mut refused = 0;

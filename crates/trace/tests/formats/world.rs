@@ -97,7 +97,7 @@ fn an_error_in_a_world_names_the_place_the_reason_and_the_remedy() {
         line 1, column 1: this is a trace of several machines; help: write `tactus-trace 1 policy="…" cpus=… seed=…`"#]].assert_eq(&lines.join("\n"));
 }
 
-/// Whatever the file of a world has become, it is read or refused; neither it nor what is made of it panics.
+/// A damaged file of a world is read or refused. Neither the reader nor a consumer of the result panics.
 #[test]
 fn damaged_files_of_worlds_never_panic() {
     const PARTS: [&[u8]; 9] =

@@ -1,4 +1,5 @@
-//! Periodic virtual machines on a few CPUs, under earliest deadline first or in turns: the traces the pictures are tested on.
+//! Periodic virtual machines on a few CPUs, under earliest deadline first or in turns: the traces for tests of
+//! pictures.
 
 use sched::{Action, CpuId, EntityId, Input, Instant, Limit, Nanos, Params, Reservation, Wake};
 use trace::{Event, Header, Sink, Trace};
@@ -15,9 +16,9 @@ pub struct Vm {
 /// The order in which tasks run.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
-    /// The earliest deadline.
+    /// The task with the earliest deadline first.
     Deadline,
-    /// The longest waiter first; a turn lasts at most this long.
+    /// The longest waiter first. A turn lasts at most this time.
     Turns(Nanos),
 }
 
@@ -35,7 +36,7 @@ struct Task {
     /// Deadline and remaining work of each open job, oldest first.
     open: Vec<(Instant, Nanos)>,
     on: Option<CpuId>,
-    /// When its turn came last.
+    /// Number of the last turn of the virtual machine.
     turn: u64,
     turn_end: Instant,
 }
@@ -48,7 +49,7 @@ struct Run {
     order: Order,
 }
 
-/// The trace of `vms` on `cpus` CPUs until `end`.
+/// Returns the trace of `vms` on `cpus` CPUs until `end`.
 pub fn run(vms: &[Vm], cpus: usize, order: Order, end: Instant) -> Trace {
     let policy = match order {
         Order::Deadline => "edf",

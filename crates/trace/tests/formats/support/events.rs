@@ -1,4 +1,4 @@
-//! Events of every kind, with any values their types can hold; they need not make sense together.
+//! Events of every kind, with any values of their types. Their sequence need not be consistent.
 
 use super::Random;
 use sched::id::ENTITIES_MAX;
@@ -8,7 +8,7 @@ use sched::{
 };
 use trace::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Request, Trace, WorldHeader, WorldTrace};
 
-/// How many kinds of events there are.
+/// Number of kinds of events.
 pub const KINDS: u64 = 46;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
@@ -26,7 +26,7 @@ pub fn trace(random: &mut Random, length: usize) -> Trace {
     trace
 }
 
-/// Of several machines.
+/// Returns a trace of several machines.
 pub fn world(random: &mut Random, length: usize) -> WorldTrace {
     let mut header = WorldHeader::default();
     for id in 0..1 + u32::try_from(random.below(5)).unwrap() {
@@ -181,7 +181,7 @@ fn request(r: &mut Random, kind: u64) -> Request {
     }
 }
 
-/// An event of kind `kind`, below [`KINDS`].
+/// Returns an event of kind `kind`, below [`KINDS`].
 pub fn event(random: &mut Random, kind: u64) -> Event {
     let r = random;
     match kind {

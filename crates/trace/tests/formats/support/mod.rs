@@ -1,4 +1,4 @@
-//! What the tests share: seeded randomness, and traces to look at.
+//! Common parts of the tests: seeded randomness, and example traces.
 #![allow(unreachable_pub, reason = "it is seen by its siblings alone")]
 
 pub mod edf;
@@ -23,13 +23,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         assert!(n > 0, "nothing is below zero");
         self.next() % n
     }
 
-    /// An index below `n`.
+    /// Returns an index below `n`.
     pub fn index(&mut self, n: usize) -> usize {
         usize::try_from(self.below(n as u64)).unwrap()
     }
@@ -42,7 +42,7 @@ impl Random {
         from[self.index(from.len())]
     }
 
-    /// Any number, small and extreme ones more often than not.
+    /// Returns any number up to `most`. Small and extreme numbers are more frequent.
     pub fn number(&mut self, most: u64) -> u64 {
         match self.below(4) {
             0 => 0,

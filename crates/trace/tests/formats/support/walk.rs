@@ -1,4 +1,4 @@
-//! Traces of a real machine under a policy that does anything the laws allow, and what was true meanwhile.
+//! Traces of a real machine under a policy that does anything the laws allow, with the true states.
 
 use super::Random;
 use sched::{
@@ -8,7 +8,7 @@ use sched::{
 use trace::timeline::State;
 use trace::{Event, Header, Sink, Trace};
 
-/// Picks, idles, kicks and holds at random.
+/// A policy that picks, idles, kicks and holds at random.
 struct Chaos {
     random: Random,
     all: Vec<EntityId>,
@@ -82,20 +82,20 @@ impl Policy for Chaos {
     }
 }
 
-/// What was true from one instant on.
+/// The true states from an instant on.
 #[derive(Debug)]
 pub struct Truth {
     pub at: Instant,
-    /// The attached entities and their states. All held entities have reason 0.
+    /// Attached entities and their states. All held entities have reason 0.
     pub states: Vec<(EntityId, State)>,
 }
 
-/// A trace, and the truth after each of its instants, in order.
+/// A trace, and the true states after each of its instants, in order.
 #[derive(Debug)]
 pub struct Walk {
     pub trace: Trace,
     pub truths: Vec<Truth>,
-    /// CPU time by the machine's own account, of every entity attached at the end.
+    /// CPU time of every entity attached at the end, by the machine's own account.
     pub charged: Vec<(EntityId, Nanos)>,
 }
 
@@ -108,7 +108,7 @@ struct Walker {
     open_jobs: Vec<EntityId>,
 }
 
-/// `steps` random things on a random machine.
+/// Runs `steps` random steps on a random machine.
 pub fn walk(seed: u64, steps: usize) -> Walk {
     let mut random = Random::new(seed);
     let cpus = 1 + random.index(4);
@@ -131,7 +131,7 @@ pub fn walk(seed: u64, steps: usize) -> Walk {
         truths.push(truth);
     }
     walker.trace.record(walker.now, &Event::End);
-    // Pausing every entity charges its CPU time up to the end; the trace is over already.
+    // A pause of every entity charges its CPU time up to the end; the trace is over already.
     for &e in &walker.present {
         walker.machine.input(walker.now, Input::Pause { entity: e });
     }
@@ -223,7 +223,7 @@ impl Walker {
     }
 }
 
-/// The trace with some events lost, repeated, moved or late.
+/// Returns the trace with some events lost, repeated, moved or late.
 pub fn damaged(random: &mut Random, mut trace: Trace) -> Trace {
     for _ in 0..=random.below(3) {
         let (at, other) = (random.index(trace.events.len()), random.index(trace.events.len()));

@@ -16,7 +16,7 @@ pub fn machine(name: &str, policy: &str, cpus: usize, host: Option<MachineId>) -
     MachineHeader { name: name.into(), header: Header { policy: policy.into(), cpus, seed: 7 }, host }
 }
 
-/// Tells what happens, on CPU 0 unless it says where.
+/// A builder of traces. Events are on CPU 0 by default.
 pub struct Story {
     pub trace: WorldTrace,
     pub now: Instant,
@@ -107,7 +107,7 @@ pub fn two_levels() -> WorldTrace {
     story.trace
 }
 
-/// One CPU of a guest.
+/// A CPU of a guest.
 struct Vcpu {
     guest: MachineId,
     cpu: usize,
@@ -119,7 +119,7 @@ struct Vcpu {
 struct Task {
     guest: MachineId,
     index: u32,
-    /// Which of all vCPUs it is on.
+    /// Index of the task's vCPU among all vCPUs.
     on: Option<usize>,
     ready: bool,
 }
@@ -132,7 +132,7 @@ struct Walk {
     tasks: Vec<Task>,
 }
 
-/// A random world of one host in which both levels agree: a task of a guest runs only while its vCPU runs.
+/// Returns a random world of one host in which both levels agree: a task of a guest runs only while its vCPU runs.
 pub fn walk(seed: u64, steps: usize) -> WorldTrace {
     let mut random = Random::new(seed);
     let (cpus, guests) = (1 + random.index(3), 1 + u32::try_from(random.below(4)).unwrap());
@@ -222,7 +222,7 @@ impl Walk {
     }
 }
 
-/// The trace with some events lost, repeated, moved, late or of another machine.
+/// Returns the trace with some events lost, repeated, moved, late or of another machine.
 pub fn damaged(random: &mut Random, mut trace: WorldTrace) -> WorldTrace {
     for _ in 0..=random.below(3) {
         let (at, other) = (random.index(trace.events.len()), random.index(trace.events.len()));

@@ -119,7 +119,7 @@ impl Run {
     /// Plays this run to its end and returns its outcome.
     ///
     /// # Errors
-    /// As [`start`](Run::start) and [`Session::step`].
+    /// The errors of [`start`](Run::start) and [`Session::step`].
     pub fn play(&self, observers: Observers<'_>) -> Result<Outcome, Problems> {
         let played = self.play_while(observers, |_| true)?;
         Ok(played.expect("nothing cancels it"))
@@ -129,7 +129,7 @@ impl Run {
     /// cancelled.
     ///
     /// # Errors
-    /// As [`start`](Run::start) and [`Session::step`].
+    /// The errors of [`start`](Run::start) and [`Session::step`].
     pub fn play_while(
         &self,
         observers: Observers<'_>,
@@ -143,7 +143,7 @@ impl Run {
     /// after each step. Returns the totals of its machines, or `None` if the run was cancelled.
     ///
     /// # Errors
-    /// As [`play`](Run::play).
+    /// The errors of [`play`](Run::play).
     pub fn tally_while(&self, goes_on: impl FnMut(Progress) -> bool) -> Result<Option<Tally>, Problems> {
         let mut session = Session::new(self.clone(), AllMeters::default(), Observers::none())?;
         Ok(session.step_while(goes_on)?.then(|| session.tally()))

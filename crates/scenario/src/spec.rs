@@ -103,7 +103,7 @@ pub struct EntitySpec {
     pub arrival: Instant,
     /// Instant of the entity's departure, after its arrival. `None`: never.
     pub leaves: Option<Instant>,
-    /// Requested parameters of the entity. Their `group` is the root's until the group has an id.
+    /// Requested parameters of the entity. The `group` in them is the root's until the group has an id.
     ///
     /// A vCPU has the weight of its VM. This changes nothing among its equal siblings, and serves policies without
     /// groups.
@@ -151,7 +151,7 @@ pub struct AppSpec {
 pub struct GuestSpec {
     /// Name of the VM.
     pub name: String,
-    /// vCPUs of the VM, by their places in [`Scenario::entities`]. Their workload is [`Workload::Vcpu`].
+    /// vCPUs of the VM, by place in [`Scenario::entities`]. The workload of a vCPU is [`Workload::Vcpu`].
     pub vcpus: Range<usize>,
     /// Policy of the guest, if the file names one.
     pub policy: Option<PolicyChoice>,

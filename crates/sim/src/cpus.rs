@@ -368,7 +368,7 @@ impl Cpus {
             return;
         }
         if !task.progress.begun || task.progress.paused {
-            return; // Its burst is over, or it is paused.
+            return; // The burst is over, or paused.
         }
         if left.is_some() {
             task.progress.left = left;

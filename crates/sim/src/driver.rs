@@ -95,7 +95,7 @@ impl<'a> Driver<'a> {
         self.watch_boxed(Box::new(sink));
     }
 
-    /// As [`watch`](Driver::watch), for a sink that is boxed already.
+    /// Passes all later events to a boxed sink, like [`watch`](Driver::watch).
     pub fn watch_boxed(&mut self, sink: Box<dyn Sink + 'a>) {
         self.sinks.push(sink);
         self.is_watched = true;
@@ -204,7 +204,7 @@ impl<'a> Driver<'a> {
     /// Passes an input that needs no settle to the machine.
     #[inline]
     pub(crate) fn pass_on(&mut self, input: Input) {
-        // Freezes and thaws come from the host of the machine, not from its tasks.
+        // Freezes and thaws are inputs of the machine's host, not of its tasks.
         self.inputs += u64::from(!matches!(input, Input::Freeze { .. } | Input::Thaw { .. }));
         if self.is_watched {
             // An input owns nothing, so there is nothing to drop.

@@ -12,9 +12,9 @@ use trace::Event;
 pub(crate) enum Message {
     /// Of a guest: work is due on `cpu`, which is absent.
     WakeUp { cpu: CpuId, why: Wake },
-    /// Of a guest: a task waited `waited` for a spin lock. It last ran on `cpu`.
+    /// Of a guest: a task waited `waited` for a spin lock. The task last ran on `cpu`.
     SpinReport { cpu: CpuId, waited: Nanos },
-    /// Of a guest: the task on `cpu` spins in vain. `halts`: it would rather halt its vCPU.
+    /// Of a guest: the task on `cpu` spins in vain. `halts`: the task prefers to halt its vCPU.
     Spin { cpu: CpuId, halts: bool },
     /// Of a guest: no task runs on `cpu` any more.
     Idle { cpu: CpuId },
@@ -43,7 +43,7 @@ impl Message {
         if let Message::Idle { cpu } = *self { Some(cpu) } else { None }
     }
 
-    /// The vCPU that enters (true) or leaves (false) a CPU.
+    /// Returns the vCPU that enters (true) or leaves (false) a CPU.
     pub(crate) fn switch(&self) -> Option<(EntityId, bool)> {
         match *self {
             Message::Enter { vcpu } => Some((vcpu, true)),

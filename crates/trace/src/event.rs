@@ -96,7 +96,7 @@ pub enum Event {
         /// Time from the job's release to this start.
         late: Nanos,
     },
-    /// An entity is a vCPU: a guest, which is a machine with events of its own, schedules it.
+    /// An entity is a vCPU: a guest, which is a machine with events of its own, decides which task runs on the vCPU.
     Vcpu {
         /// The entity.
         entity: EntityId,

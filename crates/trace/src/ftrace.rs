@@ -226,7 +226,7 @@ impl<W: Write> Sink for FtraceWriter<W> {
             return;
         }
         match *event {
-            // The actions of an instant come one by one. Switches are known when another event follows.
+            // The actions of an instant arrive one by one. Switches are known when another event follows.
             Event::Action(Action::Stop { cpu, .. }) if at == self.now => self.put(cpu, None),
             Event::Action(Action::Run { cpu, entity, .. }) if at == self.now => self.put(cpu, Some(entity)),
             Event::Action(Action::Extend { .. } | Action::Held { .. } | Action::Kick { .. }) => {}
@@ -268,12 +268,12 @@ impl<W: Write> FtraceWriter<W> {
     }
 }
 
-/// The fields that name a task in all events but switches.
+/// Returns the fields that name a task in all events but switches.
 fn named(task: &Task) -> String {
     format!("comm={} pid={} prio={}", task.comm, task.pid, task.prio)
 }
 
-/// A name as the kernel keeps it: cut to length, on one line.
+/// Returns a name in the kernel's form: cut to length, on one line.
 fn comm(name: &str) -> String {
     let mut comm = String::with_capacity(COMM_MAX);
     for char in name.chars().map(|char| if char.is_control() { '?' } else { char }) {
@@ -294,7 +294,7 @@ fn prio(params: &Params) -> i32 {
     }
 }
 
-/// The nice value whose weight is nearest to `weight`.
+/// Returns the nice value whose weight is nearest to `weight`.
 fn nice(weight: Weight) -> i32 {
     let away = |nice: &i32| Weight::nice(*nice).map_or(u32::MAX, |it| it.as_linux().abs_diff(weight.as_linux()));
     (-20..20).min_by_key(away).unwrap_or(0)

@@ -34,7 +34,7 @@ pub struct Voip {
 }
 
 impl Default for Voip {
-    /// The work is a free parameter: no source states it.
+    /// Returns the workload with defaults. The work is a free parameter: no source states it.
     fn default() -> Voip {
         Voip { calls: 1, phone: Phone::default(), work: Length::Fixed(Nanos::us(50)), socket: SOCKET }
     }

@@ -29,7 +29,7 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
 pub(crate) const SETTINGS: &[&str] = &["duration", "default_policy", "pi_enabled"];
 /// Properties of a thread, beside its requests to the scheduler.
 pub(crate) const THREAD_KEYS: &[&str] = &["instance", "loop", "delay", "phases"];
-/// Kinds of resources. Their declaration has no effect, as in rt-app.
+/// Kinds of resources. The declaration of a resource has no effect, as in rt-app.
 const RESOURCES: &[&str] = &[
     "mutex",
     "timer",

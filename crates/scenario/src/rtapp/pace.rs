@@ -179,7 +179,7 @@ fn takes_time(event: Event<'_>) -> bool {
     }
 }
 
-/// Returns the loops of a thread that have no end, or so many rounds that they count as endless.
+/// Returns the loops of a thread that have no end, or too many rounds for one instant.
 fn rounds<'f>(number: usize, thread: &Thread<'f>) -> Vec<Round<'f>> {
     let is_endless = |rounds: Option<u64>| rounds.is_none_or(|rounds| rounds > ROUNDS_AT_ONCE_MAX);
     let of = |phases: &[Phase<'f>], at| {

@@ -32,7 +32,7 @@ struct Cpu {
     kick: Option<Instant>,
 }
 
-/// The same CPU, by the host's record of its vCPU.
+/// The state of a CPU of a guest by the events of its host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Below {
     runs_since: Option<Instant>,

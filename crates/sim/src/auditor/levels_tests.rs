@@ -18,7 +18,7 @@ fn attach(entity: EntityId) -> Event {
 }
 
 /// Returns the trace of a vCPU: it enters at 2 us, loses its CPU at 10, has it again at 20, enters at 22, and halts at
-/// 30. Its task runs all that time.
+/// 30 us. Its task runs all that time.
 fn right() -> Vec<(u64, MachineId, Event)> {
     let run = |entity| Event::Action(Action::Run { cpu: CPU, entity, until: Instant::NEVER });
     let stop = |entity| Event::Action(Action::Stop { cpu: CPU, entity });

@@ -1,5 +1,5 @@
-//! [`Auditor`]: judges a run by its trace alone. It shares no code with policies or the machine and knows no policy; it gets the
-//! guarantees of a policy as numbers.
+//! [`Auditor`]: audits a run by its trace alone. It shares no code with policies or the machine and knows no policy. The
+//! guarantees of a policy are numbers.
 //!
 //! ```
 //! # use sim::auditor::{Auditor, Promises, Rule};
@@ -173,9 +173,9 @@ impl Auditor {
         Some(self.entities.get(e)?.periods?.counts)
     }
 
-    // ---- Judgements on demand ----
+    // ---- Checks on demand ----
 
-    /// Law 5: checks the time `charged` that the machine reports for `e`, which does not run.
+    /// Checks the time `charged` that the machine reports for `e`, which does not run (law 5).
     pub fn check_charge(&mut self, e: EntityId, charged: Nanos) {
         let ran = self.cpu_time(e);
         if ran != Some(charged) {
@@ -346,7 +346,7 @@ impl Auditor {
             return self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} stops on {cpu:?} but does not run there"));
         }
         self.vacate(cpu);
-        // The stop of an entity that blocked at this instant comes last.
+        // The stop of an entity that blocked at this instant follows last.
         if matches!(self.entities.get(e), Some(entity) if entity.state == State::Running(cpu)) {
             self.turn(e, State::Waiting);
         }

@@ -130,7 +130,7 @@ impl Detector {
         task
     }
 
-    // ---- What happens ----
+    // ---- Events ----
 
     /// Processes an event of this instant, after `machine` has settled.
     pub(crate) fn note(&mut self, machine: &Machine, note: Note) {
@@ -284,7 +284,7 @@ impl Detector {
     }
 }
 
-/// CFS: whether `e`, which has just woken, is far enough behind to count as interactive: it preempts the task on the
+/// Whether `e`, which has just woken, is far enough behind to count as interactive (CFS): it preempts the task on the
 /// CPU, or is behind its queue by a quarter of the latency.
 fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bool {
     let position = |of| match machine.position(of) {
@@ -303,13 +303,13 @@ fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bo
         || min_vruntime.ahead_of(vruntime) >= signed(latency) / 4
 }
 
-/// BFS: returns the deadline of `e` at its wake-up, if it is past or nearer than a slice.
+/// Returns the deadline of `e` at its wake-up, if it is past or nearer than a slice (BFS).
 fn near_deadline(machine: &Machine, e: EntityId) -> Option<Instant> {
     let Some(Position::Deadline { deadline, slice }) = machine.position(e) else { return None };
     (deadline < machine.now().saturating_add(slice)).then_some(deadline)
 }
 
-/// BFS: returns the virtual deadline of `e`.
+/// Returns the virtual deadline of `e` (BFS).
 fn deadline(machine: &Machine, e: EntityId) -> Option<Instant> {
     match machine.position(e) {
         Some(Position::Deadline { deadline, .. }) => Some(deadline),

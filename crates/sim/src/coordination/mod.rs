@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! guest: detector ──▶ urgent tasks ──▶ protocol ──▶ wish ──▶ host: coordinator ──▶ adjust of the vCPU's entity
-//!        (what its kernel sees)         (hints, calls)            (budget, limits)
+//!        (its kernel's data)            (hints, calls)            (budget, limits)
 //! ```
 //!
 //! This module has only data and pure logic. `world` passes events to it and carries out its decisions. **Boosted
@@ -22,7 +22,7 @@ pub(crate) use protocol::{Seat, Sight, Wish};
 
 use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 
-/// How a guest informs its host, and how the host reacts.
+/// The way in which a guest informs its host, and the host's reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// One hypercall whenever "an interactive task runs or waits here" or "one sleeps here" becomes true or false. The
@@ -49,7 +49,8 @@ impl Protocol {
         [("s0", Protocol::S0), ("kiszka", Protocol::Kiszka), ("rfc-v1", Protocol::RfcV1), ("rfc-v2", Protocol::RfcV2)];
 }
 
-/// How a guest detects that a task is interactive. Tasks of a real-time class, and those with a reservation, are urgent anyway.
+/// The rule by which a guest detects interactive tasks. Tasks of a real-time class, and tasks with a reservation, are
+/// always urgent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
     /// Only tasks of a real-time class and tasks with a reservation are interactive.
@@ -155,7 +156,7 @@ impl Boost {
 pub struct Coordination {
     /// The protocol between guest and host.
     pub protocol: Protocol,
-    /// How the guest detects interactive tasks.
+    /// Rule by which the guest detects interactive tasks.
     pub detector: Rule,
     /// The boost of a vCPU, and its maximum for protocols that name classes and priorities. Default: SCHED_RR 8, as in
     /// RFC v1.
@@ -169,7 +170,7 @@ pub struct Coordination {
     /// Maximum boosted time of a vCPU between sleeps or ends of its boost. At the limit the boost ends; the vCPU gets
     /// no other before it sleeps or needs none. Range: 1 us …. Default: 10 ms (ours).
     pub limit: Nanos,
-    /// The same limit for a boost whose only reason is that the guest must not be preempted. Range: 1 us …. Default: 3
+    /// Limit like `limit` for a boost whose only reason is that the guest must not be preempted. Range: 1 us …. Default: 3
     /// ms, as in RFC v1.
     pub preempt_limit: Nanos,
     /// Period of the tick of both kernels: a running boosted vCPU exits, and its guest reviews the running task. Range:

@@ -89,7 +89,7 @@ impl Seat {
         }
     }
 
-    /// S0: reports a changed request, unless an interrupt has just caused the same boost.
+    /// Reports a changed request, unless an interrupt has just caused the same boost (S0).
     fn ask(&mut self, boost: Boost, sight: Sight) -> Said {
         let worth = (sight.worth.is_some() || sight.waits).then_some(boost);
         let expects = worth.is_some() || sight.sleeps;
@@ -104,7 +104,7 @@ impl Seat {
         CALL
     }
 
-    /// RFC v2: whether the record asks for less than `before`, or for no boost.
+    /// Whether the record asks for less than `before`, or for no boost (RFC v2).
     fn is_less_than(&self, before: Option<Boost>) -> bool {
         match (before, self.worth) {
             (Some(before), Some(worth)) => worth.most(before) != worth,
@@ -119,7 +119,7 @@ impl Seat {
         Said { hint, call: false }
     }
 
-    /// RFC v1: notes a boost in shared memory, and reports its end.
+    /// Notes a boost in shared memory, and reports its end (RFC v1).
     fn lazily(&mut self, boost: Boost, sight: Sight, boosted: bool) -> Said {
         if !sight.runs {
             self.locked = false;

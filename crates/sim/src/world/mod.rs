@@ -243,7 +243,7 @@ impl<'a> World<'a> {
         self.watch_boxed(machine, Box::new(sink));
     }
 
-    /// As [`watch`](World::watch), for a sink that is boxed already.
+    /// Passes all later events of `machine` to a boxed sink, like [`watch`](World::watch).
     pub fn watch_boxed(&mut self, machine: MachineId, sink: Box<dyn Sink + 'a>) {
         self.machines[machine.index()].watch_boxed(sink);
     }
@@ -253,7 +253,7 @@ impl<'a> World<'a> {
         self.watch_all_boxed(Box::new(sink));
     }
 
-    /// As [`watch_all`](World::watch_all), for a sink that is boxed already.
+    /// Passes all later events of every machine to a boxed sink, like [`watch_all`](World::watch_all).
     pub fn watch_all_boxed(&mut self, sink: Box<dyn WorldSink + 'a>) {
         self.watchers.borrow_mut().push(sink);
         for (index, machine) in self.machines.iter_mut().enumerate() {
@@ -370,7 +370,7 @@ impl<'a> World<'a> {
     /// equals a run in one call.
     ///
     /// # Errors
-    /// As [`run_until`](World::run_until).
+    /// The errors of [`run_until`](World::run_until).
     pub fn run_within(&mut self, end: Instant, budget: &mut u64) -> Result<bool, Box<Stuck>> {
         self.budget = *budget;
         let answer = self.run_in_budget(end);
@@ -443,7 +443,7 @@ impl<'a> World<'a> {
     /// Runs until `end` and ends the run for all sinks.
     ///
     /// # Errors
-    /// As [`run_until`](World::run_until). The run ends for all sinks in this case, too.
+    /// The errors of [`run_until`](World::run_until). The run ends for all sinks in this case, too.
     pub fn finish(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         let answer = self.run_until(end);
         self.check_flows();
@@ -580,7 +580,7 @@ impl<'a> World<'a> {
         &self.machines[machine.index()]
     }
 
-    /// Returns the number of machines. Their ids are the numbers below it.
+    /// Returns the number of machines. The ids of machines are the numbers below it.
     #[must_use]
     pub fn machines(&self) -> usize {
         self.machines.len()

@@ -126,7 +126,7 @@ fn the_example_under_rfc_v2_goes_by_the_guests_record_and_by_exits_it_forces() {
     assert_eq!(came.over_limit, 1);
 }
 
-// ---- What others lose ----
+// ---- Losses of other entities ----
 
 /// Returns the CPU time of a hog of the host in two seconds, beside a VM with a hog and a task that wakes every 10.3 ms
 /// and works for 200 us. Also returns the maximum delay of that task. `params`: the requested parameters of the vCPU.
@@ -205,7 +205,7 @@ fn every_detector_finds_typing_tasks_and_not_computing_tasks() {
     }
 }
 
-// ---- What a boost cannot take ----
+// ---- Limits of a boost ----
 
 #[test]
 fn a_guest_that_always_wants_its_boost_gets_its_budget_and_no_more() {

@@ -107,7 +107,7 @@ pub(super) struct Tracks {
     pub(super) places: Places,
     /// Track and name of each attached entity.
     entities: BTreeMap<EntityId, (u64, String)>,
-    /// Detached entities with their tracks. Their last slices may follow until time advances.
+    /// Detached entities with their tracks. The last slice of an entity may follow until time advances.
     left: Vec<(EntityId, u64)>,
 }
 

@@ -78,8 +78,8 @@ impl Story {
     }
 }
 
-/// Two VMs with a vCPU each take turns of 10 ms on the only CPU of a host, until one has nothing to do. In the first an
-/// interactive task preempts a hog; its third job is cut in two by the turn of the other VM, and late for that.
+/// Returns the trace of two VMs with a vCPU each, which take turns of 10 ms on the only CPU of a host, until one is idle.
+/// In the first, an interactive task preempts a hog. The turn of the other VM interrupts its third job, which is late.
 pub fn two_levels() -> WorldTrace {
     let mut story = Story::new(vec![
         machine("host", "turns", 1, None),

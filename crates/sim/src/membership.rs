@@ -146,8 +146,8 @@ impl Driver<'_> {
         self.cpus.tasks[entity.index()] = None;
     }
 
-    /// Sets the time that a CPU needs to switch to `entity`, in place of the machine's cost: the working set of a driver domain is
-    /// larger than that of a small guest.
+    /// Sets the time that a CPU needs to switch to `entity`, in place of the machine's cost. The working set of a
+    /// driver domain, for example, is larger than that of a small guest.
     pub fn set_switch(&mut self, entity: EntityId, time: Nanos) {
         self.cpus.task(entity).switch = time;
     }

@@ -1,5 +1,5 @@
-//! [`Outbox`]: the messages of a machine to the rest of its world: to its host or its guests, to the network, and to the coordination
-//! of a guest with its host.
+//! [`Outbox`]: the messages of a machine to the rest of its world. Receivers are its host or its guests, the network,
+//! and the coordination of a guest with its host.
 
 use crate::coordination::Note;
 use crate::network::Packet;

@@ -15,8 +15,8 @@ use sim::{Application, Object, Step, TaskSpec};
 
 /// A bulk-synchronous program: in each superstep every node computes, then all nodes communicate with all others, and
 /// wait for the last. After `patterns` (`vsched-2005`, section 6: four nodes, compute/communicate 0.5). On one machine,
-/// the nodes are tasks, and communication takes time but no CPU: "the communication phase stays largely the same" with
-/// little CPU time for the nodes (section 6.1). With nodes in VMs, each node sends a message to every other node over
+/// the nodes are tasks, and communication takes time but no CPU. With little CPU time for the nodes, "the communication
+/// phase stays largely the same" (section 6.1). With nodes in VMs, each node sends a message to every other node over
 /// the network, and continues when it has a message from each.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bsp {

@@ -14,8 +14,8 @@ use sim::{Application, Object, Step, TaskSpec};
 /// 10). In each turn, the drive reads a track's worth into its buffer. Without room it stops; to continue, it seeks
 /// back, and then waits for the next turn. The program requests a track's worth, waits for it and computes. In a VM,
 /// the driver of the disk handles each request and each answer. The source states the total duration, but not the
-/// drive. The default's drive is about as fast as one that reads at ten times the speed of music (1.76 MB/s, and 50
-/// turns per second), and its disc is 37 s long.
+/// drive. The default's drive reads at about ten times the speed of music (1.76 MB/s, and 50 turns per second). Its
+/// disc is 37 s long.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CdReader {
     /// Number of turns of the disc. Range: 1 ….

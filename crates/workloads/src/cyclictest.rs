@@ -23,8 +23,8 @@ pub struct Cyclictest {
     pub distance: Nanos,
     /// Number of wake-ups of each thread. `None`: without end.
     pub loops: Option<u64>,
-    /// CPU time from the start of a thread's run to its read of the clock, which is part of the measured delay: the rest
-    /// of the interrupt, the return from the kernel, cold caches.
+    /// CPU time from the start of a thread's run to its read of the clock. It models the rest of the interrupt, the
+    /// return from the kernel and cold caches, and is part of the measured delay.
     pub overhead: Length,
     /// CPU time of a thread before it sleeps again.
     pub work: Length,

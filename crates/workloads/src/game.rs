@@ -13,8 +13,8 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
 /// A game: at every beat it reads the player's input, computes the world and draws it. It skips beats for which it is
-/// too late. Anchor of the default: the activities of `vsched-2005`, figure 11, where a game with sound is good with a
-/// sixth of the CPU and is not with a ninth.
+/// too late. Anchor of the default: `vsched-2005`, figure 11, where a game with sound is good with a sixth of the CPU
+/// and is not with a ninth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Game {
     /// Picture rate. Unit: thousandths of a picture per second. Range: 1 …

@@ -38,9 +38,9 @@ pub enum Arrivals {
 }
 
 /// A web server with a worker for each connection, and its clients outside. Each request has its own connection, packet
-/// by packet, like httperf in policies.md 13.3: SYN, SYN/ACK, ACK and GET; the answer in equal segments, at once or by
-/// slow start, with an acknowledgement for every two; FIN, FIN, ACK. Half of the CPU time precedes the first byte of
-/// the answer; the rest goes with its segments.
+/// by packet, like httperf in policies.md 13.3. First SYN, SYN/ACK, ACK and GET; then the answer in equal segments, at
+/// once or by slow start, with an acknowledgement for every two; then FIN, FIN, ACK. Half of the CPU time precedes the
+/// first byte of the answer; the rest goes with its segments.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WebServer {
     /// Arrival process of requests.
@@ -60,8 +60,8 @@ pub struct WebServer {
 }
 
 impl Default for WebServer {
-    /// Returns the server of 13.3: 60 clients without think time, files of 10 KB, and 545 us of CPU time, which vary by
-    /// 30 % of the 641 us of a request.
+    /// Returns the server of 13.3: 60 clients without think time, and files of 10 KB. A request takes 641 us in all, of
+    /// which the service takes 545 us and varies by 30 %.
     fn default() -> WebServer {
         let service = Length::Uniform { least: Nanos::ns(381_500), most: Nanos::ns(708_500) };
         let think = Length::Fixed(Nanos::ZERO);

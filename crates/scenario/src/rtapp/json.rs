@@ -1,6 +1,6 @@
 //! Conversion of text to values, each with its place. Accepts features of rt-app's own files beyond JSON: comments, a
-//! comma after the last entry, repeated keys in their order, and keys without a value (`"suspend",`), which its script
-//! workgen completes.
+//! comma after the last entry, and repeated keys in their order. Also accepts keys without a value (`"suspend",`),
+//! which its script workgen completes.
 
 use input::problem::Problem;
 use input::source::{Placed, Span};

@@ -1,5 +1,5 @@
-//! [`Detector`]: finds the urgent tasks of a guest by the data of the guest's own kernel: wake-ups and blocks by its
-//! clock, charged time, and the state of its policy. It has no data of the host.
+//! [`Detector`]: finds the urgent tasks of a guest by the data of the guest's own kernel. These are wake-ups and blocks
+//! by its clock, charged time, and the state of its policy. The detector has no data of the host.
 
 use super::Rule;
 use super::ewma::Ewma;
@@ -284,8 +284,8 @@ impl Detector {
     }
 }
 
-/// Whether `e`, which has just woken, is far enough behind to count as interactive (CFS): it preempts the task on the
-/// CPU, or is behind its queue by a quarter of the latency.
+/// Whether `e`, which has just woken, is far enough behind to count as interactive (CFS). Either it preempts the task
+/// on the CPU, or it is behind its queue by a quarter of the latency.
 fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bool {
     let position = |of| match machine.position(of) {
         Some(Position::Fair(position)) => Some(position),

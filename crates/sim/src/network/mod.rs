@@ -1,10 +1,12 @@
 //! Networks and devices: [`Flow`]s of packets between the [`Port`](crate::Object::Port) of a task and the
 //! [`Inbox`](crate::Object::Inbox) of another, on the same machine or on another, hop by hop.
 //!
-//! A [`Hop`] is a line (a wire, a switch, a disk: it takes no CPU time), a [`Ring`](crate::Object::Ring) with a server
-//! task (Xen's driver domain, a vhost thread, a kernel thread), or an interrupt that takes time from the entity on a
-//! CPU (I/O in the hypervisor). All data is counted: sent data has arrived, was dropped, or is on its way. Completions
-//! are events about packets. A full ring drops completions, and a packet that is sent again has its completions again.
+//! A [`Hop`] is one of three: a line (a wire, a switch, a disk), which takes no CPU time; a
+//! [`Ring`](crate::Object::Ring) with a server task (Xen's driver domain, a vhost thread, a kernel thread); an
+//! interrupt that takes time from the entity on a CPU (I/O in the hypervisor).
+//!
+//! All data is counted: sent data has arrived, was dropped, or is on its way. Completions are events about packets. A
+//! full ring drops completions, and a packet that is sent again has its completions again.
 
 pub(crate) mod line;
 

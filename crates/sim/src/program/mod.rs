@@ -121,7 +121,7 @@ pub enum Step {
         /// CPU time between two reads of the clock. Range: above zero.
         grain: Nanos,
     },
-    /// Drops late work (a player that drops frames): each beat of its timer that is more than `late` ago uses up a
+    /// Drops late work (a player that drops frames). Each beat of its timer that is more than `late` ago uses up a
     /// round of the enclosing loop without waiting. The loop ends here when no rounds are left. [`Step::Timer`] waits
     /// for the other beats. Outside any loop, the step has no effect.
     DropLate {

@@ -128,8 +128,9 @@ fn the_example_under_rfc_v2_goes_by_the_guests_record_and_by_exits_it_forces() {
 
 // ---- Losses of other entities ----
 
-/// Returns the CPU time of a hog of the host in two seconds, beside a VM with a hog and a task that wakes every 10.3 ms
-/// and works for 200 us. Also returns the maximum delay of that task. `params`: the requested parameters of the vCPU.
+/// Runs a hog of the host for two seconds beside a VM with a hog and a task. The task wakes every 10.3 ms and works for
+/// 200 us. Returns the CPU time of the host's hog, and the maximum delay of the task. `params`: the requested
+/// parameters of the vCPU.
 fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Coordinated>) {
     let mut log = Log::default();
     let mut world = World::new(1);

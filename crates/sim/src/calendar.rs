@@ -1,4 +1,4 @@
-//! [`Calendar`]: the event queue, with one slot for each kind of due work. A new instant for a slot replaces the old
+//! [`Calendar`]: the event queue, with one slot for each item that can be due. A new instant for a slot replaces the old
 //! one, so that no entry is stale.
 
 use sched::{Instant, Nanos};

@@ -72,8 +72,8 @@ pub enum Hop {
 /// The rules by which the receiver of a flow acknowledges data that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acks {
-    /// Number of full packets per acknowledgement. Further ones follow when all sent data has been read, and 40 ms
-    /// after the last data without one (TCP_DELACK_MIN of Linux). Range: 1 …. TCP's is 2 (RFC 5681, section 4.2).
+    /// Number of full packets per acknowledgement. A further one follows when all sent data has been read, and one 40 ms
+    /// after read data without one (TCP_DELACK_MIN of Linux). Range: 1 …. TCP's is 2 (RFC 5681, section 4.2).
     pub every: u32,
     /// The way of the acknowledgements back to the sender.
     pub way: Vec<Hop>,

@@ -377,7 +377,7 @@ impl Driver<'_> {
         self.exit(cpu, entity)
     }
 
-    /// Removes a task that ends or is removed from the queues of objects, and reports its end to its parent.
+    /// Removes an ended or detached task from the queues of objects, and reports its end to its parent.
     pub(crate) fn leave_application(&mut self, entity: EntityId) {
         if self.tasks.has_rings {
             self.hand_back(entity);

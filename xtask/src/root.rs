@@ -22,7 +22,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// This call as it is typed in the folder of the workspace.
+/// Returns the shell command line of this call, as run from the directory of the workspace.
 pub(crate) fn typed(command: &Command) -> String {
     let mut words = Vec::new();
     let folder = command.get_current_dir().and_then(|folder| folder.strip_prefix(root()).ok());

@@ -127,7 +127,7 @@ impl<'i> Copies<'i, '_> {
         expanded.collect()
     }
 
-    /// Refuses copies of one name. A later check of names compares places, which copies share.
+    /// Refuses copies that share a name. A later check of names compares places, which copies share.
     fn refuse_equal_names(&mut self, copies: &[DeTable<'i>], count: Span) {
         let mut names = BTreeSet::new();
         let named = copies.iter().filter_map(|copy| copy.get("name"));

@@ -109,7 +109,7 @@ pub enum Event {
     Irq {
         /// The CPU.
         cpu: CpuId,
-        /// Duration of the interrupt, beyond the rest of earlier interrupts.
+        /// Time that the interrupt adds to the pending time of earlier interrupts.
         time: Nanos,
     },
     /// A timer that skips missed beats has skipped beats.

@@ -87,7 +87,7 @@ impl Video {
         Film { period, frames, sound: self.sound.map(|sound| sound.sound()) }
     }
 
-    /// Returns the player, its helper threads for decoding, and the sound.
+    /// Returns the player, its helper threads for decoding, and the audio task.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();

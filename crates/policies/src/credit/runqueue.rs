@@ -44,7 +44,7 @@ enum Below {
     Known(Option<EntityId>),
 }
 
-/// The run queues; see the module's text.
+/// The run queues; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct RunQueues {
     lists: Lists,

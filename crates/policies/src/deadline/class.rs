@@ -169,7 +169,7 @@ impl Deadline {
         }
     }
 
-    /// Marks the share of `e` as in use or free.
+    /// Marks the bandwidth of `e` as active or inactive.
     fn set_active(&mut self, e: EntityId, active: bool, cx: &mut Cx<'_>) {
         let Task { account, counted } = *self.task(e);
         let units = account.share.units();

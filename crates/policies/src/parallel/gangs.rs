@@ -61,7 +61,7 @@ pub(crate) struct Gangs {
     heads: Vec<Option<GroupId>>,
     /// All groups but the root, oldest slot first.
     groups: Vec<GroupId>,
-    /// Gangs, by the group after which the gang is named.
+    /// Gangs, indexed by the group that names each gang.
     gangs: Vec<Gang>,
     /// Gang and own CPU of each entity.
     places: Vec<(Option<GroupId>, Option<CpuId>)>,

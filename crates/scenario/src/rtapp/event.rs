@@ -196,7 +196,7 @@ fn mode(key: &'static str, value: &Json<'_>) -> Result<TimerMode, Wrong> {
     }
 }
 
-/// Returns the object that is the value of the event `name`, with no keys except `keys`.
+/// Returns the object that is the value of the event `name`, and reports keys that are not in `keys`.
 fn of<'f, 'a>(
     name: &'static str,
     value: &'f Placed<Json<'a>>,

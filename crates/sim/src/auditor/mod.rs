@@ -401,7 +401,7 @@ impl Auditor {
         };
         let group = entity.params.group;
         self.block(e);
-        // The entity may keep its seat until the stop action follows, but no longer counts for its group.
+        // The entity may stay on its CPU until the stop action follows. It no longer counts for its group.
         if self.seats.iter().any(|seat| seat.entity == Some(e)) {
             self.elapse_limits(group, -1);
         }

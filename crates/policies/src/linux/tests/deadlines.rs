@@ -115,7 +115,7 @@ fn a_task_behind_a_more_urgent_class_migrates() {
     let stop = hog(&mut host, pinned(of(Class::Stop), CPU));
     host.adjust(deadline, reserved(40, 100)).expect("accepted");
     run_through(&mut host, 1);
-    // The stop task displaces the deadline task, which displaces the real-time task; every real-time task runs.
+    // The stop task preempts the deadline task, which migrates and preempts the real-time task.
     assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [Some(stop), Some(deadline)]);
     host.pause(stop);
     run_through(&mut host, 2);

@@ -3,8 +3,10 @@
 
 use clap::Parser;
 use fuzz::{Options, Stats, WorldOptions, WorldStats, check, check_world};
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Fuzzes the policies until the time is over or a law breaks.
@@ -52,10 +54,46 @@ fn minutes(text: &str) -> Result<f64, String> {
     minutes.ok_or_else(|| "use a number of minutes above zero".to_string())
 }
 
+/// The longest time that one run may take, with its repetition and its shrinking.
+const RUN_MOST: Duration = Duration::from_secs(300);
+
+/// Ends the process if a run does not end, with the options of the run and the line that replays it.
+#[derive(Clone, Debug, Default)]
+struct Watchdog(Arc<Mutex<Option<(Instant, String)>>>);
+
+impl Watchdog {
+    fn start() -> Watchdog {
+        let watchdog = Watchdog::default();
+        let watched = watchdog.clone();
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+                watched.check();
+            }
+        });
+        watchdog
+    }
+
+    /// Notes that a run with these options starts.
+    fn watch(&self, options: &dyn Display) {
+        *self.0.lock().expect("no holder of the lock panics") = Some((Instant::now(), options.to_string()));
+    }
+
+    fn check(&self) {
+        if let Some((start, options)) = &*self.0.lock().expect("no holder of the lock panics")
+            && start.elapsed() > RUN_MOST
+        {
+            println!("{options}\nFAILED\nthe run does not end within {} s", RUN_MOST.as_secs());
+            std::process::exit(1);
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let watchdog = Watchdog::start();
     if arguments.worlds {
-        return if worlds(&arguments) { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        return if worlds(&arguments, &watchdog) { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
     let named = |name: &String| match policies::find(name) {
         Some(policy) => vec![policy],
@@ -76,23 +114,25 @@ fn main() -> ExitCode {
                 None => drawn,
             };
             println!("{options}");
+            watchdog.watch(&options);
             failed |= report(check(&options));
             continue;
         }
         std::panic::set_hook(Box::new(|_| {}));
         let share = Duration::from_secs_f64(arguments.minutes * 60.0 / chosen.len() as f64);
-        failed |= campaign(policy, arguments.first(), share);
+        failed |= campaign(policy, arguments.first(), share, &watchdog);
     }
     std::panic::set_hook(quiet);
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Fuzzes worlds: one seed, or consecutive seeds. Returns whether a law broke.
-fn worlds(arguments: &Arguments) -> bool {
+fn worlds(arguments: &Arguments, watchdog: &Watchdog) -> bool {
     if let Some(seed) = arguments.seed {
         let mut options = WorldOptions::draw(seed);
         options.length = arguments.length_ns.map_or(options.length, sched::Nanos::ns);
         println!("{options}");
+        watchdog.watch(&options);
         return match check_world(options) {
             Ok(WorldStats { inputs, events }) => {
                 println!("kept every law: {inputs} inputs accepted, events {events:016x}");
@@ -113,6 +153,7 @@ fn worlds(arguments: &Arguments) -> bool {
     let mut failed = false;
     while start.elapsed() < share && !failed {
         let options = WorldOptions::draw(first + runs);
+        watchdog.watch(&options);
         match check_world(options) {
             Ok(stats) => inputs += stats.inputs,
             Err(what) => {
@@ -141,11 +182,12 @@ fn report(outcome: Result<Stats, Box<fuzz::Failure>>) -> bool {
 }
 
 /// Runs consecutive seeds from `first` on until the time is over. Returns whether a law broke.
-fn campaign(policy: &'static sched::Descriptor, first: u64, share: Duration) -> bool {
+fn campaign(policy: &'static sched::Descriptor, first: u64, share: Duration, watchdog: &Watchdog) -> bool {
     println!("{}: seeds from {first} on", policy.name);
     let (start, mut accepted, mut runs) = (Instant::now(), 0, 0);
     while start.elapsed() < share {
         let options = Options::draw(policy, first + runs);
+        watchdog.watch(&options);
         match check(&options) {
             Ok(stats) => accepted += stats.accepted,
             failed @ Err(_) => {

@@ -20,6 +20,10 @@ pub struct Lateness {
     pub slice: Nanos,
 }
 
+/// Maximum number of turns between two rounds of inputs, which are at most 30 ms apart. A policy that sets its alarms
+/// nanoseconds ahead breaks no law, but its run would take hours. The registered policies need fewer than 30,000 turns.
+const TURNS_MOST: u64 = 1_000_000;
+
 /// An alarm that is set.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
@@ -255,11 +259,21 @@ impl<'a> Driver<'a> {
     }
 
     /// Delivers all events before `end` and advances to `end`. Events due at `end` are not delivered yet.
+    ///
+    /// # Panics
+    /// The alarms, kicks and time slices of the policy cause a million turns before `end`.
     pub fn pass(&mut self, end: Instant) {
+        let (start, mut turns) = (self.now, 0);
         while self.next() < end {
             self.now = self.next();
             self.deliver();
             self.settle();
+            turns += 1;
+            assert!(
+                turns < TURNS_MOST,
+                "the policy does not let time pass: {turns} turns from {start} to {}",
+                self.now
+            );
         }
         self.now = end;
     }

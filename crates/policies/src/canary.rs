@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const CANARIES: &[&Descriptor] = &[
     &canary("canary-allocates", |_, _| Ok(boxed(Cheat::Allocates))),
     &canary("canary-forgets", |_, _| Ok(boxed(Cheat::Forgets))),
+    &canary("canary-hurries", |_, _| Ok(boxed(Cheat::Hurries))),
     &canary("canary-idles", |_, _| Ok(boxed(Cheat::Idles))),
     &canary("canary-kicks", |_, _| Ok(boxed(Cheat::Kicks))),
     &canary("canary-past", |_, _| Ok(boxed(Cheat::Past))),
@@ -27,6 +28,7 @@ pub const CANARIES: &[&Descriptor] = &[
 
 const QUANTUM: Nanos = Nanos::ms(1);
 const QUEUE: usize = 0;
+const ALARM: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 
 const fn canary(name: &'static str, build: Build) -> Descriptor {
     Descriptor {
@@ -55,6 +57,8 @@ enum Cheat {
     Allocates,
     /// Law 4: never picks every eighth entity that wakes.
     Forgets,
+    /// Sets its alarm a nanosecond ahead, again and again.
+    Hurries,
     /// Law 11: every third time, leaves a CPU idle although an entity waits.
     Idles,
     /// Kicks its own CPU at every pick, so that no decision is ever final.
@@ -152,6 +156,12 @@ impl Policy for Canary {
 
     fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        if self.cheat == Cheat::Hurries {
+            cx.set_alarm(alarm, cx.here(), cx.now() + Nanos::ns(1));
+        }
+    }
+
     fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         match prev.why {
             StopReason::Blocked => self.asleep = Some(prev.entity),
@@ -173,7 +183,8 @@ impl Policy for Canary {
             (Cheat::Kicks, _) => cx.kick(cpu),
             (Cheat::PicksHeld, _) => cx.hold(e, Held::Parked),
             (Cheat::Remembers, Some(gone)) => assert!(!cx.is_held(gone), "this canary holds no entity"),
-            (Cheat::Rings, _) => cx.set_alarm(Alarm { owner: AlarmOwner::Policy, slot: 0 }, cpu, cx.now()),
+            (Cheat::Hurries, _) => cx.set_alarm(ALARM, cpu, cx.now() + Nanos::ns(1)),
+            (Cheat::Rings, _) => cx.set_alarm(ALARM, cpu, cx.now()),
             _ => {}
         }
         match self.cheat {

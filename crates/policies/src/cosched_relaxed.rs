@@ -30,7 +30,7 @@
 //!
 //! **`version = 3`** is the behaviour of ESX 3. Skews are as in `cosched-strict`, and the whole VM stops at the
 //! threshold. But only the vCPUs that lag by half of it or more (assumed) need CPUs at the same instant; the others
-//! resume when they can. `resume` has no effect there.
+//! resume when they can. Skews above half the threshold are reduced to half of it. `resume` has no effect there.
 //!
 //! A gang is a VM: the members of a group that is marked as one.
 //!

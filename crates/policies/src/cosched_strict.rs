@@ -19,7 +19,8 @@
 //! **Co-start.** The VM resumes when CPUs are available at the same instant for all of its vCPUs that are not idle.
 //! Available CPUs are idle CPUs and the CPUs of other vCPUs that have had more, by `margin`, than any of the VM. A
 //! waiting vCPU that has had no more than the VM goes first. Until then CPUs may idle, as a CPU does in the picture for
-//! 46 of 106 ms. The later `cosched-relaxed` improves that.
+//! 46 of 106 ms. The later `cosched-relaxed` improves that. A skew above half the threshold is reduced to half of it
+//! (assumed): otherwise a vCPU that loses its CPU at once would stop the VM again at once.
 //!
 //! **Order.** Otherwise scheduling is proportional share: the vCPU with the least weighted CPU time runs, for a quantum
 //! at most. A vCPU that wakes does not keep the time it did not use. A lead is remembered for 20 quanta: if a vCPU runs

@@ -276,15 +276,17 @@ impl Skewed {
         Ok(())
     }
 
-    /// Releases all vCPUs in `g`, which has just been started. With fewer CPUs than siblings, a vCPU that had to start
-    /// may find no CPU. Its lag then restarts from zero.
+    /// Releases all vCPUs in `g`, which has just been started. Each restarts with a lag of at most half the threshold: a
+    /// vCPU at the threshold would stop the VM again as soon as another VM that starts takes its CPU, and VMs would
+    /// stop each other without progress. With fewer CPUs than siblings, a vCPU that had to start may find no CPU. Its
+    /// lag then restarts from zero.
     fn release_all(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
-            let (threshold, all) = (self.gangs.threshold, self.gangs.rule == Rule::All);
+            let (limit, all) = (self.gangs.threshold.scale(1, 2), self.gangs.rule == Rule::All);
             let vcpu = self.gangs.vcpu(e);
             let left_out = vcpu.seat.is_none() && (vcpu.lags || all);
-            vcpu.skew = if left_out { Nanos::ZERO } else { vcpu.skew.min(threshold) };
+            vcpu.skew = if left_out { Nanos::ZERO } else { vcpu.skew.min(limit) };
             let seated = vcpu.seat.is_some();
             vcpu.lags = false;
             self.release(e, cx);

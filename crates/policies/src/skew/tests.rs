@@ -138,7 +138,7 @@ fn an_idle_vcpu_makes_progress_and_needs_no_cpu() {
     assert_eq!([busy, idle].map(|e| shows(&host, e, "skew-us")), [0; 2], "counted when something happens");
     run_through(&mut host, 5_010);
     assert!(runs(&host, busy), "one CPU is enough for one, and it has had 5 ms less than the hog");
-    assert!((4_980..5_000).contains(&shows(&host, busy, "skew-us")) || shows(&host, busy, "skew-us") == 5_000);
+    assert!((2_480..=2_500).contains(&shows(&host, busy, "skew-us")), "it restarted at half the threshold");
 }
 
 /// No vCPU makes progress, so no vCPU lags.

@@ -124,7 +124,12 @@ impl Outbox {
     #[inline]
     pub(crate) fn take<T>(&mut self, select: impl Fn(&Message) -> Option<T>) -> Option<T> {
         let (at, found) = self.messages.iter().enumerate().find_map(|(at, message)| Some((at, select(message)?)))?;
-        self.messages.remove(at);
+        // Usually there is only one message, and removing it moves no others.
+        if at + 1 == self.messages.len() {
+            self.messages.pop();
+        } else {
+            self.messages.remove(at);
+        }
         Some(found)
     }
 

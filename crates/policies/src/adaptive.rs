@@ -1,27 +1,28 @@
 //! Adaptive: Credit that co-schedules a VM only while its guest waits long for spin locks.
 //!
-//! No VM has to be marked as concurrent. A monitor in the guest measures how long the guest waits for its spin locks.
-//! It reports each wait of `threshold` or more. A report starts an interval in which the VM is scheduled like a
-//! concurrent VM of `hybrid`. Each vCPU has a CPU of its own, and a CPU that picks one vCPU calls the siblings. After
-//! the interval, `credit` schedules the VM like any other.
+//! No VM has to be marked as concurrent. A monitor in the guest measures each wait for a spin lock, and reports the
+//! waits of `threshold` or more. A report starts an interval in which the policy schedules the VM like a concurrent VM
+//! of `hybrid`. In this interval each vCPU has a CPU of its own, and a CPU that picks one vCPU signals the siblings.
+//! After the interval, the VM is scheduled as in `credit`.
 //!
-//! **Length of the interval.** The first interval lasts `interval`. The next reported wait may start within the
-//! interval, or sooner after it than the interval was long. Then the interval was too short, and the next one is twice
-//! as long. Otherwise it may have been too long, and the next one is a quarter shorter. `interval-least` and
-//! `interval-most` bound the length. A report within an interval does not change that interval.
+//! **Length of the interval.** The first interval lasts `interval`. An interval was too short in two cases: the next
+//! reported wait begins within the interval, or sooner after the interval than the interval was long. Then the next
+//! interval is twice as long. In any other case the interval may have been too long, and the next interval is a quarter
+//! shorter. `interval-least` and `interval-most` bound the length. A report within an interval does not change that
+//! interval.
 //!
 //! ```text
 //! reports (ms)      0        31            200            1000
 //! intervals         0-30     31-91         200-245        1000-1034
 //! ```
 //!
-//! Every group with members is a VM; it need not be marked.
+//! Every group with members is a VM, marked or not.
 //!
-//! The original learns by reinforcement how long the lock contention of a VM lasts. Its constants are not available.
-//! The rule above is ours, and the threshold is 2^20 cycles at 2.33 GHz.
+//! The original policy learns the duration of the lock contention of a VM by reinforcement. Its constants are not
+//! published in the abstract. The rule above is an addition of Tactus, and the threshold of 2^20 cycles at 2.33 GHz is
+//! assumed.
 //!
-//! Source: Weng, Liu, Yu and Li, "Dynamic adaptive scheduling for virtual machines", HPDC 2011, as described in
-//! policies.md 10.6.
+//! Source: Weng, Liu, Yu and Li, "Dynamic adaptive scheduling for virtual machines", HPDC 2011 (abstract).
 
 use crate::credit;
 use crate::hybrid::{SIGNAL_EVERY, SIGNAL_FROM, together};
@@ -48,9 +49,9 @@ const MOST: Nanos = Nanos::s(100);
 
 const OWN: [Knob; 7] = [
     Knob::time("threshold", Nanos::us(450), (Nanos::us(1), MOST), "the shortest wait for a spin lock that is reported")
-        .from("2^20 cycles at 2.33 GHz; assumed (policies.md 10.6)"),
+        .from("2^20 cycles at 2.33 GHz (assumed)"),
     Knob::time("interval", Nanos::ms(30), (Nanos::us(100), MOST), "the first interval of co-scheduling")
-        .from("ours: a slice of Credit"),
+        .from("ours: a time slice of Credit"),
     Knob::time("interval-least", Nanos::ms(10), (Nanos::us(100), MOST), "the shortest interval").from("ours: a tick"),
     Knob::time("interval-most", Nanos::s(1), (Nanos::us(100), MOST), "the longest interval").from("ours"),
     SIGNAL_FROM,

@@ -1,6 +1,6 @@
 //! Balance scheduling: CFS that never queues two vCPUs of a VM on one CPU.
 //!
-//! Two siblings in one run queue can never run at the same time, however many other CPUs are free. Strict co-scheduling
+//! Two siblings in one run queue can never run at the same time, even if other CPUs are free. Strict co-scheduling
 //! prevents this at the price of fragmentation: CPUs idle although vCPUs wait. Balance scheduling prevents it by
 //! placement alone. When a vCPU wakes, is forked or migrates, every CPU on which a sibling runs or waits is excluded.
 //! CFS chooses among the other CPUs as usual. Siblings are then likely, but not certain, to run at the same time.
@@ -11,18 +11,19 @@
 //! balance queues     v0 h  | v1 i     both run, or wait, or one of each
 //! ```
 //!
-//! Siblings are the members of one group, excluding the groups below it. The root group has no siblings. The rule does
-//! not apply to a vCPU if a sibling is on every CPU that it may run on, as in a VM with more vCPUs than CPUs. A vCPU
-//! that is already queued stays where it is: the rule is about placement.
+//! Siblings are the members of one group, without the members of its subgroups. The root group has no siblings. A vCPU
+//! is exempt if every CPU in its affinity has a sibling, as in a VM with more vCPUs than CPUs. The rule applies to
+//! placement only, so a vCPU that is already queued stays in its queue.
 //!
-//! `coschedule` is the co-scheduling on CFS that the paper compares with. Whenever a vCPU is dispatched, the CPUs of
-//! its waiting siblings are called, unless they run another sibling. Each of these CPUs picks the sibling first, within
-//! the limit that CFS sets for a `next` buddy. The sibling must not be far ahead of its share. With this knob, siblings
+//! `coschedule` adds the co-scheduling on CFS with which the paper compares. When a vCPU is dispatched, the CPUs of its
+//! waiting siblings are kicked, except CPUs that run another sibling. Each kicked CPU picks the sibling first, within
+//! the limit that CFS sets for a `next` buddy: the sibling must not be far ahead of its share. With this knob, siblings
 //! run together more often, at the price of more switches.
 //!
-//! Groups, quotas, knobs and everything else are as in `cfs`.
+//! Groups, quotas and the other knobs are as in `cfs`.
 //!
-//! Source: Sukwong and Kim, "Is co-scheduling too expensive for SMP VMs?", EuroSys 2011; S3 §2.
+//! Source: Sukwong and Kim, "Is co-scheduling too expensive for SMP VMs?", EuroSys 2011 (abstract); Wu et al. (Poris)
+//! §2.
 
 use crate::cfs::{self, LeastVruntime};
 use crate::fair::Fair;
@@ -46,7 +47,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 
 const COSCHEDULE: Knob =
     Knob::switch("coschedule", false, "when a vCPU is dispatched, the CPUs of its waiting siblings pick them first")
-        .from("the co-scheduling that the paper compares with, on CFS; its details are assumed (policies.md 10.6)");
+        .from("Sukwong and Kim compare with co-scheduling on CFS; its details are assumed");
 
 const KNOBS: [Knob; cfs::POLICY.knobs.len() + 1] = Knob::join(&[COSCHEDULE], cfs::POLICY.knobs);
 

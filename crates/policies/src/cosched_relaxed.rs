@@ -1,43 +1,45 @@
-//! Relaxed co-scheduling: a vCPU that is too far ahead of its slowest sibling stops alone and lets the sibling catch
+//! Relaxed co-scheduling: a vCPU that is too far ahead of its slowest sibling stops alone, until the sibling has caught
 //! up.
 //!
-//! Stopping a whole VM because one of its vCPUs lags (`cosched-strict`) wastes CPUs, and free CPUs for all of them at
-//! once are rare. It is enough to limit the drift: each vCPU has a *lead*, its progress beyond that of the slowest vCPU
-//! of the VM. A vCPU makes progress while it runs or idles; it makes none while it waits for a CPU or is co-stopped.
+//! Stopping a whole VM because one of its vCPUs lags (`cosched-strict`) wastes CPUs. Also, enough CPUs for all of its
+//! vCPUs are rarely free at once. A limit on the drift is enough: each vCPU has a *lead*, its progress beyond that of
+//! the slowest vCPU of the VM. A vCPU makes progress while it runs or idles; it makes none while it waits for a CPU or
+//! is co-stopped.
 //!
 //! ```text
 //! two CPUs; a hog h; a VM of two vCPUs, a and b; equal weights; threshold 3 ms, resume 2 ms, margin 1 ms, quantum 50 ms
 //! from ms    0   3   4   9   10  59
-//! CPU 0      h   h   h   h   b   b       3: a leads by 3 ms and stops, its CPU goes to b
-//! CPU 1      a   b   b   a   a   h       4: a leads by 2 ms and may go on
-//! waiting    b       a       h   a       9: b has got on for 6 ms, a for 3; a turns the tables
-//! stopped       a       b               10: b may go on, and h has had 10 ms, b only 6
+//! CPU 0      h   h   h   h   b   b       3: a leads by 3 ms and stops; b gets its CPU
+//! CPU 1      a   b   b   a   a   h       4: a leads by 2 ms and may resume
+//! waiting    b       a       h   a       9: b has run for 6 ms, a for 3; b stops
+//! stopped       a       b               10: b may resume; h has run for 10 ms, b for 6
 //! ```
 //!
-//! **Stop.** A vCPU whose lead reaches the threshold stops (it is held, `co-stopped`); its siblings run on. Its CPU is
-//! free, and often the lagging vCPU gets it.
+//! **Stop.** A vCPU whose lead reaches the threshold stops (it is held, `co-stopped`); its siblings continue. Its CPU
+//! becomes free, often for the lagging vCPU.
 //!
 //! **Resume.** The vCPU resumes once its lead is down to `resume`. Both instants are known in advance, and an alarm is
-//! set for them; ticks play no role. The slowest vCPU is never stopped, so a VM never halts as a whole, however many
-//! vCPUs it has.
+//! set for each; ticks have no effect. The slowest vCPU is never stopped, so a VM with any number of vCPUs never halts
+//! as a whole.
 //!
-//! **Idling.** An idle vCPU makes progress, but its lead from idling is limited to `resume`. If its lead was larger
-//! before, the lead shrinks by the progress of its siblings. So a vCPU that ran alone for an hour does not have to wait
-//! for an hour.
+//! **Idling.** An idle vCPU makes progress, but its lead from idling is limited to `resume`. A larger lead from before
+//! shrinks by the progress of the siblings. A vCPU that ran alone for an hour therefore does not have to wait for an
+//! hour.
 //!
 //! **Order.** Otherwise scheduling is proportional share, as in `cosched-strict`: the vCPU with the least weighted CPU
-//! time runs, for a quantum at most. It preempts a vCPU that has had more by `margin`.
+//! time runs, for a quantum at most. This vCPU preempts a vCPU whose weighted CPU time is larger by `margin`.
 //!
 //! **`version = 3`** is the behaviour of ESX 3. Skews are as in `cosched-strict`, and the whole VM stops at the
-//! threshold. But only the vCPUs that lag by half of it or more (assumed) need CPUs at the same instant; the others
-//! resume when they can. Skews above half the threshold are reduced to half of it. `resume` has no effect there.
+//! threshold. But only the vCPUs that lag by half of it or more (assumed) need CPUs at the same instant; their siblings
+//! resume as soon as they get a CPU. Skews above half the threshold are reduced to half of it. `resume` has no effect
+//! in this version.
 //!
-//! A gang is a VM: the members of a group that is marked as one.
+//! A gang is a VM: the members of a group that is marked as a gang.
 //!
 //! Differences from ESX: there are no per-CPU queues, and no migration between them. Time in the hypervisor counts as
-//! time in the guest; ESX excludes it. The bounds, and how far idling counts, are assumed.
+//! time in the guest; ESX excludes it. The threshold, `resume` and the limit on the lead from idling are assumed.
 //!
-//! Source: VMware, "The CPU Scheduler in VMware vSphere 5.1" (2013), as described in policies.md 10.6.
+//! Source: VMware, "The CPU Scheduler in VMware vSphere 5.1" (2013).
 
 use crate::skew::{MARGIN, QUANTUM, Rule, SHARED, Skewed};
 use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
@@ -46,9 +48,9 @@ use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "cosched-relaxed",
     title: "proportional share; a vCPU too far ahead of its slowest sibling stops alone (ESX 3 and later)",
-    source: "VMware, The CPU Scheduler in VMware vSphere 5.1 (2013); policies.md 10.6",
+    source: "VMware, The CPU Scheduler in VMware vSphere 5.1 (2013)",
     good_for: "guests whose vCPUs spin for each other, on hosts with fewer CPUs than all VMs have vCPUs",
-    bad_at: "vCPUs that do not depend on each other: a vCPU that gets less CPU time slows down the rest",
+    bad_at: "vCPUs that do not depend on each other: a vCPU that gets less CPU time slows down its siblings",
     text: include_str!("cosched_relaxed.rs"),
     knobs: &[
         Knob::choice(
@@ -56,12 +58,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             &["4", "3"],
             "what stops: the leading vCPU alone (4); or the VM, until the lagging vCPUs can start (3)",
         )
-        .from("ESX 4 and later; ESX 3 (policies.md 10.6)"),
+        .from("ESX 4 and later; ESX 3"),
         Knob::time(
             "threshold",
             Nanos::ms(3),
             (Nanos::us(100), Nanos::s(1000)),
-            "the lead at which a vCPU stops, or with version 3 the skew at which its VM does",
+            "the lead at which a vCPU stops, or with version 3 the skew at which its VM stops",
         )
         .from("assumed: not published (policies.md 10.6)"),
         Knob::time(

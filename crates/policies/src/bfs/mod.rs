@@ -1,10 +1,10 @@
 //! BFS: one run queue for all CPUs; the task with the earliest virtual deadline runs.
 //!
-//! Con Kolivas's scheduler for desktops with few CPUs. A task has a time slice and a virtual deadline. The deadline is
-//! set when the task gets a new time slice, and is further ahead the higher the nice value is. Among tasks that share
-//! the CPU, the earliest deadline runs. BFS does not estimate which tasks are interactive: a task that sleeps keeps its
-//! time slice and its deadline, and an old deadline is an early one. A task that blocks gets a new time slice and a new
-//! deadline only if its time slice is used up.
+//! BFS is Con Kolivas's scheduler for desktops with few CPUs. A task has a time slice and a virtual deadline. The
+//! deadline is set when the task gets a new time slice. A higher nice value sets a later deadline. Among tasks that
+//! share the CPU, the task with the earliest deadline runs. BFS does not estimate which tasks are interactive. A task
+//! that sleeps keeps its time slice and its deadline, and an old deadline is an early deadline. A task that blocks gets
+//! a new time slice and a new deadline only if its time slice is used up.
 //!
 //! ```text
 //! one CPU, a and b nice 0 from 0; c nice -10 at 13 for 1 ms (binary-milliseconds = off)
@@ -13,31 +13,32 @@
 //! ```
 //!
 //! **Classes.** The order is: stop class; SCHED_FIFO and SCHED_RR by priority; SCHED_ISO; normal and batch; idle. A
-//! task of a more urgent class always runs first. SCHED_ISO needs no privilege. Its tasks rank above normal ones until
-//! an account of real-time and isochronous ticks passes 70 parts of 100; with nothing else running, this takes 3.5 s.
-//! From then on they count as normal until the account is down to 62. (The account decays more slowly the lower it is:
-//! in the long run this leaves them about 41 %.) Batch tasks get a new deadline whenever they are preempted. Idle tasks
-//! get only the time that no other task wants.
+//! task of a more urgent class always runs first. SCHED_ISO needs no privilege. Its tasks rank above normal tasks until
+//! an account of real-time and isochronous ticks passes 70 parts of 100. If no other task runs, the account reaches
+//! this limit after 3.5 s. From then on SCHED_ISO tasks count as normal, until the account is down to 62. (A lower
+//! account decays more slowly: in the long run SCHED_ISO tasks keep about 41 %.) Batch tasks get a new deadline at each
+//! preemption. Idle tasks run only when no other task is runnable.
 //!
-//! **Time slice and deadline.** A time slice is charged at ticks. When it is used up, the task gets a new one and a new
-//! deadline, `offset(nice)` from now. The offset is 41 ms at nice 0, 6 at −20, 250 at 19. A task waits until its
-//! deadline is the earliest. So the shares of tasks that never block are about as the inverse squares of their offsets:
-//! nice 19 has 3 % beside nice 0.
+//! **Time slice and deadline.** A time slice is charged at ticks. A task that has used up its time slice gets a new
+//! time slice and a new deadline, `offset(nice)` from now. The offset is 41 ms at nice 0, 6 at −20, 250 at 19. A task
+//! waits until its deadline is the earliest. The shares of tasks that never block are therefore about inversely
+//! proportional to the squares of their offsets. Beside nice 0, a task of nice 19 gets 3 %.
 //!
-//! **Wake-up.** A woken task goes to an idle CPU, the nearest to its last CPU. If no CPU idles, it is compared with the
-//! least urgent running task: the worst class, then the latest deadline. If the woken task is more urgent, it preempts
-//! that task. A synchronous wake-up, whose waker is about to sleep, preempts no task.
+//! **Wake-up.** A woken task is placed on the idle CPU that is nearest to its last CPU. If no CPU idles, the woken task
+//! is compared with the least urgent running task: the worst class, then the latest deadline. If the woken task is more
+//! urgent, it preempts that task. A synchronous wake-up, whose waker is about to sleep, preempts no task.
 //!
-//! **Several CPUs.** A task that is preempted is *sticky* on its CPU; each CPU has at most one sticky task. To other
-//! CPUs its deadline looks later, the more so the further away they are. Otherwise every CPU picks the earliest
-//! deadline of all.
+//! **Several CPUs.** A task that is preempted is *sticky* on its CPU; each CPU has at most one sticky task. Other CPUs
+//! postpone the deadline of a sticky task when they compare deadlines; more distant CPUs postpone it further. Apart
+//! from this rule, every CPU picks the earliest deadline of all tasks.
 //!
-//! **Ticks.** A task that was dispatched in the first half of a tick is preempted when half a tick or less of its time
-//! slice is left. It would otherwise run into the second half of the next tick.
+//! **Ticks.** A CPU preempts some tasks before the end of the time slice: when half a tick or less is left, and the
+//! task was dispatched in the first half of a tick. Otherwise such a task would run into the second half of the next
+//! tick.
 //!
-//! Differences from the kernel: the kernel scans one list for the earliest deadline. Here a tree holds the deadlines
+//! Differences from the kernel: the kernel scans one list for the earliest deadline. Here a tree holds the deadlines,
 //! and sticky tasks are compared separately, with the same result. A CPU that is about to pick is not preempted again.
-//! A preempted task is offered to idle CPUs that may run it. A weight counts as the nearest nice value. There are no
+//! A preempted task is offered to idle CPUs in its affinity. A weight counts as the nearest nice value. There are no
 //! signals or locks for which idle tasks are promoted. CPU frequencies are not modelled.
 //!
 //! Source: kernel/sched/bfs.c, v0.428 to v0.446 (Kolivas); Documentation/scheduler/sched-BFS.txt.
@@ -85,7 +86,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         Knob::choice("ratios", &["later", "early"], "the ratio of nice -20: 128 (later) or 100 (early)")
             .from("prio_ratios: 128 in 0.428 and later, 100 in 2.6.31"),
         Knob::switch("scale-interval", false, "the interval is multiplied by 1 + log2(CPUs)")
-            .from("sched_init_smp before 0.428; its documentation still says so"),
+            .from("sched_init_smp before 0.428; sched-BFS.txt still states it"),
         Knob::percent("iso-cpu", [70, 0, 100], "the largest part of all CPUs that SCHED_ISO may use")
             .from("sched_iso_cpu"),
         Knob::time(
@@ -95,8 +96,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             "the period of the scheduler tick of each CPU",
         )
         .from("HZ = 1000"),
-        Knob::choice("locality", &["distance", "cache", "none"], "how other CPUs rank a sticky task lower")
-            .from("locality_diff: 1, 2, 4 in 0.44x; 0, 1, 2 before; none: no sticky tasks"),
+        Knob::choice(
+            "locality",
+            &["distance", "cache", "none"],
+            "the rule by which other CPUs rank a sticky task lower",
+        )
+        .from("locality_diff: 1, 2, 4 in 0.44x; 0, 1, 2 before; none: no sticky tasks"),
         Knob::switch("expired-first", false, "tasks past their deadline run first, in order of arrival")
             .from("sched-BFS.txt, not in the code of 0.428 and later"),
     ],

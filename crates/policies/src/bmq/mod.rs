@@ -1,9 +1,9 @@
-//! BMQ: each CPU runs the best level; short runs improve the level of a task a little, full time slices worsen it a
-//! little.
+//! BMQ: each CPU runs the best level; short runs improve the level of a task slightly, full time slices worsen it
+//! slightly.
 //!
-//! Alfred Chen's BitMap Queue scheduler, the default of Project C, an alternative to Linux's fair scheduler for
-//! desktops. It aims at a simple design and short response times. Each CPU has 127 lists and a bitmap of the lists that
-//! are not empty, and runs the first task of the best list. A time slice is 4.2 ms.
+//! BMQ is Alfred Chen's BitMap Queue scheduler, the default of Project C. Project C is an alternative to Linux's fair
+//! scheduler for desktops. Its aims are a simple design and short response times. Each CPU has 127 lists and a bitmap
+//! of the lists that are not empty. The CPU runs the first task of the best list. A time slice is 4.2 ms.
 //!
 //! ```text
 //! two hogs a and b that have sunk to +7; i wakes now and then and runs briefly; 1 ms a letter
@@ -12,51 +12,56 @@
 //! ```
 //!
 //! **Levels.** SCHED_FIFO and SCHED_RR have the levels 0 to 98 by priority. Every other task has the level 50 + ⌊(127 +
-//! nice + boost)/2⌋, so 113 at nice 0 without a boost. The boost has at most seven steps up or down, which are three or
-//! four levels. A better level is strictly first: a hog of nice −2 leaves no time to a hog of nice 0.
+//! nice + boost)/2⌋, which is 113 at nice 0 without a boost. The boost has at most seven steps up or down, which are
+//! three or four levels. A better level is strictly first: a hog of nice −2 leaves no time to a hog of nice 0.
 //!
-//! **Boost.** The boost ranges from −7 (best) to +7. It improves by one when a task blocks soon after the switch to it.
-//! The limit is 2^22 ns ≫ (8 − boost): 16.4 µs at 0, half of that for each further step up. It improves by one more
-//! when the task wakes after a sleep longer than a time slice. It worsens by one with each time slice that is used up.
-//! So hogs sink to +7 and take turns there. Tasks that wait for their user climb to −7 and preempt hogs. SCHED_BATCH
-//! and SCHED_IDLE climb to 0 at best.
+//! **Boost.** The boost ranges from −7 (best) to +7. The boost improves by one when a task blocks soon after the switch
+//! to it. The limit is 2^22 ns ≫ (8 − boost): 16.4 µs at 0, half of that for each further step up. The boost improves
+//! by one more when the task wakes after a sleep longer than a time slice. The boost worsens by one with each time
+//! slice that is used up. Hogs therefore sink to +7 and alternate at that level. Tasks that wait for their user climb
+//! to −7 and preempt hogs. SCHED_BATCH and SCHED_IDLE climb to 0 at best.
 //!
-//! **Time slices.** The running task stays in its list. A new arrival goes to the tail. So a task of equal level does
-//! not preempt, and a task of a better level does so at once. A preempted task is still first and keeps the rest of its
-//! time slice. When less than 102.4 µs of the time slice is left at a tick, a switch or its end, it counts as used up.
-//! The task then goes last at its new level, with a new time slice. SCHED_FIFO tasks stay first. A fork halves the rest
-//! of the parent's time slice; the child starts at +7, or at 7 more than a boosted parent.
+//! **Time slices.** The running task stays in its list. A newly enqueued task is added at the tail. A task of equal
+//! level therefore does not preempt, and a task of a better level preempts at once. A preempted task stays first and
+//! keeps the remainder of its time slice. A time slice counts as used up if less than 102.4 µs is left at a tick, at a
+//! switch or at its end. The task then moves to the tail of its new level, with a new time slice. SCHED_FIFO tasks stay
+//! first. A fork halves the remainder of the parent's time slice. The child starts at +7, or at 7 more than a boosted
+//! parent.
 //!
-//! **Yield.** A yield sets the boost to +7. But the task keeps its place in the list until it is enqueued the next
-//! time, so a yield often lets no other task run (`yield`). `yield_to` has no effect.
+//! **Yield.** A yield sets the boost to +7. But the task keeps its place in the list until its next enqueue, so a yield
+//! often has no effect on other tasks (`yield`). `yield_to` has no effect.
 //!
-//! **Several CPUs.** A woken task goes to an idle core, else to an idle thread. Otherwise it goes to a CPU that runs a
-//! task of its own level, one better, or worse, else to any CPU. Among these it goes to the nearest to its last CPU:
-//! the same CPU, core, cache. A CPU that goes idle pulls tasks from the nearest run queue with waiting tasks: those
-//! behind the running task, up to half of the queue. If a whole core idles and each thread of another core runs a
-//! single task, one of these tasks moves to the idle core. There is no other balancing, so a task with an affinity may
-//! wait while a CPU idles that could run it.
+//! **Several CPUs.** A woken task is placed on an idle core, else on an idle thread. If no CPU idles, the candidates
+//! are the CPUs that run a task of its own level, one better, or worse, else all CPUs. The nearest candidate to its
+//! last CPU is chosen: the same CPU, core, cache. A CPU that becomes idle pulls tasks from the nearest run queue with
+//! waiting tasks: the tasks behind the running task, up to half of the queue. If a whole core idles and each thread of
+//! another core runs a single task, one of these tasks moves to the idle core. There is no other balancing. A task with
+//! an affinity may therefore wait while a CPU in its affinity idles.
 //!
 //! **Parameters.** A weight becomes the nearest nice value by ratio. Groups, their weights and their quotas are
 //! ignored. A reservation is SCHED_DEADLINE, which Project C runs as SCHED_FIFO 99 (`deadline-is-fifo`). SCHED_ISO is
-//! the same as SCHED_NORMAL. BMQ guarantees no share: among unequal nice values, or beside a task that sleeps often
-//! enough, a hog can starve.
+//! the same as SCHED_NORMAL. BMQ guarantees no share. A hog can starve beside a better nice value, or beside a task
+//! that sleeps often enough.
 //!
-//! **Interactive tasks** (for hints to a host): a task whose boost is −2 or better.
+//! **Interactive tasks** (for hints to a host) are tasks whose boost is −2 or better.
 //!
-//! **Versions.** Up to 5.12, a time slice is exactly 4 ms, and counts as used up below 100 µs. From 6.6 on, boosts
-//! reach 12, children start at +12, and four real-time priorities share a level. A short run is shorter than 2^22 ns ≫
-//! ⌊(14 − boost)/2⌋. A run longer than a time slice that ends by blocking costs a step. From 6.12 on, every blocking
-//! improves the boost by one, children inherit their parent's boost, a yield goes last, and SCHED_IDLE never climbs. By
-//! mistake, a sleep improves no boost (`sleep-is-bool`). The thesis that compared BMQ with CFS, and the documentation,
-//! state that a boost does not go below 0. The code of that time allows it (`min-boost = 0`: as stated there).
+//! **Versions.** Up to 5.12, a time slice is exactly 4 ms, and counts as used up below 100 µs.
 //!
-//! Differences from the kernel: stoppers have a level of their own before SCHED_FIFO 99; in the kernel they share that
-//! level. When two CPUs try for a lock at once, they always get it in turn. A CPU that goes idle while another CPU is
-//! being kicked searches again after that CPU has picked. A CPU that has been kicked and has not picked yet counts as
-//! running its first task. The time that the parent has run until a fork is charged before its time slice is halved.
-//! Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12 differ only in what is listed above, not in
-//! balancing.
+//! From 6.6 on, boosts reach 12, children start at +12, and four real-time priorities share a level. A short run is
+//! shorter than 2^22 ns ≫ ⌊(14 − boost)/2⌋. A run longer than a time slice that ends by blocking costs a step.
+//!
+//! From 6.12 on, every block improves the boost by one, and children inherit their parent's boost. A yield moves the
+//! task to the tail, and SCHED_IDLE never climbs. By mistake, a sleep improves no boost (`sleep-is-bool`).
+//!
+//! The thesis that compares BMQ with CFS, and the documentation, state that a boost does not fall below 0. The code of
+//! that time allows it (`min-boost = 0`: as in the thesis).
+//!
+//! Differences from the kernel: stop tasks have a level of their own before SCHED_FIFO 99; in the kernel they share
+//! that level. If two CPUs try to take a lock at the same time, both always get the lock, one after the other. A CPU
+//! that becomes idle while another CPU is being kicked searches again after that CPU has picked. A kicked CPU that has
+//! not picked yet counts as running its first task. The run time of a parent up to the fork is charged before its time
+//! slice is halved. Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12 differ only in the points listed
+//! above, not in balancing.
 //!
 //! Source: Project C v5.13-r3, kernel/sched/alt_core.c and bmq.h, and the same for 5.8 to 6.12; BMQ vs CFS thesis §2.3.
 
@@ -73,8 +78,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "bmq",
     title: "a bitmap of levels for each CPU, with a small boost for tasks that run briefly (Project C)",
     source: "Project C v5.13-r3, kernel/sched/{alt_core.c,bmq.h}; BMQ vs CFS thesis §2.3",
-    good_for: "desktops: a task that mostly waits for its user runs at once, whatever the background load",
-    bad_at: "shares: a worse level gets nothing while a better one is busy; VMs with reservations",
+    good_for: "desktops: a task that mostly waits for its user runs at once, at any background load",
+    bad_at: "shares: a worse level gets nothing while a better level is busy; VMs with reservations",
     text: include_str!("mod.rs"),
     conserving: project_c::conserving,
     starvation,

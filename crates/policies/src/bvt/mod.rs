@@ -1,10 +1,10 @@
 //! Borrowed virtual time: the entity with the least weighted time runs; a latency-sensitive entity may borrow from its
 //! future.
 //!
-//! Xen's first scheduler, until August 2006. Each entity has an *actual virtual time* that grows as it runs, the more
-//! slowly the heavier it is; the least virtual time runs. An entity that wakes does not keep the time it did not use:
-//! its virtual time is raised to that of the scheduler. A *warped* entity counts as if its virtual time were earlier by
-//! some amount: it borrows from its own future to run at once.
+//! BVT was Xen's first scheduler, until August 2006. Each entity has an *actual virtual time* that grows while the
+//! entity runs, more slowly for a heavier entity. The entity with the least virtual time runs. An entity that wakes
+//! does not keep its unused time: its virtual time is raised to that of the scheduler. A *warped* entity counts as if
+//! its virtual time were earlier by some amount. Such an entity borrows from its own future to run at once.
 //!
 //! ```text
 //! two equal hogs, C = 5 ms       0    5    10   15   20   25   30
@@ -16,45 +16,46 @@
 //! actual virtual time minus the warp, while the entity is warped.
 //!
 //! **Decision.** The entity with the least effective virtual time runs. Among equals the first in the list runs: a
-//! woken entity is put at the head, a stopped one at the tail. Its time slice is the context allowance C plus its lead
-//! over the second entity; an entity that is alone gets 10 C. (In Xen the lead, a number of MCUs, is treated as
+//! woken entity is put at the head, a stopped entity at the tail. Its time slice is the context allowance C plus its
+//! lead over the second entity; an entity that is alone gets 10 C. (In Xen the lead, a number of MCUs, is treated as
 //! nanoseconds, so every time slice is practically C: `slice-unit`.)
 //!
-//! Among equal entities that are always runnable, no entity is ever further from its share than C and an MCU. With
-//! exact charges (`rounding = off`, `recharge = off`, or the textbook rule) the same bound holds between any two
-//! entities, and for the excess of any entity. One of many entities can lack as much for each of the others. With
-//! rounding, unequal weights drift, some by a per mille: a time slice of exactly C costs an MCU less than one that is a
-//! nanosecond longer.
+//! Equal entities that are always runnable stay within C and an MCU of their share. With exact charges (`rounding =
+//! off`, `recharge = off`, or the textbook rule) the same bound holds between any two entities, and for the excess of
+//! any entity. With many entities, the deficit of one entity can reach this bound once for each other entity. With
+//! rounding, unequal weights drift, some by a per mille: a time slice of exactly C costs an MCU less than a time slice
+//! that is a nanosecond longer.
 //!
-//! **Wake-up.** The scheduler's virtual time is the least of all runnable entities at the last decision. An entity that
-//! wakes behind it is raised to it. The running entity is charged up to now. If the woken entity is then at or behind
-//! the running one, it preempts at once, whatever the allowance. Otherwise the running entity goes on until C after its
-//! dispatch, at most.
+//! **Wake-up.** The scheduler's virtual time is the minimum over all runnable entities at the last decision. An entity
+//! that wakes behind this time is raised to it. The running entity is charged up to now. If the woken entity is then at
+//! or behind the running entity, it preempts at once, for any allowance. Otherwise the running entity continues until C
+//! after its dispatch, at most.
 //!
-//! So an entity that sleeps often and runs little preempts the running one nearly always. When the rounding has put it
-//! ahead, it waits for a whole C. For this reason I/O is batched in a driver domain, and throughput depends on C
-//! (Cherkasova et al. §5.1).
+//! An entity that sleeps often and runs briefly therefore preempts the running entity nearly always. If the rounding
+//! has put that entity ahead, it waits for a whole C. For this reason I/O is batched in a driver domain, and throughput
+//! depends on C (Cherkasova et al. §5.1).
 //!
-//! **Warp.** `warp` lets an entity run ahead by `by`. After `limit` of running in one go the warp stops counting, and
-//! it counts again after `rest` (without a rest: never). Neither is shorter than an MCU. If the warp changes while the
-//! entity waits, the change counts from its next stop or wake-up; in the textbook rule it counts at once.
+//! **Warp.** `warp` lets an entity run ahead by `by`. After the entity has run for `limit` without a break, the warp
+//! has no effect. The warp takes effect again after `rest` (without a rest: never). `limit` and `rest` are at least an
+//! MCU. If the warp changes while the entity waits, the change counts from its next stop or wake-up; in the textbook
+//! rule it counts at once.
 //!
 //! **Several CPUs.** Each entity stays on the CPU where it was placed: the CPU with the fewest other entities
-//! (`placement = first`: the first CPU it may run on). Three equal VMs on two CPUs get 100, 50 and 50 %.
+//! (`placement = first`: the first CPU in its affinity). Three equal VMs on two CPUs get 100, 50 and 50 %.
 //!
 //! Differences from Xen at db51cd09d3^:
 //! - Virtual times are kept in units of 1/10,000 (rounded down), so that every weight has an advance. Normal weight,
 //!   256 in Xen's scale, advances by 10 units per MCU; twice the advance is half the weight.
-//! - They have 64 bits and do not overflow. Xen's have 32 (`clock-bits = 32`). At fifteen sixteenths of that range,
-//!   after eleven hours of one CPU, fourteen sixteenths are subtracted from every virtual time. A sleeper that had less
-//!   wraps around: it is then ahead of all others and waits for most of an hour. An entity that warps further than the
-//!   clock has advanced is last instead of first.
-//! - `rule = textbook` is the rule of Duda and Cheriton: charges are exact, and the allowance applies between any two
+//! - Virtual times have 64 bits and do not overflow. Xen's have 32 (`clock-bits = 32`). At fifteen sixteenths of that
+//!   range, after eleven hours of one CPU, fourteen sixteenths are subtracted from every virtual time. The virtual time
+//!   of a sleeper with less than this amount wraps around. The sleeper is then ahead of all other entities and waits
+//!   for most of an hour. An entity that warps further than the clock has advanced is last instead of first.
+//! - `rule = textbook` is the rule of Duda and Cheriton. Charges are exact, and the allowance applies between any two
 //!   entities, also at a wake-up.
 //!
-//! An entity that is picked again without a switch is charged for the whole of its run once more (`recharge`). Xen does
-//! so because it sets the entry time only at a switch. Heavy entities lose part of their share by this, and an entity
-//! that runs alone is charged again and again until another entity arrives.
+//! An entity that is picked again without a switch is charged for the whole of its run once more (`recharge`). In Xen,
+//! the cause is that the entry time is set only at a switch. Heavy entities lose part of their share as a result. An
+//! entity that runs alone is charged repeatedly until another entity wakes.
 //!
 //! Source: xen/common/sched_bvt.c and schedule.c before commit db51cd09d3 (2006-08-23); Duda and Cheriton, SOSP'99.
 
@@ -75,8 +76,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "bvt",
     title: "borrowed virtual time: the least weighted time first, with warp (Xen until 2006)",
     source: "xen/common/sched_bvt.c before db51cd09d3 (2006); Duda and Cheriton, SOSP'99; Cherkasova et al. 2007 §4",
-    good_for: "shares by weight on one CPU, with short wake-up latency for entities that sleep much",
-    bad_at: "several CPUs, and I/O through another domain: a small allowance costs throughput, a large one latency",
+    good_for: "shares by weight on one CPU, with short wake-up latency for entities that often sleep",
+    bad_at: "several CPUs, and I/O through another domain: a small allowance costs throughput, a large allowance costs latency",
     text: include_str!("mod.rs"),
     conserving: |_| Conserving::PerCpu { slack: Nanos::ZERO },
     starvation,
@@ -84,16 +85,16 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     alarms: AlarmSlots { entity: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
         Knob::count("clock-bits", [64, 12, 64], "the number of bits of a virtual time; from 49 on, it never overflows")
-            .from("u32 avt and evt: 32; bvt_do_schedule takes 0xe0000000 off at 0xf0000000"),
+            .from("u32 avt and evt: 32; bvt_do_schedule subtracts 0xe0000000 at 0xf0000000"),
         Knob::choice("rule", &["xen", "textbook"], "Xen's rule, with the other knobs, or Duda and Cheriton's")
-            .from("policies 5.1 and 5.2: sched_bvt.c; SOSP'99 §2"),
+            .from("sched_bvt.c before db51cd09d3; Duda and Cheriton, SOSP'99 §2"),
         Knob::time(
             "context-allowance",
             Nanos::ms(5),
             (Nanos::us(10), Nanos::s(1)),
-            "C, the context allowance: how long a time slice is beyond the lead",
+            "C, the context allowance: the length of a time slice beyond the lead",
         )
-        .from("CTX_ALLOW 5 ms, at least 10 us; S2 uses 50, 5 and 1 ms"),
+        .from("CTX_ALLOW 5 ms, at least 10 us; Cherkasova et al. 2007 use 50, 5 and 1 ms"),
         Knob::time("mcu", Nanos::us(100), (Nanos::us(1), Nanos::ms(100)), "the minimum charging unit").from("MCU"),
         Knob::switch("rounding", true, "every dispatch is charged in whole MCUs").from("calc_avt"),
         Knob::switch("recharge", true, "an entity that is picked again is charged for its whole run again")

@@ -1,9 +1,9 @@
 //! CFS, the fair class of Linux v5.13: CPU time by weight, in rounds of a few milliseconds; tasks that have slept run
 //! first.
 //!
-//! Every task has a clock, its *vruntime*, that advances while the task runs, the more slowly the heavier the task is.
-//! On every CPU, the task with the least vruntime runs next. So all clocks stay close together, and CPU time is shared
-//! by weight.
+//! Every task has a clock, its *vruntime*, that advances while the task runs. The clock of a heavier task advances more
+//! slowly. On every CPU, the task with the least vruntime runs next. All clocks therefore stay close together, and CPU
+//! time is shared by weight.
 //!
 //! ```text
 //! one CPU, tick 1ms, round 6ms: a (nice 0, weight 1024) and b (nice 5, 335), hogs from 0
@@ -13,41 +13,46 @@
 //!
 //! 1. *Charge*: `vruntime += ran · 1024 / weight`. `min_vruntime` of a queue follows its least vruntime, never
 //!    backwards.
-//! 2. *Time slice*: a round of 6 ms for up to 8 tasks, else 0.75 ms each, is divided by weight, at least 0.75 ms. These
-//!    times, and the 1 ms of rule 7, are multiplied by 1 + ⌊log2 of min(CPUs, 8)⌋.
-//! 3. *Fork*: a child starts at its parent's vruntime, or a time slice after `min_vruntime` if that is later.
-//! 4. *Wake*: however long a task slept, its vruntime is at most half a round before `min_vruntime`.
+//! 2. *Time slice*: a round lasts 6 ms for up to 8 tasks, else 0.75 ms per task. The round is divided by weight; a time
+//!    slice is at least 0.75 ms. These times, and the 1 ms of rule 7, are multiplied by 1 + ⌊log2 of min(CPUs, 8)⌋.
+//! 3. *Fork*: a child starts at its parent's vruntime, or a time slice after `min_vruntime`, whichever is later.
+//! 4. *Wake*: after a sleep of any length, the vruntime of a task is at most half a round before `min_vruntime`.
 //! 5. *Sleep, migrate*: a sleep keeps the vruntime; a migration keeps its distance from `min_vruntime`.
 //! 6. *Tick*: a task is preempted when it has run for more than its time slice. It is also preempted when it has run
 //!    for 0.75 ms and is a time slice ahead of the first waiting task. Time slices end at ticks only.
 //! 7. *Wake-up preemption*: a woken task preempts a running task whose vruntime is later by more than 1 ms on the woken
-//!    task's clock. SCHED_BATCH and SCHED_IDLE tasks never preempt; a SCHED_IDLE task is preempted by all others.
-//! 8. *Pick*: the task with the least vruntime runs. A buddy runs first if that is no more unfair than rule 7 allows.
-//!    The next buddy is a task that preempted, that another task yielded to, or that is left alone in the time slice of
-//!    its group. After it comes the last buddy, a task that was preempted in a long queue. The skip buddy, a task that
-//!    yielded, lets the second task run.
+//!    task's clock. SCHED_BATCH and SCHED_IDLE tasks never preempt; a SCHED_IDLE task is preempted by tasks of any
+//!    other class.
+//! 8. *Pick*: the task with the least vruntime runs. A buddy runs first, within the unfairness that rule 7 allows. The
+//!    next buddy has precedence: a task that preempted, the target of a yield, or a task that is left alone in the time
+//!    slice of its group. The last buddy is second: a task that was preempted in a long queue. If the first task is the
+//!    skip buddy, a task that yielded, the second task runs.
 //! 9. *Yield*: sets the skip buddy of rule 8. *Yield to*: the target becomes the next buddy, and the caller yields.
-//! 10. *Weight*: changes at once; the vruntime is kept.
+//! 10. *Weight*: a change takes effect at once; the vruntime is kept.
 //!
 //! *Groups* nest. A group has a queue per CPU. Its entity on a CPU waits in the queue above like a task, with the
-//! weight `group's · runnable here / runnable everywhere`. *Quotas* throttle a group on every CPU once it has used its
-//! time of a quota period. A woken task goes to an idle CPU near its waker or near its last CPU. Idle CPUs pull tasks,
-//! and busy ones balance loads. All this belongs to the fair class, and `eevdf` has the same. The class may share its
-//! CPUs with a more urgent and a less urgent class.
+//! weight `group's · runnable here / runnable everywhere`. *Quotas* throttle a group on every CPU once the group has
+//! used its time of a quota period.
+//!
+//! *Placement*: a woken task is placed on an idle CPU near its waker or near its last CPU. Idle CPUs pull tasks, and
+//! busy CPUs balance loads. Groups, quotas and placement belong to the fair class, and `eevdf` has the same. The class
+//! may share its CPUs with a more urgent and a less urgent class.
 //!
 //! *Parameters*: the weight sets the share, exact within a few time slices. But clocks lose fractions of nanoseconds,
-//! as the kernel's do, so over hours heavy tasks gain a little. `exact-clock` removes this loss.
+//! as in the kernel, so heavy tasks gain a little over hours. `exact-clock` removes this loss.
 //!
-//! *Versions*: v3.17 sizes a round by the tasks of one queue, and has no minimum time slice. It compares a woken task's
-//! load with the load of the waker's CPU whether that CPU idles or not, and an even balance moves the task there. It
-//! accepts as idle only a fully idle core or a thread of the same core. It tolerates a quarter more load.
+//! *Versions*: v3.17 sizes a round by the tasks of one queue, and has no minimum time slice. It compares the load of a
+//! woken task with the load of the waker's CPU, idle or not. An even balance moves the task to that CPU. v3.17 accepts
+//! as idle only a fully idle core or a thread of the same core. It tolerates an imbalance that is a quarter larger.
 //!
-//! Buddies are as in the kernel. A task that preempts becomes the next buddy; so does a group if one of its tasks
-//! blocks while others are left in it. The bound of rule 8 is scaled by the weight of the first task, not of the
-//! candidate. Differences from the kernel: loads are the weights that are runnable now, not decayed averages. All CPUs
-//! of a cache are searched for an idle one. An idle CPU called by another CPU's tick looks for work at once. Running
-//! tasks are not migrated. Real-time classes, where this policy is asked to run them, count as SCHED_OTHER;
-//! reservations are ignored.
+//! Buddies are as in the kernel. A task that preempts becomes the next buddy. A group also becomes the next buddy if
+//! one of its tasks blocks while other tasks are left in it. The bound of rule 8 is scaled by the weight of the first
+//! task, not of the candidate.
+//!
+//! Differences from the kernel: loads are the weights that are runnable now, not decayed averages. All CPUs of a cache
+//! are searched for an idle CPU. An idle CPU that another CPU's tick kicks looks for work at once. Running tasks are
+//! not migrated. If this policy runs entities of real-time classes, they count as SCHED_OTHER; reservations are
+//! ignored.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c and features.h, v5.13 and v3.17.
 
@@ -68,7 +73,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     title: "Linux's fair class before EEVDF: least weighted CPU time first",
     source: "Linux v5.13 and v3.17, kernel/sched/fair.c",
     good_for: "sharing CPUs by weight, in nested groups with quotas, among tasks of unknown behaviour",
-    bad_at: "timing guarantees: how soon a task runs depends on the number of other tasks and on when they slept",
+    bad_at: "timing guarantees: the latency of a task depends on the number and the sleeps of the other tasks",
     text: include_str!("mod.rs"),
     conserving: fair::conserving,
     starvation: bounds::starvation,

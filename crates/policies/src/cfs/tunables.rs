@@ -5,7 +5,7 @@ use sched::{Knob, Knobs, Nanos, Topology};
 
 const FEATURES: &str = "kernel/sched/features.h, v5.13";
 /// The source of features that a patch of April 2021 added.
-const RECENT: &str = "kernel/sched/features.h; assumed to be in v5.13 (policies.md 1.2)";
+const RECENT: &str = "kernel/sched/features.h; LKML 20210412102001, assumed to be in v5.13";
 
 const OWN: [Knob; 13] = [
     Knob::choice(
@@ -20,29 +20,34 @@ const OWN: [Knob; 13] = [
         "min-granularity",
         Nanos::us(750),
         (Nanos::us(100), Nanos::s(1)),
-        "the least time a task runs before it is preempted at a tick, unscaled",
+        "the minimum time for which a task runs before it is preempted at a tick, unscaled",
     )
     .from("sysctl_sched_min_granularity, kernel/sched/fair.c, v5.13"),
     Knob::time(
         "wakeup-granularity",
         Nanos::ms(1),
         (Nanos::ZERO, Nanos::s(1)),
-        "how far behind a wakee must be to preempt, unscaled",
+        "the minimum distance behind the running task at which a woken task preempts, unscaled",
     )
     .from("sysctl_sched_wakeup_granularity, kernel/sched/fair.c, v5.13"),
     Knob::switch("child-runs-first", false, "a forked child goes before its parent")
         .from("sysctl_sched_child_runs_first, kernel/sched/fair.c, v5.13"),
-    Knob::switch("gentle-fair-sleepers", true, "a sleeper's credit is half a latency, not a whole one").from(FEATURES),
+    Knob::switch("gentle-fair-sleepers", true, "a sleeper's credit is half a latency, not a whole latency")
+        .from(FEATURES),
     Knob::switch("start-debit", true, "a forked child starts one time slice late").from(FEATURES),
     Knob::switch("next-buddy", false, "in a long queue, the task that woke last runs next").from(FEATURES),
     Knob::switch("last-buddy", true, "in a long queue, a task that was preempted at a wake-up runs next")
         .from(FEATURES),
-    Knob::switch("alt-period", true, "the round is sized by all tasks of the CPU, not by one queue's (not in v3.17)")
-        .from(RECENT),
+    Knob::switch(
+        "alt-period",
+        true,
+        "the round is sized by all tasks of the CPU, not by those of one queue (not in v3.17)",
+    )
+    .from(RECENT),
     Knob::switch("base-slice", true, "no time slice is shorter than the minimum granularity (not in v3.17)")
         .from(RECENT),
-    Knob::switch("place-unthrottled", true, "an unthrottled group is placed like a sleeper instead of where it was")
-        .from("unthrottle_cfs_rq, kernel/sched/fair.c; assumed of v5.13 (policies.md 1.10)"),
+    Knob::switch("place-unthrottled", true, "an unthrottled group is placed like a sleeper, not at its old place")
+        .from("unthrottle_cfs_rq, kernel/sched/fair.c (assumed for v5.13)"),
     Knob::switch("exact-clock", false, "fractions of a nanosecond of vruntime are carried over, so shares stay exact")
         .from("ours; off as in __calc_delta, kernel/sched/fair.c, v5.13"),
 ];

@@ -1,7 +1,7 @@
 //! Co-scheduling: all vCPUs of a VM run at the same time, one VM after another.
 //!
-//! A parallel program whose threads wait for each other gains nothing when half of them run. So its vCPUs are a *gang*:
-//! they are side by side in one row of a matrix whose columns are the CPUs, and whole rows take turns. A row's time
+//! A parallel program whose threads wait for each other gains nothing when half of them run. Its vCPUs are therefore a
+//! *gang*: they are side by side in one row of a matrix whose columns are the CPUs. Whole rows alternate. A row's time
 //! slice ends for all of its CPUs at the same instant.
 //!
 //! ```text
@@ -11,23 +11,24 @@
 //! a1        b1        a1        a1        b1        a1        a1
 //! ```
 //!
-//! **Rows.** A gang is placed in the first row with room for all of it. An entity in no gang is placed in the first
-//! free cell that it may run on. A gang takes several rows if it has more members than CPUs, or if its members may not
-//! all run side by side. The members of a group that is marked as a gang are one gang; other groups have no effect.
+//! **Rows.** A gang is placed in the first row with room for all of its members. An entity in no gang is placed in the
+//! first free cell that it may run on. A gang takes several rows if it has more members than CPUs, or if its members
+//! may not all run side by side. The members of a group that is marked as a gang are one gang; other groups have no
+//! effect.
 //!
 //! **Time slices.** Rows without a runnable entity are skipped. A row's time slice ends after one quantum, or when no
 //! entity in the row is runnable. A member that wakes during its row's time slice preempts the entity that fills its
 //! cell.
 //!
-//! **Fragmentation.** If a CPU's cell is empty or its owner is blocked, the CPU runs another waiting entity. It
-//! searches its own column first, then the next columns. So no CPU idles while an entity waits that it may run. The
-//! entity that fills a cell leaves it at the end of the row's time slice.
+//! **Fragmentation.** If a CPU's cell is empty or its owner is blocked, the CPU runs another waiting entity. The CPU
+//! searches its own column first, then the next columns. So no CPU idles while an entity waits that may run there. The
+//! entity that fills a cell leaves the cell at the end of the row's time slice.
 //!
 //! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a response waits for the time
-//! slices of all other VMs. Parallel soft real-time scheduling (`poris`) improves that. `cosched-strict`, which
-//! measures how far siblings drift apart, is another policy.
+//! slices of all other VMs. Parallel soft real-time scheduling (`poris`) shortens this wait. `cosched-strict`, which
+//! measures the drift between siblings, is another policy.
 //!
-//! Source: Ousterhout 1982 (the matrix); Poris (Wu et al.) figures 2b and 3b, where it is compared.
+//! Source: Ousterhout 1982 (the matrix); Poris (Wu et al.) figures 2b and 3b, where the policy is compared.
 
 mod matrix;
 #[cfg(test)]
@@ -54,7 +55,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { policy: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[Knob::time("quantum", Nanos::ms(30), (Nanos::us(10), Nanos::s(10)), "the longest time slice of a row")
-        .from("the slice of the Credit scheduler that Poris is compared with, S3 §6")],
+        .from("the time slice of Credit in the comparison of Poris (Wu et al.) §6")],
     build,
 };
 

@@ -1,10 +1,10 @@
 //! Credit: shares by weight, accounted in credits every 30 ms, and a boost for vCPUs that wake.
 //!
-//! Xen's default scheduler from 2006 to 2018, in its version 4.0.1. Running costs 10 credits per millisecond. Every 30
-//! ms the credits that all CPUs can burn in that time are distributed to the active domains by weight. Each domain
-//! divides its credits equally among its active members. An entity with credit is UNDER, an entity that has overspent
-//! is OVER. Each CPU has a run queue: UNDER before OVER, first come first served within each, time slices of 30 ms. An
-//! entity that wakes UNDER is BOOST: it runs before both, until a tick (10 ms) finds it running.
+//! Credit was Xen's default scheduler from 2006 to 2018. Running costs 10 credits per millisecond. Every 30 ms the
+//! credits that all CPUs can burn in that time are distributed to the active domains by weight. Each domain divides its
+//! credits equally among its active members. An entity with credit is UNDER, an entity that has overspent is OVER. Each
+//! CPU has a run queue: UNDER before OVER, first come first served within each, time slices of 30 ms. An entity that
+//! wakes UNDER is BOOST: it runs before both, until a tick (10 ms) finds it running.
 //!
 //! ```text
 //! one CPU, a weighs 512, b 256       0     30    60    90    120   150   180
@@ -15,64 +15,67 @@
 //! together. An entity in no group is a domain of its own, with its own weight and no cap. A group inside a group is a
 //! separate domain beside it: Xen has no nested domains.
 //!
-//! **Active.** A tick that finds an entity running puts it at the head of its domain's active list. An accounting that
-//! finds it with more than 300 credits removes it from the list and sets its credits to zero. Only active entities earn
-//! credits. An entity that always blocks before the tick is never on the list, never OVER, and always boosted.
+//! **Active.** A tick that finds an entity running puts the entity at the head of its domain's active list. An
+//! accounting that finds an entity with more than 300 credits removes it from the list and sets its credits to zero.
+//! Only active entities earn credits. An entity that always blocks before the tick is never on the list, never OVER,
+//! and always boosted.
 //!
-//! **Accounting** gives a domain `⌈T·w/W⌉`, but at most what lets all its active members run throughout, or its cap.
-//! The rest goes to the domains after it on the list, and the next accounting then visits this domain first. Overspent
-//! credit of the last accounting is distributed once more. An entity below 0 is OVER. It is parked if its domain has a
-//! cap and it is below −cap/n. At or above 0 it is UNDER again and unparked, without a boost. No account goes below
-//! −300.
+//! **Accounting** gives a domain `⌈T·w/W⌉` credits. Two limits apply: the credits with which all its active members run
+//! throughout, and its cap. The remainder is distributed to the domains after it on the list, and the next accounting
+//! then visits this domain first. Overspent credit of the last accounting is distributed once more. An entity below 0
+//! is OVER. It is parked if its domain has a cap and its credit is below −cap/n. At or above 0 the entity is UNDER
+//! again and unparked, without a boost. No account falls below −300.
 //!
 //! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. Shares are close to the
-//! weights if no entity is due much more than its time slices give it. For example, 1:2:4 on one CPU errs by about 2 %.
-//! If several heavy hogs take turns with light ones, the error is larger: 1:2:4:4 on one CPU gives about 15:22:31:31
-//! instead of 9:18:36:36.
+//! weights if the share of no entity is much larger than its time slices allow. For example, 1:2:4 on one CPU errs by
+//! about 2 %. If several heavy hogs alternate with light hogs, the error is larger: 1:2:4:4 on one CPU gives about
+//! 15:22:31:31 instead of 9:18:36:36.
 //!
 //! **Run queues.** Accounting changes priorities, but not places: each CPU sorts its queue at its next tick. Until then
-//! a queue can hold UNDER behind OVER, and insertion and stealing see the entities in that order.
+//! a queue can hold UNDER behind OVER, and insertion and stealing process the entities in that order.
 //!
-//! **Several CPUs.** A wake-up kicks the CPU whose queue it joins, if that CPU idles or runs a less urgent entity. If
-//! that CPU does not idle, the wake-up also kicks every idle CPU that the entity may run on. A CPU with nothing better
-//! than OVER searches the queues of the others for a more urgent entity, from the next higher CPU number on. An idle
-//! CPU takes any entity. At a tick, an active entity moves to an idle CPU with more idle neighbours (cache, then core),
-//! and is boosted by the move.
+//! **Several CPUs.** A wake-up kicks the CPU whose queue the entity joins, if that CPU idles or runs a less urgent
+//! entity. If that CPU does not idle, the wake-up also kicks every idle CPU in the entity's affinity. A CPU whose best
+//! entity is OVER searches the queues of the other CPUs for a more urgent entity. The search begins at the next higher
+//! CPU number. An idle CPU takes any entity. At a tick, an active entity moves to an idle CPU with more idle neighbours
+//! (cache, then core). The move boosts the entity.
 //!
-//! **Versions.** The text above describes 4.0.1. `version` selects another one, and each difference has a knob of its
-//! own:
-//! - *3.0.3*, the Credit of summer 2006 that S2 measured. A tick charges a whole tick to the entity it finds
-//!   (`charging`), in milliseconds (`credits-per-ms`), so an entity that avoids ticks runs for free. There is no boost:
-//!   UNDER never preempts UNDER. A new entity earns from the start (`begins`). An entity under a cap is parked if it
-//!   owes anything, but only when it next stops; if it waits then, one time slice later (`parking`). An unparked entity
-//!   kicks no CPU and waits until its CPU decides anew; an idle CPU does so every 30 ms (`unparking`). An account that
-//!   overflows is emptied after the balance is computed (`overflow`). CPUs steal from idle CPUs, too (`steal`), and
-//!   ticks migrate no entity (`relocate`).
-//! - *4.23*, the current one. A weight is for each active member, not for all together (`weight-per`). An account that
-//!   overflows is halved (`overflow`). Ticks and accounting follow the time slice (`tick-from`), and charges are
+//! **Versions.** The text above describes 4.0.1. `version` selects another version, and each difference has a knob of
+//! its own:
+//! - *3.0.3*, the Credit of summer 2006 that Cherkasova et al. 2007 measured. A tick charges a whole tick to the
+//!   running entity (`charging`), in milliseconds (`credits-per-ms`), so an entity that avoids ticks runs for free.
+//!   There is no boost: UNDER never preempts UNDER. A new entity earns from the start (`begins`). An entity under a cap
+//!   is parked at any debt, but only when it next stops; if the entity waits at that time, one time slice later
+//!   (`parking`). An unparked entity kicks no CPU and waits for the next decision of its CPU; an idle CPU decides every
+//!   30 ms (`unparking`). An account that overflows is emptied after the balance is computed (`overflow`). CPUs also
+//!   steal from idle CPUs (`steal`), and ticks migrate no entity (`relocate`).
+//! - *4.23*, the current version. A weight is for each active member, not for all together (`weight-per`). An account
+//!   that overflows is halved (`overflow`). Ticks and accounting follow the time slice (`tick-from`), and charges are
 //!   rounded down. An entity that has run for less than 1 ms is not preempted (`ratelimit`). A wake-up kicks one idle
-//!   CPU and does not preempt; if no idle CPU is suitable, the preempted entity moves to one (`tickle`). A yield lets
-//!   one less urgent entity pass (`yield`). A CPU tries to steal once in 1 ms (`steal-limit`), under its own cache
-//!   first (`steal`). An entity that only migrates is not boosted (`boost-migrated`).
+//!   CPU and does not preempt; if no idle CPU is suitable, the preempted entity moves to an idle CPU (`tickle`). A
+//!   yield lets one less urgent entity run first (`yield`). A CPU attempts to steal once in 1 ms (`steal-limit`), under
+//!   its own cache first (`steal`). An entity that only migrates is not boosted (`boost-migrated`).
 //!
-//! **Order within one instant.** Ticks come before the accounting. Both come before the stopped entity is queued again:
-//! in Xen, too, timers run before `schedule()`.
+//! **Order within one instant.** Ticks precede the accounting. Both precede the requeue of the stopped entity: in Xen,
+//! too, timers run before `schedule()`.
 //!
 //! Differences from Xen 4.0.1:
 //! - *Hand-off*. In Xen, an entity can wait without end while a CPU idles. A wake-up pinned to a busy CPU displaces an
 //!   entity that could run elsewhere, and kicks no CPU. Two wake-ups on one idle CPU kick only that CPU. Here, an
-//!   entity that a decision leaves waiting is moved to an idle CPU if it may run there (`hand-off = off`: as in Xen).
-//!   An idle CPU also takes an entity that waits for its last time slice before parking; 3.0.3 steals no PARKED vCPU.
-//! - The accounting timer stops while all CPUs idle and no entity is active. No decision changes: there is no entity to
-//!   pay then. The timer resumes at the same multiples of its period, before a tick can find an entity running.
-//! - A new entity begins on the CPU with the fewest entities; in Xen, the domain builder does that.
-//! - A better idle CPU is searched only among those the entity may run on; 4.0.1 forgets this for the neighbours.
+//!   entity that a decision leaves waiting is moved to an idle CPU in its affinity (`hand-off = off`: as in Xen). An
+//!   idle CPU also takes an entity that waits for its last time slice before parking; 3.0.3 steals no PARKED vCPU.
+//! - The accounting timer stops while all CPUs idle and no entity is active. No decision changes, because no entity
+//!   would receive credits. The timer resumes at the same multiples of its period, before a tick can find an entity
+//!   running.
+//! - A new entity begins on the CPU with the fewest entities; in Xen, the domain builder chooses the CPU.
+//! - A better idle CPU is searched only in the entity's affinity; 4.0.1 ignores the affinity for the neighbours.
 //! - Late ticks coalesce and keep their phase, multiples of 10 ms (in Xen, only after idling).
 //! - 32-bit sums that overflow in Xen do not overflow here.
-//! - In 4.23, there are no soft affinities, because no parameter asks for them; cache domains stand for NUMA nodes. The
-//!   rest of a time slice under the rate limit is at least 100 µs, as its comment says. The code ensures that only for
-//!   an entity that has run for less. A preempted entity is moved if it may run on an idle CPU; since 4.13 the code
-//!   tests whether the arriving entity may, and it may not.
+//! - In 4.23, there are no soft affinities, because no parameter requests them; cache domains stand for NUMA nodes. The
+//!   remainder of a time slice under the rate limit is at least 100 µs, as a comment in Xen states. Xen's code ensures
+//!   this minimum only for an entity that has run for less than that. A preempted entity is moved if an idle CPU is in
+//!   its affinity; since 4.13, Xen's code tests the affinity of the woken entity, which contains no idle CPU at that
+//!   point.
 //!
 //! Source: `xen/common/sched_credit.c`, Xen 4.0.1 and 3.0.3; `xen/common/sched/credit.c`, 4.23-dev.
 

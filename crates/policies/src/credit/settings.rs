@@ -10,7 +10,7 @@ pub(crate) const KNOBS: &[Knob] = &[
     Knob::choice("version", VERSIONS, "the version whose rules apply where the other knobs do not decide")
         .from("xen/common/sched_credit.c, Xen 4.0.1 and (summer of 2006) 3.0.3; xen/common/sched/credit.c, 4.23-dev"),
     Knob::time("slice", Nanos::ms(30), (Nanos::us(10), Nanos::s(1)), "the longest time slice")
-        .from("CSCHED_MSECS_PER_TSLICE; S3 table 1 uses 30, 15, 5 and 3 ms"),
+        .from("CSCHED_MSECS_PER_TSLICE; Poris (Wu et al.) table 1 uses 30, 15, 5 and 3 ms"),
     Knob::time("tick", Nanos::ms(10), (Nanos::ms(1), Nanos::s(1)), "the period of the scheduler tick of each CPU")
         .from("CSCHED_MSECS_PER_TICK"),
     Knob::count("accounting-ticks", [3, 1, 100], "the ticks per accounting period; its credits bound the accounts")
@@ -18,7 +18,7 @@ pub(crate) const KNOBS: &[Knob] = &[
     Knob::choice(
         "tick-from",
         &["version", "tick", "slice"],
-        "`slice`: an accounting period is a time slice, a tick a third of it (below 3 ms all of it)",
+        "`slice`: an accounting period is a time slice, a tick a third of the time slice (below 3 ms the whole)",
     )
     .from("__csched_set_tslice, 4.23; before: three constants"),
     Knob::time("tick-stagger", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "the offset of the ticks of each CPU from those of the previous one")
@@ -26,7 +26,7 @@ pub(crate) const KNOBS: &[Knob] = &[
     Knob::choice(
         "charging",
         &["version", "nearest", "floor", "sampled"],
-        "time run is charged to the nearest credit, or rounded down; `sampled`: a tick charges a whole tick to the running entity",
+        "run time is charged to the nearest credit, or rounded down; `sampled`: a tick charges a whole tick to the running entity",
     )
     .from("burn_credits (4.0.1; 4.23); csched_vcpu_acct (3.0.3)"),
     Knob::count("credits-per-ms", [0, 0, 1_000], "the credits that a millisecond costs; 0: the version decides")
@@ -50,50 +50,50 @@ pub(crate) const KNOBS: &[Knob] = &[
     Knob::choice(
         "begins",
         &["version", "inactive", "active"],
-        "a new entity earns after a tick has found it, or at once",
+        "a new entity earns credits after a tick has found it running, or at once",
     )
     .from("csched_vcpu_init, 3.0.3: at once"),
     Knob::choice(
         "parking",
         &["version", "below-cap", "in-debt"],
-        "an entity is parked at once if it owes more than its part of the cap; or at its next stop if it owes anything",
+        "an entity is parked at once if its debt exceeds its part of the cap; or at its next stop at any debt",
     )
     .from("csched_vcpu_park, 4.0.1; CSCHED_PRI_TS_PARKED, 3.0.3"),
     Knob::choice(
         "unparking",
         &["version", "calls", "waits"],
-        "an unparked entity kicks its CPU; or waits until the CPU decides anew: an idle one, at the end of a time slice of idling",
+        "an unparked entity kicks its CPU; or waits for the next decision of the CPU, on an idle CPU at the end of a time slice of idling",
     )
     .from("vcpu_unpause, 4.0.1; csched_acct and csched_runq_sort, 3.0.3, which kick no CPU"),
     Knob::choice(
         "tickle",
         &["version", "all-idle", "one-idle"],
-        "the CPUs kicked at an enqueue: all idle ones and those that run a less urgent entity; or one idle CPU, if any",
+        "the CPUs kicked at an enqueue: all idle CPUs and CPUs that run a less urgent entity; or one idle CPU, if any",
     )
     .from("__runq_tickle; tickle_one_idle_cpu"),
     Knob::choice(
         "yield",
         &["version", "last", "behind-one"],
-        "a yield goes last in its class, or behind one less urgent entity, and is not stolen until it has run",
+        "an entity that yields is last in its class; or behind one less urgent entity, and not stolen until it has run",
     )
     .from("CSCHED_FLAG_UNIT_YIELD"),
     Knob::choice("ratelimit", &["version", "off", "on"], "an entity that has just begun to run is not preempted")
         .from("sched_ratelimit_us, since 64908a0466 (4.2)"),
-    Knob::time("ratelimit-time", Nanos::ms(1), (Nanos::us(100), Nanos::ms(500)), "how long the rate limit protects a running entity")
+    Knob::time("ratelimit-time", Nanos::ms(1), (Nanos::us(100), Nanos::ms(500)), "the time for which the rate limit protects a running entity")
         .from("SCHED_DEFAULT_RATELIMIT_US; XEN_SYSCTL_SCHED_RATELIMIT_MIN and _MAX"),
     Knob::choice(
         "steal",
         &["version", "busy", "any", "near"],
-        "the queues to steal from: of CPUs that do not idle; of all; of CPUs with two to run, under the same cache first",
+        "the queues to steal from: of CPUs that do not idle; of all CPUs; of CPUs with two runnable entities, under the same cache first",
     )
     .from("csched_load_balance: 4.0.1, 3.0.3, 4.23 (NUMA nodes there)"),
     Knob::choice("steal-limit", &["version", "off", "on"], "a CPU waits between attempts to steal")
         .from("George Dunlap, `credit: Limit load balancing to once per millisecond`, 2023"),
-    Knob::time("steal-interval", Nanos::ms(1), (Nanos::us(1), Nanos::s(1)), "the least time between attempts to steal")
+    Knob::time("steal-interval", Nanos::ms(1), (Nanos::us(1), Nanos::s(1)), "the minimum time between attempts to steal")
         .from("load_balance_ratelimit_us"),
     Knob::choice("relocate", &["version", "on", "off"], "a tick moves an active entity to a better idle CPU")
         .from("csched_cpu_pick, after 3.0.3"),
-    Knob::time("migration-delay", Nanos::ZERO, (Nanos::ZERO, Nanos::ms(100)), "how long a stopped entity is not stolen (cache-hot)")
+    Knob::time("migration-delay", Nanos::ZERO, (Nanos::ZERO, Nanos::ms(100)), "the time for which a stopped entity is not stolen (cache-hot)")
         .from("vcpu_migration_delay; its comment suggests 1 ms"),
     Knob::switch("hand-off", true, "an entity that is left waiting is moved to an idle CPU")
         .from("ours; off: as in Xen, which leaves the entity to the next wake-up"),

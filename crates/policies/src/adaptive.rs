@@ -19,8 +19,7 @@
 //! Every group with members is a VM, marked or not.
 //!
 //! The original policy learns the duration of the lock contention of a VM by reinforcement. Its constants are not
-//! published in the abstract. The rule above is an addition of Tactus, and the threshold of 2^20 cycles at 2.33 GHz is
-//! assumed.
+//! available. The rule above is an addition of Tactus, and the threshold of 2^20 cycles at 2.33 GHz is assumed.
 //!
 //! Source: Weng, Liu, Yu and Li, "Dynamic adaptive scheduling for virtual machines", HPDC 2011 (abstract).
 

@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_refusal_states_what_still_fits() {
-        // S1: with R = 0.05, (20, 5) and (50, 20) are admitted, (100, 40) on top would be 1.05.
+        // VSched §3.1: with R = 0.05, (20, 5) and (50, 20) are admitted, (100, 40) on top would be 1.05.
         let mut books = Admission::new(1, 5, true);
         let held = [share(5, 20), share(20, 50)];
         for (i, wish) in held.iter().enumerate() {

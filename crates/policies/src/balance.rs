@@ -7,8 +7,8 @@
 //!
 //! ```text
 //! two CPUs; vm = v0, v1; hogs h, i
-//! cfs may queue      v0 v1 | h i      v0 and v1 take turns, never together
-//! balance queues     v0 h  | v1 i     both run, or wait, or one of each
+//! cfs may queue      v0 v1 | h i      v0 and v1 alternate, never together
+//! balance queues     v0 h  | v1 i     both run, both wait, or one runs
 //! ```
 //!
 //! Siblings are the members of one group, without the members of its subgroups. The root group has no siblings. A vCPU

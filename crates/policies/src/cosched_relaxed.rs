@@ -65,14 +65,14 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             (Nanos::us(100), Nanos::s(1000)),
             "the lead at which a vCPU stops, or with version 3 the skew at which its VM stops",
         )
-        .from("assumed: not published (policies.md 10.6)"),
+        .from("assumed: not published"),
         Knob::time(
             "resume",
             Nanos::ms(2),
             (Nanos::ZERO, Nanos::s(1000)),
             "the lead at which a stopped vCPU resumes; at most nine tenths of the threshold",
         )
-        .from("assumed: not published (policies.md 10.6)"),
+        .from("assumed: not published"),
         QUANTUM,
         MARGIN,
     ],

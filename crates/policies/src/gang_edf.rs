@@ -1,8 +1,8 @@
 //! Gang EDF: the vCPUs of a VM have the same slice in the same periods, each on a CPU of its own.
 //!
-//! This is partitioned earliest deadline first, as in `edf`, for parallel VMs. The members of a gang get one (slice,
-//! period) with one phase, on CPUs that are all different. A member is admitted only if a CPU that none of its siblings
-//! has admits it. So their periods begin at the same instant everywhere, and each member has its slice before the same
+//! This policy is partitioned earliest deadline first, as in `edf`, for parallel VMs. The members of a gang get one
+//! (slice, period) with one phase, on different CPUs. A member is admitted only if some CPU without a sibling admits
+//! it. The periods of all members therefore begin at the same instant, and each member has its slice before the same
 //! deadline.
 //!
 //! ```text
@@ -12,19 +12,19 @@
 //! a1  b1   . a1  .         a1  b1   .  a1
 //! ```
 //!
-//! **Admission control.** A CPU admits a member if its utilisation stays within one, less the reserve: then no slice is
-//! late there (Liu and Layland). A member that no CPU admits is refused; the error names the largest slice that would
-//! fit. All members have the same reservation; a member with a different one is refused.
+//! **Admission control.** A CPU admits a member if its utilisation stays within one, less the reserve. No slice is then
+//! late on that CPU (Liu and Layland). A member that no CPU admits is refused; the error names the largest slice that
+//! would fit. All members have the same reservation; a member with a different reservation is refused.
 //!
 //! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. Hosts that
 //! agree on a start run their parts of a gang together. The periods of a later member begin with the next period of its
-//! siblings. Periods of a gang never move, whichever members sleep. A member that wakes within a period has the part of
-//! its slice that its sleep has left (docs/decisions/0010).
+//! siblings. The periods of a gang never move, even if members sleep. A member that wakes within a period has the part
+//! of its slice that its sleep has left (docs/decisions/0010).
 //!
-//! Siblings run at the same time as far as other deadlines on their CPUs allow. Where two CPUs serve the same gangs,
-//! they do so throughout. Where one of the CPUs has another VM with an earlier deadline, the sibling there runs later,
-//! but not after its deadline. Equal deadlines go by order of arrival. An entity in no gang is scheduled as in
-//! partitioned `edf`.
+//! Siblings run at the same time as far as other deadlines on their CPUs allow. Siblings on two CPUs that serve the
+//! same gangs always run together. If one of the CPUs has another VM with an earlier deadline, the sibling there runs
+//! later, but not after its deadline. Entities with equal deadlines run in order of arrival. An entity in no gang is
+//! scheduled as in partitioned `edf`.
 //!
 //! Source: ours, from VSched (Lin and Dinda, SC'05) §3 with the common start of gangs; compare Kato and Ishikawa, RTSS
 //! 2009 (global Gang EDF).
@@ -48,7 +48,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
-        Knob::choice("enforce", &["soft", "hard"], "what happens at the end of a slice").from("S1 §3.2"),
+        Knob::choice("enforce", &["soft", "hard"], "what happens at the end of a slice").from("VSched §3.2"),
         edf::LATE,
         edf::GRAIN,
         edf::RESERVE,

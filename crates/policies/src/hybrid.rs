@@ -1,10 +1,10 @@
-//! Hybrid: concurrent VMs are co-scheduled over Credit; all others are left to Credit.
+//! Hybrid: concurrent VMs are co-scheduled over Credit; all other VMs are scheduled by Credit alone.
 //!
-//! Co-scheduling benefits VMs whose threads wait for each other, and only costs for those that just compute. So the
-//! administrator types each VM: a marked VM (`gang`) is concurrent, any other is a high-throughput VM.
+//! Co-scheduling benefits VMs whose threads wait for each other, and only costs time in VMs that just compute. The
+//! administrator therefore types each VM: a marked VM (`gang`) is concurrent, any other VM is a high-throughput VM.
 //!
-//! The vCPUs of a concurrent VM are kept on CPUs of their own. When the first of them is picked, its CPU calls the
-//! others: they go to the head of their queues, above BOOST, and their CPUs pick again. For each VM this happens at
+//! The vCPUs of a concurrent VM are kept on CPUs of their own. When the first of them is picked, its CPU signals the
+//! siblings. They move to the head of their queues, above BOOST, and their CPUs pick again. Each VM is signalled at
 //! most once in `signal-every`, a time slice of Credit.
 //!
 //! ```text
@@ -14,15 +14,15 @@
 //! aaaaa.....aaaaaaaaaa..........aaaaa.....aaaaa      CPU 1: a1, and a hog
 //! ```
 //!
-//! With `signal-from = boot`, only CPU 0 calls, as in the original; a VM without a vCPU on CPU 0 is then never called.
-//! Credits give each VM its share in the long run only if concurrent VMs want no more than theirs. A called vCPU runs
-//! whether it has overspent or not.
+//! With `signal-from = boot`, only CPU 0 signals, as in the original; a VM without a vCPU on CPU 0 is then never
+//! signalled. Credits give each VM its share in the long run only if concurrent VMs request no more than their share. A
+//! signalled vCPU runs even if it has overspent.
 //!
-//! The internals of the original are not available: that siblings go above BOOST, and how often they are called, is
-//! assumed.
+//! The internals of the original policy are not available. The priority of siblings above BOOST and the rate of signals
+//! are assumed.
 //!
-//! Source: Weng, Wang, Li and Lu, "The hybrid scheduling framework for virtual machine systems", VEE 2009, as described
-//! in S3 §2 and policies.md 10.6.
+//! Source: Weng, Wang, Li and Lu, "The hybrid scheduling framework for virtual machine systems", VEE 2009 (abstract);
+//! Wu et al. (Poris) §2.
 
 use crate::credit;
 use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, SignalFrom, Together, Unit};
@@ -45,7 +45,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 pub(crate) const SIGNAL_FROM: Knob = Knob::choice(
     "signal-from",
     &["first", "boot", "any"],
-    "the CPU that calls the siblings when it picks a vCPU: that of the VM's first vCPU; CPU 0; each",
+    "the CPU that signals the siblings when it picks a vCPU: the CPU of the VM's first vCPU; CPU 0; every CPU",
 )
 .from("Weng et al.: the boot CPU; the VM's first CPU is assumed, because CPU 0 may have no vCPU of it");
 
@@ -54,9 +54,9 @@ pub(crate) const SIGNAL_EVERY: Knob = Knob::time(
     "signal-every",
     Nanos::ms(30),
     (Nanos::ZERO, Nanos::s(10)),
-    "the least time between two calls of the siblings of a VM",
+    "the minimum time between two signals to the siblings of a VM",
 )
-.from("a time slice of Credit; assumed (policies.md 10.6)");
+.from("a time slice of Credit (assumed)");
 
 const OWN: [Knob; 3] = [SIGNAL_FROM, SIGNAL_EVERY, ACCOUNTING_LOWERS];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);

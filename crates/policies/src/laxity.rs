@@ -1,30 +1,31 @@
 //! Laxity: Credit in which a woken vCPU is queued as far back as its tolerable delay allows.
 //!
-//! Credit's boost runs every woken vCPU at once, as long as it has credit. With several of them, none is certain to run
-//! in time, and they preempt batch work even if they could have waited. Here a vCPU may state the scheduling delay that
-//! it tolerates (`latency`, its laxity). When it wakes with credit left, it is not boosted. It is queued behind as many
-//! entities as can each run for a whole time slice within that delay. It is never queued further back than Credit would
-//! put it.
+//! Credit's boost runs every woken vCPU at once, as long as the vCPU has credit. If several vCPUs are boosted, none is
+//! certain to run in time. Boosted vCPUs also preempt batch work when they could wait. Here a vCPU may state the
+//! scheduling delay that it tolerates (`latency`, its laxity). When such a vCPU wakes with credit left, it is not
+//! boosted. It is queued behind the entities that can each run for a whole time slice within that delay. It is never
+//! queued further back than in Credit.
 //!
 //! ```text
 //! slice 30 ms, r has just begun, queue a b c (all UNDER)     e wakes with a laxity of
 //! 100 ms      r a b e c      30 + 30 + 30 fit
-//! 40 ms       r e a b c      only the rest of r's turn fits
-//! 10 ms       e a b c  (r)   not even that: e preempts r
+//! 40 ms       r e a b c      only the remainder of r's time slice fits
+//! 10 ms       e a b c  (r)   no wait fits: e preempts r
 //! none        boosted, as in credit
 //! ```
 //!
-//! **Several CPUs.** Such a woken vCPU goes to the CPU on which it would wait the shortest. Among equals it goes to its
-//! own CPU, then to one that shares a cache with it.
+//! **Several CPUs.** Such a woken vCPU is queued on the CPU with the shortest expected wait. Among equals its own CPU
+//! is preferred, then a CPU that shares a cache with it.
 //!
-//! A vCPU without laxity, an OVER vCPU, and everything else (accounting, caps, stealing, knobs) is as in `credit`. A
-//! vCPU that preempts and blocks before a tick keeps its credit state, as there. The delay is guaranteed only to a vCPU
-//! that stays within its share.
+//! A vCPU without laxity and an OVER vCPU are scheduled as in `credit`. Accounting, caps, stealing and knobs are also
+//! as in `credit`. A vCPU that preempts and blocks before a tick keeps its credit state, as in `credit`. The delay is
+//! guaranteed only to a vCPU that stays within its share.
 //!
-//! The position formula is inferred from the abstract and from S3; the formula of the paper is not available.
+//! The position formula is inferred from the abstract and from Wu et al. (Poris) §2; the formula of the paper is not
+//! available (assumed).
 //!
 //! Source: Lee, Krishnakumar, Krishnan, Singh and Yajnik, "Supporting soft real-time tasks in the Xen hypervisor", VEE
-//! 2010; S3 §2.
+//! 2010 (abstract); Wu et al. (Poris) §2.
 
 use crate::credit::{self, Credit};
 use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
@@ -48,7 +49,7 @@ const AHEAD: Knob = Knob::time(
     (Nanos::ZERO, Nanos::s(10)),
     "the expected run time of each entity ahead in the queue; 0: a whole time slice",
 )
-.from("assumed from the abstract and S3 §2 (policies.md 10.6)");
+.from("assumed from the abstract and Poris (Wu et al.) §2");
 const KNOBS: [Knob; credit::KNOBS.len() + 1] = Knob::join(&[AHEAD], credit::KNOBS);
 
 fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {

@@ -57,7 +57,7 @@ impl Lengths {
 mod tests {
     use super::*;
 
-    /// The values of policies.md 3.3.
+    /// The values of `prio_ratios`, bfs.c.
     #[test]
     fn the_tables_are_the_sources() {
         let some = [LATER[0], LATER[1], LATER[10], LATER[20], LATER[30], LATER[39]];

@@ -1,4 +1,4 @@
-//! BFS against its rules: policies.md 3.4 and the worked example of 3.6, all in virtual time.
+//! BFS against the rules of bfs.c, with a worked example, all in virtual time.
 
 use super::POLICY;
 use crate::fixture::{
@@ -28,8 +28,8 @@ fn deadline_us(host: &Driver<'_>, e: EntityId) -> u64 {
     shows(host, e, "deadline") / 1_000
 }
 
-/// policies.md 3.6, in exact milliseconds: the offset of nice 0 is 39.1875 (6 · 836 / 128). The example also uses
-/// 41.09, in the code's own milliseconds.
+/// Worked example in exact milliseconds: the offset of nice 0 is 39.1875 (6 · 836 / 128). In the milliseconds of bfs.c,
+/// the offset is 41.09.
 #[test]
 fn the_worked_example() {
     let mut host = host(1, &[("binary-milliseconds", 0)]);

@@ -6,7 +6,7 @@
 //! of the lists that are not empty. The CPU runs the first task of the best list. A time slice is 4.2 ms.
 //!
 //! ```text
-//! two hogs a and b that have sunk to +7; i wakes now and then and runs briefly; 1 ms a letter
+//! two hogs a and b that have sunk to +7; i wakes at times and runs briefly; 1 ms a letter
 //! 0         10        20        30
 //! aaaabbibbaaaabbbbaiaaabbbbaaaaibbbba
 //! ```

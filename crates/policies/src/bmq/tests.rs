@@ -1,4 +1,4 @@
-//! BMQ's rule: levels, boosts, versions; the worked example of policies.md 4.8.
+//! BMQ's rule: levels, boosts, versions, and a worked example.
 
 use super::POLICY;
 use super::rule::Bmq;
@@ -35,7 +35,7 @@ fn burst(lab: &mut Lab, e: EntityId, run: Nanos, sleep: Nanos) {
 fn the_level_table() {
     let rule = rule("5.13");
     let boosts = [-7, -4, -2, -1, 0, 1, 2, 4, 7];
-    // policies.md 4.2.
+    // 50 + ⌊(127 + nice + boost)/2⌋: 100 to 126.
     for (nice, levels) in [
         (-20, [100, 101, 102, 103, 103, 104, 104, 105, 107]),
         (-10, [105, 106, 107, 108, 108, 109, 109, 110, 112]),

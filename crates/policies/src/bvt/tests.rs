@@ -1,4 +1,4 @@
-//! BVT against its rules: policies.md 5.3 and the worked example of 5.5, all in virtual time.
+//! BVT against the rules of sched_bvt.c, with a worked example, all in virtual time.
 
 use super::POLICY;
 use crate::fixture::{CPU, awake as hog, host_under, run_through_us as run_through, running, scripted, weighing};
@@ -28,7 +28,7 @@ fn percents(host: &Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (host.machine().charged(e).as_ns() * 100 + of.as_ns() / 2) / of.as_ns()).collect()
 }
 
-/// policies.md 5.5: D1 is a hog, D0 has short bursts; C = 5 ms. The driver of these tests is a nanosecond late, and
+/// Worked example: D1 is a hog, D0 has short bursts; C = 5 ms. The driver of these tests is a nanosecond late, and
 /// charges are rounded up. So every time here is a nanosecond before the value of the table.
 #[test]
 fn the_worked_example() {
@@ -112,7 +112,7 @@ fn a_sleeper_gets_no_catch_up() {
     assert!(host.machine().charged(busy) + host.machine().charged(other) >= Nanos::ms(2_190));
 }
 
-/// policies.md 5.5: a run is too long by a nanosecond for each MCU of the lead, so it is charged one MCU more.
+/// A run is too long by a nanosecond for each MCU of the lead, so it is charged one MCU more.
 #[test]
 fn two_hogs_are_charged_as_in_the_table() {
     let mut host = host(1, &[]);

@@ -35,7 +35,7 @@ fn rows_take_turns_and_a_hole_is_filled() {
     }
 }
 
-/// S3 figure 2b: siblings always run together, beside any other runnable entities.
+/// Poris (Wu et al.) figure 2b: siblings always run together, beside any other runnable entities.
 #[test]
 fn siblings_run_and_wait_together() {
     let mut host = host(4);

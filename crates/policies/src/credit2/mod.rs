@@ -1,53 +1,56 @@
 //! Credit2: the entity with the most credit runs, and a reset gives every entity the same amount again.
 //!
-//! Xen's default scheduler since 4.12. Every entity begins with 10 ms of credit, and running burns it. The heaviest
-//! entity of a run queue pays a nanosecond for a nanosecond; an entity of half its weight pays two. The most credit
-//! runs first, so a woken entity runs before an entity that has just run; there are no priorities and no boost. When
-//! even the best entity has no credit left, every entity gets 10 ms more, but keeps at most half a millisecond beyond
-//! that. Between two such resets, each entity can run in proportion to its weight.
+//! Credit2 has been Xen's default scheduler since 4.12. Every entity begins with 10 ms of credit, and running burns
+//! credit. The heaviest entity of a run queue burns one nanosecond of credit per nanosecond; an entity of half its
+//! weight burns two. The entity with the most credit runs first, so a woken entity runs before an entity that has just
+//! run. There are no priorities and no boost. When even the best entity has no credit left, every entity gets 10 ms
+//! more. It keeps at most half a millisecond of credit beyond that. Between two such resets, each entity can run in
+//! proportion to its weight.
 //!
 //! ```text
 //! one CPU, a weighs 256, b 512       0         10        20        30        40
 //! both are hogs                      abbbbbbbbbbaaaaabbbbbbbbbbaaaaabbbbbbbbbbaaaa
 //! ```
 //!
-//! **Time slices.** A time slice ends when the entity would be out of credit, or down to the credit of the first entity
-//! in the queue. It is at least 0.5 ms and at most 10 ms. An entity that has run for less than 1 ms is not preempted
-//! (`ratelimit`), unless it yields. Equal credit does not preempt. A yield gives the CPU to the first entity that may
-//! run there, however little credit it has.
+//! **Time slices.** A time slice ends when the credit of the entity would be zero, or equal to that of the first entity
+//! in the queue. A time slice is at least 0.5 ms and at most 10 ms. An entity that has run for less than 1 ms is not
+//! preempted (`ratelimit`), unless it yields. Equal credit does not preempt. After a yield, the first entity that may
+//! run there gets the CPU, at any credit.
 //!
-//! **Run queues.** The CPUs under one cache share a run queue, 16 at most (`runqueue`, `runqueue-cpus`). An entity that
-//! last ran on another CPU of the queue is picked only if it has half a millisecond more credit than the next best. It
-//! gets 50 µs of credit for the migration.
+//! **Run queues.** The CPUs under one cache share a run queue, 16 at most (`runqueue`, `runqueue-cpus`). Some entities
+//! last ran on another CPU of the queue. Such an entity is picked only if it has half a millisecond more credit than
+//! the next best. It gets 50 µs of credit for the migration.
 //!
-//! **Wake-ups.** A wake-up kicks one CPU. Idle CPUs come first: the last CPU of the entity if its whole core idles,
-//! then any CPU with an idle core, then any idle CPU. Otherwise it is the last CPU, if the entity has more credit than
-//! the entity that runs there. Otherwise it is the CPU where its credit exceeds that of the running entity most, less
-//! the migration resistance. An entity that has just begun to run is not preempted. Until a kicked CPU has decided,
-//! other CPUs do not kick it, and they do not pick the entity for which it was kicked.
+//! **Wake-ups.** A wake-up kicks one CPU. Idle CPUs have precedence: the last CPU of the entity if its whole core
+//! idles, then any CPU with an idle core, then any idle CPU. If no CPU idles, the last CPU is kicked, if the entity has
+//! more credit than the entity that runs there. Otherwise the kicked CPU is the CPU where the entity's credit exceeds
+//! that of the running entity by the largest amount, less the migration resistance. An entity that has just begun to
+//! run is not preempted. Until a kicked CPU has decided, other CPUs do not kick it, and they do not pick the entity for
+//! which it was kicked.
 //!
 //! **Several run queues.** Each queue keeps an average of the number of runnable entities over about the last second.
-//! Each entity keeps the average of its own runnable time. A new entity goes to the queue with the least expected load.
-//! At a reset the queue finds the queue whose load differs most from its own. The queue acts if the difference is more
-//! than one entity, or an eighth of an entity when there is more load than CPUs. It pushes one entity, pulls one, or
-//! swaps two, whichever leaves the smallest difference.
+//! Each entity keeps the average of its own runnable time. A new entity is assigned to the queue with the least
+//! expected load. At a reset, a queue selects the queue whose load differs most from its own. The queue acts if the
+//! difference is more than one entity, or an eighth of an entity when there is more load than CPUs. The queue pushes
+//! one entity, pulls one, or swaps two, by the smallest remaining difference.
 //!
-//! **Domains and caps.** A group is a domain, as in `credit`: its weight is that of *each* member, and its cap bounds
-//! them together. An entity in no group has its own weight and no cap. Every 10 ms the pool of a capped domain is
-//! filled up to the cap's part of that time. A member that is picked takes an equal part of the pool, half a
-//! millisecond at least. It runs on this quota, and returns the rest when it stops. A member that finds the pool empty
-//! is parked until another member returns a rest or the pool is filled. A member that has overrun its quota leaves a
-//! debt.
+//! **Domains and caps.** A group is a domain, as in `credit`. Its weight is that of *each* member, and its cap bounds
+//! all members together. An entity in no group has its own weight and no cap. Every 10 ms the pool of a capped domain
+//! is filled up to the cap's part of that time. A member that is picked takes an equal part of the pool, half a
+//! millisecond at least. The member runs on this quota, and returns the remainder when it stops. A member that finds
+//! the pool empty is parked until another member returns a remainder or the pool is filled. A member that has overrun
+//! its quota leaves a debt.
 //!
 //! Differences from Xen:
-//! - With `hand-off`, no CPU idles while an entity that it may run waits in its run queue. In Xen, an idle CPU resists
-//!   an entity with less than −9.5 ms and stops searching behind the first entity that it must park. It is not kicked
-//!   again if another kicked CPU picks a different entity.
-//! - The imbalance of the other run queue is judged by its own load; in Xen, by the load of the last queue in the list.
-//! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter asks for them.
-//! - A quota follows the number of members, and is a quota period at most. In Xen it is fixed when the cap is set, and
-//!   a cap above 100 % for each member is refused.
-//! - A CPU that is just deciding is not kicked.
+//! - With `hand-off`, no CPU idles while an entity that may run there waits in its run queue. In Xen, an idle CPU
+//!   resists an entity with less than −9.5 ms. It also stops its search behind the first entity that it must park. If
+//!   another kicked CPU picks a different entity, the idle CPU is not kicked again.
+//! - The imbalance of the other run queue is evaluated by its own load; in Xen, by the load of the last queue in the
+//!   list.
+//! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter requests them.
+//! - A quota follows the number of members, and is a quota period at most. In Xen the quota is fixed when the cap is
+//!   set, and a cap above 100 % for each member is refused.
+//! - A CPU that makes a decision at that time is not kicked.
 //!
 //! Source: `xen/common/sched/credit2.c`, Xen 4.23-dev.
 
@@ -77,7 +80,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     title: "most credit runs first, a reset gives every vCPU the same, with caps (Xen 4.23)",
     source: "xen/common/sched/credit2.c, Xen 4.23-dev",
     good_for: "shares of VMs within tens of milliseconds, short latency for vCPUs that slept, and exact caps",
-    bad_at: "very different weights, because a shortest time slice costs more than the lightest can owe; deadlines",
+    bad_at: "very different weights, because a minimum time slice costs more than the maximum debt of a light entity; deadlines",
     text: include_str!("mod.rs"),
     conserving: bounds::conserving,
     starvation: bounds::starvation,

@@ -7,13 +7,13 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob::choice(
         "runqueue",
         &["socket", "cpu", "core", "all"],
-        "the CPUs that share a run queue: all under one cache, none, all of a core, all",
+        "the CPUs that share a run queue: all under one cache, none, all of a core, all of the machine",
     )
     .from("credit2_runqueue"),
     Knob::count(
         "runqueue-cpus",
         [16, 1, 1_024],
-        "the most CPUs that share a run queue; threads of a core stay together",
+        "the maximum number of CPUs that share a run queue; threads of a core stay together",
     )
     .from("sched_credit2_max_cpus_runqueue"),
     Knob::time(
@@ -30,8 +30,13 @@ pub(super) const KNOBS: &[Knob] = &[
         "the shortest time slice, and the smallest quota",
     )
     .from("CSCHED2_MIN_TIMER"),
-    Knob::time("carry-over", Nanos::us(500), (Nanos::ZERO, Nanos::s(1)), "the most credit beyond that after a reset")
-        .from("CSCHED2_CARRYOVER_MAX"),
+    Knob::time(
+        "carry-over",
+        Nanos::us(500),
+        (Nanos::ZERO, Nanos::s(1)),
+        "the maximum credit beyond `credit` after a reset",
+    )
+    .from("CSCHED2_CARRYOVER_MAX"),
     Knob::time(
         "migrate-resist",
         Nanos::us(500),
@@ -45,14 +50,14 @@ pub(super) const KNOBS: &[Knob] = &[
         "ratelimit",
         Nanos::ms(1),
         (Nanos::ZERO, Nanos::ms(500)),
-        "how long a running entity is not preempted; 0: no limit",
+        "the time for which a running entity is not preempted; 0: no limit",
     )
     .from("sched_ratelimit_us"),
     Knob::time(
         "ratelimit-tolerance",
         Nanos::us(50),
         (Nanos::ZERO, Nanos::ms(1)),
-        "how much earlier than that a wake-up may preempt",
+        "the time by which a wake-up may preempt before the end of `ratelimit`",
     )
     .from("CSCHED2_RATELIMIT_TICKLE_TOLERANCE"),
     Knob::time("cap-period", Nanos::ms(10), (Nanos::ms(1), Nanos::s(1)), "the quota period of capped domains")
@@ -67,15 +72,20 @@ pub(super) const KNOBS: &[Knob] = &[
         "the load difference that moves entities while CPUs idle: two to this power",
     )
     .from("credit2_balance_under"),
-    Knob::count("balance-over", [-3, -4, 8], "the same while no CPU idles").from("credit2_balance_over"),
+    Knob::count(
+        "balance-over",
+        [-3, -4, 8],
+        "the load difference that moves entities while no CPU idles: two to this power",
+    )
+    .from("credit2_balance_over"),
     Knob::switch(
         "count-stopped",
         false,
         "the length of a time slice takes the entity that was just preempted into account",
     )
-    .from("off: csched2_runtime is called before the stopped entity is queued again; policies.md's example counts it"),
+    .from("off: csched2_runtime runs before the stopped entity is queued again; on: ours"),
     Knob::switch("hand-off", true, "no CPU idles while an entity that it may run waits in its run queue")
-        .from("ours; off: as in Xen, where entities with very little credit, or behind a parked one, keep waiting"),
+        .from("ours; off: as in Xen, where entities with very little credit, or behind a parked entity, keep waiting"),
 ];
 
 /// The CPUs that share a run queue.

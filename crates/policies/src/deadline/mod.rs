@@ -1,56 +1,58 @@
-//! SCHED_DEADLINE of Linux: earliest deadline first, and no entity exceeds its reservation at the expense of another.
+//! SCHED_DEADLINE of Linux: earliest deadline first, and no entity exceeds its reservation at the expense of another
+//! entity.
 //!
-//! For VMs or tasks that have a reservation and must not be able to harm each other. Each entity has a *server* (CBS, a
-//! constant bandwidth server): the remaining slice, and a deadline. Among all entities with a remaining slice, the
-//! earliest deadlines run, one on each CPU.
+//! This policy suits VMs or tasks that have a reservation and must not be able to harm each other. Each entity has a
+//! *server* (CBS, a constant bandwidth server): the remaining slice, and a deadline. Among all entities with a
+//! remaining slice, the earliest deadlines run, one on each CPU.
 //!
 //! ```text
-//! one CPU, reclaim = off: a (slice 2 ms, period 6 ms), b (3, 9) always want to run; c asks for nothing. 1 ms a letter
+//! one CPU, reclaim = off: a (slice 2 ms, period 6 ms), b (3, 9) and c (no reservation) are hogs; 1 ms a letter
 //! 0         10        20        30
 //! aabbbcaacbbbaaccccaabbbcaacbbbaacccc
 //! ```
 //!
 //! **Wake-up** at `t`, with `q` left until deadline `d`. The server restarts with a full slice `Q`, due at `t + D`, in
 //! two cases: `d` has passed, or `q` is more than the entity's share of the time to `d` (`q · D > (d − t) · Q`).
-//! Otherwise it continues unchanged. So a remaining slice can never give more than `Q / D` of a CPU. If the relative
-//! deadline `D` is shorter than the period `P`, the server does not restart before its next period. Before `d` it keeps
-//! the part of `q` that fits; after `d` the entity is held.
+//! Otherwise the server continues unchanged. A remaining slice can therefore never give more than `Q / D` of a CPU. If
+//! the relative deadline `D` is shorter than the period `P`, the server does not restart before its next period. Before
+//! `d` the server keeps the part of `q` that fits; after `d` the entity is held.
 //!
-//! **Running** is charged to `q`. When the slice is used up, the entity is held until its next period begins. Then
-//! it gets another slice, due a period later. If that instant has passed already, it goes on at once with the later
-//! deadline. A *yield* gives up the rest of the slice. If an entity is blocked when its next period could begin, the
-//! period begins at its wake-up. In the kernel (`asleep = renew`) the period begins at once, and an entity that wakes
-//! late in it gets only the part of its slice that fits.
+//! **Running** is charged to `q`. When the slice is used up, the entity is held until its next period begins. At that
+//! instant the entity gets another slice, due a period later. If that instant has passed already, the entity continues
+//! at once with the later deadline. A *yield* gives up the remainder of the slice. If an entity is blocked when its
+//! next period could begin, the period begins at its wake-up. In the kernel (`asleep = renew`) the period begins at
+//! once. An entity that wakes late in that period gets only the part of its slice that fits.
 //!
 //! **Admission control.** The sum of all reservations may be at most 95 % of the CPUs. A reservation that would exceed
-//! this is refused; the error names the slice that would fit. If `D` is shorter than `P`, a reservation counts as `Q /
-//! D` (`admission = density`), which the guarantee below requires; the kernel counts `Q / P`. The sum is exact, to the
-//! last nanosecond.
+//! this limit is refused; the error names the slice that would fit. If `D` is shorter than `P`, a reservation counts as
+//! `Q / D` (`admission = density`), which the guarantee below requires; the kernel counts `Q / P`. The sum is exact, to
+//! the last nanosecond.
 //!
 //! **Guarantees.** On one CPU, an admitted entity gets its slice in every period, up to the deadline, as long as it is
-//! runnable. Any jobs that need no more than `Q` and are at least `P` apart meet their deadlines, whatever the other
-//! entities do. On `m` CPUs without reclaiming, a job is late by at most `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) +
-//! Qmax`. If this is more than its period, the bound holds only with `lagging = catch-up`. Otherwise an entity that is
-//! late by that much restarts with a deadline later than the one it missed, and falls further behind.
+//! runnable. Jobs that need no more than `Q` and are at least `P` apart meet their deadlines, for any behaviour of the
+//! other entities. On `m` CPUs without reclaiming, a job is late by at most `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) +
+//! Qmax`. If this bound is more than the period of the job, it holds only with `lagging = catch-up`. Otherwise an
+//! entity that is late by that amount restarts with a deadline later than the missed deadline, and falls further
+//! behind.
 //!
 //! **Reclaiming** (GRUB). An entity with a soft reservation (`SCHED_FLAG_RECLAIM`) is charged less than the time it
-//! runs, so it gets more. The charge is lower the more of its CPU is not reserved or not in use; 5 % are left in any
-//! case. A hard reservation is charged in real time. The share of an entity that blocks stays in use until its *0-lag
-//! time*, `d − q · P / Q`. Admission control counts the share of a detached entity until then. The formula of v5.13
-//! gives too little; that of v6.5 is correct.
+//! runs, and therefore gets more CPU time. The charge decreases with the part of its CPU that is not reserved or not in
+//! use; 5 % stays unused in any case. A hard reservation is charged in real time. The share of an entity that blocks
+//! stays in use until its *0-lag time*, `d − q · P / Q`. Admission control counts the share of a detached entity until
+//! then. The formula of v5.13 gives too little CPU time; the formula of v6.5 is correct.
 //!
-//! **Several CPUs.** Run queues are per CPU, with push and pull as in `rt`. No entity waits while a CPU that it may use
-//! runs an entity with a later deadline. Affinities are allowed, and then admission control guarantees nothing;
-//! `whole-machine` refuses them, as the kernel does.
+//! **Several CPUs.** Run queues are per CPU, with push and pull as in `rt`. No entity waits while a CPU in its affinity
+//! runs an entity with a later deadline. Affinities are allowed, but with affinities admission control guarantees
+//! nothing; `whole-machine` refuses them, as the kernel does.
 //!
 //! **Entities without a reservation** run round robin in the time that is left, machine-wide. Classes, weights and
 //! groups are ignored; `linux` has the other classes.
 //!
 //! Differences from the kernel: a slice ends when it is used up, not at the next tick (`hrtick`). The wake-up rule is
 //! computed exactly, not in units of 1024 ns. A changed charge rate takes effect at once, not at the next update. The
-//! `start` of a reservation is our addition. The periods then stay bound to it, and a wake-up always gives the part of
-//! the slice that fits the current period. A changed reservation takes effect at the end of the current slice, but the
-//! remaining slice is cut to the new slice at once.
+//! `start` of a reservation is an addition of Tactus. With a `start`, the periods stay bound to it, and a wake-up
+//! always gives the part of the slice that fits the current period. A changed reservation takes effect at the end of
+//! the current slice, but the remaining slice is cut to the new slice at once.
 //!
 //! Source: torvalds/linux kernel/sched/deadline.c, v5.13 and v6.5; Documentation/scheduler/sched-deadline.rst; Abeni
 //! and Buttazzo 1998; Abeni, Lipari and Lelli 2015.
@@ -71,7 +73,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "deadline",
     title: "SCHED_DEADLINE: earliest deadline first, each within its reservation",
     source: "Linux v5.13 and v6.5, kernel/sched/deadline.c",
-    good_for: "reservations of entities that may overrun: none can harm another",
+    good_for: "reservations of entities that may overrun: no entity can harm another",
     bad_at: "work that does not fit a slice and a period; exact guarantees on several CPUs",
     text: include_str!("mod.rs"),
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },

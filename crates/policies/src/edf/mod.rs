@@ -1,35 +1,39 @@
 //! Earliest deadline first, over reservations of a slice in every period.
 //!
-//! Among entities with a remaining slice, the one whose period ends first runs. A used-up slice is replenished when the
-//! next period begins. Until then the entity competes for unreserved time (soft), or is held (hard). Entities without a
-//! reservation run round robin in the remaining time.
+//! Among entities with a remaining slice, the entity whose period ends first runs. A used-up slice is replenished when
+//! the next period begins. Until then the entity competes for unreserved time (soft), or is held (hard). Entities
+//! without a reservation run round robin in the remaining time.
 //!
 //! ```text
 //! (period 20, slice 5) = a, (50, 20) = b, one CPU, hard      0    5              20   25   30        40   45
 //!                                                            aaaaabbbbbbbbbbbbbbbaaaaabbbbb          aaaaa
 //! ```
 //!
-//! Periods follow one another from the `start` of the reservation. Without a `start`, they begin when the entity first
-//! wakes, and anew when it wakes after sleeping past the end of a period. An entity may wake within a period that it
-//! has used in part. It then keeps its remaining slice less the time it was blocked, but at least its share of the rest
-//! of the period (docs/decisions/0010). With `rest = renew`, it begins a new period if it has more than that share, so
-//! its periods follow its own wake-ups; the daemon uses this setting.
+//! Periods follow one another from the `start` of the reservation. Without a `start`, periods begin when the entity
+//! first wakes, and again when the entity wakes after a sleep past the end of a period. An entity may wake within a
+//! period that it has used in part. It then keeps its remaining slice less the time it was blocked, but at least its
+//! share of the remainder of the period (docs/decisions/0010). With `rest = renew`, the entity begins a new period if
+//! its remaining slice exceeds that share. Its periods then follow its own wake-ups; the daemon uses this setting.
 //!
 //! With this rule, on one CPU with Σ slice/period ≤ 1, no slice of an entity that is runnable through its period is
-//! late. This holds however the others sleep and wake. The policy admits no more than that, less a reserve. (An entity
-//! that is attached, detached or changed gets its new slice at once: another entity's slice may be late in the first
-//! period after that.) `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned a
-//! CPU, first fit. `placement = global` runs the earliest deadlines of the whole machine, with one decision for all
-//! CPUs at once. It admits more, and bounds tardiness instead of excluding it (Devi and Anderson 2005).
+//! late. The guarantee holds for all sleeps and wake-ups of the other entities. The policy admits at most this sum,
+//! less a reserve. (An entity that is attached, detached or changed gets its new slice at once: the slice of another
+//! entity may be late in the first period after that.)
 //!
-//! At one instant, the set of entities to run is determined first. Then entities that run already keep their CPU. The
-//! others are placed in order of (deadline, index): on their last CPU if it is free, else on the lowest free one.
+//! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned a CPU, first fit.
+//! `placement = global` runs the earliest deadlines of the whole machine, with one decision for all CPUs at once.
+//! Global placement admits more, and bounds tardiness instead of excluding it (Devi and Anderson 2005).
 //!
-//! Differences from VSched (S1 §3), the source of the rule: this policy knows whether an entity is blocked. So only CPU
-//! time is charged, a blocked entity frees its CPU, and periods begin anew after a sleep. `charge = wall` restores
-//! VSched's core, which cannot know this. A yield declares the job complete: it gives up the rest of the slice, as in
-//! SCHED_DEADLINE. `enforce = none` schedules jobs instead of slices: a job runs until it blocks or yields, a late job
-//! keeps its deadline, and no reservation is refused. The deadline of a job is its release plus the period.
+//! At one instant, the set of entities to run is determined first. Then entities of this set that already run keep
+//! their CPU. The other entities are placed in order of (deadline, index): on their last CPU if it is free, else on the
+//! lowest free CPU.
+//!
+//! Differences from VSched §3, the source of the rule: this policy knows whether an entity is blocked. So only CPU time
+//! is charged, a blocked entity frees its CPU, and periods begin again after a sleep. `charge = wall` restores VSched's
+//! core, which cannot detect a block. A yield declares the job complete: the entity gives up the remainder of the
+//! slice, as in SCHED_DEADLINE. `enforce = none` schedules jobs instead of slices: a job runs until it blocks or
+//! yields, a late job keeps its deadline, and no reservation is refused. The deadline of a job is its release plus the
+//! period.
 //!
 //! Source: VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973.
 
@@ -52,26 +56,26 @@ use sched::{
 
 pub(crate) const LATE: Knob =
     Knob::choice("late", &["renew", "carry"], "undelivered time is lost (renew) or added to the next slice (carry)")
-        .from("S1 §3.2 (renew)");
+        .from("VSched §3.2 (renew)");
 pub(crate) const GRAIN: Knob = Knob::time(
     "grain",
     Nanos::ZERO,
     (Nanos::ZERO, Nanos::s(1)),
-    "the grain of timers: they go off at multiples of this; 0: exactly",
+    "the grain of timers: they fire at its multiples; 0: exactly",
 )
-.from("S1 §3.3: 10 ms on Linux 2.4, 1 ms on 2.6");
+.from("VSched §3.3: 10 ms on Linux 2.4, 1 ms on 2.6");
 pub(crate) const RESERVE: Knob =
-    Knob::percent("reserve", [10, 0, 100], "the part of each CPU that is never reserved").from("S1 §3.1");
+    Knob::percent("reserve", [10, 0, 100], "the part of each CPU that is never reserved").from("VSched §3.1");
 pub(crate) const QUANTUM: Knob =
     Knob::time("quantum", Nanos::ms(10), (Nanos::us(10), Nanos::s(1)), "the time slice in unreserved time")
-        .from("ours: S1 leaves that time to the host's own scheduler");
+        .from("ours: VSched leaves that time to the host's own scheduler");
 
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "edf",
     title: "earliest deadline first, over reservations of a slice in every period",
     source: "VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973",
-    good_for: "timing guarantees: a VM that needs 2 ms in every 10 ms gets them, whatever else runs",
+    good_for: "timing guarantees: a VM that needs 2 ms in every 10 ms gets them under any load of the other VMs",
     bad_at: "fairness among entities without a reservation: they run round robin in the remaining time",
     text: include_str!("mod.rs"),
     conserving,
@@ -80,12 +84,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
         Knob::choice("enforce", &["soft", "hard", "none"], "what happens at the end of a slice")
-            .from("S1 §3.2 (soft, hard); none: jobs run to completion"),
+            .from("VSched §3.2 (soft, hard); none: jobs run to completion"),
         Knob::choice("placement", &["global", "partitioned"], "one queue for all CPUs, or each entity assigned to a CPU")
-            .from("S1 has one CPU, so it is partitioned"),
+            .from("VSched has one CPU, so it is partitioned"),
         LATE,
-        Knob::choice("charge", &["cpu", "wall"], "a slice is charged by CPU time, or by the time since the entity was chosen")
-            .from("S1 §3.2 (wall): its core cannot see an entity block"),
+        Knob::choice("charge", &["cpu", "wall"], "a slice is charged by CPU time, or by the time since the pick of the entity")
+            .from("VSched §3.2 (wall): its core cannot detect a block"),
         Knob::choice(
             "rest",
             &["keep", "renew"],
@@ -99,7 +103,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             (Nanos::ZERO, Nanos::ms(100)),
             "the CPU time of each decision of the core of `charge = wall`",
         )
-        .from("S1 §4.3: more than 1.25 % of a period of 16 ms on a Pentium 4 of 2 GHz, so 200 us there"),
+        .from("VSched §4.3: more than 1.25 % of a period of 16 ms on a Pentium 4 of 2 GHz, so 200 us there"),
         RESERVE,
         QUANTUM,
     ],

@@ -1,4 +1,4 @@
-//! The worked example of policies.md section 9, and each knob.
+//! A worked example of VSched §3, and each knob.
 
 use super::POLICY;
 use crate::fixture::{self, at_ms as at, host_with, reserving};
@@ -87,7 +87,7 @@ fn a_soft_slice_leaves_its_entity_the_unreserved_time() {
 #[test]
 fn timers_of_a_grain_end_slices_at_its_multiples() {
     let coarse = knobs(&[("enforce", "hard")], &[("grain", 10_000_000)]);
-    // S1 §3.3: the slice error is at most the grain.
+    // VSched §3.3: the slice error is at most the grain.
     assert_eq!(turns(&coarse, 60, &[(promise(20, 5), HOG)]), "A 0-10, A 20-30, A 40-50");
 }
 

@@ -1,4 +1,4 @@
-//! `charge = wall`: VSched's own core (S1 §3.2), which cannot detect that an entity blocks.
+//! `charge = wall`: VSched's own core (VSched §3.2), which cannot detect that an entity blocks.
 //!
 //! The core makes a choice at the end of a period, at the end of a slice and when the set of entities changes. It
 //! *chooses* the entity of earliest deadline with a remaining slice, runnable or not, and charges that entity for the

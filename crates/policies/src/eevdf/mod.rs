@@ -1,55 +1,57 @@
-//! EEVDF, the fair class of Linux since v6.6: among the tasks that are owed CPU time, the earliest virtual deadline
-//! runs.
+//! EEVDF, the fair class of Linux since v6.6: among the tasks that are owed CPU time, the task with the earliest
+//! virtual deadline runs.
 //!
-//! Each task is entitled to a share of the CPU by weight, and requests it in time slices of some length. A task that
-//! has had less than its share is owed time and may run. A task that has had more waits until the others have caught
-//! up. A task that requests short time slices gets them sooner, but no more CPU time than its weight gives.
+//! Each task is entitled to a share of the CPU by weight, and requests its share in time slices of some length. A task
+//! that has received less than its share is owed CPU time and may run. A task that has received more waits until the
+//! other tasks have caught up. A task that requests short time slices gets them sooner, but no more CPU time than its
+//! weight gives.
 //!
 //! ```text
 //! one CPU, tick 1ms: a (nice 0, weight 1024) and b (nice 5, 335), hogs from 0
 //! 0         10        20        30        40        50
 //! abaaabaaabaaabaaabaaabaaabaaabaaabaaabaaabaaabaaab
 //!
-//! the same: a and b ask for turns of 6 ms, c for turns of 1 ms, and has as much to do every 6 ms
+//! the same; a and b request time slices of 6 ms, c of 1 ms; c needs 1 ms in every 6 ms
 //! 0         10        20        30        40        50
 //! caaabbbcaaaacbbbbbcaabaacbbbbbcaaaabcaaaaacbbbbbca
 //! ```
 //!
 //! 1. *Clock*: the vruntime of a task advances by `ran · 1024 / weight`, to the last fraction of a nanosecond.
-//! 2. *Lag*: V is the average vruntime of all tasks in a queue, weighted. The lag of a task is its distance behind V:
-//!    the time it is owed. The lags of a queue sum to zero.
-//! 3. *Eligible* is every task that is not ahead of V. At least one task always is.
-//! 4. *Pick*: the eligible task with the earliest virtual deadline; among equals, the one queued first.
+//! 2. *Lag*: V is the weighted average vruntime of all tasks in a queue. The lag of a task is its distance behind V:
+//!    the time that is owed to the task. The lags of a queue sum to zero.
+//! 3. *Eligible* is every task that is not ahead of V. At least one task is always eligible.
+//! 4. *Pick*: the eligible task with the earliest virtual deadline runs; among equals, the task that was queued first.
 //! 5. *Deadline*: a time slice of `slice` ends when the vruntime has advanced by `slice · 1024 / weight`. Then the next
-//!    one begins, and the CPU picks again at the next tick or wake-up. The time slice is 0.75 ms, times 1 + ⌊log2 of
-//!    min(CPUs, 8)⌋, unless a task requests another one of 0.1 to 100 ms. A new task's first time slice is half as
-//!    long.
-//! 6. *Run to parity*: a picked task is protected until its deadline, as long as it is eligible when another task might
-//!    be picked.
-//! 7. *Wake-up*: a woken task preempts if it would be picked. If it requests a shorter time slice and its deadline is
-//!    earlier, rule 6 does not protect the running task. SCHED_BATCH and SCHED_IDLE never preempt; SCHED_IDLE is
-//!    preempted by all others.
+//!    time slice begins, and the CPU picks again at the next tick or wake-up. The default time slice is 0.75 ms, times
+//!    1 + ⌊log2 of min(CPUs, 8)⌋. A task may request 0.1 to 100 ms. A new task's first time slice is half as long.
+//! 6. *Run to parity*: a picked task is protected until its deadline, while it is eligible. The test is made when
+//!    another task might be picked.
+//! 7. *Wake-up*: a woken task preempts if it would be picked. Rule 6 does not protect the running task from a woken
+//!    task with a shorter time slice and an earlier deadline. SCHED_BATCH and SCHED_IDLE never preempt; SCHED_IDLE is
+//!    preempted by tasks of any other class.
 //! 8. *Yield*: the deadline is postponed by a time slice, and the protection ends.
-//! 9. *Sleep*: a task that is owed time when it blocks is still owed it when it wakes, two time slices at most. A task
-//!    that owes time stays in the queue, blocked, until it would be picked or it wakes: so it pays while others run. If
-//!    it is owed time by then, that is dropped. A wake-up is judged by the state at the last tick or change of time
-//!    slice.
-//! 10. *Join*: a task that wakes, or comes from another CPU, is placed so that its lag is the same as when it left,
-//!     once it counts in V itself. New tasks have no lag. A migration keeps the rest of a time slice.
+//! 9. *Sleep*: a task that is owed time when it blocks is still owed this time when it wakes, two time slices at most.
+//!    A task with a debt stays in the queue, blocked, until it would be picked or it wakes. Its debt shrinks while
+//!    other tasks run. If the task is owed time by then, its lag is set to zero. A wake-up uses the state at the last
+//!    tick or change of time slice.
+//! 10. *Join*: a task that wakes or migrates keeps the lag with which it left. V includes its own weight at that time.
+//!    New tasks have no lag. A migration keeps the remainder of a time slice.
 //! 11. *Weight*: a change keeps the lag in CPU time.
 //!
-//! *Groups*, *quotas*, the choice of a CPU and load balancing are as in `cfs`: both are the fair class, with another
-//! order of the queues. A group entity requests the shortest time slice that is requested in the group, and may stay
-//! queued while blocked, like a task.
+//! *Groups*, *quotas*, the choice of a CPU and load balancing are as in `cfs`. Both policies are the fair class, with a
+//! different order of the queues. A group entity requests the shortest time slice that is requested in the group, and
+//! may stay queued while blocked, like a task.
 //!
 //! *Parameters*: the weight sets the share; `latency` is the requested time slice. A task that needs little CPU time,
-//! but soon, requests a short one; a task that should not be interrupted requests a long one. Ticks are coarser than
-//! most time slices: a time slice ends at a tick, so with 4 ms between ticks no time slice is shorter. A task that uses
-//! up its share waits for the others' time slices, up to a tick each, however short its own is.
+//! but soon, requests a short time slice. A task that should not be interrupted requests a long time slice. Ticks are
+//! often coarser than time slices. A time slice ends at a tick: with 4 ms between ticks, no time slice is shorter than
+//! 4 ms. A task that uses up its share waits for the time slices of the other tasks, up to a tick each. A short time
+//! slice of its own does not change this wait.
 //!
 //! *Versions*: v6.6 has no requested time slices, no preemption of a protected task and no delayed dequeue. A task that
 //! blocks in debt keeps the debt. Version v6.17 has a base slice of 0.7 ms and protects a task for at most the shortest
-//! time slice of the queue. It also picks the target of a directed yield next if it is eligible. v6.12 is the default.
+//! time slice of the queue. It also picks the target of a directed yield next if the target is eligible. v6.12 is the
+//! default.
 //!
 //! Differences from the kernel: those of the fair class. Clocks are exact, and V is computed without rounding where
 //! eligibility is decided. A CPU ticks only where a tick can matter. A SCHED_IDLE task that is preempted, or a task
@@ -74,8 +76,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "eevdf",
     title: "Linux's fair class since v6.6: among tasks that are owed time, the earliest virtual deadline first",
     source: "Linux v6.6, v6.12 and v6.17, kernel/sched/fair.c; Stoica and Abdel-Wahab 1995",
-    good_for: "sharing CPUs by weight, in nested groups with quotas, among tasks of which some need short latencies",
-    bad_at: "the wake-up latency of a task that uses up its share: it waits for the others' ticks like any other",
+    good_for: "sharing CPUs by weight, in nested groups with quotas, among tasks with different latency requirements",
+    bad_at: "the wake-up latency of a task that uses up its share: it waits for the ticks of the other tasks like any task",
     text: include_str!("mod.rs"),
     conserving: fair::conserving,
     starvation: bounds::starvation,

@@ -47,7 +47,7 @@ const OWN: [Knob; 13] = [
     Knob::switch(
         "pick-buddy",
         false,
-        "the same for a task that another yielded to, or that is left in a group's time slice (on in v6.17 unless set)",
+        "the same for the target of a yield, or a task that is left in a group's time slice (on in v6.17 unless set)",
     )
     .from("PICK_BUDDY, kernel/sched/features.h, v6.14; before, NEXT_BUDDY covered both"),
 ];

@@ -30,7 +30,7 @@ pub(super) const WORDS: &[&str] = &{
 
 const CHOICE: [Knob; 2] = [
     Knob::choice("fair", WORDS, "the fair class")
-        .from("kernel/sched/fair.c: cfs to v6.5, eevdf from v6.6 on; others: ours"),
+        .from("kernel/sched/fair.c: cfs up to v6.5, eevdf from v6.6 on; other classes: ours"),
     Knob::switch(
         "boosts-pay",
         false,

@@ -1,8 +1,8 @@
 //! Linux: the stop class over SCHED_DEADLINE over the real-time classes over a fair class.
 //!
-//! This is the scheduling of an ordinary Linux host or guest. A task is in one class at a time, which follows from its
-//! parameters. On every CPU the most urgent class picks first; the next class gets the CPUs that are left. A task of a
-//! more urgent class preempts at once.
+//! This policy is the scheduling of an ordinary Linux host or guest. A task is in one class at a time, which follows
+//! from its parameters. On every CPU the most urgent class picks first; the next class gets the CPUs that are left. A
+//! task of a more urgent class preempts at once.
 //!
 //! ```text
 //! one CPU, f and g fair, r FIFO every 10 ms for 4 ms
@@ -17,41 +17,45 @@
 //! | real-time | `fifo`, `rr` | `rt` |
 //! | fair, idle | all others | `cfs`, `eevdf` or another policy, by the knob `fair` |
 //!
-//! Between the classes there are only these rules:
+//! Only these rules connect the classes:
 //!
-//! - A task that changes class leaves the old one as if it blocked, and enters the new one as if it woke. If it runs at
-//!   that time, it goes on at once in a class above the fair one; in the fair class it has to be picked. The deadline
-//!   class may refuse it. If it leaves the deadline class, it keeps its bandwidth up to its 0-lag time. If it returns
-//!   to a fair class of the kernel, it has the same lag or lead there as when it left (`switched_from_fair`).
-//! - In the kernel the time that it ran in another class is free, and it stays on its last CPU. With `boosts-pay` it
-//!   and its groups are charged for that time when it returns to `cfs`, `eevdf` or `balance`. It also returns to the
-//!   CPU in whose queue it was. So a boost lends CPU time and gives none, and migrations in the classes above do not
-//!   change where fair tasks wait.
+//! - A task that changes class leaves the old class as if it blocked, and enters the new class as if it woke. If the
+//!   task runs at that time, it continues at once in a class above the fair class; in the fair class it has to be
+//!   picked. The deadline class may refuse the task. If the task leaves the deadline class, it keeps its bandwidth up
+//!   to its 0-lag time. If it returns to a fair class of the kernel, it has the same lag or lead as when it left
+//!   (`switched_from_fair`).
+//! - In the kernel, the run time of a task in another class is free, and the task stays on its last CPU. With
+//!   `boosts-pay` the task and its groups are charged for that time when the task returns to `cfs`, `eevdf` or
+//!   `balance`. The task also returns to the CPU in whose queue it was. A boost therefore lends CPU time and gives
+//!   none, and migrations in the classes above do not change the queues of fair tasks.
 //! - Groups, weights and quotas belong to the fair class; tasks of other classes do not count in them.
 //! - `yield_to` works within the fair class.
-//! - Real-time throttling leaves the fair class at least 50 ms of every second of a CPU. Time that deadline tasks run
+//! - Real-time throttling leaves the fair class at least 50 ms of every second of a CPU. The run time of deadline tasks
 //!   on the CPU counts as real-time.
 //! - With `fair-server` each CPU has a server instead: a reservation of 50 ms in every second on behalf of all fair
-//!   tasks, which admission control counts. The server is deferred until the last instant at which 50 ms still fit
-//!   before its deadline. It stays inactive if fair tasks have had that much by then. Otherwise it runs them at its
-//!   deadline, and continues until they run on their own. No real-time task is held, and no CPU idles.
+//!   tasks. Admission control counts this reservation. The server is deferred until the last instant at which 50 ms
+//!   still fit before its deadline. The server stays inactive if fair tasks have received 50 ms by then. Otherwise the
+//!   server runs them at its deadline, and continues until they run without it. No real-time task is held, and no CPU
+//!   idles.
 //!
 //! **Kernel versions.** The defaults are those of v5.13, with ticks of 1 ms. `rt-runtime-share = on` is the behaviour
 //! before v5.10. A 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. A knob of `eevdf` that has the
-//! name of a different knob of `cfs` begins with `eevdf-` here. The guarantees of `deadline` on one CPU hold here with
-//! `hrtick = on`, `admission = density`, `asleep = lapse` and no stop task. The kernel's values, and the defaults here,
-//! are `off`, `bandwidth` and `renew`. The kernel's `whole-machine = on` is not the default here, so that VMs can be
-//! pinned.
+//! name of a different knob of `cfs` begins with `eevdf-` here.
+//!
+//! The guarantees of `deadline` on one CPU hold here with `hrtick = on`, `admission = density`, `asleep = lapse` and no
+//! stop task. The kernel's values, and the defaults here, are `off`, `bandwidth` and `renew`. The kernel's
+//! `whole-machine = on` is not the default here, so that VMs can be pinned.
 //!
 //! **Other fair classes.** `fair` accepts every policy here that shares CPUs among all its entities: `cfs`, `eevdf`,
-//! `balance`, `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Each has its defaults, except for
-//! knobs that it shares with `cfs`. The last seven do not know of classes above. A task that waits behind a real-time
-//! task may keep waiting while another CPU idles, because these policies do not search for it. `fair` does not accept
-//! policies that keep each entity on one CPU (`bvt`, `sedf`). It does not accept policies with reservations or gangs of
-//! their own (`edf`, `rtds`, `poris` …), or variants of `credit` for VMs.
+//! `balance`, `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Each class has its defaults, except
+//! for knobs that it shares with `cfs`. The last seven classes do not support classes above. They do not search for
+//! tasks behind a real-time task. Such a task may continue to wait while another CPU idles.
 //!
-//! Differences from the kernel: a fair server serves all fair tasks that could run on its CPU, not only those queued
-//! there. Its share is never reclaimed by others. The essays of the classes list their own differences.
+//! `fair` does not accept policies that keep each entity on one CPU (`bvt`, `sedf`). It does not accept policies with
+//! reservations or gangs of their own (`edf`, `rtds`, `poris` …), or variants of `credit` for VMs.
+//!
+//! Differences from the kernel: a fair server serves all fair tasks that could run on its CPU, not only the tasks
+//! queued there. Its share is never reclaimed by other entities. The essays of the classes list their own differences.
 //!
 //! Source: torvalds/linux kernel/sched/core.c, stop_task.c, deadline.c, rt.c, v5.13; dl_server of deadline.c, v6.12;
 //! sched(7).

@@ -1,4 +1,4 @@
-//! Credit against its rules: policies.md 7.3 and the worked examples of 7.5, all in virtual time.
+//! Credit against the rules of sched_credit.c, Xen 4.0.1, with worked examples, all in virtual time.
 
 mod accounting;
 mod caps;

@@ -1,4 +1,4 @@
-//! The differences between 3.0.3, 4.0.1 and 4.23 (policies.md 7.4), each by its knob and by its version.
+//! The differences between 3.0.3, 4.0.1 and 4.23, each by its knob and by its version.
 
 use super::*;
 

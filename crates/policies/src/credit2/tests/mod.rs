@@ -1,4 +1,4 @@
-//! Credit2 against its rules: policies.md 8.1, and the order of steps of Xen's own, all in virtual time.
+//! Credit2 against the rules and the order of steps of Xen's credit2.c, all in virtual time.
 
 mod caps;
 mod knobs;

@@ -1,4 +1,4 @@
-//! The wake-up rule, throttling, yields, ties: policies.md 2.3.
+//! The wake-up rule, throttling, yields, ties: deadline.c, v5.13.
 
 use super::*;
 use sched::Input;

@@ -5,11 +5,11 @@
 //! of `hybrid`. In this interval each vCPU has a CPU of its own, and a CPU that picks one vCPU signals the siblings.
 //! After the interval, the VM is scheduled as in `credit`.
 //!
-//! **Length of the interval.** The first interval lasts `interval`. An interval was too short in two cases: the next
-//! reported wait begins within the interval, or sooner after the interval than the interval was long. Then the next
-//! interval is twice as long. In any other case the interval may have been too long, and the next interval is a quarter
-//! shorter. `interval-least` and `interval-most` bound the length. A report within an interval does not change that
-//! interval.
+//! **Length of the interval.** The first interval lasts `interval`. If the next reported wait begins within the
+//! interval, the interval was too short. The interval was also too short if the wait begins later, but sooner after the
+//! interval than the interval was long. In both cases the next interval is twice as long. Otherwise the interval may
+//! have been too long, and the next interval is a quarter shorter. `interval-least` and `interval-most` bound the
+//! length. A report within an interval does not change that interval.
 //!
 //! ```text
 //! reports (ms)      0        31            200            1000

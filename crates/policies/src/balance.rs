@@ -1,9 +1,10 @@
 //! Balance scheduling: CFS that never queues two vCPUs of a VM on one CPU.
 //!
 //! Two siblings in one run queue can never run at the same time, even if other CPUs are free. Strict co-scheduling
-//! prevents this at the price of fragmentation: CPUs idle although vCPUs wait. Balance scheduling prevents it by
-//! placement alone. When a vCPU wakes, is forked or migrates, every CPU on which a sibling runs or waits is excluded.
-//! CFS chooses among the other CPUs as usual. Siblings are then likely, but not certain, to run at the same time.
+//! prevents this conflict at the price of fragmentation: CPUs idle although vCPUs wait. Balance scheduling prevents the
+//! conflict by placement alone. When a vCPU wakes, is forked or migrates, every CPU on which a sibling runs or waits is
+//! excluded. CFS chooses among the other CPUs as usual. Siblings are then likely, but not certain, to run at the same
+//! time.
 //!
 //! ```text
 //! two CPUs; vm = v0, v1; hogs h, i
@@ -17,8 +18,8 @@
 //!
 //! `coschedule` adds the co-scheduling on CFS with which the paper compares. When a vCPU is dispatched, the CPUs of its
 //! waiting siblings are kicked, except CPUs that run another sibling. Each kicked CPU picks the sibling first, within
-//! the limit that CFS sets for a `next` buddy: the sibling must not be far ahead of its share. With this knob, siblings
-//! run together more often, at the price of more switches.
+//! the limit that CFS sets for a `next` buddy. A sibling far ahead of its share is not picked first. With this knob,
+//! siblings run together more often, at the price of more switches.
 //!
 //! Groups, quotas and the other knobs are as in `cfs`.
 //!

@@ -1,10 +1,10 @@
-//! Relaxed co-scheduling: a vCPU that is too far ahead of its slowest sibling stops alone, until the sibling has caught
-//! up.
+//! Relaxed co-scheduling: a vCPU that is too far ahead of its slowest sibling stops alone, until its lead is small
+//! again.
 //!
 //! Stopping a whole VM because one of its vCPUs lags (`cosched-strict`) wastes CPUs. Also, enough CPUs for all of its
-//! vCPUs are rarely free at once. A limit on the drift is enough: each vCPU has a *lead*, its progress beyond that of
-//! the slowest vCPU of the VM. A vCPU makes progress while it runs or idles; it makes none while it waits for a CPU or
-//! is co-stopped.
+//! vCPUs are rarely free at once. A limit on the drift is enough. Each vCPU has a *lead*, its progress beyond the
+//! progress of the slowest vCPU of the VM. A vCPU makes progress while it runs or idles, but not while it waits for a
+//! CPU or is co-stopped.
 //!
 //! ```text
 //! two CPUs; a hog h; a VM of two vCPUs, a and b; equal weights; threshold 3 ms, resume 2 ms, margin 1 ms, quantum 50 ms
@@ -30,9 +30,9 @@
 //! time runs, for a quantum at most. This vCPU preempts a vCPU whose weighted CPU time is larger by `margin`.
 //!
 //! **`version = 3`** is the behaviour of ESX 3. Skews are as in `cosched-strict`, and the whole VM stops at the
-//! threshold. But only the vCPUs that lag by half of it or more (assumed) need CPUs at the same instant; their siblings
-//! resume as soon as they get a CPU. Skews above half the threshold are reduced to half of it. `resume` has no effect
-//! in this version.
+//! threshold. But only the vCPUs that lag by half of the threshold or more (assumed) need CPUs at the same instant.
+//! Their siblings resume as soon as they get a CPU. Skews above half the threshold are reduced to half the threshold.
+//! `resume` has no effect in this version.
 //!
 //! A gang is a VM: the members of a group that is marked as a gang.
 //!

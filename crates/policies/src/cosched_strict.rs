@@ -2,8 +2,8 @@
 //!
 //! A guest assumes that its CPUs make progress at the same rate. If a vCPU that holds a lock waits for a physical CPU,
 //! its siblings spin. Each vCPU of a VM therefore has a *skew*. The skew grows while the vCPU waits and a sibling makes
-//! progress. It shrinks while the vCPU makes progress. A vCPU whose guest idles makes progress, because it needs no
-//! CPU.
+//! progress. The skew shrinks while the vCPU makes progress. A vCPU whose guest idles makes progress, because it needs
+//! no CPU.
 //!
 //! ```text
 //! two CPUs; a hog h; a VM of two vCPUs, a and b; equal weights; threshold 5 ms, margin 1 ms, quantum 50 ms
@@ -18,19 +18,20 @@
 //! `co-stopped`). This instant is known in advance, and an alarm is set for it; ticks have no effect.
 //!
 //! **Co-start.** The VM resumes when CPUs are available at the same instant for all of its vCPUs that are not idle. A
-//! CPU is available if it idles, or if the CPU time of its vCPU exceeds that of every vCPU of the VM by `margin`. A
-//! waiting vCPU with no more CPU time than the VM goes first. Until then CPUs may idle. In the picture a CPU idles for
-//! 46 of 106 ms. The later `cosched-relaxed` reduces this waste. A skew above half the threshold is reduced to half of
-//! it (assumed). Without this rule, a vCPU that loses its CPU at once would stop the VM again at once.
+//! CPU is available if it idles. It is also available if the CPU time of its vCPU exceeds the CPU time of every vCPU of
+//! the VM by `margin`. A waiting vCPU with no more CPU time than the VM has precedence. Until then CPUs may idle. In
+//! the picture a CPU idles for 46 of 106 ms. The later `cosched-relaxed` reduces this waste. A skew above half the
+//! threshold is reduced to half of it (assumed). Without this rule, a vCPU that loses its CPU at once would stop the VM
+//! again at once.
 //!
 //! **Order.** Otherwise scheduling is proportional share: the vCPU with the least weighted CPU time runs, for a quantum
-//! at most. A vCPU that wakes does not keep its unused time. A lead is remembered for 20 quanta. A vCPU may run for
-//! longer because no other vCPU may run; the other vCPUs then need not make up for all of its lead. Weights are those
-//! of the vCPUs; groups have no weight here.
+//! at most. A vCPU that wakes does not keep its unused time. A lead is remembered for 20 quanta. A vCPU may gain a
+//! longer lead while no other vCPU may run. The other vCPUs need not make up for all of this lead. Weights belong to
+//! the vCPUs; groups have no weight here.
 //!
-//! A VM may have more vCPUs than there are CPUs, or than its affinities allow to run side by side. Such a VM starts
-//! when as many of its vCPUs as possible have a CPU, and its vCPUs with the least CPU time are first. The vCPUs that
-//! are left out begin to lag anew, so all of them run in turn.
+//! A VM may have more vCPUs than there are CPUs, or more than its affinities allow to run side by side. Such a VM
+//! starts when the maximum number of its vCPUs have a CPU. Its vCPUs with the least CPU time have precedence. The vCPUs
+//! without a CPU begin to lag, so all vCPUs run in turn.
 //!
 //! A gang is a VM: the members of a group that is marked as a gang.
 //!

@@ -12,9 +12,10 @@
 //! a1  b1   . a1  .         a1  b1   .  a1
 //! ```
 //!
-//! **Admission control.** A CPU admits a member if its utilisation stays within one, less the reserve. No slice is then
-//! late on that CPU (Liu and Layland). A member that no CPU admits is refused; the error names the largest slice that
-//! would fit. All members have the same reservation; a member with a different reservation is refused.
+//! **Admission control.** A CPU admits a member if the utilisation of the CPU stays within one, less the reserve. No
+//! slice is then late on that CPU (Liu and Layland). A member that no CPU admits is refused; the error names the
+//! largest slice that would fit. All members have the same reservation; a member with a different reservation is
+//! refused.
 //!
 //! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. Hosts that
 //! agree on a start run their parts of a gang together. The periods of a later member begin with the next period of its

@@ -1,11 +1,12 @@
 //! Hybrid: concurrent VMs are co-scheduled over Credit; all other VMs are scheduled by Credit alone.
 //!
-//! Co-scheduling benefits VMs whose threads wait for each other, and only costs time in VMs that just compute. The
-//! administrator therefore types each VM: a marked VM (`gang`) is concurrent, any other VM is a high-throughput VM.
+//! Co-scheduling benefits VMs whose threads wait for each other. In VMs that only compute, it costs time without
+//! benefit. The administrator therefore types each VM: a marked VM (`gang`) is concurrent, any other VM is a
+//! high-throughput VM.
 //!
-//! The vCPUs of a concurrent VM are kept on CPUs of their own. When the first of them is picked, its CPU signals the
-//! siblings. They move to the head of their queues, above BOOST, and their CPUs pick again. Each VM is signalled at
-//! most once in `signal-every`, a time slice of Credit.
+//! The vCPUs of a concurrent VM are kept on CPUs of their own. When the first of these vCPUs is picked, its CPU signals
+//! the siblings. The siblings move to the head of their queues, above BOOST, and their CPUs pick again. Each VM is
+//! signalled at most once in `signal-every`, a time slice of Credit.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 is marked; two hogs on CPU 0, one on CPU 1

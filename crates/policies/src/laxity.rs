@@ -1,10 +1,10 @@
 //! Laxity: Credit in which a woken vCPU is queued as far back as its tolerable delay allows.
 //!
-//! Credit's boost runs every woken vCPU at once, as long as the vCPU has credit. If several vCPUs are boosted, none is
-//! certain to run in time. Boosted vCPUs also preempt batch work when they could wait. Here a vCPU may state the
-//! scheduling delay that it tolerates (`latency`, its laxity). When such a vCPU wakes with credit left, it is not
-//! boosted. It is queued behind the entities that can each run for a whole time slice within that delay. It is never
-//! queued further back than in Credit.
+//! Credit's boost runs every woken vCPU at once, as long as the vCPU has credit. If several vCPUs are boosted, no vCPU
+//! is certain to run in time. Boosted vCPUs also preempt batch work when they could wait. Here a vCPU may state the
+//! scheduling delay that it tolerates (`latency`, its laxity). Such a vCPU is not boosted when it wakes with credit
+//! left. The policy queues the vCPU behind the entities that can each run for a whole time slice within that delay. The
+//! vCPU is never queued further back than in Credit.
 //!
 //! ```text
 //! slice 30 ms, r has just begun, queue a b c (all UNDER)     e wakes with a laxity of
@@ -14,8 +14,8 @@
 //! none        boosted, as in credit
 //! ```
 //!
-//! **Several CPUs.** Such a woken vCPU is queued on the CPU with the shortest expected wait. Among equals its own CPU
-//! is preferred, then a CPU that shares a cache with it.
+//! **Several CPUs.** Such a woken vCPU is queued on the CPU with the shortest expected wait. Among equals its last CPU
+//! is preferred, then a CPU that shares a cache with the last CPU.
 //!
 //! A vCPU without laxity and an OVER vCPU are scheduled as in `credit`. Accounting, caps, stealing and knobs are also
 //! as in `credit`. A vCPU that preempts and blocks before a tick keeps its credit state, as in `credit`. The delay is

@@ -32,9 +32,9 @@
 //! postpone the deadline of a sticky task when they compare deadlines; more distant CPUs postpone it further. Apart
 //! from this rule, every CPU picks the earliest deadline of all tasks.
 //!
-//! **Ticks.** A CPU preempts some tasks before the end of the time slice: when half a tick or less is left, and the
-//! task was dispatched in the first half of a tick. Otherwise such a task would run into the second half of the next
-//! tick.
+//! **Ticks.** A task that was dispatched in the first half of a tick is preempted early. The preemption happens at the
+//! tick after which at most half a tick of its time slice is left. Otherwise the task would run into the second half of
+//! the next tick.
 //!
 //! Differences from the kernel: the kernel scans one list for the earliest deadline. Here a tree holds the deadlines,
 //! and sticky tasks are compared separately, with the same result. A CPU that is about to pick is not preempted again.

@@ -13,13 +13,13 @@
 //!
 //! **Levels.** SCHED_FIFO and SCHED_RR have the levels 0 to 98 by priority. Every other task has the level 50 + ⌊(127 +
 //! nice + boost)/2⌋, which is 113 at nice 0 without a boost. The boost has at most seven steps up or down, which are
-//! three or four levels. A better level is strictly first: a hog of nice −2 leaves no time to a hog of nice 0.
+//! three or four levels. A better level has strict precedence: a hog of nice −2 leaves no time to a hog of nice 0.
 //!
 //! **Boost.** The boost ranges from −7 (best) to +7. The boost improves by one when a task blocks soon after the switch
-//! to it. The limit is 2^22 ns ≫ (8 − boost): 16.4 µs at 0, half of that for each further step up. The boost improves
-//! by one more when the task wakes after a sleep longer than a time slice. The boost worsens by one with each time
-//! slice that is used up. Hogs therefore sink to +7 and alternate at that level. Tasks that wait for their user climb
-//! to −7 and preempt hogs. SCHED_BATCH and SCHED_IDLE climb to 0 at best.
+//! to it. The limit is 2^22 ns ≫ (8 − boost): 16.4 µs at 0, half of the previous limit for each further step up. The
+//! boost improves by one more when the task wakes after a sleep longer than a time slice. The boost worsens by one with
+//! each time slice that is used up. Hogs therefore sink to +7 and alternate at that level. Tasks that wait for their
+//! user climb to −7 and preempt hogs. SCHED_BATCH and SCHED_IDLE climb to 0 at best.
 //!
 //! **Time slices.** The running task stays in its list. A newly enqueued task is added at the tail. A task of equal
 //! level therefore does not preempt, and a task of a better level preempts at once. A preempted task stays first and
@@ -32,11 +32,12 @@
 //! often has no effect on other tasks (`yield`). `yield_to` has no effect.
 //!
 //! **Several CPUs.** A woken task is placed on an idle core, else on an idle thread. If no CPU idles, the candidates
-//! are the CPUs that run a task of its own level, one better, or worse, else all CPUs. The nearest candidate to its
-//! last CPU is chosen: the same CPU, core, cache. A CPU that becomes idle pulls tasks from the nearest run queue with
-//! waiting tasks: the tasks behind the running task, up to half of the queue. If a whole core idles and each thread of
-//! another core runs a single task, one of these tasks moves to the idle core. There is no other balancing. A task with
-//! an affinity may therefore wait while a CPU in its affinity idles.
+//! are the CPUs that run a task of the same, the next better or a worse level. If there is none, all CPUs are
+//! candidates. The nearest candidate to its last CPU is chosen: the same CPU, core, cache. A CPU that becomes idle
+//! pulls tasks from the nearest run queue with waiting tasks. It pulls the tasks behind the running task, up to half of
+//! the queue. If a whole core idles and each thread of another core runs a single task, one of these tasks moves to the
+//! idle core. There is no other balancing. A task with an affinity may therefore wait while a CPU in its affinity
+//! idles.
 //!
 //! **Parameters.** A weight becomes the nearest nice value by ratio. Groups, their weights and their quotas are
 //! ignored. A reservation is SCHED_DEADLINE, which Project C runs as SCHED_FIFO 99 (`deadline-is-fifo`). SCHED_ISO is
@@ -57,11 +58,11 @@
 //! that time allows it (`min-boost = 0`: as in the thesis).
 //!
 //! Differences from the kernel: stop tasks have a level of their own before SCHED_FIFO 99; in the kernel they share
-//! that level. If two CPUs try to take a lock at the same time, both always get the lock, one after the other. A CPU
-//! that becomes idle while another CPU is being kicked searches again after that CPU has picked. A kicked CPU that has
-//! not picked yet counts as running its first task. The run time of a parent up to the fork is charged before its time
-//! slice is halved. Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12 differ only in the points listed
-//! above, not in balancing.
+//! that level. Two CPUs that try to take a lock at the same time both succeed, in sequence. A CPU that becomes idle
+//! while another CPU is being kicked searches again after that CPU has picked. A kicked CPU that has not picked yet
+//! counts as running its first task. The run time of a parent up to the fork is charged before its time slice is
+//! halved. Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12 differ only in the points listed above,
+//! not in balancing.
 //!
 //! Source: Project C v5.13-r3, kernel/sched/alt_core.c and bmq.h, and the same for 5.8 to 6.12; BMQ vs CFS thesis §2.3.
 

@@ -3,53 +3,54 @@
 //!
 //! BVT was Xen's first scheduler, until August 2006. Each entity has an *actual virtual time* that grows while the
 //! entity runs, more slowly for a heavier entity. The entity with the least virtual time runs. An entity that wakes
-//! does not keep its unused time: its virtual time is raised to that of the scheduler. A *warped* entity counts as if
-//! its virtual time were earlier by some amount. Such an entity borrows from its own future to run at once.
+//! does not keep its unused time: its virtual time is raised to the scheduler's virtual time. A *warped* entity counts
+//! as if its virtual time were earlier by some amount. Such an entity borrows from its own future to run at once.
 //!
 //! ```text
 //! two equal hogs, C = 5 ms       0    5    10   15   20   25   30
 //! (slice-unit = ns, as in Xen)   aaaaabbbbbaaaaabbbbbaaaaabbbbb
 //! ```
 //!
-//! **Virtual time.** One minimum charging unit (MCU, 100 µs) costs 10 units at normal weight, and half of that at twice
-//! the weight. Every dispatch is charged in whole MCUs, rounded up. Decisions use the *effective* virtual time: the
-//! actual virtual time minus the warp, while the entity is warped.
+//! **Virtual time.** One minimum charging unit (MCU, 100 µs) costs 10 units at normal weight, and 5 units at twice the
+//! weight. Every dispatch is charged in whole MCUs, rounded up. Decisions use the *effective* virtual time: the actual
+//! virtual time minus the warp, while the entity is warped.
 //!
 //! **Decision.** The entity with the least effective virtual time runs. Among equals the first in the list runs: a
 //! woken entity is put at the head, a stopped entity at the tail. Its time slice is the context allowance C plus its
 //! lead over the second entity; an entity that is alone gets 10 C. (In Xen the lead, a number of MCUs, is treated as
 //! nanoseconds, so every time slice is practically C: `slice-unit`.)
 //!
-//! Equal entities that are always runnable stay within C and an MCU of their share. With exact charges (`rounding =
-//! off`, `recharge = off`, or the textbook rule) the same bound holds between any two entities, and for the excess of
-//! any entity. With many entities, the deficit of one entity can reach this bound once for each other entity. With
-//! rounding, unequal weights drift, some by a per mille: a time slice of exactly C costs an MCU less than a time slice
-//! that is a nanosecond longer.
+//! Equal entities that are always runnable stay within C and an MCU of their share. With exact charges, the same bound
+//! holds between any two entities, and for the excess of any entity. Charges are exact with `rounding = off` and
+//! `recharge = off`, or with the textbook rule. With many entities, the deficit of one entity can reach this bound once
+//! for each other entity. With rounding, unequal weights drift, some by a per mille. The cause is that a time slice of
+//! exactly C costs an MCU less than a time slice that is a nanosecond longer.
 //!
-//! **Wake-up.** The scheduler's virtual time is the minimum over all runnable entities at the last decision. An entity
-//! that wakes behind this time is raised to it. The running entity is charged up to now. If the woken entity is then at
-//! or behind the running entity, it preempts at once, for any allowance. Otherwise the running entity continues until C
-//! after its dispatch, at most.
+//! **Wake-up.** The scheduler's virtual time is the minimum over all runnable entities at the last decision. The
+//! virtual time of an entity that wakes behind this time is raised to it. The running entity is charged up to now. A
+//! woken entity that is then at or behind the running entity preempts at once, for any allowance. Otherwise the running
+//! entity continues until C after its dispatch, at most.
 //!
-//! An entity that sleeps often and runs briefly therefore preempts the running entity nearly always. If the rounding
-//! has put that entity ahead, it waits for a whole C. For this reason I/O is batched in a driver domain, and throughput
-//! depends on C (Cherkasova et al. §5.1).
+//! An entity that sleeps often and runs briefly therefore preempts the running entity nearly always. An entity that the
+//! rounding has put ahead waits for a whole C. For this reason I/O is batched in a driver domain, and throughput
+//! depends on C (Cherkasova et al. 2007, §5.1).
 //!
 //! **Warp.** `warp` lets an entity run ahead by `by`. After the entity has run for `limit` without a break, the warp
 //! has no effect. The warp takes effect again after `rest` (without a rest: never). `limit` and `rest` are at least an
 //! MCU. If the warp changes while the entity waits, the change counts from its next stop or wake-up; in the textbook
 //! rule it counts at once.
 //!
-//! **Several CPUs.** Each entity stays on the CPU where it was placed: the CPU with the fewest other entities
-//! (`placement = first`: the first CPU in its affinity). Three equal VMs on two CPUs get 100, 50 and 50 %.
+//! **Several CPUs.** Each entity stays on the CPU where it was placed. This CPU is the CPU with the fewest other
+//! entities (`placement = first`: the first CPU in the affinity). Three equal VMs on two CPUs get 100, 50 and 50 %.
 //!
 //! Differences from Xen at db51cd09d3^:
 //! - Virtual times are kept in units of 1/10,000 (rounded down), so that every weight has an advance. Normal weight,
 //!   256 in Xen's scale, advances by 10 units per MCU; twice the advance is half the weight.
-//! - Virtual times have 64 bits and do not overflow. Xen's have 32 (`clock-bits = 32`). At fifteen sixteenths of that
-//!   range, after eleven hours of one CPU, fourteen sixteenths are subtracted from every virtual time. The virtual time
-//!   of a sleeper with less than this amount wraps around. The sleeper is then ahead of all other entities and waits
-//!   for most of an hour. An entity that warps further than the clock has advanced is last instead of first.
+//! - Virtual times have 64 bits and do not overflow. Xen's virtual times have 32 bits (`clock-bits = 32`). At fifteen
+//!   sixteenths of that range, after eleven hours of one CPU, fourteen sixteenths are subtracted from every virtual
+//!   time. The virtual time of a sleeper with less than this amount wraps around. The sleeper is then ahead of all
+//!   other entities and waits for most of an hour. An entity that warps further than the clock has advanced is last
+//!   instead of first.
 //! - `rule = textbook` is the rule of Duda and Cheriton. Charges are exact, and the allowance applies between any two
 //!   entities, also at a wake-up.
 //!

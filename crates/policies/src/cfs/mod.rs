@@ -18,41 +18,42 @@
 //! 3. *Fork*: a child starts at its parent's vruntime, or a time slice after `min_vruntime`, whichever is later.
 //! 4. *Wake*: after a sleep of any length, the vruntime of a task is at most half a round before `min_vruntime`.
 //! 5. *Sleep, migrate*: a sleep keeps the vruntime; a migration keeps its distance from `min_vruntime`.
-//! 6. *Tick*: a task is preempted when it has run for more than its time slice. It is also preempted when it has run
-//!    for 0.75 ms and is a time slice ahead of the first waiting task. Time slices end at ticks only.
+//! 6. *Tick*: a task is preempted when it has run for more than its time slice. A task is also preempted when it has
+//!    run for 0.75 ms and is a time slice ahead of the first waiting task. Time slices end at ticks only.
 //! 7. *Wake-up preemption*: a woken task preempts a running task whose vruntime is later by more than 1 ms on the woken
 //!    task's clock. SCHED_BATCH and SCHED_IDLE tasks never preempt; a SCHED_IDLE task is preempted by tasks of any
 //!    other class.
 //! 8. *Pick*: the task with the least vruntime runs. A buddy runs first, within the unfairness that rule 7 allows. The
-//!    next buddy has precedence: a task that preempted, the target of a yield, or a task that is left alone in the time
-//!    slice of its group. The last buddy is second: a task that was preempted in a long queue. If the first task is the
-//!    skip buddy, a task that yielded, the second task runs.
+//!    next buddy has precedence. It is a task that preempted, the target of a yield, or a task that is left alone in
+//!    the time slice of its group. The last buddy is second. It is a task that was preempted in a long queue. If the
+//!    first task is the skip buddy, a task that yielded, the second task runs.
 //! 9. *Yield*: sets the skip buddy of rule 8. *Yield to*: the target becomes the next buddy, and the caller yields.
 //! 10. *Weight*: a change takes effect at once; the vruntime is kept.
 //!
 //! *Groups* nest. A group has a queue per CPU. Its entity on a CPU waits in the queue above like a task, with the
 //! weight `group's · runnable here / runnable everywhere`. *Quotas* throttle a group on every CPU once the group has
-//! used its time of a quota period.
+//! used its quota of a quota period.
 //!
 //! *Placement*: a woken task is placed on an idle CPU near its waker or near its last CPU. Idle CPUs pull tasks, and
-//! busy CPUs balance loads. Groups, quotas and placement belong to the fair class, and `eevdf` has the same. The class
-//! may share its CPUs with a more urgent and a less urgent class.
+//! busy CPUs balance loads. Groups, quotas and placement belong to the fair class, and are the same in `eevdf`. The
+//! class may share its CPUs with a more urgent and a less urgent class.
 //!
 //! *Parameters*: the weight sets the share, exact within a few time slices. But clocks lose fractions of nanoseconds,
 //! as in the kernel, so heavy tasks gain a little over hours. `exact-clock` removes this loss.
 //!
-//! *Versions*: v3.17 sizes a round by the tasks of one queue, and has no minimum time slice. It compares the load of a
-//! woken task with the load of the waker's CPU, idle or not. An even balance moves the task to that CPU. v3.17 accepts
-//! as idle only a fully idle core or a thread of the same core. It tolerates an imbalance that is a quarter larger.
+//! *Versions*: v3.17 sizes a round by the tasks of one queue, and has no minimum time slice. Placement compares the
+//! load of a woken task with the load of the waker's CPU, idle or not. An even balance moves the task to that CPU.
+//! Placement accepts as idle only a fully idle core or a thread of the same core. Load balancing tolerates an imbalance
+//! of 25 %.
 //!
 //! Buddies are as in the kernel. A task that preempts becomes the next buddy. A group also becomes the next buddy if
 //! one of its tasks blocks while other tasks are left in it. The bound of rule 8 is scaled by the weight of the first
 //! task, not of the candidate.
 //!
 //! Differences from the kernel: loads are the weights that are runnable now, not decayed averages. All CPUs of a cache
-//! are searched for an idle CPU. An idle CPU that another CPU's tick kicks looks for work at once. Running tasks are
-//! not migrated. If this policy runs entities of real-time classes, they count as SCHED_OTHER; reservations are
-//! ignored.
+//! are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches for work at once. Running
+//! tasks are not migrated. Entities of real-time classes count as SCHED_OTHER if this policy runs them; reservations
+//! are ignored.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c and features.h, v5.13 and v3.17.
 

@@ -11,13 +11,13 @@ use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservati
 pub(crate) const KNOBS: &[Knob] = &[
     Knob::switch("fair-server", false, "a deferred server for fair tasks in place of real-time throttling")
         .from("kernel/sched/deadline.c, v6.12: on"),
-    Knob::time("fair-server-runtime", Nanos::ms(50), (Nanos::us(1), Nanos::s(1)), "the budget of that server")
+    Knob::time("fair-server-runtime", Nanos::ms(50), (Nanos::us(1), Nanos::s(1)), "the budget of the fair server")
         .from("fair_server/cpuX/runtime, kernel/sched/deadline.c, v6.12"),
     Knob::time(
         "fair-server-period",
         Nanos::s(1),
         (Nanos::us(100), Nanos::s(4)),
-        "the period of that server, if longer",
+        "the period of the fair server; at least its runtime",
     )
     .from("fair_server/cpuX/period, kernel/sched/deadline.c, v6.12"),
 ];

@@ -1,8 +1,8 @@
 //! Co-scheduling: all vCPUs of a VM run at the same time, one VM after another.
 //!
 //! A parallel program whose threads wait for each other gains nothing when half of them run. Its vCPUs are therefore a
-//! *gang*: they are side by side in one row of a matrix whose columns are the CPUs. Whole rows alternate. A row's time
-//! slice ends for all of its CPUs at the same instant.
+//! *gang*: they are side by side in one row of a matrix whose columns are the CPUs. Whole rows run in turn. A row's
+//! time slice ends for all of its CPUs at the same instant.
 //!
 //! ```text
 //! two CPUs; gang a = a0, a1; gang b = b0, b1; h alone; quantum 30 ms        row 0   a0 a1
@@ -21,8 +21,8 @@
 //! cell.
 //!
 //! **Fragmentation.** If a CPU's cell is empty or its owner is blocked, the CPU runs another waiting entity. The CPU
-//! searches its own column first, then the next columns. So no CPU idles while an entity waits that may run there. The
-//! entity that fills a cell leaves the cell at the end of the row's time slice.
+//! searches its own column first, then the next columns. No CPU therefore idles while an entity that may run there
+//! waits. The entity that fills a cell leaves the cell at the end of the row's time slice.
 //!
 //! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a response waits for the time
 //! slices of all other VMs. Parallel soft real-time scheduling (`poris`) shortens this wait. `cosched-strict`, which

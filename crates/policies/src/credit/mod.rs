@@ -23,8 +23,8 @@
 //! **Accounting** gives a domain `⌈T·w/W⌉` credits. Two limits apply: the credits with which all its active members run
 //! throughout, and its cap. The remainder is distributed to the domains after it on the list, and the next accounting
 //! then visits this domain first. Overspent credit of the last accounting is distributed once more. An entity below 0
-//! is OVER. It is parked if its domain has a cap and its credit is below −cap/n. At or above 0 the entity is UNDER
-//! again and unparked, without a boost. No account falls below −300.
+//! is OVER. The entity is parked if its domain has a cap and its credit is below −cap/n. At or above 0 the entity is
+//! UNDER again and unparked, without a boost. No account falls below −300.
 //!
 //! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. Shares are close to the
 //! weights if the share of no entity is much larger than its time slices allow. For example, 1:2:4 on one CPU errs by
@@ -45,10 +45,10 @@
 //! - *3.0.3*, the Credit of summer 2006 that Cherkasova et al. 2007 measured. A tick charges a whole tick to the
 //!   running entity (`charging`), in milliseconds (`credits-per-ms`), so an entity that avoids ticks runs for free.
 //!   There is no boost: UNDER never preempts UNDER. A new entity earns from the start (`begins`). An entity under a cap
-//!   is parked at any debt, but only when it next stops; if the entity waits at that time, one time slice later
-//!   (`parking`). An unparked entity kicks no CPU and waits for the next decision of its CPU; an idle CPU decides every
-//!   30 ms (`unparking`). An account that overflows is emptied after the balance is computed (`overflow`). CPUs also
-//!   steal from idle CPUs (`steal`), and ticks migrate no entity (`relocate`).
+//!   is parked at any debt, but only when it next stops (`parking`). An entity that waits at that time is parked one
+//!   time slice later. An unparked entity kicks no CPU and waits for the next decision of its CPU; an idle CPU decides
+//!   every 30 ms (`unparking`). An account that overflows is emptied after the balance is computed (`overflow`). CPUs
+//!   also steal from idle CPUs (`steal`), and ticks migrate no entity (`relocate`).
 //! - *4.23*, the current version. A weight is for each active member, not for all together (`weight-per`). An account
 //!   that overflows is halved (`overflow`). Ticks and accounting follow the time slice (`tick-from`), and charges are
 //!   rounded down. An entity that has run for less than 1 ms is not preempted (`ratelimit`). A wake-up kicks one idle
@@ -74,7 +74,7 @@
 //! - In 4.23, there are no soft affinities, because no parameter requests them; cache domains stand for NUMA nodes. The
 //!   remainder of a time slice under the rate limit is at least 100 µs, as a comment in Xen states. Xen's code ensures
 //!   this minimum only for an entity that has run for less than that. A preempted entity is moved if an idle CPU is in
-//!   its affinity; since 4.13, Xen's code tests the affinity of the woken entity, which contains no idle CPU at that
+//!   its affinity. Since 4.13, Xen's code tests the affinity of the woken entity, which contains no idle CPU at that
 //!   point.
 //!
 //! Source: `xen/common/sched_credit.c`, Xen 4.0.1 and 3.0.3; `xen/common/sched/credit.c`, 4.23-dev.

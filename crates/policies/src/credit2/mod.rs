@@ -4,37 +4,37 @@
 //! credit. The heaviest entity of a run queue burns one nanosecond of credit per nanosecond; an entity of half its
 //! weight burns two. The entity with the most credit runs first, so a woken entity runs before an entity that has just
 //! run. There are no priorities and no boost. When even the best entity has no credit left, every entity gets 10 ms
-//! more. It keeps at most half a millisecond of credit beyond that. Between two such resets, each entity can run in
-//! proportion to its weight.
+//! more. An entity keeps at most half a millisecond of credit beyond this amount. Between two such resets, each entity
+//! can run in proportion to its weight.
 //!
 //! ```text
 //! one CPU, a weighs 256, b 512       0         10        20        30        40
 //! both are hogs                      abbbbbbbbbbaaaaabbbbbbbbbbaaaaabbbbbbbbbbaaaa
 //! ```
 //!
-//! **Time slices.** A time slice ends when the credit of the entity would be zero, or equal to that of the first entity
-//! in the queue. A time slice is at least 0.5 ms and at most 10 ms. An entity that has run for less than 1 ms is not
+//! **Time slices.** A time slice ends when the entity would have no credit, or only the credit of the first entity in
+//! the queue. A time slice is at least 0.5 ms and at most 10 ms. An entity that has run for less than 1 ms is not
 //! preempted (`ratelimit`), unless it yields. Equal credit does not preempt. After a yield, the first entity that may
 //! run there gets the CPU, at any credit.
 //!
-//! **Run queues.** The CPUs under one cache share a run queue, 16 at most (`runqueue`, `runqueue-cpus`). Some entities
-//! last ran on another CPU of the queue. Such an entity is picked only if it has half a millisecond more credit than
-//! the next best. It gets 50 µs of credit for the migration.
+//! **Run queues.** The CPUs under one cache share a run queue, 16 at most (`runqueue`, `runqueue-cpus`). An entity that
+//! last ran on another CPU of the queue must migrate. Such an entity is picked only if it has half a millisecond more
+//! credit than the next best entity. The migrated entity gets 50 µs of credit.
 //!
-//! **Wake-ups.** A wake-up kicks one CPU. Idle CPUs have precedence: the last CPU of the entity if its whole core
-//! idles, then any CPU with an idle core, then any idle CPU. If no CPU idles, the last CPU is kicked, if the entity has
-//! more credit than the entity that runs there. Otherwise the kicked CPU is the CPU where the entity's credit exceeds
-//! that of the running entity by the largest amount, less the migration resistance. An entity that has just begun to
-//! run is not preempted. Until a kicked CPU has decided, other CPUs do not kick it, and they do not pick the entity for
-//! which it was kicked.
+//! **Wake-ups.** A wake-up kicks one CPU. Idle CPUs have precedence: the entity's last CPU if its whole core idles,
+//! then any CPU with an idle core, then any idle CPU. If no CPU idles, the last CPU is kicked, if its running entity
+//! has less credit than the woken entity. Otherwise the wake-up kicks the CPU with the largest difference between the
+//! entity's credit and the credit of the running entity, less the migration resistance. An entity that has just begun
+//! to run is not preempted. Until a kicked CPU has decided, other CPUs do not kick it, and they do not pick the entity
+//! for which it was kicked.
 //!
 //! **Several run queues.** Each queue keeps an average of the number of runnable entities over about the last second.
 //! Each entity keeps the average of its own runnable time. A new entity is assigned to the queue with the least
 //! expected load. At a reset, a queue selects the queue whose load differs most from its own. The queue acts if the
 //! difference is more than one entity, or an eighth of an entity when there is more load than CPUs. The queue pushes
-//! one entity, pulls one, or swaps two, by the smallest remaining difference.
+//! one entity, pulls one entity, or swaps two entities. It selects the move with the smallest remaining difference.
 //!
-//! **Domains and caps.** A group is a domain, as in `credit`. Its weight is that of *each* member, and its cap bounds
+//! **Domains and caps.** A group is a domain, as in `credit`. Its weight applies to *each* member, and its cap bounds
 //! all members together. An entity in no group has its own weight and no cap. Every 10 ms the pool of a capped domain
 //! is filled up to the cap's part of that time. A member that is picked takes an equal part of the pool, half a
 //! millisecond at least. The member runs on this quota, and returns the remainder when it stops. A member that finds
@@ -43,14 +43,14 @@
 //!
 //! Differences from Xen:
 //! - With `hand-off`, no CPU idles while an entity that may run there waits in its run queue. In Xen, an idle CPU
-//!   resists an entity with less than −9.5 ms. It also stops its search behind the first entity that it must park. If
-//!   another kicked CPU picks a different entity, the idle CPU is not kicked again.
-//! - The imbalance of the other run queue is evaluated by its own load; in Xen, by the load of the last queue in the
+//!   resists an entity with less than −9.5 ms of credit. The CPU also stops its search behind the first entity that it
+//!   must park. If another kicked CPU picks a different entity, the idle CPU is not kicked again.
+//! - The imbalance of the other run queue is computed from its own load. Xen uses the load of the last queue in the
 //!   list.
 //! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter requests them.
 //! - A quota follows the number of members, and is a quota period at most. In Xen the quota is fixed when the cap is
 //!   set, and a cap above 100 % for each member is refused.
-//! - A CPU that makes a decision at that time is not kicked.
+//! - A CPU in the middle of a decision is not kicked.
 //!
 //! Source: `xen/common/sched/credit2.c`, Xen 4.23-dev.
 

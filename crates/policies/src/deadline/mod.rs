@@ -11,11 +11,11 @@
 //! aabbbcaacbbbaaccccaabbbcaacbbbaacccc
 //! ```
 //!
-//! **Wake-up** at `t`, with `q` left until deadline `d`. The server restarts with a full slice `Q`, due at `t + D`, in
-//! two cases: `d` has passed, or `q` is more than the entity's share of the time to `d` (`q · D > (d − t) · Q`).
-//! Otherwise the server continues unchanged. A remaining slice can therefore never give more than `Q / D` of a CPU. If
-//! the relative deadline `D` is shorter than the period `P`, the server does not restart before its next period. Before
-//! `d` the server keeps the part of `q` that fits; after `d` the entity is held.
+//! **Wake-up.** Let an entity wake at `t`, with `q` left until deadline `d`. The server restarts with a full slice `Q`,
+//! due at `t + D`, if `d` has passed. The server also restarts if `q` is more than the entity's share of the time to
+//! `d` (`q · D > (d − t) · Q`). Otherwise the server continues unchanged. A remaining slice can therefore never give
+//! more than `Q / D` of a CPU. If the relative deadline `D` is shorter than the period `P`, the server does not restart
+//! before its next period. Before `d` the server keeps the part of `q` that fits; after `d` the entity is held.
 //!
 //! **Running** is charged to `q`. When the slice is used up, the entity is held until its next period begins. At that
 //! instant the entity gets another slice, due a period later. If that instant has passed already, the entity continues
@@ -25,8 +25,8 @@
 //!
 //! **Admission control.** The sum of all reservations may be at most 95 % of the CPUs. A reservation that would exceed
 //! this limit is refused; the error names the slice that would fit. If `D` is shorter than `P`, a reservation counts as
-//! `Q / D` (`admission = density`), which the guarantee below requires; the kernel counts `Q / P`. The sum is exact, to
-//! the last nanosecond.
+//! `Q / D` (`admission = density`). The guarantee below requires this rule; the kernel counts `Q / P`. The sum is
+//! exact, to the last nanosecond.
 //!
 //! **Guarantees.** On one CPU, an admitted entity gets its slice in every period, up to the deadline, as long as it is
 //! runnable. Jobs that need no more than `Q` and are at least `P` apart meet their deadlines, for any behaviour of the
@@ -43,7 +43,7 @@
 //!
 //! **Several CPUs.** Run queues are per CPU, with push and pull as in `rt`. No entity waits while a CPU in its affinity
 //! runs an entity with a later deadline. Affinities are allowed, but with affinities admission control guarantees
-//! nothing; `whole-machine` refuses them, as the kernel does.
+//! nothing; `whole-machine` refuses affinities, as the kernel does.
 //!
 //! **Entities without a reservation** run round robin in the time that is left, machine-wide. Classes, weights and
 //! groups are ignored; `linux` has the other classes.
@@ -94,7 +94,7 @@ pub(crate) const KNOBS: &[Knob] = &[
         "a share is relative to the deadline (density) or to the period (bandwidth)",
     )
     .from("bandwidth: dl_overflow, kernel/sched/deadline.c; density: Liu 2000, §6.3.3"),
-    Knob::choice("reclaim", &["v5.13", "v6.5", "off"], "how soft reservations reclaim unused bandwidth")
+    Knob::choice("reclaim", &["v5.13", "v6.5", "off"], "the rule by which soft reservations reclaim unused bandwidth")
         .from("grub_reclaim, kernel/sched/deadline.c; off: before v4.13"),
     Knob::switch("hrtick", true, "a slice ends when it is used up, not at the next tick")
         .from("HRTICK_DL, kernel/sched/features.h, v5.13: off"),
@@ -109,7 +109,7 @@ pub(crate) const KNOBS: &[Knob] = &[
     Knob::choice(
         "lagging",
         &["reset", "catch-up"],
-        "an entity that is late by more than a period restarts or catches up",
+        "an entity that is late by more than a period restarts (reset) or keeps the missed deadlines (catch-up)",
     )
     .from("reset: replenish_dl_entity, kernel/sched/deadline.c; catch-up: Abeni and Buttazzo 1998"),
     Knob::time("period-least", Nanos::us(100), (Nanos::us(1), Nanos::s(1)), "the shortest period that is admitted")

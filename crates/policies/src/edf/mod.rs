@@ -11,14 +11,15 @@
 //!
 //! Periods follow one another from the `start` of the reservation. Without a `start`, periods begin when the entity
 //! first wakes, and again when the entity wakes after a sleep past the end of a period. An entity may wake within a
-//! period that it has used in part. It then keeps its remaining slice less the time it was blocked, but at least its
-//! share of the remainder of the period (docs/decisions/0010). With `rest = renew`, the entity begins a new period if
-//! its remaining slice exceeds that share. Its periods then follow its own wake-ups; the daemon uses this setting.
+//! period that it has used in part. The entity then keeps its remaining slice less the time it was blocked, but at
+//! least its share of the remainder of the period (docs/decisions/0010). With `rest = renew`, the entity begins a new
+//! period if its remaining slice exceeds that share. Its periods then follow its own wake-ups; the daemon uses this
+//! setting.
 //!
 //! With this rule, on one CPU with Σ slice/period ≤ 1, no slice of an entity that is runnable through its period is
 //! late. The guarantee holds for all sleeps and wake-ups of the other entities. The policy admits at most this sum,
-//! less a reserve. (An entity that is attached, detached or changed gets its new slice at once: the slice of another
-//! entity may be late in the first period after that.)
+//! less a reserve. (An entity that is attached, detached or changed gets its new slice at once. The slice of another
+//! entity may then be late in the first period.)
 //!
 //! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned a CPU, first fit.
 //! `placement = global` runs the earliest deadlines of the whole machine, with one decision for all CPUs at once.
@@ -28,10 +29,10 @@
 //! their CPU. The other entities are placed in order of (deadline, index): on their last CPU if it is free, else on the
 //! lowest free CPU.
 //!
-//! Differences from VSched §3, the source of the rule: this policy knows whether an entity is blocked. So only CPU time
-//! is charged, a blocked entity frees its CPU, and periods begin again after a sleep. `charge = wall` restores VSched's
-//! core, which cannot detect a block. A yield declares the job complete: the entity gives up the remainder of the
-//! slice, as in SCHED_DEADLINE. `enforce = none` schedules jobs instead of slices: a job runs until it blocks or
+//! Differences from VSched §3, the source of the rule: this policy detects whether an entity is blocked. So only CPU
+//! time is charged, a blocked entity frees its CPU, and periods begin again after a sleep. `charge = wall` restores
+//! VSched's core, which cannot detect a block. A yield declares the job complete: the entity gives up the remainder of
+//! the slice, as in SCHED_DEADLINE. `enforce = none` schedules jobs instead of slices. A job runs until it blocks or
 //! yields, a late job keeps its deadline, and no reservation is refused. The deadline of a job is its release plus the
 //! period.
 //!

@@ -2,9 +2,8 @@
 //! virtual deadline runs.
 //!
 //! Each task is entitled to a share of the CPU by weight, and requests its share in time slices of some length. A task
-//! that has received less than its share is owed CPU time and may run. A task that has received more waits until the
-//! other tasks have caught up. A task that requests short time slices gets them sooner, but no more CPU time than its
-//! weight gives.
+//! that has received less than its share is owed CPU time and may run. A task that has received more waits until it is
+//! eligible again. A task that requests short time slices gets them sooner, but no more CPU time than its weight gives.
 //!
 //! ```text
 //! one CPU, tick 1ms: a (nice 0, weight 1024) and b (nice 5, 335), hogs from 0
@@ -19,7 +18,7 @@
 //! 1. *Clock*: the vruntime of a task advances by `ran · 1024 / weight`, to the last fraction of a nanosecond.
 //! 2. *Lag*: V is the weighted average vruntime of all tasks in a queue. The lag of a task is its distance behind V:
 //!    the time that is owed to the task. The lags of a queue sum to zero.
-//! 3. *Eligible* is every task that is not ahead of V. At least one task is always eligible.
+//! 3. *Eligibility*: a task that is not ahead of V is eligible. At least one task is always eligible.
 //! 4. *Pick*: the eligible task with the earliest virtual deadline runs; among equals, the task that was queued first.
 //! 5. *Deadline*: a time slice of `slice` ends when the vruntime has advanced by `slice · 1024 / weight`. Then the next
 //!    time slice begins, and the CPU picks again at the next tick or wake-up. The default time slice is 0.75 ms, times
@@ -50,12 +49,13 @@
 //!
 //! *Versions*: v6.6 has no requested time slices, no preemption of a protected task and no delayed dequeue. A task that
 //! blocks in debt keeps the debt. Version v6.17 has a base slice of 0.7 ms and protects a task for at most the shortest
-//! time slice of the queue. It also picks the target of a directed yield next if the target is eligible. v6.12 is the
-//! default.
+//! time slice of the queue. In v6.17, the target of a directed yield is also picked next if it is eligible. v6.12 is
+//! the default.
 //!
-//! Differences from the kernel: those of the fair class. Clocks are exact, and V is computed without rounding where
-//! eligibility is decided. A CPU ticks only where a tick can matter. A SCHED_IDLE task that is preempted, or a task
-//! that yields, loses its protection in every version. Throttling stops a whole group entity at once, as before v6.18.
+//! Differences from the kernel: the differences of the fair class (see `cfs`) also apply here. Clocks are exact, and V
+//! is computed without rounding where eligibility is decided. A CPU ticks only where a tick can matter. A SCHED_IDLE
+//! task that is preempted, or a task that yields, loses its protection in every version. Throttling stops a whole group
+//! entity at once, as before v6.18.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c and features.h, v6.6, v6.12 and v6.17; Stoica and Abdel-Wahab, "Earliest
 //! Eligible Virtual Deadline First", 1995.

@@ -24,7 +24,7 @@ const OWN: [Knob; 13] = [
     Knob::choice(
         "protection",
         &["deadline", "shortest"],
-        "the end of the protection: the deadline, or after the shortest time slice of the queue (as in v6.17)",
+        "the end of the protection: at the deadline, or after the shortest time slice of the queue (as in v6.17)",
     )
     .from("set_protect_slice, kernel/sched/fair.c, v6.17"),
     Knob::switch(
@@ -33,9 +33,9 @@ const OWN: [Knob; 13] = [
         "a woken task with a shorter time slice and an earlier deadline preempts a protected one (not in v6.6)",
     )
     .from(FEATURES),
-    Knob::switch("delay-dequeue", true, "a task that blocks in debt stays queued until it has paid (not in v6.6)")
+    Knob::switch("delay-dequeue", true, "a task that blocks in debt stays queued until its debt is zero (not in v6.6)")
         .from(FEATURES),
-    Knob::switch("delay-zero", true, "a task that has paid its debt that way is owed no time (not in v6.6)")
+    Knob::switch("delay-zero", true, "a task that stayed queued in debt is owed no time afterwards (not in v6.6)")
         .from(FEATURES),
     Knob::switch("place-lag", true, "the lag of a task is kept while it sleeps").from(FEATURES),
     Knob::switch("place-deadline-initial", true, "a new task's first time slice is half as long").from(FEATURES),
@@ -47,7 +47,7 @@ const OWN: [Knob; 13] = [
     Knob::switch(
         "pick-buddy",
         false,
-        "the same for the target of a yield, or a task that is left in a group's time slice (on in v6.17 unless set)",
+        "the target of a yield, or a task left in a group's time slice, runs next if eligible (on in v6.17 unless set)",
     )
     .from("PICK_BUDDY, kernel/sched/features.h, v6.14; before, NEXT_BUDDY covered both"),
 ];

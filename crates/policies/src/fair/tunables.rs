@@ -11,14 +11,14 @@ pub(crate) const KNOBS: [Knob; 14] = [
     Knob::choice(
         "scaling",
         &["log", "none", "linear"],
-        "how time slices and granularities grow with the number of CPUs",
+        "the growth of time slices and granularities with the number of CPUs",
     )
     .from("sched_tunable_scaling, kernel/sched/fair.c, v5.13"),
     Knob::time(
         "migration-cost",
         Nanos::us(500),
         (Nanos::ZERO, Nanos::s(1)),
-        "a task that ran this recently is cache-hot; a CPU that idles for less on average does not pull",
+        "a task that ran within this time is cache-hot; a CPU that idles for less on average does not pull",
     )
     .from("sysctl_sched_migration_cost, kernel/sched/fair.c, v5.13"),
     Knob::time(
@@ -31,29 +31,37 @@ pub(crate) const KNOBS: [Knob; 14] = [
     Knob::percent(
         "imbalance",
         [117, 101, 1000],
-        "the load, in percent of its own, from which a CPU pulls from another cache or core",
+        "the load of another cache or core, in percent of its own, from which a CPU pulls",
     )
     .from("sd->imbalance_pct, kernel/sched/topology.c, v5.13 (125 before v5.10)"),
     Knob::count(
         "busy-factor",
         [16, 1, 1000],
-        "the balancing interval of a busy CPU, in multiples of that of an idle one",
+        "the balancing interval of a busy CPU, in multiples of the interval of an idle CPU",
     )
     .from("sd->busy_factor, kernel/sched/topology.c, v5.13 (32 before v5.10)"),
     Knob::switch("cache-hot-buddy", true, "buddies are not migrated to a CPU that has work").from(FEATURES),
     Knob::switch("wakeup-preemption", true, "a woken task may preempt").from(FEATURES),
-    Knob::switch("wake-affine-idle", true, "a woken task goes to the waker's CPU if that idles or is about to")
-        .from("WA_IDLE, kernel/sched/features.h, v5.13"),
-    Knob::switch("wake-affine-weight", true, "a woken task goes to the waker's CPU if that is less loaded")
+    Knob::switch(
+        "wake-affine-idle",
+        true,
+        "a woken task is placed on the waker's CPU if this CPU idles or is about to idle",
+    )
+    .from("WA_IDLE, kernel/sched/features.h, v5.13"),
+    Knob::switch("wake-affine-weight", true, "a woken task is placed on the waker's CPU if this CPU is less loaded")
         .from("WA_WEIGHT, kernel/sched/features.h, v5.13"),
-    Knob::switch("wake-affine-bias", true, "that comparison favours the waker's CPU by half the imbalance")
-        .from("WA_BIAS, kernel/sched/features.h, v5.13"),
+    Knob::switch(
+        "wake-affine-bias",
+        true,
+        "the load comparison at a wake-up favours the waker's CPU by half the imbalance",
+    )
+    .from("WA_BIAS, kernel/sched/features.h, v5.13"),
     Knob::switch("recent-cpu", true, "the CPU on which a woken task last woke others is searched as well")
         .from("recent_used_cpu, kernel/sched/fair.c, v5.13 (not before v4.16)"),
     Knob::choice(
         "idle-search",
         &["cpu", "core"],
-        "a woken task goes to any idle CPU of the cache, or only to a fully idle core",
+        "a woken task is placed on any idle CPU of the cache, or only on a fully idle core",
     )
     .from("select_idle_sibling, kernel/sched/fair.c, v5.13 and v3.17"),
     Knob::switch("idle-class-cpus", true, "a CPU that runs only SCHED_IDLE tasks counts as idle for woken tasks")

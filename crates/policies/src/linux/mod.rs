@@ -12,18 +12,17 @@
 //!
 //! | class | tasks | rules |
 //! |---|---|---|
-//! | stop | class `stop` | before all others, until it blocks |
-//! | deadline | a reservation, and no other class than the normal one | `deadline`; a soft reservation reclaims |
+//! | stop | class `stop` | runs before all other tasks, until it blocks |
+//! | deadline | a reservation, and the normal class | `deadline`; a soft reservation reclaims |
 //! | real-time | `fifo`, `rr` | `rt` |
-//! | fair, idle | all others | `cfs`, `eevdf` or another policy, by the knob `fair` |
+//! | fair, idle | all other tasks | `cfs`, `eevdf` or another policy, by the knob `fair` |
 //!
 //! Only these rules connect the classes:
 //!
-//! - A task that changes class leaves the old class as if it blocked, and enters the new class as if it woke. If the
-//!   task runs at that time, it continues at once in a class above the fair class; in the fair class it has to be
-//!   picked. The deadline class may refuse the task. If the task leaves the deadline class, it keeps its bandwidth up
-//!   to its 0-lag time. If it returns to a fair class of the kernel, it has the same lag or lead as when it left
-//!   (`switched_from_fair`).
+//! - A task that changes class leaves the old class as if it blocked, and enters the new class as if it woke. A running
+//!   task continues at once in a class above the fair class; in the fair class it has to be picked. The deadline class
+//!   may refuse the task. A task that leaves the deadline class keeps its bandwidth up to its 0-lag time. A task that
+//!   returns to a fair class of the kernel has the same lag or lead as when it left (`switched_from_fair`).
 //! - In the kernel, the run time of a task in another class is free, and the task stays on its last CPU. With
 //!   `boosts-pay` the task and its groups are charged for that time when the task returns to `cfs`, `eevdf` or
 //!   `balance`. The task also returns to the CPU in whose queue it was. A boost therefore lends CPU time and gives
@@ -35,24 +34,24 @@
 //! - With `fair-server` each CPU has a server instead: a reservation of 50 ms in every second on behalf of all fair
 //!   tasks. Admission control counts this reservation. The server is deferred until the last instant at which 50 ms
 //!   still fit before its deadline. The server stays inactive if fair tasks have received 50 ms by then. Otherwise the
-//!   server runs them at its deadline, and continues until they run without it. No real-time task is held, and no CPU
-//!   idles.
+//!   server runs fair tasks at its deadline, and continues until they run without the server. No real-time task is
+//!   held, and no CPU idles.
 //!
-//! **Kernel versions.** The defaults are those of v5.13, with ticks of 1 ms. `rt-runtime-share = on` is the behaviour
-//! before v5.10. A 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. A knob of `eevdf` that has the
-//! name of a different knob of `cfs` begins with `eevdf-` here.
+//! **Kernel versions.** The defaults are the values of v5.13, with ticks of 1 ms. `rt-runtime-share = on` is the
+//! behaviour before v5.10. A 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. A knob of `eevdf`
+//! that has the name of a different knob of `cfs` begins with `eevdf-` here.
 //!
 //! The guarantees of `deadline` on one CPU hold here with `hrtick = on`, `admission = density`, `asleep = lapse` and no
 //! stop task. The kernel's values, and the defaults here, are `off`, `bandwidth` and `renew`. The kernel's
 //! `whole-machine = on` is not the default here, so that VMs can be pinned.
 //!
-//! **Other fair classes.** `fair` accepts every policy here that shares CPUs among all its entities: `cfs`, `eevdf`,
-//! `balance`, `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Each class has its defaults, except
-//! for knobs that it shares with `cfs`. The last seven classes do not support classes above. They do not search for
-//! tasks behind a real-time task. Such a task may continue to wait while another CPU idles.
+//! **Other fair classes.** `fair` accepts every policy that shares CPUs among all entities: `cfs`, `eevdf`, `balance`,
+//! `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Each class has its defaults, except for knobs
+//! that it shares with `cfs`. The last seven classes do not support more urgent classes. These classes do not search
+//! for a task that waits behind a real-time task. Such a task may continue to wait while another CPU idles.
 //!
-//! `fair` does not accept policies that keep each entity on one CPU (`bvt`, `sedf`). It does not accept policies with
-//! reservations or gangs of their own (`edf`, `rtds`, `poris` …), or variants of `credit` for VMs.
+//! `fair` does not accept policies that keep each entity on one CPU (`bvt`, `sedf`). Policies with reservations or
+//! gangs of their own (`edf`, `rtds`, `poris` …) and variants of `credit` for VMs are not accepted either.
 //!
 //! Differences from the kernel: a fair server serves all fair tasks that could run on its CPU, not only the tasks
 //! queued there. Its share is never reclaimed by other entities. The essays of the classes list their own differences.

@@ -59,7 +59,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             (Nanos::us(100), Nanos::s(1000)),
             "the skew at which a VM is stopped as a whole",
         )
-        .from("assumed: that of ESX 2 is not published"),
+        .from("assumed: ESX 2's threshold is not published"),
         QUANTUM,
         MARGIN,
     ],

@@ -49,7 +49,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
-        Knob::choice("enforce", &["soft", "hard"], "what happens at the end of a slice").from("VSched §3.2"),
+        Knob::choice("enforce", &["soft", "hard"], "the effect of the end of a slice").from("VSched §3.2"),
         edf::LATE,
         edf::GRAIN,
         edf::RESERVE,

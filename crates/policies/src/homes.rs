@@ -6,7 +6,7 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Knob, Knobs};
 pub(crate) const PLACEMENT: Knob = Knob::choice(
     "placement",
     &["spread", "first"],
-    "the CPU with the fewest other entities (spread), or the first allowed one",
+    "the CPU with the fewest other entities (spread), or the first allowed CPU",
 )
 .from("set_affinity in sched_bvt.c and sched_sedf.c: the first; the domain builder spreads domains");
 

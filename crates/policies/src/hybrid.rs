@@ -48,7 +48,7 @@ pub(crate) const SIGNAL_FROM: Knob = Knob::choice(
     &["first", "boot", "any"],
     "the CPU that signals the siblings when it picks a vCPU: the CPU of the VM's first vCPU; CPU 0; every CPU",
 )
-.from("Weng et al.: the boot CPU; the VM's first CPU is assumed, because CPU 0 may have no vCPU of it");
+.from("Weng et al.: the boot CPU; the VM's first CPU is assumed, because CPU 0 may have no vCPU of the VM");
 
 /// The minimum time between two calls.
 pub(crate) const SIGNAL_EVERY: Knob = Knob::time(

@@ -36,7 +36,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     title: "Credit that queues woken vCPUs by the delay that they tolerate",
     source: "Lee et al., VEE 2010; xen/common/sched_credit.c, Xen 4.0.1",
     good_for: "several soft real-time VMs that state their tolerable delay, beside batch VMs",
-    bad_at: "VMs that state no delay, which are treated as in credit, and VMs that are both busy and urgent",
+    bad_at: "VMs that state no delay, which are scheduled as in credit, and VMs that are both busy and urgent",
     text: include_str!("laxity.rs"),
     knobs: &KNOBS,
     build,

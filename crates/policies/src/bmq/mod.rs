@@ -110,7 +110,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             "version 6.12 treats the length of a sleep as a boolean, so a sleep never boosts",
         )
         .from("sched_task_ttwu, bmq.h, 6.12; off: the probable intention, a step for every 2^22 ns"),
-        Knob::count("interactive-boost", [-2, -12, 0], "an entity with this boost or a better one is interactive")
+        Knob::count("interactive-boost", [-2, -12, 0], "an entity with this boost or a better boost is interactive")
             .from("assumed"),
     ],
     build,

@@ -87,8 +87,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     knobs: &[
         Knob::count("clock-bits", [64, 12, 64], "the number of bits of a virtual time; from 49 on, it never overflows")
             .from("u32 avt and evt: 32; bvt_do_schedule subtracts 0xe0000000 at 0xf0000000"),
-        Knob::choice("rule", &["xen", "textbook"], "Xen's rule, with the other knobs, or Duda and Cheriton's")
-            .from("sched_bvt.c before db51cd09d3; Duda and Cheriton, SOSP'99 §2"),
+        Knob::choice(
+            "rule",
+            &["xen", "textbook"],
+            "Xen's rule, with the other knobs, or the rule of Duda and Cheriton",
+        )
+        .from("sched_bvt.c before db51cd09d3; Duda and Cheriton, SOSP'99 §2"),
         Knob::time(
             "context-allowance",
             Nanos::ms(5),

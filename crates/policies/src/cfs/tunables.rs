@@ -30,7 +30,7 @@ const OWN: [Knob; 13] = [
         "the minimum distance behind the running task at which a woken task preempts, unscaled",
     )
     .from("sysctl_sched_wakeup_granularity, kernel/sched/fair.c, v5.13"),
-    Knob::switch("child-runs-first", false, "a forked child goes before its parent")
+    Knob::switch("child-runs-first", false, "a forked child runs before its parent")
         .from("sysctl_sched_child_runs_first, kernel/sched/fair.c, v5.13"),
     Knob::switch("gentle-fair-sleepers", true, "a sleeper's credit is half a latency, not a whole latency")
         .from(FEATURES),

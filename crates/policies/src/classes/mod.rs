@@ -3,8 +3,8 @@
 //!
 //! On every CPU the most urgent class picks first; the next class gets the CPUs that are left. When a class takes a
 //! CPU, each class below is notified and moves its waiting entities elsewhere. An entity that changes class leaves the
-//! old one as if it blocked, and enters the new one as if it woke. An entity that changes class while it runs goes on
-//! at once in a class above the last. In the last class it has to be picked first.
+//! old one as if it blocked, and enters the new one as if it woke. An entity that changes class while it runs continues
+//! at once in a class above the last class. In the last class the entity has to be picked first.
 
 mod background;
 mod layer;

@@ -21,7 +21,7 @@ pub(crate) const KNOBS: &[Knob] = &[
         "`slice`: an accounting period is a time slice, a tick a third of the time slice (below 3 ms the whole)",
     )
     .from("__csched_set_tslice, 4.23; before: three constants"),
-    Knob::time("tick-stagger", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "the offset of the ticks of each CPU from those of the previous one")
+    Knob::time("tick-stagger", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "the offset of the ticks of each CPU from the ticks of the previous CPU")
         .from("csched_start_tickers: a CPU's phase is the instant at which its ticker was started"),
     Knob::choice(
         "charging",

@@ -77,7 +77,7 @@ use settings::Settings;
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "credit2",
-    title: "most credit runs first, a reset gives every vCPU the same, with caps (Xen 4.23)",
+    title: "the vCPU with the most credit runs first; a reset gives every vCPU the same credit; with caps (Xen 4.23)",
     source: "xen/common/sched/credit2.c, Xen 4.23-dev",
     good_for: "shares of VMs within tens of milliseconds, short latency for vCPUs that slept, and exact caps",
     bad_at: "very different weights, because a minimum time slice costs more than the maximum debt of a light entity; deadlines",

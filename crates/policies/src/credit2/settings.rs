@@ -84,7 +84,7 @@ pub(super) const KNOBS: &[Knob] = &[
         "the length of a time slice takes the entity that was just preempted into account",
     )
     .from("off: csched2_runtime runs before the stopped entity is queued again; on: ours"),
-    Knob::switch("hand-off", true, "no CPU idles while an entity that it may run waits in its run queue")
+    Knob::switch("hand-off", true, "no CPU idles while an entity that may run there waits in its run queue")
         .from("ours; off: as in Xen, where entities with very little credit, or behind a parked entity, keep waiting"),
 ];
 

@@ -84,7 +84,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
-        Knob::choice("enforce", &["soft", "hard", "none"], "what happens at the end of a slice")
+        Knob::choice("enforce", &["soft", "hard", "none"], "the effect of the end of a slice")
             .from("VSched §3.2 (soft, hard); none: jobs run to completion"),
         Knob::choice("placement", &["global", "partitioned"], "one queue for all CPUs, or each entity assigned to a CPU")
             .from("VSched has one CPU, so it is partitioned"),
@@ -94,7 +94,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         Knob::choice(
             "rest",
             &["keep", "renew"],
-            "an entity that wakes within a period continues it with its remaining slice, or begins a new one (unless its reservation names a start)",
+            "at a wake-up within a period, the entity continues the period with its remaining slice, or begins a new period (unless its reservation names a start)",
         )
         .from("ours (keep); CBS, Abeni and Buttazzo 1998 (renew)"),
         GRAIN,

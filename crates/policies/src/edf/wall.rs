@@ -3,7 +3,7 @@
 //! The core makes a choice at the end of a period, at the end of a slice and when the set of entities changes. It
 //! *chooses* the entity of earliest deadline with a remaining slice, runnable or not, and charges that entity for the
 //! time until the next choice. While the chosen entity is blocked, all runnable entities run round robin, as
-//! SCHED_OTHER processes would. Each choice takes the core the time of the knob `decision`. During that time its
+//! SCHED_OTHER processes would. Each choice costs the core the CPU time of the knob `decision`. During that time its
 //! process has the CPU: no entity runs, and none is charged. Events in that time are handled afterwards.
 
 use super::account::BudgetState;

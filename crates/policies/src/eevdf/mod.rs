@@ -77,7 +77,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     title: "Linux's fair class since v6.6: among tasks that are owed time, the earliest virtual deadline first",
     source: "Linux v6.6, v6.12 and v6.17, kernel/sched/fair.c; Stoica and Abdel-Wahab 1995",
     good_for: "sharing CPUs by weight, in nested groups with quotas, among tasks with different latency requirements",
-    bad_at: "the wake-up latency of a task that uses up its share: it waits for the ticks of the other tasks like any task",
+    bad_at: "the wake-up latency of a task that uses up its share: the task waits for the ticks of the other tasks",
     text: include_str!("mod.rs"),
     conserving: fair::conserving,
     starvation: bounds::starvation,

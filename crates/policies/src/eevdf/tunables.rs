@@ -30,7 +30,7 @@ const OWN: [Knob; 13] = [
     Knob::switch(
         "preempt-short",
         true,
-        "a woken task with a shorter time slice and an earlier deadline preempts a protected one (not in v6.6)",
+        "a woken task with a shorter time slice and an earlier deadline preempts a protected task (not in v6.6)",
     )
     .from(FEATURES),
     Knob::switch("delay-dequeue", true, "a task that blocks in debt stays queued until its debt is zero (not in v6.6)")
@@ -49,7 +49,7 @@ const OWN: [Knob; 13] = [
         false,
         "the target of a yield, or a task left in a group's time slice, runs next if eligible (on in v6.17 unless set)",
     )
-    .from("PICK_BUDDY, kernel/sched/features.h, v6.14; before, NEXT_BUDDY covered both"),
+    .from("PICK_BUDDY, kernel/sched/features.h, v6.14; before v6.14, NEXT_BUDDY covered both"),
 ];
 
 /// The knobs, at the defaults of v6.12.

@@ -1,18 +1,18 @@
 //! Linux's fair class without the order of its run queues, which is a [`Rule`]: `cfs` and `eevdf` are the two rules.
 //!
 //! A task waits in the queue of its group on one CPU. The group's entity on that CPU waits in the queue above; the root
-//! queue is that of the CPU. This module has the parts that do not depend on the order within a queue. They are joining
-//! and leaving at all levels (`chain`), the state of nodes and queues (`node`, `runqueue`, `transitions`) and quotas
-//! (`bandwidth`). The others are the choice of a CPU (`placement`), load balancing (`balance`), ticks and wake-up
-//! preemption (`tick`).
+//! queue is that of the CPU. This module has the parts that do not depend on the order within a queue. These parts are
+//! joining and leaving at all levels (`chain`), the state of nodes and queues (`node`, `runqueue`, `transitions`) and
+//! quotas (`bandwidth`). Further parts are the choice of a CPU (`placement`), load balancing (`balance`), ticks and
+//! wake-up preemption (`tick`).
 //!
 //! The class may share its CPUs with a more urgent and a less urgent class.
 //!
 //! Differences from the kernel: loads are the weights that are runnable now, not decayed averages. All CPUs of a cache
-//! are searched for an idle one. An idle CPU called by another CPU's tick looks for work at once. Running tasks are not
-//! migrated. Real-time classes, where this class is asked to run them, count as SCHED_OTHER; reservations are ignored.
-//! A runnable task that moves to another class and comes back keeps its distance from the others. The kernel (before
-//! v6.6) drops the distance of the task that is furthest behind.
+//! are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches for work at once. Running
+//! tasks are not migrated. Entities of real-time classes count as SCHED_OTHER if this class runs them; reservations are
+//! ignored. A runnable task that moves to another class and comes back keeps its distance from the others. The kernel
+//! (before v6.6) drops the distance of the task that is furthest behind.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c, v5.13 and later.
 

@@ -11,8 +11,8 @@
 //! baaaaabbaaaaabbaaaaabaaaaabbaaaaabbaaaaabaaaaabbaaaaabb
 //! ```
 //!
-//! 1. *Charge*: `vruntime += ran · 1024 / weight`. `min_vruntime` of a queue follows its least vruntime, never
-//!    backwards.
+//! 1. *Charge*: `vruntime += ran · 1024 / weight`. `min_vruntime` of a queue follows its least vruntime, and never
+//!    decreases.
 //! 2. *Time slice*: a round lasts 6 ms for up to 8 tasks, else 0.75 ms per task. The round is divided by weight; a time
 //!    slice is at least 0.75 ms. These times, and the 1 ms of rule 7, are multiplied by 1 + ⌊log2 of min(CPUs, 8)⌋.
 //! 3. *Fork*: a child starts at its parent's vruntime, or a time slice after `min_vruntime`, whichever is later.
@@ -27,7 +27,8 @@
 //!    next buddy has precedence. It is a task that preempted, the target of a yield, or a task that is left alone in
 //!    the time slice of its group. The last buddy is second. It is a task that was preempted in a long queue. If the
 //!    first task is the skip buddy, a task that yielded, the second task runs.
-//! 9. *Yield*: sets the skip buddy of rule 8. *Yield to*: the target becomes the next buddy, and the caller yields.
+//! 9. *Yield*: the caller becomes the skip buddy of rule 8. *Yield to*: the target becomes the next buddy, and the
+//!    caller yields.
 //! 10. *Weight*: a change takes effect at once; the vruntime is kept.
 //!
 //! *Groups* nest. A group has a queue per CPU. Its entity on a CPU waits in the queue above like a task, with the

@@ -60,10 +60,11 @@
 //! too, timers run before `schedule()`.
 //!
 //! Differences from Xen 4.0.1:
-//! - *Hand-off*. In Xen, an entity can wait without end while a CPU idles. A wake-up pinned to a busy CPU displaces an
-//!   entity that could run elsewhere, and kicks no CPU. Two wake-ups on one idle CPU kick only that CPU. Here, an
-//!   entity that a decision leaves waiting is moved to an idle CPU in its affinity (`hand-off = off`: as in Xen). An
-//!   idle CPU also takes an entity that waits for its last time slice before parking; 3.0.3 steals no PARKED vCPU.
+//! - *Hand-off*. In Xen, an entity can wait without end while a CPU idles. The wake-up of an entity that is pinned to a
+//!   busy CPU displaces an entity that could run elsewhere, and kicks no CPU. Two wake-ups on one idle CPU kick only
+//!   that CPU. Here, an entity that a decision leaves waiting is moved to an idle CPU in its affinity (`hand-off =
+//!   off`: as in Xen). An idle CPU also takes an entity that waits for its last time slice before parking; 3.0.3 steals
+//!   no PARKED vCPU.
 //! - The accounting timer stops while all CPUs idle and no entity is active. No decision changes, because no entity
 //!   would receive credits. The timer resumes at the same multiples of its period, before a tick can find an entity
 //!   running.

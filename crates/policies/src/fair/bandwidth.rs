@@ -2,10 +2,10 @@
 //!
 //! In every quota period the group's pool is filled up to the quota. A CPU that runs the group takes bandwidth slices
 //! of 5 ms from the pool. When a slice is used up and the pool is empty, the group is throttled on that CPU. Its group
-//! entity leaves the queue above, and all tasks below it are held. The tasks are released when a later quota period pays the
-//! debt and one nanosecond. CPU time is charged at ticks and switches, so a CPU may overdraw by a tick; the next quota
-//! period pays. A CPU on which the group becomes idle keeps 1 ms of its bandwidth slice and returns the rest. A slack
-//! timer distributes the rest to throttled queues.
+//! entity leaves the queue above, and all tasks below it are held. The tasks are released when a later quota period
+//! pays the debt and one nanosecond. CPU time is charged at ticks and switches, so a CPU may overdraw by a tick; the
+//! next quota period pays. A CPU on which the group becomes idle keeps 1 ms of its bandwidth slice and returns the
+//! rest. A slack timer distributes the rest to throttled queues.
 //!
 //! Source: kernel/sched/fair.c (CFS bandwidth), v5.13; Documentation/scheduler/sched-bwc.
 

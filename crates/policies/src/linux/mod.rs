@@ -25,8 +25,8 @@
 //!   returns to a fair class of the kernel has the same lag or lead as when it left (`switched_from_fair`).
 //! - In the kernel, the run time of a task in another class is free, and the task stays on its last CPU. With
 //!   `boosts-pay` the task and its groups are charged for that time when the task returns to `cfs`, `eevdf` or
-//!   `balance`. The task also returns to the CPU in whose queue it was. A boost therefore lends CPU time and gives
-//!   none, and migrations in the classes above do not change the queues of fair tasks.
+//!   `balance`. The task also returns to the CPU in whose queue it was. A boost therefore lends CPU time instead of
+//!   giving it. Migrations in the classes above do not change the queues of fair tasks.
 //! - Groups, weights and quotas belong to the fair class; tasks of other classes do not count in them.
 //! - `yield_to` works within the fair class.
 //! - Real-time throttling leaves the fair class at least 50 ms of every second of a CPU. The run time of deadline tasks

@@ -316,29 +316,29 @@ impl Credit {
 
     /// Returns the entity that has just stopped on `cpu`, if the rate limit lets it continue, and the remaining
     /// duration.
-    pub(crate) fn goes_on(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<(EntityId, Nanos)> {
+    pub(crate) fn continues(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<(EntityId, Nanos)> {
         let e = self.cpus[cpu.index()].stopped?;
         let vcpu = &self.vcpus[e.index()];
         let more = self.settings.left_running(cx.now().since(vcpu.begun))?;
         (!vcpu.yielded && !vcpu.parked && !self.must_migrate(e, cx)).then_some((e, more))
     }
 
-    /// Dispatches the entity of `goes_on` again.
-    pub(crate) fn go_on(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<Decision> {
-        let (e, more) = self.goes_on(cpu, cx)?;
+    /// Dispatches the entity of `continues` again.
+    pub(crate) fn continue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<Decision> {
+        let (e, more) = self.continues(cpu, cx)?;
         self.cpus[cpu.index()].stopped = None;
         self.hand_off_left(cpu, None, cx);
         Some(Decision::until(e, cx.now() + more))
     }
 
     /// Returns the longest time slice.
-    pub(crate) fn turn(&self) -> Nanos {
+    pub(crate) fn time_slice(&self) -> Nanos {
         self.settings.slice
     }
 
     /// Sets the longest time slice.
-    pub(crate) fn set_turn(&mut self, turn: Nanos) {
-        self.settings.slice = turn;
+    pub(crate) fn set_time_slice(&mut self, slice: Nanos) {
+        self.settings.slice = slice;
     }
 
     /// Dispatches `e`, which is queued, on `cpu`; `stopped` has just been queued there again.
@@ -483,7 +483,7 @@ impl Policy for Credit {
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
-        if let Some(slice) = self.go_on(cpu, cx) {
+        if let Some(slice) = self.continue_stopped(cpu, cx) {
             return slice;
         }
         let stopped = self.requeue_stopped(cpu, cx);

@@ -39,17 +39,17 @@ fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 pub(crate) const ACCOUNTING_LOWERS: Knob = Knob::switch(
     "accounting-lowers",
     false,
-    "the accounting removes the real-time priority of queued and running entities, as it removes a boost",
+    "accounting removes the real-time priority of queued and running vCPUs, as it removes a boost",
 )
-.from("S3 §5 does not say; off is assumed for queued entities (policies.md 10.3), and here for running ones, too");
+.from("Poris §5 states no rule; off (assumed), for queued and for running vCPUs");
 
 /// The knob of the policies that co-schedule VMs on CPUs of their own.
 pub(crate) const EXCHANGE: Knob = Knob::switch(
     "affinity-exchange",
     true,
-    "two siblings exchange CPUs if one could be stolen except that the other, which is OVER, is there",
+    "two siblings exchange CPUs if an OVER sibling on the stealing CPU is the only obstacle to a steal",
 )
-.from("S3 §4.4; off: the more urgent one waits where it is");
+.from("Poris §4.4; off: the more urgent sibling waits on its own CPU");
 
 /// The length of time slices while there are real-time VMs.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +137,7 @@ impl Parallel {
         let mut credit = Credit::new(host, knobs);
         credit.lowers_real_time = knobs.on(ACCOUNTING_LOWERS.name);
         let gangs = Gangs::new(parts.unit, parts.packing, host.cpus);
-        let long_turn = credit.turn();
+        let long_turn = credit.time_slice();
         Ok(Box::new(Parallel { credit, gangs, parts, long_turn, entities: 0, rounds: Vec::new() }))
     }
 
@@ -173,7 +173,7 @@ impl Parallel {
         } else {
             short.latency.scale(1, per_cpu - 1).max(short.least)
         };
-        self.credit.set_turn(turn);
+        self.credit.set_time_slice(turn);
     }
 
     /// Applies a change of a group's mark.
@@ -242,7 +242,7 @@ impl Parallel {
         if off || mute || self.rounds[e.index()] > 0 {
             return None;
         }
-        let turn = self.credit.turn().saturating_mul(gang.subgroups() as u64);
+        let turn = self.credit.time_slice().saturating_mul(gang.subgroups() as u64);
         if let Some(ago) = gang.called.map(|called| cx.now().since(called)) {
             let others =
                 || gang.members.iter().any(|&other| other != e && matches!(cx.state(other), State::Running(_)));
@@ -261,7 +261,7 @@ impl Parallel {
         let gang = self.gangs.gang(head);
         let (members, several, (_, start)) = (gang.members.len(), gang.subgroups() > 1, gang.subgroup_of(chosen));
         let round = self.parts.together.and_then(|together| together.round).filter(|_| several);
-        let rounds = round.map_or(0, |round| self.credit.turn().as_ns() / round.as_ns());
+        let rounds = round.map_or(0, |round| self.credit.time_slice().as_ns() / round.as_ns());
         let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
         for n in 0..members {
             let e = self.gangs.gang(head).members[(start + n) % members];
@@ -436,13 +436,13 @@ impl Policy for Parallel {
         self.credit.put(cpu, prev, cx);
         if prev.why == StopReason::Blocked {
             self.rest(prev.entity);
-        } else if self.credit.goes_on(cpu, cx).is_none() {
+        } else if self.credit.continues(cpu, cx).is_none() {
             self.end_turn(prev.entity);
         }
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
-        if let Some(slice) = self.credit.go_on(cpu, cx) {
+        if let Some(slice) = self.credit.continue_stopped(cpu, cx) {
             return slice;
         }
         let stopped = self.credit.requeue_stopped(cpu, cx);
@@ -456,7 +456,7 @@ impl Policy for Parallel {
         }
         self.credit.begin(e, cpu, stopped, cx);
         let round = self.parts.together.and_then(|together| together.round);
-        let turn = round.filter(|_| self.rounds[e.index()] > 0).unwrap_or(self.credit.turn());
+        let turn = round.filter(|_| self.rounds[e.index()] > 0).unwrap_or(self.credit.time_slice());
         Decision::until(e, cx.now() + turn)
     }
 

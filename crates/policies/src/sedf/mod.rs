@@ -1,64 +1,69 @@
-//! SEDF: a slice of every period for entities with a reservation, and extra time for entities that may have more.
+//! SEDF: a slice of every period for entities with a reservation, and extra time for work-conserving entities.
 //!
-//! Xen's "simple EDF" (2005 to 2015), derived from Atropos. Every entity has a *slice* and a *period*. Among the
-//! entities whose period has begun and whose slice is not used up, the earliest end of period runs. If there is none,
-//! the time is *extra*. It is given out in quanta of 500 µs. Entities that lost a slice by blocking come first, then
-//! all that are aware of extra time, by weight.
+//! SEDF is Xen's "simple EDF" (2005 to 2015), derived from Atropos. Every entity has a *slice* and a *period*. An
+//! entity is eligible if its period has begun and its slice is not used up. The eligible entity with the earliest end
+//! of period runs. Time without an eligible entity is *extra* time, dispatched in quanta of 500 µs. Entities that lost
+//! a slice by blocking run first in extra time. All entities that are aware of extra time run next, by weight.
 //!
 //! ```text
-//! a has 3 ms of every 10, hard; b has nothing reserved
+//! a reserves 3 ms of every 10, hard; b has no reservation
 //! 0         10        20        30
 //! bbbaaabbbbbbbaaabbbbbbbaaabbbb
 //! ```
 //!
-//! The first period of a new entity begins only when it could have had its slice once: that of a at 3 ms, not at 0.
+//! The first period of a new entity begins one slice after its first wake-up: the first period of a begins at 3 ms, not
+//! at 0.
 //!
-//! **Parameters.** A reservation is slice and period (5 µs or more; 10 µs to 10 s). A soft reservation is aware of
-//! extra time: *work conserving* mode. A hard one is not: with its slice used up, the entity waits until the next
-//! period, even if CPUs idle. The deadline and the start of a reservation are ignored. An entity without a reservation
-//! gets only extra time, all equally. With `unreserved`, it gets extra time by weight, or a slice by weight. Such
-//! slices divide the time that the reservations on the CPU leave (of 95 ms in every 100).
+//! **Parameters.** A reservation is slice and period (5 µs or more; 10 µs to 10 s). An entity with a soft reservation
+//! is aware of extra time: *work conserving* mode. An entity with a hard reservation is not: with its slice used up, it
+//! waits until the next period, even if CPUs idle. The deadline and the start of a reservation are ignored. Entities
+//! without a reservation receive only extra time, in equal parts. With `unreserved`, such an entity receives extra time
+//! by weight, or a slice by weight. Slices by weight divide the time that the reservations on the CPU leave (of 95 ms
+//! in every 100).
 //!
-//! No reservation is refused: the administrator must ensure that the slices fit (ΣS/P ≤ 1 on every CPU). If they do not
-//! fit, no entity has a guarantee. An entity that misses its deadline loses that period, and of two entities that want
-//! 80 % each, one gets 80 and the other 20.
+//! No reservation is refused: the administrator must ensure that the slices fit (ΣS/P ≤ 1 on every CPU). If the slices
+//! do not fit, no entity has a guarantee. An entity that misses its deadline loses that period. Of two entities that
+//! reserve 80 % each, one receives 80 % and the other 20 %.
 //!
-//! **Blocking.** The rule depends on when the entity wakes.
-//! - *Before its next period begins* (it blocked in extra time): it competes for extra time again.
-//! - *In the period in which it blocked*: it forfeits the rest of its slice. It is compensated for the loss, in extra
-//!   time and before all others; the larger the loss relative to its period, the sooner. This applies to hard
-//!   reservations, too.
-//! - *Later*: its period begins at this instant, with a full slice.
+//! **Blocking.** The rule depends on the instant of the wake-up.
+//! - *Before the next period begins*: the entity blocked in extra time, and competes for extra time again.
+//! - *In the period in which the entity blocked*: the entity forfeits its remaining slice. In extra time, this loss is
+//!   compensated before all other entities run. A larger loss relative to the period is compensated sooner. Hard
+//!   reservations are compensated, too.
+//! - *Later*: a period begins at this instant, with a full slice.
 //!
-//! A wake-up makes the CPU decide again in three cases. The woken entity's period begins before the current time slice
-//! would end anyway. The running entity is in extra time, and the woken entity is to be compensated. Or the CPU idles.
-//! Otherwise the woken entity waits. A compensation does not preempt a slice that has begun.
+//! A wake-up makes the CPU decide again in three cases; otherwise the woken entity waits:
+//! - The period of the woken entity begins before the end of the current time slice.
+//! - The running entity is in extra time, and the woken entity is due for a compensation.
+//! - The CPU idles.
 //!
-//! A compensation ends when the lost time has run (`l0-hack = off`), or with its first quantum. Xen has the latter from
-//! 3.0.3 on, because a driver domain could otherwise take the CPU for seconds. Measurements of 2006 (Cherkasova et al.)
-//! fit only the former.
+//! A compensation does not preempt a slice that has begun. With `l0-hack` off, a compensation ends when the lost time
+//! has run; with `l0-hack` on, after its first quantum. Xen ends a compensation after its first quantum from 3.0.3 on,
+//! because a driver domain could otherwise occupy the CPU for seconds. Measurements of 2006 (Cherkasova et al.) agree
+//! only with `l0-hack` off.
 //!
-//! **Extra time** is charged in whole quanta. An entity that has run pays 2^17 divided by its extra weight (or 1024
-//! divided by its utilisation, with a reservation), however short the run was. The least score runs next. An entity
-//! that blocks does not advance the others. So two entities that block in turn can starve a third as long as they leave
-//! no time over.
+//! **Extra time** is charged in whole quanta. A run costs 2^17 divided by the extra weight of the entity, however short
+//! the run is. With a reservation, the cost is 1024 divided by the utilisation. The entity with the minimum score runs
+//! next. An entity that blocks does not advance the scores of the others. So two entities that block alternately can
+//! starve a third entity as long as the two leave no time unused.
 //!
-//! **Lost time.** If the next period begins in less than a quantum, the CPU idles until then, even if all entities
-//! could run. It loses up to 500 µs for each beginning, and all of the time if periods begin in quick succession.
+//! **Lost time.** If the next period begins in less than a quantum, the CPU idles until then, even if entities wait for
+//! extra time. The CPU loses up to 500 µs at each beginning of a period, and all of its time if periods begin in quick
+//! succession.
 //!
 //! **Several CPUs.** Each entity stays on the CPU where it was placed: the CPU with the fewest other entities
-//! (`placement = first`: the first CPU it may run on). Three equal VMs on two CPUs get 100, 50 and 50 %.
+//! (`placement = first`: the first allowed CPU). Three equal VMs on two CPUs receive 100, 50 and 50 %.
 //!
-//! **Latency.** `unblock = atropos` gives an entity that wakes late a period as short as its `latency` and a slice in
-//! proportion. Both are doubled with each used-up slice, until they are those of the reservation. The other values of
-//! `unblock` are the other wake-up rules in Xen's source. There, the rule is selected at compile time, and it always
-//! was the first.
+//! **Latency.** With `unblock = atropos`, an entity that wakes after the end of its period receives a period as short
+//! as its `latency` and a slice in proportion. Each used-up slice doubles both, up to the values of the reservation.
+//! The other values of `unblock` are the other wake-up rules in Xen's source. Xen selects the rule at compile time, and
+//! always selected `extra`.
 //!
 //! Differences from Xen 3.0.3 to 4.5:
-//! - A change of parameters counts at once: the queues are sorted anew, and the CPU decides.
-//! - Scores do not overflow, and extra weights are as fine as Linux's.
-//! - A period that would begin at this instant without a reservation is moved to a later beginning directly. Xen runs
-//!   an entity for no time at all, and then does the same.
+//! - A change of parameters takes effect at once: the queues are sorted again, and the CPU decides again.
+//! - Scores do not overflow, and extra weights are as fine as Linux's weights.
+//! - A period without a slice that would begin at this instant is postponed directly. Xen first dispatches the entity
+//!   for zero time.
 //! - With `unblock = atropos`, no period is shorter than 10 µs and no slice shorter than 5 µs.
 //!
 //! Source: xen/common/sched_sedf.c, Xen 3.0.3 to 4.5 (removed by 038c6afe08, 2015); Cherkasova, Gupta and Vahdat 2007
@@ -76,12 +81,12 @@ use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees, Instant, Knob,
     Knobs, Nanos, Params, Policy, PromiseState, Refused, Running, State, StopReason, Stopped, Topology, Wake,
 };
-use vcpu::{Request, Turn, Unblock, Vcpu};
+use vcpu::{Dispatch, Request, Unblock, Vcpu};
 
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "sedf",
-    title: "a slice of every period, and extra time for VMs that may have more (Xen until 2015)",
+    title: "a slice of every period, and extra time for work-conserving VMs (Xen until 2015)",
     source: "xen/common/sched_sedf.c, Xen 3.0.3 to 4.5; Cherkasova et al. 2007 §4",
     good_for: "few VMs with known slices and periods on one CPU each, with or without a ceiling",
     bad_at: "several CPUs, many VMs, VMs that block within their periods, and overload: no reservation is ever refused",
@@ -93,7 +98,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     alarms: AlarmSlots { cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
         Knob::switch("l0-hack", false, "a compensation ends with its first quantum")
-            .from("commit 1d13b43fea (2006-06-17): on in Xen 3.0.3 to 4.5; policies 13.5-3"),
+            .from("commit 1d13b43fea (2006-06-17): on in Xen 3.0.3 to 4.5; off: Cherkasova et al. 2007, table 1"),
         Knob::choice(
             "unblock",
             &["extra", "isochronous", "conservative", "atropos", "resume"],
@@ -121,7 +126,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             "weight-safety",
             Nanos::ms(5),
             (Nanos::ZERO, Nanos::s(1)),
-            "the part of that period that is not distributed in slices by weight",
+            "the part of `weight-period` that is not distributed in slices by weight",
         )
         .from("WEIGHT_SAFETY"),
         homes::PLACEMENT,
@@ -277,10 +282,10 @@ impl Sedf {
             Running::Mine { entity, .. } => self.vcpu(entity),
         };
         let interrupts = woken.begin() < self.expires[home.index()]
-            || match current.turn {
-                Turn::Slice => false,
-                Turn::Penalty => woken.wants_penalty && woken.penalty_score < current.penalty_score,
-                Turn::Utilisation => woken.wants_penalty,
+            || match current.dispatch {
+                Dispatch::Slice => false,
+                Dispatch::Penalty => woken.wants_penalty && woken.penalty_score < current.penalty_score,
+                Dispatch::Utilisation => woken.wants_penalty,
             };
         if interrupts {
             cx.kick(home);
@@ -311,17 +316,17 @@ impl Sedf {
     /// Ends the run of `e` in extra time on `cpu`.
     fn end_extra(&mut self, e: EntityId, cpu: CpuId, runnable: bool) {
         let hack = self.settings.l0_hack;
-        let turn = core::mem::replace(&mut self.vcpu_mut(e).turn, Turn::Slice);
+        let dispatch = core::mem::replace(&mut self.vcpu_mut(e).dispatch, Dispatch::Slice);
         self.vcpu_mut(e).used = Nanos::ZERO;
-        match turn {
-            Turn::Penalty => {
+        match dispatch {
+            Dispatch::Penalty => {
                 self.queues.leave_penalty(e);
                 self.vcpu_mut(e).compensate(hack);
                 if runnable && self.vcpu(e).wants_penalty {
                     self.queue_penalty(e);
                 }
             }
-            Turn::Utilisation | Turn::Slice => {
+            Dispatch::Utilisation | Dispatch::Slice => {
                 let paid = self.queues.leave_utilisation(e).expect("it runs from there");
                 let vcpu = self.vcpu_mut(e);
                 vcpu.extra_score = vcpu.request.price;
@@ -366,19 +371,19 @@ impl Sedf {
 
     /// Returns the entity to run on `cpu`, the kind of the run, and its end. Without an entity, the CPU idles until
     /// that end.
-    fn choose(&self, cpu: CpuId, now: Instant) -> (Option<(EntityId, Turn)>, Instant) {
+    fn choose(&self, cpu: CpuId, now: Instant) -> (Option<(EntityId, Dispatch)>, Instant) {
         let next = self.queues.first_to_come(cpu).map(|(begin, _)| begin);
         if let Some(e) = self.queues.first_begun(cpu) {
             let vcpu = self.vcpu(e);
             let end = now + (vcpu.slice - vcpu.used);
-            return (Some((e, Turn::Slice)), next.map_or(end, |next| end.min(next)));
+            return (Some((e, Dispatch::Slice)), next.map_or(end, |next| end.min(next)));
         }
         let Some(next) = next else { return (None, now.saturating_add(IDLE)) };
         if next.since(now) < self.settings.quantum {
             return (None, next);
         }
-        let penalty = self.queues.first_penalty(cpu).map(|e| (e, Turn::Penalty));
-        let extra = penalty.or_else(|| self.queues.first_utilisation(cpu).map(|e| (e, Turn::Utilisation)));
+        let penalty = self.queues.first_penalty(cpu).map(|e| (e, Dispatch::Penalty));
+        let extra = penalty.or_else(|| self.queues.first_utilisation(cpu).map(|e| (e, Dispatch::Utilisation)));
         (extra, if extra.is_some() { now + self.settings.quantum } else { next })
     }
 
@@ -441,7 +446,7 @@ impl Sedf {
         }
         let vcpu = *self.vcpu(e);
         self.queues.leave_periods(e);
-        if running && vcpu.turn == Turn::Slice {
+        if running && vcpu.dispatch == Dispatch::Slice {
             self.queues.push_begun(vcpu.home, vcpu.deadline, e);
         } else {
             self.queue_period(e, cx.now());
@@ -449,7 +454,7 @@ impl Sedf {
         let queued = self.queues.wants_utilisation(e);
         if vcpu.request.extra && !queued {
             self.queue_utilisation(e);
-        } else if !vcpu.request.extra && queued && !(running && vcpu.turn == Turn::Utilisation) {
+        } else if !vcpu.request.extra && queued && !(running && vcpu.dispatch == Dispatch::Utilisation) {
             self.leave_utilisation(e);
         }
         if cx.running(vcpu.home) != Running::Above {
@@ -524,9 +529,9 @@ impl Policy for Sedf {
         if !runnable {
             self.vcpu_mut(e).blocked_at = Some(cx.now());
         }
-        match self.vcpu(e).turn {
-            Turn::Slice => self.end_slice(e, runnable),
-            Turn::Penalty | Turn::Utilisation => self.end_extra(e, cpu, runnable),
+        match self.vcpu(e).dispatch {
+            Dispatch::Slice => self.end_slice(e, runnable),
+            Dispatch::Penalty | Dispatch::Utilisation => self.end_extra(e, cpu, runnable),
         }
         // An entity that moves blocks on one CPU and wakes on the other CPU.
         if prev.why != StopReason::Blocked && !stays {
@@ -539,7 +544,7 @@ impl Policy for Sedf {
         self.update(cpu, now);
         let (choice, until) = self.choose(cpu, now);
         self.expires[cpu.index()] = until;
-        let Some((e, turn)) = choice else {
+        let Some((e, dispatch)) = choice else {
             // Without an entity, the next wake-up kicks the CPU.
             match self.queues.first_to_come(cpu) {
                 Some(_) => cx.set_alarm(period_timer(cpu), cpu, until),
@@ -549,7 +554,7 @@ impl Policy for Sedf {
         };
         cx.clear_alarm(period_timer(cpu));
         let vcpu = self.vcpu_mut(e);
-        (vcpu.turn, vcpu.ran) = (turn, Nanos::ZERO);
+        (vcpu.dispatch, vcpu.ran) = (dispatch, Nanos::ZERO);
         Decision::until(e, until)
     }
 

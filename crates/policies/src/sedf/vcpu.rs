@@ -73,7 +73,7 @@ pub(super) enum Unblock {
 
 /// The kind of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(super) enum Dispatch {
     /// A run within the slice.
     Slice,
     /// A run in extra time, as a compensation.
@@ -97,7 +97,7 @@ pub(super) struct Vcpu {
     /// Used part of the slice.
     pub(super) used: Nanos,
     /// Kind of the current run.
-    pub(super) turn: Turn,
+    pub(super) dispatch: Dispatch,
     /// CPU time of the entity since it was picked.
     pub(super) ran: Nanos,
     /// Instant at which the entity last blocked.
@@ -121,7 +121,7 @@ impl Vcpu {
             deadline: Instant::ZERO,
             has_woken: false,
             used: Nanos::ZERO,
-            turn: Turn::Slice,
+            dispatch: Dispatch::Slice,
             ran: Nanos::ZERO,
             blocked_at: None,
             wants_penalty: false,

@@ -45,7 +45,7 @@ pub(super) struct Vcpu {
 const FRESH: Vcpu = Vcpu { doing: Doing::Idle, vm: None, held: false, skew: Nanos::ZERO, lags: false, seat: None };
 
 impl Vcpu {
-    fn gets_on(&self) -> bool {
+    fn makes_progress(&self) -> bool {
         self.doing != Doing::Waits
     }
 
@@ -149,14 +149,14 @@ impl Gangs {
     }
 
     fn any_progresses(&self, members: &[EntityId]) -> bool {
-        members.iter().any(|e| self.vcpus[e.index()].gets_on())
+        members.iter().any(|e| self.vcpus[e.index()].makes_progress())
     }
 
     fn count_lags(&mut self, members: &[EntityId], passed: Nanos) {
         let progress = self.any_progresses(members);
         for e in members {
             let vcpu = &mut self.vcpus[e.index()];
-            if vcpu.gets_on() {
+            if vcpu.makes_progress() {
                 vcpu.skew = vcpu.skew.saturating_sub(passed);
             } else if vcpu.loses() && progress {
                 vcpu.skew = vcpu.skew.saturating_add(passed);
@@ -167,7 +167,7 @@ impl Gangs {
     /// Updates the leads. The lead of the slowest vCPU is zero; the lead of each other vCPU is its additional progress.
     /// Idling raises a lead at most up to `resume`, because no sibling could catch up with a vCPU that idles for long.
     fn count_leads(&mut self, members: &[EntityId], passed: Nanos) {
-        let moved = |vcpu: &Vcpu| if vcpu.gets_on() { vcpu.skew.saturating_add(passed) } else { vcpu.skew };
+        let moved = |vcpu: &Vcpu| if vcpu.makes_progress() { vcpu.skew.saturating_add(passed) } else { vcpu.skew };
         let slowest = members.iter().map(|e| moved(&self.vcpus[e.index()])).min().unwrap_or_default();
         for e in members {
             let vcpu = &mut self.vcpus[e.index()];
@@ -202,8 +202,8 @@ impl Gangs {
     }
 
     fn next_lead(&self, members: &[EntityId]) -> Option<Nanos> {
-        let slowest = |gets_on| {
-            let those = members.iter().map(|&e| self.of(e)).filter(move |vcpu| vcpu.gets_on() == gets_on);
+        let slowest = |makes_progress| {
+            let those = members.iter().map(|&e| self.of(e)).filter(move |vcpu| vcpu.makes_progress() == makes_progress);
             those.map(|vcpu| vcpu.skew).min()
         };
         let (moving, standing) = (slowest(true), slowest(false));

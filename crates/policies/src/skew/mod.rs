@@ -1,7 +1,7 @@
-//! Limits on the drift between the vCPUs of a VM, over proportional share: the common part of `cosched-strict` and
+//! Limits on the skew between the vCPUs of a VM, over proportional share: the common part of `cosched-strict` and
 //! `cosched-relaxed`.
 //!
-//! [`Order`] decides which entity runs next, [`Gangs`] tracks the drift, [`Seats`] finds CPUs for all vCPUs that must
+//! [`Order`] selects the next entity, [`Gangs`] tracks the skew, and [`Seats`] assigns CPUs to the vCPUs that must
 //! start together.
 
 mod gangs;
@@ -39,16 +39,16 @@ pub(crate) const SHARED: Descriptor = Descriptor {
 /// The longest time slice.
 pub(crate) const QUANTUM: Knob =
     Knob::time("quantum", Nanos::ms(50), (Nanos::us(100), Nanos::s(10)), "the longest time slice")
-        .from("ESX: 50 ms; that it is the time slice of every vCPU is assumed");
+        .from("ESX: 50 ms; as the time slice of every vCPU (assumed)");
 
 /// The condition of preemption.
 pub(crate) const MARGIN: Knob = Knob::time(
     "margin",
     Nanos::ms(1),
     (Nanos::ZERO, Nanos::s(1)),
-    "how much more weighted CPU time an entity must have had to be preempted",
+    "the lead in weighted CPU time above which an entity is preempted",
 )
-.from("assumed: none is published");
+.from("no value is published (assumed)");
 
 /// Returns the maximum lead of an entity over its equals, in time at normal weight, for any weight.
 fn spread(load: &LoadBounds<'_>) -> Nanos {
@@ -132,7 +132,7 @@ impl Skewed {
     // ---- Drift ----
 
     /// Sets the state of `e`.
-    fn turn(&mut self, e: EntityId, doing: Doing, cx: &mut Cx<'_>) {
+    fn set_state(&mut self, e: EntityId, doing: Doing, cx: &mut Cx<'_>) {
         let vm = self.gangs.of(e).vm;
         if let Some(g) = vm {
             self.gangs.advance(g, cx.now());
@@ -276,10 +276,10 @@ impl Skewed {
         Ok(())
     }
 
-    /// Releases all vCPUs in `g`, which has just been started. Each restarts with a lag of at most half the threshold: a
-    /// vCPU at the threshold would stop the VM again as soon as another VM that starts takes its CPU, and VMs would
-    /// stop each other without progress. With fewer CPUs than siblings, a vCPU that had to start may find no CPU. Its
-    /// lag then restarts from zero.
+    /// Releases all vCPUs in `g`, which has just been started. The lag of each vCPU restarts at half the threshold or
+    /// less. At the threshold, a vCPU would stop the VM again as soon as another starting VM takes the CPU of the vCPU.
+    /// VMs would then stop each other without progress. With fewer CPUs than siblings, a vCPU that had to start may find
+    /// no CPU. The lag of such a vCPU restarts from zero.
     fn release_all(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
@@ -463,7 +463,7 @@ impl Policy for Skewed {
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
         self.order.wake(e);
-        self.turn(e, Doing::Waits, cx);
+        self.set_state(e, Doing::Waits, cx);
         if self.gangs.of(e).vm.is_some_and(|g| self.gangs.is_stopped(g)) {
             return self.hold(e, cx);
         }
@@ -504,7 +504,7 @@ impl Policy for Skewed {
             StopReason::Yielded => self.order.give_way(e),
             StopReason::Expired | StopReason::Kicked => {}
         }
-        self.turn(e, Doing::Waits, cx);
+        self.set_state(e, Doing::Waits, cx);
         if self.gangs.of(e).held {
             return self.order.push_stopped(e);
         }
@@ -527,7 +527,7 @@ impl Policy for Skewed {
         };
         self.order.advance_clock(e, cx);
         self.order.remove(e);
-        self.turn(e, Doing::Runs, cx);
+        self.set_state(e, Doing::Runs, cx);
         self.call_for_stranded(cpu, cx);
         Decision::until(e, cx.now() + self.quantum)
     }
@@ -547,7 +547,7 @@ impl Skewed {
         self.order.remove(e);
         self.unseat(e);
         self.gangs.vcpu(e).lags = false;
-        self.turn(e, Doing::Idle, cx);
+        self.set_state(e, Doing::Idle, cx);
         self.release(e, cx);
     }
 }

@@ -1,4 +1,4 @@
-//! Both policies against their rules: policies.md 10.6.
+//! Both policies against the rules of VMware's papers of 2008 and 2013, in virtual time.
 
 use crate::fixture::{
     awake, gang, host_under, is_running as runs, member as of, run_through_us as run_through, scripted as asleep, shows,

@@ -1,9 +1,9 @@
-//! Poris: parallel soft real-time VMs over Credit: short time slices, event promotion, and gangs that run together.
+//! Poris: Credit for parallel soft real-time VMs, with short time slices, event promotion and co-scheduled gangs.
 //!
-//! A player, a search or a stream computation in a VM with several vCPUs suffers twice from a scheduler that knows
-//! nothing about it. An event waits for the time slices of other vCPUs, and a vCPU spins or sleeps for a sibling that
-//! does not run. Here the administrator marks such a VM (`gang`), and marks VMs that work together through a group
-//! around them. Unmarked VMs are scheduled by `credit`.
+//! A media player, a search engine or a stream computation in a VM with several vCPUs suffers from two delays under
+//! Credit. An event waits for the time slices of other vCPUs. A vCPU spins or sleeps until a sibling runs. Poris
+//! shortens both delays for VMs that the administrator marks (`gang`). VMs that work together are marked through a
+//! group around them. Unmarked VMs are scheduled by `credit`.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 and VM b = b0 b1 work together; h and i are hogs; latency 10 ms, rounds of 1 ms
@@ -12,40 +12,43 @@
 //! ababababab..........ababababab.....ababababab      CPU 1: a1, b1, and i
 //! ```
 //!
-//! **Short time slices.** While there is a marked VM, the time slice of every vCPU is `latency / (n − 1)`. Here `n` is
-//! the number of vCPUs for each CPU, rounded up. If vCPUs are spread evenly, a vCPU that has just run waits for about
-//! `latency` among equals. It waits longer on a CPU with more vCPUs, or behind a more urgent vCPU. Without a marked VM,
-//! or with no more vCPUs than CPUs, a time slice is `slice`.
+//! **Short time slices.** While a marked VM exists, the time slice of every vCPU is `latency / (n − 1)`. Here `n` is
+//! the number of vCPUs per CPU, rounded up. If vCPUs are spread evenly, a vCPU waits for about `latency` between two of
+//! its time slices, among equals. The wait is longer on a CPU with more vCPUs, or behind a more urgent vCPU. Without a
+//! marked VM, or with no more vCPUs than CPUs, a time slice is `slice`.
 //!
-//! **Promotion.** An event (an interrupt, a packet) for a marked VM's vCPU that waits UNDER raises it above BOOST,
-//! behind others of that priority. A wake-up does the same (`woken`). A vCPU that stops running is UNDER again. An OVER
-//! vCPU is not raised, but it may still be called together with its siblings.
+//! **Promotion.** An event (an interrupt, a packet) promotes a waiting UNDER vCPU of a marked VM to a priority above
+//! BOOST. The vCPU is enqueued behind others of that priority. A wake-up has the same effect (`woken`). A vCPU that
+//! stops running is UNDER again. An OVER vCPU is not promoted, but it may still be co-scheduled with its siblings.
 //!
 //! **Co-scheduling.** VMs that work together are packed whole into subgroups with no more vCPUs than there are CPUs
-//! (`packing`). Each vCPU of a subgroup is kept on a CPU of its own, the one with the fewest marked vCPUs. When one of
-//! them is picked, it calls the others. All that wait are raised to the highest priority, the subgroup of the picked
-//! vCPU first. CPUs that run other vCPUs pick again. It does not call if the others have been called already, their
-//! time slices are not over, and one of them runs.
+//! (`packing`). Each vCPU of a subgroup is confined to a CPU of its own, the CPU with the fewest marked vCPUs. A CPU
+//! that picks a vCPU of the group *calls* the other vCPUs. A call promotes all waiting vCPUs of the group to the
+//! highest priority, the subgroup of the picked vCPU first. CPUs that run other vCPUs are kicked. A picked vCPU does
+//! not call while the time slices of the last call are in progress and another vCPU of the group runs.
 //!
-//! **Rounds.** If there are several subgroups, they take turns of `round` until each has had a whole time slice, so
-//! that no subgroup waits long for another.
+//! **Rounds.** Several subgroups run round robin for `round` each, until each subgroup has received a whole time slice.
+//! So no subgroup waits long for another subgroup.
 //!
-//! **Affinity exchange.** A CPU with an OVER vCPU at its head may not steal a sibling of this vCPU, because two
-//! siblings must not share a queue. The two exchange their CPUs instead.
+//! **Affinity exchange.** A CPU with an OVER vCPU at the head of its run queue may not steal a sibling of this vCPU,
+//! because two siblings must not share a run queue. Instead, the two siblings exchange their CPUs.
 //!
-//! Costs: a vCPU that is kept on its CPU waits while another CPU idles. A gang that is picked repeatedly is called
-//! repeatedly, OVER or not. So beside marked VMs any entity may starve.
+//! Costs: a confined vCPU may wait while another CPU idles. A gang that is picked repeatedly is called repeatedly, OVER
+//! or not. So beside marked VMs any entity may starve.
 //!
-//! The source leaves several points open. Chosen here are the packing, the CPUs of subgroups, which vCPUs are promoted
-//! at a wake-up, and a least time slice. The accounting does not lower raised vCPUs, and running members are raised,
-//! too. In Algorithm 1 every picked vCPU calls; taken literally, siblings call each other again and again. The text
-//! (§4.4) mentions the first vCPU of a VM that is scheduled; the rule "called already" stands for it here. The source
-//! does not say which subgroup comes first; any other than that of the picked vCPU would run beside half of another. In
-//! the source, the running vCPU is queued again after the next one is picked; here before, as in Credit. Rounds that
-//! are left when a vCPU blocks are dropped here, so that its next event calls its group.
+//! The source leaves several points open. This policy chooses the packing, the CPUs of subgroups, the vCPUs that a
+//! wake-up promotes, and a minimum time slice. Further choices:
+//! - Accounting does not lower promoted vCPUs, and a call promotes running members, too.
+//! - In Algorithm 1 every picked vCPU calls, so siblings would call each other repeatedly. §4.4 limits the call to the
+//!   first scheduled vCPU of a VM. Here, the condition on the last call implements that limit.
+//! - The source does not order the subgroups. The subgroup of the picked vCPU is first here. Any other subgroup would
+//!   run beside a part of that subgroup.
+//! - In the source, the stopped vCPU is enqueued after the pick. Here, the vCPU is enqueued before the pick, as in
+//!   Credit.
+//! - A vCPU that blocks loses its remaining rounds, so its next event calls its group.
 //!
-//! Source: S3 (Wu et al., "Poris: a scheduler for parallel soft real-time applications in virtualized environments") §4
-//! and §5, Algorithm 1; xen/common/sched_credit.c, Xen 4.0.1.
+//! Source: Wu et al., "Poris: a scheduler for parallel soft real-time applications in virtualized environments", §4 and
+//! §5, Algorithm 1; xen/common/sched_credit.c, Xen 4.0.1.
 
 use crate::credit;
 use crate::parallel::{
@@ -56,10 +59,10 @@ use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "poris",
-    title: "Credit with short time slices, event promotion, and gangs of VMs that run together",
-    source: "S3 (Wu et al.) §4-5, Algorithm 1; xen/common/sched_credit.c, Xen 4.0.1",
-    good_for: "parallel soft real-time VMs and groups of them: players, searches, streams, beside batch VMs",
-    bad_at: "hosts where every VM is marked, and caches: time slices are short for all; marked VMs can starve others",
+    title: "Credit with short time slices, event promotion, and co-scheduled gangs of VMs",
+    source: "Wu et al., Poris, §4-5, Algorithm 1; xen/common/sched_credit.c, Xen 4.0.1",
+    good_for: "parallel soft real-time VMs and groups of them: media players, search engines, streams, beside batch VMs",
+    bad_at: "hosts where every VM is marked; cache reuse: all time slices are short; marked VMs can starve others",
     text: include_str!("poris.rs"),
     knobs: &KNOBS,
     build,
@@ -71,19 +74,19 @@ pub(crate) const LATENCY: Knob = Knob::time(
     "latency",
     Nanos::ms(15),
     (Nanos::us(10), Nanos::s(10)),
-    "the latency that marked VMs tolerate: how long a vCPU that has just run waits, if vCPUs are spread evenly",
+    "the latency that marked VMs tolerate: the wait of a vCPU between two time slices, if vCPUs are spread evenly",
 )
-.from("S3 §4.3: a VoIP test is good with time slices of 5 ms and four vCPUs for each CPU");
+.from("Poris §4.3: a VoIP test is good with time slices of 5 ms and four vCPUs for each CPU");
 
 /// The shortest time slice.
 pub(crate) const LEAST_TURN: Knob =
     Knob::time("least-turn", Nanos::us(100), (Nanos::us(10), Nanos::s(1)), "the shortest time slice")
-        .from("ours: S3 states none");
+        .from("ours: the source states none");
 
 /// The effect of a wake-up.
 pub(crate) const WOKEN: Knob =
     Knob::choice("woken", &["real-time", "boost"], "the priority of a marked VM's vCPU that wakes UNDER")
-        .from("S3 §4.2 states it for events for waiting vCPUs; for sleeping ones it is assumed (policies.md 10.3)");
+        .from("Poris §4.2, for events for waiting vCPUs; for wake-ups (assumed)");
 
 const OWN: [Knob; 7] = [
     LATENCY,
@@ -93,15 +96,15 @@ const OWN: [Knob; 7] = [
         "round",
         Nanos::ms(1),
         (Nanos::us(10), Nanos::s(1)),
-        "the time slice of one of several subgroups",
+        "the time slice of a subgroup, if there are several",
     )
-    .from("S3 §5: T_round"),
+    .from("Poris §5: T_round"),
     Knob::choice(
         "packing",
         &["first-fit-decreasing", "first-fit", "next-fit"],
-        "how VMs that work together are packed into subgroups: largest first or in order of creation; into any or the last one",
+        "the packing of VMs into subgroups: largest first or in order of creation; into any or only the last subgroup",
     )
-    .from("S3 §4.5: any one-dimensional packing; the default is assumed (policies.md 10.3)"),
+    .from("Poris §4.5: any one-dimensional packing; the default (assumed)"),
     ACCOUNTING_LOWERS,
     EXCHANGE,
 ];

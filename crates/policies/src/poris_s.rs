@@ -1,8 +1,8 @@
 //! Poris-s: Poris for each VM alone, without groups of VMs and rounds.
 //!
-//! S3 calls this reduction Poris_s and uses it to show the effect of co-scheduling several VMs. Short time slices,
-//! promotion, gangs on CPUs of their own and affinity exchange are as in `poris`. But a mark on a group of VMs marks
-//! each of them alone, and a picked vCPU calls only its own siblings.
+//! This reduction is Poris_s in the evaluation of Poris. It shows the effect of co-scheduling several VMs. Short time
+//! slices, promotion, gangs on CPUs of their own and affinity exchange are as in `poris`. But a mark on a group of VMs
+//! marks each VM alone, and a picked vCPU calls only its own siblings.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; latency 10 ms
@@ -11,7 +11,7 @@
 //! bbbbbaaaaa..........bbbbbaaaaa.....bbbbbaaaaa      CPU 1: a1, b1, and i
 //! ```
 //!
-//! Source: S3 §6.3.
+//! Source: Wu et al., "Poris: a scheduler for parallel soft real-time applications in virtualized environments", §6.4.
 
 use crate::credit;
 use crate::parallel::{ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, SHARED, Together, Unit};
@@ -22,9 +22,9 @@ use sched::{Descriptor, Knob, Knobs, Policy, Refused, Topology};
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "poris-s",
     title: "Poris for each VM alone: no groups of VMs, no rounds",
-    source: "S3 (Wu et al.) §6.3; xen/common/sched_credit.c, Xen 4.0.1",
+    source: "Wu et al., Poris, §6.4; xen/common/sched_credit.c, Xen 4.0.1",
     good_for: "parallel soft real-time VMs that do not wait for each other",
-    bad_at: "VMs that work together, which wait for whole time slices of each other; marked VMs can starve others",
+    bad_at: "VMs that work together: each waits for whole time slices of the others; marked VMs can starve others",
     text: include_str!("poris_s.rs"),
     knobs: &KNOBS,
     build,

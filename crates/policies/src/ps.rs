@@ -1,17 +1,19 @@
 //! PS: parallel scheduling over Credit: the vCPUs of a marked VM run together, in Credit's long time slices.
 //!
-//! S3 compares Poris with this policy to show the effect of short time slices and promotion. As in `poris`, each vCPU
-//! of a marked VM (`gang`) is kept on a CPU of its own, a picked vCPU calls its siblings, and affinities are exchanged.
-//! But time slices are Credit's, and a woken vCPU is only boosted.
+//! In the evaluation of Poris, a comparison with this policy shows the effect of short time slices and promotion. As in
+//! `poris`, each vCPU of a marked VM (`gang`) is confined to a CPU of its own, and a picked vCPU calls its siblings.
+//! Siblings exchange their CPUs as in `poris`, too. But time slices are those of Credit, and a woken vCPU receives only
+//! BOOST.
 //!
 //! ```text
-//! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; turns of 30 ms
+//! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; time slices of 30 ms
 //! 0    30   60   90   120  150  180  210  240
 //! aaaaabbbbb.....aaaaabbbbb.....aaaaa.....bbbbb      CPU 0: a0, b0, and h: the dots
 //! aaaaabbbbb.....aaaaabbbbb.....aaaaa.....bbbbb      CPU 1: a1, b1, and i
 //! ```
 //!
-//! Source: S3 §6.2: "PS".
+//! Source: Wu et al., "Poris: a scheduler for parallel soft real-time applications in virtualized environments", §4.4
+//! and §6.3: "PS".
 
 use crate::credit;
 use crate::parallel::{ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, SHARED, Together, Unit};
@@ -21,7 +23,7 @@ use sched::{Descriptor, Knob, Knobs, Policy, Refused, Topology};
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "ps",
     title: "parallel scheduling over Credit: a VM's vCPUs run together, in long time slices",
-    source: "S3 (Wu et al.) §4.4 and §6.2; xen/common/sched_credit.c, Xen 4.0.1",
+    source: "Wu et al., Poris, §4.4 and §6.3; xen/common/sched_credit.c, Xen 4.0.1",
     good_for: "parallel batch VMs whose vCPUs wait for each other",
     bad_at: "short latencies: a vCPU without a boost waits for long time slices; marked VMs can starve others",
     text: include_str!("ps.rs"),

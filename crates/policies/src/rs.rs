@@ -1,8 +1,8 @@
-//! RS: soft real-time VMs over Credit, one vCPU at a time: short time slices, and event promotion.
+//! RS: Credit for soft real-time VMs, with short time slices and event promotion, without co-scheduling.
 //!
-//! S3 compares Poris with this policy to show the effect of co-scheduling. Marked VMs (`gang`) make all time slices
-//! short, and an event or a wake-up raises their vCPUs above BOOST, as in `poris`. But no vCPU is called together with
-//! its siblings, and no vCPU is kept on a CPU.
+//! In the evaluation of Poris, a comparison with this policy shows the effect of co-scheduling. As in `poris`, a marked
+//! VM (`gang`) makes all time slices short. An event or a wake-up promotes a vCPU of a marked VM above BOOST. But
+//! siblings are not co-scheduled, and no vCPU is confined to a CPU.
 //!
 //! ```text
 //! one CPU; e is marked; a, b and c are hogs; latency 15 ms; an event for e, which waits, at 12 ms
@@ -10,7 +10,8 @@
 //! eeeeeaaaaabbeeeeeccccc
 //! ```
 //!
-//! Source: S3 §6.2: "RS".
+//! Source: Wu et al., "Poris: a scheduler for parallel soft real-time applications in virtualized environments", §4.2,
+//! §4.3 and §6.3: "RS".
 
 use crate::credit;
 use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, Unit};
@@ -21,9 +22,9 @@ use sched::{Descriptor, Knob, Knobs, Policy, Refused, Topology};
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "rs",
     title: "soft real-time over Credit: short time slices and event promotion, without gangs",
-    source: "S3 (Wu et al.) §4.2, §4.3 and §6.2; xen/common/sched_credit.c, Xen 4.0.1",
+    source: "Wu et al., Poris, §4.2, §4.3 and §6.3; xen/common/sched_credit.c, Xen 4.0.1",
     good_for: "VMs with one vCPU that must respond to events in time",
-    bad_at: "VMs whose vCPUs wait for each other; marked VMs can starve others for as long as their credit lasts",
+    bad_at: "VMs whose vCPUs wait for each other; marked VMs can starve others until their credit is used up",
     text: include_str!("rs.rs"),
     conserving: credit::POLICY.conserving,
     knobs: &KNOBS,

@@ -1,4 +1,4 @@
-//! Assigned CPUs, calls, rounds and exchanges: policies.md 10.3, rules 3 to 7.
+//! Assigned CPUs, calls, rounds and exchanges: Poris §4.4, §4.5 and §5.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn gangs_are_spread_over_the_host() {
     }
 }
 
-/// An event for one member of a group dispatches the whole group: S3 §4.6.
+/// An event for one member of a group dispatches the whole group: Poris §4.6.
 #[test]
 fn an_event_calls_the_whole_group() {
     let mut host = host(&poris::POLICY, 2, &[]);

@@ -1,4 +1,4 @@
-//! The family against its rules: policies.md 10, S3 §4 and Algorithm 1.
+//! The family against its rules: Poris §4 and Algorithm 1.
 
 mod gangs;
 mod pictures;

@@ -1,4 +1,4 @@
-//! The pictures of the essays, and S3's figure 6.
+//! The pictures of the essays, and figure 6 of Poris (Wu et al.).
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn an_event_goes_first() {
     assert!(rs::POLICY.essay().contains(&row), "{row}");
 }
 
-/// S3 figure 6: four VMs of two vCPUs on four CPUs, and further vCPUs, so that each CPU has four.
+/// Poris figure 6: four VMs of two vCPUs on four CPUs, and further vCPUs, so that each CPU has four.
 #[test]
 fn figure_6() {
     let mut host = host(&poris::POLICY, 4, &[]);

@@ -1,10 +1,10 @@
-//! Short time slices and the highest priority: policies.md 10.3, rules 1, 2 and 8.
+//! Short time slices and the highest priority: Poris §4.2, §4.3 and §4.6.
 
 use super::*;
 
 #[test]
 fn turns_are_short_while_a_vm_is_marked() {
-    // Four vCPUs on one CPU, 15 ms: S3 §4.3.
+    // Four vCPUs on one CPU, 15 ms: Poris §4.3.
     let mut host = host(&rs::POLICY, 1, &[]);
     let marked = group(&mut host, true, GroupId::ROOT);
     let hogs = [(); 3].map(|()| hog(&mut host, Params::default()));

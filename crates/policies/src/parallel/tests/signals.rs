@@ -1,4 +1,4 @@
-//! The calls of a gang: the calling vCPU, the number of calls, and the demand: policies.md 10.6.
+//! The calls of a gang: the calling vCPU, the number of calls, and the demand (Weng et al., VEE 2009 and HPDC 2011).
 
 use super::*;
 

@@ -1,14 +1,14 @@
-//! The most urgent entities run, one on each CPU, as far as affinities allow: the common part of SCHED_DEADLINE,
-//! SCHED_FIFO and the stop class.
+//! The common part of SCHED_DEADLINE, SCHED_FIFO and the stop class: the most urgent entities run, one on each CPU, as
+//! far as affinities allow.
 //!
-//! Every CPU has a queue. An entity that becomes runnable stays on its CPU unless an entity at least as urgent is
-//! there. Otherwise it goes to the CPU whose most urgent entity is least urgent, if it is more urgent than that entity.
-//! A CPU that leaves entities waiting *pushes* the most urgent of them to such a CPU. A CPU about to run a less urgent
-//! entity *pulls* the most urgent entity that waits on another CPU. After every decision, no entity waits while a CPU
-//! that is open to it runs a less urgent one.
+//! Every CPU has a run queue. The urgency of a CPU is the urgency of its most urgent entity, running or waiting. A
+//! woken entity stays on its CPU if the entity is more urgent than that CPU. Otherwise the entity moves to the least
+//! urgent CPU, unless that CPU is at least as urgent. After a pick, a CPU *pushes* its waiting entities, the most
+//! urgent first, to less urgent CPUs. A CPU about to run a less urgent entity *pulls* the most urgent entity that waits
+//! on another CPU. After every decision, no entity waits while a CPU open to that entity runs a less urgent entity.
 //!
-//! A CPU may be *taken* by a more urgent class. It is then open to no entity, and its waiting entities are pushed or
-//! pulled away. A CPU may be *shut* by the class itself: its entities stay there, and no other entity comes.
+//! A more urgent class may *take* a CPU. A taken CPU accepts no entity, and its waiting entities are pushed or pulled
+//! to other CPUs. The class itself may *shut* a CPU: the entities on a shut CPU stay there, and no entity moves there.
 
 use sched::queue::Trees;
 use sched::{CpuId, CpuSet, Cx, EntityId, Running};

@@ -1,29 +1,31 @@
-//! MuQSS: BFS with a run queue for each cache; every CPU looks at the heads of all queues.
+//! MuQSS: BFS with one run queue per cache; every pick examines the heads of all run queues.
 //!
-//! Con Kolivas's successor of BFS, for more CPUs than one lock can serve. Time slices, virtual deadlines, classes,
-//! forks and ticks are those of `bfs`. Instead of one run queue there is one for each set of CPUs that share a cache
-//! (or for each CPU, or for each core). A CPU that picks looks at the heads of all queues, its own and nearer ones
-//! first, and takes the earliest deadline of the best class. So the order is that of one queue, without its lock.
+//! MuQSS is Con Kolivas's successor to BFS, for machines with more CPUs than one run-queue lock can serve. Time slices,
+//! virtual deadlines, classes, forks and ticks are those of `bfs`. But each set of CPUs that share a cache has its own
+//! run queue (or each CPU, or each core). A CPU that picks examines the heads of all run queues, its own and nearer run
+//! queues first. The CPU dispatches the task with the earliest deadline in the best class. The order is that of one run
+//! queue, without its lock.
 //!
 //! ```text
-//! two CPUs with a queue each; deadlines a 10, b 20 in the first, c 5 in the second
-//! interactive      CPU 0 takes c, CPU 1 takes a
-//! not interactive  CPU 0 takes a, CPU 1 takes c; b waits for CPU 0
+//! two CPUs, each with its own run queue; deadlines: a 10 and b 20 in the first, c 5 in the second
+//! interactive      CPU 0 runs c, CPU 1 runs a
+//! not interactive  CPU 0 runs a, CPU 1 runs c; b waits for CPU 0
 //! ```
 //!
-//! **Not interactive.** A CPU prefers its own queue and looks at others only when its own is empty. This gives fewer
-//! migrations and longer latencies.
+//! **Not interactive.** With `interactive` off, a CPU examines other run queues only if its own run queue is empty.
+//! Migrations are then fewer and latencies longer.
 //!
-//! **Yield.** A yield gives the CPU to an entity that is at least as urgent (1, the default), or has no effect (0).
-//! With 2, any entity goes first, and the yielding one gets a new time slice and deadline.
+//! **Yield.** By default (`yield-type` 1), a yield dispatches another task only if that task is at least as urgent.
+//! With 0, a yield has no effect. With 2, the yielding task receives a new time slice and deadline, and any other task
+//! runs first.
 //!
-//! **SMT-nice.** With `smt-nice` (off by default), a busy thread of a core keeps its sibling threads from running some
-//! entities: those of a worse class, and those that are nicer by a number of levels. The kernel lets such tasks run in
-//! proportion instead; here they wait (our simplification).
+//! **SMT-nice.** With `smt-nice` (off by default), the task on a hardware thread restricts the sibling threads. The
+//! siblings run no task of a worse class, and no task whose nice value is higher by `smt-nice` levels or more. The
+//! kernel runs such tasks in proportion instead; here such tasks wait (our simplification).
 //!
-//! Differences from BFS: there is no stickiness; the distance of queues is used instead. A time slice is exactly its
-//! milliseconds. SCHED_ISO has an account in every queue. In the kernel a CPU skips a queue whose lock is taken; here
-//! there are no locks.
+//! Differences from BFS: MuQSS has no stickiness and uses the distance of run queues instead. A time slice lasts
+//! exactly `rr-interval`. SCHED_ISO has one account per run queue. In the kernel, a CPU skips a run queue whose lock is
+//! held; this policy has no locks.
 //!
 //! Source: kernel/sched/MuQSS.c v0.210 and Documentation/scheduler/sched-MuQSS.txt (5.13-ck1, Kolivas).
 
@@ -36,10 +38,10 @@ use sched::{
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "muqss",
-    title: "virtual deadlines in a run queue for each cache; each pick looks at the heads of all queues",
+    title: "virtual deadlines, one run queue per cache; each pick examines the heads of all run queues",
     source: "kernel/sched/MuQSS.c v0.210, 5.13-ck1 (Con Kolivas)",
     good_for: "short response times on up to some dozens of CPUs, without tuning",
-    bad_at: "shares by group, and reservations; many CPUs, because every pick looks at all queues",
+    bad_at: "group shares and reservations; many CPUs, because every pick examines all run queues",
     text: include_str!("muqss.rs"),
     conserving,
     starvation: |_| None, // Real-time, isochronous and idle classes are strict.
@@ -48,22 +50,22 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     knobs: &[
         Knob::choice("queues", &["cache", "core", "cpu", "all"], "the CPUs that share a run queue")
             .from("rqshare=mc, smt, none, all; mc by default"),
-        Knob::switch("interactive", true, "every pick looks at all queues").from("sysctl kernel.interactive"),
+        Knob::switch("interactive", true, "every pick examines all run queues").from("sysctl kernel.interactive"),
         Knob::time("rr-interval", Nanos::ms(6), (Nanos::ms(1), Nanos::s(1)), "the length of a time slice")
             .from("rr_interval"),
         Knob::count(
             "yield-type",
             [1, 0, 2],
-            "0: ignored; 1: to an entity that is as urgent; 2: to all, with a new time slice",
+            "the task that a yield admits; 0: none; 1: a task at least as urgent; 2: any task, with a new time slice",
         )
         .from("sysctl kernel.yield_type"),
         Knob::count(
             "smt-nice",
             [0, 0, 40],
-            "how many nice levels better a thread must be to keep its sibling idle; 0: never",
+            "the lead in nice levels with which a task keeps the sibling threads idle; 0: never",
         )
         .from("CONFIG_SMT_NICE, simplified"),
-        Knob::percent("iso-cpu", [70, 0, 100], "the largest part of a queue's CPUs that SCHED_ISO may use")
+        Knob::percent("iso-cpu", [70, 0, 100], "the maximum part of the CPUs of a run queue that SCHED_ISO may use")
             .from("sched_iso_cpu"),
         Knob::time(
             "tick",

@@ -1,14 +1,14 @@
-//! Round robin: all entities take turns of one quantum, in order of arrival.
+//! Round robin: each entity runs for one quantum, in order of arrival.
 //!
-//! This is the teaching example, and the smallest complete policy. There is one run queue for the whole machine. A
-//! woken entity goes last. A picked entity runs for at most one quantum and then goes last again.
+//! This policy is the teaching example and the smallest complete policy. All CPUs share one run queue. A woken entity
+//! is enqueued at the tail. A picked entity runs for at most one quantum and is then enqueued at the tail again.
 //!
 //! ```text
 //! quantum 2ms, one CPU       0         2         4         6         8
 //! a, b hogs from 0, c at 3   aaaaaaaaaabbbbbbbbbbaaaaaaaaaacccccccccc…
 //! ```
 //!
-//! Weights, reservations and classes are ignored. No entity waits longer than the quanta of all others.
+//! Weights, reservations and classes are ignored. No entity waits longer than one quantum of each other entity.
 //!
 //! Source: textbook; compare SCHED_RR without priorities (sched(7)).
 
@@ -21,7 +21,7 @@ use sched::{
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "round-robin",
-    title: "all entities take turns of one quantum",
+    title: "each entity runs for one quantum, in order of arrival",
     source: "textbook; compare SCHED_RR, sched(7)",
     good_for: "learning how a policy is written; a baseline without any preference",
     bad_at: "weights, deadlines and short latencies",

@@ -1,43 +1,44 @@
 //! RT-Xen: servers of four kinds, by fixed priority or by deadline, partitioned over CPUs or global.
 //!
-//! The research prototypes behind Xen's RTDS. Every vCPU is a server with a budget in every period; servers are
-//! scheduled like real-time tasks. RT-Xen 1 has fixed priorities and assigns each server to a CPU (the shorter period
-//! is more urgent). RT-Xen 2 adds deadlines and a global queue. Both decide every millisecond, and at each wake-up.
-//! `version` selects one of them, and the other knobs combine the parts freely.
+//! RT-Xen 1 and 2 are the research prototypes behind Xen's RTDS. Every vCPU is a server with a budget in every period;
+//! servers are scheduled like real-time tasks. RT-Xen 1 has fixed priorities (the shorter period is more urgent) and
+//! assigns each server to a CPU. RT-Xen 2 adds deadlines and a global run queue. Both make a decision every millisecond
+//! and at each wake-up. `version` selects RT-Xen 1 or 2, and the other knobs combine the parts freely.
 //!
 //! ```text
-//! period 10, budget 4, blocked at 1, awake from 6 on; otherwise idle CPU, hard
+//! period 10, budget 4, hard; the vCPU is alone on its CPU, blocks at 1 and wakes at 6
 //! server       0         5         10        15
 //! deferrable   a    .    aaa       aaaa            3 left at 6
-//! periodic     a    .              aaaa            drained while it slept
-//! polling      a    .              aaaa            lost when it slept
-//! sporadic     a    .    aaa  a         aaa        what was used at 0 comes back at 10, at 6 at 16
+//! periodic     a    .              aaaa            drained during the sleep
+//! polling      a    .              aaaa            lost at the block
+//! sporadic     a    .    aaa  a         aaa        use from 0 is replenished at 10, use from 6 at 16
 //! ```
 //!
 //! **Servers.** A *deferrable* server keeps its budget until the period ends. A *periodic* server also uses its budget
-//! while its vCPU is blocked (here: from the instant it blocks, as if it were always the most urgent). A *polling*
-//! server loses its budget as soon as its vCPU blocks, and all of it when a period begins while the vCPU is blocked. A
-//! *sporadic* server keeps its budget, and gets back the used amount one period after that use began.
+//! while its vCPU is blocked (here: from the block on, as if the server were always the most urgent). A *polling*
+//! server loses its budget when its vCPU blocks, and when a period begins while its vCPU is blocked. A *sporadic*
+//! server keeps its budget; the used amount is replenished one period after that use began.
 //!
-//! **Order.** Deadline monotonic: the vCPU with the shorter relative deadline is more urgent (without explicit
-//! deadlines, the shorter period: rate monotonic). Or earliest deadline first.
+//! **Order.** Deadline monotonic: the vCPU with the shorter relative deadline is more urgent. Without explicit
+//! deadlines this is rate monotonic: the shorter period is more urgent. EDF: the vCPU with the earlier absolute
+//! deadline is more urgent.
 //!
-//! **Placement.** Partitioned: when a vCPU is attached, it is assigned to the allowed CPU with the least total
-//! utilisation. Global: one queue for all CPUs, as in `rtds`.
+//! **Placement.** Partitioned: at its attachment, a vCPU is assigned to the allowed CPU with the minimum total
+//! utilisation. Global: one run queue serves all CPUs, as in `rtds`.
 //!
-//! **Ties.** An entity that has just run goes on unless a more urgent one waits, so the quantum has no effect among
-//! equals. With `ties = turn` equals take turns of a quantum.
+//! **Ties.** The running vCPU continues unless a more urgent vCPU waits, so the quantum has no effect among equals.
+//! With `ties = turn`, equals run round robin, one quantum each.
 //!
-//! **Admission control.** In the original, a compositional analysis decided in advance what fits. With `admission` on,
-//! each vCPU is tested when it is attached. By deadline, Σ budget/period may be 1 on each CPU. By fixed priorities, Π
-//! (1 + budget/period) may be 2 (budget/deadline, if the deadline is earlier). Then every runnable vCPU gets its budget
-//! in every period, as long as all are runnable. On several CPUs with one queue, Σ up to their number is admitted,
-//! without a guarantee.
+//! **Admission control.** In the original, a compositional analysis tested the reservations in advance. With
+//! `admission` on, each vCPU is tested at its attachment. With EDF, Σ budget/period may be at most 1 on each CPU. With
+//! fixed priorities, Π (1 + budget/period) may be at most 2. If a deadline is earlier than the end of the period,
+//! budget/deadline replaces budget/period. While all vCPUs are runnable, every vCPU then receives its budget in every
+//! period. On several CPUs with one run queue, Σ up to the number of CPUs is admitted, without a guarantee.
 //!
 //! Differences from the original: a budget is replenished when it is due, not at the next decision, and is counted in
-//! nanoseconds. A vCPU is placed where there is room, not where it was created. Soft limits have no effect unless
-//! `extratime` is on. Periods count from the attachment of a vCPU (`grid = boot`: from the start of the machine, as in
-//! the original).
+//! nanoseconds. A vCPU is placed on a CPU with room, not on the CPU where it was created. Soft limits have no effect
+//! unless `extratime` is on. Periods count from the attachment of a vCPU. In the original (`grid = boot`), periods
+//! count from the start of the machine.
 //!
 //! Source: Xi, Lee et al., RT-Xen (EMSOFT 2011, RTAS 2012) and RT-Xen 2 (EMSOFT 2014; `sched_rtpartition.c`); Bini,
 //! Buttazzo and Buttazzo 2003.
@@ -62,8 +63,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     },
     alarms: servers::ALARMS,
     knobs: &[
-        Knob::choice("version", &["1", "2"], "the version that decides `placement` and `order` where these do not")
-            .from("1 (Xen 4.0.1): partitioned, rate monotonic; 2 (Xen 4.3): global, earliest deadline first"),
+        Knob::choice(
+            "version",
+            &["1", "2"],
+            "the version that sets `placement` and `order` if their value is `version`",
+        )
+        .from("1 (Xen 4.0.1): partitioned, rate monotonic; 2 (Xen 4.3): global, earliest deadline first"),
         Knob::choice(
             "placement",
             &["version", "partitioned", "global"],
@@ -79,22 +84,18 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         Knob::choice(
             "server",
             &["deferrable", "periodic", "polling", "sporadic"],
-            "what happens to a budget while its vCPU is blocked",
+            "the rule for a budget while its vCPU is blocked",
         )
         .from("RT-Xen 1: all four; RT-Xen 2: deferrable, and periodic by a busy loop in the guest"),
         Knob::time(
             "quantum",
             Nanos::ms(1),
             (Nanos::ZERO, Nanos::s(1)),
-            "the interval of decisions; 0: only when necessary",
+            "the maximum interval between decisions; 0: decisions only at events",
         )
         .from("RT-Xen 1 and 2, and RTDS up to Xen 4.6 (MAX_SCHEDULE): 1 ms; RTDS since: 0"),
-        Knob::choice(
-            "ties",
-            &["stay", "turn"],
-            "an entity that has just run goes on before its equals, or lets them run",
-        )
-        .from("rtpartition_schedule, RT-Xen 2: an equal entity goes on"),
+        Knob::choice("ties", &["stay", "turn"], "among equals, the running vCPU continues, or a waiting vCPU runs")
+            .from("rtpartition_schedule, RT-Xen 2: among equals, the running vCPU continues"),
         Knob::switch("extratime", false, servers::EXTRATIME).from("introduced with RTDS"),
         servers::GRID,
         servers::ADMISSION,

@@ -1,8 +1,9 @@
-//! RTDS: a budget of CPU time in every period for each vCPU; the earliest deadline of the whole machine runs.
+//! RTDS: each vCPU has a budget of CPU time per period; the vCPUs with the earliest deadlines of the machine run.
 //!
-//! Xen's real-time deferrable-server scheduler, developed from RT-Xen 2. Every vCPU has a budget in every period. The
-//! vCPUs with remaining budget and the earliest ends of their periods run, on any CPU. A budget is kept until its
-//! period ends, also while the vCPU is blocked (*deferrable*), and is replenished in the next period.
+//! RTDS is Xen's real-time deferrable-server scheduler, developed from RT-Xen 2. Every vCPU has a budget in every
+//! period; its deadline is the end of the period. The vCPUs with remaining budget and the earliest deadlines run, on
+//! any CPU. A vCPU keeps its budget until the period ends, even while it is blocked (*deferrable*). Each new period
+//! replenishes the budget.
 //!
 //! ```text
 //! one CPU, period 10, budget 4 each; u hard, e soft (extratime)
@@ -10,27 +11,28 @@
 //! uuuuuuuuuueeeeeeeeeeeeeeeuuuuuuuuuueeeeeeeeeeeeeeeuuuuu
 //! ```
 //!
-//! **Extratime.** A vCPU with a soft limit goes on when its budget is used up, one level less urgent, with another
-//! budget and the same deadline. At the end of the period it is back on the first level. A vCPU with a hard limit is
-//! held until then.
+//! **Extratime.** A vCPU with a soft limit continues when its budget is used up: one level less urgent, with a new
+//! budget and the same deadline. At the end of the period, the vCPU returns to the first level. A vCPU with a hard
+//! limit is held until the period ends.
 //!
 //! **Wake-ups.** A vCPU that wakes after its period has ended starts the period that contains the current instant, with
-//! a full budget. So periods stay on their grid. The wake-up kicks an idle CPU that the vCPU may run on, its last one
-//! before others. Otherwise it kicks the CPU that runs the least urgent vCPU, if that is less urgent than the woken
-//! one.
+//! a full budget. So periods stay on their grid. The wake-up kicks an idle CPU that the vCPU may run on, the last CPU
+//! of the vCPU first. Without an idle CPU, the wake-up kicks the CPU that runs the least urgent vCPU, if the woken vCPU
+//! is more urgent.
 //!
-//! **Ties.** Among equal deadlines, the vCPU that began to wait first runs. A running vCPU is not preempted by an
-//! equal. But when the CPU decides again for another reason, the equal runs (`ties = stay`: it does not, as up to Xen
-//! 4.6).
+//! **Ties.** Among equal deadlines, the vCPU that began to wait first runs. A wake-up with an equal deadline does not
+//! preempt. But when the CPU decides again for another reason, a waiting vCPU with an equal deadline runs instead.
+//! Under `ties = stay`, the running vCPU continues, as up to Xen 4.6.
 //!
-//! **Admission control.** It is the administrator's duty that Σ budget/period fits. With `admission` on, a vCPU that
-//! would raise the sum above the number of CPUs is refused, as in the newest Xen. On one CPU every budget is then
-//! delivered, as long as all vCPUs are runnable. On several CPUs, the condition is necessary but not sufficient. A
-//! budget that was kept during a sleep adds to the new budgets of the others, and can make them late.
+//! **Admission control.** By default the administrator must ensure that Σ budget/period fits. With `admission` on, a
+//! vCPU that would raise the sum above the number of CPUs is refused, as in Xen at 04584da792. On one CPU every budget
+//! is then delivered, as long as all vCPUs are runnable. On several CPUs, the condition is necessary but not
+//! sufficient. A budget kept during a sleep adds to the new budgets of other vCPUs, and can delay these vCPUs past
+//! their deadlines.
 //!
 //! A vCPU without a reservation has 4 ms in every 10 ms. Weights and caps are ignored. Periods count from the
-//! attachment of a vCPU, or from the `start` of its reservation. In Xen (`grid = boot`) they count from the start of
-//! the machine, so that the first one may be short, with a full budget.
+//! attachment of a vCPU, or from the `start` of its reservation. In Xen (`grid = boot`), periods count from the start
+//! of the machine, so the first period may be short, with a full budget.
 //!
 //! Source: `xen/common/sched/rt.c`, Xen 4.23-dev; Xi et al., EMSOFT 2014 (RT-Xen 2).
 
@@ -58,10 +60,10 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         Knob::choice(
             "ties",
             &["turn", "stay"],
-            "an entity that has just run lets its equals run, or goes on before them",
+            "among equals, a waiting vCPU runs, or the running vCPU continues",
         )
         .from(
-            "rt_schedule: since priority_level, a running vCPU needs a higher priority; stay: up to 4.6, an equal one",
+            "rt_schedule: since priority_level, a running vCPU needs a higher priority; stay (up to 4.6): an equal one",
         ),
         servers::GRID,
         servers::ADMISSION,

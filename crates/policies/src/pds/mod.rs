@@ -1,45 +1,46 @@
-//! PDS: every time slice has a deadline by nice value, the earliest runs, and waiting tasks get more urgent with time.
+//! PDS: the task with the earliest deadline runs; each time slice has a deadline by nice value, and waiting adds
+//! urgency.
 //!
-//! Alfred Chen's Priority and Deadline based Skiplist scheduler, later built on the same engine as BMQ (Project C), an
-//! alternative to Linux's fair scheduler for desktops. BMQ rates tasks by their behaviour; PDS rates them by the time
-//! they have waited. Each CPU runs the task with the earliest deadline, rounded to a slot of 4.2 ms, which is also the
-//! length of a time slice.
+//! PDS is Alfred Chen's Priority and Deadline based Skiplist scheduler, an alternative to Linux's fair scheduler for
+//! desktops. Later versions share the engine of BMQ (Project C). BMQ orders tasks by their behaviour, PDS by their
+//! waiting time. Each CPU runs the task with the earliest deadline. Deadlines are rounded to slots of 4.2 ms, which is
+//! also the length of a time slice.
 //!
 //! ```text
-//! hogs a of nice 0 and b of nice 3, one CPU; a letter is a turn of 4.2 ms
+//! hogs a of nice 0 and b of nice 3, one CPU; a letter is a time slice of 4.2 ms
 //! 0    5    10   15
 //! aaabaaabaaabaaabaaab
 //! ```
 //!
-//! **Deadlines** are counted in slots: the current slot plus nice + 20. So nice −20 is due at once and nice 19 in 164
-//! ms. A new task gets a deadline, and another one whenever its time slice is used up or given up by a yield. Blocking
-//! keeps the deadline: a task that has slept past its deadline runs before all hogs when it wakes, until its time slice
-//! is used up.
+//! **Deadlines** are counted in slots. A deadline is the current slot plus nice + 20: nice −20 is due at once, nice 19
+//! in 164 ms. A task receives a deadline at its creation, and a new deadline when its time slice is used up or the task
+//! yields. Blocking keeps the deadline. A task that sleeps past its deadline runs before all hogs after its wake-up,
+//! until its time slice is used up.
 //!
-//! **Levels.** Real-time priorities have the first 100 levels, as in BMQ. Behind them are 64 levels that rotate with
-//! time. The level of a deadline is its distance from now plus 24 slots, which is 44 levels behind the first at nice 0.
-//! With each new slot, every task moves one level up. Tasks that reach the first level queue up behind the tasks there.
-//! A new arrival goes to the tail of its level. So a task of equal level does not preempt; a task of a better level
-//! preempts at once. A hog's share depends on the distance of its nice value from those of others, not on a ratio. In
-//! the picture, b waits until its deadline equals that of a; then both run.
+//! **Levels.** Real-time priorities have the first 100 levels, as in BMQ. The next 64 levels rotate with time. The
+//! level of a deadline is its distance from now plus 24 slots. At nice 0, a new deadline is 44 levels behind the first
+//! level. With each new slot, every task moves up one level. A task that reaches the first level is enqueued behind the
+//! tasks there. An arriving task is enqueued at the tail of its level. So a task of equal level does not preempt; a
+//! task of a better level preempts at once. The share of a hog depends on differences between nice values, not on
+//! ratios. In the picture, b waits until its deadline equals that of a; then both run.
 //!
-//! **Time slices** are as in BMQ. A preempted task is still first and keeps the rest of its time slice. A rest below
-//! 102.4 µs counts as used up. A fork halves the rest. A task that blocks with a used-up time slice gets a new one and
-//! a new deadline.
+//! **Time slices** are as in BMQ. A preempted task stays at the head of its level and keeps its remaining time slice. A
+//! remainder below 102.4 µs counts as used up. A fork halves the remainder. A task that blocks with a used-up time
+//! slice receives a new time slice and a new deadline.
 //!
-//! **Several CPUs** are as in BMQ, too. A woken task goes to the nearest idle core. Otherwise it goes to an idle
-//! thread, or to a CPU that runs a task of its own level, one better or worse. A CPU that goes idle pulls up to half of
-//! the nearest queue. An idle core pulls one of two tasks that share a core. There is no other balancing, so a task
-//! with an affinity may wait while a CPU idles that could run it. The best level of a CPU is known to the others as of
-//! the last arrival or departure there.
+//! **Several CPUs** are as in BMQ, too. A woken task is placed on the nearest idle core, else on an idle thread.
+//! Without an idle thread, the task is placed on a CPU whose first task has the same level, a worse level, or a level
+//! better by one. A CPU that becomes idle pulls at most half of the nearest run queue. An idle core pulls one of two
+//! tasks that share a core. The scheduler does no other balancing, so a task with an affinity may wait while an allowed
+//! CPU idles. Other CPUs use the best level of a CPU as of the last enqueue or dequeue there.
 //!
-//! **Parameters.** A weight becomes the nearest nice value by ratio; a new one counts from the next deadline on.
-//! SCHED_BATCH, SCHED_IDLE and SCHED_ISO are the same as SCHED_NORMAL. Groups are ignored. A reservation is
+//! **Parameters.** A weight is mapped to the nice value with the nearest ratio. A new weight takes effect at the next
+//! deadline. SCHED_BATCH, SCHED_IDLE and SCHED_ISO are the same as SCHED_NORMAL. Groups are ignored. A reservation is
 //! SCHED_DEADLINE, which Project C runs as SCHED_FIFO 99 (`deadline-is-fifo`). Unlike in BMQ, only real-time tasks can
-//! starve a task. After 64 slots every task is at the first level, and only the tasks before it there run first.
+//! starve a task. After 64 slots every task is at the first level, behind only the tasks that were there before.
 //!
-//! Differences from the kernel: those in the essay of BMQ, as far as they concern the engine. A deadline that is too
-//! far ahead on another CPU's clock is not clamped, because there is one clock.
+//! Differences from the kernel: the differences in the essay of BMQ that concern the engine. A deadline that is too far
+//! ahead on another CPU's clock is not clamped, because there is one clock.
 //!
 //! Source: Project C v5.13-r3, kernel/sched/alt_core.c and pds.h.
 
@@ -56,7 +57,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "pds",
     title: "a deadline for each time slice, in levels that rotate with time (Project C)",
     source: "Project C v5.13-r3, kernel/sched/{alt_core.c,pds.h}",
-    good_for: "desktops where no task may starve: nice values decide how soon a task runs, and waiting makes it urgent",
+    good_for: "desktops where no task may starve: nice values set the latency, and waiting makes a task more urgent",
     bad_at: "shares in proportion to weights; the latency of a task that has just used up its time slice",
     text: include_str!("mod.rs"),
     conserving: project_c::conserving,

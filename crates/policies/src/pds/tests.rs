@@ -1,4 +1,4 @@
-//! PDS's rule: deadlines and moving levels; policies.md 4.7.
+//! PDS's rule: deadlines and rotating levels (pds.h, Project C v5.13-r3).
 
 use super::POLICY;
 use crate::project_c::tests::{Lab, SLICE, fifo, nice};

@@ -1,7 +1,7 @@
-//! The common engine of BMQ and PDS (Project C): a queue of levels for each CPU, time slices, placement, stealing.
+//! The common engine of BMQ and PDS (Project C): a multi-level run queue per CPU, time slices, placement, stealing.
 //!
-//! The two differ in how an entity gets its level, see [`Rule`]. The running entity stays in its list, so the first
-//! entity of a queue should run. An arrival at the tail of the same level preempts no entity.
+//! BMQ and PDS differ in the rule for the level of an entity, see [`Rule`]. The running entity stays in its list, so
+//! each CPU should run the first entity of its run queue. An arrival at the tail of the same level does not preempt.
 //!
 //! Source: kernel/sched/alt_core.c, Project C v5.13-r3.
 
@@ -28,13 +28,13 @@ pub(crate) const SLICE: Knob =
 pub(crate) const YIELD: Knob = Knob::choice(
     "yield",
     &["give-up", "ignored", "skip"],
-    "the effect of a yield: it gives up the boost or deadline, it is ignored, or the next entity runs once",
+    "the effect of a yield: loss of the boost or deadline; no effect; or the next entity runs once",
 )
 .from("sched_yield_type 1, 0 and 2, alt_core.c");
 pub(crate) const ONE_BETTER: Knob = Knob::switch(
     "place-one-better",
     true,
-    "a woken entity may be placed on a CPU that runs an entity of the same level, or one better; off: only of a worse level",
+    "a woken entity may go to a CPU that runs the same or the next better level; off: only to a worse level",
 )
 .from("select_task_rq, alt_core.c; off: the probable intention of the code");
 pub(crate) const TICK: Knob = Knob::time(
@@ -47,7 +47,7 @@ pub(crate) const TICK: Knob = Knob::time(
 pub(crate) const DEADLINE_IS_FIFO: Knob = Knob::switch(
     "deadline-is-fifo",
     true,
-    "a reservation is SCHED_DEADLINE, which runs as SCHED_FIFO 99; off: it is ignored",
+    "a reservation is SCHED_DEADLINE, which runs as SCHED_FIFO 99; off: reservations are ignored",
 )
 .from("__sched_setscheduler, alt_core.c");
 

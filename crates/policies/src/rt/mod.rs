@@ -1,8 +1,8 @@
 //! SCHED_FIFO and SCHED_RR, the real-time classes of Linux: the highest priority runs.
 //!
-//! For a few threads that must respond at once and can be trusted to block soon. Every CPU has a list for each of the
-//! priorities 1 to 99. The first entity of the highest list runs until it blocks or yields, or until an entity of a
-//! higher priority arrives. SCHED_RR entities of one list take turns of 100 ms.
+//! These classes serve a few threads that must respond at once and block soon. Every CPU has a list for each of the
+//! priorities 1 to 99. The first entity of the highest list runs until it blocks or yields, or an entity of a higher
+//! priority arrives. SCHED_RR entities of one list run round robin, with a time slice of 100 ms.
 //!
 //! ```text
 //! a FIFO 10 from 0, b FIFO 20 from 20 to 60 ms, f without a priority, one CPU; 5 ms a letter
@@ -10,31 +10,33 @@
 //! aaaabbbbbbbbaaaaaaaa        …         ffffffffffaaaa
 //! ```
 //!
-//! **Lists** (sched(7)). A woken entity goes last in its list, a preempted one first, and one that yields last. If the
-//! priority of a waiting entity is raised, it goes last in its new list; if it is lowered, it goes first. If the
-//! priority stays the same, the entity keeps its place. A time slice of SCHED_RR is counted down at ticks. At its end
-//! the entity gets a new time slice; it goes last if there is another entity in its list, and goes on otherwise.
+//! **Lists** (sched(7)). A woken or yielding entity is enqueued at the tail of its list, a preempted entity at the
+//! head. A waiting entity moves to the tail of its new list if its priority is raised, and to the head if its priority
+//! is lowered. With an unchanged priority, the entity keeps its place. The time slice of a SCHED_RR entity is counted
+//! down at ticks. At the end of its time slice, the entity receives a new time slice and moves to the tail of its list.
+//! An entity that is alone in its list continues.
 //!
-//! **Several CPUs.** The entities of the highest priorities run, as far as affinities allow. A woken entity stays on
-//! its CPU unless an entity at least as urgent is there. Otherwise it goes to the CPU whose most urgent entity is least
-//! urgent, if it is more urgent than that entity. A CPU that leaves entities waiting *pushes* the most urgent of them
-//! to such a CPU. A CPU about to run a less urgent entity *pulls* the most urgent entity that waits on another CPU.
-//! After every decision, no entity waits while a CPU that it may use runs a less urgent one.
+//! **Several CPUs.** The entities of the highest priorities run, as far as affinities allow. The urgency of a CPU is
+//! the urgency of its most urgent entity, running or waiting. A woken entity stays on its CPU if the entity is more
+//! urgent than that CPU. Otherwise the entity moves to the least urgent CPU, unless that CPU is at least as urgent.
+//! After a pick, a CPU *pushes* its waiting entities, the most urgent first, to less urgent CPUs. A CPU about to run a
+//! less urgent entity *pulls* the most urgent entity that waits on another CPU. After every decision, no entity waits
+//! while a CPU in its affinity runs a less urgent entity.
 //!
-//! **Throttling.** Once real-time entities have used more than 0.95 s of a second on a CPU, they are held there until
-//! the second is over. Other tasks get the CPU. An overrun counts in the next second. A held entity does not migrate;
-//! an entity that wakes on a throttled CPU is held there. With `rt-runtime-share`, the default before v5.10, a CPU that
-//! has used its runtime first borrows from the others. It borrows from each the unused runtime divided by the number of
-//! CPUs, up to a whole period. The loan lasts until the lender needs runtime itself. A single hog beside idle CPUs is
-//! never throttled.
+//! **Throttling.** A CPU is throttled when its real-time entities have used more than 0.95 s of a period of 1 s. Until
+//! the period ends, these entities are held, and other tasks run. An overrun counts in the next period. A held entity
+//! does not migrate, and an entity that wakes on a throttled CPU is held there. With `rt-runtime-share`, the default
+//! before v5.10 (assumed), a CPU that has used its runtime first borrows from the other CPUs. The borrower receives
+//! from each lender the unused runtime divided by the number of CPUs, up to a runtime of a whole period. The loan lasts
+//! until the lender needs the runtime. A single hog beside idle CPUs is never throttled.
 //!
-//! **Other tasks.** An entity without a priority runs round robin in the remaining time, machine-wide and in order of
-//! arrival. `linux` has the fair class there instead, and the deadline and stop classes above. This policy does not
-//! have them: reservations, the stop class, weights and groups are ignored.
+//! **Other tasks.** Entities without a priority run round robin in the remaining time, machine-wide and in order of
+//! arrival. The policy `linux` has the fair class instead, and the deadline and stop classes above. This policy lacks
+//! these classes and ignores reservations, the stop class, weights and groups.
 //!
-//! Differences from the kernel: in the search for the least urgent CPU, an idle CPU is less urgent than one that runs
-//! an entity without a priority. Seconds begin at multiples of a second. A push searches beyond the first entity that
-//! cannot be pushed, so that the rule also holds with affinities.
+//! Differences from the kernel: in the search for the least urgent CPU, an idle CPU is less urgent than a CPU that runs
+//! an entity without a priority. Periods begin at multiples of their length. A push searches beyond the first entity
+//! that cannot be pushed, so the rule for several CPUs also holds with affinities.
 //!
 //! Source: torvalds/linux kernel/sched/rt.c, cpupri.c, v5.13; sched(7).
 
@@ -53,8 +55,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "rt",
     title: "SCHED_FIFO and SCHED_RR: the highest priority runs",
     source: "Linux v5.13, kernel/sched/rt.c; sched(7)",
-    good_for: "a few threads that must respond at once, ranked with knowledge of how long each of them runs",
-    bad_at: "several tasks with high priorities: the lower ones wait for as long as the higher ones run",
+    good_for: "a few threads that must respond at once, with priorities chosen from known run times",
+    bad_at: "several tasks with high priorities: a lower priority waits while a higher priority runs",
     text: include_str!("mod.rs"),
     conserving,
     starvation,
@@ -84,8 +86,8 @@ pub(crate) const KNOBS: &[Knob] = &[
         "the runtime of real-time entities per period, if less than the period",
     )
     .from("sched_rt_runtime_us, kernel/sched/rt.c"),
-    Knob::switch("rt-runtime-share", false, "a CPU that has used its runtime borrows from the others")
-        .from("RT_RUNTIME_SHARE, kernel/sched/features.h; on before v5.10, which is assumed (policies.md 2.2)"),
+    Knob::switch("rt-runtime-share", false, "a CPU that has used its runtime borrows from other CPUs")
+        .from("RT_RUNTIME_SHARE, kernel/sched/features.h; on before v5.10 (assumed)"),
 ];
 
 /// The tick of the fair class.

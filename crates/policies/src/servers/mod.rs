@@ -1,8 +1,8 @@
-//! Servers under a global or a partitioned queue: the common part of `rtds` and `rt-xen`.
+//! Servers under a global or a partitioned run queue: the common part of `rtds` and `rt-xen`.
 //!
 //! Each entity has a [`Server`]: a budget in every period. The most urgent entity with budget runs, by deadline or by
-//! fixed priority. If extra time is allowed, urgency is first by level: the number of times the budget was used up in
-//! the period.
+//! fixed priority. With extra time, urgency depends first on the level. The level is the number of times the budget was
+//! used up in the period.
 
 mod account;
 mod gate;

@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     pub(crate) closed: bool,
 }
 
-pub(crate) const EXTRATIME: &str = "an entity with a soft limit goes on when its budget is used up";
+pub(crate) const EXTRATIME: &str = "an entity with a soft limit continues when its budget is used up";
 
 pub(crate) const GRID: Knob = Knob::choice(
     "grid",
@@ -61,7 +61,7 @@ pub(crate) const GRID: Knob = Knob::choice(
 )
 .from("boot: rt_update_deadline, xen/common/sched/rt.c, and RT-Xen 2, where deadlines count from 0");
 pub(crate) const ADMISSION: Knob = Knob::switch("admission", false, "a reservation that does not fit is refused")
-    .from("on: rt_try_set_utilization, Xen at 04584da792 (not at c447b7308b); RT-Xen: an analysis beforehand");
+    .from("on: rt_try_set_utilization, Xen at 04584da792 (not at c447b7308b); RT-Xen: an analysis in advance");
 pub(crate) const DEFAULT_PERIOD: Knob = Knob::time(
     "default-period",
     Nanos::ms(10),

@@ -1,4 +1,4 @@
-//! Several CPUs: policies.md 4.5.
+//! Several CPUs: alt_core.c, Project C v5.13-r3.
 
 use super::*;
 

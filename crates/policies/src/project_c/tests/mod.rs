@@ -1,4 +1,5 @@
-//! The common parts against policies.md 4.4 and 4.5, mostly under BMQ's rule; also under PDS's if both must agree.
+//! The common engine against alt_core.c of Project C v5.13-r3: mostly with BMQ's rule, and with the rule of PDS if both
+//! must agree.
 
 mod balancing;
 mod slices;

@@ -1,4 +1,4 @@
-//! Time slices, preemption, real-time levels, forks and yields: policies.md 4.4.
+//! Time slices, preemption, real-time levels, forks and yields: alt_core.c, Project C v5.13-r3.
 
 use super::*;
 

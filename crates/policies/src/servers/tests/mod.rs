@@ -1,4 +1,4 @@
-//! Servers of every kind, in both orders, partitioned or global: policies.md 8.2 and 10.6.
+//! Servers of every kind, in both orders, partitioned or global (xen/common/sched/rt.c; RT-Xen 1 and 2).
 
 mod admission;
 
@@ -29,8 +29,8 @@ fn schedule(host: &mut Driver<'_>, all: &[EntityId], from: u64, to: u64) -> Stri
     text
 }
 
-/// policies.md 8.2: u without extratime, e with it; (10, 4) each, from 0. The table has `level 1 with fresh 4` for 4–8;
-/// by the rules e has its own budget then, and is on level 1 from 8 on. The same entities run.
+/// u without extratime, e with extratime; (10, 4) each, from 0. From 4 to 8, e uses its own budget. From 8 on, e is on
+/// level 1.
 #[test]
 fn the_worked_example_of_rtds() {
     let mut host = host(&rtds::POLICY, 1, &[]);

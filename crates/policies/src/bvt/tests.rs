@@ -55,7 +55,7 @@ fn the_worked_example() {
     assert_eq!(runs(&host), Some(d1), "70 is behind 60: a whole C from the dispatch at 750");
     until(&mut host, 5_760);
     assert_eq!(runs(&host), Some(d0));
-    // The timer is 1 ns late, because (70 - 60) / 10 counts as nanoseconds: one MCU more than the 540 of the table.
+    // The timer is 1 ns late, because (70 - 60) / 10 counts as nanoseconds: one MCU more than 540.
     assert_eq!(avt(&host, d1), 550);
 }
 
@@ -129,7 +129,7 @@ fn two_hogs_are_charged_as_in_the_table() {
     assert_eq!(ran, [10_000_100, 10_000_001]);
 }
 
-/// Appendix C: the error is at most C and an MCU. With exact charges, this holds for equals, for any two domains, and
+/// The error is at most C and an MCU. With exact charges, this holds for equals, for any two domains, and
 /// for the excess of any domain; with Xen's charges, for equals.
 #[test]
 fn shares_err_by_an_allowance_and_an_mcu() {

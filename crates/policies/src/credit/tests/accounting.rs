@@ -230,7 +230,6 @@ fn weights_share_one_two_and_four_cpus() {
 
 #[test]
 fn three_equal_vms_on_two_cpus_get_two_thirds_of_a_cpu_each() {
-    // Appendix C.
     let mut host = host(2);
     let vms = [(), (), ()].map(|()| group(&mut host, GroupParams::default()));
     let hogs = vms.map(|vm| (hog(&mut host, member(vm)), 1));

@@ -51,7 +51,7 @@ fn a_turn_is_paid_for_in_full() {
     assert!(used[0].saturating_mul(3) < used[1].saturating_mul(2), "{used:?}");
 }
 
-/// Two vCPUs that block in turn starve a third, which has paid for a run: a block does not advance the others.
+/// Two vCPUs that block alternately starve a third vCPU that was charged for a run: a block advances no other score.
 #[test]
 fn a_block_does_not_advance_the_other_vcpus() {
     let mut host = host(1, &[("unreserved", 1)]);

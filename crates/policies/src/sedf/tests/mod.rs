@@ -1,4 +1,4 @@
-//! SEDF against its rules: policies.md 6, the worked example of 6.7, and the facts of Appendix C, all in virtual time.
+//! SEDF against the rules of xen/common/sched_sedf.c (Xen 3.0.3 and 4.0.1) and a worked example, in virtual time.
 
 mod extra;
 mod periods;
@@ -70,11 +70,11 @@ fn per_mille(host: &mut Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (used(host, e).as_ns() * 1_000 + of.as_ns() / 2) / of.as_ns()).collect()
 }
 
-/// policies.md 6.7: both have 5 ms of 10, with extra time. D1 is a hog from 0, D0 has bursts of 200 us.
+/// A worked example: both have 5 ms of 10, with extra time. D1 is a hog from 0, D0 has bursts of 200 us.
 ///
-/// The table has D0's wake-ups at 1, 7 and 12 ms only. D1's quanta end at 4.9, not 4.7, only with another burst before
-/// 5, here at 3. Its scores are those of `reserved-extra = equal`; in Xen's source, a vCPU with a slice and a period is
-/// scored by utilisation, which changes no decision here.
+/// D0 wakes at 1, 3, 7 and 12 ms. The burst at 3 moves the end of D1's quanta from 4.7 to 4.9. The scores of the
+/// example are those of `reserved-extra = equal`. In Xen's source, a vCPU with a slice and a period is scored by
+/// utilisation, which changes no decision here.
 #[test]
 fn the_worked_example() {
     for (hack, scored_equally) in [(0, 1), (0, 0), (1, 1)] {
@@ -139,7 +139,7 @@ fn the_essays_picture_is_true() {
     assert!(POLICY.text.contains(&format!("//! {line}\n")), "{line}");
 }
 
-/// Appendix C: 3 ms of 10 and 30 ms of 100 are both 30 %.
+/// 3 ms of 10 and 30 ms of 100 are both 30 %.
 #[test]
 fn short_and_long_periods_give_the_same_share() {
     for other in [None, Some(Params::default())] {
@@ -154,7 +154,7 @@ fn short_and_long_periods_give_the_same_share() {
     }
 }
 
-/// Appendix C: no vCPU migrates.
+/// No vCPU migrates.
 #[test]
 fn three_on_two_cpus_get_100_50_and_50() {
     let mut host = host(2, &[]);

@@ -1,6 +1,6 @@
 //! Tables of the results of entities, with a line for each entity.
 
-use super::grid::{Grid, Widths, fitted};
+use super::grid::{Wide, Widths};
 use crate::got::Got;
 use crate::short::{percent, short};
 
@@ -174,13 +174,21 @@ pub(crate) fn table_of(lines: &[Line<'_>], whose: Whose, several: bool, widths: 
         Column::Policy => several,
         _ => lines.iter().any(|line| column.matters(whose, line.granted, line.got)),
     });
-    fitted(columns, &Column::LEAST_MISSED, |column, least| column == least, widths, |columns| drawn(lines, columns))
+    let rows = lines.iter().map(|line| columns.iter().map(|&column| line.cell(column)).collect()).collect();
+    let numbers = columns.split_off(columns.iter().take_while(|column| **column <= Column::Policy).count());
+    let words = columns.iter().map(|column| column.title().to_string()).collect();
+    Wide { words, columns: numbers, rows }.fitted(
+        &Column::LEAST_MISSED,
+        |column, least| column == least,
+        titles,
+        widths,
+    )
 }
 
-fn drawn(lines: &[Line<'_>], columns: &[Column]) -> String {
-    let words = columns.iter().take_while(|column| **column <= Column::Policy).count();
+/// Returns the titles of `columns`. The first column of waits or responses names its subject.
+fn titles(columns: &[&Column]) -> Vec<String> {
     let (mut waits, mut responses) = ("wait ", "response ");
-    let title = |column: &Column| match column {
+    let title = |column: &&Column| match column {
         Column::Median | Column::Percentile | Column::Longest => {
             std::mem::take(&mut waits).to_string() + column.title()
         }
@@ -189,9 +197,5 @@ fn drawn(lines: &[Line<'_>], columns: &[Column]) -> String {
         }
         _ => column.title().to_string(),
     };
-    let mut table = Grid::new(columns.iter().map(title).collect(), words);
-    for line in lines {
-        table.add(columns.iter().map(|&column| line.cell(column)).collect());
-    }
-    table.to_string()
+    columns.iter().map(title).collect()
 }

@@ -1,7 +1,7 @@
 //! The tables of medians over several runs.
 
 use super::applications;
-use super::grid::{Grid, ROWS_MAX, Widths, and_more, fitted};
+use super::grid::{ROWS_MAX, Wide, Widths, and_more};
 use super::manager::manager_medians;
 use super::xenmon::xenmon_medians;
 use crate::asked::shown;
@@ -50,18 +50,18 @@ pub(crate) fn table_of(words: &[String], rows: &[Row<'_>], widths: Widths) -> St
     };
     let columns: Vec<_> =
         COLUMNS.into_iter().enumerate().filter(|(nth, (name, ..))| matters(name, *nth)).map(|(_, it)| it).collect();
-    fitted(columns, &LEAST_MISSED, |(name, ..), least| name == least, widths, |columns| drawn(words, rows, columns))
-}
-
-fn drawn(words: &[String], rows: &[Row<'_>], columns: &[(&str, &str, Form)]) -> String {
-    let header = words.iter().cloned().chain(columns.iter().map(|(_, title, _)| (*title).to_string()));
-    let mut grid = Grid::new(header.collect(), words.len());
-    for (words, got) in rows {
-        let numbers =
-            columns.iter().map(|(name, _, form)| got.get(*name).map_or_else(String::new, |it| cell(*it, *form)));
-        grid.add(words.iter().cloned().chain(numbers).collect());
-    }
-    grid.to_string()
+    let cells = |(words, got): &Row<'_>| {
+        let number =
+            |(name, _, form): &(&str, &str, Form)| got.get(*name).map_or_else(String::new, |it| cell(*it, *form));
+        words.iter().cloned().chain(columns.iter().map(number)).collect()
+    };
+    let rows = rows.iter().map(cells).collect();
+    Wide { words: words.to_vec(), columns, rows }.fitted(
+        &LEAST_MISSED,
+        |(name, ..), least| name == least,
+        |columns| columns.iter().map(|(_, title, _)| (*title).to_string()).collect(),
+        widths,
+    )
 }
 
 /// Returns the rows of one kind of line in all `summaries`: each name once, with a row for each policy, and the total.

@@ -1,6 +1,6 @@
 //! The tables of domains, in the form of Xen's performance monitor.
 
-use super::grid::{Grid, ROWS_MAX, Widths, and_more, fitted};
+use super::grid::{ROWS_MAX, Wide, Widths, and_more};
 use crate::run_report::Report;
 use crate::short::{percent, short};
 use crate::spreads::{Spreads, numbers};
@@ -82,23 +82,16 @@ fn table(rows: &[Row<'_>], has: Has, widths: Widths) -> String {
         ALLOCATED => has.ends,
         name => has.io || !ON_IO.contains(&name),
     });
-    fitted(
-        columns,
+    let cells = |(name, numbers): &Row<'_>| {
+        let shown = |of: &str| numbers.iter().find(|(name, _)| name == of).map_or_else(String::new, |it| it.1.clone());
+        std::iter::once((*name).to_string()).chain(columns.iter().map(|(of, ..)| shown(of))).collect()
+    };
+    let rows = rows.iter().map(cells).collect();
+    Wide { words: vec![String::new()], columns, rows }.fitted(
         &LEAST_MISSED,
         |(name, ..), least| name == least,
+        |columns| columns.iter().map(|(_, title, _)| (*title).to_string()).collect(),
         widths,
-        |columns| {
-            let header = std::iter::once("").chain(columns.iter().map(|(_, title, _)| *title)).map(str::to_string);
-            let mut grid = Grid::new(header.collect(), 1);
-            for (name, numbers) in rows {
-                let shown =
-                    |of: &str| numbers.iter().find(|(name, _)| name == of).map_or_else(String::new, |it| it.1.clone());
-                grid.add(
-                    std::iter::once((*name).to_string()).chain(columns.iter().map(|(of, ..)| shown(of))).collect(),
-                );
-            }
-            grid.to_string()
-        },
     )
 }
 

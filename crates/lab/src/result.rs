@@ -13,9 +13,10 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Strin
     let count = |status| verdicts.iter().filter(|verdict| verdict.status == status).count();
     let mut text = format!("# {}\n\n{}\n\n", paper.key, paper.source.trim());
     text += &format!(
-        "{} claims: {} reproduced, {} partly, {} not. Tactus {}, seeds 1 to {}; written by `tactus lab run all --record`, which measures it \
-         anew. Numbers are medians over the seeds with their intervals, which hold the median of all seeds with {} %, the paper's in parentheses; ✓ and ✗ say whether the whole interval \
-         is where it must be.\n\n",
+        "{} claims: {} reproduced, {} partly, {} not. Tactus {}, seeds 1 to {}; written by `tactus lab run all --record`, which repeats \
+         all measurements. Numbers are medians over the seeds, with intervals that contain the median of all seeds with \
+         {} %. The paper's values are in parentheses. ✓ and ✗ show whether the whole interval is in the accepted \
+         range.\n\n",
         verdicts.len(),
         count(Status::Reproduced),
         count(Status::Partly),

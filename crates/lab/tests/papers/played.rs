@@ -220,7 +220,7 @@ fn the_result_has_a_row_for_each_claim_that_begins_with_its_id() {
         assert!(row.starts_with(&format!("| {id} | ")) && row.contains(&format!("**{word}**")), "{row}");
     }
     assert!(text.contains("3 claims: 1 reproduced, 1 partly, 1 not") && text.contains("seeds 1 to 2"), "{text}");
-    assert!(text.contains("which hold the median of all seeds with 50.00 %"), "two coins: {text}");
+    assert!(text.contains("that contain the median of all seeds with 50.00 %"), "two coins: {text}");
     assert!(rows[1].ends_with("| It gets its share. |"), "{text}");
     assert!(text.contains("| `experiments/shares.toml` | Fig 1: Shares over weights | 4 | 2 | T1, T2, T3 |"), "{text}");
 }

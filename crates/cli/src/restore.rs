@@ -11,7 +11,7 @@ use daemon::restore::{End, Outcome, Replayed, Restored, ThreadRestored, replay};
 use serde::Serialize;
 
 /// Maximum number of threads that the text lists one by one. JSON lists all threads.
-const TOLD: usize = 100;
+const LISTED_MAX: usize = 100;
 
 /// The result as JSON.
 #[derive(Serialize)]
@@ -160,11 +160,11 @@ fn text(replayed: &Replayed, directory: &Directory) -> String {
         Replayed::Done(restored) => restored,
     };
     let mut text = String::new();
-    for thread in restored.threads.iter().take(TOLD) {
+    for thread in restored.threads.iter().take(LISTED_MAX) {
         text += &format!("{thread}\n");
     }
-    if restored.threads.len() > TOLD {
-        text += &format!("and {} more (--json tells of all)\n", restored.threads.len() - TOLD);
+    if restored.threads.len() > LISTED_MAX {
+        text += &format!("and {} more (--json lists all)\n", restored.threads.len() - LISTED_MAX);
     }
     text + &format!("{restored}\n")
 }

@@ -332,7 +332,7 @@ fn kind(dice: &mut Dice) -> Guest {
 fn coordination(dice: &mut Dice) -> Coordination {
     let (_, protocol) = dice.choose(&Protocol::ALL).expect("there are some");
     let (_, detector) = dice.choose(&Rule::ALL).expect("there are some");
-    let class = |takes_turns, priority| Boost::Class { takes_turns, priority: RtPriority::new(priority).expect("few") };
+    let class = |round_robin, priority| Boost::Class { round_robin, priority: RtPriority::new(priority).expect("few") };
     let boost = match dice.below(3) {
         0 => class(true, dice.choose(&[8, 10, 30]).expect("there are three")),
         1 => class(false, dice.choose(&[8, 10, 30]).expect("there are three")),

@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn policies_with_real_time_classes_are_told_from_those_without() {
-        let boost = Boost::Class { takes_turns: true, priority: RtPriority::new(8).unwrap() };
+        let boost = Boost::Class { round_robin: true, priority: RtPriority::new(8).unwrap() };
         let taking: Vec<&str> = policies::ALL
             .iter()
             .filter(|policy| takes(**policy, &policy.defaults(), boost))

@@ -125,7 +125,7 @@ fn boost(key: &'static str, value: &DeValue<'_>) -> Result<Boost, Wrong> {
         "rr" | "fifo" => u8::try_from(number)
             .ok()
             .and_then(RtPriority::new)
-            .map(|priority| Boost::Class { takes_turns: name == "rr", priority })
+            .map(|priority| Boost::Class { round_robin: name == "rr", priority })
             .ok_or_else(|| wrong("out of range", &format!("from {name}:1 to {name}:99 (the most urgent)"))),
         _ => Err(wrong("unknown class", BOOST)),
     }

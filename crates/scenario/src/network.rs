@@ -45,7 +45,7 @@ const LATENCY: Nanos = Nanos::us(50);
 const PACKET: u32 = 1_500;
 /// Maximum size of a packet: IP's. Unit: bytes.
 const PACKET_MAX: u64 = 65_535;
-/// Default CPU time of an event. Source: policies.md 13.6, 2 to 5 us on current hardware, assumed.
+/// Default CPU time of an event. 2 to 5 us on current hardware (assumed).
 const EVENT: Nanos = Nanos::us(4);
 /// Maximum number of packets that wait for a guest's kernel. Source: netdev_max_backlog's default, 1000
 /// (net/core/hotdata.c of Linux 6.18). Xen's and virtio's rings hold 256 packets; further packets wait in a queue of

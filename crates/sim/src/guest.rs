@@ -33,7 +33,7 @@ pub enum Steal {
 }
 
 /// Settings of halt polling: a halting vCPU polls for a time before its thread blocks. Source:
-/// Documentation/virt/kvm/halt-polling.rst; policies.md 11.5.
+/// Documentation/virt/kvm/halt-polling.rst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HaltPolling {
     /// Maximum polling time. Zero: the vCPU does not poll.
@@ -53,7 +53,8 @@ impl HaltPolling {
     pub const KVM: HaltPolling = HaltPolling { most: Nanos::us(200), ..HaltPolling::OFF };
 }
 
-/// Exits of a vCPU that spins (PLE), and the following yield to another vCPU. Source: policies.md 11.5.
+/// Exits of a vCPU that spins (PLE), and the following yield to another vCPU. Source: `kvm_vcpu_on_spin`,
+/// virt/kvm/kvm_main.c.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PauseLoop {
     /// Duration of the spin before the exit. Range: above zero.

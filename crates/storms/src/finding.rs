@@ -4,8 +4,8 @@ use sched::Instant;
 use simhost::SimulatedKernel;
 use std::fmt;
 
-/// Number of last operations that a finding lists.
-const TOLD: usize = 60;
+/// Maximum number of last operations that a finding lists.
+const OPERATIONS_MAX: usize = 60;
 
 /// A broken promise.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Finding {
     pub(super) fn new(host: &SimulatedKernel, what: String) -> Finding {
         let world = host.world();
         let recorded = world.recorded();
-        Finding { what, at: world.now(), before: recorded[recorded.len().saturating_sub(TOLD)..].to_vec() }
+        Finding { what, at: world.now(), before: recorded[recorded.len().saturating_sub(OPERATIONS_MAX)..].to_vec() }
     }
 }
 

@@ -38,9 +38,9 @@ pub enum Arrivals {
 }
 
 /// A web server with a worker for each connection, and its clients outside. Each request has its own connection, packet
-/// by packet, like httperf in policies.md 13.3. First SYN, SYN/ACK, ACK and GET; then the answer in equal segments, at
-/// once or by slow start, with an acknowledgement for every two; then FIN, FIN, ACK. Half of the CPU time precedes the
-/// first byte of the answer; the rest goes with its segments.
+/// by packet, like httperf in xen-three-2007 section 5.1. First SYN, SYN/ACK, ACK and GET; then the answer in equal
+/// segments, at once or by slow start, with an acknowledgement for every two; then FIN, FIN, ACK. Half of the CPU time
+/// precedes the first byte of the answer; the rest goes with its segments.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WebServer {
     /// Arrival process of requests.

@@ -17,7 +17,8 @@ const TRIES: usize = 8;
 /// Minimum speed of the core, in bare loops.
 const CORE_LEAST: f64 = 0.6;
 
-/// Speed of SimSo 0.8.5 on this set, from simulators.md section 1. A run takes half a minute; `run_simso` measures it.
+/// Speed of SimSo 0.8.5 on this set, measured on an AMD EPYC at 2.6 GHz. A run takes half a minute; `run_simso`
+/// measures the speed.
 const SIMSO_PER_SECOND: f64 = 4.8e3;
 
 pub(crate) fn compare(runs: usize) {

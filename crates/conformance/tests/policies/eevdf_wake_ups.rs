@@ -3,16 +3,16 @@
 //! hogs at nice 0.
 //!
 //! The latency is bimodal: below its fair share the thread preempts at once, at or above that share it waits for ticks.
-//! The measurements are three runs of 10 s (`simulators.md`, section 3), each at one accidental phase between timer and
-//! tick; the simulation covers all phases. One percentile is near a step of the distribution. With 200 us beside four
-//! hogs, p99 was 8.0 to 10.6 ms in those runs. In six more runs on the same kernel it was 9.6, 9.9, 10.9, 10.9, 10.9
-//! and 12.6 ms.
+//! The measurements are three runs of 10 s on two vCPUs of an AMD EPYC at 2.6 GHz, each at one accidental phase between
+//! timer and tick; the simulation covers all phases. One percentile is near a step of the distribution. With 200 us
+//! beside four hogs, p99 was 8.0 to 10.6 ms in those runs. In six more runs on the same kernel it was 9.6, 9.9, 10.9,
+//! 10.9, 10.9 and 12.6 ms.
 //!
 //! Delays from other causes are fitted once, to one row, and all other rows are predicted. The delay of the machine
 //! ([`OWN_DELAY`]) is from the row without work beside one hog, whose thread always preempts at once. The share of
-//! other threads ([`OUTSIDE`]) is from section 3. The same thread under SCHED_FIFO beside one hog confirms that the
-//! delay is the machine's. There, p50 is 15 to 38 us, p90 17 to 59 us and p99 27 to 200 us, with up to 0.5 % above 500
-//! us, varying by the hour. A round of the thread uses [`OWN_WORK`].
+//! other threads ([`OUTSIDE`]) is from the same measurements. The same thread under SCHED_FIFO beside one hog confirms
+//! that the delay is the machine's. There, p50 is 15 to 38 us, p90 17 to 59 us and p99 27 to 200 us, with up to 0.5 %
+//! above 500 us, varying by the hour. A round of the thread uses [`OWN_WORK`].
 
 use sched::{Descriptor, GroupId, Instant, Nanos, Params, Topology};
 use sim::program::{Length, Step, TaskSpec, TimerMode};

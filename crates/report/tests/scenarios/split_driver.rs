@@ -1,15 +1,15 @@
-//! Xen's split drivers, as calibrated in policies.md section 13 and written in `scenarios/xen-io.toml`: a web server in
-//! Dom1, the driver domain Dom0, one CPU, 60 clients. The cost of a request is the same under every scheduler; the
-//! frequency of Dom0's turns makes the difference.
+//! Xen's split drivers, calibrated to tables 1 and 2 of xen-three-2007 and written in `scenarios/xen-io.toml`: a web
+//! server in Dom1, the driver domain Dom0, one CPU, 60 clients. The cost of a request is the same under every
+//! scheduler; the schedulers differ in the frequency of Dom0's dispatches.
 //!
-//! The open parameters of section 13.3 are set once, in the scenario. In Dom1, a kernel thread handles all packets that
-//! have arrived (NAPI), and workers run until they block, in turns. In Dom0, packets and housekeeping take turns. Both
-//! events of a transmission arrive at once. Half of a packet's time on the wire is constant, the rest exponential. An
-//! execution is a turn that the scheduler grants, also to a domain that has the CPU already (an extra quantum of SEDF).
-//! Dom1 arrives a moment after Dom0; in the model of section 13, all begin together. Dom0's housekeeping begins at nine
-//! moments of Xen's periods, and medians count. With SEDF without extra time, period 10 ms, the result depends on the
-//! distance between the period starts of both domains: 519 to 646 turns per second if Dom1 arrives up to 3 ms later,
-//! 100 to 300 beyond.
+//! The free parameters are set once, in the scenario. In Dom1, a kernel thread handles all packets that have arrived
+//! (NAPI), and workers run until they block, in turns. In Dom0, packets and housekeeping take turns. Both events of a
+//! transmission arrive at once. Half of a packet's time on the wire is constant, the rest exponential. An execution is
+//! a turn that the scheduler grants, also to a domain that has the CPU already (an extra quantum of SEDF). Dom1 arrives
+//! a moment after Dom0; in the model of section 13, all begin together. Dom0's housekeeping begins at nine moments of
+//! Xen's periods, and medians count. With SEDF without extra time, period 10 ms, the result depends on the distance
+//! between the period starts of both domains: 519 to 646 turns per second if Dom1 arrives up to 3 ms later, 100 to 300
+//! beyond.
 
 use measure::XenMon;
 use report::{AppReport, Report, XenMonReport};

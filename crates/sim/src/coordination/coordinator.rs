@@ -1,10 +1,10 @@
-//! [`Coordinator`]: grants, on the host, the boosts wished for the vCPUs of a VM, within its budget and the limits. It
-//! knows only the boosted vCPUs that run, and the instants since which they do.
+//! [`Coordinator`]: grants, on the host, the boosts requested for the vCPUs of a VM, within its budget and the limits.
+//! The coordinator knows only the running boosted vCPUs and the start of each run.
 
-use super::{Boost, Coordination, Wish};
+use super::{Boost, BoostRequest, Coordination};
 use sched::{Instant, Nanos};
 
-/// The reason why a wish is denied.
+/// The reason why a request is denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Denied {
     /// The budget is used up.
@@ -20,8 +20,8 @@ pub(crate) enum Denied {
 /// One vCPU of a coordinated VM.
 #[derive(Clone, Copy, Default, Debug)]
 struct Member {
-    wish: Option<Wish>,
-    given: Option<Boost>,
+    request: Option<BoostRequest>,
+    granted: Option<Boost>,
     runs: bool,
     /// Boosted time since the boost began or the vCPU last slept, and boosted time since `locked` became its only reason.
     held: Nanos,
@@ -35,10 +35,10 @@ pub(crate) struct Coordinator {
     with: Coordination,
     members: Vec<Member>,
     /// Begin of the current window, and the boosted time in it.
-    opened: Instant,
+    window_start: Instant,
     spent: Nanos,
     /// Instant up to which boosted time is counted.
-    upto: Instant,
+    accounted_until: Instant,
     /// Boosted time of all windows, and the number of denied boosts.
     pub(crate) boosted: Nanos,
     pub(crate) over_budget: u64,
@@ -50,9 +50,9 @@ impl Coordinator {
         Coordinator {
             with,
             members: vec![Member::default(); vcpus],
-            opened: now,
+            window_start: now,
             spent: Nanos::ZERO,
-            upto: now,
+            accounted_until: now,
             boosted: Nanos::ZERO,
             over_budget: 0,
             over_limit: 0,
@@ -61,43 +61,43 @@ impl Coordinator {
 
     /// Advances to `now` and counts boosted time up to it. Must be called before any other event of this instant.
     pub(crate) fn advance(&mut self, now: Instant) {
-        let time = now.since(self.upto);
-        self.upto = now;
+        let time = now.since(self.accounted_until);
+        self.accounted_until = now;
         if !time.is_zero() {
-            for member in self.members.iter_mut().filter(|member| member.runs && member.given.is_some()) {
+            for member in self.members.iter_mut().filter(|member| member.runs && member.granted.is_some()) {
                 self.spent += time;
                 self.boosted += time;
                 member.held += time;
-                if member.wish.is_some_and(|wish| wish.locked) {
+                if member.request.is_some_and(|request| request.locked) {
                     member.locked += time;
                 }
             }
         }
-        let windows = now.since(self.opened).as_ns() / self.with.window.as_ns();
+        let windows = now.since(self.window_start).as_ns() / self.with.window.as_ns();
         if windows > 0 {
-            self.opened = self.opened.saturating_add(self.with.window.saturating_mul(windows));
+            self.window_start = self.window_start.saturating_add(self.with.window.saturating_mul(windows));
             self.spent = Nanos::ZERO;
         }
     }
 
-    /// Sets the wish for a vCPU from now on.
-    pub(crate) fn wish(&mut self, vcpu: usize, wish: Option<Wish>) {
+    /// Sets the request for a vCPU from now on.
+    pub(crate) fn request(&mut self, vcpu: usize, request: Option<BoostRequest>) {
         let member = &mut self.members[vcpu];
-        if wish.is_none() {
+        if request.is_none() {
             member.denied = None;
         }
-        let locked = |wish: Option<Wish>| wish.is_some_and(|wish| wish.locked);
-        if locked(wish) != locked(member.wish) {
+        let locked = |request: Option<BoostRequest>| request.is_some_and(|request| request.locked);
+        if locked(request) != locked(member.request) {
             member.locked = Nanos::ZERO;
             if member.denied == Some(Denied::Locked) {
                 member.denied = None;
             }
         }
-        member.wish = wish;
+        member.request = request;
     }
 
     /// Records that a vCPU sleeps: its boosted time restarts at zero.
-    pub(crate) fn sleeps(&mut self, vcpu: usize) {
+    pub(crate) fn record_sleep(&mut self, vcpu: usize) {
         let member = &mut self.members[vcpu];
         (member.held, member.locked) = (Nanos::ZERO, Nanos::ZERO);
         if matches!(member.denied, Some(Denied::Limit | Denied::Locked)) {
@@ -105,27 +105,27 @@ impl Coordinator {
         }
     }
 
-    /// Records that a vCPU got a CPU or lost it.
-    pub(crate) fn runs(&mut self, vcpu: usize, runs: bool) {
+    /// Records that a vCPU received or lost a CPU.
+    pub(crate) fn set_running(&mut self, vcpu: usize, runs: bool) {
         self.members[vcpu].runs = runs;
     }
 
     /// Returns the current boost of a vCPU.
-    pub(crate) fn given(&self, vcpu: usize) -> Option<Boost> {
-        self.members[vcpu].given
+    pub(crate) fn granted(&self, vcpu: usize) -> Option<Boost> {
+        self.members[vcpu].granted
     }
 
-    /// Returns the boost that a vCPU is to have.
+    /// Returns the boost that the vCPU should have now.
     pub(crate) fn due(&mut self, vcpu: usize) -> Option<Boost> {
         // All vCPUs must share the remaining budget.
         let spent = self.with.budget.saturating_sub(self.spent).as_ns() < self.members.len() as u64;
         let Coordination { limit, preempt_limit, .. } = self.with;
         let member = &mut self.members[vcpu];
-        let wish = member.wish?;
+        let request = member.request?;
         let denied = match member.denied {
             Some(Denied::Policy | Denied::Limit | Denied::Locked) => return None,
             _ if member.held >= limit => Some(Denied::Limit),
-            _ if wish.locked && member.locked >= preempt_limit => Some(Denied::Locked),
+            _ if request.locked && member.locked >= preempt_limit => Some(Denied::Locked),
             _ if spent => Some(Denied::Budget),
             _ => None,
         };
@@ -134,13 +134,13 @@ impl Coordinator {
             self.over_budget += u64::from(denied == Some(Denied::Budget));
             self.over_limit += u64::from(matches!(denied, Some(Denied::Limit | Denied::Locked)));
         }
-        if denied.is_some() { None } else { Some(wish.boost) }
+        if denied.is_some() { None } else { Some(request.boost) }
     }
 
-    /// Records the boost that a vCPU now has, or that the policy refused it.
-    pub(crate) fn give(&mut self, vcpu: usize, boost: Option<Boost>, refused: bool) {
+    /// Records the current boost of a vCPU. `refused`: the policy refused the boost.
+    pub(crate) fn grant(&mut self, vcpu: usize, boost: Option<Boost>, refused: bool) {
         let member = &mut self.members[vcpu];
-        member.given = boost;
+        member.granted = boost;
         if boost.is_none() {
             (member.held, member.locked) = (Nanos::ZERO, Nanos::ZERO);
         }
@@ -151,7 +151,7 @@ impl Coordinator {
 
     /// Whether any vCPU is boosted and runs.
     pub(crate) fn is_used(&self) -> bool {
-        self.members.iter().any(|member| member.runs && member.given.is_some())
+        self.members.iter().any(|member| member.runs && member.granted.is_some())
     }
 
     /// Returns the instant of the next change without an event.
@@ -159,18 +159,18 @@ impl Coordinator {
         let Coordination { budget, window, limit, preempt_limit, .. } = self.with;
         let mut next = Instant::NEVER;
         let mut used = 0;
-        for member in self.members.iter().filter(|member| member.runs && member.given.is_some()) {
+        for member in self.members.iter().filter(|member| member.runs && member.granted.is_some()) {
             used += 1;
-            next = next.min(self.upto.saturating_add(limit.saturating_sub(member.held)));
-            if member.wish.is_some_and(|wish| wish.locked) {
-                next = next.min(self.upto.saturating_add(preempt_limit.saturating_sub(member.locked)));
+            next = next.min(self.accounted_until.saturating_add(limit.saturating_sub(member.held)));
+            if member.request.is_some_and(|request| request.locked) {
+                next = next.min(self.accounted_until.saturating_add(preempt_limit.saturating_sub(member.locked)));
             }
         }
         if let Some(left) = budget.saturating_sub(self.spent).as_ns().checked_div(used) {
-            next = next.min(self.upto.saturating_add(Nanos::ns(left)));
+            next = next.min(self.accounted_until.saturating_add(Nanos::ns(left)));
         }
         if used > 0 || self.members.iter().any(|member| member.denied == Some(Denied::Budget)) {
-            next = next.min(self.opened.saturating_add(window));
+            next = next.min(self.window_start.saturating_add(window));
         }
         next
     }
@@ -195,25 +195,25 @@ mod tests {
         }
     }
 
-    fn wish(locked: bool) -> Option<Wish> {
-        Some(Wish { boost: with().boost, locked })
+    fn request(locked: bool) -> Option<BoostRequest> {
+        Some(BoostRequest { boost: with().boost, locked })
     }
 
     fn decide(it: &mut Coordinator, now: Instant) -> Vec<bool> {
         it.advance(now);
         for vcpu in 0..it.members.len() {
             let due = it.due(vcpu);
-            it.give(vcpu, due, false);
+            it.grant(vcpu, due, false);
         }
-        it.members.iter().map(|member| member.given.is_some()).collect()
+        it.members.iter().map(|member| member.granted.is_some()).collect()
     }
 
     #[test]
     fn two_that_run_boosted_use_up_the_budget_of_their_window_in_half_the_time() {
         let mut it = Coordinator::new(with(), 2, us(0));
         for vcpu in 0..2 {
-            it.wish(vcpu, wish(false));
-            it.runs(vcpu, true);
+            it.request(vcpu, request(false));
+            it.set_running(vcpu, true);
         }
         assert_eq!(decide(&mut it, us(0)), [true, true]);
         assert_eq!(it.next(), us(15));
@@ -228,34 +228,34 @@ mod tests {
     #[test]
     fn a_limit_is_not_begun_anew_by_a_lock_that_is_taken_and_let_go() {
         let mut it = Coordinator::new(with(), 1, us(0));
-        it.runs(0, true);
-        it.wish(0, wish(false));
+        it.set_running(0, true);
+        it.request(0, request(false));
         assert_eq!(decide(&mut it, us(0)), [true]);
         assert_eq!(decide(&mut it, us(20)), [false], "it has lasted too long");
         for (at, locked) in [(21, true), (22, false), (23, true)] {
-            it.wish(0, wish(locked));
+            it.request(0, request(locked));
             assert_eq!(decide(&mut it, us(at)), [false]);
         }
-        it.sleeps(0);
+        it.record_sleep(0);
         assert_eq!(decide(&mut it, us(24)), [true]);
     }
 
     #[test]
     fn a_boost_that_lasts_too_long_ends_and_comes_again_after_a_sleep_or_another_wish() {
         let mut it = Coordinator::new(with(), 1, us(0));
-        it.runs(0, true);
-        it.wish(0, wish(false));
+        it.set_running(0, true);
+        it.request(0, request(false));
         assert_eq!(decide(&mut it, us(0)), [true]);
         assert_eq!(it.next(), us(20));
         assert_eq!(decide(&mut it, us(20)), [false]);
         assert_eq!((it.over_limit, it.next()), (1, Instant::NEVER));
-        it.wish(0, wish(false));
-        assert_eq!(decide(&mut it, us(21)), [false], "it still wishes the same");
-        it.sleeps(0);
+        it.request(0, request(false));
+        assert_eq!(decide(&mut it, us(21)), [false], "the request is unchanged");
+        it.record_sleep(0);
         assert_eq!(decide(&mut it, us(22)), [true], "it slept");
         assert_eq!(decide(&mut it, us(32)), [false], "the budget");
-        it.wish(0, None);
-        it.wish(0, wish(false));
+        it.request(0, None);
+        it.request(0, request(false));
         assert_eq!(decide(&mut it, us(100)), [true]);
         assert_eq!((it.over_limit, it.over_budget), (1, 1));
     }
@@ -263,22 +263,22 @@ mod tests {
     #[test]
     fn a_boost_because_of_disabled_preemption_ends_sooner() {
         let mut it = Coordinator::new(with(), 1, us(0));
-        it.runs(0, true);
-        it.wish(0, wish(false));
+        it.set_running(0, true);
+        it.request(0, request(false));
         decide(&mut it, us(0));
         decide(&mut it, us(10));
-        it.wish(0, wish(true));
+        it.request(0, request(true));
         assert_eq!(it.next(), us(15));
         assert_eq!(decide(&mut it, us(14)), [true]);
         assert_eq!(decide(&mut it, us(15)), [false]);
-        it.wish(0, wish(false));
+        it.request(0, request(false));
         assert_eq!(decide(&mut it, us(15)), [true], "preemption is enabled again");
     }
 
     #[test]
     fn time_without_a_cpu_is_not_boosted() {
         let mut it = Coordinator::new(with(), 1, us(0));
-        it.wish(0, wish(false));
+        it.request(0, request(false));
         assert_eq!(decide(&mut it, us(0)), [true]);
         assert_eq!((decide(&mut it, us(90)), it.boosted, it.next()), (vec![true], Nanos::ZERO, Instant::NEVER));
     }
@@ -286,12 +286,12 @@ mod tests {
     #[test]
     fn a_refused_boost_is_not_asked_for_again_before_a_new_wish() {
         let mut it = Coordinator::new(with(), 1, us(0));
-        it.wish(0, wish(false));
+        it.request(0, request(false));
         assert!(it.due(0).is_some());
-        it.give(0, None, true);
+        it.grant(0, None, true);
         assert!(it.due(0).is_none());
-        it.wish(0, None);
-        it.wish(0, wish(false));
+        it.request(0, None);
+        it.request(0, request(false));
         assert!(it.due(0).is_some());
     }
 }

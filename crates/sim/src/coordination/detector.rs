@@ -17,7 +17,7 @@ pub(crate) enum Note {
     Runs(EntityId, CpuId),
     Stopped(EntityId),
     /// The parameters of an entity changed.
-    Asked(EntityId),
+    Adjusted(EntityId),
     /// An entity has left.
     Left(EntityId),
 }
@@ -29,7 +29,7 @@ impl Note {
             Event::Input(Input::Wake { entity, why }) => Some(Note::Woke(entity, why)),
             Event::Action(Action::Run { cpu, entity, .. }) => Some(Note::Runs(entity, cpu)),
             Event::Action(Action::Stop { entity, .. }) => Some(Note::Stopped(entity)),
-            Event::Adjust { entity, .. } => Some(Note::Asked(entity)),
+            Event::Adjust { entity, .. } => Some(Note::Adjusted(entity)),
             Event::Detach { entity } => Some(Note::Left(entity)),
             _ => None,
         }
@@ -38,7 +38,7 @@ impl Note {
 
 /// The state of a rule for a task.
 #[derive(Clone, Copy, Debug)]
-enum Kept {
+enum RuleState {
     Nothing,
     /// Whether the task was interactive at its wake-up.
     AtWakeUp(bool),
@@ -55,11 +55,11 @@ struct Task {
     runnable: bool,
     /// Instant at which the task blocked.
     blocked: Option<Instant>,
-    /// Charged time at the start of the burst, and charged time that is already passed on.
-    began: Nanos,
-    told: Nanos,
+    /// Charged time at the start of the burst, and charged time that the rule has already accounted.
+    burst_start: Nanos,
+    accounted: Nanos,
     parent: Option<EntityId>,
-    kept: Kept,
+    rule_state: RuleState,
     urgent: bool,
 }
 
@@ -105,22 +105,22 @@ impl Detector {
         if self.tasks.len() <= e.index() {
             self.tasks.resize(e.index() + 1, None);
         }
-        let kept = match self.rule {
-            Rule::Class | Rule::Bmq => Kept::Nothing,
-            Rule::Cfs => Kept::AtWakeUp(false),
-            Rule::Bfs => Kept::Deadline(None),
-            Rule::Ule => Kept::Ule(Ule::default()),
-            Rule::Lavd => Kept::Lavd(Lavd::default()),
-            Rule::Ewma => Kept::Ewma(Ewma::default()),
+        let rule_state = match self.rule {
+            Rule::Class | Rule::Bmq => RuleState::Nothing,
+            Rule::Cfs => RuleState::AtWakeUp(false),
+            Rule::Bfs => RuleState::Deadline(None),
+            Rule::Ule => RuleState::Ule(Ule::default()),
+            Rule::Lavd => RuleState::Lavd(Lavd::default()),
+            Rule::Ewma => RuleState::Ewma(Ewma::default()),
         };
         let new = Task {
             id: e,
             runnable: false,
             blocked: None,
-            began: Nanos::ZERO,
-            told: Nanos::ZERO,
+            burst_start: Nanos::ZERO,
+            accounted: Nanos::ZERO,
             parent: None,
-            kept,
+            rule_state,
             urgent: false,
         };
         let task = self.tasks[e.index()].get_or_insert(new);
@@ -144,23 +144,23 @@ impl Detector {
                 }
             }
             Note::Woke(e, why) if machine.is_attached(e) => self.woke(machine, e, why),
-            Note::Asked(e) if machine.is_attached(e) => self.sort(machine, e),
+            Note::Adjusted(e) if machine.is_attached(e) => self.sort(machine, e),
             Note::Left(e) => self.left(e),
-            Note::Woke(..) | Note::Asked(_) => {}
+            Note::Woke(..) | Note::Adjusted(_) => {}
         }
     }
 
-    /// Reviews `e`, which continues to run: its burst may have become too long.
+    /// Reviews the running task `e`: its burst may have become too long.
     pub(crate) fn review(&mut self, machine: &Machine, e: EntityId) {
         // The kernel of the guest knows only the charged time.
         let charged = machine.charged(e);
         let task = self.task(e);
-        let (burst, more) = (charged.saturating_sub(task.began), charged.saturating_sub(task.told));
-        task.told = charged;
-        match &mut task.kept {
-            Kept::Ewma(ewma) => ewma.runs(burst),
-            Kept::Ule(ule) => ule.ran(more),
-            Kept::Nothing | Kept::AtWakeUp(_) | Kept::Deadline(_) | Kept::Lavd(_) => {}
+        let (burst, more) = (charged.saturating_sub(task.burst_start), charged.saturating_sub(task.accounted));
+        task.accounted = charged;
+        match &mut task.rule_state {
+            RuleState::Ewma(ewma) => ewma.runs(burst),
+            RuleState::Ule(ule) => ule.ran(more),
+            RuleState::Nothing | RuleState::AtWakeUp(_) | RuleState::Deadline(_) | RuleState::Lavd(_) => {}
         }
         self.sort(machine, e);
     }
@@ -176,9 +176,9 @@ impl Detector {
             Wake::By { waker, .. } => Some(waker),
             _ => None,
         };
-        let giver = from.and_then(|from| self.get(from)).map(|giver| giver.kept);
-        if let (Some(from), Some(Kept::Lavd(_))) = (from, giver)
-            && let Kept::Lavd(lavd) = &mut self.task(from).kept
+        let giver = from.and_then(|from| self.get(from)).map(|giver| giver.rule_state);
+        if let (Some(from), Some(RuleState::Lavd(_))) = (from, giver)
+            && let RuleState::Lavd(lavd) = &mut self.task(from).rule_state
         {
             lavd.wakes(now);
         }
@@ -186,30 +186,30 @@ impl Detector {
         let charged = machine.charged(e);
         let task = self.task(e);
         let slept = task.blocked.take().map(|since| now.saturating_since(since));
-        (task.runnable, task.began, task.told) = (true, charged, charged);
-        match &mut task.kept {
-            Kept::Nothing => {}
-            Kept::AtWakeUp(interactive) => *interactive = behind,
-            Kept::Deadline(woke) => *woke = near_deadline(machine, e),
-            Kept::Ule(ule) => match (why, giver, slept) {
-                (Wake::New { parent: Some(parent) }, Some(Kept::Ule(giver)), None) => {
+        (task.runnable, task.burst_start, task.accounted) = (true, charged, charged);
+        match &mut task.rule_state {
+            RuleState::Nothing => {}
+            RuleState::AtWakeUp(interactive) => *interactive = behind,
+            RuleState::Deadline(woke) => *woke = near_deadline(machine, e),
+            RuleState::Ule(ule) => match (why, giver, slept) {
+                (Wake::New { parent: Some(parent) }, Some(RuleState::Ule(giver)), None) => {
                     *ule = giver.child();
                     task.parent = Some(parent);
                 }
                 _ => ule.slept(slept.unwrap_or(Nanos::ZERO)),
             },
-            Kept::Lavd(lavd) => {
+            RuleState::Lavd(lavd) => {
                 let (host, params) = (machine.topology(), machine.params(e));
                 let allowed = params.affinity.and(&host.all()).len();
                 let weight = u64::from(params.weight.as_linux());
-                let giver = if let Some(Kept::Lavd(giver)) = giver { Some(giver.criticality) } else { None };
+                let giver = if let Some(RuleState::Lavd(giver)) = giver { Some(giver.criticality) } else { None };
                 let (before, is_new) = (lavd.criticality, lavd.criticality == 0);
                 lavd.woken(Woken { weight, why, allowed, cpus: host.cpus }, giver);
                 let now = lavd.criticality;
                 self.critical.0 = self.critical.0 - before + now;
                 self.critical.1 += u64::from(is_new);
             }
-            Kept::Ewma(ewma) => {
+            RuleState::Ewma(ewma) => {
                 if let Some(slept) = slept {
                     ewma.slept(slept);
                 }
@@ -225,12 +225,12 @@ impl Detector {
             return;
         }
         task.blocked = Some(now);
-        let (burst, more) = (charged.saturating_sub(task.began), charged.saturating_sub(task.told));
-        match &mut task.kept {
-            Kept::Nothing | Kept::AtWakeUp(_) | Kept::Deadline(_) => {}
-            Kept::Ule(ule) => ule.ran(more),
-            Kept::Lavd(lavd) => lavd.waits(now, burst),
-            Kept::Ewma(ewma) => ewma.ran(burst),
+        let (burst, more) = (charged.saturating_sub(task.burst_start), charged.saturating_sub(task.accounted));
+        match &mut task.rule_state {
+            RuleState::Nothing | RuleState::AtWakeUp(_) | RuleState::Deadline(_) => {}
+            RuleState::Ule(ule) => ule.ran(more),
+            RuleState::Lavd(lavd) => lavd.waits(now, burst),
+            RuleState::Ewma(ewma) => ewma.ran(burst),
         }
     }
 
@@ -240,15 +240,15 @@ impl Detector {
             return;
         }
         let Some(task) = self.tasks[e.index()].take() else { return };
-        match task.kept {
-            Kept::Ule(child) => {
+        match task.rule_state {
+            RuleState::Ule(child) => {
                 if let Some(parent) = task.parent.filter(|&parent| self.get(parent).is_some())
-                    && let Kept::Ule(ule) = &mut self.task(parent).kept
+                    && let RuleState::Ule(ule) = &mut self.task(parent).rule_state
                 {
-                    ule.takes_back(&child);
+                    ule.merge_child(&child);
                 }
             }
-            Kept::Lavd(lavd) if lavd.criticality > 0 => {
+            RuleState::Lavd(lavd) if lavd.criticality > 0 => {
                 self.critical.0 -= lavd.criticality;
                 self.critical.1 -= 1;
             }
@@ -266,14 +266,14 @@ impl Detector {
         let rule = self.rule;
         let task = self.task(e);
         task.urgent = by_class
-            || match task.kept {
-                Kept::Nothing => rule == Rule::Bmq && machine.interactive(e),
-                Kept::AtWakeUp(interactive) => interactive,
+            || match task.rule_state {
+                RuleState::Nothing => rule == Rule::Bmq && machine.interactive(e),
+                RuleState::AtWakeUp(interactive) => interactive,
                 // A different deadline belongs to a different slice.
-                Kept::Deadline(woke) => woke.is_some() && woke == deadline(machine, e),
-                Kept::Ule(ule) => ule.is_interactive(nice),
-                Kept::Lavd(lavd) => lavd.criticality.saturating_mul(count) > sum,
-                Kept::Ewma(ewma) => ewma.is_interactive(),
+                RuleState::Deadline(woke) => woke.is_some() && woke == deadline(machine, e),
+                RuleState::Ule(ule) => ule.is_interactive(nice),
+                RuleState::Lavd(lavd) => lavd.criticality.saturating_mul(count) > sum,
+                RuleState::Ewma(ewma) => ewma.is_interactive(),
             };
         let is_awake = task.urgent && task.runnable;
         match self.awake.iter().position(|&other| other == e) {

@@ -1,5 +1,5 @@
-//! Smoothed bursts and sleeps of a task. A task with short bursts and long sleeps is interactive. Source: policies.md
-//! 12.6.
+//! Smoothed bursts and sleeps of a task. A task with short bursts and long sleeps is interactive. The rule and its
+//! constants are ours.
 
 use sched::Nanos;
 
@@ -13,7 +13,7 @@ const SLEEP_LEAST: u64 = 3;
 /// The state of the rule for a task.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Ewma {
-    /// Mean of the task's bursts, and mean of its sleeps. `None`: there was none so far.
+    /// Mean of the task's bursts, and mean of its sleeps. `None`: no burst or sleep so far.
     burst: Option<Nanos>,
     sleep: Option<Nanos>,
     interactive: bool,

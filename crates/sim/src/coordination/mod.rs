@@ -1,13 +1,13 @@
-//! Guest/host coordination: a guest's scheduler reports to its host when a vCPU matters, and the host boosts the vCPU
-//! for a while. Source: policies.md 11 and 12.
+//! Guest/host coordination: a guest's scheduler reports urgent vCPUs to its host, and the host boosts these vCPUs for a
+//! limited time. Each protocol and each rule names its source.
 //!
 //! ```text
-//! guest: detector ──▶ urgent tasks ──▶ protocol ──▶ wish ──▶ host: coordinator ──▶ adjust of the vCPU's entity
-//!        (its kernel's data)            (hints, calls)            (budget, limits)
+//! guest: detector ──▶ urgent tasks ──▶ protocol ──▶ request ──▶ host: coordinator ──▶ adjust of the vCPU's entity
+//!        (its kernel's data)            (hints, calls)               (budget, limits)
 //! ```
 //!
 //! This module has only data and pure logic. `world` passes events to it and carries out its decisions. **Boosted
-//! time** is CPU time that a vCPU gets while it is boosted. Other entities lose this time.
+//! time** is CPU time that a vCPU receives while it is boosted. Other entities lose this time.
 
 mod coordinator;
 mod detector;
@@ -18,28 +18,29 @@ mod ule;
 
 pub(crate) use coordinator::Coordinator;
 pub(crate) use detector::{Detector, Note};
-pub(crate) use protocol::{Seat, Sight, Wish};
+pub(crate) use protocol::{BoostRequest, GuestChoice, ProtocolState};
 
 use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 
 /// The way in which a guest informs its host, and the host's reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
-    /// One hypercall whenever "an interactive task runs or waits here" or "one sleeps here" becomes true or false. The
-    /// first boosts the vCPU. The second boosts it when the host has an interrupt for it, until the guest reports the
-    /// result. Source: coordinated-2015 section VI; policies.md 11.1, which leaves wake-ups to boosts by the host.
+    /// One hypercall at each change of two predicates: an interactive task runs or waits on the vCPU; an interactive
+    /// task sleeps there. The first predicate boosts the vCPU. With the second predicate, an interrupt for the vCPU
+    /// boosts it until the guest reports the result. Source: coordinated-2015 section VI, with wake-ups boosted by the
+    /// host (assumed).
     S0,
     /// A hypercall with class and priority of the running task, at every change and after every handled interrupt for
-    /// which the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time Hypervisor (RTLWS11);
-    /// policies.md 11.2.
+    /// which the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time Hypervisor (RTLWS11); the
+    /// calls are assumed.
     Kiszka,
     /// Requests for boosts are in shared memory, which the host reads at the next exit. A hypercall ends a boost.
-    /// Source: Dynamic vcpu priority management in kvm, LKML 2023-12-14; policies.md 11.3.
+    /// Source: Dynamic vcpu priority management in kvm, LKML 2023-12-14.
     RfcV1,
     /// The guest only describes the running task in shared memory; a driver in the host acts at events. If the
-    /// description asks for less than before and the host shows a boost, the guest forces such an event by a hypercall.
-    /// Source: Paravirt Scheduling, LKML 2024-04-03; policies.md 11.4. Source of the guest's side, which that version
-    /// lacks: the third version of its authors (Documentation of pvsched, `PVSCHED_HINT_KICK_DEBOOST`, 2026).
+    /// description requests less than before and the host shows a boost, the guest forces such an event by a hypercall.
+    /// Source: Paravirt Scheduling, LKML 2024-04-03. This version lacks the guest's side, which is from the third
+    /// version of its authors (Documentation of pvsched, `PVSCHED_HINT_KICK_DEBOOST`, 2026).
     RfcV2,
 }
 
@@ -55,18 +56,18 @@ impl Protocol {
 pub enum Rule {
     /// Only tasks of a real-time class and tasks with a reservation are interactive.
     Class,
-    /// The task was far behind the running task at its wake-up, or far behind its queue (CFS). Source: policies.md
-    /// 12.1.
+    /// The task was far behind the running task at its wake-up, or far behind its queue (CFS). Source:
+    /// `wakeup_preempt_entity`, kernel/sched/fair.c, v5.13; the distance to the queue is assumed.
     Cfs,
-    /// The task has earned a boost (BMQ's own knob `interactive-boost`). Source: policies.md 12.2.
+    /// The task has earned a boost (BMQ's own knob `interactive-boost`, assumed).
     Bmq,
-    /// The deadline of the task was near or past at its wake-up (BFS). Source: policies.md 12.3.
+    /// The deadline of the task was near or past at its wake-up (BFS, assumed).
     Bfs,
-    /// The score of the task by its sleeps and runs (FreeBSD's ULE). Source: policies.md 12.4.
+    /// The score of the task by its sleeps and runs (FreeBSD's ULE). Source: sys/kern/sched_ule.c.
     Ule,
-    /// The task is more critical than the average (LAVD). Source: policies.md 12.5.
+    /// The task is more critical than the average (LAVD). Source: scx_lavd, src/bpf/lat_cri.bpf.c.
     Lavd,
-    /// Smoothed bursts and sleeps of the task. Source: policies.md 12.6.
+    /// Smoothed bursts and sleeps of the task. The rule is ours.
     Ewma,
 }
 
@@ -104,7 +105,7 @@ pub enum Boost {
     /// A real-time class, if the host's policy has classes.
     Class {
         /// Whether the class is SCHED_RR rather than SCHED_FIFO.
-        takes_turns: bool,
+        round_robin: bool,
         /// Priority in the class.
         priority: RtPriority,
     },
@@ -123,8 +124,8 @@ impl Boost {
         match self {
             Boost::Weight(weight) => Params { weight: params.weight.max(weight), ..params },
             Boost::Class { priority, .. } if params.reservation.is_some() || urgency >= priority.number() => params,
-            Boost::Class { takes_turns: true, priority } => Params { class: Class::RoundRobin(priority), ..params },
-            Boost::Class { takes_turns: false, priority } => Params { class: Class::Fifo(priority), ..params },
+            Boost::Class { round_robin: true, priority } => Params { class: Class::RoundRobin(priority), ..params },
+            Boost::Class { round_robin: false, priority } => Params { class: Class::Fifo(priority), ..params },
         }
     }
 
@@ -132,8 +133,8 @@ impl Boost {
     #[must_use]
     pub fn like(class: Class) -> Option<Boost> {
         match class {
-            Class::RoundRobin(priority) => Some(Boost::Class { takes_turns: true, priority }),
-            Class::Fifo(priority) => Some(Boost::Class { takes_turns: false, priority }),
+            Class::RoundRobin(priority) => Some(Boost::Class { round_robin: true, priority }),
+            Class::Fifo(priority) => Some(Boost::Class { round_robin: false, priority }),
             _ => None,
         }
     }
@@ -142,8 +143,8 @@ impl Boost {
     #[must_use]
     pub fn within(self, most: Boost) -> Boost {
         match (self, most) {
-            (Boost::Class { takes_turns, priority }, Boost::Class { priority: highest, .. }) => {
-                Boost::Class { takes_turns, priority: priority.min(highest) }
+            (Boost::Class { round_robin, priority }, Boost::Class { priority: highest, .. }) => {
+                Boost::Class { round_robin, priority: priority.min(highest) }
             }
             (Boost::Weight(weight), Boost::Weight(heaviest)) => Boost::Weight(weight.min(heaviest)),
             _ => most,
@@ -167,8 +168,8 @@ pub struct Coordination {
     pub budget: Nanos,
     /// Length of a window. The first window begins when the guest boots. Range: 1 us …. Default: 100 ms (ours).
     pub window: Nanos,
-    /// Maximum boosted time of a vCPU between sleeps or ends of its boost. At the limit the boost ends; the vCPU gets
-    /// no other before it sleeps or needs none. Range: 1 us …. Default: 10 ms (ours).
+    /// Maximum boosted time of a vCPU between sleeps or ends of its boost. At the limit the boost ends. The vCPU
+    /// receives no further boost before it sleeps or its request ends. Range: 1 us …. Default: 10 ms (ours).
     pub limit: Nanos,
     /// Limit like `limit` for a boost whose only reason is that the guest must not be preempted. Range: 1 us …. Default: 3
     /// ms, as in RFC v1.
@@ -182,7 +183,7 @@ impl Coordination {
     /// Returns a coordination by this protocol, with defaults otherwise.
     #[must_use]
     pub fn new(protocol: Protocol) -> Coordination {
-        let boost = Boost::Class { takes_turns: true, priority: RtPriority::new(8).expect("it is in range") };
+        let boost = Boost::Class { round_robin: true, priority: RtPriority::new(8).expect("it is in range") };
         Coordination {
             protocol,
             detector: Rule::Ewma,
@@ -212,7 +213,7 @@ pub struct Coordinated {
     pub boosted: Nanos,
     /// Number of boosts that were denied or ended because the budget was used up.
     pub over_budget: u64,
-    /// Number of boosts that ended because they lasted too long.
+    /// Number of boosts that ended at a limit.
     pub over_limit: u64,
     /// Number of boosts that the host's policy refused.
     pub refused: u64,
@@ -240,7 +241,7 @@ mod tests {
     use super::*;
 
     fn rr(priority: u8) -> Boost {
-        Boost::Class { takes_turns: true, priority: RtPriority::new(priority).unwrap() }
+        Boost::Class { round_robin: true, priority: RtPriority::new(priority).unwrap() }
     }
 
     #[test]

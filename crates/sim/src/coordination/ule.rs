@@ -1,5 +1,5 @@
 //! The interactivity score of FreeBSD's ULE. Source: `sched_interact_score`, `sched_interact_update` and `sched_interact_fork`,
-//! sys/kern/sched_ule.c; policies.md 12.4. Times are in nanoseconds, where ULE has ticks times 1024.
+//! sys/kern/sched_ule.c. Times are in nanoseconds, where ULE has ticks times 1024.
 
 use sched::Nanos;
 
@@ -39,7 +39,7 @@ impl Ule {
     }
 
     /// Records the end of a child of the task.
-    pub(crate) fn takes_back(&mut self, child: &Ule) {
+    pub(crate) fn merge_child(&mut self, child: &Ule) {
         self.run = self.run.saturating_add(child.run);
         self.forget();
     }
@@ -121,7 +121,7 @@ mod tests {
         let mut child = parent.child();
         assert_eq!((child.run, child.sleep), (Nanos::ms(125).as_ns(), Nanos::ms(375).as_ns()));
         child.ran(Nanos::ms(75));
-        parent.takes_back(&child);
+        parent.merge_child(&child);
         assert_eq!(parent.run, Nanos::ms(1_200).as_ns());
     }
 }

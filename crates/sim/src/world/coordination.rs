@@ -2,7 +2,7 @@
 
 use super::World;
 use super::guest_coordination::GuestCoordination;
-use crate::coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, Note, Seat};
+use crate::coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, Note, ProtocolState};
 use crate::outbox::Message;
 use sched::{CpuId, EntityId, Instant, Params};
 use trace::{Event, MachineId};
@@ -14,12 +14,12 @@ impl World<'_> {
             with,
             host,
             vcpus: of.iter().map(params).collect(),
-            told: vec![false; of.len()],
-            seats: vec![Seat::default(); of.len()],
+            traced: vec![false; of.len()],
+            protocol_states: vec![ProtocolState::default(); of.len()],
             detector: Detector::new(with.detector, of.len()),
             coordinator: Coordinator::new(with, of.len(), self.now),
             tick: Instant::NEVER,
-            came_of_it: Coordinated::default(),
+            totals: Coordinated::default(),
         }));
         self.coordinates = true;
         self.machines[host.index()].coordinate();
@@ -33,7 +33,7 @@ impl World<'_> {
         let mut coordinator = guest_state.coordinator.clone();
         coordinator.advance(self.now);
         let Coordinator { boosted, over_budget, over_limit, .. } = coordinator;
-        Some(Coordinated { boosted, over_budget, over_limit, ..guest_state.came_of_it })
+        Some(Coordinated { boosted, over_budget, over_limit, ..guest_state.totals })
     }
 
     fn coordination_of(&mut self, guest: usize) -> &mut GuestCoordination {
@@ -55,12 +55,12 @@ impl World<'_> {
         self.coordination_of(guest).coordinator.advance(now);
         while let Some(cpu) = self.machines[guest].cpus.outbox.take(Message::exit) {
             let guest_state = self.coordination_of(guest);
-            let seat = &mut guest_state.seats[cpu.index()];
-            seat.exits(&guest_state.with, false);
-            seat.injected(&guest_state.with, true);
+            let state = &mut guest_state.protocol_states[cpu.index()];
+            state.on_exit(&guest_state.with, false);
+            state.on_interrupt(&guest_state.with, true);
         }
-        for cpu in 0..self.coordination_of(guest).seats.len() {
-            self.hear(guest, cpu);
+        for cpu in 0..self.coordination_of(guest).protocol_states.len() {
+            self.process_report(guest, cpu);
             self.carry_out(guest, cpu);
         }
         self.schedule(guest);
@@ -77,21 +77,24 @@ impl World<'_> {
     }
 
     /// Processes the hint of a guest about a CPU that is not frozen.
-    fn hear(&mut self, guest: usize, cpu: usize) {
+    fn process_report(&mut self, guest: usize, cpu: usize) {
         let machine = &mut self.machines[guest];
         let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
         let on = CpuId::new(cpu);
         if machine.machine.is_frozen(on) {
             return;
         }
-        let sight = guest_state.sight(machine, on);
-        let said =
-            guest_state.seats[cpu].chosen(&guest_state.with, sight, guest_state.coordinator.given(cpu).is_some());
-        guest_state.came_of_it.hints += u64::from(said.hint);
-        if said.call {
+        let choice = guest_state.choice(machine, on);
+        let report = guest_state.protocol_states[cpu].on_pick(
+            &guest_state.with,
+            choice,
+            guest_state.coordinator.granted(cpu).is_some(),
+        );
+        guest_state.totals.hints += u64::from(report.hint);
+        if report.call {
             let cost = machine.cpus.costs.hypercall;
-            guest_state.came_of_it.hypercalls += 1;
-            guest_state.came_of_it.cost += cost;
+            guest_state.totals.hypercalls += 1;
+            guest_state.totals.cost += cost;
             machine.cpus.delay(on, cost);
         }
     }
@@ -107,7 +110,7 @@ impl World<'_> {
             let Some((guest, cpu)) = self.coordinated_vcpu(host, entity) else { continue };
             let coordinator = &mut self.coordination_of(guest).coordinator;
             coordinator.advance(now);
-            coordinator.runs(cpu, matches!(note, Note::Runs(..)));
+            coordinator.set_running(cpu, matches!(note, Note::Runs(..)));
             self.schedule(guest);
         }
         self.machines[host].cpus.outbox.reuse_notes(notes);
@@ -117,7 +120,7 @@ impl World<'_> {
             // A vCPU that has just got its CPU was not interrupted.
             let is_present = |&(guest, cpu): &(usize, usize)| !self.machines[guest].machine.is_frozen(CpuId::new(cpu));
             if let Some((guest, cpu)) = vcpu.filter(is_present) {
-                self.act(guest, cpu, |seat, with| seat.exits(with, false));
+                self.apply_event(guest, cpu, |state, with| state.on_exit(with, false));
             }
         }
     }
@@ -130,11 +133,11 @@ impl World<'_> {
     }
 
     /// Applies an event of the protocol to a vCPU.
-    fn act(&mut self, guest: usize, cpu: usize, happens: impl FnOnce(&mut Seat, &Coordination)) {
+    fn apply_event(&mut self, guest: usize, cpu: usize, event: impl FnOnce(&mut ProtocolState, &Coordination)) {
         let now = self.now;
         let guest_state = self.coordination_of(guest);
         guest_state.coordinator.advance(now);
-        happens(&mut guest_state.seats[cpu], &guest_state.with);
+        event(&mut guest_state.protocol_states[cpu], &guest_state.with);
         self.carry_out(guest, cpu);
         self.schedule(guest);
     }
@@ -142,14 +145,14 @@ impl World<'_> {
     /// Injects an interrupt into vCPU `number`, which has no CPU.
     pub(super) fn inject(&mut self, number: usize) {
         let (guest, cpu) = self.place_of(number);
-        self.act(guest, cpu, |seat, with| seat.injected(with, false));
+        self.apply_event(guest, cpu, |state, with| state.on_interrupt(with, false));
     }
 
     /// Records that vCPU `number` has lost its CPU.
     pub(super) fn exit(&mut self, number: usize) {
         let (guest, cpu) = self.place_of(number);
         let pending = self.machines[guest].cpus.deferred.iter().any(|(on, _)| on.index() == cpu);
-        self.act(guest, cpu, |seat, with| seat.exits(with, pending));
+        self.apply_event(guest, cpu, |state, with| state.on_exit(with, pending));
     }
 
     /// Records that vCPU `number` halts.
@@ -158,8 +161,8 @@ impl World<'_> {
         let now = self.now;
         let guest_state = self.coordination_of(guest);
         guest_state.coordinator.advance(now);
-        guest_state.coordinator.sleeps(cpu);
-        self.act(guest, cpu, Seat::halts);
+        guest_state.coordinator.record_sleep(cpu);
+        self.apply_event(guest, cpu, ProtocolState::on_halt);
     }
 
     /// Reviews the boosts of a guest at a tick, the end of a window, or the end of a budget or a limit.
@@ -173,7 +176,7 @@ impl World<'_> {
         if guest_state.tick <= now {
             guest_state.tick = Instant::NEVER;
         }
-        for cpu in 0..self.coordination_of(guest).seats.len() {
+        for cpu in 0..self.coordination_of(guest).protocol_states.len() {
             let machine = &mut self.machines[guest];
             machine.cpus.now = now;
             let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
@@ -182,9 +185,9 @@ impl World<'_> {
                 if let Some(entity) = machine.machine.running(on) {
                     guest_state.detector.review(&machine.machine, entity);
                 }
-                guest_state.seats[cpu].exits(&guest_state.with, false);
+                guest_state.protocol_states[cpu].on_exit(&guest_state.with, false);
             }
-            self.hear(guest, cpu);
+            self.process_report(guest, cpu);
             self.carry_out(guest, cpu);
         }
         // Work that became due at this instant needs a visit.
@@ -196,12 +199,12 @@ impl World<'_> {
         assert!(self.reviews.get(guest) > now, "the review is done");
     }
 
-    /// Gives a vCPU the boost that is due.
+    /// Grants a vCPU the due boost.
     fn carry_out(&mut self, guest: usize, cpu: usize) {
         let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
-        guest_state.coordinator.wish(cpu, guest_state.seats[cpu].wish);
-        let (given, due) = (guest_state.coordinator.given(cpu), guest_state.coordinator.due(cpu));
-        if given == due {
+        guest_state.coordinator.request(cpu, guest_state.protocol_states[cpu].request);
+        let (granted, due) = (guest_state.coordinator.granted(cpu), guest_state.coordinator.due(cpu));
+        if granted == due {
             return;
         }
         let host = guest_state.host;
@@ -211,9 +214,9 @@ impl World<'_> {
             assert!(self.adjust_vcpu(guest, cpu, None), "what was granted once is granted again");
         }
         let guest_state = self.coordination_of(guest);
-        guest_state.coordinator.give(cpu, if refused { None } else { due }, refused);
-        guest_state.came_of_it.boosts += u64::from(given.is_none() && !refused);
-        guest_state.came_of_it.refused += u64::from(refused);
+        guest_state.coordinator.grant(cpu, if refused { None } else { due }, refused);
+        guest_state.totals.boosts += u64::from(granted.is_none() && !refused);
+        guest_state.totals.refused += u64::from(refused);
         self.schedule_visit(host);
     }
 
@@ -227,8 +230,8 @@ impl World<'_> {
         let stays = *machine.machine.params(entity) == params;
         // A boost without an effect does not count.
         let boosted = params != base;
-        let told = std::mem::replace(&mut guest_state.told[cpu], boosted);
-        if told != boosted || (boosted && !stays) {
+        let traced = std::mem::replace(&mut guest_state.traced[cpu], boosted);
+        if traced != boosted || (boosted && !stays) {
             machine.show(|| Event::Boosted { entity, boosted });
         }
         stays || machine.adjust(entity, params).is_ok()
@@ -241,12 +244,12 @@ impl World<'_> {
         let guest_state = self.coordination_of(guest);
         guest_state.coordinator.advance(now);
         guest_state.vcpus[cpu].1 = params;
-        let given = guest_state.coordinator.given(cpu);
-        if given.is_some() && !self.adjust_vcpu(guest, cpu, given) {
+        let granted = guest_state.coordinator.granted(cpu);
+        if granted.is_some() && !self.adjust_vcpu(guest, cpu, granted) {
             assert!(self.adjust_vcpu(guest, cpu, None), "it has just been granted");
             let guest_state = self.coordination_of(guest);
-            guest_state.coordinator.give(cpu, None, true);
-            guest_state.came_of_it.refused += 1;
+            guest_state.coordinator.grant(cpu, None, true);
+            guest_state.totals.refused += 1;
         }
         self.schedule(guest);
     }

@@ -1,6 +1,8 @@
 //! [`GuestCoordination`]: the world's record of a guest that coordinates with its host.
 
-use crate::coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, Protocol, Seat, Sight};
+use crate::coordination::{
+    Boost, Coordinated, Coordination, Coordinator, Detector, GuestChoice, Protocol, ProtocolState,
+};
 use crate::driver::Driver;
 use crate::program::Waiting;
 use sched::{CpuId, EntityId, Instant, Params, State};
@@ -14,32 +16,32 @@ pub(super) struct GuestCoordination {
     /// Entity of each CPU of the guest, and the entity's parameters without a boost.
     pub(super) vcpus: Vec<(EntityId, Params)>,
     /// Whether the trace records a boost of the vCPU, by CPU.
-    pub(super) told: Vec<bool>,
-    pub(super) seats: Vec<Seat>,
+    pub(super) traced: Vec<bool>,
+    pub(super) protocol_states: Vec<ProtocolState>,
     pub(super) detector: Detector,
     pub(super) coordinator: Coordinator,
     /// Instant of the next exit of a running boosted vCPU.
     pub(super) tick: Instant,
-    pub(super) came_of_it: Coordinated,
+    pub(super) totals: Coordinated,
 }
 
 impl GuestCoordination {
     /// Returns the running and waiting tasks of a CPU, as the guest's scheduler has chosen.
-    pub(super) fn sight(&self, machine: &Driver<'_>, cpu: CpuId) -> Sight {
+    pub(super) fn choice(&self, machine: &Driver<'_>, cpu: CpuId) -> GuestChoice {
         let runs = machine.machine.running(cpu);
         let of_class = |e: EntityId| Boost::like(machine.machine.params(e).class);
-        let worth = runs.and_then(|e| of_class(e).or(self.detector.is_urgent(e).then_some(self.with.boost)));
+        let task_boost = runs.and_then(|e| of_class(e).or(self.detector.is_urgent(e).then_some(self.with.boost)));
         let waits = |&e: &EntityId| machine.machine.state(e) == State::Waiting && machine.machine.last_cpu(e) == cpu;
         // Only protocol S0 reports sleeping tasks.
         let sleeps = self.with.protocol == Protocol::S0
             && self.detector.asleep().any(|e| machine.machine.is_attached(e) && machine.machine.last_cpu(e) == cpu);
-        let minds_locks = matches!(self.with.protocol, Protocol::RfcV1 | Protocol::RfcV2);
-        Sight {
+        let reports_locks = matches!(self.with.protocol, Protocol::RfcV1 | Protocol::RfcV2);
+        GuestChoice {
             runs: runs.is_some(),
-            worth,
+            task_boost,
             waits: self.detector.awake().iter().any(waits),
             sleeps,
-            locked: minds_locks && runs.is_some_and(|e| is_locked(machine, e)),
+            locked: reports_locks && runs.is_some_and(|e| is_locked(machine, e)),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::outbox::Message;
 use sched::{EntityId, Nanos, Notice, State, Wake};
 use trace::MachineId;
 
-/// Maximum number of siblings that a spinning vCPU tries to yield to. Source: policies.md 11.5.
+/// Maximum number of siblings to which a spinning vCPU tries to yield. Source: `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c.
 const YIELDS_MOST: usize = 3;
 
 impl World<'_> {
@@ -249,7 +249,7 @@ impl World<'_> {
     }
 
     /// Makes a spinning vCPU yield to a preempted sibling that does not spin itself, if there is one.
-    /// Source: `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c; policies.md 11.5.
+    /// Source: `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c.
     fn yield_for(&mut self, number: usize) {
         let Vcpu { host, entity, guest, doing, .. } = self.vcpus[number];
         if doing != Doing::Runs {

@@ -42,7 +42,7 @@ fn asked(log: &Log, machine: MachineId, entity: EntityId) -> Vec<(u64, String)> 
     log.of(machine).into_iter().filter_map(adjusted).collect()
 }
 
-/// Runs the example of policies.md 11.6: one CPU, a hog of the host, and a vCPU. In its guest, a real-time task runs
+/// Runs an example of the rules of RFC v1: one CPU, a hog of the host, and a vCPU. In its guest, a real-time task runs
 /// from 0 to 10 us, sleeps, is woken at 100 us and runs until 200 us. A fair task is woken at 130 us, waits for the
 /// real-time task, works, and holds a spin lock for 5 ms. Returns the requests for the vCPU until the example ends.
 fn example(kind: Guest) -> (Vec<(u64, String)>, Coordinated, Log) {

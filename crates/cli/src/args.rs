@@ -3,22 +3,24 @@
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
-const EXIT_CODES: &str = "Exit codes: 0 fine; 1 failed, such as a file that cannot be written; 2 bad input, nothing was \
-    run or written; 130 interrupted.";
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure, such as a file that cannot be written; 2 invalid input, \
+    nothing was run or written; 130 interrupted.";
 
-const RUN_EXIT_CODES: &str = "The threads of a client are raised (SCHED_FIFO) while its slice lasts, and restored when the run ends. A guardian restores \
-    them if the run dies.
+const RUN_EXIT_CODES: &str = "The threads of a client are raised (SCHED_FIFO) while its slice lasts, and restored when the \
+    run ends. A guardian restores them if the run dies.
 
-Exit codes: the command's own; 0 fine; 1 failed; 2 bad input or refused, nothing was changed or run; 130 interrupted.";
+Exit codes: the command's own; 0 success; 1 failure; 2 invalid or refused input, nothing was changed or run; \
+    130 interrupted.";
 
 const DOCTOR_EXIT_CODES: &str = "All trials use child processes, and leave this machine unchanged.
 
-Exit codes: 0 promises can be kept here; 1 they cannot, or the examination failed; 2 bad input; 130 interrupted.";
+Exit codes: 0 promises can be kept here; 1 no promise can be kept, or the examination failed; 2 invalid input; \
+    130 interrupted.";
 
 const RESTORE_EXIT_CODES: &str = "Values that another process has set since stay as they are.
 
-Exit codes: 0 every thread is restored, or there was nothing to restore; 1 some could not be restored; 2 a dispatcher is \
-    running, nothing was done; 130 interrupted.";
+Exit codes: 0 every thread is restored, or there was nothing to restore; 1 some threads could not be \
+    restored; 2 a dispatcher is running, nothing was done; 130 interrupted.";
 
 /// A CPU scheduler for virtual machines, and the simulator to try its policies in.
 #[derive(Parser, Debug)]
@@ -39,10 +41,10 @@ pub(crate) enum Command {
     /// Simulate a scenario and keep its promises on this machine: predictions beside observations
     #[command(after_help = RUN_EXIT_CODES)]
     Compare(Compare),
-    /// List the scheduling policies, or explain one
+    /// List the scheduling policies, or explain a policy
     #[command(after_help = EXIT_CODES)]
     Policies(Policies),
-    /// List the machines with known costs for scenarios, or show one with the source of every figure
+    /// List the machines with known costs for scenarios, or show the costs of a machine with their sources
     #[command(after_help = EXIT_CODES)]
     Costs(Costs),
     /// Reproduce the figures and tables of papers: claims beside measurements
@@ -101,19 +103,19 @@ pub(crate) struct Sim {
     #[arg(long, requires = "json", help_heading = "Task sets")]
     pub(crate) jobs: bool,
 
-    /// The policy, in place of the scenario's; several for a comparison
+    /// The policy, in place of the scenario's; several policies for a comparison
     #[arg(long, value_name = "P[,P...]", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Set a knob of the policy; see `tactus policies NAME`
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) knob: Vec<String>,
-    /// The policy of all guests, in place of their own
+    /// The policy of all guests, in place of their own policies
     #[arg(long, value_name = "P", conflicts_with = "tasks")]
     pub(crate) guest_policy: Option<String>,
     /// Set a knob of the guests' policy
     #[arg(long, value_name = "NAME=VALUE", requires = "guest_policy")]
     pub(crate) guest_knob: Vec<String>,
-    /// The seed of the run, or the first of several
+    /// The seed of the run, or the first seed of several runs
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Run with N consecutive seeds: medians and 95 % intervals
@@ -124,7 +126,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "AXIS=VALUES", help_heading = "Sweeps",
         conflicts_with_all = ["tasks", "trace", "ftrace", "svg", "gantt_from", "gantt_to", "xenmon"])]
     pub(crate) vary: Vec<String>,
-    /// Write every figure of a sweep to FILE: one line each, with its axes, name and metric
+    /// Write every figure of a sweep to FILE: a line per figure, with its axes, name and metric
     #[arg(long, value_name = "FILE", requires = "vary", help_heading = "Sweeps")]
     pub(crate) csv: Option<PathBuf>,
     /// Number of threads for several seeds or a sweep; by default the number of CPUs
@@ -168,7 +170,7 @@ pub(crate) struct Output {
     /// End of the picture
     #[arg(long, value_name = "TIME", help_heading = "Output")]
     pub(crate) gantt_to: Option<String>,
-    /// Width of tables and pictures, in characters; by default that of the terminal, or 100
+    /// Width of tables and pictures, in characters; by default the width of the terminal, or 100
     #[arg(long, value_name = "N", help_heading = "Output", value_parser = clap::value_parser!(u16).range(40..=1000))]
     pub(crate) width: Option<u16>,
 }
@@ -196,7 +198,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Promise",
         value_parser = clap::value_parser!(u16).range(1..=sched::id::CPUS_MAX as i64))]
     pub(crate) cpus: u16,
-    /// The CPUs it may use: 2, 0-3,8
+    /// The allowed CPUs: 2, 0-3,8
     #[arg(long, value_name = "LIST", help_heading = "Promise")]
     pub(crate) affinity: Option<sched::CpuSet>,
     /// A running process, in place of a command; may be repeated
@@ -223,7 +225,7 @@ pub(crate) struct Compare {
     /// Print the result as JSON (docs/report.md)
     #[arg(long)]
     pub(crate) json: bool,
-    /// Width of the table, in characters; by default that of the terminal, or 100
+    /// Width of the table, in characters; by default the width of the terminal, or 100
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
     pub(crate) width: Option<u16>,
 }
@@ -316,9 +318,9 @@ pub(crate) struct Lab {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum LabWhat {
-    /// List the claims, and the experiments that test each
+    /// List the claims, and the experiments that test each claim
     List(LabList),
-    /// Run the experiments of some claims, or of all, and judge the claims; resumes an interrupted run
+    /// Run the experiments of some or all claims, and evaluate the claims; resumes an interrupted run
     #[command(after_help = EXIT_CODES)]
     Run(LabRun),
     /// Draw the figures and write a page of all claims, from recorded or latest results
@@ -338,10 +340,10 @@ pub(crate) struct LabList {
 
 #[derive(Args, Debug)]
 pub(crate) struct LabRun {
-    /// The claims, such as A1 C5, or all
+    /// The claims, such as A1 C5, or `all`
     #[arg(required = true, value_name = "CLAIM")]
     pub(crate) claims: Vec<String>,
-    /// Number of seeds, in place of each experiment's
+    /// Number of seeds, in place of the number in each experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=measure::statistics::RUNS_MAX as i64))]
     pub(crate) seeds: Option<u16>,
     /// Number of threads; by default the number of CPUs

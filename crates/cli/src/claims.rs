@@ -11,6 +11,6 @@ pub(crate) fn named(asked: &[String]) -> Result<Vec<String>, Failure> {
     if all.is_empty() || named.is_empty() {
         return Ok(named);
     }
-    let reason = format!("`all` stands for every claim, and {} beside it for nothing more", named.join(", "));
+    let reason = format!("`all` includes every claim, so {} is redundant", named.join(", "));
     Err(usage(reason, "use `all` alone, or the claims alone"))
 }

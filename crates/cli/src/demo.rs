@@ -14,7 +14,7 @@ use daemon::Explanation;
 
 pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
     if args.simulated {
-        return simulated::run(args, &Explanation::new("as was asked for", ""));
+        return simulated::run(args, &Explanation::new("as requested", ""));
     }
     match plan::terms().and_then(|terms| live::is_possible().map(|()| terms)) {
         Ok(terms) => live::run(args, &terms),

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
 }
 
 fn examine_all(length: Nanos) -> anyhow::Result<Examination> {
-    let host = HostProfile::read().context("this machine does not tell what it is like")?;
+    let host = HostProfile::read().context("the properties of this machine cannot be read")?;
     let all = Nanos::s(Mechanism::ALL.len() as u64);
     let progress = Progress::new("trying mechanisms".to_string(), all);
     let findings = Mechanism::ALL.iter().zip(1..).map(|(&mechanism, nth)| {
@@ -44,7 +44,7 @@ fn examine_all(length: Nanos) -> anyhow::Result<Examination> {
     let findings: Vec<Finding> = findings.collect();
     progress.finish(&format!("tried {} mechanisms", findings.len()));
     let progress = Progress::new(format!("timers of {INTERVAL}"), length);
-    let before = host_profile::times().context("this machine does not tell where its time goes")?;
+    let before = host_profile::times().context("the CPU times of this machine cannot be read")?;
     let measured = lateness::measure(INTERVAL, length, &mut |passed| progress.passed(passed));
     let stolen_ppm = host_profile::times().ok().and_then(|after| host_profile::steal_ppm(&after.since(&before)));
     progress.finish(&format!("measured timers of {INTERVAL} for {length}"));

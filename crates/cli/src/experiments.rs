@@ -121,7 +121,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     }
     let claims = named(&args.claims)?;
     if args.record && !claims.is_empty() {
-        let reason = format!("to record {} alone would lose what is recorded of the other claims", claims.join(", "));
+        let reason = format!("recording {} alone would lose the records of the other claims", claims.join(", "));
         return Err(usage(reason, "use `tactus lab run all --record`"));
     }
     let extent = extent(args.full, args.smoke);
@@ -139,7 +139,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     }
     let results = match played {
         Err(Problem::Interrupted) => {
-            output::complain("interrupted: what is finished is kept, and the same command goes on from there");
+            output::complain("interrupted: finished runs are kept, and the same command resumes");
             return Ok(ExitCode::from(130));
         }
         other => other?,
@@ -155,7 +155,7 @@ fn recorded(papers: Vec<Paper>) -> Result<Vec<Paper>, Failure> {
     let (recorded, others): (Vec<Paper>, Vec<Paper>) =
         papers.into_iter().partition(|paper| paper.directory.join(RECORDED).exists());
     for paper in others {
-        output::complain(&format!("{}: nothing of it is recorded ({RECORDED}), so nothing is compared", paper.key));
+        output::complain(&format!("{}: no results are recorded ({RECORDED}), so nothing is compared", paper.key));
     }
     if recorded.is_empty() {
         let right = "run `tactus lab run all --record` first";
@@ -175,11 +175,11 @@ fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
         differences.extend(found.into_iter().map(|difference| format!("{}: {difference}", paper.key)));
     }
     if differences.is_empty() {
-        output::print(&format!("{rows} points of the smoke set measure what is recorded.\n"))?;
+        output::print(&format!("{rows} points of the smoke set match the record.\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::Failed(anyhow!(
-        "{}\nrecorded results are not what is measured; `cargo xtask lab` records them anew",
+        "{}\nthe measured values differ from the recorded results; `cargo xtask lab` records all results again",
         differences.join("\n")
     )))
 }
@@ -216,7 +216,7 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
     if toothless.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    Err(Failure::Failed(anyhow!("checks that also hold of their wrong world:\n{}", toothless.join("\n"))))
+    Err(Failure::Failed(anyhow!("checks that also hold in their wrong world:\n{}", toothless.join("\n"))))
 }
 
 /// Returns the checks of `verdict` that also hold in a wrong world, or whose wrong world does not exist.
@@ -224,7 +224,7 @@ fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
     let accepts =
         |check: &&lab::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
     let accepting = verdict.checks.iter().filter(accepts).map(|check| {
-        let idle = if check.wrong_is_idle { " (`wrong` answers for no point that it asks for)" } else { "" };
+        let idle = if check.wrong_is_idle { " (`wrong` replaces no point of the check)" } else { "" };
         format!("{}: {}{idle}", verdict.id, check.what)
     });
     accepting.collect()

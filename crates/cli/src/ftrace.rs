@@ -48,7 +48,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     if path.extension().is_some_and(|end| end == "txt") {
         return Ok(());
     }
-    let reason = format!("`{}` does not say that it is text", path.display());
+    let reason = format!("`{}` does not end in .txt", path.display());
     Err(usage(reason, "use a name that ends in .txt, as readers of ftrace's text require"))
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
     }
     if without.len() == reports.len() {
         let right = "run `tactus lab run all --record` first, or use --last after a `tactus lab run`";
-        return Err(usage("nothing of it is measured yet".to_string(), right));
+        return Err(usage("no results are measured yet".to_string(), right));
     }
     schedules(&mut reports, |id| suite.asks(id))?;
     let written = draw(&reports, &args.results)?;
@@ -47,10 +47,10 @@ fn unmeasured(paper: &Paper, is_last: bool) -> String {
     let key = &paper.key;
     if is_last {
         return format!(
-            "{key}: no experiment of it was played to its end by this program; `tactus lab run` plays them"
+            "{key}: no experiment has finished with this program; `tactus lab run` runs the experiments"
         );
     }
-    format!("{key}: nothing of it is recorded ({RECORDED}); `tactus lab run all --record` measures it")
+    format!("{key}: no results are recorded ({RECORDED}); `tactus lab run all --record` measures the paper")
 }
 
 /// Returns the recorded results of `paper`, if there are any.
@@ -129,7 +129,7 @@ fn written_files(reports: &[Report<'_>], page: &Path, directory: &Path, pictures
     let (of, folder) = (counted(reports.len(), "paper"), directory.join("figures"));
     let mut text = format!("{}: {} of {of}\n", page.display(), counted(claims, "claim"));
     let figures = counted(pictures, "figure");
-    let _ = writeln!(text, "{}: {figures}, as SVG, and those of numbers as PNG", folder.display());
+    let _ = writeln!(text, "{}: {figures}, as SVG, and figures of numbers as PNG", folder.display());
     if !open.is_empty() {
         let _ = writeln!(text, "not measured: {}", open.join(", "));
     }

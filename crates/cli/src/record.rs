@@ -23,7 +23,7 @@ impl Form {
             Some("txt") => Ok(Form::Text),
             Some("json") => Ok(Form::Chrome),
             _ => Err(usage(
-                format!("`{}` says no form for the trace", file.display()),
+                format!("`{}` does not name a format of traces", file.display()),
                 "use a name that ends in .txt (text) or .json (Perfetto, chrome://tracing)",
             )),
         }

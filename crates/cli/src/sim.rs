@@ -133,9 +133,9 @@ fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
     text += &report::xenmon(&reports, Widths(plan.width));
     let several = plan.scenario.hosts > 1;
     let guests = match plan.scenario.guests.is_empty() {
-        _ if several => ", and those of other machines beside it",
+        _ if several => ", and the traces of other machines beside it",
         true => "",
-        false => ", and those of guests beside it",
+        false => ", and the traces of guests beside it",
     };
     let files = [(&args.output.trace, "the trace"), (&args.ftrace, "ftrace's text"), (&args.output.svg, "the picture")];
     for (file, what) in files {

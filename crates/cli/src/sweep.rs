@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
         sweep.vary(axis).map_err(|wrong| Problems::from(wrong.anywhere(None)))?;
     }
     if !args.policy.is_empty() && sweep.axes.contains_key("policy") {
-        return Err(usage("`policy` is an axis, and --policy names one, too".to_string(), "leave out one of them"));
+        return Err(usage("`policy` is an axis, but --policy is also given".to_string(), "leave out one of them"));
     }
     let path = args.scenario.as_deref().expect("a sweep is of a scenario");
     let plans = plans(args, path, sweep.points(&[]))?;

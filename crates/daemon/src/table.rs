@@ -119,7 +119,7 @@ impl fmt::Display for NotTable {
                 "it is a table of originals of version {found}, and this program reads version {VERSION}; use the \
                  program that wrote it"
             ),
-            NotTable::Cut => f.write_str("it is shorter than its header says"),
+            NotTable::Cut => f.write_str("it is shorter than the length in its header"),
         }
     }
 }

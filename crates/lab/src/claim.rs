@@ -147,7 +147,7 @@ pub(crate) fn check(path: &Path, claims: &[Claim]) -> Result<(), Problem> {
     for (nth, claim) in claims.iter().enumerate() {
         let wrong = |what: &str, right: &str| Err(Problem::wrong(path, format!("claim {}: {what}", claim.id), right));
         if claims[..nth].iter().any(|other| other.id == claim.id) {
-            return wrong("it is there twice", "an id of its own");
+            return wrong("it occurs twice", "an id of its own");
         }
         if claim.check.iter().all(|check| check.anchor) {
             return wrong("nothing checks it", "at least one check that is no anchor");

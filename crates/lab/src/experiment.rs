@@ -233,7 +233,7 @@ impl Experiment {
         };
         if let Some(plot) = self.plot.iter().find(|plot| !has_axis(plot)) {
             let what =
-                format!("the plot `{}` goes along `{}`, which is neither an axis nor a metric", plot.name, plot.x);
+                format!("the x axis of the plot `{}` is `{}`, which is neither an axis nor a metric", plot.name, plot.x);
             return refuse(what, &format!("one of {}", self.names()));
         }
         let is_plain =

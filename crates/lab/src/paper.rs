@@ -76,7 +76,7 @@ impl Paper {
     /// As for [`read`](Paper::read); or there is no paper.
     pub fn all(directory: &Path) -> Result<Vec<Paper>, Problem> {
         if !directory.is_dir() {
-            let right = "`papers/` of the repository, where you are, or where --papers says it is";
+            let right = "`papers/` of the repository, in the working directory or the directory of --papers";
             return Err(Problem::wrong(directory, "there is no such directory", right));
         }
         let mut directories = listed(directory)?;

@@ -113,7 +113,7 @@ fn asks_itself(member: &MemberTable, work: Span, findings: &mut Findings) {
         if let Some(at) = at {
             let problem = Problem::new(format!("the threads of a file of rt-app have a {what} of their own"))
                 .at(at, "not for a file");
-            let right = "say it in the file, or of a [[group]] that is the parent";
+            let right = "set it in the file, or in a parent [[group]]";
             findings.add(problem.at(work, "the file").help(right));
         }
     }

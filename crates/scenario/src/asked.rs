@@ -52,7 +52,7 @@ impl Asked {
             let message = format!("{} leaves ({}) no later than it arrives ({came})", member.kind.noun(), leaves.value);
             let problem = Problem::new(message).at(leaves.at, "too early");
             let problem = if let Some(arrival) = arrival { problem.at(arrival.at, "the arrival") } else { problem };
-            findings.add(problem.help(format!("use an instant later than {came}: both count from the start")));
+            findings.add(problem.help(format!("use an instant later than {came}: both are times since the start")));
         }
         Some(Asked {
             changes: changes(member, host, params.reservation, findings),
@@ -128,8 +128,8 @@ fn changes(
         let leaves = member.leaves.value().map_or(Instant::NEVER, |leaves| Instant::ZERO + leaves);
         let when = Instant::ZERO + at.value;
         if when <= before || when >= leaves {
-            let problem = Problem::new("the vm changes out of order, or while it is not there").at(at.at, "this");
-            let help = "use moments between its arrival and when it leaves, one later than the other";
+            let problem = Problem::new("the changes of the vm are out of order, or outside its stay").at(at.at, "this");
+            let help = "use instants between its arrival and its departure, in ascending order";
             findings.add(problem.help(help));
         }
         let reservation =
@@ -151,7 +151,7 @@ fn real(member: &MemberTable, findings: &mut Findings) -> Option<Placed<Real>> {
         let (first, second) = (command.min(pid), command.max(pid));
         let problem =
             Problem::new(format!("{noun} has a command and a pid")).at(second, "again").at(first, "first here");
-        let right = "use one of the two: `command` is begun with the run, `pid` is there before it";
+        let right = "use one of the two: `command` starts with the run, `pid` exists before it";
         findings.add(problem.help(right));
         return None;
     }
@@ -161,7 +161,7 @@ fn real(member: &MemberTable, findings: &mut Findings) -> Option<Placed<Real>> {
     if let Some(vcpus) = member.vcpus.value_ref().filter(|&&vcpus| vcpus > 1) {
         let message = format!("{noun} is one process and has {vcpus} vCPUs");
         let problem = Problem::new(message).at(member.vcpus.at()?, "more than one").at(at, "the process");
-        let right = "use vcpus = 1, as a process gets the time of one CPU, or a [[vm]] for each of several processes";
+        let right = "use vcpus = 1, because a process receives the time of one CPU, or a [[vm]] for each process";
         findings.add(problem.help(right));
     }
     Some(Placed { value, at })

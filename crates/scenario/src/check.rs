@@ -31,7 +31,7 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
     if let (Some(warm_up), Some(length)) = (warm_up, length)
         && warm_up.value >= length.value
     {
-        let message = format!("a warm-up of {} leaves nothing of a run of {}", warm_up.value, length.value);
+        let message = format!("a warm-up of {} excludes the whole run of {}", warm_up.value, length.value);
         let problem = Problem::new(message).at(warm_up.at, "not before the end").at(length.at, "the length");
         findings.add(problem.help(format!("use a `warm_up` below {}, or a longer run", length.value)));
     }

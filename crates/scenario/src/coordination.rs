@@ -76,7 +76,7 @@ fn fit(
     }
     if it.interrupt.within(boost) != it.interrupt {
         let at = interrupt.at().unwrap_or(at);
-        let problem = Problem::new("an interrupt gives more than the boost, which is the most that the VM may have");
+        let problem = Problem::new("the boost of an interrupt exceeds the boost, which is the maximum of the VM");
         findings.add(problem.at(at, "too much").help("use at most the boost, or a higher boost"));
     }
 }

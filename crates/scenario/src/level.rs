@@ -85,7 +85,7 @@ fn twice(members: &[MemberTable], findings: &mut Findings) {
     for pid in members.iter().filter_map(|member| member.pid.right()) {
         let first = *met.entry(pid.value).or_insert(pid.at);
         if first != pid.at {
-            let problem = Problem::new(format!("the process {} is there twice", pid.value));
+            let problem = Problem::new(format!("the process {} occurs twice", pid.value));
             let problem = problem.at(pid.at, "again").at(first, "first here");
             findings.add(problem.help("use one promise for each process"));
         }

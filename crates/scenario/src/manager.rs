@@ -70,7 +70,7 @@ pub(super) fn check(
     }
     let (least, most) = (table.least.map_or(1, |it| it.value), table.most.map_or(100, |it| it.value));
     if let Some(at) = table.least.or(table.most).map(|it| it.at).filter(|_| least > most) {
-        let problem = Problem::new(format!("the least share ({least} %) is more than the most ({most} %)"));
+        let problem = Problem::new(format!("the minimum share ({least} %) exceeds the maximum ({most} %)"));
         findings.add(problem.at(at, "out of order").help("use `least` up to `most`"));
     }
     let mut targets = Vec::new();
@@ -116,7 +116,7 @@ fn vcpus(
     };
     let has_cap = entities[first].group.is_some_and(|group| groups[group].params.cap_percent.is_some());
     if entities[first].params.reservation.is_none() && !has_cap {
-        let problem = Problem::new(format!("there is nothing about {} to adjust", quoted(&name.value)));
+        let problem = Problem::new(format!("{} has no share to adjust", quoted(&name.value)));
         let right = "use a VM with a `cap`, or with `slice` and `period`";
         findings.add(problem.at(name.at, "no cap, no slice").help(right));
     }

@@ -236,9 +236,9 @@ pub(super) fn check(
         spec.arrival = spec.arrival.max(arrival);
         if let Some(leaves) = spec.leaves.filter(|&leaves| leaves <= spec.arrival) {
             let problem =
-                Problem::new(format!("{} leaves ({leaves}) before what it uses is there", quoted(&spec.name)));
+                Problem::new(format!("{} leaves ({leaves}) before the VMs that it uses have booted", quoted(&spec.name)));
             let right = format!("use an instant later than {}, when the last of its VMs boots", spec.arrival);
-            findings.add(problem.at(spec.place, "gone by then").help(right));
+            findings.add(problem.at(spec.place, "has left by then").help(right));
         }
     }
     if let Some(network) = &network {
@@ -304,7 +304,7 @@ fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Fi
         ("kick", network.kick == disk.kick),
     ] {
         if !same {
-            let problem = Problem::new(format!("one thread drives both, and they have not the same {key}"));
+            let problem = Problem::new(format!("one thread drives both, but their {key} differs"));
             let problem = problem.at(there.table, "this device").at(here.table, "this one");
             findings.add(problem.help(format!("use the same `{key}` for both, or another driver for one")));
         }
@@ -414,7 +414,7 @@ fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], find
         let entities = guest.entities.iter().map(|it| (&it.name, it.place));
         for (name, at) in entities.chain(guest.applications.iter().map(|it| (&it.name, it.place))) {
             if inside.contains(name) {
-                refuse(name, at, "a thread of a kernel that handles what comes and goes");
+                refuse(name, at, "a kernel thread that handles packets");
             }
         }
     }

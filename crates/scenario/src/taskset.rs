@@ -185,7 +185,7 @@ fn columns(header: &Row, findings: &mut Findings) -> Option<[usize; 3]> {
             continue;
         };
         if let Some(first) = places[column].replace(i) {
-            let problem = Problem::new(format!("the column `{}` is there twice", field.value));
+            let problem = Problem::new(format!("the column `{}` occurs twice", field.value));
             findings.add(problem.at(field.at, "again").at(header.fields[first].at, "first here").help(RIGHT));
             known = false;
         }

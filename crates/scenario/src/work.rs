@@ -92,7 +92,7 @@ fn names() -> Vec<&'static str> {
 }
 
 fn miswritten(workload: &str, example: &str) -> Wrong {
-    let message = format!("this is not how the workload `{workload}` is written");
+    let message = format!("the workload `{workload}` has another form");
     Wrong::new(message, "not so", format!("use {example}"))
 }
 

@@ -335,7 +335,7 @@ impl Follower {
             // Another CPU may cut the time slice, even where its own CPU is frozen.
             Action::Extend { cpu, .. } => {
                 let Some(entity) = self.seat(cpu)? else {
-                    return Err(format!("CPU {cpu} goes on, but no entity runs there"));
+                    return Err(format!("CPU {cpu} continues, but no entity runs there"));
                 };
                 // The entity may have blocked, woken and been picked again at this instant: its run continues.
                 self.known(entity)?.woken = None;

@@ -97,7 +97,7 @@ impl CdReader {
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "cd_reader",
-    title: "a CD drive that has to be kept up with",
+    title: "a CD drive and a program that reads from it",
     keys: &["turns", "turn", "buffer", "seek", "work"],
     example: "{ cd_reader = { buffer = 10 } }",
     read,

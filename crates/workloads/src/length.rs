@@ -31,7 +31,7 @@ pub fn length(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
             if least > other {
                 let message = format!("the shortest {key} ({least}) is longer than the {what} ({other})");
                 let help = format!("use the shorter one first: [\"{other}\", \"{least}\"]");
-                return Err(Wrong::new(message, "the wrong way round", help).part(drawn.at));
+                return Err(Wrong::new(message, "in descending order", help).part(drawn.at));
             }
             if is_uniform {
                 return Ok(Length::Uniform { least, most: other });

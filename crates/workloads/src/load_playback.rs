@@ -111,7 +111,7 @@ fn trace(shown: &str, files: &dyn Files) -> Result<Vec<u64>, Problem> {
     let unreadable = |why: &str| Problem::new(format!("the loads in {shown} cannot be read: {why}")).help(RIGHT);
     let bytes = files.read(shown).map_err(|why| match why {
         Unreadable::Missing(_) | Unreadable::NotAFile => unreadable("there is no such file"),
-        Unreadable::Denied(_) => unreadable("it is not ours to read"),
+        Unreadable::Denied(_) => unreadable("it is not readable for this user"),
     })?;
     let source = input::text::decode(shown, bytes).map_err(|_| unreadable("it is no text, or too large"))?;
     let mut loads = Vec::new();
@@ -127,7 +127,7 @@ fn trace(shown: &str, files: &dyn Files) -> Result<Vec<u64>, Problem> {
         })?;
         loads.push(load);
     }
-    if loads.is_empty() { Err(unreadable("there is none in it")) } else { Ok(loads) }
+    if loads.is_empty() { Err(unreadable("it has no load")) } else { Ok(loads) }
 }
 
 /// Reads a list of loads, in thousandths.

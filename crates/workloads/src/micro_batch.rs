@@ -223,9 +223,9 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
         only(settings, &["work"], "batches without `record_work`");
     }
     if record_work.is_some() && settings.table.get("records").is_none() {
-        let right = "use records = 100000 with it: how many a batch has";
+        let right = "add records = 100000, the number of records of a batch";
         settings.wrong(
-            Wrong::new("there is work for each record, but no number of records", "how many records?", right),
+            Wrong::new("there is work for each record, but no number of records", "no number of records", right),
             "record_work",
         );
     }

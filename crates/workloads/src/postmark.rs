@@ -248,8 +248,8 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
         return None;
     }
     if postmark.dirty < postmark.request() {
-        let right = format!("use {} or more: what ten transactions write", postmark.request());
-        settings.wrong(Wrong::new("there is no room for what is written at once", "too little", right), "dirty");
+        let right = format!("use {} or more: the data that ten transactions write", postmark.request());
+        settings.wrong(Wrong::new("the room is too small for the writes of ten transactions", "too little", right), "dirty");
     }
     settings.done(postmark)
 }

@@ -114,7 +114,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     };
     if voip.bytes() > 65_535 {
         let right = "use a frame whose packet has at most 65535 bytes, such as \"20ms\"";
-        settings.wrong(Wrong::new("no packet carries so much speech", "too long", right), "frame");
+        settings.wrong(Wrong::new("the frame does not fit into a packet", "too long", right), "frame");
     } else if voip.socket < voip.bytes() {
         let right = format!("use {} or more", voip.bytes());
         settings.wrong(Wrong::new("the socket has no room for a packet", "too small", right), "socket");

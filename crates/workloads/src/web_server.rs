@@ -230,7 +230,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     };
     if let (Some(_), Some(_)) = (rate, settings.table.get("think")) {
         let right = "use one of the two: clients that think (`think`), or requests at random moments (`rate`)";
-        settings.wrong(Wrong::new("requests come at a rate, and after thinking", "not with `rate`", right), "think");
+        settings.wrong(Wrong::new("requests have both a rate and a think time", "not with `rate`", right), "think");
     }
     let server = WebServer {
         arrivals,

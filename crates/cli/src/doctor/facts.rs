@@ -76,7 +76,7 @@ fn privileges(host: &HostProfile) -> String {
     let user = if own.user == 0 { "root".to_string() } else { format!("user {}", own.user) };
     let (held, missing): (Vec<_>, Vec<_>) = Capability::ALL.into_iter().partition(|&capability| own.has(capability));
     let names = |list: &[Capability]| match list {
-        [] => "none of those that matter".to_string(),
+        [] => "none of the capabilities for promises".to_string(),
         list => list.iter().map(|capability| capability.name()).collect::<Vec<_>>().join(", "),
     };
     let mut words = format!("{user}, with {}", names(&held));
@@ -139,6 +139,6 @@ fn groups(host: &HostProfile) -> String {
             "on; no cgroup v1 hierarchy with cpu is mounted to show what our group has".to_string()
         }
         (None, Configured::Without) => "off".to_string(),
-        (None, _) => "not seen in our group".to_string(),
+        (None, _) => "not visible in our group".to_string(),
     }
 }

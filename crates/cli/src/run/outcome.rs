@@ -63,14 +63,14 @@ impl Kept {
         let mut text = String::new();
         let played = &self.played;
         for (name, reason) in &played.troubles {
-            text += &format!("\n{name} was not served to the end: {reason}.\n");
+            text += &format!("\n{name} was dismissed before the end: {reason}.\n");
         }
         if !played.reports_wakeups {
             text += "\nThis host does not report wake-ups of threads: they are polled every millisecond, and detected late. To avoid \
                      that, run with CAP_PERFMON.\n";
         }
         if played.lost > 0 {
-            text += &format!("\n{} events are missing: there were more than could be kept.\n", played.lost);
+            text += &format!("\n{} events are missing, because the buffer was full.\n", played.lost);
         }
         text
     }

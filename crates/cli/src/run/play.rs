@@ -181,7 +181,7 @@ impl Player<'_, '_> {
         let pid = match (&planned.source, &child) {
             (Source::Pid(pid), _) => *pid,
             (_, Some(child)) => child.pid(),
-            _ => unreachable!("what is no pid was begun"),
+            _ => unreachable!("every part without a pid was started"),
         };
         let process = Process::open(pid).map_err(|error| match error {
             sys::Error::Gone(_) => refused(&Refusal::Gone(pid).reason()),

@@ -137,7 +137,7 @@ fn warm_up(args: &Sim, scenario: &Scenario) -> Result<Nanos, Failure> {
     let asked = args.warm_up.as_deref().map(input::duration::moment).transpose()?;
     let (warm_up, length) = (asked.unwrap_or(scenario.warm_up), scenario.length);
     if warm_up >= length && !warm_up.is_zero() {
-        let reason = format!("a warm-up of {warm_up} leaves nothing of a run of {length} to report");
+        let reason = format!("a warm-up of {warm_up} excludes the whole run of {length}");
         return Err(usage(reason, &format!("use --warm-up below {length}, or a longer run with --for")));
     }
     Ok(warm_up)

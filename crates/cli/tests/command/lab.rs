@@ -107,7 +107,7 @@ fn a_claim_that_is_not_there_is_refused_with_those_that_are() {
     // The input is not treated as missing.
     for args in [&["run", "all", "X1"][..], &["report", "T1", "all"]] {
         let done = ran(&place, args);
-        let told = done.stderr.contains("`all` stands for every claim") && done.stderr.contains("`all` alone");
+        let told = done.stderr.contains("`all` includes every claim") && done.stderr.contains("`all` alone");
         assert!(done.code == Some(2) && told, "{}", done.stderr);
     }
 }
@@ -119,9 +119,9 @@ fn a_check_that_accepts_its_wrong_world_fails_the_run() {
     let done = ran(&place, &["run", "T1"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(
-        done.stderr.contains("hold of their wrong world")
+        done.stderr.contains("hold in their wrong world")
             && done.stderr.contains("T1: share at weight")
-            && done.stderr.contains("answers for no point"),
+            && done.stderr.contains("replaces no point of the check"),
         "{}",
         done.stderr
     );
@@ -133,22 +133,22 @@ fn what_is_recorded_is_compared_with_the_smoke_set_and_drawn() {
     let place = place();
     let nothing = ran(&place, &["report"]);
     assert_eq!(nothing.code, Some(2), "{}", nothing.stderr);
-    for part in ["tiny: nothing of it is recorded (measured.json)", "nothing of it is measured yet", "--record"] {
+    for part in ["tiny: no results are recorded (measured.json)", "no results are measured yet", "--record"] {
         assert!(nothing.stderr.contains(part), "{part}: {}", nothing.stderr);
     }
     let nothing = ran(&place, &["run", "all", "--smoke"]);
     assert!(nothing.code == Some(2) && nothing.stderr.contains("nothing to compare with"), "{}", nothing.stderr);
     let part = ran(&place, &["run", "T1", "--record"]);
-    assert!(part.code == Some(2) && part.stderr.contains("to record T1 alone would lose"), "{}", part.stderr);
+    assert!(part.code == Some(2) && part.stderr.contains("recording T1 alone would lose"), "{}", part.stderr);
     good(&place, &["run", "all", "--record"]);
     let result = String::from_utf8(place.read("papers/tiny/RESULT.md")).expect("it is text");
     assert!(result.contains("| T1 | ") && result.contains("**reproduced**"), "{result}");
     let smoke = good(&place, &["run", "all", "--smoke"]);
-    assert_eq!(smoke, "2 points of the smoke set measure what is recorded.\n");
+    assert_eq!(smoke, "2 points of the smoke set match the record.\n");
     let told = good(&place, &["report", "--results", "out"]);
     assert_eq!(
         told,
-        "out/report.html: 3 claims of 1 paper\nout/figures: 2 figures, as SVG, and those of numbers as PNG\n"
+        "out/report.html: 3 claims of 1 paper\nout/figures: 2 figures, as SVG, and figures of numbers as PNG\n"
     );
     let page = String::from_utf8(place.read("out/report.html")).expect("it is text");
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("id=\"T3\"") && page.contains("<svg "), "{page}");
@@ -219,7 +219,7 @@ fn an_interrupted_run_ends_in_order_and_goes_on_where_it_was() {
     let done = Done::from(child.wait_with_output().expect("it ends"));
     let kept = lines(&place);
     assert_eq!(done.code, Some(130), "{}", done.stderr);
-    assert!(done.stderr.contains("interrupted: what is finished is kept"), "{}", done.stderr);
+    assert!(done.stderr.contains("interrupted: finished runs are kept"), "{}", done.stderr);
     assert!((2..80).contains(&kept), "{kept} of 80 runs were finished");
     let text = std::fs::read_to_string(place.0.path().join("lab-results/runs.jsonl")).expect("it is there");
     good(&place, &["run", "T1", "--seeds", "20"]);

@@ -74,7 +74,7 @@ fn ftrace_text_is_written_for_the_host_and_beside_it_for_each_guest() {
     let two = scenario("two-levels.toml");
     let done = place.run(&["sim", &two, "--for", "100ms", "--ftrace", "run.txt"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    assert!(done.stdout.contains("Wrote ftrace's text to run.txt, and those of guests beside it."), "{}", done.stdout);
+    assert!(done.stdout.contains("Wrote ftrace's text to run.txt, and the traces of guests beside it."), "{}", done.stdout);
     assert_eq!(place.files(), ["run.txt", "run.vm.txt"]);
 }
 
@@ -84,7 +84,7 @@ fn what_cannot_be_monitored_or_written_is_refused_and_nothing_is_written() {
     for (args, reason, right) in [
         (&["--xenmon", "--warm-up", "30s"][..], "a warm-up of 30s leaves nothing", "below 30s"),
         (&["--xenmon", "--warm-up", "soon"], "is not a length of time", "use "),
-        (&["--ftrace", "run.dat"], "`run.dat` does not say that it is text", "ends in .txt"),
+        (&["--ftrace", "run.dat"], "`run.dat` does not end in .txt", "ends in .txt"),
         (
             &["--ftrace", "run.txt", "--policy", "cfs,credit"],
             "there are several policies",

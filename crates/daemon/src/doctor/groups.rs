@@ -121,7 +121,7 @@ pub(super) fn home_for_cpu() -> Result<Group> {
             None => {
                 return Err(sys::Error::Absent {
                     what: "the cpu controller of control groups".to_string(),
-                    why: format!("no group above {path} gives it to those below"),
+                    why: format!("no group above {path} enables it for its children"),
                     remedy: "write `+cpu` to cgroup.subtree_control of the root group",
                 });
             }

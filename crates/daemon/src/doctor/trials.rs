@@ -93,10 +93,10 @@ pub(super) fn affinity() -> Verdict {
     for cpu in cpus.iter() {
         affinity::set(child.pid(), &CpuSet::one(cpu))?;
         if within_patience(|| Ok(meter.read()?.cpu == cpu.index()))?.is_none() {
-            return Err(Explanation::new(format!("a child that was sent to CPU {cpu} did not run there"), TRY_AGAIN));
+            return Err(Explanation::new(format!("a child that was moved to CPU {cpu} did not run there"), TRY_AGAIN));
         }
     }
-    Ok(format!("a child ran where it was sent, on each of CPUs {cpus}"))
+    Ok(format!("a child ran on each of CPUs {cpus} when moved there"))
 }
 
 /// Returns whether `child` stops running.
@@ -127,13 +127,13 @@ pub(super) fn stop() -> Verdict {
         return Err(Explanation::new(format!("a child did not stop within {PATIENCE}"), TRY_AGAIN));
     };
     if !stands_still(&child)? {
-        return Err(Explanation::new("a child that was stopped went on", TRY_AGAIN));
+        return Err(Explanation::new("a stopped child continued to run", TRY_AGAIN));
     }
     child.process().cont()?;
     if !goes_on(&child)? {
-        return Err(Explanation::new("a child that was continued did not go on", TRY_AGAIN));
+        return Err(Explanation::new("a continued child did not run", TRY_AGAIN));
     }
-    Ok(format!("a hog stood still after {}, and went on", rounded(at.saturating_since(begin))))
+    Ok(format!("a hog stopped after {}, and continued", rounded(at.saturating_since(begin))))
 }
 
 /// Rounds `length` to a microsecond.
@@ -158,12 +158,12 @@ fn freezer(hierarchy: &Hierarchy) -> Verdict {
     freezer::freeze(&group)?;
     let at = freezer::wait(&group, Frost::Frozen, PATIENCE)?;
     if !stands_still(&child)? {
-        return Err(Explanation::new("a child that was frozen went on", TRY_AGAIN));
+        return Err(Explanation::new("a frozen child continued to run", TRY_AGAIN));
     }
     freezer::thaw(&group)?;
     freezer::wait(&group, Frost::Thawed, PATIENCE)?;
     if !goes_on(&child)? {
-        return Err(Explanation::new("a child that was thawed did not go on", TRY_AGAIN));
+        return Err(Explanation::new("a thawed child did not run", TRY_AGAIN));
     }
     let took = rounded(at.saturating_since(begin));
     Ok(format!("a hog in a group below {} froze in {took}, and thawed", home.path().display()))
@@ -191,7 +191,7 @@ pub(super) fn switches() -> Verdict {
     })?;
     if count == 0 || !blocked {
         return Err(Explanation::new(
-            format!("{count} switches of a child that blocks every 2ms were seen"),
+            format!("{count} switches of a child that blocks every 2ms were recorded"),
             TRY_AGAIN,
         ));
     }
@@ -223,7 +223,7 @@ pub(super) fn weight() -> Verdict {
     }
     let [light, heavy] = shares([&light, &heavy], Nanos::ms(400))?;
     let words =
-        format!("of two hogs on a CPU, the one that weighs 4 times got {} to {}", percent(heavy), percent(light));
+        format!("of two hogs on a CPU, the hog with 4 times the weight received {} to {}", percent(heavy), percent(light));
     if heavy > light.saturating_mul(2) { Ok(words) } else { Err(Explanation::new(words, TRY_AGAIN)) }
 }
 

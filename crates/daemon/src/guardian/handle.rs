@@ -60,7 +60,7 @@ impl Handle {
                     return Err(failed("it has ended at once".to_string()));
                 }
                 if clock::now() >= end {
-                    return Err(failed(format!("it does not watch after {BEGIN}")));
+                    return Err(failed(format!("it is not ready after {BEGIN}")));
                 }
             }
             Ok(process)

@@ -81,7 +81,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
                 let missed = INTERVAL.saturating_mul(PATIENCE.into());
                 let _ = writeln!(
                     report,
-                    "tactus guardian: agent {agent} of the daemon has not beaten for {missed}: it is killed"
+                    "tactus guardian: agent {agent} of the daemon has missed its heartbeats for {missed}: the daemon is killed"
                 );
                 // A kill fails this way if the daemon has ended.
                 if let Some(Err(error)) = daemon.as_ref().map(Process::kill) {

@@ -129,13 +129,13 @@ impl fmt::Display for ThreadRestored {
             _ => {}
         }
         match &self.stop {
-            Outcome::Restored => say("goes on".to_string())?,
+            Outcome::Restored => say("continued".to_string())?,
             Outcome::Failed(reason) => say(reason.reason.to_string())?,
             _ => {}
         }
         match &self.affinity {
             Outcome::Restored => say(format!("on CPUs {}", self.original.affinity))?,
-            Outcome::Left => say("sent to other CPUs by another process since".to_string())?,
+            Outcome::Left => say("moved to other CPUs by another process since".to_string())?,
             Outcome::Failed(reason) => say(reason.reason.to_string())?,
             _ => {}
         }

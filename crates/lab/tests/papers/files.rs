@@ -91,7 +91,7 @@ fn what_is_wrong_in_an_experiment_is_said_with_its_place_and_what_would_be_right
 }
 
 const CLAIMS: &[(&str, &str, &str, &str)] = &[
-    ("id = \"T2\"", "id = \"T1\"", "claim T1: it is there twice", "an id of its own"),
+    ("id = \"T2\"", "id = \"T1\"", "claim T1: it occurs twice", "an id of its own"),
     ("within = \"10%\"", "within = \"about 10\"", "`about 10` is no tolerance", "30%"),
     ("within = \"10%\"", "within = \"factor 1\"", "`factor 1` is no tolerance", "factor 2"),
     ("each = [{ weight = 1024, paper = 50 }", "each = [{ weight = 1024 }", "no number of the paper", "for each"),

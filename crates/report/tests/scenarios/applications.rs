@@ -273,7 +273,7 @@ fn a_trace_of_load_is_read_from_a_file() {
     let scenario =
         read("# a host in the morning\n0.5\n\n1.5 # and later\n").unwrap_or_else(|problems| panic!("{problems}"));
     says(&reading(&played(&scenario, 1)), &[("contention_milli", 1_000), ("asked_milli", 1_000)]);
-    for (file, why) in [("1.5\nmany\n", "line 2 of"), ("# none\n", "there is none in it"), ("1001\n", "line 1 of")] {
+    for (file, why) in [("1.5\nmany\n", "line 2 of"), ("# none\n", "it has no load"), ("1001\n", "line 1 of")] {
         let problems = read(file).expect_err("it is wrong").to_string();
         assert!(problems.contains(why) && problems.contains("use "), "{problems}");
     }

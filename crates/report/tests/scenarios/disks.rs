@@ -197,14 +197,14 @@ fn what_is_wrong_with_them_is_said_with_place_reason_and_remedy() {
     let emulator = "[network]\ndrivers = \"emulator\"\nkick = \"1us\"\n[disk]\ndrivers = \"emulator\"";
     let text = format!("{HEAD}{emulator}\n[[vm]]\nname = \"vm\"\n[[vm.task]]\nname = \"it\"\nworkload.dd = {{}}\n");
     let two = Scenario::from_bytes("x.toml", text.clone().into()).expect_err("they differ").to_string();
-    assert!(two.contains("x.toml:5:1: one thread drives both, and they have not the same kick"), "{two}");
+    assert!(two.contains("x.toml:5:1: one thread drives both, but their kick differs"), "{two}");
     Scenario::from_bytes("x.toml", text.replace("emulator\"\n[[", "iothread\"\n[[").into()).expect("two threads");
     for (workload, reason, right) in [
         ("postmark = { smallest = 600, largest = 500 }", "8:49: the largest file is smaller", "use 600 or more"),
         ("postmark = { smallest = 10001 }", "the largest file is smaller", "use 10001 or more"),
         ("postmark = { reads = 11 }", "`reads` is out of range", "from 0 to 10"),
         ("postmark = { hits = 101 }", "`hits` is out of range", "from 0 to 100"),
-        ("postmark = { dirty = 100 }", "there is no room for what is written at once", "use 52500 or more"),
+        ("postmark = { dirty = 100 }", "the room is too small for the writes of ten transactions", "use 52500 or more"),
         ("postmark = { work = \"0s\" }", "the work is zero", "from 1 ns up"),
         ("cd_reader = { seek = 5 }", "the seek has no unit", "\"5ms\""),
         ("filebench = {}", "the workload `filebench` has no mix", "mix = \"varmail\""),

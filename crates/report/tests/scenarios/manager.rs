@@ -94,7 +94,7 @@ fn what_a_manager_cannot_do_is_told_with_its_place_and_what_would_be_right() {
         (
             "[manager]\ntargets = { a = 20 }",
             "",
-            "there is nothing about `a` to adjust",
+            "`a` has no share to adjust",
             "with a `cap`, or with `slice`",
         ),
         ("[manager]\ntargets = { a = 0 }", "cap = 20", "target", "1 to 102400"),
@@ -102,7 +102,7 @@ fn what_a_manager_cannot_do_is_told_with_its_place_and_what_would_be_right() {
         (
             "[manager]\ntargets = { a = 5 }\nleast = 9\nmost = 8",
             "cap = 20",
-            "the least share (9 %) is more",
+            "the minimum share (9 %) exceeds",
             "up to `most`",
         ),
         ("[manager]\ntargets = { a = 20 }\ninterval = \"0s\"", "cap = 20", "interval", "use "),

@@ -255,7 +255,7 @@ fn what_connects_machines_is_refused_with_place_reason_and_remedy() {
         (format!("[network]\n{}", vm("a", "voip = { socket = 10 }")), "no room for a packet", "use 200 or more"),
         (
             format!("[network]\n{}", vm("a", "web_server = { rate = 5, think = \"1ms\" }")),
-            "at a rate, and after thinking",
+            "both a rate and a think time",
             "use one of the two",
         ),
         (

@@ -117,6 +117,6 @@ fn a_warm_up_that_leaves_nothing_is_refused() {
     let problems = Scenario::from_bytes("x.toml", text.into()).expect_err("it measures nothing").to_string();
     assert_eq!(
         problems,
-        "x.toml:4:11: a warm-up of 1s leaves nothing of a run of 1s; use a `warm_up` below 1s, or a longer run"
+        "x.toml:4:11: a warm-up of 1s excludes the whole run of 1s; use a `warm_up` below 1s, or a longer run"
     );
 }

@@ -190,7 +190,7 @@ fn thread<'f>(
     let is_property = |key: &str| THREAD_KEYS.contains(&key) || ASKING.contains(&key);
     object.once(is_property, findings);
     let asked = Asked::of_thread(&object, default, findings);
-    let right = "a whole number from 0 up: how many threads there are of this kind";
+    let right = "a whole number from 0 up: the number of threads of this kind";
     let instances = object
         .read("instance", |key, value| integer(key, value, (0, i64::MAX), right), findings)
         .map_or(Placed { value: 1, at: name.at }, |given| Placed { value: given.value.unsigned_abs(), at: given.at });

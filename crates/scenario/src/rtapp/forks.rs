@@ -136,7 +136,7 @@ fn unknown_thread(name: &str, at: Span, names: &BTreeMap<&str, usize>) -> Proble
 fn bomb(name: &str, at: Span, duration: Option<Nanos>) -> Problem {
     let bound = if duration.is_some() { "within the duration" } else { "and no `duration` bounds them" };
     let message = format!("{} is forked without end: more than {SCENARIO_ENTITIES_MAX} threads {bound}", quoted(name));
-    let right = "use a `loop` with an end around the fork, or a forked thread with one that ends";
+    let right = "use a `loop` with an end around the fork, or a forked thread whose `loop` ends";
     Problem::new(message).at(at, "a fork bomb").help(right)
 }
 

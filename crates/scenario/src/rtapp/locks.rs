@@ -38,7 +38,7 @@ pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {
         }
     }
     if let (Some((name, &at)), Some(_)) = (held.iter().min_by_key(|(_, at)| **at), thread.rounds) {
-        let problem = Problem::new(format!("the mutex {} is never given back", quoted(name))).at(at, "taken here");
+        let problem = Problem::new(format!("the mutex {} is never unlocked", quoted(name))).at(at, "locked here");
         findings.add(problem.help(format!("use \"unlock\" : \"{}\" before the thread ends", shown(name))));
     }
 }
@@ -48,8 +48,8 @@ fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box
     let again = |held: &Held<'_>, mutex: &str| match held.get(mutex) {
         None => Ok(()),
         Some(&first) => {
-            let problem = Problem::new(format!("the thread takes the mutex {} while it has it", quoted(mutex)));
-            let problem = problem.at(at, "waits for itself").at(first, "taken here");
+            let problem = Problem::new(format!("the thread locks the mutex {} twice", quoted(mutex)));
+            let problem = problem.at(at, "waits for itself").at(first, "locked here");
             Err(Box::new(problem.help(format!("use \"unlock\" : \"{}\" in between", shown(mutex)))))
         }
     };
@@ -60,13 +60,13 @@ fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box
         }
         Event::Unlock(mutex) => {
             held.remove(mutex).ok_or_else(|| {
-                let message = format!("the thread gives the mutex {} back without having it", quoted(mutex));
+                let message = format!("the thread unlocks the mutex {} without holding it", quoted(mutex));
                 let right = format!("use \"lock\" : \"{}\" before it", shown(mutex));
                 Box::new(Problem::new(message).at(at, "not held").help(right))
             })?;
         }
         Event::Wait { mutex, .. } if !held.contains_key(mutex) => {
-            let problem = Problem::new(format!("the thread waits without having the mutex {}", quoted(mutex)));
+            let problem = Problem::new(format!("the thread waits without holding the mutex {}", quoted(mutex)));
             let right = format!("use \"lock\" : \"{}\" before it and \"unlock\" after it", shown(mutex));
             return Err(Box::new(problem.at(at, "not held").help(right)));
         }

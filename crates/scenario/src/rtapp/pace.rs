@@ -18,7 +18,7 @@ pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, signallers: &Signalle
     pace.spread();
     for (round, _) in pace.rounds.iter().zip(&pace.paced).filter(|&(_, &paced)| !paced) {
         let name = quoted(threads[round.thread].name);
-        let problem = Problem::new(format!("{name} goes round without end and without taking any time"));
+        let problem = Problem::new(format!("{name} loops without end and without using time"));
         let right = "use a `run`, `sleep` or `timer` above zero in it, or an end: \"loop\" : 10";
         findings.add(problem.at(round.at, "takes no time").help(right));
     }

@@ -61,9 +61,9 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
         for (event, at) in events(thread) {
             let Event::Barrier(name) = event else { continue };
             if forks.forked[i] {
-                let problem = Problem::new(format!("a forked thread comes to the barrier {}", quoted(name)));
-                let right = "use threads that exist from the start: how many are forked is not known before";
-                findings.add(problem.at(at, "an unknown number comes").help(right));
+                let problem = Problem::new(format!("a forked thread waits at the barrier {}", quoted(name)));
+                let right = "use threads that exist from the start: the number of forked threads is not known in advance";
+                findings.add(problem.at(at, "an unknown number of threads").help(right));
             } else if names.insert(name) {
                 let (count, _) = comers.entry(name).or_insert((0, at));
                 *count = count.saturating_add(thread.instances.value);
@@ -74,11 +74,11 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
         let waits_for = parties[name];
         if waits_for <= 1 {
             let problem =
-                Problem::new(format!("no other thread comes to the barrier {}", quoted(name))).at(at, "alone");
+                Problem::new(format!("no other thread waits at the barrier {}", quoted(name))).at(at, "alone");
             findings.add(problem.help("use another thread with the same barrier"));
         } else if waits_for > comers {
-            let message = format!("the barrier {} waits for {waits_for}, and only {comers} come to it", quoted(name));
-            let right = "use each barrier once in a thread: it waits for as many as name it";
+            let message = format!("the barrier {} waits for {waits_for} threads, and only {comers} arrive", quoted(name));
+            let right = "use each barrier once in a thread: it waits for all threads that name it";
             findings.add(Problem::new(message).at(at, "waits for ever").help(right));
         }
     }
@@ -96,7 +96,7 @@ fn timers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
             let user = *users.entry(name).or_insert(i);
             if user != i || is_many(thread, forks.forked[i]) {
                 let problem = Problem::new(format!("the timer {} is shared by several threads", quoted(name)));
-                let problem = problem.at(at, "each would use up the others' periods");
+                let problem = problem.at(at, "each thread would use up periods of the others");
                 findings.add(problem.help("use a `ref` that begins with \"unique\": each thread has its own"));
                 break;
             }

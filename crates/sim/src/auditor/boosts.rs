@@ -83,7 +83,7 @@ impl Boosts {
             && let Some((entity, member)) = self.members.iter_mut().find(|(_, member)| member.turns)
         {
             member.turns = false;
-            wrong = Some(format!("{entity:?} was said to be boosted or not, and has what it had"));
+            wrong = Some(format!("{entity:?} has a boost event without a change of its parameters"));
         }
         while self.upto < now && self.closes != Instant::NEVER {
             let upto = now.min(self.closes);

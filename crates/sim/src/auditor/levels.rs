@@ -162,7 +162,7 @@ impl WorldAuditor {
         for (guest, cpu) in std::mem::take(&mut self.touched) {
             let books = &self.machines[guest.index()];
             if books.cpus[cpu.index()].present && books.below[cpu.index()].runs_since.is_none() {
-                self.find(Rule::Level, Some(cpu), format!("{cpu:?} of {guest} goes on, but has no CPU of its host"));
+                self.find(Rule::Level, Some(cpu), format!("{cpu:?} of {guest} continues, but has no CPU of its host"));
             }
         }
     }

@@ -563,15 +563,15 @@ impl Auditor {
     /// Continues the entity on `cpu`, which may have blocked and woken at this instant.
     fn go_on(&mut self, cpu: CpuId) {
         let Some(e) = self.seated(cpu) else {
-            return self.find(Rule::Law(3), None, Some(cpu), format!("no entity goes on on {cpu:?}"));
+            return self.find(Rule::Law(3), None, Some(cpu), format!("no entity continues on {cpu:?}"));
         };
         match self.entities.get(e).map(|entity| entity.state) {
             Some(State::Running(_)) => {}
             Some(State::Waiting) => self.turn(e, State::Running(cpu)),
             Some(State::Blocked) => {
-                self.find(Rule::Law(2), Some(e), Some(cpu), format!("{e} goes on but is blocked"));
+                self.find(Rule::Law(2), Some(e), Some(cpu), format!("{e} continues but is blocked"));
             }
-            None => self.find(Rule::Law(8), Some(e), Some(cpu), format!("{e} goes on but is not attached")),
+            None => self.find(Rule::Law(8), Some(e), Some(cpu), format!("{e} continues but is not attached")),
         }
     }
 

@@ -98,7 +98,7 @@ impl World<'_> {
     fn send(&mut self, machine: MachineId, port: ObjectId, entity: EntityId, bytes: u64) {
         let Some(&flow) = self.network.flow_of.get(&(machine, port)) else {
             let it = &mut self.machines[machine.index()];
-            let why = format!("what is sent by port `{}` goes nowhere", it.tasks.objects[port.0 as usize].name);
+            let why = format!("the port `{}` has no destination", it.tasks.objects[port.0 as usize].name);
             return it.get_stuck(why, "give it a flow that it begins");
         };
         let now = self.now;

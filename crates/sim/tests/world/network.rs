@@ -352,7 +352,7 @@ fn a_port_that_leads_nowhere_is_told_of() {
     let near = host(&mut world, "cfs", 1, Costs::NONE);
     start(&mut world, near, port(1_000), vec![task("sends", vec![run(Nanos::us(10)), send(100)])]);
     let stuck = world.finish(at(1)).expect_err("where should it go?").to_string();
-    assert!(stuck.contains("what is sent by port `port` goes nowhere"), "{stuck}");
+    assert!(stuck.contains("the port `port` has no destination"), "{stuck}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Legend {
         add(self.release, Sample::Release, "release");
         add(self.deadline, Sample::Deadline, "deadline");
         add(self.period, Sample::Period, "period");
-        add(self.missed, Sample::Missed, "deadline missed, and for how long");
+        add(self.missed, Sample::Missed, "missed deadline, and its lateness");
         add(self.too_dense, Sample::Nothing, "no releases and deadlines where they are too dense");
         items
     }

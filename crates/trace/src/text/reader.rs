@@ -105,7 +105,7 @@ impl<R: BufRead> WorldReader<R> {
         for id in (0..count).map(MachineId) {
             let Some(machine) = lines.next(|cursor| machine_of(cursor, id))? else {
                 let reason = format!("the headers of machines from {id} on are missing");
-                let help = format!("write {count} of them, as the first line says");
+                let help = format!("write {count} headers, the number in the first line");
                 return Err(place(lines.number, "", Wrong { at: 0, reason, help }));
             };
             header.machines.push(machine);

@@ -190,7 +190,7 @@ fn a_trace_that_contradicts_itself_is_refused() {
         event 3 at 1ms: e0 stops on CPU 0, but does not run there
         event 4 at 1ms: e1 stops on CPU 0, but does not run there
         event 3 at 1ms: CPU 0 blocks, but no entity runs there
-        event 3 at 1ms: CPU 0 goes on, but no entity runs there
+        event 3 at 1ms: CPU 0 continues, but no entity runs there
         event 3 at 1ms: e0 completes a job, but none is released
         event 3 at 1ms: e0 has been attached before
         event 4 at 1ms: e0 has been attached before

@@ -89,7 +89,7 @@ fn an_error_in_a_world_names_the_place_the_reason_and_the_remedy() {
         line 1, column 14: version 2 of the format is not known; help: use version 1
         line 1, column 16: a world without machines; help: use `machines=1` to `machines=4096`
         line 1, column 25: `4097` is too large; help: use a whole number from 0 to 4096
-        line 3, column 1: the headers of machines from m1 on are missing; help: write 2 of them, as the first line says
+        line 3, column 1: the headers of machines from m1 on are missing; help: write 2 headers, the number in the first line
         line 2, column 1: `0` is not the header of a machine; help: write `machine m0 name="…" policy="…" cpus=… seed=… host=…`
         line 2, column 9: m1 is not the next machine; help: write `machine m0 name="…" policy="…" cpus=… seed=… host=…`
         line 2, column 44: the host of m0 does not come before it; help: use `none` or a machine above

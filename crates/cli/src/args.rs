@@ -6,7 +6,8 @@ use std::path::PathBuf;
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure, such as a file that cannot be written; 2 invalid input, \
     nothing was run or written; 130 interrupted.";
 
-const RUN_EXIT_CODES: &str = "The threads of a client are raised (SCHED_FIFO) while its slice lasts, and restored when the \
+const RUN_EXIT_CODES: &str =
+    "The threads of a client are raised (SCHED_FIFO) while its slice lasts, and restored when the \
     run ends. A guardian restores them if the run dies.
 
 Exit codes: the command's own; 0 success; 1 failure; 2 invalid or refused input, nothing was changed or run; \

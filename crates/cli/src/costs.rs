@@ -49,7 +49,7 @@ fn list() -> String {
             text += &if nth == 0 { format!("{name}  {line}\n") } else { format!("{:widest$}  {line}\n", "") };
         }
     }
-    text + "\n`tactus costs NAME` shows one with its sources; costs = \"NAME\" in a scenario takes it.\n"
+    text + "\n`tactus costs NAME` shows a machine with its sources; costs = \"NAME\" in a scenario selects it.\n"
 }
 
 fn explanation(machine: &Machine) -> String {

@@ -46,9 +46,7 @@ pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
 fn unmeasured(paper: &Paper, is_last: bool) -> String {
     let key = &paper.key;
     if is_last {
-        return format!(
-            "{key}: no experiment has finished with this program; `tactus lab run` runs the experiments"
-        );
+        return format!("{key}: no experiment has finished with this program; `tactus lab run` runs the experiments");
     }
     format!("{key}: no results are recorded ({RECORDED}); `tactus lab run all --record` measures the paper")
 }

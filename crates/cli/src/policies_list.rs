@@ -76,7 +76,7 @@ fn list() -> String {
         }
         text.push('\n');
     }
-    text + "`tactus policies NAME` explains one, with its knobs; `tactus sim SCENARIO --policy NAME` runs it.\n"
+    text + "`tactus policies NAME` explains a policy, with its knobs; `tactus sim SCENARIO --policy NAME` runs it.\n"
 }
 
 /// Returns a labelled line, folded.

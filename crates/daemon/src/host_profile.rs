@@ -252,7 +252,7 @@ impl HostProfile {
             ),
             Some(runtime) if runtime.is_zero() => warn(
                 "throttling",
-                "real-time threads get no time at all".to_string(),
+                "real-time threads receive no CPU time".to_string(),
                 "set kernel.sched_rt_runtime_us = 950000",
             ),
             Some(_) => {}
@@ -286,11 +286,11 @@ impl HostProfile {
         let missing = cpus.online.minus(&cpus.allowed);
         if !missing.is_empty() {
             let why = format!("this process may not use CPUs {missing}, and SCHED_DEADLINE may be refused to it");
-            warn("cpuset", why, "start Tactus without taskset, in the root cpuset or one with cpus of its own");
+            warn("cpuset", why, "start Tactus without taskset, in the root cpuset or a cpuset with cpus of its own");
         }
         if !cpus.siblings.is_empty() {
             let why = format!(
-                "CPUs {} share cores: each slows its sibling down, which no promise accounts for",
+                "CPUs {} share cores: each slows its sibling, and no promise accounts for this loss",
                 cpus.siblings
             );
             warn("threads of a core", why, "use one vCPU per core, or boot with nosmt");

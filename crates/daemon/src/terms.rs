@@ -56,7 +56,7 @@ impl Terms {
         let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
         if promisable == 0 {
             let remedy = "use a control group with real-time runtime; `tactus doctor` shows the details";
-            return Err(Explanation::new("no promise is possible here: real-time threads get no time", remedy));
+            return Err(Explanation::new("no promise is possible here: real-time threads receive no CPU time", remedy));
         }
         let reserve = RESERVE.max(100 - promisable.min(1_000_000) / 10_000);
         let mut knobs = knobs(edf);

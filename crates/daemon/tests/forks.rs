@@ -154,7 +154,7 @@ fn a_thread_without_a_cpu_is_waited_for_up_to_a_limit_and_counts_as_no_failure()
     assert!(took >= PATIENCE && took < PATIENCE + Nanos::ms(5), "{took}");
     assert_eq!(restored.unsure.iter().map(|it| it.tid).collect::<Vec<u32>>(), [client]);
     assert!(restored.is_settled() && scene.is_as_before());
-    assert!(restored.to_string().ends_with("1 thread has had no CPU to end a fork on"), "{restored}");
+    assert!(restored.to_string().ends_with("1 thread had no CPU time to finish a fork"), "{restored}");
 }
 
 #[test]

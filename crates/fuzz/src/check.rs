@@ -47,7 +47,7 @@ pub fn smoke(policy: &'static Descriptor, cpus: usize, first: u64, seeds: u64) -
 /// Performs one run without shrinking. Returns its outcome, or a description of the broken law.
 fn attempt(options: &Options) -> Result<Stats, String> {
     let (first, second) = (once(options, None)?, once(options, None));
-    let second = second.map_err(|what| format!("law 10: the same inputs were kept once, but not again: {what}"))?;
+    let second = second.map_err(|what| format!("law 10: the same inputs kept the laws once, but not again: {what}"))?;
     match first.difference(&second) {
         Some(difference) => Err(difference),
         None => Ok(first.stats()),

@@ -150,7 +150,7 @@ pub(crate) fn check(path: &Path, claims: &[Claim]) -> Result<(), Problem> {
             return wrong("it occurs twice", "an id of its own");
         }
         if claim.check.iter().all(|check| check.anchor) {
-            return wrong("nothing checks it", "at least one check that is no anchor");
+            return wrong("no check tests it", "at least one check that is no anchor");
         }
         for check in &claim.check {
             let about = |what: &str| format!("\"{}\" {what}", check.what);

@@ -99,7 +99,7 @@ fn share(list: &[f64], of: impl Fn(f64) -> bool) -> Result<f64, Error> {
 /// Returns the difference of each value of `list` from `reference`, as a fraction of `reference` and to a millionth.
 fn relative(list: &[f64], reference: f64) -> Result<Vec<f64>, Error> {
     if reference.abs() < f64::MIN_POSITIVE {
-        return Err(Error::new(ErrorKind::InvalidOperation, "nothing is relative to 0"));
+        return Err(Error::new(ErrorKind::InvalidOperation, "no number is relative to 0"));
     }
     Ok(list.iter().map(|number| ((number - reference) / reference * 1e6).round() / 1e6).collect())
 }
@@ -159,7 +159,7 @@ impl Asked {
                 let asked: Vec<String> = kwargs.args().map(str::to_string).collect();
                 let count = if more == 0 { 0 } else { more + 1 };
                 let why =
-                    format!("{count} points of `{experiment}` are as asked by {}; at() wants one", asked.join(", "));
+                    format!("{count} points of `{experiment}` match {}; at() needs exactly one", asked.join(", "));
                 Err(Error::new(ErrorKind::InvalidOperation, why))
             }
         }
@@ -168,7 +168,7 @@ impl Asked {
     fn all(&self, experiment: &str, kwargs: &Kwargs) -> Result<Value, Error> {
         let rows = self.rows(experiment, kwargs)?;
         if rows.is_empty() {
-            return Err(Error::new(ErrorKind::InvalidOperation, format!("no point of `{experiment}` is as asked")));
+            return Err(Error::new(ErrorKind::InvalidOperation, format!("no point of `{experiment}` matches")));
         }
         Ok(Value::from(rows))
     }
@@ -202,7 +202,7 @@ impl Asked {
                     let shown = crate::experiment::shown(&point);
                     Error::new(
                         ErrorKind::InvalidOperation,
-                        format!("`{experiment}` has no point {shown} to answer in a wrong world"),
+                        format!("`{experiment}` has no point {shown} for the wrong world"),
                     )
                 };
                 if point != row.point {
@@ -213,10 +213,7 @@ impl Asked {
             _ => row,
         };
         let none = || {
-            Error::new(
-                ErrorKind::InvalidOperation,
-                format!("`{experiment}` was not played with seed {}", self.seed + 1),
-            )
+            Error::new(ErrorKind::InvalidOperation, format!("`{experiment}` was not run with seed {}", self.seed + 1))
         };
         let mut all: Point = answers.seeds.get(self.seed).ok_or_else(none)?.clone();
         all.extend(row.point.clone());

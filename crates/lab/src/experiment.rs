@@ -232,8 +232,10 @@ impl Experiment {
             matches!(plot.kind, Kind::Cdf | Kind::Distribution) || known(&plot.x) || self.metrics.contains_key(&plot.x)
         };
         if let Some(plot) = self.plot.iter().find(|plot| !has_axis(plot)) {
-            let what =
-                format!("the x axis of the plot `{}` is `{}`, which is neither an axis nor a metric", plot.name, plot.x);
+            let what = format!(
+                "the x axis of the plot `{}` is `{}`, which is neither an axis nor a metric",
+                plot.name, plot.x
+            );
             return refuse(what, &format!("one of {}", self.names()));
         }
         let is_plain =

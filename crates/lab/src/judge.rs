@@ -193,7 +193,7 @@ fn seeds_of(check: &Check, results: &Results) -> Result<usize, String> {
         check.measure.contains(&format!("\"{name}\"")) || check.measure.contains(&format!("'{name}'"))
     });
     let seeds = named.flat_map(|(_, rows)| rows).map(|row| row.seeds.len()).min();
-    seeds.ok_or_else(|| "it names no experiment that was played".to_string())
+    seeds.ok_or_else(|| "it names no experiment with results".to_string())
 }
 
 /// Returns the number of each seed.

@@ -38,7 +38,7 @@ impl Schedule {
         let mut points = experiment.points(Extent::Usual);
         points.retain(|point| self.point.iter().all(|(axis, value)| point.get(axis) == Some(value)));
         let [point] = points.as_slice() else {
-            let what = format!("{} points are as `where` of the schedule `{}`", points.len(), self.name);
+            let what = format!("{} points match `where` of the schedule `{}`", points.len(), self.name);
             return Err(Problem::wrong(&experiment.path, what, "one point: a value for each axis"));
         };
         let (from, to) = self.window(experiment)?;

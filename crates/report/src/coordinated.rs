@@ -39,7 +39,7 @@ impl CoordinationSpreads {
     pub(super) fn text(&self) -> String {
         let said = |name: &str, form| cell(self.got[name], form);
         let mut text = format!(
-            "coordinated by {}: {} hints, {} a second; {} hypercalls, which took {}; {} boosts, {} of the run\n",
+            "coordinated by {}: {} hints, {} per second; {} hypercalls with {} of CPU time; {} boosts, {} of the run\n",
             self.protocol,
             said("hints", Form::Count),
             said("hints_per_1000_s", Form::Thousandths),
@@ -52,7 +52,7 @@ impl CoordinationSpreads {
         if denied.iter().any(|name| self.got[*name].high > 0) {
             let [budget, limit, refused] = denied.map(|name| said(name, Form::Count));
             text += &format!(
-                "boosts denied: {budget} beyond the budget, {limit} too long, {refused} by the host's policy\n"
+                "boosts denied: {budget} over the budget, {limit} over the limit, {refused} refused by the host's policy\n"
             );
         }
         text
@@ -127,7 +127,7 @@ impl CoordinationGot {
         let CoordinationGot { protocol, hints, hypercalls, boosts, over_budget, over_limit, refused, .. } = *self;
         let rate = self.hints_per_1000_s;
         let mut text = format!(
-            "coordinated by {protocol}: {hints} hints, {}.{:03} a second; {hypercalls} hypercalls, which took {}; {boosts} boosts, \
+            "coordinated by {protocol}: {hints} hints, {}.{:03} per second; {hypercalls} hypercalls with {} of CPU time; {boosts} boosts, \
              {} of the run",
             rate / 1000,
             rate % 1000,
@@ -137,7 +137,7 @@ impl CoordinationGot {
         text += &format!(" ({})\n", short(self.boosted_ns));
         if over_budget + over_limit + refused > 0 {
             text += &format!(
-                "boosts denied: {over_budget} beyond the budget, {over_limit} too long, {refused} by the host's policy\n"
+                "boosts denied: {over_budget} over the budget, {over_limit} over the limit, {refused} refused by the host's policy\n"
             );
         }
         text

@@ -125,7 +125,7 @@ pub fn choose_for_guests(
     let policy = policy(name.trim())?;
     let knobs = apply_knobs(policy, settings)?;
     if guests == 0 {
-        let problem = Problem::new("no VM of this scenario has a guest that schedules for itself");
+        let problem = Problem::new("no VM of this scenario has a guest");
         return Err(problem.help("add such a VM, or leave --guest-policy out").into());
     }
     Ok(Some(Choice::new(policy, knobs)))

@@ -105,7 +105,8 @@ impl<'i> Copies<'i, '_> {
             }
         };
         if let Some(pid) = entries.get("pid").filter(|_| count > 1) {
-            let problem = Problem::new(format!("one process cannot be {count} of the {key}s")).at(place, "copies");
+            let problem =
+                Problem::new(format!("one process cannot have {count} copies of a {key}")).at(place, "copies");
             self.findings.add(problem.at(pid.span().into(), "the process").help("leave out `count` or `pid`"));
             return Vec::new();
         }

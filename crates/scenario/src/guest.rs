@@ -88,9 +88,7 @@ fn halt_polling(guest: &Table<'_, '_>, findings: &mut Findings) -> Option<HaltPo
         DeValue::Table(_) => {}
         _ => {
             let wrong = match value {
-                DeValue::String(_) => {
-                    Wrong::new("this is not how halt polling is written", "not so", format!("use {RIGHT}"))
-                }
+                DeValue::String(_) => Wrong::new("halt polling has another form", "not so", format!("use {RIGHT}")),
                 other => form::mistyped("halt_polling", other, RIGHT),
             };
             findings.add(wrong.at(at));
@@ -100,7 +98,7 @@ fn halt_polling(guest: &Table<'_, '_>, findings: &mut Findings) -> Option<HaltPo
     let table = guest.table("halt_polling", ("`halt_polling`", HALT_POLLING_KEYS), findings)?;
     let most = table.read("most", |value| form::time("most", value), findings);
     if most.is_absent() {
-        let problem = Problem::new("halt polling has no longest time").at(at, "no `most`");
+        let problem = Problem::new("halt polling has no maximum time").at(at, "no `most`");
         findings.add(problem.help(format!("use {RIGHT}")));
     }
     let kvm = HaltPolling::KVM;

@@ -142,9 +142,9 @@ fn under(
 ) -> Option<GuestSpec> {
     let clashes = [
         (member.work.at(), "a workload", "in a guest, tasks do the work: [[vm.task]]"),
-        (member.command.at(), "a command", "a process has no guest that could be simulated"),
-        (member.pid.at(), "a pid", "a process has no guest that could be simulated"),
-        (member.leaves.at(), "a time when it leaves", "a VM with a guest stays to the end"),
+        (member.command.at(), "a command", "a process has no simulated guest"),
+        (member.pid.at(), "a pid", "a process has no simulated guest"),
+        (member.leaves.at(), "a departure", "a VM with a guest stays to the end"),
     ];
     for (at, what, why) in clashes {
         if let Some(at) = at {

@@ -82,11 +82,11 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
     let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings);
     if let Some(room) = room.filter(|_| bandwidth.is_absent()) {
         let problem =
-            Problem::new("nothing waits before a link that carries any amount").at(room.at, "no packet waits here");
+            Problem::new("no packet waits before a link without a bandwidth").at(room.at, "no packet waits here");
         findings.add(problem.help("use a `bandwidth` with it"));
     }
     if let Some(ring) = ring.as_ref().filter(|_| table.get("received").is_none()) {
-        let problem = Problem::new("no guest's kernel handles packets").at(ring.at, "no kernel empties it");
+        let problem = Problem::new("no guest's kernel handles packets").at(ring.at, "no kernel reads it");
         findings.add(problem.help("use `received` with it"));
     }
     let (drivers, at) = drivers(&table, (&WAYS, RIGHT_WAY), findings);
@@ -131,13 +131,13 @@ fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings)
     });
     match (chosen, &domain) {
         ("split", None) if table.get("domain").is_none() => {
-            let problem = Problem::new("no domain has the other half of the split drivers");
-            let problem = problem.at(way.at().unwrap_or(table.at), "in which domain?");
+            let problem = Problem::new("no domain has the back end of the split drivers");
+            let problem = problem.at(way.at().unwrap_or(table.at), "no domain");
             findings.add(problem.help("use domain = \"dom0\": the VM whose kernel has the device"));
         }
         ("split", _) | (_, None) => {}
         (_, Some(domain)) if !matches!(way, Given::Wrong(_)) => {
-            let problem = Problem::new("only split drivers have a domain").at(domain.at, "for nothing");
+            let problem = Problem::new("only split drivers have a domain").at(domain.at, "not used");
             findings.add(problem.help("use drivers = \"split\" with it"));
         }
         _ => {}
@@ -235,8 +235,10 @@ pub(super) fn check(
     for (spec, arrival) in all_mut(checked).zip(arrivals) {
         spec.arrival = spec.arrival.max(arrival);
         if let Some(leaves) = spec.leaves.filter(|&leaves| leaves <= spec.arrival) {
-            let problem =
-                Problem::new(format!("{} leaves ({leaves}) before the VMs that it uses have booted", quoted(&spec.name)));
+            let problem = Problem::new(format!(
+                "{} leaves ({leaves}) before the VMs that it uses have booted",
+                quoted(&spec.name)
+            ));
             let right = format!("use an instant later than {}, when the last of its VMs boots", spec.arrival);
             findings.add(problem.at(spec.place, "has left by then").help(right));
         }
@@ -286,7 +288,7 @@ fn undriven(device: Device, homes: &BTreeMap<usize, Span>, checked: &Checked, fi
             let (name, number) = (quoted(&checked.guests[guest].name), home(checked, guest) + 1);
             let problem = Problem::new(format!("{name} is on host {number}, which has no driver domain"));
             let right = "use `domain` with a VM of each host: domain = [\"dom0-1\", \"dom0-2\"]";
-            findings.add(problem.at(spec.place, "by this, it is needed").help(right));
+            findings.add(problem.at(spec.place, "needed by this").help(right));
         }
     }
 }
@@ -322,8 +324,8 @@ fn arrivals(
     for (of, spec) in all(checked) {
         let mut arrival = Instant::ZERO;
         for (device, name, right) in [
-            (Device::Network, "network", "[network] in the scenario, with what it is like: latency = \"50us\""),
-            (Device::Disk, "disk", "[disk] in the scenario, with what it is like: service = \"5ms\""),
+            (Device::Network, "network", "[network] in the scenario, such as latency = \"50us\""),
+            (Device::Disk, "disk", "[disk] in the scenario, such as service = \"5ms\""),
         ] {
             if !spec.reach.passes(device) {
                 continue;
@@ -358,7 +360,7 @@ fn no_guest(name: &str, checked: &Checked) -> Wrong {
     };
     if checked.groups.iter().any(|group| group.name == name) {
         return Wrong::new(
-            format!("{} has no guest, so no kernel that could handle this", quoted(name)),
+            format!("{} has no guest, and therefore no kernel for this task", quoted(name)),
             "no guest",
             right,
         );
@@ -374,7 +376,7 @@ fn outside(checked: &Checked, findings: &mut Findings) {
         tasks += peers.map(|peer| peer.application.tasks.len()).sum::<usize>();
         if tasks > CPUS_MAX {
             let problem = Problem::new("too many clients run outside").at(spec.place, "too many from here on");
-            findings.add(problem.help(format!("use at most {CPUS_MAX} in all: each has a CPU to itself")));
+            findings.add(problem.help(format!("use at most {CPUS_MAX} in total: each has a CPU of its own")));
             return;
         }
     }

@@ -64,7 +64,7 @@ fn problem(error: &toml::de::Error, text: &str) -> Problem {
         None => (error.message(), None),
     };
     let (message, right) = match (message, expected) {
-        ("duplicate key", _) => ("this key was given before", "each key once"),
+        ("duplicate key", _) => ("this key occurs twice", "each key once"),
         ("recursion limit" | "cannot recurse further; max recursion depth met", _) => {
             ("this is nested too deep", "fewer than 80 levels")
         }
@@ -72,7 +72,7 @@ fn problem(error: &toml::de::Error, text: &str) -> Problem {
             ("this is no value", "a text in quotes, a number, true, false, [ … ] or { … }")
         }
         ("invalid basic string", Some(expected)) if expected.contains("visible") => {
-            ("this character cannot stand in a text", "visible characters, and \\n, \\t, \\\\ or \\uXXXX for others")
+            ("this character is not allowed in a text", "visible characters, and \\n, \\t, \\\\ or \\uXXXX for others")
         }
         (message, Some(expected)) => (message, expected),
         (message, None) => (message, "TOML, see https://toml.io"),

@@ -230,7 +230,8 @@ fn weight(table: &Table<'_, '_>, findings: &mut Findings) -> Given<Weight> {
     let first = scales.first().copied().unwrap_or(Given::Absent);
     if let (Some(first), Some(second)) = (first.at(), scales.get(1).and_then(Given::at)) {
         let problem = Problem::new("the share is given twice").at(second, "again").at(first, "first here");
-        findings.add(problem.help("use one of `weight`, `nice` and `cgroup_weight`: they are scales of the same"));
+        findings
+            .add(problem.help("use one of `weight`, `nice` and `cgroup_weight`: they are scales of the same weight"));
     }
     first
 }
@@ -296,7 +297,7 @@ fn warp(member: &Table<'_, '_>, findings: &mut Findings) -> Given<Warp> {
     let (limit, rest) = (other("limit").unwrap_or_default(), other("rest").unwrap_or_default());
     if by.is_absent() {
         let problem = Problem::new("the warp has no length").at(at, "no `by`");
-        findings.add(problem.help("use { by = \"20ms\" }, with `limit` and `rest` where it is to end"));
+        findings.add(problem.help("use { by = \"20ms\" }, with `limit` and `rest` for a warp that ends"));
     }
     by.right().map_or(Given::Wrong(at), |by| Given::Right(Placed { value: Warp { by: by.value, limit, rest }, at }))
 }

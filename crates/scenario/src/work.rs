@@ -29,7 +29,7 @@ pub(super) enum Work {
 pub(super) fn read(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) -> Given<Work> {
     let Some((value, at)) = member.get("workload") else {
         let help = format!("use workload = {RIGHT}");
-        let problem = Problem::new(format!("{} has no workload", kind.noun())).at(member.at, "what does it do?");
+        let problem = Problem::new(format!("{} has no workload", kind.noun())).at(member.at, "no workload");
         findings.add(problem.help(help));
         return Given::Absent;
     };
@@ -78,7 +78,7 @@ pub(super) fn read(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) 
         },
     };
     if let (Kind::Vm, Some(Work::Application(_) | Work::RtApp(_))) = (kind, &work) {
-        let problem = Problem::new("a vCPU cannot do this by itself").at(at, "done by tasks");
+        let problem = Problem::new("a vCPU cannot execute this workload").at(at, "done by tasks");
         findings.add(problem.help("use the same workload for a [[vm.task]]: a task of the VM's guest"));
         return Given::Wrong(at);
     }

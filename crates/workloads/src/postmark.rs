@@ -249,7 +249,10 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     }
     if postmark.dirty < postmark.request() {
         let right = format!("use {} or more: the data that ten transactions write", postmark.request());
-        settings.wrong(Wrong::new("the room is too small for the writes of ten transactions", "too little", right), "dirty");
+        settings.wrong(
+            Wrong::new("the room is too small for the writes of ten transactions", "too little", right),
+            "dirty",
+        );
     }
     settings.done(postmark)
 }

@@ -176,7 +176,7 @@ fn nothing_is_recorded_unless_all_can_be_judged() {
     place.file("papers/tiny/measured.json", "before");
     add_paper(&place, "unclear", "at('shares', policy='eevdf', weight=weight)", "at('shares', weight=weight)");
     let done = ran(&place, &["run", "all", "--record"]);
-    assert!(done.code == Some(2) && done.stderr.contains("at() wants one"), "{}", done.stderr);
+    assert!(done.code == Some(2) && done.stderr.contains("at() needs exactly one"), "{}", done.stderr);
     assert_eq!(std::fs::read_to_string(&recorded).expect("it is there"), "before");
     std::fs::remove_dir_all(place.0.path().join("papers/unclear")).expect("it is there");
     good(&place, &["run", "all", "--record"]);

@@ -151,7 +151,10 @@ fn several_hosts_are_told_apart_in_every_output() {
     let said = run(&["--trace", "a.txt", "--ftrace", "f.txt", "--svg", "a.svg", "--xenmon"]);
     assert!(said.contains("two hosts under edf: 2 hosts of 1 CPU, 200ms simulated"), "{said}");
     assert!(said.contains("Domains of host-1") && said.contains("Domains of host-2"), "{said}");
-    assert!(said.contains("and the traces of other machines beside it") && said.contains("found no broken law"), "{said}");
+    assert!(
+        said.contains("and the traces of other machines beside it") && said.contains("found no broken law"),
+        "{said}"
+    );
     let trace = text("a.txt");
     for machine in ["m0 name=\"host-1\"", "m1 name=\"host-2\"", "m2 name=\"root\"", "m3 name=\"leaf\""] {
         assert!(trace.contains(machine), "{trace:.400}");

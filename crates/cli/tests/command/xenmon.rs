@@ -74,7 +74,11 @@ fn ftrace_text_is_written_for_the_host_and_beside_it_for_each_guest() {
     let two = scenario("two-levels.toml");
     let done = place.run(&["sim", &two, "--for", "100ms", "--ftrace", "run.txt"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    assert!(done.stdout.contains("Wrote ftrace's text to run.txt, and the traces of guests beside it."), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("Wrote ftrace's text to run.txt, and the traces of guests beside it."),
+        "{}",
+        done.stdout
+    );
     assert_eq!(place.files(), ["run.txt", "run.vm.txt"]);
 }
 

@@ -222,8 +222,11 @@ pub(super) fn weight() -> Verdict {
         affinity::set(child.pid(), &cpu)?;
     }
     let [light, heavy] = shares([&light, &heavy], Nanos::ms(400))?;
-    let words =
-        format!("of two hogs on a CPU, the hog with 4 times the weight received {} to {}", percent(heavy), percent(light));
+    let words = format!(
+        "of two hogs on a CPU, the hog with 4 times the weight received {} to {}",
+        percent(heavy),
+        percent(light)
+    );
     if heavy > light.saturating_mul(2) { Ok(words) } else { Err(Explanation::new(words, TRY_AGAIN)) }
 }
 

@@ -265,7 +265,7 @@ fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: 
         Ok(Err(error)) => shared.fail(error.into()),
         Err(_) => {
             let me = std::thread::current();
-            let why = format!("the thread {} found a law broken", me.name().unwrap_or("of the daemon"));
+            let why = format!("the thread {} detected a broken law", me.name().unwrap_or("of the daemon"));
             shared.fail(Explanation::new(why, "report this, with the output above"));
         }
     }

@@ -174,8 +174,8 @@ impl Restored {
     pub fn doubt(&self) -> Option<String> {
         let unsure = match self.unsure.len() {
             0 => None,
-            1 => Some("1 thread has had no CPU to end a fork on".to_string()),
-            many => Some(format!("{many} threads have had no CPU to end a fork on")),
+            1 => Some("1 thread had no CPU time to finish a fork".to_string()),
+            many => Some(format!("{many} threads had no CPU time to finish a fork")),
         };
         let both = [self.missed.as_ref().map(|reason| reason.reason.to_string()), unsure];
         both.into_iter().flatten().reduce(|first, second| format!("{first}; {second}"))
@@ -195,14 +195,14 @@ impl fmt::Display for Restored {
         let threads = if restored == 1 { "thread" } else { "threads" };
         write!(
             f,
-            "{restored} {threads} restored, {before} as before, {left} left as another process has set them since"
+            "{restored} {threads} restored, {before} as before, {left} left with values that another process has set since"
         )?;
         write!(f, ", {gone} gone, {failed} failed")?;
         if self.damaged > 0 {
-            write!(f, "; {} rows of the table cannot be understood", self.damaged)?;
+            write!(f, "; {} rows of the table cannot be read", self.damaged)?;
         }
         match self.doubt() {
-            Some(why) => write!(f, "; threads born since may have been missed: {why}"),
+            Some(why) => write!(f, "; newer threads may have been missed: {why}"),
             None => Ok(()),
         }
     }

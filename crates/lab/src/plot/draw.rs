@@ -303,7 +303,7 @@ fn legend(figure: &Figure, y: f64) -> (Vec<(Place, Item)>, f64) {
         Kind::Boxes => items.push(Item::Note("Boxes: quartiles and median; whiskers: 5 % to 95 %.")),
         Kind::Lines | Kind::Bars if has_intervals => {
             items.push(Item::Note(
-                "Medians over the seeds, with their 95 % intervals (fewer than six seeds: least to greatest).",
+                "Medians over the seeds, with their 95 % intervals (fewer than six seeds: minimum to maximum).",
             ));
         }
         _ => {}

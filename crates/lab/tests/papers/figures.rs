@@ -35,7 +35,7 @@ fn a_figure_has_its_title_axes_curves_and_the_papers_values() {
     }
     assert!(
         texts.iter().any(|text| text
-            == "Medians over the seeds, with their 95 % intervals (fewer than six seeds: least to greatest)."),
+            == "Medians over the seeds, with their 95 % intervals (fewer than six seeds: minimum to maximum)."),
         "{texts:?}"
     );
 }
@@ -133,7 +133,7 @@ fn a_schedule_shows_when_each_task_ran() {
     let mut several = experiment.schedule[0].clone();
     several.point.shift_remove("weight");
     let said = several.draw(experiment).expect_err("two points").to_string();
-    assert!(said.contains("2 points are as `where`") && said.contains("a value for each axis"), "{said}");
+    assert!(said.contains("2 points match `where`") && said.contains("a value for each axis"), "{said}");
 }
 
 #[test]

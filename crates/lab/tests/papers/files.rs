@@ -102,7 +102,7 @@ const CLAIMS: &[(&str, &str, &str, &str)] = &[
     ("above = 60\n", "", "accepts everything", "`within`, `above` or `below`"),
     ("wrong = { of = { weight = 3072 }, is = { weight = 1024 } }", "", "has no wrong world", "wrong = { of"),
     ("within = \"10%\"", "within = \"10%\"\nmay_miss = 2", "may miss all", "below the number in `each`"),
-    ("below = 1\n", "below = 1\nanchor = true\n", "nothing checks it", "no anchor"),
+    ("below = 1\n", "below = 1\nanchor = true\n", "no check tests it", "no anchor"),
     ("below = 1\n", "belov = 1\n", "unknown field `belov`", "docs/experiments.md"),
 ];
 

@@ -187,9 +187,9 @@ fn a_wrong_world_that_was_not_played_and_an_experiment_that_does_not_exist_are_n
     let lacking = said("is = { policy = \"round-robin\" }", "is = { policy = \"cfs\" }");
     assert!(lacking.contains("claim T1") && lacking.contains("has no point policy=cfs"), "{lacking}");
     let unknown = said("at('shares', policy='eevdf', weight=weight)", "at('fig-9', weight=weight)");
-    assert!(unknown.contains("names no experiment that was played"), "{unknown}");
+    assert!(unknown.contains("names no experiment with results"), "{unknown}");
     let several = said("at('shares', policy='eevdf', weight=weight)", "at('shares', weight=weight)");
-    assert!(several.contains("2 points") && several.contains("at() wants one"), "{several}");
+    assert!(several.contains("2 points") && several.contains("at() needs exactly one"), "{several}");
 }
 
 #[test]

@@ -118,7 +118,9 @@ pub fn medians(summaries: &[Summary], widths: Widths) -> String {
     let (runs, sure) = (summaries[0].seeds.len(), percent(summaries[0].confidence_ppm));
     text + &match runs {
         1 => "\nOne run has a median, but no interval: --seeds 6 or more for 95 %.\n".to_string(),
-        2..=5 => format!("\nMedians of {runs} runs (least–greatest: {sure} sure; --seeds 6 or more for 95 %).\n"),
-        _ => format!("\nMedians of {runs} runs, and where the median of all lies ({sure} sure).\n"),
+        2..=5 => {
+            format!("\nMedians of {runs} runs (minimum–maximum: {sure} confidence; --seeds 6 or more for 95 %).\n")
+        }
+        _ => format!("\nMedians of {runs} runs, with intervals of the true median ({sure} confidence).\n"),
     }
 }

@@ -91,12 +91,7 @@ fn what_a_manager_cannot_do_is_told_with_its_place_and_what_would_be_right() {
         ("[manager]\ntargets = {}", "cap = 20", "these are no targets", "targets = { a = 20 }"),
         ("[manager]\ntargets = { b = 20 }", "cap = 20", "there is no VM `b` to manage", "`a`"),
         ("[manager]\ntargets = { t = 20 }", "cap = 20", "there is no VM `t` to manage", "`a`"),
-        (
-            "[manager]\ntargets = { a = 20 }",
-            "",
-            "`a` has no share to adjust",
-            "with a `cap`, or with `slice`",
-        ),
+        ("[manager]\ntargets = { a = 20 }", "", "`a` has no share to adjust", "with a `cap`, or with `slice`"),
         ("[manager]\ntargets = { a = 0 }", "cap = 20", "target", "1 to 102400"),
         ("[manager]\ntargets = { a = 50 }\nmost = 40", "cap = 20", "is never assigned", "1 to 40"),
         (

@@ -236,8 +236,8 @@ fn what_connects_machines_is_refused_with_place_reason_and_remedy() {
         (iperf.clone(), "`it` uses a network, and there is none", "[network] in the scenario"),
         (format!("[network]\nbandwidth = \"0Mbit\"\n{iperf}"), "`0Mbit` lets nothing pass", "such as \"1Gbit\""),
         (format!("[network]\nbandwidth = \"fast\"\n{iperf}"), "`fast` is not a bandwidth", "such as \"1Gbit\""),
-        (format!("[network]\nroom = 5\n{iperf}"), "nothing waits before a link", "a `bandwidth` with it"),
-        (format!("[network]\ndrivers = \"split\"\n{iperf}"), "no domain has the other half", "domain = "),
+        (format!("[network]\nroom = 5\n{iperf}"), "no packet waits before a link", "a `bandwidth` with it"),
+        (format!("[network]\ndrivers = \"split\"\n{iperf}"), "no domain has the back end", "domain = "),
         (format!("[network]\ndomain = \"a\"\n{iperf}"), "only split drivers have a domain", "drivers = \"split\""),
         (format!("[network]\ndrivers = \"split\"\ndomain = \"b\"\n{iperf}"), "there is no vm `b`", "did you mean `a`"),
         (

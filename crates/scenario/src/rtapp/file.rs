@@ -277,7 +277,7 @@ fn events<'f>(
         }
     }
     if !any {
-        let problem = Problem::new(format!("{what} has no events")).at(object.at, "what does it do?");
+        let problem = Problem::new(format!("{what} has no events")).at(object.at, "no event");
         findings.add(problem.help("use at least one, such as \"run\" : 1000"));
     }
     events

@@ -166,7 +166,7 @@ fn ordered(threads: &[Thread<'_>], children: &[Vec<(usize, Span)>], findings: &m
             if on_path[child] {
                 let message = format!("{} descends from itself: a descendant forks it", quoted(threads[child].name));
                 let problem = Problem::new(message).at(at, "a fork bomb").at(threads[child].at, "forked from here");
-                findings.add(problem.help("use a thread that is forked by others only"));
+                findings.add(problem.help("use a thread that only other threads fork"));
                 return None;
             }
             if !done[child] {

@@ -34,7 +34,7 @@ impl<'f, 'a> Object<'f, 'a> {
             if first != key.at {
                 let problem = Problem::new(format!("{} was given before", quoted(&key.value)));
                 let problem = problem.at(key.at, "again").at(first, "first here");
-                findings.add(problem.help("give it once; only events may come again"));
+                findings.add(problem.help("give it once; only events may be repeated"));
             }
         }
     }

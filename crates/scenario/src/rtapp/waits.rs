@@ -62,7 +62,8 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
             let Event::Barrier(name) = event else { continue };
             if forks.forked[i] {
                 let problem = Problem::new(format!("a forked thread waits at the barrier {}", quoted(name)));
-                let right = "use threads that exist from the start: the number of forked threads is not known in advance";
+                let right =
+                    "use threads that exist from the start: the number of forked threads is not known in advance";
                 findings.add(problem.at(at, "an unknown number of threads").help(right));
             } else if names.insert(name) {
                 let (count, _) = comers.entry(name).or_insert((0, at));
@@ -77,7 +78,8 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
                 Problem::new(format!("no other thread waits at the barrier {}", quoted(name))).at(at, "alone");
             findings.add(problem.help("use another thread with the same barrier"));
         } else if waits_for > comers {
-            let message = format!("the barrier {} waits for {waits_for} threads, and only {comers} arrive", quoted(name));
+            let message =
+                format!("the barrier {} waits for {waits_for} threads, and only {comers} arrive", quoted(name));
             let right = "use each barrier once in a thread: it waits for all threads that name it";
             findings.add(Problem::new(message).at(at, "waits for ever").help(right));
         }

@@ -89,7 +89,7 @@ fn copies_that_cannot_be_told_apart_or_are_too_many_are_refused() {
     let equal = refused("[[vm]]\ncount = 3\nname = \"vm\"\nworkload = \"hog\"\n");
     assert!(equal.contains("several of the 3 copies have the name `vm`") && equal.contains("{i}"), "{equal}");
     let pid = refused("[[task]]\ncount = 2\nname = \"t{i}\"\npid = 1\n");
-    assert!(pid.contains("one process cannot be 2 of the tasks"), "{pid}");
+    assert!(pid.contains("one process cannot have 2 copies of a task"), "{pid}");
     let many = refused("[[vm]]\ncount = 1000000\nname = \"vm{i}\"\nworkload = \"hog\"\n");
     assert!(many.contains("too many values"), "{many}");
     let nested = refused(

@@ -166,8 +166,8 @@ fn opening(run: &RunDescription) -> String {
         "{}\n\n\
          interactive  needs  2 ms of CPU time in every  10 ms (a game, a call)\n\
          steady       needs 20 ms of CPU time in every 100 ms (a video, a control loop)\n\
-         batch        is {} processes on {cpus} CPU{} that take whatever they get\n\n\
-         Tactus promises the first two what they need and {ABOVE} % more, and leaves the rest to the kernel.\n\n",
+         batch        is {} processes on {cpus} CPU{} that use all remaining CPU time\n\n\
+         Tactus reserves the need of the first two plus {ABOVE} %; the kernel schedules the remaining time.\n\n",
         output::heading(&heading),
         run.entities.len() - 2,
         if cpus == 1 { "" } else { "s" },

@@ -60,7 +60,7 @@ impl Side {
 pub(super) fn table(sides: &[&Side]) -> String {
     let (mut first, mut second) = (format!("{:<23}", ""), format!("{:<12}{:<11}", "", "needs"));
     for side in sides {
-        first += &format!(" │{:<14}{:>22}", side.report.policy, "from waking to running");
+        first += &format!(" │{:<14}{:>22}", side.report.policy, "wake-up latency");
         second += &format!(" │{:>6} {:>8} {:>6} {:>6} {:>6}", "got", "missed", "p50", "p99", "max");
     }
     let mut text = format!("{}\n{second}\n", output::heading(&first));

@@ -86,9 +86,9 @@ fn opening(scenario: &Scenario, why: &Explanation) -> String {
         "{}\n\n\
          interactive  needs  2 ms of CPU time in every  10 ms (a game, a call)\n\
          steady       needs 20 ms of CPU time in every 100 ms (a video, a control loop)\n\
-         batch        is twelve VMs that take whatever they get\n\n\
-         {FAIR} shares the CPUs out equally; {PROMISING} promises the first two what they need \
-         and shares out the rest.\n\n",
+         batch        is twelve VMs that use all remaining CPU time\n\n\
+         {FAIR} divides the CPUs equally; {PROMISING} reserves CPU time for the first two \
+         and divides the remainder.\n\n",
         output::heading(&heading)
     )
 }

@@ -39,7 +39,7 @@ impl CoordinationSpreads {
     pub(super) fn text(&self) -> String {
         let said = |name: &str, form| cell(self.got[name], form);
         let mut text = format!(
-            "coordinated by {}: {} hints, {} per second; {} hypercalls with {} of CPU time; {} boosts, {} of the run\n",
+            "coordinated by {}: {} hints, {} per second; {} hypercalls taking {}; {} boosts, {} of the run\n",
             self.protocol,
             said("hints", Form::Count),
             said("hints_per_1000_s", Form::Thousandths),
@@ -127,7 +127,7 @@ impl CoordinationGot {
         let CoordinationGot { protocol, hints, hypercalls, boosts, over_budget, over_limit, refused, .. } = *self;
         let rate = self.hints_per_1000_s;
         let mut text = format!(
-            "coordinated by {protocol}: {hints} hints, {}.{:03} per second; {hypercalls} hypercalls with {} of CPU time; {boosts} boosts, \
+            "coordinated by {protocol}: {hints} hints, {}.{:03} per second; {hypercalls} hypercalls taking {}; {boosts} boosts, \
              {} of the run",
             rate / 1000,
             rate % 1000,

@@ -185,7 +185,7 @@ fn the_report_says_what_came_of_a_guests_coordination() {
     assert!(came.boosts > 50 && came.boosted_ns > 0 && came.boosted_ppm == came.boosted_ns / 2_000, "{came:?}");
     let text = report::guests(&[report], report::Widths(120));
     let told = text.lines().find(|line| line.starts_with("coordinated by s0: ")).expect("it is told");
-    assert!(told.contains(" hints, ") && told.contains(" hypercalls with "), "{told}");
+    assert!(told.contains(" hints, ") && told.contains(" hypercalls taking "), "{told}");
 
     let greedy = coordinated("linux", "linux", "{ protocol = \"rfc-v1\", budget = \"1ms\", limit = \"100us\" }")
         .expect("it runs");

@@ -15,7 +15,7 @@ const LISTED_MAX: usize = 100;
 
 /// The result as JSON.
 #[derive(Serialize)]
-struct Shown {
+struct RestoreReport {
     /// Result of the replay. `nothing`: there was no table; `stale`: the table was from an earlier boot; `replayed`.
     table: &'static str,
     settled: bool,
@@ -27,34 +27,34 @@ struct Shown {
     damaged_rows: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     may_have_missed: Option<String>,
-    threads: Vec<ShownThread>,
+    threads: Vec<ThreadReport>,
 }
 
 /// A thread as JSON.
 #[derive(Serialize)]
-struct ShownThread {
+struct ThreadReport {
     tid: u32,
     process: u32,
     /// Whether the thread started after the dispatcher's last scan.
     newborn: bool,
     end: &'static str,
-    attributes: ShownOutcome,
-    stop: ShownOutcome,
-    affinity: ShownOutcome,
+    attributes: OutcomeReport,
+    stop: OutcomeReport,
+    affinity: OutcomeReport,
     original_attributes: String,
     original_cpus: String,
 }
 
 /// The outcome for one property, as JSON.
 #[derive(Serialize)]
-struct ShownOutcome {
+struct OutcomeReport {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
-impl From<&Outcome> for ShownOutcome {
-    fn from(outcome: &Outcome) -> ShownOutcome {
+impl From<&Outcome> for OutcomeReport {
+    fn from(outcome: &Outcome) -> OutcomeReport {
         let (outcome, reason) = match outcome {
             Outcome::AsBefore => ("as_before", None),
             Outcome::Restored => ("restored", None),
@@ -62,13 +62,13 @@ impl From<&Outcome> for ShownOutcome {
             Outcome::Gone => ("gone", None),
             Outcome::Failed(reason) => ("failed", Some(reason.reason.to_string())),
         };
-        ShownOutcome { outcome, reason }
+        OutcomeReport { outcome, reason }
     }
 }
 
-impl From<&ThreadRestored> for ShownThread {
-    fn from(thread: &ThreadRestored) -> ShownThread {
-        ShownThread {
+impl From<&ThreadRestored> for ThreadReport {
+    fn from(thread: &ThreadRestored) -> ThreadReport {
+        ThreadReport {
             tid: thread.thread.tid,
             process: thread.leader.tid,
             newborn: thread.row.is_none(),
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Restore) -> Result<(), Failure> {
         Replayed::Done(restored) => restored,
         Replayed::Nothing | Replayed::Stale => &Restored::default(),
     };
-    let text = if args.json { output::json(&shown(&replayed, restored))? } else { text(&replayed, &directory) };
+    let text = if args.json { output::json(&report(&replayed, restored))? } else { text(&replayed, &directory) };
     output::print(&text)?;
     if restored.is_settled() {
         return Ok(());
@@ -129,8 +129,8 @@ fn failed(reason: Explanation) -> Failure {
     Failure::Failed(anyhow!("{reason}"))
 }
 
-fn shown(replayed: &Replayed, restored: &Restored) -> Shown {
-    Shown {
+fn report(replayed: &Replayed, restored: &Restored) -> RestoreReport {
+    RestoreReport {
         table: match replayed {
             Replayed::Nothing => "nothing",
             Replayed::Stale => "stale",
@@ -144,7 +144,7 @@ fn shown(replayed: &Replayed, restored: &Restored) -> Shown {
         failed: restored.count(End::Failed),
         damaged_rows: restored.damaged,
         may_have_missed: restored.doubt(),
-        threads: restored.threads.iter().map(ShownThread::from).collect(),
+        threads: restored.threads.iter().map(ThreadReport::from).collect(),
     }
 }
 

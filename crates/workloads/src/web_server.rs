@@ -60,8 +60,8 @@ pub struct WebServer {
 }
 
 impl Default for WebServer {
-    /// Returns the server of 13.3: 60 clients without think time, and files of 10 KB. A request takes 641 us in all, of
-    /// which the service takes 545 us and varies by 30 %.
+    /// Returns the server fitted to tables 1 and 2 of xen-three-2007: 60 clients without think time, and files of 10
+    /// KB. A request takes 641 us in total. The service takes 545 us of this time and varies by 30 %.
     fn default() -> WebServer {
         let service = Length::Uniform { least: Nanos::ns(381_500), most: Nanos::ns(708_500) };
         let think = Length::Fixed(Nanos::ZERO);

@@ -6,8 +6,8 @@
 //! (NAPI), and workers run until they block, in turns. In Dom0, packets and housekeeping take turns. Both events of a
 //! transmission arrive at once. Half of a packet's time on the wire is constant, the rest exponential. An execution is
 //! a turn that the scheduler grants, also to a domain that has the CPU already (an extra quantum of SEDF). Dom1 arrives
-//! a moment after Dom0; in the model of section 13, all begin together. Dom0's housekeeping begins at nine moments of
-//! Xen's periods, and medians count. With SEDF without extra time, period 10 ms, the result depends on the distance
+//! a moment after Dom0; in the model that was fitted, both begin together. Dom0's housekeeping begins at nine moments
+//! of Xen's periods, and medians count. With SEDF without extra time, period 10 ms, the result depends on the distance
 //! between the period starts of both domains: 519 to 646 turns per second if Dom1 arrives up to 3 ms later, 100 to 300
 //! beyond.
 

@@ -23,15 +23,19 @@ impl Driver<'_> {
         self.input(Input::Thaw { cpu, stolen });
         self.cpus.come(cpu);
         self.cpus.outbox.send(Message::Idle { cpu });
-        let mut at = 0;
+        // One pass: a CPU may return to very much work. Work that is deferred meanwhile is for other CPUs.
+        let (mut at, mut kept) = (0, 0);
         while at < self.cpus.deferred.len() {
-            if self.cpus.deferred[at].0 != cpu {
-                at += 1;
-                continue;
+            let (on, what) = self.cpus.deferred[at];
+            at += 1;
+            if on == cpu {
+                self.catch_up(cpu, what);
+            } else {
+                self.cpus.deferred[kept] = (on, what);
+                kept += 1;
             }
-            let (_, what) = self.cpus.deferred.remove(at);
-            self.catch_up(cpu, what);
         }
+        self.cpus.deferred.truncate(kept);
     }
 
     /// Makes deferred work due now.

@@ -74,6 +74,8 @@ pub(crate) enum Traffic {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     messages: Vec<Message>,
+    /// Number of messages at the front that are taken already.
+    taken: usize,
     traffic: Vec<Traffic>,
     /// Of a machine that coordinates: notes of its events.
     notes: Vec<Note>,
@@ -123,12 +125,16 @@ impl Outbox {
     /// Takes the oldest message of the kind that `select` selects.
     #[inline]
     pub(crate) fn take<T>(&mut self, select: impl Fn(&Message) -> Option<T>) -> Option<T> {
-        let (at, found) = self.messages.iter().enumerate().find_map(|(at, message)| Some((at, select(message)?)))?;
-        // Usually there is only one message, and removing it moves no others.
-        if at + 1 == self.messages.len() {
-            self.messages.pop();
-        } else {
-            self.messages.remove(at);
+        let mut left = self.messages[self.taken..].iter().enumerate();
+        let (at, found) = left.find_map(|(at, message)| Some((at, select(message)?)))?;
+        if at > 0 {
+            self.messages.remove(self.taken + at);
+            return Some(found);
+        }
+        self.taken += 1;
+        if self.taken == self.messages.len() {
+            self.messages.clear();
+            self.taken = 0;
         }
         Some(found)
     }

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use trace::{Counts, MachineId};
 use workloads::network::At;
 
-/// The work of one step: inputs and visits of machines, and changes of the scenario. A step exceeds it by at most one
-/// round of an instant.
+/// The work of one step: releases, alarms, inputs and visits of machines, and changes of the scenario. A step may end in
+/// the midst of an instant. It exceeds its budget by at most the decision and the messages of one machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Budget(pub u64);
 

@@ -22,6 +22,17 @@ use trace::{Counts, Event, MachineId, Sink, WorldSink};
 /// The sinks of a whole world.
 pub(crate) type Watchers<'a> = Rc<RefCell<Vec<Box<dyn WorldSink + 'a>>>>;
 
+/// The facts with which an instant begins or continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Facts {
+    /// Ends of bursts and slices: the beginning of an instant.
+    Ends,
+    /// Releases, then kicks and alarms.
+    Releases,
+    /// Alarms.
+    Alarms,
+}
+
 /// A simulated one-level host.
 pub struct Driver<'a> {
     pub(crate) machine: Machine,
@@ -39,6 +50,10 @@ pub struct Driver<'a> {
     pub(crate) unsettled: bool,
     /// Number of inputs of the machine, without freezes and thaws.
     pub(crate) inputs: u64,
+    /// Number of releases and alarms that [`instant`](Driver::instant) may still process.
+    pub(crate) budget: u64,
+    /// Facts with which the current instant begins or continues.
+    next_facts: Facts,
     /// The id of this machine in its world, and the sinks of the world.
     pub(crate) world: Option<(MachineId, Watchers<'a>)>,
     /// Whether there are sinks or notes.
@@ -83,6 +98,8 @@ impl<'a> Driver<'a> {
             stalls: Vec::new(),
             unsettled: false,
             inputs: 0,
+            budget: u64::MAX,
+            next_facts: Facts::Ends,
             world: None,
             is_watched: false,
             marks: SettleMarks::default(),
@@ -319,7 +336,7 @@ impl<'a> Driver<'a> {
             return false;
         }
         self.cpus.now = next;
-        self.instant();
+        self.whole_instant();
         true
     }
 
@@ -329,16 +346,48 @@ impl<'a> Driver<'a> {
         self.show(|| Event::End);
     }
 
+    /// Processes everything that is due now, and settles.
+    pub(crate) fn whole_instant(&mut self) {
+        let budget = std::mem::replace(&mut self.budget, u64::MAX);
+        let is_complete = self.instant();
+        assert!(is_complete, "no instant has so much work");
+        self.budget = budget;
+    }
+
+    /// Processes what is due now, and settles. Returns false if the budget is used up before; the next call continues
+    /// the instant.
     #[inline]
-    pub(crate) fn instant(&mut self) {
-        let now = self.cpus.now;
-        while self.cpus.ends.next() == now {
+    pub(crate) fn instant(&mut self) -> bool {
+        if self.next_facts != Facts::Ends {
+            return self.continue_instant();
+        }
+        while self.cpus.ends.next() == self.cpus.now {
             self.end_of(CpuId::new(self.cpus.ends.first()));
         }
-        while self.cpus.releases.next() == now {
+        self.pass_releases()
+    }
+
+    /// Continues an incomplete instant.
+    #[cold]
+    fn continue_instant(&mut self) -> bool {
+        match std::mem::replace(&mut self.next_facts, Facts::Ends) {
+            Facts::Alarms => self.pass_alarms(),
+            Facts::Ends | Facts::Releases => self.pass_releases(),
+        }
+    }
+
+    /// Processes the releases, kicks and alarms that are due now, and settles.
+    #[inline(always)]
+    fn pass_releases(&mut self) -> bool {
+        while self.cpus.releases.next() == self.cpus.now {
+            if self.budget == 0 {
+                self.next_facts = Facts::Releases;
+                return false;
+            }
+            self.budget -= 1;
             self.release(self.cpus.releases.first());
         }
-        while self.cpus.kicks.next() == now {
+        while self.cpus.kicks.next() == self.cpus.now {
             let cpu = CpuId::new(self.cpus.kicks.first());
             self.cpus.kicks.clear(cpu.index());
             if !self.cpus.defer(cpu, Deferred::Kick, Wake::Interrupt) {
@@ -346,12 +395,24 @@ impl<'a> Driver<'a> {
                 self.input(Input::Kicked { cpu });
             }
         }
-        while self.cpus.alarms.next() == now {
+        self.pass_alarms()
+    }
+
+    /// Processes the alarms that are due now, and settles.
+    #[inline(always)]
+    fn pass_alarms(&mut self) -> bool {
+        while self.cpus.alarms.next() == self.cpus.now {
+            if self.budget == 0 {
+                self.next_facts = Facts::Alarms;
+                return false;
+            }
+            self.budget -= 1;
             self.alarm(self.cpus.alarms.first());
         }
         if self.unsettled {
             self.settle();
         }
+        true
     }
 
     /// Returns the instant of the next due work.
@@ -410,7 +471,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, index: usize) {
         let &Task { id, last_cpu, .. } = self.cpus.tasks[index].as_ref().expect("only attached entities release jobs");
         let home = last_cpu.unwrap_or_else(|| self.machine.last_cpu(id));
@@ -455,7 +516,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    pub(crate) fn alarm(&mut self, number: usize) {
+    #[inline(always)]
+    fn alarm(&mut self, number: usize) {
         if let Some(alarm) = self.cpus.take_alarm(number) {
             self.input(Input::Alarm { alarm });
         }

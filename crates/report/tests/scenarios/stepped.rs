@@ -9,14 +9,22 @@ use std::time::{Duration, Instant};
 use trace::{MachineId, WorldSink};
 
 const DENSE: &str = include_str!("../../../../scenarios/bench-two-level.toml");
-const SHIPPED: [(&str, &str, u64); 6] = [
+const SHIPPED: [(&str, &str, u64); 7] = [
     ("bench-two-level", DENSE, 5),
     ("coordination", include_str!("../../../../scenarios/coordination.toml"), 300),
     ("two-levels", include_str!("../../../../scenarios/two-levels.toml"), 300),
     ("xen-io", include_str!("../../../../scenarios/xen-io.toml"), 300),
     ("weights", include_str!("../../../../scenarios/weights.toml"), 300),
     ("managed", MANAGED, 2_500),
+    ("together", TOGETHER, 45),
 ];
+/// Hundreds of releases, wake-ups and alarms at one instant, on a host and in a guest.
+const TOGETHER: &str = "name = \"together\"\ncpus = 2\nlength = \"45ms\"\npolicy = \"edf\"\ncosts = \"epyc\"\n\
+    [[task]]\ncount = 200\nname = \"t{i}\"\nslice = \"20us\"\nperiod = \"10ms\"\nlimit = \"hard\"\n\
+    workload = { periodic = { period = \"10ms\", work = \"25us\" } }\n\
+    [[vm]]\nname = \"vm\"\nvcpus = 2\nguest = \"cfs\"\nslice = \"2ms\"\nperiod = \"10ms\"\n\
+    [[vm.task]]\ncount = 200\nname = \"g{i}\"\n\
+    workload = { periodic = { period = \"10ms\", work = \"20us\" } }\n";
 /// A manager, samples, a warm-up, arrivals, departures and a new reservation.
 const MANAGED: &str = "name = \"managed\"\ncpus = 2\nlength = \"3s\"\nwarm_up = \"500ms\"\npolicy = \"sedf\"\n\
     [manager]\ninterval = \"500ms\"\ntargets = { a = 30 }\n[samples]\ninterval = \"100ms\"\n\
@@ -86,6 +94,23 @@ fn a_run_in_steps_of_any_size_gives_the_report_of_a_run_in_one_go() {
 }
 
 #[test]
+fn a_step_ends_in_the_midst_of_an_instant() {
+    let run = run_of(TOGETHER, Nanos::ms(15));
+    let mut session = run.start(Observers::none()).expect("it begins");
+    let together = sched::Instant::ZERO + Nanos::ms(10);
+    let mut steps = 0;
+    loop {
+        let progress = session.step(Budget(16)).expect("it goes on");
+        steps += u64::from(progress.now == together);
+        if progress.is_done {
+            break;
+        }
+    }
+    // 200 releases on the host, 200 in the guest, and the wake-ups that they cause.
+    assert!(steps > 400 / 16, "only {steps} steps end at {together}");
+}
+
+#[test]
 fn a_step_without_a_budget_goes_on_all_the_same() {
     let run = run_of(MANAGED, Nanos::ms(100));
     assert_eq!(in_steps(&run, Budget(0)), in_steps(&run, Budget(1)));
@@ -128,10 +153,14 @@ fn longest_step(run: &Run) -> (usize, Duration) {
     (steps.len(), *steps.iter().max().expect("there are steps"))
 }
 
-/// Returns `count` tasks whose jobs are all released at the same instants.
-fn released_together(count: usize, policy: &str) -> String {
+/// Returns `count` tasks whose jobs are all released at the same instants: on a host, or in a guest with 4 vCPUs.
+fn released_together(count: usize, policy: &str, in_guest: bool) -> String {
+    let (vm, task) = match in_guest {
+        true => (format!("[[vm]]\nname = \"vm\"\nvcpus = 4\nguest = \"{policy}\"\n"), "vm.task"),
+        false => (String::new(), "task"),
+    };
     format!(
-        "name = \"x\"\ncpus = 4\nlength = \"20ms\"\npolicy = \"{policy}\"\n[[task]]\ncount = {count}\nname = \"t{{i}}\"\n\
+        "name = \"x\"\ncpus = 4\nlength = \"20ms\"\npolicy = \"{policy}\"\n{vm}[[{task}]]\ncount = {count}\nname = \"t{{i}}\"\n\
          workload = {{ periodic = {{ period = \"10ms\", work = \"1us\" }} }}\n"
     )
 }
@@ -139,7 +168,9 @@ fn released_together(count: usize, policy: &str) -> String {
 #[test]
 fn every_step_takes_less_than_50_ms() {
     let dense = ("the densest scenario", run_of(DENSE, Nanos::ms(200)));
-    let hot = ["credit", "cfs", "edf"].map(|policy| (policy, run_of(&released_together(4_000, policy), Nanos::ms(20))));
+    let hot = [("credit", false), ("cfs", false), ("edf", false), ("credit", true), ("cfs", true)];
+    let hot =
+        hot.map(|(policy, in_guest)| (policy, run_of(&released_together(30_000, policy, in_guest), Nanos::ms(20))));
     for (name, run) in hot.into_iter().chain([dense]) {
         let (steps, longest) = longest_step(&run);
         println!("{name}: {steps} steps, the longest {longest:?}");

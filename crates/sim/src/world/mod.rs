@@ -7,6 +7,7 @@
 mod coordination;
 mod guest_coordination;
 mod network;
+mod rounds;
 mod vcpu;
 mod vcpu_state;
 
@@ -16,9 +17,9 @@ use crate::driver::{Driver, Watchers};
 use crate::guest::Guest;
 use crate::network::Network;
 use crate::program::Application;
-use crate::stuck::Stuck;
 use crate::workload::Workload;
 use guest_coordination::GuestCoordination;
+use rounds::Part;
 use sched::{
     CpuId, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, PolicySource, Refused, Wake,
 };
@@ -26,12 +27,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use trace::{Event, MachineId, Sink, WorldSink};
 use vcpu_state::Vcpu;
-
-/// The maximum number of rounds of one instant. A higher number means that the instant never ends.
-const ROUNDS_MOST: usize = 10_000;
-
-/// The number of instants between checks for sinks that ignore later events.
-const INSTANTS_A_ROUND: u64 = 1_024;
 
 /// The place of a machine in its world.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +105,8 @@ pub struct World<'a> {
     now: Instant,
     /// Number of rounds of the current instant.
     rounds: usize,
+    /// Part of the round at which the next call continues.
+    part: Part,
     /// The host of the last visit.
     last_host: usize,
     /// Amount of work that the current call may still do.
@@ -143,6 +140,7 @@ impl<'a> World<'a> {
             watchers: Rc::new(RefCell::new(Vec::new())),
             now: Instant::ZERO,
             rounds: 0,
+            part: Part::Arrivals,
             last_host: 0,
             budget: 0,
             seed,
@@ -350,213 +348,6 @@ impl<'a> World<'a> {
         let answer = change(it);
         self.schedule_visit(machine);
         answer
-    }
-
-    // ---- Time ----
-
-    /// Runs until `end`, with every event before `end`.
-    ///
-    /// # Errors
-    /// The run cannot continue: programs deadlock, or loop without using time. The run stays at that instant.
-    pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
-        let mut unlimited = u64::MAX;
-        let is_there = self.run_within(end, &mut unlimited)?;
-        assert!(is_there, "no run does so much");
-        Ok(())
-    }
-
-    /// Runs until `end` or until `budget` is used up. Returns whether the run is at `end`. `budget` counts inputs and
-    /// visits of machines, and decreases by the work done. The last round of an instant may exceed it. A run in parts
-    /// equals a run in one call.
-    ///
-    /// # Errors
-    /// The errors of [`run_until`](World::run_until).
-    pub fn run_within(&mut self, end: Instant, budget: &mut u64) -> Result<bool, Box<Stuck>> {
-        self.budget = *budget;
-        let answer = self.run_in_budget(end);
-        *budget = self.budget;
-        answer
-    }
-
-    fn run_in_budget(&mut self, end: Instant) -> Result<bool, Box<Stuck>> {
-        assert!(end >= self.now, "time never goes back");
-        for round in 0_u64.. {
-            if round.is_multiple_of(INSTANTS_A_ROUND) {
-                self.release_watchers();
-            }
-            let next = self.guests.next().min(self.hosts.next()).min(self.halts.next());
-            let next = next.min(self.reviews.next().min(self.network.next()));
-            if next >= end {
-                break;
-            }
-            if self.budget == 0 {
-                return Ok(false);
-            }
-            if self.machines.len() == 1 && self.hosts.next() < self.network.next() {
-                self.run_alone(end.min(self.network.next()))?;
-                continue;
-            }
-            if next > self.now {
-                (self.now, self.rounds) = (next, 0);
-            }
-            self.instant()?;
-        }
-        (self.now, self.rounds) = (end, 0);
-        Ok(true)
-    }
-
-    /// Runs the only machine until `end`, for a bounded number of instants, or until the world has to act.
-    fn run_alone(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
-        self.release_watchers();
-        let mut next = self.hosts.next();
-        let machine = &mut self.machines[0];
-        let before = machine.inputs;
-        let mut instants = 0;
-        while next < end && instants < INSTANTS_A_ROUND && machine.inputs - before < self.budget {
-            instants += 1;
-            self.now = next;
-            machine.cpus.now = next;
-            machine.instant();
-            if machine.concerns_world() {
-                self.budget = self.budget.saturating_sub(instants + machine.inputs - before);
-                return self.end_host_visit(0);
-            }
-            next = machine.next();
-        }
-        self.budget = self.budget.saturating_sub(instants + machine.inputs - before);
-        self.hosts.set(self.places[0].number, next);
-        Ok(())
-    }
-
-    /// Releases sinks that ignore later events.
-    fn release_watchers(&mut self) {
-        let mut watchers = self.watchers.borrow_mut();
-        if watchers.is_empty() {
-            return;
-        }
-        watchers.retain(|watcher| !watcher.is_over());
-        if watchers.is_empty() {
-            self.machines.iter_mut().for_each(Driver::end_world_watch);
-        }
-    }
-
-    /// Runs until `end` and ends the run for all sinks.
-    ///
-    /// # Errors
-    /// The errors of [`run_until`](World::run_until). The run ends for all sinks in this case, too.
-    pub fn finish(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
-        let answer = self.run_until(end);
-        self.check_flows();
-        for machine in &mut self.machines {
-            machine.cpus.now = self.now;
-            machine.show(|| Event::End);
-        }
-        answer
-    }
-
-    /// Returns the stalls of applications that [may stall](crate::Application::may_stall): the instant, and the object
-    /// of each waiting task.
-    pub fn stalls(&self) -> impl Iterator<Item = &Stuck> {
-        self.machines.iter().flat_map(|machine| &machine.stalls)
-    }
-
-    /// Runs the next rounds of this instant, until nothing is due or the budget is used up.
-    fn instant(&mut self) -> Result<(), Box<Stuck>> {
-        let now = self.now;
-        while self.rounds < ROUNDS_MOST {
-            self.rounds += 1;
-            if self.network.next() == now {
-                self.deliver();
-            }
-            while self.reviews.next() == now {
-                self.review(self.reviews.first());
-            }
-            while self.halts.next() == now {
-                let number = self.halts.first();
-                self.halts.clear(number);
-                self.halt(number);
-            }
-            while self.guests.next() == now {
-                self.visit_guest(self.guests.first())?;
-            }
-            if self.hosts.next() != now && self.network.next() != now {
-                self.rounds = 0;
-                return Ok(());
-            }
-            while self.hosts.next() == now {
-                self.last_host = self.hosts.first();
-                self.visit_host(self.last_host)?;
-            }
-            if self.budget == 0 {
-                return Ok(());
-            }
-        }
-        Err(Box::new(Stuck {
-            at: now,
-            machine: self.machines[self.last_host].name.clone(),
-            why: "guests and their host answer each other without using any time".to_string(),
-            help: "give the tasks a step that runs or sleeps in every round",
-            waiters: Vec::new(),
-            more: 0,
-        }))
-    }
-
-    #[inline]
-    fn visit_guest(&mut self, index: usize) -> Result<(), Box<Stuck>> {
-        let machine = &mut self.machines[index];
-        let before = machine.inputs;
-        machine.cpus.now = self.now;
-        machine.instant();
-        // Traffic within the machine arrives before the machine can be idle.
-        while self.machines[index].cpus.outbox.has_traffic() && self.machines[index].stuck.is_none() {
-            self.ship(index);
-            self.machines[index].instant();
-        }
-        let machine = &mut self.machines[index];
-        if machine.stuck.is_some() {
-            return Err(machine.stuck.take().expect("just seen"));
-        }
-        if self.coordinates && self.coordination[index].is_some() {
-            self.coordinate(index);
-        }
-        self.answer_guest(index);
-        let machine = &self.machines[index];
-        self.budget = self.budget.saturating_sub(1 + machine.inputs - before);
-        self.guests.set(self.places[index].number, machine.next());
-        Ok(())
-    }
-
-    #[inline]
-    fn visit_host(&mut self, index: usize) -> Result<(), Box<Stuck>> {
-        let machine = &mut self.machines[index];
-        let before = machine.inputs;
-        machine.cpus.now = self.now;
-        machine.instant();
-        self.budget = self.budget.saturating_sub(1 + machine.inputs - before);
-        self.end_host_visit(index)
-    }
-
-    /// Reacts to the events of a host at this instant.
-    #[inline]
-    fn end_host_visit(&mut self, index: usize) -> Result<(), Box<Stuck>> {
-        // Traffic within the machine arrives before the machine can be idle.
-        while self.machines[index].cpus.outbox.has_traffic() && self.machines[index].stuck.is_none() {
-            self.ship(index);
-            self.machines[index].instant();
-        }
-        let machine = &mut self.machines[index];
-        if machine.stuck.is_some() {
-            return Err(machine.stuck.take().expect("just seen"));
-        }
-        if machine.cpus.outbox.coordinates {
-            self.coordinate_host(index);
-        }
-        self.answer_host(index);
-        if self.halts.next() != Instant::NEVER {
-            self.cut_polls(index);
-        }
-        self.hosts.set(self.places[index].number, self.machines[index].next());
-        Ok(())
     }
 
     /// Schedules a visit of `machine` at this instant.

@@ -2,9 +2,9 @@
 
 use crate::bare_metal::{COSTS, populate};
 use crate::town::{Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
-use sched::{GroupId, Instant, Nanos};
+use sched::{GroupId, Instant, Nanos, Params};
 use sim::coordination::{Coordination, Protocol};
-use sim::{Costs, Guest, World};
+use sim::{Costs, Guest, Periodic, Workload, World};
 use trace::{Event, MachineId, WorldSink};
 
 type Build = fn(Box<dyn WorldSink + '_>) -> World<'_>;
@@ -33,6 +33,18 @@ fn alone(log: Box<dyn WorldSink + '_>) -> World<'_> {
     world
 }
 
+/// Returns a host with 300 jobs that are released together, far more than a small part allows.
+fn crowded(log: Box<dyn WorldSink + '_>) -> World<'_> {
+    let mut world = World::new(7);
+    let machine = host(&mut world, "cfs", 2, COSTS);
+    world.watch_all_boxed(log);
+    let jobs = Workload::Periodic(Periodic::new(Nanos::ms(20), Nanos::us(20)));
+    for number in 0..300 {
+        world.attach(machine, &format!("job {number}"), Params::default(), jobs).expect("there is room");
+    }
+    world
+}
+
 /// Runs for 100 ms in parts, and returns the maximum number of inputs of a part beyond its budget.
 fn in_parts(mut world: World<'_>, part: u64) -> u64 {
     let (end, mut beyond) = (at(100), 0);
@@ -50,7 +62,7 @@ fn in_parts(mut world: World<'_>, part: u64) -> u64 {
 
 #[test]
 fn a_run_in_parts_shows_the_events_of_a_run_in_one_go() {
-    for build in [two_levels as Build, alone] {
+    for build in [two_levels as Build, alone, crowded] {
         let mut whole = Log::default();
         build(Box::new(&mut whole)).finish(at(100)).expect("no task waits forever");
         assert!(whole.events.len() > 1_000, "only {} events", whole.events.len());

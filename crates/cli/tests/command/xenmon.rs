@@ -86,7 +86,7 @@ fn ftrace_text_is_written_for_the_host_and_beside_it_for_each_guest() {
 fn what_cannot_be_monitored_or_written_is_refused_and_nothing_is_written() {
     let two = scenario("two-levels.toml");
     for (args, reason, right) in [
-        (&["--xenmon", "--warm-up", "30s"][..], "a warm-up of 30s leaves nothing", "below 30s"),
+        (&["--xenmon", "--warm-up", "30s"][..], "a warm-up of 30s excludes the whole run", "below 30s"),
         (&["--xenmon", "--warm-up", "soon"], "is not a length of time", "use "),
         (&["--ftrace", "run.dat"], "`run.dat` does not end in .txt", "ends in .txt"),
         (

@@ -7,6 +7,7 @@
 mod coordination;
 mod guest_coordination;
 mod network;
+mod part;
 mod rounds;
 mod vcpu;
 mod vcpu_state;
@@ -19,7 +20,7 @@ use crate::network::Network;
 use crate::program::Application;
 use crate::workload::Workload;
 use guest_coordination::GuestCoordination;
-use rounds::Part;
+use part::Part;
 use sched::{
     CpuId, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, PolicySource, Refused, Wake,
 };

@@ -2,6 +2,7 @@
 //! between two releases or alarms of a visit; the next call continues there.
 
 use super::World;
+use super::part::Part;
 use crate::driver::Driver;
 use crate::stuck::Stuck;
 use sched::Instant;
@@ -12,17 +13,6 @@ const ROUNDS_MOST: usize = 10_000;
 
 /// The number of instants between checks for sinks that ignore later events.
 const INSTANTS_A_ROUND: u64 = 1_024;
-
-/// The part of a round at which the next call continues an incomplete instant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Part {
-    /// Packets, reviews of boosts, and halts of vCPUs: the beginning of a round.
-    Arrivals,
-    /// Visits of guests.
-    Guests,
-    /// Visits of hosts.
-    Hosts,
-}
 
 impl World<'_> {
     /// Runs until `end`, with every event before `end`.
@@ -264,8 +254,9 @@ impl World<'_> {
         self.hosts.set(self.places[index].number, self.machines[index].next());
         Ok(())
     }
-    /// Delivers the traffic within a machine before the machine can be idle. What this makes due is not bounded by the
-    /// budget: each packet wakes few tasks.
+
+    /// Delivers the traffic within a machine before the machine can be idle. The budget does not bound the work that
+    /// becomes due; each packet wakes few tasks.
     fn pass_traffic(&mut self, index: usize) {
         while self.machines[index].cpus.outbox.has_traffic() && self.machines[index].stuck.is_none() {
             self.ship(index);

@@ -3,7 +3,6 @@
 
 use crate::span::{Job, Span, State};
 use crate::{Event, Header};
-use rustc_hash::FxHashMap;
 use sched::id::CPUS_MAX;
 use sched::{Action, CpuId, CpuSet, EntityId, Input, Instant, Params};
 use std::collections::VecDeque;
@@ -94,6 +93,7 @@ struct Open {
 /// An attached entity.
 #[derive(Debug)]
 struct Live {
+    entity: EntityId,
     /// CPU that the entity runs on.
     seat: Option<CpuId>,
     /// Whether the entity is runnable.
@@ -113,9 +113,10 @@ struct Live {
 }
 
 impl Live {
-    fn new(at: Instant) -> Live {
+    fn new(entity: EntityId, at: Instant) -> Live {
         let open = Open { state: Some(State::Blocked), from: at, woken: None };
         Live {
+            entity,
             seat: None,
             ready: false,
             held: 0,
@@ -165,11 +166,18 @@ impl Live {
 pub struct Follower {
     now: Instant,
     number: u64,
-    live: FxHashMap<EntityId, Live>,
-    seats: Vec<Option<EntityId>>,
+    /// Attached entities, and the entities that were detached at this instant. An entity keeps its place.
+    live: Vec<Live>,
+    /// Places in `live` without an entity.
+    free: Vec<usize>,
+    /// Place in `live` of the last entity with each entity index.
+    places: Vec<Option<usize>>,
+    /// Place in `live` of the entity on each CPU.
+    seats: Vec<Option<usize>>,
     /// Frozen CPUs: vCPUs without a CPU.
     frozen: CpuSet,
-    touched: Vec<EntityId>,
+    /// Places in `live` of the entities that changed at this instant.
+    touched: Vec<usize>,
 }
 
 /// A receiver of facts.
@@ -180,8 +188,16 @@ impl Follower {
     #[must_use]
     pub fn new(header: &Header) -> Follower {
         let seats = vec![None; header.cpus.min(CPUS_MAX)];
-        let (live, touched) = (FxHashMap::default(), Vec::new());
-        Follower { now: Instant::ZERO, number: 0, live, seats, frozen: CpuSet::EMPTY, touched }
+        Follower {
+            now: Instant::ZERO,
+            number: 0,
+            live: Vec::new(),
+            free: Vec::new(),
+            places: Vec::new(),
+            seats,
+            frozen: CpuSet::EMPTY,
+            touched: Vec::new(),
+        }
     }
 
     /// Returns the number of CPUs.
@@ -200,6 +216,7 @@ impl Follower {
     ///
     /// # Errors
     /// The event contradicts earlier events. The follower must not be used afterwards.
+    #[inline]
     pub fn observe(&mut self, at: Instant, event: &Event, emit: &mut Emit<'_>) -> Result<(), Inconsistent> {
         if at < self.now {
             return Err(self.contradiction(at, format!("time goes back from {}", self.now)));
@@ -220,53 +237,72 @@ impl Follower {
 
     /// Returns the CPU that `entity` runs on, and the start of the run. `None`: `entity` does not run.
     pub(crate) fn running(&self, entity: EntityId) -> Option<(CpuId, Instant)> {
-        let open = self.live.get(&entity)?.open;
+        let open = self.live[self.place(entity)?].open;
         if let Some(State::Running(cpu)) = open.state { Some((cpu, open.from)) } else { None }
     }
 
     /// Returns the entity that runs on `cpu`, and the start of the run. `None`: the CPU idles.
     pub(crate) fn running_on(&self, cpu: CpuId) -> Option<(EntityId, Instant)> {
-        let entity = self.seats.get(cpu.index()).copied().flatten()?;
-        self.running(entity).map(|(_, from)| (entity, from))
+        let Live { entity, open, .. } = &self.live[self.seats.get(cpu.index()).copied().flatten()?];
+        if let Some(State::Running(_)) = open.state { Some((*entity, open.from)) } else { None }
     }
 
     /// Ends the trace: emits the remaining facts, and returns the instant of the last event.
     pub fn finish(mut self, emit: &mut Emit<'_>) -> Instant {
         self.flush(emit);
-        let mut live: Vec<(EntityId, Live)> = self.live.into_iter().collect();
-        live.sort_unstable_by_key(|(entity, _)| *entity);
-        for (entity, mut live) in live {
-            give_up(entity, &mut live, self.now, emit);
-            emit_span(entity, live.open, self.now, emit);
+        // A place without an entity has neither jobs nor a state.
+        self.live.sort_unstable_by_key(|live| live.entity);
+        for live in &mut self.live {
+            give_up(live, self.now, emit);
+            emit_span(live.entity, live.open, self.now, emit);
         }
         self.now
     }
 
     /// Returns the error of the next event.
+    #[cold]
     pub(crate) fn contradiction(&self, at: Instant, reason: String) -> Inconsistent {
         Inconsistent { number: self.number + 1, at, reason }
     }
 
     /// Emits the states that ended at this instant, before time advances.
     fn flush(&mut self, emit: &mut Emit<'_>) {
-        for entity in self.touched.drain(..) {
-            let live = self.live.get_mut(&entity).expect("a changed entity stays until time moves on");
+        for place in self.touched.drain(..) {
+            let live = &mut self.live[place];
             live.touched = false;
             if let Some(closed) = live.closed.take() {
-                emit_span(entity, closed, self.now, emit);
+                emit_span(live.entity, closed, self.now, emit);
             }
             if live.open.state.is_none() {
-                self.live.remove(&entity);
+                self.free.push(place);
+                self.places[live.entity.index()].take_if(|last| *last == place);
             }
         }
     }
 
     fn attach(&mut self, entity: EntityId) -> Result<(), String> {
-        if self.live.contains_key(&entity) {
+        if self.place(entity).is_some() {
             return Err(format!("{entity} is attached already; help: use another id"));
         }
-        self.live.insert(entity, Live::new(self.now));
+        let live = Live::new(entity, self.now);
+        let place = self.free.pop().unwrap_or(self.live.len());
+        if place == self.live.len() {
+            self.live.push(live);
+        } else {
+            self.live[place] = live;
+        }
+        if self.places.len() <= entity.index() {
+            self.places.resize(entity.index() + 1, None);
+        }
+        self.places[entity.index()] = Some(place);
         Ok(())
+    }
+
+    /// Returns the place of `entity`. `None`: it is not attached, and was not detached at this instant.
+    #[inline]
+    fn place(&self, entity: EntityId) -> Option<usize> {
+        let place = (*self.places.get(entity.index())?)?;
+        (self.live[place].entity == entity).then_some(place)
     }
 
     fn take(&mut self, event: &Event, emit: &mut Emit<'_>) -> Result<(), String> {
@@ -312,12 +348,15 @@ impl Follower {
             Input::Wake { entity, .. } => self.wake(entity, emit)?,
             Input::Block { cpu } => {
                 self.awake(cpu)?;
-                let Some(entity) = self.seat(cpu)? else {
+                let Some(place) = self.seat(cpu)? else {
                     return Err(format!("CPU {cpu} blocks, but no entity runs there"));
                 };
-                self.unready(entity)?;
+                self.unready(place);
             }
-            Input::Pause { entity } => self.unready(entity)?,
+            Input::Pause { entity } => {
+                let place = self.known_place(entity)?;
+                self.unready(place);
+            }
             Input::Freeze { cpu, .. } => self.freeze(cpu)?,
             Input::Thaw { cpu, .. } => self.thaw(cpu)?,
             Input::Yield { cpu } | Input::YieldTo { cpu, .. } | Input::Expire { cpu } | Input::Kicked { cpu } => {
@@ -334,15 +373,16 @@ impl Follower {
             Action::Run { cpu, entity, .. } => self.run(cpu, entity)?,
             // Another CPU may cut the time slice, even where its own CPU is frozen.
             Action::Extend { cpu, .. } => {
-                let Some(entity) = self.seat(cpu)? else {
+                let Some(place) = self.seat(cpu)? else {
                     return Err(format!("CPU {cpu} continues, but no entity runs there"));
                 };
                 // The entity may have blocked, woken and been picked again at this instant: its run continues.
-                self.known(entity)?.woken = None;
+                self.live[place].woken = None;
             }
             Action::Held { entity, reasons } => {
-                self.known(entity)?.held = reasons;
-                self.update(entity);
+                let place = self.known_place(entity)?;
+                self.live[place].held = reasons;
+                self.update(place);
             }
             Action::Kick { .. } | Action::SetAlarm { .. } | Action::ClearAlarm { .. } => {}
         }
@@ -351,12 +391,13 @@ impl Follower {
 
     fn wake(&mut self, entity: EntityId, emit: &mut Emit<'_>) -> Result<(), String> {
         let at = self.now;
-        let live = self.known(entity)?;
+        let place = self.known_place(entity)?;
+        let live = &mut self.live[place];
         if !live.ready {
             live.ready = true;
             live.woken = Some(at);
             emit(Fact::Woken { entity, at });
-            self.update(entity);
+            self.update(place);
         }
         Ok(())
     }
@@ -370,11 +411,17 @@ impl Follower {
     }
 
     fn known(&mut self, entity: EntityId) -> Result<&mut Live, String> {
-        let live = self.live.get_mut(&entity).filter(|live| live.open.state.is_some());
-        live.ok_or_else(|| format!("{entity} is not attached; help: record an `attach` before it"))
+        self.known_place(entity).map(|place| &mut self.live[place])
     }
 
-    fn seat(&self, cpu: CpuId) -> Result<Option<EntityId>, String> {
+    /// Returns the place of `entity`, which is attached.
+    fn known_place(&self, entity: EntityId) -> Result<usize, String> {
+        let place = self.place(entity).filter(|&place| self.live[place].open.state.is_some());
+        place.ok_or_else(|| format!("{entity} is not attached; help: record an `attach` before it"))
+    }
+
+    /// Returns the place of the entity on `cpu`.
+    fn seat(&self, cpu: CpuId) -> Result<Option<usize>, String> {
         let cpus = self.seats.len();
         self.seats
             .get(cpu.index())
@@ -395,7 +442,7 @@ impl Follower {
         if !self.frozen.insert(cpu) {
             return Err(format!("CPU {cpu} freezes, but it is frozen; help: record a `thaw` before it"));
         }
-        seat.into_iter().for_each(|entity| self.update(entity));
+        seat.into_iter().for_each(|place| self.update(place));
         Ok(())
     }
 
@@ -404,7 +451,7 @@ impl Follower {
         if !self.frozen.remove(cpu) {
             return Err(format!("CPU {cpu} thaws, but it is not frozen; help: record a `freeze` before it"));
         }
-        seat.into_iter().for_each(|entity| self.update(entity));
+        seat.into_iter().for_each(|place| self.update(place));
         Ok(())
     }
 
@@ -413,9 +460,11 @@ impl Follower {
             return Err(format!("{entity} runs on CPU {cpu}, but it is frozen; help: record a `thaw` before it"));
         }
         if let Some(other) = self.seat(cpu)? {
+            let other = self.live[other].entity;
             return Err(format!("{entity} runs on CPU {cpu}, but {other} does; help: record a `stop` before it"));
         }
-        let live = self.known(entity)?;
+        let place = self.known_place(entity)?;
+        let live = &mut self.live[place];
         if let Some(elsewhere) = live.seat {
             return Err(format!(
                 "{entity} runs on CPU {cpu}, but runs on CPU {elsewhere}; help: record a `stop` before it"
@@ -423,18 +472,18 @@ impl Follower {
         }
         live.seat = Some(cpu);
         live.ready = true;
-        self.seats[cpu.index()] = Some(entity);
-        self.update(entity);
+        self.seats[cpu.index()] = Some(place);
+        self.update(place);
         Ok(())
     }
 
     fn stop(&mut self, cpu: CpuId, entity: EntityId) -> Result<(), String> {
         match self.seat(cpu)? {
-            Some(seated) if seated == entity => {
+            Some(place) if self.live[place].entity == entity => {
                 self.awake(cpu)?;
                 self.seats[cpu.index()] = None;
-                self.known(entity)?.seat = None;
-                self.update(entity);
+                self.live[place].seat = None;
+                self.update(place);
                 Ok(())
             }
             // The stop of an entity that was detached while it ran follows its detach.
@@ -443,24 +492,24 @@ impl Follower {
         }
     }
 
-    /// Blocks `entity`: at once, or, while it runs, at its stop.
-    fn unready(&mut self, entity: EntityId) -> Result<(), String> {
-        let live = self.known(entity)?;
+    /// Blocks the entity at `place`: at once, or, while it runs, at its stop.
+    fn unready(&mut self, place: usize) {
+        let live = &mut self.live[place];
         live.ready = false;
         live.woken = None;
-        self.update(entity);
-        Ok(())
+        self.update(place);
     }
 
     fn detach(&mut self, entity: EntityId, emit: &mut Emit<'_>) -> Result<(), String> {
         let at = self.now;
-        let live = self.known(entity)?;
+        let place = self.known_place(entity)?;
+        let live = &mut self.live[place];
         emit(Fact::Detached { entity, at });
-        give_up(entity, live, at, emit);
+        give_up(live, at, emit);
         let seat = live.seat.take();
         live.become_at(at, None);
         if live.touch() {
-            self.touched.push(entity);
+            self.touched.push(place);
         }
         if let Some(cpu) = seat {
             self.seats[cpu.index()] = None;
@@ -468,19 +517,19 @@ impl Follower {
         Ok(())
     }
 
-    /// Recomputes the state of `entity`.
-    fn update(&mut self, entity: EntityId) {
-        let now = self.now;
-        let live = self.live.get_mut(&entity).expect("only attached entities change");
-        live.become_at(now, Some(live.state(&self.frozen)));
+    /// Recomputes the state of the entity at `place`, which is attached.
+    fn update(&mut self, place: usize) {
+        let live = &mut self.live[place];
+        live.become_at(self.now, Some(live.state(&self.frozen)));
         if live.touch() {
-            self.touched.push(entity);
+            self.touched.push(place);
         }
     }
 }
 
-/// Emits the unfinished jobs of `entity`, which leaves.
-fn give_up(entity: EntityId, live: &mut Live, at: Instant, emit: &mut Emit<'_>) {
+/// Emits the unfinished jobs of an entity, which leaves.
+fn give_up(live: &mut Live, at: Instant, emit: &mut Emit<'_>) {
+    let entity = live.entity;
     for (released, deadline) in live.jobs.drain(..) {
         emit(Fact::Job { entity, job: Job { released, deadline, ended: at, completed: false } });
     }

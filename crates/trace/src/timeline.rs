@@ -131,7 +131,9 @@ impl TimelineBuilder {
     pub fn new(header: &Header) -> TimelineBuilder {
         let follower = Follower::new(header);
         let facts = Facts {
-            rows: FxHashMap::default(),
+            rows: Vec::new(),
+            places: FxHashMap::default(),
+            last: Vec::new(),
             cpus: vec![Vec::new(); follower.cpus()],
             stolen: vec![Vec::new(); follower.cpus()],
         };
@@ -148,8 +150,7 @@ impl TimelineBuilder {
         }
         let facts = &mut self.facts;
         let to = self.follower.finish(&mut |fact| facts.take(&fact));
-        let Facts { rows, cpus, stolen } = self.facts;
-        let mut rows: Vec<Row> = rows.into_values().collect();
+        let Facts { mut rows, cpus, stolen, .. } = self.facts;
         rows.sort_unstable_by_key(|row| row.entity);
         Ok(Timeline { header: self.header, from: self.from.unwrap_or_default(), to, rows, cpus, stolen })
     }
@@ -161,11 +162,12 @@ impl TimelineBuilder {
 
     /// Whether `entity` was ever attached.
     pub(crate) fn knows(&self, entity: EntityId) -> bool {
-        self.facts.rows.contains_key(&entity)
+        self.facts.places.contains_key(&entity)
     }
 }
 
 impl Sink for TimelineBuilder {
+    #[inline]
     fn record(&mut self, at: Instant, event: &Event) {
         if self.error.is_some() {
             return;
@@ -179,14 +181,21 @@ impl Sink for TimelineBuilder {
             return;
         }
         let facts = &mut self.facts;
-        self.error = self.follower.observe(at, event, &mut |fact| facts.take(&fact)).err();
+        if let Err(error) = self.follower.observe(at, event, &mut |fact| facts.take(&fact)) {
+            self.error = Some(error);
+        }
     }
 }
 
 /// The facts so far.
 #[derive(Debug)]
 struct Facts {
-    rows: FxHashMap<EntityId, Row>,
+    /// Rows in the order of attach.
+    rows: Vec<Row>,
+    /// Place in `rows` of each entity.
+    places: FxHashMap<EntityId, usize>,
+    /// Place in `rows` of the last entity with each entity index, which most facts are about.
+    last: Vec<usize>,
     cpus: Vec<Vec<Run>>,
     stolen: Vec<Vec<Run>>,
 }
@@ -205,7 +214,7 @@ impl Facts {
                     spans: Vec::new(),
                     jobs: Vec::new(),
                 };
-                self.rows.insert(entity, row);
+                self.attach(row);
             }
             Fact::Adjusted { entity, at, params } => self.of(entity).asked.push((at, *params)),
             Fact::Detached { entity, at } => self.of(entity).detached = Some(at),
@@ -223,7 +232,19 @@ impl Facts {
         }
     }
 
+    fn attach(&mut self, row: Row) {
+        let (entity, place) = (row.entity, self.rows.len());
+        self.places.insert(entity, place);
+        if self.last.len() <= entity.index() {
+            self.last.resize(entity.index() + 1, place);
+        }
+        self.last[entity.index()] = place;
+        self.rows.push(row);
+    }
+
     fn of(&mut self, entity: EntityId) -> &mut Row {
-        self.rows.get_mut(&entity).expect("a fact is about an attached entity")
+        let last = self.last.get(entity.index()).copied().filter(|&last| self.rows[last].entity == entity);
+        let place = last.unwrap_or_else(|| self.places[&entity]);
+        &mut self.rows[place]
     }
 }

@@ -55,24 +55,23 @@ impl Levels {
     ///
     /// # Errors
     /// The event contradicts earlier events.
+    #[inline]
     pub(crate) fn take(&mut self, machine: MachineId, at: Instant, event: &Event) -> Result<(), Inconsistent> {
         self.number += 1;
-        let wrong = |reason| Inconsistent { number: self.number, at, reason };
-        if at < self.now {
-            return Err(wrong(format!("time goes back from {}", self.now)));
-        }
-        if self.header.machine(machine).is_none() {
-            let count = self.header.machines.len();
-            return Err(wrong(format!(
-                "there is no {machine}; help: use a machine below m{count}, the number in the header"
-            )));
+        let count = self.header.machines.len();
+        if at < self.now || machine.index() >= count {
+            let reason = if at < self.now {
+                format!("time goes back from {}", self.now)
+            } else {
+                format!("there is no {machine}; help: use a machine below m{count}, the number in the header")
+            };
+            return Err(Inconsistent { number: self.number, at, reason });
         }
         self.now = at;
-        match *event {
-            Event::Vcpu { entity, guest, cpu } => self.link(machine, entity, guest, cpu),
-            _ => Ok(()),
+        if let Event::Vcpu { entity, guest, cpu } = *event {
+            self.link(machine, entity, guest, cpu).map_err(|reason| self.wrong(machine, at, &reason))?;
         }
-        .map_err(|reason| self.wrong(machine, at, &reason))
+        Ok(())
     }
 
     /// Returns the error of the last event, which was an event of `machine`.
@@ -178,13 +177,14 @@ impl WorldSink for WorldTimelineBuilder {
     fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
         let Ok(levels) = &mut self.levels else { return };
         self.from.get_or_insert(at);
-        let outcome = levels.take(machine, at, event).and_then(|()| {
-            let builder = &mut self.machines[machine.index()];
-            builder.record(at, event);
-            builder.error().map_or(Ok(()), |error| Err(levels.wrong(machine, at, &error.reason)))
-        });
-        if let Err(error) = outcome {
+        if let Err(error) = levels.take(machine, at, event) {
             self.levels = Err(error);
+            return;
+        }
+        let builder = &mut self.machines[machine.index()];
+        builder.record(at, event);
+        if let Some(error) = builder.error() {
+            self.levels = Err(levels.wrong(machine, at, &error.reason));
         }
     }
 }

@@ -63,14 +63,34 @@ impl Durations {
             Ok(at) => self.exact[at].1 += count,
             Err(at) if self.exact.len() < EXACT => self.exact.insert(at, (ns, count)),
             Err(_) => {
-                let mut histogram = Histogram::new(2).expect("two digits are a precision");
-                for (ns, count) in std::mem::take(&mut self.exact) {
-                    put(&mut histogram, ns, count);
-                }
-                put(&mut histogram, ns, count);
-                self.rest = Some(Box::new(histogram));
+                self.exact.push((ns, count));
+                self.coarsen();
             }
         }
+    }
+
+    /// Adds `others`, which are in order, to the durations that are kept exactly.
+    fn merge_exact(&mut self, others: &[(u64, u64)]) {
+        self.exact.extend_from_slice(others);
+        // A stable sort merges two sorted lists in linear time.
+        self.exact.sort_by_key(|&(ns, _)| ns);
+        self.exact.dedup_by(|next, kept| {
+            let is_equal = next.0 == kept.0;
+            kept.1 += if is_equal { next.1 } else { 0 };
+            is_equal
+        });
+        if self.exact.len() > EXACT {
+            self.coarsen();
+        }
+    }
+
+    /// Moves the durations that are kept exactly, in any order, into a histogram.
+    fn coarsen(&mut self) {
+        let mut histogram = Histogram::new(2).expect("two digits are a precision");
+        for (ns, count) in std::mem::take(&mut self.exact) {
+            put(&mut histogram, ns, count);
+        }
+        self.rest = Some(Box::new(histogram));
     }
 
     /// Adds all durations of `other`.
@@ -78,11 +98,9 @@ impl Durations {
         self.count += other.count;
         self.total += other.total;
         self.longest = self.longest.max(other.longest);
-        for &(ns, count) in &other.exact {
-            self.keep(ns, count);
-        }
         match (&mut self.rest, &other.rest) {
-            (_, None) => {}
+            (None, None) => self.merge_exact(&other.exact),
+            (Some(mine), None) => other.exact.iter().for_each(|&(ns, count)| put(mine, ns, count)),
             (Some(mine), Some(theirs)) => mine.add(&**theirs).expect("it grows as it must"),
             (mine @ None, Some(theirs)) => {
                 *mine = Some(theirs.clone());
@@ -174,5 +192,10 @@ mod tests {
         let mut few = fill(0..3);
         few.add(&fill(3..5));
         assert_eq!((few.count(), few.percentile(50)), (5, Nanos::ms(2)));
+        few.add(&fill(1..4));
+        assert_eq!(
+            [0, 25, 26, 50, 51, 75, 76, 100].map(|it| few.percentile(it).as_ns() / 1_000_000),
+            [0, 1, 1, 2, 2, 3, 3, 4]
+        );
     }
 }

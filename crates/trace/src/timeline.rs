@@ -242,9 +242,16 @@ impl Facts {
         self.rows.push(row);
     }
 
+    #[inline]
     fn of(&mut self, entity: EntityId) -> &mut Row {
-        let last = self.last.get(entity.index()).copied().filter(|&last| self.rows[last].entity == entity);
-        let place = last.unwrap_or_else(|| self.places[&entity]);
+        let last = self.last[entity.index()];
+        let place = if self.rows[last].entity == entity { last } else { self.earlier(entity) };
         &mut self.rows[place]
+    }
+
+    /// Returns the place of an entity whose index another entity has taken over at this instant.
+    #[cold]
+    fn earlier(&self, entity: EntityId) -> usize {
+        self.places[&entity]
     }
 }

@@ -91,8 +91,11 @@ pub(crate) fn unshare<T>(shared: Rc<RefCell<T>>) -> T {
 }
 
 impl Sink for Meters {
+    #[inline]
     fn record(&mut self, at: Instant, event: &Event) {
-        self.meter.record(at, event);
+        if !self.meter.take(at, event) {
+            return;
+        }
         if let Some(metrics) = &mut self.metrics {
             metrics.record(at, event);
         }

@@ -34,6 +34,9 @@ pub struct Member {
     woken: bool,
     /// Whether the entity reports its own wake-ups.
     tells: bool,
+    /// Whether `got.waits` lacks the waits in `got.wakeups`. They are added at the end, so that no wait is recorded
+    /// twice.
+    is_split: bool,
     held_since: Option<Instant>,
     upto: Instant,
     /// State of the entity up to `upto`.
@@ -61,6 +64,7 @@ impl Member {
             waiting_since: None,
             woken: false,
             tells: false,
+            is_split: false,
             held_since: None,
             upto: now,
             did: Doing::Blocked,
@@ -106,7 +110,7 @@ impl Member {
         if self.left.is_none() {
             self.advance(start);
         }
-        (self.got, self.unmeasured) = (Measures::default(), Nanos::ZERO);
+        (self.got, self.unmeasured, self.is_split) = (Measures::default(), Nanos::ZERO, false);
         self.held_since = self.held_since.map(|since| since.max(start));
     }
 
@@ -150,16 +154,26 @@ impl Member {
     pub(super) fn end_wait(&mut self, now: Instant) {
         if let Some(since) = self.waiting_since.take() {
             let wait = now.since(since);
-            self.got.waits.record(wait);
             if std::mem::take(&mut self.woken) && !self.tells {
                 self.got.wakeups.record(wait);
+                self.is_split = true;
+            } else {
+                self.got.waits.record(wait);
             }
+        }
+    }
+
+    /// Adds the waits that began with a wake-up to all waits.
+    fn unite_waits(&mut self) {
+        if std::mem::take(&mut self.is_split) {
+            self.got.waits.add(&self.got.wakeups);
         }
     }
 
     /// Records the beginning of a job as reported by the entity. From now on only such reports count.
     fn woke(&mut self, late: Nanos) {
         if !std::mem::replace(&mut self.tells, true) {
+            self.unite_waits();
             self.got.wakeups = Durations::default();
         }
         self.got.wakeups.record(late);
@@ -255,6 +269,7 @@ impl Member {
     /// Ends the measurement, at the detachment of the entity or at the end of the run.
     pub(super) fn finish(&mut self, now: Instant) {
         self.block(now);
+        self.unite_waits();
         self.on = None;
         self.frozen = false;
         self.hold(false, now);

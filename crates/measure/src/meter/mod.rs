@@ -233,10 +233,21 @@ impl Meter {
 
 impl Sink for Meter {
     fn record(&mut self, now: Instant, event: &Event) {
+        self.take(now, event);
+    }
+}
+
+impl Meter {
+    /// Records the next event, as a [`Sink`]. Returns whether the event can change an entity or a CPU: alarms, kicks
+    /// and settles, which are a quarter of the events of a host, do not.
+    pub fn take(&mut self, now: Instant, event: &Event) -> bool {
         if self.completed.is_some() | self.from.is_some() {
             self.catch_up(now, event);
         }
         match *event {
+            Event::Action(Action::SetAlarm { .. } | Action::ClearAlarm { .. } | Action::Kick { .. })
+            | Event::Input(Input::Alarm { .. } | Input::Kicked { .. })
+            | Event::Settled => return false,
             Event::Action(Action::Run { cpu, entity, .. }) => self.run(cpu, entity, now),
             Event::Action(Action::Stop { cpu, entity }) => self.stop(cpu, entity, now),
             Event::Input(Input::Block { cpu }) => {
@@ -263,10 +274,9 @@ impl Sink for Meter {
             Event::Action(Action::Extend { cpu, .. }) => self.extend(cpu),
             _ => self.record_rest(now, event),
         }
+        true
     }
-}
 
-impl Meter {
     /// Completes what the next event decides: whether the next job begins at once, and whether the event counts.
     fn catch_up(&mut self, now: Instant, event: &Event) {
         if let Some(entity) = self.completed.take() {

@@ -401,3 +401,37 @@ fn an_entity_takes_less_than_a_kibibyte_beside_its_histograms() {
     let each = u64::try_from(taken.bytes_current).expect("it keeps something") / u64::from(ENTITIES) - histograms;
     assert!((200..1_024).contains(&each), "{each} bytes for each");
 }
+
+#[test]
+fn an_event_that_changes_no_entity_still_shows_that_the_next_job_begins_at_once() {
+    let kicked = Event::Input(Input::Kicked { cpu: CPU });
+    let idle = [None, Some(Event::Action(Action::Kick { cpu: CPU })), Some(kicked), Some(Event::Settled)];
+    for between in idle {
+        let release = || Event::Release { entity: A, deadline: ms(9) };
+        let mut meter = Meter::new();
+        for event in [attach(A, Params::default()), release(), release(), wake(A), run(A)] {
+            assert!(meter.take(ms(1), &event), "{event}");
+        }
+        assert!(meter.take(ms(2), &Event::Complete { entity: A }));
+        assert!(between.iter().all(|event| !meter.take(ms(2), event)));
+        assert!(meter.take(ms(2), &Event::Input(Input::Block { cpu: CPU })));
+        assert_eq!(meter.members()[0].got.dispatches, if between.is_some() { 2 } else { 1 }, "{between:?}");
+    }
+}
+
+#[test]
+fn a_wake_up_before_the_first_report_is_a_wait_but_no_wake_up() {
+    let block = || Event::Input(Input::Block { cpu: CPU });
+    let times = |reports: bool| {
+        let mut events = vec![(0, attach(A, Params::default())), (0, wake(A)), (2, run(A)), (3, block()), (3, stop(A))];
+        if reports {
+            events.push((3, Event::Woke { entity: A, late: Nanos::us(7) }));
+        }
+        events.extend([(4, wake(A)), (5, run(A)), (6, stop(A)), (9, run(A)), (10, Event::End)]);
+        let meter = measure(events);
+        let got = &meter.members()[0].got;
+        (got.waits.count(), got.waits.total(), got.wakeups.count(), got.wakeups.total())
+    };
+    assert_eq!(times(false), (3, Nanos::ms(6), 2, Nanos::ms(3)));
+    assert_eq!(times(true), (3, Nanos::ms(6), 1, Nanos::us(7)));
+}

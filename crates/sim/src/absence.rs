@@ -10,15 +10,15 @@ impl Driver<'_> {
     pub(crate) fn freeze(&mut self, cpu: CpuId, preempted: bool) {
         let shown = preempted && self.guest.is_some_and(|guest| guest.shows_preempted);
         self.pass_on(Input::Freeze { cpu, preempted: shown });
-        // A vCPU that halts at the instant at which it gets work is woken again.
+        // A vCPU that halts at the instant at which work arrives is woken again.
         if !preempted && self.machine.picks_once_thawed(cpu) {
             self.cpus.outbox.send(Message::WakeUp { cpu, why: Wake::Interrupt });
         }
         self.cpus.leave(cpu);
     }
 
-    /// Thaws `cpu`: its task continues, then deferred work follows. The guest gets `stolen` of the time between as
-    /// steal time.
+    /// Thaws `cpu`: its task continues, then deferred work follows. The guest receives `stolen` as the steal time of
+    /// the absence.
     pub(crate) fn thaw(&mut self, cpu: CpuId, stolen: Nanos) {
         self.input(Input::Thaw { cpu, stolen });
         self.cpus.come(cpu);
@@ -47,10 +47,10 @@ impl Driver<'_> {
                     self.cpus.releases.set(entity.index(), now);
                 }
             }
-            // Another kick is under way.
+            // Another kick is in flight.
             Deferred::Kick if self.cpus.kicks.get(cpu.index()) != Instant::NEVER => {}
             Deferred::Kick => self.cpus.kicks.set(cpu.index(), now),
-            // The alarm may have been set again meanwhile.
+            // The alarm may have been set again in the meantime.
             Deferred::Alarm(number) if self.cpus.alarms.get(number) != Instant::NEVER => {}
             Deferred::Alarm(number) => self.cpus.alarms.set(number, now),
             Deferred::Departure(entity) if self.machine.is_attached(entity) => self.detach(entity),
@@ -59,7 +59,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Removes an entity. An entity on an absent CPU leaves when the CPU returns; the host is asked to run it.
+    /// Removes an entity. An entity on an absent CPU leaves when the CPU returns; the host is asked to run the CPU.
     pub(crate) fn dismiss(&mut self, entity: EntityId) {
         match self.machine.state(entity) {
             State::Running(cpu) if self.cpus.defer(cpu, Deferred::Departure(entity), Wake::Interrupt) => {}

@@ -1,5 +1,5 @@
-//! [`Calendar`]: the event queue, with one slot for each item that can be due. A new instant for a slot replaces the old
-//! one, so that no entry is stale.
+//! [`Calendar`]: the event queue, with one slot for each item that can be due. A new instant for a slot replaces the
+//! old instant, so that no entry is stale.
 
 use sched::{Instant, Nanos};
 use std::hint::select_unpredictable;
@@ -16,18 +16,18 @@ impl Due {
 }
 
 /// A tournament over dense slots: a binary tree in which every match stores its two players, and the winner advances.
-/// Of slots due at one instant, the lowest wins. `next` and `first` take O(1); `set` plays one match per level, seven
-/// for 128 slots.
+/// Of the slots due at one instant, the lowest wins. `next` and `first` take O(1). `set` plays one match per level:
+/// seven matches for 128 slots.
 #[derive(Debug)]
 pub struct Calendar {
-    /// The final is match 1. The players of match `m` are the winners of matches `2m` and `2m + 1`. The slots in order
-    /// are the players of the matches in the upper half.
+    /// Match 1 is the final. The players of match `m` are the winners of matches `2m` and `2m + 1`. The players of the
+    /// matches in the upper half are the slots in order.
     matches: Vec<[Due; 2]>,
     first: Due,
 }
 
 impl Calendar {
-    /// Creates a calendar with room for slots `0..slots`, none of them set.
+    /// Creates a calendar with room for slots `0..slots`, all of them unset.
     #[must_use]
     pub fn new(slots: usize) -> Calendar {
         let mut calendar = Calendar { matches: Vec::new(), first: Due::UNSET };
@@ -54,14 +54,14 @@ impl Calendar {
         self.first.at
     }
 
-    /// Returns the slot that is due first; any slot if none is set.
+    /// Returns the slot that is due first, or any slot if none is set.
     #[inline]
     #[must_use]
     pub fn first(&self) -> usize {
         self.first.slot as usize
     }
 
-    /// Returns the instant at which `slot` is due. NEVER if it is not set.
+    /// Returns the instant at which `slot` is due. NEVER if `slot` is not set.
     #[inline]
     #[must_use]
     pub fn get(&self, slot: usize) -> Instant {
@@ -78,7 +78,7 @@ impl Calendar {
             let (players, side) = (&mut self.matches[place / 2], place % 2);
             players[side] = winner;
             let other = players[side ^ 1];
-            // Of equal players the left one wins. The outcome is unpredictable, so it must not become a branch.
+            // Of two equal players, the left player wins. The outcome is unpredictable, so it must not become a branch.
             let left = 1 - side as u64;
             let loses = other.at.saturating_add(Nanos::ns(left)) <= winner.at;
             winner.at = select_unpredictable(loses, other.at, winner.at);

@@ -2,22 +2,22 @@
 
 use sched::Nanos;
 
-/// The time that scheduling itself takes. All zero by default: an ideal machine.
+/// The time costs of scheduling itself. All zero by default: an ideal machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Costs {
-    /// Time that a CPU needs to switch to another entity. Spent, and charged, at the head of the run.
+    /// Time that a CPU needs to switch to another entity. Charged at the beginning of the run.
     pub context_switch: Nanos,
-    /// Further time that an entity needs to fill the cache when it runs on another CPU than last.
+    /// Further time that an entity needs to fill the cache when it runs on a CPU other than its last CPU.
     pub cache_refill: Nanos,
     /// Time from the request to the arrival of a kick (inter-processor interrupt).
     pub kick: Nanos,
     /// Time that an alarm or tick takes from the entity on its CPU.
     pub tick: Nanos,
-    /// Grain of the timers that release jobs: a release happens at the next multiple.
+    /// Granularity of the timers that release jobs: a release happens at the next multiple.
     pub timer_slack: Nanos,
     /// Time of a VM exit and entry. The vCPU pays it when it halts, is interrupted or enters its guest again.
     pub exit: Nanos,
-    /// Time of a hypercall. The task that hands a paravirtual lock to a halted vCPU pays it.
+    /// Time of a hypercall. A task pays it when it hands a paravirtual lock to a halted vCPU.
     pub hypercall: Nanos,
 }
 

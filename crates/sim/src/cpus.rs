@@ -1,5 +1,5 @@
 //! [`Cpus`]: the CPUs in virtual time: their entities, the ends of bursts and time slices, due work, and the costs of
-//! switches. A CPU of a guest may be absent for a while; work that is due there is deferred.
+//! switches. A CPU of a guest may be absent. Work that becomes due during the absence is deferred.
 
 use crate::calendar::Calendar;
 use crate::costs::Costs;
@@ -21,9 +21,9 @@ pub(crate) struct Running {
     until: Instant,
     /// The entity that last ran on the CPU.
     last: Option<EntityId>,
-    /// Of a guest: whether the vCPU has no CPU.
+    /// Whether the vCPU has no CPU (guests only).
     pub(crate) absent: bool,
-    /// Of a guest: instant at which the vCPU last got a CPU.
+    /// Instant at which the vCPU last received a CPU (guests only).
     came: Instant,
     /// End of the interrupts that the CPU handles.
     interrupted: Instant,
@@ -40,8 +40,8 @@ impl Running {
         };
     }
 
-    /// Returns the instant since which the entity makes progress. It is later than `now` while the entity pays for the
-    /// switch.
+    /// Returns the instant since which the entity makes progress. The instant is later than `now` while the entity pays
+    /// for the switch.
     pub(crate) fn paid(&self) -> Instant {
         self.paid
     }
@@ -64,7 +64,7 @@ const IDLE: Running = Running {
     interrupted: Instant::ZERO,
 };
 
-/// An entity, as the CPUs know it.
+/// The data of the CPUs about an entity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     pub(crate) id: EntityId,
@@ -86,7 +86,7 @@ pub(crate) struct Cpus {
     pub(crate) ends: Calendar,
     /// Releases of jobs, by entity.
     pub(crate) releases: Calendar,
-    /// Kicks under way, by CPU.
+    /// Kicks in flight, by CPU.
     pub(crate) kicks: Calendar,
     /// Alarms, by their number in the machine.
     pub(crate) alarms: Calendar,
@@ -95,15 +95,15 @@ pub(crate) struct Cpus {
     stopped: Vec<CpuId>,
     /// Messages to the rest of the world.
     pub(crate) outbox: Outbox,
-    /// Of a guest: due work of absent CPUs, in the order in which it became due.
+    /// Due work of absent CPUs, in the order in which it became due (guests only).
     pub(crate) deferred: Vec<(CpuId, Deferred)>,
     /// Entities that have a CPU again and spin for a lock that may be free.
     pub(crate) resumed_spinners: Vec<EntityId>,
-    /// Of a guest: number of its idle CPUs that are about to halt.
+    /// Number of idle CPUs that are about to halt (guests only).
     pub(crate) halting: u32,
-    /// Of a guest: the CPU that was the target of the last directed yield of a sibling.
+    /// CPU that was the target of a sibling's last directed yield (guests only).
     pub(crate) last_yielded_to: usize,
-    /// Whether this is a guest.
+    /// Whether the machine is a guest.
     pub(crate) is_guest: bool,
 }
 
@@ -176,7 +176,7 @@ impl Cpus {
         Some(alarm)
     }
 
-    /// Interrupts `cpu`. In a guest, the interrupt costs an exit, unless the vCPU got its CPU at this instant.
+    /// Interrupts `cpu`. In a guest, the interrupt costs an exit, unless the vCPU received its CPU at this instant.
     pub(crate) fn interrupt(&mut self, cpu: CpuId) {
         if self.is_guest {
             if self.cpus[cpu.index()].came == self.now {
@@ -196,8 +196,8 @@ impl Cpus {
         }
     }
 
-    /// Takes `time` from `cpu` of a host for an interrupt, after earlier interrupts. The entity there pays. Returns the
-    /// end of the interrupt.
+    /// Takes `time` from `cpu` of a host for an interrupt, after earlier interrupts. The entity on the CPU pays.
+    /// Returns the end of the interrupt.
     pub(crate) fn handle_interrupt(&mut self, cpu: CpuId, time: Nanos) -> Instant {
         let now = self.now;
         let running = &mut self.cpus[cpu.index()];
@@ -239,7 +239,7 @@ impl Cpus {
         true
     }
 
-    /// Takes the CPU from `cpu`: its task makes no progress, and nothing is due.
+    /// Takes the physical CPU from `cpu`: its task makes no progress, and nothing is due.
     pub(crate) fn leave(&mut self, cpu: CpuId) {
         if let Some(entity) = self.cpus[cpu.index()].entity {
             let left = self.left(&self.cpus[cpu.index()]);
@@ -255,7 +255,7 @@ impl Cpus {
         self.ends.clear(cpu.index());
     }
 
-    /// Gives `cpu` a CPU again: its task continues. The end of its time slice may have passed.
+    /// Gives a physical CPU to `cpu` again: its task continues. The end of its time slice may have passed.
     pub(crate) fn come(&mut self, cpu: CpuId) {
         let now = self.now;
         self.cpus[cpu.index()].absent = false;
@@ -276,7 +276,7 @@ impl Cpus {
 
     #[inline]
     pub(crate) fn carry_out(&mut self, action: &Action, machine: &Machine) {
-        // Almost all actions are of these two kinds. They are tested ahead of a jump that no processor predicts.
+        // `Run` is frequent, and no processor predicts the jump of the match. The test therefore precedes the match.
         if let Action::Run { cpu, entity, until } = *action {
             return self.run(cpu, entity, until);
         }
@@ -360,7 +360,7 @@ impl Cpus {
         let Some(task) = self.tasks[entity.index()].as_mut().filter(|task| task.id == entity) else { return };
         task.progress.pause_spinning(self.now);
         if matches!(task.progress.workload, Workload::Vcpu) {
-            // While the entity pays for its entry, it is not in its guest yet.
+            // While the entity pays for its entry, the entity is not in its guest yet.
             if !pays {
                 self.outbox.send(Message::Leave { vcpu: entity });
             }
@@ -410,7 +410,8 @@ impl Cpus {
         self.ends.set(cpu.index(), running.due());
     }
 
-    /// Whether the task on `cpu` still spins. With `halts`, also whether it has spun for its limit before a halt.
+    /// Returns whether the task on `cpu` still spins. With `halts`, the task must also have spun for its limit before a
+    /// halt.
     pub(crate) fn spins_on(&self, cpu: CpuId, halts: bool) -> bool {
         let running = &self.cpus[cpu.index()];
         let task = running.entity.and_then(|entity| self.tasks[entity.index()].as_ref());
@@ -418,19 +419,19 @@ impl Cpus {
         spins && !running.absent && (!halts || running.done == Instant::NEVER)
     }
 
-    /// Whether a burst runs on `cpu`.
+    /// Returns whether a burst runs on `cpu`.
     pub(crate) fn is_at_work(&self, cpu: CpuId) -> bool {
         let running = &self.cpus[cpu.index()];
         !running.absent && running.done != Instant::NEVER
     }
 
-    /// Returns the CPU that `entity` has. `None`: it has no CPU.
+    /// Returns the CPU of `entity`. `None`: the entity has no CPU.
     pub(crate) fn seat_of(&self, entity: EntityId) -> Option<CpuId> {
         let cpu = self.tasks[entity.index()].as_ref()?.last_cpu?;
         (self.cpus[cpu.index()].entity == Some(entity)).then_some(cpu)
     }
 
-    /// Whether `entity` currently runs.
+    /// Returns whether `entity` currently runs.
     pub(crate) fn is_present(&self, entity: EntityId) -> bool {
         self.seat_of(entity).is_some_and(|cpu| !self.cpus[cpu.index()].absent)
     }

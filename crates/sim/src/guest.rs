@@ -1,17 +1,17 @@
-//! [`Guest`]: the settings of a guest beside its policy: its spin locks, and its knowledge of its host.
+//! [`Guest`]: the settings of a guest beside its policy: its spin locks, and the data that it receives from its host.
 
 use crate::coordination::Coordination;
 use sched::Nanos;
 
-/// The order of the waiters of a spin lock, and their way of waiting.
+/// The order in which a spin lock serves its waiters, and their waiting method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spinning {
     /// Order of arrival, even if the next waiter does not run (Linux 2.6.25 to 4.1). A preempted waiter delays all
     /// waiters behind it.
     #[default]
     Ticket,
-    /// First running waiter that tries (test and set, like KVM and Xen guests without paravirtual locks since Linux
-    /// 4.2).
+    /// First running waiter that tries: test and set, as in KVM and Xen guests without paravirtual locks since Linux
+    /// 4.2.
     Unfair,
     /// Order of arrival. A waiter that has spun for `limit` halts its vCPU and is kicked when it gets the lock
     /// (pv-spin).
@@ -21,13 +21,13 @@ pub enum Spinning {
     },
 }
 
-/// Whether a guest's scheduler knows the time for which its CPUs were frozen.
+/// Whether a guest's scheduler receives the steal time of its CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Steal {
-    /// The scheduler does not know the stolen time and charges it to its tasks.
+    /// The scheduler has no steal clock and charges stolen time to its tasks.
     #[default]
     Hidden,
-    /// The scheduler reads the stolen time from its steal clock and does not charge it to tasks
+    /// The scheduler reads stolen time from its steal clock and does not charge stolen time to tasks
     /// (CONFIG_PARAVIRT_TIME_ACCOUNTING).
     Known,
 }
@@ -53,7 +53,7 @@ impl HaltPolling {
     pub const KVM: HaltPolling = HaltPolling { most: Nanos::us(200), ..HaltPolling::OFF };
 }
 
-/// Exits of a vCPU that spins (PLE), and the following yield to another vCPU. Source: `kvm_vcpu_on_spin`,
+/// The exit of a vCPU that spins (PLE), followed by a yield to another vCPU. Source: `kvm_vcpu_on_spin`,
 /// virt/kvm/kvm_main.c.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PauseLoop {
@@ -64,9 +64,9 @@ pub struct PauseLoop {
 /// The settings of a guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guest {
-    /// Order and waiting of its spin locks.
+    /// Order and waiting method of the waiters of its spin locks.
     pub spinning: Spinning,
-    /// Knowledge of stolen time.
+    /// Availability of steal time to the guest's scheduler.
     pub steal: Steal,
     /// Whether the guest's scheduler can read which of its CPUs are preempted (`vcpu_is_preempted`).
     pub shows_preempted: bool,
@@ -76,14 +76,15 @@ pub struct Guest {
     pub halt_polling: HaltPolling,
     /// Pause-loop exits of the host for spinning vCPUs. `None`: the host does not react.
     pub pause_loop: Option<PauseLoop>,
-    /// Minimum wait for a spin lock that is reported to the host (policy `adaptive`). `None`: no wait is reported.
+    /// Minimum wait for a spin lock that the guest reports to the host (policy `adaptive`). `None`: no wait is
+    /// reported.
     pub spin_report: Option<Nanos>,
-    /// Coordination of the guest with its host. `None`: they do not coordinate.
+    /// Coordination of the guest with its host. `None`: no coordination.
     pub coordination: Option<Coordination>,
 }
 
 impl Default for Guest {
-    /// Returns a guest without knowledge of its host, on a host without paravirtual help.
+    /// Returns a guest without data about its host, on a host without paravirtual help.
     fn default() -> Guest {
         Guest {
             spinning: Spinning::Ticket,

@@ -1,4 +1,4 @@
-//! The deterministic simulator: integer nanoseconds, one order of events, the same bytes for the same seed.
+//! The deterministic simulator: integer nanoseconds, a fixed order of events, equal output for equal seeds.
 
 mod absence;
 pub mod auditor;

@@ -37,7 +37,7 @@ impl Driver<'_> {
         adjusted
     }
 
-    /// Adds an entity and starts its workload. Programs are started as [applications](Driver::start).
+    /// Adds an entity and starts its workload. Use [`start`](Driver::start) for programs.
     ///
     /// # Errors
     /// The policy refuses the entity; nothing has changed.
@@ -78,10 +78,10 @@ impl Driver<'_> {
         Ok(entity)
     }
 
-    /// Starts the tasks of an application, all in `group`. Returns the number of the application, and its tasks.
+    /// Starts the tasks of an application, all in `group`. Returns the number of the application and its tasks.
     ///
     /// # Errors
-    /// The policy refuses a task or a group; no task is started then.
+    /// The policy refuses a task or a group. In this case, no task is started.
     pub fn start(&mut self, application: &Application, group: GroupId) -> Result<(u32, Vec<EntityId>), Refused> {
         let mut groups = vec![group];
         for spec in &application.groups {
@@ -146,8 +146,8 @@ impl Driver<'_> {
         self.cpus.tasks[entity.index()] = None;
     }
 
-    /// Sets the time that a CPU needs to switch to `entity`, in place of the machine's cost. The working set of a
-    /// driver domain, for example, is larger than that of a small guest.
+    /// Sets the time that a CPU needs to switch to `entity`, in place of the machine's cost. For example, the working
+    /// set of a driver domain is larger than the working set of a small guest.
     pub fn set_switch(&mut self, entity: EntityId, time: Nanos) {
         self.cpus.task(entity).switch = time;
     }

@@ -10,19 +10,19 @@ use trace::Event;
 /// A message of a guest to its host, or of a host to its guests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
-    /// Of a guest: work is due on `cpu`, which is absent.
+    /// A guest's work is due on `cpu`, which is absent.
     WakeUp { cpu: CpuId, why: Wake },
-    /// Of a guest: a task waited `waited` for a spin lock. The task last ran on `cpu`.
+    /// A guest's task waited `waited` for a spin lock. The task last ran on `cpu`.
     SpinReport { cpu: CpuId, waited: Nanos },
-    /// Of a guest: the task on `cpu` spins in vain. `halts`: the task prefers to halt its vCPU.
+    /// A guest's task on `cpu` has spun for its limit. `halts`: the task prefers to halt its vCPU.
     Spin { cpu: CpuId, halts: bool },
-    /// Of a guest: no task runs on `cpu` any more.
+    /// A guest's `cpu` no longer runs a task.
     Idle { cpu: CpuId },
-    /// Of a host: a vCPU has lost its CPU or given it away.
+    /// A host's vCPU has lost its CPU or has yielded.
     Leave { vcpu: EntityId },
-    /// Of a host: a vCPU has a CPU, and the costs of getting it are paid.
+    /// A host's vCPU has a CPU, and the costs of the dispatch are paid.
     Enter { vcpu: EntityId },
-    /// Of a guest or host that coordinates: an interrupt has taken `cpu` out of the guest.
+    /// An interrupt has taken `cpu` out of the guest. Sent by guests and hosts that coordinate.
     Exit { cpu: CpuId },
 }
 
@@ -60,9 +60,10 @@ impl Message {
 /// A message of a machine to the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Traffic {
-    /// `entity` sent `bytes` by a port.
+    /// `entity` sent `bytes` through a port.
     Sent { port: ObjectId, entity: EntityId, bytes: u64 },
-    /// `entity` has handled a packet, which continues. `later`: receivers are notified at the end of the pass.
+    /// `entity` has handled a packet, which continues to its next hop. `later`: receivers are notified at the end of
+    /// the pass.
     Onward { entity: EntityId, packet: Packet, later: bool },
     /// A pass of `entity` ends.
     Pass { entity: EntityId },
@@ -77,9 +78,9 @@ pub(crate) struct Outbox {
     /// Number of messages at the front that are taken already.
     taken: usize,
     traffic: Vec<Traffic>,
-    /// Of a machine that coordinates: notes of its events.
+    /// Notes of the machine's events, kept only if the machine coordinates.
     notes: Vec<Note>,
-    /// Whether the machine coordinates. Only then are exits and notes kept.
+    /// Whether the machine coordinates. Otherwise the outbox keeps no exits and notes.
     pub(crate) coordinates: bool,
 }
 
@@ -99,7 +100,7 @@ impl Outbox {
         self.traffic.push(traffic);
     }
 
-    /// Keeps a note of `event`, if events of its kind have notes.
+    /// Keeps a note of `event`, if events of this type have notes.
     #[inline]
     pub(crate) fn note(&mut self, event: &Event) {
         if self.coordinates {
@@ -107,7 +108,7 @@ impl Outbox {
         }
     }
 
-    /// Whether there is no message, apart from traffic and notes.
+    /// Returns whether the outbox has no message, apart from traffic and notes.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
@@ -122,7 +123,7 @@ impl Outbox {
         &self.traffic
     }
 
-    /// Takes the oldest message of the kind that `select` selects.
+    /// Takes the oldest message that `select` accepts.
     #[inline]
     pub(crate) fn take<T>(&mut self, select: impl Fn(&Message) -> Option<T>) -> Option<T> {
         let mut left = self.messages[self.taken..].iter().enumerate();
@@ -139,7 +140,7 @@ impl Outbox {
         Some(found)
     }
 
-    /// Takes all traffic. Return the buffer with [`reuse`](Outbox::reuse).
+    /// Takes all traffic. The caller returns the buffer with [`reuse`](Outbox::reuse).
     pub(crate) fn take_traffic(&mut self) -> Vec<Traffic> {
         std::mem::take(&mut self.traffic)
     }
@@ -150,7 +151,7 @@ impl Outbox {
         self.traffic = buffer;
     }
 
-    /// Takes all notes. Return the buffer with [`reuse_notes`](Outbox::reuse_notes).
+    /// Takes all notes. The caller returns the buffer with [`reuse_notes`](Outbox::reuse_notes).
     pub(crate) fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }

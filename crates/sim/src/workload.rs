@@ -1,4 +1,4 @@
-//! [`Workload`]: how an entity uses its CPU time.
+//! [`Workload`]: the CPU demand of an entity over time.
 
 use sched::{Instant, Nanos};
 
@@ -28,12 +28,12 @@ pub struct Periodic {
     pub phase: Nanos,
     /// Time from a release to the deadline of its job.
     pub deadline: Nanos,
-    /// The input at the end of a job whose successor has already been released.
+    /// Input at the end of a job whose successor has already been released.
     pub end: JobEnd,
 }
 
 impl Periodic {
-    /// Creates jobs of `work` every `period`, with the end of the period as deadline.
+    /// Creates jobs of `work` every `period`, due at the end of the period.
     #[must_use]
     pub const fn new(period: Nanos, work: Nanos) -> Periodic {
         Periodic { period, work, phase: Nanos::ZERO, deadline: period, end: JobEnd::Silent }
@@ -45,7 +45,7 @@ impl Periodic {
 pub enum JobEnd {
     /// No input: the entity continues, like a process whose sleep is already over.
     Silent,
-    /// A yield, the job's end as SCHED_DEADLINE understands it (sched(7)).
+    /// A yield, which sched(7) defines as the end of a SCHED_DEADLINE job.
     Yield,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Progress {
     pub(crate) open: u32,
     /// Release of the oldest open job.
     pub(crate) released: Instant,
-    /// Whether the entity ever woke.
+    /// Whether the entity has ever woken.
     pub(crate) woke: bool,
     /// Whether the entity is paused: releases do not wake it.
     pub(crate) paused: bool,
@@ -113,12 +113,12 @@ impl Progress {
         self.left = Some(Nanos::ZERO);
     }
 
-    /// Whether the entity is runnable by its workload.
+    /// Returns whether the entity is runnable by its workload.
     pub(crate) fn wants_cpu(&self) -> bool {
         match self.workload {
             Workload::Hog => true,
             Workload::Periodic(_) => self.open > 0,
-            // Other modules decide this for these workloads.
+            // Other modules decide for these workloads.
             Workload::Scripted | Workload::Vcpu | Workload::Program => false,
         }
     }

@@ -57,7 +57,8 @@ fn application() -> Application {
     application
 }
 
-/// Attaches an entity with a reservation, or without it if the policy refuses. Refusals are part of the trace.
+/// Attaches an entity with a reservation, or without it if the policy refuses the reservation. The trace contains
+/// refusals.
 fn attach(world: &mut World<'_>, on: MachineId, name: &str, share: u64, workload: Workload) -> Option<EntityId> {
     let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::us(share * 100), Nanos::ms(10)) };
     let reserved = Params { reservation: Some(reservation), ..Params::default() };
@@ -237,7 +238,7 @@ fn a_machine_with_other_cpus_is_refused() {
     assert_eq!(divergence.to_string(), "event 0 at 0s: the trace has 2 CPUs, the machine 1");
 }
 
-/// A trace with an event removed or repeated diverges or replays, but never panics.
+/// A trace with a removed or repeated event replays or diverges, but never panics.
 #[test]
 fn damaged_traces_never_panic() {
     let full = guest_trace("credit");

@@ -1,5 +1,5 @@
-//! Limits of the boosts of a VM's vCPUs, and their parameters outside boosts, by the events of their host. Shares no
-//! code with the coordinator.
+//! Checks the boosts of a VM's vCPUs against their limits, and the parameters outside boosts, from the events of the
+//! host. The checks share no code with the coordinator.
 
 use crate::coordination::Coordination;
 use sched::{EntityId, Instant, Nanos, Params};
@@ -12,9 +12,9 @@ struct Member {
     /// Requested parameters without a boost, and current parameters.
     base: Params,
     has: Params,
-    /// Whether the coordinator is about to change the vCPU's parameters.
+    /// Whether a change of the vCPU's parameters by the coordinator is pending.
     turns: bool,
-    /// Boosted CPU time since the vCPU last woke or had no boost.
+    /// Boosted CPU time since the vCPU last woke or last had no boost.
     held: Nanos,
 }
 

@@ -4,7 +4,7 @@ use super::jobs::Jobs;
 use super::reservations::{PeriodCounts, Periods};
 use sched::{CpuId, EntityId, Instant, Nanos, Params};
 
-/// "Not in the list of waiting entities."
+/// Position of an entity that is not in the list of waiting entities.
 const NOWHERE: usize = usize::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,14 +19,14 @@ pub(super) struct Entity {
     pub(super) id: EntityId,
     pub(super) params: Params,
     pub(super) state: State,
-    /// Reasons why the entity is held. 0: it is not held.
+    /// Bits of the reasons why the entity is held. Zero: the entity is not held.
     pub(super) held: u8,
     /// CPU of the entity's current or last run. `None` before the first run, and after a change of its parameters.
     pub(super) last: Option<CpuId>,
-    /// Instant since which the entity waits without being held, if so.
+    /// Instant since which the entity waits without being held.
     pub(super) waits_since: Instant,
     waiting_at: usize,
-    /// CPU time of the finished runs.
+    /// CPU time of the finished runs of the entity.
     pub(super) ran: Nanos,
     /// Value of `ran` at the last mark.
     pub(super) marked: Nanos,
@@ -40,7 +40,7 @@ impl Entity {
     }
 }
 
-/// All attached entities, by index, and the list of the entities that wait and are not held.
+/// All attached entities, by index, with the list of entities that wait and are not held.
 #[derive(Debug, Default)]
 pub(super) struct Entities {
     slots: Vec<Option<Entity>>,
@@ -99,7 +99,7 @@ impl Entities {
         self.waiting.iter().filter_map(|&id| self.get(id))
     }
 
-    /// Adds `id` to the waiting entities. Returns whether it has just begun to wait.
+    /// Adds `id` to the waiting entities. Returns whether `id` has just begun to wait.
     pub(super) fn join_waiting(&mut self, id: EntityId, now: Instant) -> bool {
         let at = self.waiting.len();
         let Some(entity) = self.get_mut(id).filter(|entity| !entity.is_waiting()) else { return false };
@@ -109,7 +109,7 @@ impl Entities {
         true
     }
 
-    /// Removes `id` from the waiting entities. Returns the instant since which it waited.
+    /// Removes `id` from the waiting entities. Returns the instant since which the entity waited.
     pub(super) fn leave_waiting(&mut self, id: EntityId) -> Option<Instant> {
         let entity = self.get_mut(id).filter(|entity| entity.is_waiting())?;
         let at = std::mem::replace(&mut entity.waiting_at, NOWHERE);

@@ -1,8 +1,8 @@
-//! Law 11: no CPU idles longer than the slack while an entity waits that may run on the CPU.
+//! Law 11: no CPU idles longer than the slack while an entity that may run on the CPU waits.
 //!
 //! A pair (idle CPU, waiting entity) breaks the law once both states have lasted longer than the slack. Pairs are not
-//! stored. The auditor keeps a lower bound of the earliest breach. It examines pairs only when one side is new, or when
-//! the bound is past.
+//! stored. The auditor keeps a lower bound of the earliest breach. The auditor examines pairs only when a CPU has
+//! become idle or an entity has begun to wait, or when the bound has passed.
 
 use super::{Entities, Entity};
 use sched::{Conserving, CpuId, CpuSet, EntityId, Instant, Nanos, Topology};
@@ -21,7 +21,7 @@ pub(super) struct Idleness {
     scope: Conserving,
     slack: Nanos,
     idle: CpuSet,
-    /// Instant since which each CPU idles, or of the last breach there.
+    /// Instant since which each CPU idles, or of the last breach on the CPU.
     since: Vec<Instant>,
     /// Instant before which no pair breaks the law.
     bound: Instant,
@@ -65,7 +65,7 @@ impl Idleness {
         self.new_waiters.push(e);
     }
 
-    /// Returns the instant at which the pair breaks the law if it lasts. `None`: the law permits the pair.
+    /// Returns the instant at which the pair breaks the law if both states last. `None`: the law permits the pair.
     fn breach_at(&self, cpu: CpuId, e: &Entity) -> Option<Instant> {
         let near = match self.scope {
             Conserving::Never => false,
@@ -77,7 +77,7 @@ impl Idleness {
         pair.then(|| self.since[cpu.index()].max(e.waits_since).saturating_add(self.slack))
     }
 
-    /// Advances to `now`: the states of the last call lasted until then. Returns the first breach.
+    /// Advances to `now`: the states of the last call lasted until `now`. Returns the first breach.
     pub(super) fn elapse(&mut self, now: Instant, entities: &Entities) -> Option<Breach> {
         if self.scope == Conserving::Never {
             self.new_idle.clear();
@@ -101,8 +101,8 @@ impl Idleness {
             }
         }
         if let Some(breach) = breach {
-            // One breach per call. The idle time of its CPU is then measured from now on. Other breaches follow at
-            // later calls.
+            // Each call reports one breach. The idle time of the CPU is then measured from `now`. Later calls report
+            // further breaches.
             self.since[breach.cpu.index()] = now;
             self.bound = now.saturating_add(self.slack);
         }

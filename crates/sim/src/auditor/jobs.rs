@@ -1,4 +1,4 @@
-//! Deadlines of jobs: misses, counted from releases and completions.
+//! Deadlines of jobs: counts misses from releases and completions.
 
 use sched::{Instant, Nanos};
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ pub struct JobCounts {
     pub released: u64,
     /// Number of completed jobs.
     pub completed: u64,
-    /// Number of jobs that were completed after their deadline, or not completed although the deadline has passed.
+    /// Number of jobs that missed their deadline, completed or not.
     pub missed: u64,
     /// Maximum time from a deadline to the completion of its job.
     pub tardiness: Nanos,
@@ -29,7 +29,7 @@ impl Jobs {
         self.open.push_back(deadline);
     }
 
-    /// Completes the oldest job. `None`: there is no job. Otherwise returns its lateness.
+    /// Completes the oldest job and returns its tardiness. `None`: no job is open.
     pub(super) fn complete(&mut self, now: Instant) -> Option<Nanos> {
         let late = now.saturating_since(self.open.pop_front()?);
         self.counts.completed += 1;
@@ -42,7 +42,7 @@ impl Jobs {
         self.counts.tardiness = self.counts.tardiness.max(late);
     }
 
-    /// Ends the run: jobs whose deadline has passed cannot be completed in time.
+    /// Ends the run: open jobs whose deadline has passed count as missed.
     pub(super) fn close(&mut self, now: Instant) {
         while let Some(deadline) = self.open.pop_front() {
             self.note(now.saturating_since(deadline));

@@ -1,10 +1,10 @@
-//! [`WorldAuditor`]: audits a world by its trace alone: each machine like an [`Auditor`], and the laws between
-//! machines.
+//! [`WorldAuditor`]: audits a world by its trace alone. Each machine is audited as by an [`Auditor`]; further laws hold
+//! between machines.
 //!
-//! - A frozen CPU of a guest makes no progress (law 13). It is frozen whenever its vCPU does not run on the host.
+//! - A frozen CPU of a guest makes no progress (law 13). The CPU is frozen whenever its vCPU does not run on the host.
 //! - CPU time is conserved across levels, to the nanosecond. The CPU time of a vCPU equals the sum of the CPU time of
 //!   its guest's tasks on it, its idle time and the cost of entries.
-//! - A VM whose guest and host coordinate gets no more boosted CPU time than its budget and its limit allow.
+//! - A VM whose guest and host coordinate receives no more boosted CPU time than its budget and its limit allow.
 //! - Every kick and every alarm is delivered exactly once: when due, or as soon as an absent CPU returns.
 
 use super::boosts::Boosts;
@@ -15,11 +15,11 @@ use sched::{Action, Alarm, AlarmOwner, CpuId, EntityId, Input, Instant, Nanos, T
 use std::collections::BTreeMap;
 use trace::{Event, MachineId, Sink, WorldSink};
 
-/// The state of a CPU by the events of its own machine.
+/// The state of a CPU from the events of its own machine.
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     present: bool,
-    /// Instant of the last thaw, and the end of the last non-empty presence before it.
+    /// Instant of the last thaw, and the end of the last non-empty presence before this thaw.
     thawed: Instant,
     was_present: Instant,
     runs: Option<EntityId>,
@@ -32,16 +32,16 @@ struct Cpu {
     kick: Option<Instant>,
 }
 
-/// The state of a CPU of a guest by the events of its host.
+/// The state of a CPU of a guest from the events of its host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Below {
     runs_since: Option<Instant>,
-    /// Since when the vCPU has a CPU outside its guest: before its entry, or during an interrupt of its host.
+    /// Instant since which the vCPU has a CPU outside its guest: before its entry, or during an interrupt of its host.
     outside: Option<Instant>,
     ran: Nanos,
     /// Time on a CPU of the host outside the guest.
     entering: Nanos,
-    /// Part of `entering` after the vCPU was inside, and the time of interrupts of the host during it.
+    /// Part of `entering` after the vCPU was inside, and the time of interrupts of the host in this part.
     out: Nanos,
     interrupted: Nanos,
     was_inside: bool,
@@ -66,11 +66,11 @@ struct Books {
     /// Duration of an exit from a guest and the entry back.
     exit: Nanos,
     cpus: Vec<Cpu>,
-    /// Of a guest: the host's records of its vCPUs, by CPU.
+    /// Host's records of the vCPUs, by CPU (guests only).
     below: Vec<Below>,
-    /// Of a guest that coordinates with its host: the boosts of its vCPUs.
+    /// Boosts of the vCPUs (only for a guest that coordinates with its host).
     boosts: Option<Boosts>,
-    /// Of a host: the CPU of a guest for each entity that is a vCPU.
+    /// CPU of a guest for each entity that is a vCPU (hosts only).
     vcpus: BTreeMap<EntityId, (MachineId, CpuId)>,
     alarms: BTreeMap<Alarm, (Instant, CpuId)>,
 }
@@ -80,7 +80,7 @@ struct Books {
 pub struct WorldAuditor {
     machines: Vec<Books>,
     now: Instant,
-    /// CPUs on which both levels must agree at the end of this instant.
+    /// CPUs whose records at both levels must agree at the end of this instant.
     touched: Vec<(MachineId, CpuId)>,
     verdict: Verdict,
 }
@@ -92,8 +92,8 @@ impl WorldAuditor {
         WorldAuditor::default()
     }
 
-    /// Adds the next machine: its CPUs, its own promises, and its costs. A guest should not promise anything that
-    /// depends on the CPU time from its host.
+    /// Adds the next machine: its CPUs, its own promises, and its costs. The promises of a guest should not depend on
+    /// the CPU time from its host.
     pub fn add(&mut self, host: Topology, promises: Promises, costs: &Costs) {
         let cpu = Cpu {
             present: true,
@@ -126,7 +126,7 @@ impl WorldAuditor {
         self.machines.last_mut().expect("a machine was added").boosts = Some(Boosts::new(with));
     }
 
-    /// Returns the findings: within each machine, and between machines.
+    /// Returns the findings within each machine and between machines.
     #[must_use]
     pub fn findings(&self) -> Vec<(Option<MachineId>, Finding)> {
         let between = self.verdict.findings().iter().map(|finding| (None, finding.clone()));
@@ -188,8 +188,8 @@ impl WorldAuditor {
         if it.thawed < now {
             it.was_present = now;
         }
-        // The vCPU handles an interrupt of its host. Or it lost its CPU right after its entry and has another CPU at
-        // this instant.
+        // Either the vCPU handles an interrupt of its host, or the vCPU lost its CPU right after its entry and has
+        // another CPU at this instant.
         let below = &mut self.books(guest).below[cpu.index()];
         if let Some(since) = below.runs_since {
             below.outside = Some(now);
@@ -200,7 +200,7 @@ impl WorldAuditor {
         }
     }
 
-    /// Excuses `time` that the entity on `cpu` of a host loses there.
+    /// Excuses `time` that the entity on `cpu` of a host loses on the CPU.
     fn excuse(&mut self, machine: MachineId, cpu: CpuId, time: Nanos) {
         let books = &self.machines[machine.index()];
         let runs = books.cpus[cpu.index()].runs.and_then(|entity| books.vcpus.get(&entity).copied());
@@ -237,7 +237,7 @@ impl WorldAuditor {
 
     // ---- Delivery ----
 
-    /// Whether an event that was due at `due` on `cpu` arrives on time.
+    /// Returns whether an event that was due at `due` on `cpu` arrives on time.
     fn is_on_time(&self, machine: MachineId, cpu: CpuId, due: Instant) -> bool {
         let it = &self.machines[machine.index()].cpus[cpu.index()];
         self.now == due || (self.now > due && it.thawed == self.now && it.was_present <= due)
@@ -255,7 +255,8 @@ impl WorldAuditor {
 
     fn alarm(&mut self, machine: MachineId, alarm: Alarm) {
         let Some((due, on)) = self.books(machine).alarms.remove(&alarm) else {
-            // The machine ignores an alarm that was cleared, or whose owner left, while it waited for its CPU.
+            // The machine ignores an alarm that was cleared while it waited for its CPU. The same holds if the owner
+            // left.
             return;
         };
         if due > self.now {
@@ -317,7 +318,7 @@ impl WorldAuditor {
         }
     }
 
-    /// Records that `entity` begins or stops to run on `cpu`.
+    /// Records that `entity` begins to run or stops running on `cpu`.
     fn switch(&mut self, machine: MachineId, cpu: CpuId, entity: EntityId, runs: bool) {
         self.cpu(machine, cpu).runs = runs.then_some(entity);
         self.boosts(machine, entity, |boosts| boosts.runs(entity, runs));
@@ -340,7 +341,7 @@ impl WorldSink for WorldAuditor {
             Event::Irq { cpu, time } => self.excuse(machine, cpu, time + self.machines[machine.index()].exit),
             Event::Vcpu { entity, guest, cpu } => {
                 self.books(machine).vcpus.insert(entity, (guest, cpu));
-                // A guest may boot late. Before that, its CPUs were absent.
+                // A guest may boot late. Before the boot, its CPUs were absent.
                 self.books(guest).cpus[cpu.index()].upto = at;
                 let params = self.books(machine).auditor.params(entity).unwrap_or_default();
                 self.boosts(machine, entity, |boosts| boosts.comes(entity, params, at));

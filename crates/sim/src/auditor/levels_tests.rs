@@ -1,4 +1,4 @@
-//! Findings of the auditor of worlds, each in a trace that is correct except for one event.
+//! Findings of the auditor of worlds. Each trace is correct except for one event.
 
 use super::levels::WorldAuditor;
 use super::{Promises, Rule};
@@ -17,8 +17,8 @@ fn attach(entity: EntityId) -> Event {
     Event::Attach { entity, name: "it".into(), params: Box::new(Params::default()) }
 }
 
-/// Returns the trace of a vCPU: it enters at 2 us, loses its CPU at 10, has it again at 20, enters at 22, and halts at
-/// 30 us. Its task runs all that time.
+/// Returns the trace of a vCPU. The vCPU enters at 2 us and loses its CPU at 10 us. At 20 us the vCPU has a CPU again,
+/// enters at 22 us and halts at 30 us. Its task runs from the first entry to the halt.
 fn right() -> Vec<(u64, MachineId, Event)> {
     let run = |entity| Event::Action(Action::Run { cpu: CPU, entity, until: Instant::NEVER });
     let stop = |entity| Event::Action(Action::Stop { cpu: CPU, entity });
@@ -99,11 +99,11 @@ fn a_guest_that_goes_on_without_a_cpu_is_found() {
 
 #[test]
 fn cpu_time_that_comes_from_nowhere_or_is_lost_is_found() {
-    // The freeze reaches the guest a microsecond after its vCPU lost its CPU.
+    // The freeze reaches the guest a microsecond after the vCPU lost its CPU.
     let late =
         instead(|event| matches!(event, Event::Action(Action::Stop { .. })), |events, place| events[place + 1].0 = 11);
     assert_eq!(late, [Rule::Level, Rule::Level], "it goes on, and the sums differ");
-    // The guest's CPU freezes a microsecond before its vCPU loses its CPU: no task got that time.
+    // The guest's CPU freezes a microsecond before its vCPU loses its CPU: no task receives that time.
     let lost = instead(
         |event| matches!(event, Event::Action(Action::Stop { .. })),
         |events, place| {
@@ -163,7 +163,7 @@ fn kicks_and_alarms_come_once_and_when_they_are_due() {
         },
     );
     assert_eq!(frozen, [Rule::Law(13)]);
-    // An alarm that is overdue on a present CPU.
+    // An alarm is overdue on a present CPU.
     let lost = instead(
         |event| matches!(event, Event::Input(Input::Alarm { .. })),
         |events, place| {
@@ -176,8 +176,8 @@ fn kicks_and_alarms_come_once_and_when_they_are_due() {
     assert_eq!(lost, [Rule::Delivery]);
 }
 
-/// Returns the correct trace with a boost from 5 to 25 us. The vCPU runs for 5 us before it loses its CPU and for 5 us
-/// after that.
+/// Returns the correct trace with a boost from 5 to 25 us. The vCPU runs for 5 us before and for 5 us after the loss of
+/// its CPU.
 fn boosted(boost: Boost) -> Vec<(u64, MachineId, Event)> {
     boosted_to(boost.over(Params::default()), Params::default())
 }
@@ -222,7 +222,7 @@ fn a_vm_that_keeps_a_boost_is_found_and_one_that_is_urgent_for_good_is_not() {
     let found = |events: &[_]| findings_of(events, Some(with));
     assert_eq!(found(&boosted_to(urgent, Params::default())), []);
     assert_eq!(found(&boosted_to(urgent, urgent)), [Rule::Boost], "what it has then is not what was asked");
-    // A boost that is reported, but has no effect.
+    // A boost is reported, but has no effect.
     let mut events = boosted_to(urgent, Params::default());
     events.retain(|(at, _, event)| *at < 20 || !matches!(event, Event::Adjust { .. }));
     assert_eq!(found(&events), [Rule::Boost]);

@@ -1,7 +1,7 @@
 //! Quotas and caps: the CPU time of a group in any interval is at most its rate times the interval, plus a burst.
 //!
 //! Every CPU that runs a member fills a bucket, and the bucket drains at the rate of the limit. The content must never
-//! exceed the burst. In this way, every window of every length and start is checked.
+//! exceed the burst. This check covers every window of every length and start.
 //!
 //! A quota (Linux) applies to the members and to all groups below. A cap (Xen) applies to the members alone, because
 //! domains do not nest. The root has no check: an entity without a group is in no domain.
@@ -9,10 +9,10 @@
 use sched::{CapBound, GroupParams, Instant, Nanos};
 
 /// The tolerance for limits. A limit per period permits its amount at the end of one period and again at the beginning
-/// of the next. This is twice the amount in a short interval; the tolerances come on top.
+/// of the next period, that is, twice the amount in a short interval. The tolerances are added to this amount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LimitTolerance {
-    /// Excess over twice the quota that is tolerated. `None`: the policy keeps no quotas.
+    /// Tolerated excess over twice the quota. `None`: the policy keeps no quotas.
     pub quota: Option<Nanos>,
     /// Bound for caps. `None`: the policy keeps no caps.
     pub cap: Option<CapBound>,
@@ -54,7 +54,7 @@ impl Bucket {
 pub(super) struct Limits {
     quota: Option<Bucket>,
     cap: Option<Bucket>,
-    /// Number of running members, and number of running members that are not in a group below.
+    /// Number of running members, subgroups included, and number of running members outside subgroups.
     running: u32,
     own_running: u32,
     seen: Instant,
@@ -78,8 +78,8 @@ impl Limits {
         });
     }
 
-    /// Advances to `now`. From then on, `change` more members run, `own` of them not in groups below. Returns the
-    /// exceeded limit and the excess.
+    /// Advances to `now`. From then on, `change` more members run. Of these members, `own` are not in subgroups.
+    /// Returns the exceeded limit and the excess.
     pub(super) fn elapse(&mut self, now: Instant, change: i32, own: i32) -> Option<(&'static str, Nanos)> {
         let time = now.since(std::mem::replace(&mut self.seen, now));
         let (running, own_running) = (self.running, self.own_running);

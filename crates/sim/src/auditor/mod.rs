@@ -1,5 +1,5 @@
-//! [`Auditor`]: audits a run by its trace alone. It shares no code with policies or the machine and knows no policy. The
-//! guarantees of a policy are numbers.
+//! [`Auditor`]: audits a run by its trace alone. The auditor shares no code with policies or the machine. A policy's
+//! guarantees are passed to the auditor as numbers.
 //!
 //! ```
 //! # use sim::auditor::{Auditor, Promises, Rule};
@@ -43,11 +43,11 @@ pub use shares::fair_shares;
 use trace::{Event, Sink};
 pub use verdict::{Finding, Rule, Verdict};
 
-/// Guarantees that a run must keep.
+/// The guarantees that a run must keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promises {
-    /// Law 11: the slack within which an idle CPU finds work, and the entities among which it does. `Never`: not
-    /// checked.
+    /// Law 11: the slack within which an idle CPU finds a waiting entity, and the entities that the CPU must find.
+    /// `Never`: not checked.
     pub conserving: Conserving,
     /// Time that the driver takes to deliver kicks and alarms, added to the slack.
     pub allowance: Nanos,
@@ -55,15 +55,15 @@ pub struct Promises {
     pub starvation: Option<Nanos>,
     /// Tolerance for quotas and caps, or no check of them.
     pub limits: LimitTolerance,
-    /// Whether a late job is a finding. Late jobs are counted in any case.
+    /// Whether a late job is a finding. Late jobs are always counted.
     pub deadlines: bool,
-    /// Shortfall of a reservation above which a period is a finding. `None`: no period is. Shortfalls are counted in
-    /// any case.
+    /// Shortfall of a reservation above which a period is a finding. `None`: no shortfall is a finding. Shortfalls are
+    /// always counted.
     pub reservations: Option<Nanos>,
 }
 
 impl Promises {
-    /// No guarantees of a policy. The laws of the machine itself are checked in any case.
+    /// No guarantees of a policy. The laws of the machine itself are always checked.
     pub const NONE: Promises = Promises {
         conserving: Conserving::Never,
         allowance: Nanos::ZERO,
@@ -82,7 +82,7 @@ struct GroupBook {
     limits: Limits,
 }
 
-/// A CPU's seat by the actions that the driver received.
+/// The entity on a CPU, by the actions that the driver received.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     entity: Option<EntityId>,
@@ -104,7 +104,7 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// Creates an auditor of a machine at its start: no entity attached, all CPUs idle.
+    /// Creates an auditor of a machine at its start: no entity is attached, all CPUs idle.
     #[must_use]
     pub fn new(host: Topology, promises: Promises) -> Auditor {
         let root = GroupBook {
@@ -199,8 +199,9 @@ impl Auditor {
         Some(self.time_of(entity) - entity.marked)
     }
 
-    /// Checks shares since the last mark, `window` ago. In this window, all of `entities` were runnable on any CPU, and
-    /// no other entity was. Each must have got its fair share by weight (see [`fair_shares`]) within `tolerance`.
+    /// Checks shares since the last mark, `window` ago. Throughout the window, all of `entities` were runnable on any
+    /// CPU, and no other entity was runnable. Each of `entities` must have received its fair share by weight (see
+    /// [`fair_shares`]) within `tolerance`.
     pub fn check_shares(&mut self, entities: &[(EntityId, Weight)], window: Nanos, tolerance: Nanos) {
         let weights: Vec<Weight> = entities.iter().map(|&(_, weight)| weight).collect();
         let fair = fair_shares(self.seats.len(), window, &weights);
@@ -346,7 +347,7 @@ impl Auditor {
             return self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} stops on {cpu:?} but does not run there"));
         }
         self.vacate(cpu);
-        // The stop of an entity that blocked at this instant follows last.
+        // The stop action of an entity that blocked at this instant follows last.
         if matches!(self.entities.get(e), Some(entity) if entity.state == State::Running(cpu)) {
             self.turn(e, State::Waiting);
         }
@@ -362,7 +363,7 @@ impl Auditor {
         }
     }
 
-    /// Charges the time of the run on `cpu` so far to its entity.
+    /// Charges the current run on `cpu` so far to its entity.
     fn pay(&mut self, cpu: CpuId) {
         let now = self.now;
         let seat = &mut self.seats[cpu.index()];
@@ -401,7 +402,7 @@ impl Auditor {
         };
         let group = entity.params.group;
         self.block(e);
-        // The entity may stay on its CPU until the stop action follows. It no longer counts for its group.
+        // The entity may stay on its CPU until the stop action follows. The entity no longer counts for its group.
         if self.seats.iter().any(|seat| seat.entity == Some(e)) {
             self.elapse_limits(group, -1);
         }

@@ -32,14 +32,14 @@ pub(super) struct Periods {
     period: Nanos,
     /// Start of the current period.
     start: Instant,
-    /// Whether the start was requested. Otherwise, if the entity has not been runnable in a period, a new period begins
-    /// at its wake-up.
+    /// Whether the start was requested. Otherwise, a new period begins at the wake-up of an entity that has not been
+    /// runnable in the current period.
     fixed: bool,
-    /// Instant since which the entity is not runnable, if so.
+    /// Instant since which the entity is not runnable. `None`: the entity is runnable.
     resting: Option<Instant>,
     /// CPU time delivered in the current period.
     delivered: Nanos,
-    /// Whether the entity was runnable in the current period without interruption so far.
+    /// Whether the entity has been runnable without interruption in the current period.
     throughout: bool,
     /// Instant up to which time is counted.
     seen: Instant,
@@ -67,8 +67,8 @@ impl Periods {
         self.throughout = false;
     }
 
-    /// Counts the time from `seen` to `now`, in which the entity was in state `doing`. Returns the largest shortfall of
-    /// the ended periods.
+    /// Counts the time from `seen` to `now`, during which the entity was in state `doing`. Returns the largest
+    /// shortfall of the ended periods.
     pub(super) fn elapse(&mut self, doing: Doing, now: Instant) -> Option<Nanos> {
         match (doing, self.resting) {
             (Doing::Resting, None) => self.resting = Some(self.seen),

@@ -3,8 +3,8 @@
 use sched::{Nanos, Weight};
 
 /// Returns the fair CPU times of entities with these weights on `cpus` CPUs in `window`. All entities are runnable
-/// throughout on any CPU. Times are in proportion to the weights, at most one whole CPU each; the other entities share
-/// the rest.
+/// throughout on any CPU. The times are in proportion to the weights, at most one whole CPU each. The other entities
+/// share the rest.
 ///
 /// Each time is rounded down to a nanosecond.
 #[must_use]
@@ -16,7 +16,7 @@ pub fn fair_shares(cpus: usize, window: Nanos, weights: &[Weight]) -> Vec<Nanos>
     let mut sum: u64 = weights.iter().map(|weight| u64::from(weight.as_linux())).sum();
     for i in order {
         let weight = u64::from(weights[i].as_linux());
-        // The heaviest entity first: if its share is a whole CPU or more, it gets exactly one.
+        // The heaviest entity is first. If its share is a whole CPU or more, the entity receives exactly one CPU.
         if u128::from(weight) * u128::from(left) >= u128::from(sum) && left > 0 {
             shares[i] = window;
             left -= 1;

@@ -79,7 +79,7 @@ impl Verdict {
         }
     }
 
-    /// Whether there are no findings.
+    /// Returns whether there are no findings.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.counts.is_empty()

@@ -1,5 +1,5 @@
 //! [`Coordinator`]: grants, on the host, the boosts requested for the vCPUs of a VM, within its budget and the limits.
-//! The coordinator knows only the running boosted vCPUs and the start of each run.
+//! The coordinator reads only the running boosted vCPUs and the start of each run.
 
 use super::{Boost, BoostRequest, Coordination};
 use sched::{Instant, Nanos};
@@ -34,7 +34,7 @@ struct Member {
 pub(crate) struct Coordinator {
     with: Coordination,
     members: Vec<Member>,
-    /// Begin of the current window, and the boosted time in it.
+    /// Start of the current window, and the boosted time in this window.
     window_start: Instant,
     spent: Nanos,
     /// Instant up to which boosted time is counted.
@@ -59,7 +59,7 @@ impl Coordinator {
         }
     }
 
-    /// Advances to `now` and counts boosted time up to it. Must be called before any other event of this instant.
+    /// Advances to `now` and counts boosted time up to `now`. Must be called before any other event of this instant.
     pub(crate) fn advance(&mut self, now: Instant) {
         let time = now.since(self.accounted_until);
         self.accounted_until = now;
@@ -149,7 +149,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether any vCPU is boosted and runs.
+    /// Returns whether any vCPU is boosted and runs.
     pub(crate) fn is_used(&self) -> bool {
         self.members.iter().any(|member| member.runs && member.granted.is_some())
     }

@@ -1,5 +1,5 @@
-//! [`Detector`]: finds the urgent tasks of a guest by the data of the guest's own kernel. These are wake-ups and blocks
-//! by its clock, charged time, and the state of its policy. The detector has no data of the host.
+//! [`Detector`]: finds the urgent tasks of a guest from the data of the guest's own kernel: wake-ups and blocks by its
+//! clock, charged time, and the state of its policy. The detector has no data of the host.
 
 use super::Rule;
 use super::ewma::Ewma;
@@ -42,7 +42,7 @@ enum RuleState {
     Nothing,
     /// Whether the task was interactive at its wake-up.
     AtWakeUp(bool),
-    /// BFS: the deadline of the task at its wake-up, if the deadline was near.
+    /// Deadline of the task at its wake-up, if the deadline was past or less than a slice ahead (BFS).
     Deadline(Option<Instant>),
     Ule(Ule),
     Lavd(Lavd),
@@ -73,7 +73,7 @@ pub(crate) struct Detector {
     running: Vec<Option<EntityId>>,
     /// The urgent and runnable tasks.
     awake: Vec<EntityId>,
-    /// LAVD: sum of the criticality of all tasks, and number of these tasks.
+    /// Sum of the criticality of all tasks, and number of these tasks (LAVD).
     critical: (u64, u64),
 }
 
@@ -82,7 +82,7 @@ impl Detector {
         Detector { rule, tasks: Vec::new(), running: vec![None; cpus], awake: Vec::new(), critical: (0, 0) }
     }
 
-    /// Whether `e` is urgent.
+    /// Returns whether `e` is urgent.
     pub(crate) fn is_urgent(&self, e: EntityId) -> bool {
         self.get(e).is_some_and(|task| task.urgent)
     }
@@ -152,7 +152,7 @@ impl Detector {
 
     /// Reviews the running task `e`: its burst may have become too long.
     pub(crate) fn review(&mut self, machine: &Machine, e: EntityId) {
-        // The kernel of the guest knows only the charged time.
+        // The kernel of the guest has only the charged time.
         let charged = machine.charged(e);
         let task = self.task(e);
         let (burst, more) = (charged.saturating_sub(task.burst_start), charged.saturating_sub(task.accounted));
@@ -284,8 +284,8 @@ impl Detector {
     }
 }
 
-/// Whether `e`, which has just woken, is far enough behind to count as interactive (CFS). Either it preempts the task
-/// on the CPU, or it is behind its queue by a quarter of the latency.
+/// Returns whether `e`, which has just woken, is far enough behind to count as interactive (CFS). Either `e` preempts
+/// the task on the CPU, or `e` is behind its queue by a quarter of the latency.
 fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bool {
     let position = |of| match machine.position(of) {
         Some(Position::Fair(position)) => Some(position),
@@ -303,7 +303,7 @@ fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bo
         || min_vruntime.ahead_of(vruntime) >= signed(latency) / 4
 }
 
-/// Returns the deadline of `e` at its wake-up, if it is past or nearer than a slice (BFS).
+/// Returns the deadline of `e` at its wake-up, if the deadline has passed or is less than a slice ahead (BFS).
 fn near_deadline(machine: &Machine, e: EntityId) -> Option<Instant> {
     let Some(Position::Deadline { deadline, slice }) = machine.position(e) else { return None };
     (deadline < machine.now().saturating_add(slice)).then_some(deadline)

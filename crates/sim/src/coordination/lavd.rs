@@ -1,7 +1,7 @@
 //! The latency criticality of LAVD. Source: scx_lavd, src/bpf/lat_cri.bpf.c, scx at 7a58a3a.
 //!
-//! Simplified: a task is interactive if its criticality exceeds the average of all tasks. Of the factors that raise the
-//! weight of a task, only those with data in the simulator count.
+//! Simplified: a task is interactive if its criticality exceeds the average of all tasks. Only factors with data in the
+//! simulator raise the weight of a task.
 
 use sched::{Instant, Nanos, Wake};
 

@@ -22,25 +22,25 @@ pub(crate) use protocol::{BoostRequest, GuestChoice, ProtocolState};
 
 use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 
-/// The way in which a guest informs its host, and the host's reaction.
+/// The protocol by which a guest informs its host, and the host's reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// One hypercall at each change of two predicates: an interactive task runs or waits on the vCPU; an interactive
-    /// task sleeps there. The first predicate boosts the vCPU. With the second predicate, an interrupt for the vCPU
-    /// boosts it until the guest reports the result. Source: coordinated-2015 section VI, with wake-ups boosted by the
-    /// host (assumed).
+    /// task sleeps on the vCPU. The first predicate boosts the vCPU. With the second predicate, an interrupt for the
+    /// vCPU boosts it until the guest reports the result. Source: coordinated-2015 section VI. Boosts of wake-ups by
+    /// the host are assumed.
     S0,
-    /// A hypercall with class and priority of the running task, at every change and after every handled interrupt for
-    /// which the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time Hypervisor (RTLWS11); the
-    /// calls are assumed.
+    /// A hypercall with class and priority of the running task, at every change. The guest also calls after every
+    /// handled interrupt for which the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time
+    /// Hypervisor (RTLWS11); the calls are assumed.
     Kiszka,
     /// Requests for boosts are in shared memory, which the host reads at the next exit. A hypercall ends a boost.
     /// Source: Dynamic vcpu priority management in kvm, LKML 2023-12-14.
     RfcV1,
-    /// The guest only describes the running task in shared memory; a driver in the host acts at events. If the
-    /// description requests less than before and the host shows a boost, the guest forces such an event by a hypercall.
-    /// Source: Paravirt Scheduling, LKML 2024-04-03. This version lacks the guest's side, which is from the third
-    /// version of its authors (Documentation of pvsched, `PVSCHED_HINT_KICK_DEBOOST`, 2026).
+    /// The guest only describes the running task in shared memory; a driver in the host acts at events. The guest
+    /// forces such an event by a hypercall if the description requests less than before and the host shows a boost.
+    /// Source: Paravirt Scheduling, LKML 2024-04-03. The guest's side is missing in this version and is taken from the
+    /// third version of its authors (Documentation of pvsched, `PVSCHED_HINT_KICK_DEBOOST`, 2026).
     RfcV2,
 }
 
@@ -61,11 +61,11 @@ pub enum Rule {
     Cfs,
     /// The task has earned a boost (BMQ's own knob `interactive-boost`, assumed).
     Bmq,
-    /// The deadline of the task was near or past at its wake-up (BFS, assumed).
+    /// The deadline of the task was less than a slice ahead or past at its wake-up (BFS, assumed).
     Bfs,
-    /// The score of the task by its sleeps and runs (FreeBSD's ULE). Source: sys/kern/sched_ule.c.
+    /// The score of the task from its sleeps and runs (FreeBSD's ULE). Source: sys/kern/sched_ule.c.
     Ule,
-    /// The task is more critical than the average (LAVD). Source: scx_lavd, src/bpf/lat_cri.bpf.c.
+    /// The criticality of the task exceeds the average (LAVD). Source: scx_lavd, src/bpf/lat_cri.bpf.c.
     Lavd,
     /// Smoothed bursts and sleeps of the task. The rule is ours.
     Ewma,
@@ -114,7 +114,7 @@ pub enum Boost {
 }
 
 impl Boost {
-    /// Returns `params` with the boost: never less than without it.
+    /// Returns `params` with the boost, which never lowers a parameter.
     #[must_use]
     pub fn over(self, params: Params) -> Params {
         let urgency = match params.class {
@@ -159,23 +159,23 @@ pub struct Coordination {
     pub protocol: Protocol,
     /// Rule by which the guest detects interactive tasks.
     pub detector: Rule,
-    /// The boost of a vCPU, and its maximum for protocols that name classes and priorities. Default: SCHED_RR 8, as in
-    /// RFC v1.
+    /// Boost of a vCPU, and its maximum for protocols that name classes and priorities. Default: SCHED_RR 8, as in RFC
+    /// v1.
     pub boost: Boost,
-    /// The boost while an interrupt is under way (Kiszka), limited to `boost`. Default: `boost`.
+    /// Boost while an interrupt is being handled (Kiszka), limited to `boost`. Default: `boost`.
     pub interrupt: Boost,
     /// Boosted time of all vCPUs of the VM together in a window. Range: 1 us … `window`. Default: 20 ms (ours).
     pub budget: Nanos,
     /// Length of a window. The first window begins when the guest boots. Range: 1 us …. Default: 100 ms (ours).
     pub window: Nanos,
-    /// Maximum boosted time of a vCPU between sleeps or ends of its boost. At the limit the boost ends. The vCPU
-    /// receives no further boost before it sleeps or its request ends. Range: 1 us …. Default: 10 ms (ours).
+    /// Maximum boosted time of a vCPU between sleeps or ends of its boost. The boost ends at the limit. The vCPU then
+    /// receives no further boost before the vCPU sleeps or its request ends. Range: 1 us …. Default: 10 ms (ours).
     pub limit: Nanos,
     /// Limit like `limit` for a boost whose only reason is that the guest must not be preempted. Range: 1 us …. Default: 3
     /// ms, as in RFC v1.
     pub preempt_limit: Nanos,
-    /// Period of the tick of both kernels: a running boosted vCPU exits, and its guest reviews the running task. Range:
-    /// 1 us …. Default: 1 ms.
+    /// Period of the tick of both kernels. At each tick, a running boosted vCPU exits, and its guest reviews the
+    /// running task. Range: 1 us …. Default: 1 ms.
     pub tick: Nanos,
 }
 

@@ -15,13 +15,13 @@ pub(crate) struct BoostRequest {
 pub(crate) struct GuestChoice {
     /// Whether a task runs.
     pub(crate) runs: bool,
-    /// The boost for the running task. `None`: it is an ordinary task.
+    /// The boost for the running task. `None`: the task is not urgent.
     pub(crate) task_boost: Option<Boost>,
     /// Whether an urgent task waits on the CPU.
     pub(crate) waits: bool,
     /// Whether an urgent task that an interrupt may wake sleeps on the CPU.
     pub(crate) sleeps: bool,
-    /// Whether the running task must not be preempted: it holds a spin lock, or waits for a spin lock.
+    /// Whether the running task must not be preempted: the task holds a spin lock, or waits for a spin lock.
     pub(crate) locked: bool,
 }
 
@@ -40,13 +40,13 @@ const CALL: GuestReport = GuestReport { hint: true, call: true };
 /// The protocol state of one vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ProtocolState {
-    /// The last report of the guest: the boost for the running task, and whether the task must not be preempted. RFC
-    /// v1's `boost_req` and `preempt_disabled`, RFC v2's record.
+    /// Last report of the guest: the boost for the running task, and whether the task must not be preempted.
+    /// Corresponds to RFC v1's `boost_req` and `preempt_disabled`, and to RFC v2's record.
     task_boost: Option<Boost>,
     locked: bool,
-    /// S0, Kiszka: whether the guest has not yet reported an interrupt as handled.
+    /// Whether the guest has not yet reported an interrupt as handled (S0, Kiszka).
     raised: bool,
-    /// S0: whether the guest has announced that an interrupt may be for an urgent task.
+    /// Whether the guest has announced that an interrupt may be for an urgent task (S0).
     expects_urgent: bool,
     /// The resulting request for the vCPU.
     pub(crate) request: Option<BoostRequest>,
@@ -80,7 +80,7 @@ impl ProtocolState {
                     choice.task_boost.or(choice.waits.then_some(boost)).map(|task_boost| task_boost.within(boost));
                 let before = self.task_boost;
                 let report = self.record(task_boost, choice.locked);
-                // An idle vCPU halts, and its host reads the hint then.
+                // An idle vCPU halts, and its host then reads the hint.
                 if !boosted || !choice.runs || !self.is_less_than(before) {
                     return report;
                 }
@@ -105,7 +105,7 @@ impl ProtocolState {
         CALL
     }
 
-    /// Whether the record requests less than `before`, or no boost (RFC v2).
+    /// Returns whether the record requests less than `before`, or no boost (RFC v2).
     fn is_less_than(&self, before: Option<Boost>) -> bool {
         match (before, self.task_boost) {
             (Some(before), Some(task_boost)) => task_boost.max(before) != task_boost,
@@ -120,7 +120,7 @@ impl ProtocolState {
         GuestReport { hint, call: false }
     }
 
-    /// Notes a boost in shared memory, and reports its end (RFC v1).
+    /// Notes a boost in shared memory, and reports the end of a boost (RFC v1).
     fn report_lazily(&mut self, boost: Boost, choice: GuestChoice, boosted: bool) -> GuestReport {
         if !choice.runs {
             self.locked = false;

@@ -16,7 +16,7 @@ pub struct Line {
     pub service: Length,
     /// Bandwidth in addition to `service`. Unit: bytes per second. Range: 1 …. `None`: unlimited.
     pub bandwidth: Option<u64>,
-    /// Latency after service and transfer. Later packets may follow meanwhile. With a random latency, they may
+    /// Latency after service and transfer. Later packets may follow meanwhile. With a random latency, later packets may
     /// overtake.
     pub latency: Length,
     /// Maximum number of waiting packets. Further packets are dropped. `None`: unlimited.
@@ -39,7 +39,7 @@ pub(crate) struct Running {
     draws: Draws,
     /// Instant at which the last packet leaves the line's service.
     free: Instant,
-    /// Instants at which waiting or served packets leave the service. Only used for a line with limited room.
+    /// Instants at which waiting or served packets leave the service. Used only for a line with limited room.
     ends: VecDeque<Instant>,
 }
 
@@ -55,8 +55,8 @@ impl Running {
         Running { line, draws, free: Instant::ZERO, ends: VecDeque::new() }
     }
 
-    /// Takes a packet of `bytes`. Returns the instant of its arrival at the other end. `None`: there is no room for the
-    /// packet.
+    /// Accepts a packet of `bytes`. Returns the instant at which the packet arrives at the other end. `None`: no room
+    /// for the packet.
     pub(crate) fn take(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         if let Some(room) = self.line.room {
             while self.ends.front().is_some_and(|end| *end <= now) {

@@ -6,7 +6,7 @@
 //! interrupt that takes time from the entity on a CPU (I/O in the hypervisor).
 //!
 //! All data is counted: sent data has arrived, was dropped, or is on its way. Completions are events about packets. A
-//! full ring drops completions, and a packet that is sent again has its completions again.
+//! full ring drops completions. A packet that is sent again causes its completions again.
 
 pub(crate) mod line;
 
@@ -46,17 +46,17 @@ pub struct Endpoint {
     pub object: ObjectId,
 }
 
-/// One part of the way of a packet.
+/// A hop of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hop {
     /// The packet crosses a line.
     Line(LineId),
-    /// The packet waits in a ring until a server of the ring has handled it.
+    /// The packet waits in a ring until a server of the ring has handled the packet.
     Ring(Endpoint),
-    /// The packet puts a completion into a ring, one more event for its server, and continues.
+    /// The packet puts a completion into a ring, as an additional event for the ring's server, and continues.
     Completion(Endpoint),
-    /// The packet takes this CPU time at the next ring, in place of the ring's cost: for a thread that handles several
-    /// devices.
+    /// The packet takes this CPU time at the next ring, in place of the ring's cost. Intended for a thread that handles
+    /// several devices.
     Cost(Length),
     /// The packet takes time from the entity on this CPU of a host, and then continues.
     Interrupt {
@@ -69,13 +69,14 @@ pub enum Hop {
     },
 }
 
-/// The rules by which the receiver of a flow acknowledges data that was read.
+/// The rules by which the receiver of a flow acknowledges read data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acks {
-    /// Number of full packets per acknowledgement. A further one follows when all sent data has been read, and one 40 ms
-    /// after read data without one (TCP_DELACK_MIN of Linux). Range: 1 …. TCP's is 2 (RFC 5681, section 4.2).
+    /// Number of full packets per acknowledgement. Another acknowledgement follows when all sent data has been read. If
+    /// read data has no acknowledgement after 40 ms, one is sent (TCP_DELACK_MIN of Linux). Range: 1 …. TCP's value is
+    /// 2 (RFC 5681, section 4.2).
     pub every: u32,
-    /// The way of the acknowledgements back to the sender.
+    /// Hops of the acknowledgements back to the sender.
     pub way: Vec<Hop>,
 }
 
@@ -92,10 +93,10 @@ pub struct Flow {
     pub packet: u32,
     /// The hops between the port and the inbox.
     pub way: Vec<Hop>,
-    /// Acknowledgements of read data. `None`: the sender learns of it at once, at no cost.
+    /// Acknowledgements of read data. `None`: the sender learns of read data at once, at no cost.
     pub acks: Option<Acks>,
-    /// Whether dropped data is sent again, 200 ms later (TCP_RTO_MIN of Linux). Otherwise the sender gets its room
-    /// back.
+    /// Whether dropped data is sent again, 200 ms later (TCP_RTO_MIN of Linux). Otherwise, a drop frees the room at the
+    /// sender.
     pub reliable: bool,
 }
 
@@ -120,12 +121,12 @@ pub struct FlowCounts {
     pub bytes_read: u64,
 }
 
-/// The kind of a packet.
+/// The type of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A packet that carries data.
     Data,
-    /// An acknowledgement of data that was read.
+    /// An acknowledgement of read data.
     Ack,
     /// The completion of another packet.
     Completion,

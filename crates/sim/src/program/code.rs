@@ -72,7 +72,7 @@ pub(crate) enum Op {
     JobBegins(Option<Nanos>),
     JobEnds,
     Woke,
-    /// The start of the loop on `level`, with `times` rounds. Without rounds, the task continues at `after`.
+    /// The start of the loop on `level`, with `times` rounds. With zero rounds, the task continues at `after`.
     Enter {
         level: u8,
         times: u64,
@@ -113,7 +113,7 @@ impl Library {
         let mut ops = Vec::new();
         self.lay(steps, base, 0, &mut ops);
         ops.push(Op::Exit);
-        // Tasks of one kind have one program, and follow each other.
+        // Tasks with equal programs follow each other and share one program.
         if self.ops[self.last..] != *ops {
             self.last = self.ops.len();
             self.ops.append(&mut ops);
@@ -121,7 +121,7 @@ impl Library {
         CodeId(number(self.last))
     }
 
-    /// Returns the step at place `next` of a program.
+    /// Returns the step at position `next` of a program.
     #[inline]
     pub(crate) fn op(&self, code: CodeId, next: u32) -> Op {
         self.ops[code.0 as usize + next as usize]
@@ -211,7 +211,7 @@ fn close(ops: &mut [Op], its: u8, end: u32) {
     }
 }
 
-/// Converts a place among programs or steps, of which there are fewer than 2^32.
+/// Converts a position among programs or steps. Their number is below 2^32.
 fn number(place: usize) -> u32 {
     u32::try_from(place).expect("there are fewer than 2^32")
 }

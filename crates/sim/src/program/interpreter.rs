@@ -1,4 +1,4 @@
-//! The interpreter: a task on its CPU executes its program until a step takes time or waits.
+//! The interpreter: executes the program of a task on its CPU until a step takes time or waits.
 
 use super::shared::Held;
 use super::task_state::{TaskState, Waiting};
@@ -8,7 +8,7 @@ use crate::driver::Driver;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, Wake};
 use trace::Event;
 
-/// The maximum number of tasks of a machine. It stops a program that forks without end. Source: the usual `pid_max`,
+/// Maximum number of tasks of a machine. The limit stops a program that forks without end. Source: the usual `pid_max`,
 /// Documentation/admin-guide/sysctl/kernel.rst of Linux.
 const TASKS_MOST: u32 = 32_768;
 
@@ -135,7 +135,8 @@ impl Driver<'_> {
         StepOutcome::Next
     }
 
-    /// Changes the group of a task. A task that a policy refuses keeps its group, as after a failed system call.
+    /// Changes the group of a task. If the policy refuses the change, the task keeps its group, as after a failed
+    /// system call.
     fn enter_group(&mut self, entity: EntityId, group: u32) -> StepOutcome {
         let application = self.tasks.of(entity).application as usize;
         let group = self.tasks.applications[application].groups[group as usize];
@@ -310,7 +311,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Makes `entity` read or write. Then every task at the pipe that can continue does.
+    /// Makes `entity` read or write. Then every task at the pipe that can continue does so.
     fn pass(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId) -> StepOutcome {
         let mut went = false;
         while let Some(next) = self.tasks.object(pipe).pass() {
@@ -343,7 +344,7 @@ impl Driver<'_> {
         let group = self.machine().params(parent).group;
         let application = self.tasks.of(parent).application;
         let params = sched::Params { group, ..child.params };
-        // Like a failed fork: the parent continues without the child.
+        // As after a failed fork, the parent continues without the child.
         if self.begin_task(&child.name, params, child.code, child.delay, application, Some(parent)).is_ok() {
             self.tasks.of(parent).children += 1;
         }
@@ -401,7 +402,7 @@ impl Driver<'_> {
             }
             Waiting::Outside(id) => {
                 self.tasks.object(id).forget(entity);
-                // Tasks behind it may want fewer bytes.
+                // Tasks behind the removed task may want fewer bytes.
                 self.let_through(id);
             }
             Waiting::Children => crowd.joining -= 1,
@@ -415,7 +416,7 @@ impl Driver<'_> {
     }
 
     fn end_of_child(&mut self, parent: EntityId, child: EntityId) {
-        // Another entity may have taken its index since.
+        // Another entity may have taken the index since.
         if !self.machine.is_attached(parent) || !self.tasks.follows(parent) {
             return;
         }

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sched::Nanos;
 
-/// A length of time.
+/// A duration, constant or random.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
     /// A constant time.
@@ -16,12 +16,12 @@ pub enum Length {
         /// Maximum time. Range: from `least`.
         most: Nanos,
     },
-    /// Exponentially distributed, as between independent events; at most 32 times the mean.
+    /// An exponentially distributed time, as between independent events; at most 32 times the mean.
     Exponential {
         /// Mean time.
         mean: Nanos,
     },
-    /// `least` plus an exponentially distributed time.
+    /// The sum of `least` and an exponentially distributed time.
     AtLeast {
         /// Minimum time.
         least: Nanos,

@@ -1,7 +1,7 @@
 //! The programs of tasks, step by step: [`Step`]s over the [`Object`]s of an [`Application`].
 //!
-//! Steps take no time of their own; time passes while a task runs, sleeps or waits. A shared object (a lock, a pipe, …)
-//! is named by an [`ObjectId`], its place in its application.
+//! Steps take no time of their own; time passes while a task runs, sleeps or waits. An [`ObjectId`] names a shared
+//! object (a lock, a pipe, …) by its index in its application.
 
 mod code;
 mod interpreter;
@@ -27,16 +27,16 @@ pub(crate) use tasks::{ApplicationState, Tasks};
 use sched::{Nanos, Params};
 use std::sync::Arc;
 
-/// The place of an object in its [`Application`].
+/// The index of an object in its [`Application`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectId(pub u32);
 
 /// An object that tasks of one machine share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Object {
-    /// A sleeping lock. A task that finds the lock taken blocks until it gets the lock, first come, first served.
+    /// A sleeping lock. A task that finds the lock taken blocks until it receives the lock, first come, first served.
     Mutex,
-    /// A spin lock. [`Spinning`](crate::guest::Spinning) defines how a guest hands it on.
+    /// A spin lock. [`Spinning`](crate::guest::Spinning) defines the order in which a guest hands the lock to waiters.
     Spin,
     /// A condition variable.
     Condition,
@@ -45,7 +45,8 @@ pub enum Object {
         /// Number of tasks that the barrier waits for.
         parties: u32,
     },
-    /// A barrier whose tasks wait by spinning: a parallel program whose threads wait actively (OMP_WAIT_POLICY=active).
+    /// A barrier whose tasks spin while they wait, as in a parallel program with active waiting
+    /// (OMP_WAIT_POLICY=active).
     SpinBarrier {
         /// Number of tasks that the barrier waits for.
         parties: u32,
@@ -55,7 +56,7 @@ pub enum Object {
         /// Maximum value of the semaphore; further posts are lost. Range: 1 ….
         most: u32,
     },
-    /// A pipe or one direction of a socket. Writers block when it is full, readers when it is empty.
+    /// A pipe or one direction of a socket. Writers block when the pipe is full, readers when the pipe is empty.
     Pipe {
         /// Capacity of the pipe. Unit: bytes. Range: 1 ….
         capacity: u64,
@@ -75,19 +76,20 @@ pub enum Object {
     Ring(Ring),
 }
 
-/// The way in which a timer counts.
+/// The start of each period of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimerMode {
-    /// Each period begins at the end of the last period, or now if that has passed: a late task is never behind.
+    /// Each period begins at the end of the last period, or now if that end has passed. A late task never has to catch
+    /// up.
     Relative,
-    /// Each period begins at the end of the last period, or now if that passed more than `most` ago. A late task does
-    /// not wait until it has caught up, unless it is too far behind.
+    /// Each period begins at the end of the last period, or now if that end passed more than `most` ago. A late task
+    /// does not wait until it has caught up, unless its delay exceeds `most`.
     CatchingUp {
         /// Maximum delay that a task catches up with.
         most: Nanos,
     },
-    /// Each period begins at the end of the last period, even if that has passed. A late task does not wait until it
-    /// has caught up.
+    /// Each period begins at the end of the last period, even if that end has passed. A late task does not wait until
+    /// it has caught up.
     Absolute,
     /// Like `Absolute`, without the periods that have passed entirely: a late task waits for the next beat
     /// (cyclictest).
@@ -101,14 +103,14 @@ pub enum Step {
     Run(Length),
     /// Sleeps for this time.
     Sleep(Length),
-    /// Sleeps until the period of the task's own timer number `timer` is over. Its first period counts from the start
-    /// of the task, after its delay, at any first use. The period has the length in this step.
+    /// Sleeps until the period of the task's own timer number `timer` is over. The first period begins at the start of
+    /// the task, after its delay, whenever the timer is first used. The period has the length in this step.
     Timer {
         /// Number of the timer in its task. Range: 0 … 15.
         timer: u8,
-        /// Time from the last end to this one. Range: above zero.
+        /// Time from the end of the last period to the end of this period. Range: above zero.
         period: Nanos,
-        /// The way in which the timer counts.
+        /// Start of each period.
         mode: TimerMode,
     },
     /// Uses CPU time until the period of its timer is over, like a program that polls the clock. A preempted task does
@@ -116,14 +118,14 @@ pub enum Step {
     RunUntil {
         /// Number of the timer in its task. Range: 0 … 15.
         timer: u8,
-        /// Time from the last end to this one. Range: above zero.
+        /// Time from the end of the last period to the end of this period. Range: above zero.
         period: Nanos,
         /// CPU time between two reads of the clock. Range: above zero.
         grain: Nanos,
     },
-    /// Drops late work (a player that drops frames). Each beat of its timer that is more than `late` ago uses up a
-    /// round of the enclosing loop without waiting. The loop ends here when no rounds are left. [`Step::Timer`] waits
-    /// for the other beats. Outside any loop, the step has no effect.
+    /// Drops late work (a player that drops frames). Each beat of the step's timer that is more than `late` ago uses up
+    /// a round of the enclosing loop without waiting. The loop ends at this step when no rounds are left.
+    /// [`Step::Timer`] waits for the other beats. Outside any loop, the step has no effect.
     DropLate {
         /// Number of the timer in its task. Range: 0 … 15.
         timer: u8,
@@ -161,21 +163,21 @@ pub enum Step {
     Take(ObjectId),
     /// Increments a semaphore.
     Post(ObjectId),
-    /// Writes bytes into a pipe or port, all at once. Blocks until there is room for them. At most its capacity.
+    /// Writes bytes into a pipe or port, all at once. Blocks until there is room for the bytes. Maximum: the capacity.
     Send {
         /// Pipe or port to write into.
         pipe: ObjectId,
         /// Number of bytes. Range: 1 ….
         bytes: u64,
     },
-    /// Reads bytes from a pipe or inbox. Blocks until all of them are there.
+    /// Reads bytes from a pipe or inbox. Blocks until all bytes have arrived.
     Receive {
         /// Pipe or inbox to read from.
         pipe: ObjectId,
         /// Number of bytes. Range: 1 ….
         bytes: u64,
     },
-    /// Handles one packet of a ring and forwards it. Blocks until there is a packet.
+    /// Handles one packet of a ring and forwards the packet. Blocks until the ring has a packet.
     Serve(ObjectId),
     /// Yields the CPU.
     Yield,
@@ -185,10 +187,10 @@ pub enum Step {
     Join,
     /// Requests new parameters. The group of the task stays.
     Ask(Box<Params>),
-    /// Enters a group of its application, by its place in [`Application::groups`]. `None`: the group in which the
+    /// Enters a group of the application, by its index in [`Application::groups`]. `None`: the group in which the
     /// application was started.
     EnterGroup(Option<u32>),
-    /// Begins a job with an optional `deadline`. Its metric is the time until [`Step::JobEnds`].
+    /// Begins a job with an optional `deadline`. The job's metric is the time until [`Step::JobEnds`].
     JobBegins {
         /// Time from now to the deadline of the job.
         deadline: Option<Nanos>,
@@ -231,11 +233,12 @@ pub struct Application {
     pub objects: Vec<(String, Object)>,
     /// Tasks at the start of the application.
     pub tasks: Vec<TaskSpec>,
-    /// Groups below the group in which the application is started. Tasks begin in the latter and enter these by
-    /// [`Step::EnterGroup`].
+    /// Groups below the group in which the application is started. Tasks begin in the starting group and enter these
+    /// groups by [`Step::EnterGroup`].
     pub groups: Vec<TaskGroup>,
-    /// Whether the run continues when all tasks wait for each other. In this case, they wait until the application is
-    /// stopped, and [`World::stalls`](crate::World::stalls) reports it. Otherwise the run ends there.
+    /// Whether the run continues when all tasks wait for each other. In this case, the tasks wait until the application
+    /// is stopped, and [`World::stalls`](crate::World::stalls) reports the stall. Otherwise the run ends at this
+    /// instant.
     pub may_stall: bool,
 }
 
@@ -244,7 +247,7 @@ pub struct Application {
 pub struct TaskGroup {
     /// Name of the group in traces.
     pub name: String,
-    /// Place of the parent group, which is before this one. `None`: the group in which the application is started.
+    /// Index of the parent group, which precedes this group. `None`: the group in which the application is started.
     pub parent: Option<usize>,
 }
 

@@ -1,7 +1,7 @@
-//! Ports, inboxes, and rings that tasks serve: the ends of the network in programs.
+//! Ports, inboxes, and rings that tasks serve: the endpoints of the network in programs.
 //!
-//! Data arrives in memory at once, even while the machine has no CPU. An interrupt notifies the waiting task, on the
-//! CPU that it last ran on. An absent CPU of a guest takes the interrupt when it returns.
+//! Data arrives in memory at once, even while the machine has no CPU. An interrupt notifies the waiting task on the CPU
+//! on which the task last ran. An absent CPU of a guest takes the interrupt when the CPU returns.
 
 use super::ObjectId;
 use super::ring::Notify;
@@ -52,7 +52,7 @@ impl Driver<'_> {
         if went { StepOutcome::Next } else { self.wait_outside(cpu, entity, inbox) }
     }
 
-    /// Reads for the task that has waited longest at `inbox`, if it holds enough bytes.
+    /// Reads for the task that has waited longest at `inbox`, if the inbox has enough bytes.
     fn read_next(&mut self, inbox: ObjectId) -> Option<EntityId> {
         let (object, outbox) = (&mut self.tasks.objects[inbox.0 as usize], &mut self.cpus.outbox);
         let &(entity, bytes) = object.waiters.front()?;
@@ -138,8 +138,8 @@ impl Driver<'_> {
 
     // ---- Arrivals ----
 
-    /// Puts a packet into a ring. `None`: there is no room. Otherwise returns the notification of the server, if a
-    /// notification is due.
+    /// Puts a packet into a ring. `None`: no room. Otherwise returns the notification of the server, if a notification
+    /// is due.
     pub(crate) fn put(&mut self, ring: ObjectId, packet: Packet) -> Option<Option<Notified>> {
         let object = self.tasks.object(ring);
         let Held::Ring(serving) = &mut object.held else { panic!("a hop is a ring") };
@@ -171,7 +171,7 @@ impl Driver<'_> {
         true
     }
 
-    /// Returns room for `bytes` to a port.
+    /// Frees room for `bytes` at a port.
     pub(crate) fn make_room(&mut self, port: ObjectId, bytes: u64) {
         let Held::Port { window, unread } = &mut self.tasks.object(port).held else {
             panic!("a flow begins at a port")
@@ -181,7 +181,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Notifies the task that waits for `id`, by an interrupt to the CPU that it last ran on.
+    /// Notifies the task that waits for `id`, by an interrupt to the CPU on which the task last ran.
     pub(crate) fn notify(&mut self, id: ObjectId) {
         let object = self.tasks.object(id);
         let server = match &mut object.held {
@@ -199,7 +199,7 @@ impl Driver<'_> {
                 .and_then(|it| it.last_cpu)
                 .unwrap_or_else(|| self.machine.last_cpu(notified)),
         };
-        // A deferred notice covers this one, too.
+        // A deferred notice covers this notice, too.
         if self.cpus.deferred.contains(&(home, Deferred::Notice(id)))
             || self.cpus.defer(home, Deferred::Notice(id), Wake::Interrupt)
         {

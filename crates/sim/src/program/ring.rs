@@ -3,13 +3,13 @@
 use super::length::Length;
 use sched::Nanos;
 
-/// The condition for a notification of the server of a ring.
+/// The condition for notifying the server of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Notify {
     /// The server waits (notification suppression: virtio's event index, Xen's req_event).
     #[default]
     WhenIdle,
-    /// Every packet, even while the server is busy.
+    /// A packet arrives, even while the server is busy.
     Always,
 }
 
@@ -20,13 +20,13 @@ pub struct Ring {
     pub cost: Length,
     /// Maximum number of waiting packets. Further packets are dropped. Range: 1 ….
     pub room: u32,
-    /// Condition for a notification of the server.
+    /// Condition for notifying the server.
     pub notify: Notify,
     /// Delay of a notification (interrupt coalescing).
     pub delay: Nanos,
     /// Whether the server notifies receivers at the end of a pass over the waiting packets, as in a softirq. Otherwise
-    /// it notifies after each packet.
+    /// the server notifies after each packet.
     pub passes: bool,
-    /// CPU time that a notification costs a task of a guest, beside the hypercall: an exit to a process of the host.
+    /// CPU time of a notification for a task of a guest, beside the hypercall: an exit to a process of the host.
     pub kick: Nanos,
 }

@@ -47,7 +47,7 @@ pub(crate) enum Held {
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) held: Held,
-    /// The waiting tasks. Of a pipe, the waiting readers.
+    /// Waiting tasks; of a pipe, only the waiting readers.
     pub(crate) waiters: Queue,
     /// The tasks that wait to write into a pipe.
     pub(crate) writers: Queue,
@@ -84,17 +84,17 @@ impl Shared {
         *owner = to;
     }
 
-    /// Whether tasks spin while they wait for the object.
+    /// Returns whether tasks spin while they wait for the object.
     pub(crate) fn spins(&self) -> bool {
         matches!(self.held, Held::Lock { spins: true, .. } | Held::Barrier { spins: true, .. })
     }
 
-    /// Whether the object is a lock whose waiters spin.
+    /// Returns whether the object is a lock whose waiters spin.
     pub(crate) fn is_spin_lock(&self) -> bool {
         matches!(self.held, Held::Lock { spins: true, .. })
     }
 
-    /// Whether the object is a lock.
+    /// Returns whether the object is a lock.
     pub(crate) fn is_lock(&self) -> bool {
         matches!(self.held, Held::Lock { .. })
     }

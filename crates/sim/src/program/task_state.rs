@@ -23,7 +23,7 @@ pub(crate) enum Waiting {
 pub(crate) struct TaskState {
     pub(crate) name: Box<str>,
     pub(crate) code: CodeId,
-    /// Place of the next step.
+    /// Position of the next step.
     pub(crate) next: u32,
     /// Remaining rounds of each loop that the task is in.
     pub(crate) rounds: [u64; LOOPS_MOST],
@@ -40,7 +40,7 @@ pub(crate) struct TaskState {
     pub(crate) since: Instant,
     /// Instant at which the last sleep of the task was due to end.
     pub(crate) due: Instant,
-    /// Deadline of the task's open job. NEVER if it has none.
+    /// Deadline of the task's open job. NEVER if no job is open.
     pub(crate) deadline: Instant,
     /// Task that forked this task.
     pub(crate) parent: Option<EntityId>,
@@ -50,7 +50,7 @@ pub(crate) struct TaskState {
     pub(crate) holds: u32,
     /// Number of the task's application.
     pub(crate) application: u32,
-    /// Cost of the task's last steps, to be paid with its next run.
+    /// Unpaid cost of the task's last steps, charged with its next run.
     pub(crate) owes: Nanos,
     /// Mutex that the task takes again once its condition is signalled.
     pub(crate) retakes: Option<ObjectId>,

@@ -6,7 +6,7 @@ use super::task_state::TaskState;
 use super::{Object, ObjectId};
 use sched::{EntityId, GroupId, Instant};
 
-/// Maximum number of steps of one task at one instant. A program above it uses no time at all.
+/// Maximum number of steps of one task at one instant. A program that exceeds this number uses no time at all.
 pub(super) const STEPS_MOST: u32 = 1_000_000;
 
 /// Maximum number of steps of all tasks of a machine at one instant.
@@ -34,7 +34,7 @@ pub(crate) struct ApplicationState {
     pub(crate) is_over: bool,
     /// Index of the application's first object among the objects of its machine.
     pub(crate) base: u32,
-    /// Group in which the application was started, then its own groups.
+    /// Groups of the application: the group in which it was started, then its own groups.
     pub(crate) groups: Vec<GroupId>,
     /// Whether the application waits until it is stopped when all of its tasks wait for each other.
     pub(crate) may_stall: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Tasks {
     pub(crate) begun: u64,
     /// Whether there are rings among the objects.
     pub(crate) has_rings: bool,
-    /// The instant to which `advances` and `steps` refer, and the number of advances at this instant.
+    /// Instant of the counts `advances` and `steps`, and number of advances at this instant.
     instant: Instant,
     advances: u32,
     /// Number of steps at the instant of the counts.
@@ -67,7 +67,7 @@ impl Tasks {
         self.states[entity.index()].as_mut().expect("it follows a program")
     }
 
-    /// Counts an advance at `now`. Returns whether their number shows that the tasks loop without using time.
+    /// Counts an advance at `now`. Returns whether the number of advances shows that the tasks loop without using time.
     pub(super) fn goes_round_at(&mut self, now: Instant) -> bool {
         if self.instant != now {
             (self.instant, self.advances, self.steps) = (now, 0, 0);
@@ -80,7 +80,7 @@ impl Tasks {
         self.states.get(entity.index()).is_some_and(Option::is_some)
     }
 
-    /// Returns the deadline of the open job of `entity`. NEVER if it has none.
+    /// Returns the deadline of the open job of `entity`. NEVER if no job is open.
     pub(crate) fn deadline_of(&self, entity: EntityId) -> Instant {
         let state = self.states.get(entity.index()).and_then(Option::as_ref);
         state.map_or(Instant::NEVER, |state| state.deadline)

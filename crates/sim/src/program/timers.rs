@@ -1,4 +1,4 @@
-//! The timers of a task: waiting for beats, working until them, and skipping them.
+//! The timers of a task: waits for beats, work until beats, and skipped beats.
 
 use super::TimerMode;
 use super::tasks::StepOutcome;
@@ -67,13 +67,13 @@ impl Driver<'_> {
             *last = end;
             return StepOutcome::Next;
         }
-        // The task reads the clock again after that.
+        // After the burst, the task reads the clock again.
         self.tasks.of(entity).next -= 1;
         self.burst(cpu, entity, grain.min(end.since(now)))
     }
 
-    /// Skips the rounds of the loop of `entity` whose beats have long passed. The loop is given by its level and its
-    /// end.
+    /// Skips the rounds of the loop of `entity` whose beats have long passed. The arguments give the level and the end
+    /// of the loop.
     pub(super) fn drop_late(
         &mut self,
         entity: EntityId,

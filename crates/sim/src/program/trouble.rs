@@ -17,7 +17,7 @@ impl Driver<'_> {
         state.map_or_else(|| entity.to_string(), |state| state.name.to_string())
     }
 
-    /// Ends the run here. The first cause counts.
+    /// Ends the run at this instant. Only the first cause is reported.
     pub(crate) fn get_stuck(&mut self, why: String, help: &'static str) {
         if self.stuck.is_some() {
             return;
@@ -102,7 +102,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Whether a task of an application spins for a free lock, and takes the lock once the task runs.
+    /// Returns whether a task of an application spins for a free lock, and takes the lock once the task runs.
     fn lock_is_free(&self, application: usize) -> bool {
         self.tasks.states.iter().flatten().filter(|it| it.application as usize == application).any(|state| {
             let Waiting::Object(id) = state.waiting else { return false };
@@ -111,7 +111,7 @@ impl Driver<'_> {
         })
     }
 
-    /// Checks that `entity`, which runs on `cpu`, holds the lock that it unlocks.
+    /// Checks that `entity`, which runs on `cpu`, holds the lock that `entity` unlocks.
     pub(crate) fn gives_back(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, does: &str) {
         let object = &self.tasks.objects[id.0 as usize];
         let owner =

@@ -1,4 +1,4 @@
-//! Coordination of guests with their host: feeds events to detector, protocol and coordinator, and adjusts vCPUs.
+//! Coordination of guests with their host: passes events to detector, protocol and coordinator, and adjusts vCPUs.
 
 use super::World;
 use super::guest_coordination::GuestCoordination;
@@ -26,7 +26,7 @@ impl World<'_> {
         self.machines[guest.index()].coordinate();
     }
 
-    /// Returns the totals of the coordination of `guest` with its host. `None`: they do not coordinate.
+    /// Returns the totals of the coordination of `guest` with its host. `None`: no coordination.
     #[must_use]
     pub fn coordinated(&self, guest: MachineId) -> Option<Coordinated> {
         let guest_state = self.coordination[guest.index()].as_ref()?;
@@ -117,7 +117,7 @@ impl World<'_> {
         while let Some(on) = self.machines[host].cpus.outbox.take(Message::exit) {
             let vcpu = self.machines[host].machine.running(on);
             let vcpu = vcpu.and_then(|vcpu| self.coordinated_vcpu(host, vcpu));
-            // A vCPU that has just got its CPU was not interrupted.
+            // A vCPU that has just received its CPU was not interrupted.
             let is_present = |&(guest, cpu): &(usize, usize)| !self.machines[guest].machine.is_frozen(CpuId::new(cpu));
             if let Some((guest, cpu)) = vcpu.filter(is_present) {
                 self.apply_event(guest, cpu, |state, with| state.on_exit(with, false));
@@ -190,7 +190,7 @@ impl World<'_> {
             self.process_report(guest, cpu);
             self.carry_out(guest, cpu);
         }
-        // Work that became due at this instant needs a visit.
+        // Work that became due at this instant requires a visit.
         let number = self.places[guest].number;
         if self.guests.get(number) > now {
             self.guests.set(number, self.machines[guest].next());
@@ -237,7 +237,7 @@ impl World<'_> {
         stays || machine.adjust(entity, params).is_ok()
     }
 
-    /// Sets new parameters of an entity. The parameters of a boosted vCPU apply when its boost ends.
+    /// Sets new parameters of an entity. The parameters of a boosted vCPU take effect when its boost ends.
     pub(super) fn rebase(&mut self, host: MachineId, entity: EntityId, params: Params) {
         let Some((guest, cpu)) = self.coordinated_vcpu(host.index(), entity) else { return };
         let now = self.now;

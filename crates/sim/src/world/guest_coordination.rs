@@ -46,7 +46,7 @@ impl GuestCoordination {
     }
 }
 
-/// Whether `e` must not be preempted: it holds a spin lock or spins for one.
+/// Returns whether `e` must not be preempted: `e` holds a spin lock or spins for a spin lock.
 fn is_locked(machine: &Driver<'_>, e: EntityId) -> bool {
     let Some(Some(state)) = machine.tasks.states.get(e.index()) else { return false };
     if let Waiting::Object(id) = state.waiting

@@ -36,7 +36,7 @@ impl World<'_> {
     ///
     /// # Panics
     /// An end of the flow is no port or inbox, or its port has a flow already. Packets are empty. Acknowledgements are
-    /// for no packet or for an unreliable flow. An interrupt goes to no CPU of a host.
+    /// for no packet or for an unreliable flow. An interrupt names a CPU that belongs to no host.
     pub fn connect(&mut self, flow: Flow) -> FlowId {
         let (port, inbox) = (self.object_at(flow.from), self.object_at(flow.to));
         let acks = flow.acks.as_ref();
@@ -91,7 +91,7 @@ impl World<'_> {
                 Traffic::Read { entity, flow, bytes } => self.acknowledge(machine, entity, flow, bytes),
             }
         }
-        // The buffer is kept. Traffic that arrives meanwhile is sent in the next turn.
+        // The buffer is kept. Traffic that arrives in the meantime is sent in the next turn.
         self.machines[index].cpus.outbox.reuse(traffic);
     }
 
@@ -116,7 +116,7 @@ impl World<'_> {
         }
     }
 
-    /// Records that data was read. The sender may get an acknowledgement.
+    /// Records that data was read. May send an acknowledgement to the sender.
     fn acknowledge(&mut self, machine: MachineId, entity: EntityId, flow: u32, bytes: u64) {
         let stream = &mut self.network.streams[flow as usize];
         stream.counts.bytes_read += bytes;
@@ -262,7 +262,7 @@ impl World<'_> {
         self.schedule_visit(machine);
     }
 
-    /// Delivers a packet at the end of its way.
+    /// Delivers a packet at its last hop.
     fn arrive(&mut self, packet: Packet) {
         let Packet { flow, bytes, sent, .. } = packet;
         if packet.kind == Kind::Ack {

@@ -27,8 +27,7 @@ impl World<'_> {
         }
     }
 
-    /// Processes the messages of machine `index` about its CPUs, of which CPU 0 is vCPU `base`, except messages about
-    /// idle CPUs.
+    /// Processes the messages of machine `index` about its CPUs, except messages about idle CPUs. CPU 0 is vCPU `base`.
     fn pass_on(&mut self, index: usize, base: usize) {
         while let Some((cpu, why)) = self.take(index, Message::wake_up) {
             self.call(base + cpu.index(), why);
@@ -82,7 +81,7 @@ impl World<'_> {
         }
     }
 
-    /// Takes the oldest message of a kind from machine `index`.
+    /// Takes the oldest message that `select` accepts from machine `index`.
     #[inline]
     fn take<T>(&mut self, index: usize, select: impl Fn(&Message) -> Option<T>) -> Option<T> {
         self.machines[index].cpus.outbox.take(select)
@@ -90,7 +89,7 @@ impl World<'_> {
 
     // ---- Halting ----
 
-    /// Begins the halt of a vCPU that becomes idle: it leaves the guest, polls for a while, and halts.
+    /// Begins the halt of a vCPU that becomes idle: the vCPU leaves the guest, polls for a limited time, and halts.
     fn begin_halt(&mut self, number: usize) {
         let Vcpu { host, entity, doing, guest, poll, .. } = self.vcpus[number];
         if doing != Doing::Runs || self.machines[guest.index()].guest.expect("it is a guest").idle_polls {
@@ -137,14 +136,14 @@ impl World<'_> {
         self.schedule_visit(host);
     }
 
-    /// Ends the polling of a vCPU. All time since it became idle was polling, except the exit.
+    /// Ends the polling of a vCPU. Counts the time since the vCPU became idle, except the exit, up to the polling time.
     fn count_poll(&mut self, number: usize) {
         let Vcpu { guest, since, poll, .. } = self.vcpus[number];
         let polled = self.now.since(since).saturating_sub(self.machines[guest.index()].cpus.costs.exit).min(poll);
         self.vcpus[number].polled += polled;
     }
 
-    /// Whether an entity waits that may run on the CPU of `vcpu`. In this case, the vCPU does not poll
+    /// Returns whether an entity that may run on the CPU of `vcpu` waits. In this case, the vCPU does not poll
     /// (`kvm_vcpu_can_poll`).
     fn is_cpu_wanted(&self, host: MachineId, vcpu: EntityId) -> bool {
         let host = &self.machines[host.index()];
@@ -217,7 +216,8 @@ impl World<'_> {
             machine.cpus.halting -= 1;
             self.halts.clear(number);
         }
-        // The vCPU may have got its CPU at this instant, with deferred departures. Departures happen before the freeze.
+        // The vCPU may have received its CPU at this instant, with deferred departures. Departures happen before the
+        // freeze.
         if machine.unsettled {
             machine.settle();
         }
@@ -248,8 +248,8 @@ impl World<'_> {
         self.schedule_visit(guest);
     }
 
-    /// Makes a spinning vCPU yield to a preempted sibling that does not spin itself, if there is one.
-    /// Source: `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c.
+    /// Makes a spinning vCPU yield to a preempted sibling that does not spin itself, if such a sibling exists. Source:
+    /// `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c.
     fn yield_for(&mut self, number: usize) {
         let Vcpu { host, entity, guest, doing, .. } = self.vcpus[number];
         if doing != Doing::Runs {

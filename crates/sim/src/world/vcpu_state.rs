@@ -30,9 +30,9 @@ pub(super) struct Vcpu {
     /// Polling time before a halt, adapted to earlier halts.
     pub(super) poll: Nanos,
     pub(super) polled: Nanos,
-    /// Whether a sibling may yield to the vCPU although the vCPU spins. True every second time.
+    /// Whether a sibling may yield to the vCPU although the vCPU spins. Alternates between visits.
     pub(super) eligible: bool,
-    /// Whether the vCPU may be polling. Reset lazily, when polls are examined.
+    /// Whether the vCPU may be polling. Reset only when polls are examined.
     pub(super) polls: bool,
     /// Whether the vCPU yielded because it spins, and has not run since.
     pub(super) spins: bool,
@@ -41,7 +41,7 @@ pub(super) struct Vcpu {
 }
 
 impl Vcpu {
-    /// Returns the guest, and the CPU of the guest, that the vCPU is.
+    /// Returns the guest and the CPU of the guest that the vCPU represents.
     pub(super) fn place(&self) -> (MachineId, CpuId) {
         (self.guest, self.cpu)
     }

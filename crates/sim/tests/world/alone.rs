@@ -1,4 +1,4 @@
-//! A machine alone in its world: the world passes through its instants without examining other machines.
+//! A single machine in its world: the world advances without examining other machines.
 
 use crate::bare_metal::{COSTS, populate};
 use crate::town::{Log, at, host};
@@ -30,7 +30,7 @@ fn a_machine_alone_does_what_it_does_beside_an_idle_one() {
     }
 }
 
-/// A sink that counts events, and is over after ten of them.
+/// A sink that counts events and is over after ten events.
 #[derive(Default)]
 struct Short {
     passed: u64,

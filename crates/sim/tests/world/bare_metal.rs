@@ -31,7 +31,7 @@ fn pipe_pair() -> Application {
     application(&[("pipe", Object::Pipe { capacity: 1000 })], vec![writer, reader])
 }
 
-/// Returns the decisions on `machine` with their instants, by name, because ids are equal anyway.
+/// Returns the decisions on `machine` with their instants, by name, because ids are always equal.
 fn decisions(log: &Log, machine: MachineId) -> Vec<(Instant, Event)> {
     let mut events = log.of(machine);
     events.retain(|(_, event)| {
@@ -40,11 +40,11 @@ fn decisions(log: &Log, machine: MachineId) -> Vec<(Instant, Event)> {
     events
 }
 
-/// Returns the decisions for the same work on a host, and on a guest that has its host to itself.
+/// Returns the decisions for the same work on a host, and on a guest alone on its host.
 fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
     let mut bare = Log::default();
     let mut world = World::new(5);
-    // The machine is the second of its world, as in the other run: its draws are the same.
+    // The machine is the second of its world, as in the other run, and therefore has the same draws.
     host(&mut world, "round-robin", 1, Costs::NONE);
     let alone = host(&mut world, policy, cpus, costs);
     world.run_until(Instant::at_ns(1)).expect("nothing can go wrong");
@@ -81,7 +81,7 @@ fn a_guest_on_cpus_of_its_own_decides_as_a_host_does() {
     compare(Costs::NONE);
 }
 
-/// The scheduling of a guest costs the same on a host. Only the exits are added.
+/// Scheduling costs the same in a guest and on a host. Only the exits are added.
 #[test]
 fn a_guest_on_cpus_of_its_own_pays_as_a_host_does() {
     compare(COSTS);
@@ -105,7 +105,7 @@ fn compare(costs: Costs) {
 }
 
 /// A task works for 10 ms at a time, in a guest that the timer of another task interrupts every millisecond. Each
-/// interrupt takes the vCPU to the host and back.
+/// interrupt causes an exit of the vCPU to the host and an entry back.
 #[test]
 fn every_interrupt_of_a_guest_costs_an_exit() {
     let done = |exit| {
@@ -119,7 +119,7 @@ fn every_interrupt_of_a_guest_costs_an_exit() {
         let asked = |priority| Params { class: class(priority), ..Params::default() };
         let work = Workload::Periodic(Periodic::new(Nanos::ms(100), Nanos::ms(10)));
         world.attach(above, "work", asked(50), work).expect("there is room");
-        // The task wakes behind the other task, and so only interrupts it.
+        // The task wakes behind the other task, and therefore only interrupts it.
         let naps = Workload::Periodic(Periodic { phase: Nanos::us(500), ..Periodic::new(Nanos::ms(1), Nanos::ns(1)) });
         world.attach(above, "naps", asked(10), naps).expect("there is room");
         world.finish(at(50)).expect("no task waits for ever");

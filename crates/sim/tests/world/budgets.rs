@@ -9,8 +9,7 @@ use trace::{Event, MachineId, WorldSink};
 
 type Build = fn(Box<dyn WorldSink + '_>) -> World<'_>;
 
-/// Returns two guests on a host, one of which coordinates, with sleepers whose wake-ups need several rounds of an
-/// instant.
+/// Returns two guests on a host. One guest coordinates. The wake-ups of the sleepers need several rounds of an instant.
 fn two_levels(log: Box<dyn WorldSink + '_>) -> World<'_> {
     let mut world = World::new(7);
     let under = host(&mut world, "linux", 2, COSTS);

@@ -43,8 +43,8 @@ fn work_until_an_instant_ends_there_however_little_cpu_time_it_got() {
     let twice = vec![Step::Repeat { times: Some(2), body: [job(vec![works]), vec![rests]].concat() }];
     let worker = application(&[], vec![task("worker", twice)]);
     assert_eq!(when(&play(&worker, 1, 0, 200), completed), [30, 80]);
-    // Beside a hog, the task detects the end late, by at most a turn of the hog, and is back on the beat after its
-    // rest.
+    // Beside a hog, the task detects the end late, by at most one time slice of the hog. After its rest, the task is on
+    // the beat again.
     let beside = when(&play(&worker, 1, 1, 400), completed);
     assert!(matches!(beside.as_slice(), [30..=41, 80..=91]), "{beside:?}");
 }
@@ -53,7 +53,7 @@ fn work_until_an_instant_ends_there_however_little_cpu_time_it_got() {
 fn rounds_whose_beats_are_long_over_are_left_out_and_the_others_are_not() {
     let (period, late) = (Nanos::ms(10), Nanos::ms(5));
     let play = |works: Vec<u64>, times| {
-        // The first round works long, the other rounds a millisecond.
+        // The first round works long; the other rounds work for a millisecond.
         let first = vec![run(Nanos::ms(works[0]))];
         let drop = Step::DropLate { timer: 0, period, late };
         let beat = Step::Timer { timer: 0, period, mode: TimerMode::Absolute };
@@ -92,8 +92,8 @@ fn a_task_that_quits_ends_every_task_of_its_application() {
     let objects = [("b", Object::Barrier { parties: 2 }), ("m", Object::Mutex)];
     let mut log = play(&application(&objects, tasks()), 4, 0, 50);
     assert_eq!(when(&log, |event| matches!(event, Event::Detach { .. })), [7; 5]);
-    // In a guest whose vCPUs are absent half of the time, the result is the same, except for tasks whose CPU must
-    // return first.
+    // In a guest whose vCPUs are absent half of the time, the result is the same. The exception is a task whose CPU
+    // must return first.
     log = Log::default();
     let mut world = World::new(1);
     let outer = host(&mut world, "credit", 1, Costs::NONE);

@@ -1,5 +1,5 @@
-//! Shared objects of tasks: locks, barriers, pipes; the effect of preemption on spin locks; and the end of a run that
-//! cannot continue.
+//! Shared objects of tasks: locks, barriers and pipes. Further tests cover the effect of preemption on spin locks and
+//! the end of a run that cannot continue.
 
 use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{GroupId, Input, Nanos};
@@ -92,7 +92,7 @@ fn conditions_and_semaphores_wake_the_longest_waiter() {
     world.start(machine, &application(&objects, tasks), GroupId::ROOT).expect("there is room");
     world.finish(at(10)).expect("all go on");
     drop(world);
-    // One task is signalled at 100; the two others at 200, and they hold the mutex one after the other.
+    // One task is signalled at 100. The two others are signalled at 200 and hold the mutex one after the other.
     assert_eq!(completions(&log), vec![110, 205, 210, 220]);
 }
 
@@ -109,8 +109,8 @@ fn a_parent_waits_for_the_children_it_has_forked() {
     assert_eq!(forked.count(), 3);
 }
 
-/// Returns the CPU time spun, and the number of finished rounds, of two tasks with a shared spin lock. They run on two
-/// vCPUs beside as many hogs as CPUs.
+/// Returns the CPU time spun, and the number of finished rounds, of four tasks with a shared spin lock. The tasks run
+/// on four vCPUs, on a host with two CPUs and two hogs.
 fn contended(kind: Guest) -> (Nanos, usize) {
     let mut log = Log::default();
     let mut world = World::new(3);
@@ -141,7 +141,7 @@ fn preempted_lock_holders_and_waiters_cost_less_where_the_guest_or_its_host_mind
     let (exits, yielding) =
         contended(Guest { pause_loop: Some(PauseLoop { window: Nanos::us(10) }), ..Guest::default() });
     let all = format!("spun {ticket} {unfair} {paravirt} {exits}, rounds {slow} {fair} {halting} {yielding}");
-    // A ticket lock waits for a preempted waiter in the same way as for a preempted holder.
+    // A ticket lock waits for a preempted waiter just as for a preempted holder.
     assert!(ticket > Nanos::ms(500), "{all}");
     assert!(unfair < ticket && fair > 2 * slow, "{all}");
     assert!(paravirt.saturating_mul(2) < ticket && halting > slow, "{all}");

@@ -9,7 +9,7 @@ use sim::program::{Object, Step, TimerMode};
 use sim::{Costs, Guest, TaskSpec, Workload, World};
 use trace::{Event, MachineId};
 
-/// 2000 cycles at 2 GHz.
+/// Cost of a hypercall: 2000 cycles at 2 GHz.
 const CALL: Costs = Costs { hypercall: Nanos::us(1), ..Costs::NONE };
 
 fn us(us: u64) -> Instant {
@@ -75,7 +75,8 @@ fn the_worked_example_of_rfc_v1_goes_event_by_event() {
     let (asked, came, log) = example(by(Protocol::RfcV1));
     println!("{asked:?} {came:?}");
     assert_eq!(asked[..2], told(&[(0, "rr 8"), (200, "normal")]), "boosted until the guest ends it");
-    // The tick at 1 ms is an interrupt for a waiting vCPU: it is boosted, but no task of its guest is urgent. At 2 ms the lock is held.
+    // The tick at 1 ms is an interrupt for a waiting vCPU. The vCPU is boosted, but no task of its guest is urgent. At
+    // 2 ms the lock is held.
     assert_eq!(asked[2..4], told(&[(1_000, "rr 8"), (1_000, "normal")]));
     assert_eq!(
         asked[4..],
@@ -105,8 +106,8 @@ fn the_example_under_kiszka_reports_each_class_and_the_end_of_each_interrupt() {
     // An interrupt raises the vCPU to its maximum. After the interrupt, the vCPU gets the class of the running task:
     // SCHED_FIFO 5.
     assert_eq!(asked[..4], told(&[(0, "rr 8"), (0, "fifo 5"), (100, "rr 8"), (100, "fifo 5")]));
-    // The interrupt at 130 us is handled and reported within its instant, which takes a call. The same holds for the
-    // tick at 1 ms.
+    // The interrupt at 130 us is handled and reported within its instant, which requires a hypercall. The same holds
+    // for the tick at 1 ms.
     assert_eq!(asked[4..], told(&[(202, "normal"), (1_000, "rr 8"), (1_000, "normal")]));
     assert_eq!((came.hypercalls, came.cost), (5, Nanos::us(5)));
 }
@@ -115,11 +116,11 @@ fn the_example_under_kiszka_reports_each_class_and_the_end_of_each_interrupt() {
 fn the_example_under_rfc_v2_goes_by_the_guests_record_and_by_exits_it_forces() {
     let (asked, came, _) = example(by(Protocol::RfcV2));
     println!("{asked:?} {came:?}");
-    // The record is read at injections, at the sleep, and at exits.
+    // The host reads the record at injections, at the sleep, and at exits.
     assert_eq!(asked[..3], told(&[(0, "rr 8"), (10, "normal"), (100, "rr 8")]));
     assert_eq!(asked[3], (130, "fifo 5".to_string()), "the exit at 130 us reads what runs");
-    // The guest forces an exit when the fair task runs. At the tick at 1 ms no task is urgent. At 2 ms the lock is held, which
-    // counts for at most 3 ms.
+    // The guest forces an exit when the fair task runs. At the tick at 1 ms no task is urgent. At 2 ms the lock is
+    // held, which counts for at most 3 ms.
     let forced = [(200, "normal"), (1_000, "rr 8"), (1_000, "normal")];
     assert_eq!((&asked[4..7], came.hypercalls), (&told(&forced)[..], 2));
     assert_eq!(asked[7..], told(&[(2_000, "rr 8"), (5_000, "normal")]));
@@ -137,7 +138,7 @@ fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Co
     let under = host(&mut world, "linux", 1, CALL);
     let other = hog(&mut world, under, "hog");
     let vcpu = world.attach(under, "vcpu", params, Workload::Vcpu).expect("there is room");
-    // The steal clock is known, as under KVM. The beats do not coincide with ticks.
+    // The guest reads the steal clock, as under KVM. The beats do not coincide with ticks.
     let kind = Guest { steal: Steal::Known, ..kind };
     let vm = guest(&mut world, under, policy, &[vcpu], kind, CALL);
     world.watch_all(&mut log);
@@ -161,7 +162,7 @@ fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Co
     }
     had += since.map_or(Nanos::ZERO, |since| at(2_000).since(since));
     let lateness = |(_, event)| if let Event::Woke { late, .. } = event { Some(late) } else { None };
-    // The detector needs some beats until the task counts as interactive.
+    // The detector needs several beats until the task counts as interactive.
     let worst = log.of(vm).into_iter().filter_map(lateness).skip(20).max().expect("it woke");
     (had, worst, late)
 }
@@ -198,8 +199,8 @@ fn every_detector_finds_typing_tasks_and_not_computing_tasks() {
         let (_, worst, came) = beside(Params::default(), kind, policy);
         let Coordinated { boosts, boosted, .. } = came.expect("they coordinate");
         println!("{rule:?}: {boosts} boosts, {boosted}, the worst is {worst}");
-        // The task works for 40 ms in total, the hog for much of a second. With a known urgent task, every interrupt is
-        // a boost.
+        // The task works for 40 ms in total, the hog for a large part of a second. With a rule that finds the task
+        // urgent, every interrupt is a boost.
         let found = if rule == Rule::Class { boosts == 0 } else { boosts >= 20 };
         assert!(found, "{rule:?}: {boosts} boosts");
         assert!(boosted <= Nanos::ms(60), "{rule:?}: the hog was boosted: {boosted}");

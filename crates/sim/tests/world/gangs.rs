@@ -44,7 +44,7 @@ fn play(name: &str, cpus: usize, kind: Guest, seed: u64) -> Outcome {
     let group = world.create_group(under, "vm", params, GroupId::ROOT).expect("there is room");
     for n in 0..cpus {
         hog(&mut world, under, &format!("hog-{n}"));
-        // Runs begin at different phases of the turns.
+        // The runs begin at different phases of the time slices.
         let next = world.now() + Nanos::us(700 * seed);
         world.run_until(next).expect("hogs never wait");
     }
@@ -81,7 +81,7 @@ fn spun_per_round(all: &[Outcome]) -> Nanos {
 
 #[test]
 fn siblings_that_run_together_spin_less_and_get_further_than_under_credit() {
-    // Relaxed co-scheduling only limits the drift between siblings; `skew` tests its effect.
+    // Relaxed co-scheduling only limits the drift between siblings. The tests of `skew` cover its effect.
     let brings_together = |name: &str| ["cosched", "cosched-strict", "hybrid"].contains(&name);
     for cpus in [2, 4] {
         let credit = play_all("credit", cpus, Guest::default());
@@ -160,7 +160,7 @@ fn on_one_cpu(name: &str, kind: Guest) -> (usize, usize, usize) {
 
 #[test]
 fn a_directed_yield_runs_the_sibling_at_once_where_both_share_a_cpu() {
-    // EEVDF does not pick a sibling that has had more than its share.
+    // EEVDF does not pick a sibling that has received more than its share.
     for (name, percent) in [("cfs", 90), ("eevdf", 70)] {
         let (none, _, waited) = on_one_cpu(name, Guest::default());
         let (yields, went, done) = on_one_cpu(name, PAUSE_LOOP);

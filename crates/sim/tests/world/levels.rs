@@ -72,8 +72,8 @@ fn a_wake_up_in_a_guest_costs_what_the_costs_say() {
     let (late, ..) = lateness(Guest::default(), Costs::NONE);
     assert_eq!(late.len(), 18);
     assert!(late.iter().all(|late| late.is_zero()), "nothing costs anything");
-    // Each scheduler kicks its idle CPU, and the host enters the guest. No other entity has run on either CPU since, so
-    // no context switch is needed.
+    // Each scheduler kicks its idle CPU, and the host enters the guest. No other entity has run on either CPU in the
+    // meantime, so no context switch is needed.
     let (late, ..) = lateness(Guest::default(), COSTS);
     assert!(late.iter().all(|&late| late == COSTS.kick + COSTS.exit + COSTS.kick), "{late:?}");
     // A vCPU that polls does not wait for its host.
@@ -96,7 +96,8 @@ fn halt_polling_spares_the_host_a_wake_up_where_the_guest_is_quick() {
     let (without, none) = quick(Guest::default());
     assert_eq!((without, none), (1000, Nanos::ZERO), "it is woken a thousand times");
     let (with, polled) = quick(Guest { halt_polling: HaltPolling::KVM, ..Guest::default() });
-    // The vCPU polls for 10, 20, 40 and 80 us in vain, and from then on for 160 us, in which the sleep ends.
+    // The vCPU polls for 10, 20, 40 and 80 us without success, and then for 160 us. The sleep ends during the last
+    // poll.
     assert_eq!(with, 6);
     assert_eq!(polled, Nanos::us(10 + 20 + 40 + 80) + Nanos::us(100).saturating_mul(994));
 }

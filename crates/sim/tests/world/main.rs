@@ -1,4 +1,4 @@
-//! Worlds of two levels: guests on a host that does not know them.
+//! Worlds of two levels: guests on a host that has no data about them.
 
 mod alone;
 mod bare_metal;

@@ -36,7 +36,7 @@ fn receive(bytes: u64) -> Step {
     Step::Receive { pipe: FIRST, bytes }
 }
 
-/// Starts an application whose first object is an end of a flow.
+/// Starts an application whose first object is an endpoint of a flow.
 fn start(world: &mut World<'_>, machine: MachineId, object: (&str, Object), tasks: Vec<TaskSpec>) -> Endpoint {
     let (number, _) = world.start(machine, &application(&[object], tasks), GroupId::ROOT).expect("there is room");
     Endpoint { machine, application: number, object: FIRST }
@@ -50,7 +50,7 @@ fn line(world: &mut World<'_>, latency: Nanos) -> Hop {
     Hop::Line(world.add_line(Line { latency: latency.into(), ..Line::new("wire") }))
 }
 
-/// Creates a host that sends `steps` by its port, and a host that reads all data, `bytes` at a time.
+/// Creates a host that sends `steps` through its port, and a host that reads all data, `bytes` at a time.
 fn two_hosts(world: &mut World<'_>, window: u64, steps: Vec<Step>, bytes: u64) -> (Endpoint, Endpoint) {
     let (near, far) = (host(world, "cfs", 1, Costs::NONE), host(world, "cfs", 1, Costs::NONE));
     let from = start(world, near, port(window), vec![task("sends", steps)]);
@@ -135,7 +135,7 @@ fn what_finds_no_room_is_lost_or_sent_again() {
     assert_eq!((all.arrived, all.lost, all.resent, all.bytes_read), (10, 0, 6 + 2, 10_000), "four at a time");
 }
 
-/// Returns the notifications of the server of a ring; the sender is on another host.
+/// Returns the notifications of the server of a ring. The sender is on another host.
 fn served(ring: Ring, packets: u64, gap: Nanos) -> (Vec<(u64, Wake)>, usize, Vec<u64>) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -182,8 +182,8 @@ fn a_ring_interrupts_its_server_when_idle_each_time_or_after_a_delay() {
 
 #[test]
 fn a_ring_server_notifies_the_next_ring_of_each_packet_or_once_per_pass() {
-    // Six packets at once: the first is alone in its pass, the others wait meanwhile. The test records the wake-ups of
-    // the second ring's server.
+    // Six packets arrive at once: the first packet is alone in its pass, the others wait meanwhile. The test records
+    // the wake-ups of the second ring's server.
     let told = |passes: bool| {
         let mut log = Log::default();
         let mut world = World::new(1);
@@ -431,7 +431,8 @@ fn what_was_read_is_told_of_in_time_however_it_is_read() {
     });
     world.finish(at(1_000)).expect("no task waits for ever");
     let read = world.flow(flow).bytes_read;
-    // 2500 bytes are less than two packets, and the next 2500 are not there: an acknowledgement follows after 40 ms.
+    // 2500 bytes are less than two packets, and the next 2500 bytes have not arrived. An acknowledgement follows after
+    // 40 ms.
     assert!((50_000..=130_000).contains(&read), "{read}");
 }
 

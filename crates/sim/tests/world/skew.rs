@@ -1,5 +1,5 @@
-//! A parallel program in a VM whose threads spin while they wait for each other, beside hogs: its progress with and
-//! without a limit on the drift of its vCPUs.
+//! A parallel program in a VM, beside hogs. The threads of the program spin while they wait for each other. The tests
+//! compare its progress with and without a limit on the drift of its vCPUs.
 
 use crate::town::{FIRST, at, guest, policy, task};
 use measure::Meter;
@@ -8,10 +8,10 @@ use sim::program::{Length, Object, Step};
 use sim::{Application, Costs, Guest, Workload, World};
 use trace::{Event, MachineId, Sink};
 
-/// Threshold that no vCPU ever exceeds: plain proportional share, by the same code.
+/// Threshold that no vCPU ever exceeds: plain proportional share, with the same code.
 const NEVER: (&str, i64) = ("threshold", 1_000_000_000_000);
 
-/// A case: policy, knobs, and a name.
+/// A test case: policy, knobs, and name.
 type Case = (&'static str, &'static [(&'static str, i64)], &'static str);
 const PLAIN: Case = ("cosched-relaxed", &[NEVER], "proportional share");
 const KEPT_TOGETHER: [Case; 3] = [
@@ -30,7 +30,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the number of rounds per second of CPU time, which excludes spinning.
+    /// Returns the number of rounds per second of CPU time. CPU time includes spinning.
     fn rounds_per_second(self) -> u64 {
         self.rounds * 1_000_000_000 / self.used.as_ns()
     }
@@ -46,7 +46,8 @@ impl Sink for Completed {
     }
 }
 
-/// Returns one thread for each vCPU, each bound to its own: about 300 us of work, and then a wait for the last thread.
+/// Returns one thread for each vCPU, bound to this vCPU. A thread works for about 300 us and then waits for the last
+/// thread.
 fn fork_join(threads: u32) -> Application {
     let work = Length::Uniform { least: Nanos::us(200), most: Nanos::us(400) };
     let round = vec![Step::JobBegins { deadline: None }, Step::Run(work), Step::Barrier(FIRST), Step::JobEnds];
@@ -68,7 +69,7 @@ fn add_host(world: &mut World<'_>, (name, knobs, _): Case, cpus: usize) -> Machi
     world.add_host("host", policy, Topology::new(cpus), &values, Costs::NONE).expect("it works here")
 }
 
-/// Runs a VM of `vcpus` with that program on a host of as many CPUs for two seconds. Hogs arrive one after another.
+/// Runs a VM of `vcpus` with this program on a host of as many CPUs for two seconds. Hogs arrive one after another.
 fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
     let (mut completed, mut below) = (Completed::default(), Meter::new());
     let mut world = World::new(seed);
@@ -96,7 +97,7 @@ fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
     Outcome { rounds: completed.0 / vcpus as u64, used }
 }
 
-/// A spin for a sibling without a CPU makes no progress: for the same CPU time, more rounds are finished if siblings
+/// A spin for a sibling without a CPU makes no progress. For the same CPU time, more rounds are finished if siblings
 /// may not drift apart. Tested on a host with fewer CPUs than competitors, with any number of both.
 #[test]
 fn a_vm_that_spins_gets_more_done_where_its_vcpus_may_not_drift_apart() {

@@ -1,5 +1,5 @@
-//! Traces of a world preserve its events: as text that reads back, as intervals in which both levels agree, as files
-//! for viewers.
+//! Traces of a world preserve its events in three formats: text that reads back, intervals in which both levels agree,
+//! and files for viewers.
 
 use crate::town::{application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{CpuId, GroupId, Instant, Nanos};
@@ -8,7 +8,8 @@ use trace::{
     Header, MachineHeader, MachineId, WorldChromeWriter, WorldHeader, WorldTextWriter, WorldTimeline, WorldTrace, text,
 };
 
-/// Returns the trace of two guests of two vCPUs on a host of two CPUs: hogs in one, hogs and sleepers in the other.
+/// Returns the trace of two guests on a host of two CPUs. Each guest has two vCPUs. One guest runs hogs, the other hogs
+/// and sleepers.
 fn town() -> WorldTrace {
     let machine = |name: &str, policy: &str, host| MachineHeader {
         name: name.to_string(),
@@ -72,6 +73,6 @@ fn what_a_world_tells_reads_back_and_both_levels_agree() {
         .filter(|event| event["cat"] == "guest")
         .map(|event| event["dur"].as_f64().expect("a slice lasts"))
         .sum();
-    // Microseconds: every nanosecond of a run in a guest is shown below a CPU of the host.
+    // Unit: microseconds. Every nanosecond of a run in a guest is shown below a CPU of the host.
     assert!((within - ran.as_ns() as f64 / 1000.0).abs() < 1.0, "{within} us of {ran}");
 }

@@ -15,16 +15,16 @@ pub enum AlarmOwner {
     Group(GroupId),
 }
 
-/// An alarm: one of the slots the policy's descriptor declares.
+/// An alarm: one of the slots that the policy's descriptor declares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Alarm {
     /// Owner of the alarm.
     pub owner: AlarmOwner,
-    /// Slot number of the alarm, from 0, among the slots declared for this kind of owner.
+    /// Slot number of the alarm, from 0, among the slots declared for this type of owner.
     pub slot: u8,
 }
 
-/// Whether an alarm fires on an idle CPU.
+/// The type of an alarm. It determines whether the alarm fires on an idle CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AlarmKind {
     /// A timer: fires on busy and idle CPUs.
@@ -33,7 +33,7 @@ pub enum AlarmKind {
     Tick,
 }
 
-/// The alarm slots a policy uses, per kind of owner.
+/// The alarm slots that a policy uses, by type of owner.
 #[derive(Clone, Copy, Debug)]
 pub struct AlarmSlots {
     /// Alarm slots of the policy.

@@ -9,11 +9,12 @@ use alloc::vec::Vec;
 /// One alarm slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
-    /// The alarm of this slot. A reused index has a new owner, perhaps at the instant at which the old owner left.
+    /// Alarm of this slot. A reused index has a new owner, which may attach at the instant at which the old owner
+    /// leaves.
     alarm: Alarm,
-    /// The instant at which the alarm is due; NEVER if it is not set.
+    /// Instant at which the alarm is due. NEVER if the alarm is not set.
     pub(crate) at: Instant,
-    /// The CPU on which the alarm fires.
+    /// CPU on which the alarm fires.
     pub(crate) on: CpuId,
     reported: Alarm,
     reported_at: Instant,
@@ -33,8 +34,8 @@ const UNSET: Cell = Cell {
     listed: false,
 };
 
-/// The alarm cells, in this order: the policy's, each CPU's, then alternately one entity's and one group's of equal
-/// index.
+/// The alarm cells: first the policy's cells, then the cells of each CPU. The cells of entities and groups follow
+/// alternately by index.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     slots: AlarmSlots,

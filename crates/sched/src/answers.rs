@@ -6,7 +6,7 @@ use crate::time::{Instant, Nanos, Virtual};
 /// The current period of a promise of CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PromiseState {
-    /// CPU time per period. Range: 0 … `period`; 0 where the entity has a period but no time of its own in it.
+    /// CPU time per period. Range: 0 … `period`; 0 if the entity has a period but no slice in it.
     pub slice: Nanos,
     /// Length of the period. Range: 1 ns … [`SPAN_MAX`](crate::time::SPAN_MAX).
     pub period: Nanos,
@@ -16,8 +16,8 @@ pub struct PromiseState {
     pub remaining: i64,
 }
 
-/// The place of an entity in its policy's order, in the terms of that order. A guest's detector of urgent tasks reads
-/// it.
+/// The position of an entity in its policy's order, in the terms of this order. A guest's detector of urgent tasks
+/// reads the position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Position {
     /// Weighted fair queueing: the entity of minimum virtual run time is dispatched first.
@@ -29,19 +29,19 @@ pub enum Position {
         /// Time slice of normal tasks.
         slice: Nanos,
     },
-    /// Priority levels that change with sleeps and used time slices: the boost of the entity. A lower boost is more
-    /// urgent.
+    /// Priority levels that change with sleeps and used time slices. The value is the boost of the entity. A lower
+    /// boost is more urgent.
     Boost(i32),
 }
 
-/// The place of an entity in a fair queue.
+/// The position of an entity in a fair queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FairPosition {
     /// Virtual run time of the entity.
     pub vruntime: Virtual,
     /// Minimum virtual run time of the entity's run queue.
     pub min_vruntime: Virtual,
-    /// Virtual run time by which a waking task must be behind this entity to preempt it, at the weight of the entity.
+    /// Virtual run time by which a waking task must be behind the entity to preempt it, at the weight of the entity.
     pub wakeup_granularity: Nanos,
     /// Time in which every runnable task runs once.
     pub latency: Nanos,

@@ -33,7 +33,7 @@ struct View {
     alarms: AlarmBase,
 }
 
-/// The first alarm slots of one class of a composition, per kind of owner.
+/// The first alarm slots of one class of a composition, by type of owner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlarmBase {
     /// First slot among the slots of the policy.
@@ -46,8 +46,8 @@ pub struct AlarmBase {
     pub group: u8,
 }
 
-/// The handle that a policy gets with every call. It shows the machine and takes requests. The machine checks the laws
-/// and then carries out the request.
+/// The handle that a policy receives with every call. A policy reads the machine and makes requests through the handle.
+/// The machine checks the laws and then carries out the request.
 pub struct Cx<'a> {
     truth: &'a mut Truth,
     here: CpuId,
@@ -131,7 +131,8 @@ impl<'a> Cx<'a> {
         self.truth.slot(e).held != 0
     }
 
-    /// Returns the CPU on which `e` runs or last ran. Before the first run: CPU 0, or the lowest allowed one.
+    /// Returns the CPU on which `e` runs or last ran. Before the first run: CPU 0, or the lowest CPU on which `e` may
+    /// run.
     #[inline]
     #[must_use]
     pub fn last_cpu(&self, e: EntityId) -> CpuId {
@@ -158,8 +159,8 @@ impl<'a> Cx<'a> {
         self.truth.allowed(e)
     }
 
-    /// Returns the members of `g` itself (not of its subgroups), newest first; in a composition, the members of this
-    /// class.
+    /// Returns the members of `g` itself (not of its subgroups), newest first. In a composition, only members of this
+    /// class are returned.
     pub fn members(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
         self.truth.members(g).filter(|&e| self.class_of(e) == self.view.class)
     }
@@ -195,23 +196,24 @@ impl<'a> Cx<'a> {
         self.truth.will_pick(cpu)
     }
 
-    /// Returns whether `cpu` is a vCPU without a physical CPU at this moment, if the policy may observe that
-    /// (`vcpu_is_preempted`). Such a vCPU does not react to kicks now.
+    /// Returns whether `cpu` is a vCPU that its host has preempted (`vcpu_is_preempted`). The vCPU does not react to
+    /// kicks until the thaw. Always false if the policy is not informed of preemptions.
     #[inline]
     #[must_use]
     pub fn preempted(&self, cpu: CpuId) -> bool {
         self.truth.is_preempted(cpu)
     }
 
-    /// Returns an idle CPU on which `e` may run and which has not been kicked yet: the last CPU of `e` if possible,
-    /// otherwise the lowest.
+    /// Returns an idle CPU on which `e` may run and which has not been kicked yet. The last CPU of `e` takes
+    /// precedence, then the CPU with the lowest number.
     #[must_use]
     pub fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
         self.truth.idle_cpu_for(e)
     }
 
-    /// Takes the uncharged running time of the entity on `cpu`. The policy must account for it as for time passed to
-    /// [`charge`](crate::policy::Policy::charge). `None` if no entity of this policy runs there, or no time is due.
+    /// Takes the uncharged running time of the entity on `cpu`. The policy must account for this time as for time
+    /// passed to [`charge`](crate::policy::Policy::charge). `None`: no entity of this policy runs on `cpu`, or no time
+    /// is due.
     pub fn take_ran(&mut self, cpu: CpuId) -> Option<(EntityId, Nanos)> {
         match self.running(cpu) {
             Running::Mine { .. } => self.truth.take_ran(cpu),
@@ -219,13 +221,13 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Kicks `cpu`: it picks again soon. Several kicks count as one.
+    /// Kicks `cpu`, which then picks again soon. Several kicks count as one.
     #[inline]
     pub fn kick(&mut self, cpu: CpuId) {
         self.truth.kick(cpu);
     }
 
-    /// Shortens the time slice of the entity running on `cpu`, without a new decision. The slice then ends at `until`,
+    /// Shortens the time slice of the entity running on `cpu`, without a new pick. The slice then ends at `until`,
     /// later than now.
     pub fn cut(&mut self, cpu: CpuId, until: Instant) {
         self.truth.cut(cpu, until);

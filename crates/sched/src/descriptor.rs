@@ -29,7 +29,7 @@ pub struct Descriptor {
     pub bad_at: &'static str,
     /// Text of the policy's file; the leading `//!` lines are its essay.
     pub text: &'static str,
-    /// Longest time after which an idle CPU finds waiting work. Law 11.
+    /// Longest time after which an idle CPU finds a waiting entity. Law 11.
     pub conserving: fn(&LoadBounds<'_>) -> Conserving,
     /// Longest wait of an entity. `None` only for strict priorities and overload. Law 12.
     pub starvation: fn(&LoadBounds<'_>) -> Option<Nanos>,
@@ -75,10 +75,10 @@ pub struct Guarantees {
     /// arrival. It holds on one CPU, without groups, among entities that are always runnable. Both sums start at the
     /// last change of the competing entities.
     pub shares: Bound,
-    /// Largest part of the slice that an entity with an admitted reservation can lack at the end of a period. It holds
-    /// for periods in which the entity is runnable throughout. Periods follow one another from the start of the
-    /// reservation, or else from the first wake-up of the entity. In the second case, a wake-up after a sleep that
-    /// began no later than the current period begins a new sequence.
+    /// Maximum part of the slice that an entity with an admitted reservation can lack at the end of a period. The bound
+    /// holds for periods in which the entity is runnable throughout. Periods follow one another from the start of the
+    /// reservation, or else from the first wake-up of the entity. In the second case, a wake-up begins a new sequence
+    /// if the preceding sleep began no later than the current period.
     pub reservations: Bound,
     /// Excess over twice a group's quota that its members can receive in a short span. Add the driver's delay per CPU.
     pub quota: Bound,
@@ -104,7 +104,7 @@ impl Guarantees {
         Guarantees { shares: |_| None, reservations: |_| None, quota: |_| None, cap: |_| None };
 }
 
-/// The search of an idle CPU for waiting work: its scope and its duration.
+/// The search of an idle CPU for a waiting entity: its scope and its duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Conserving {
     /// A CPU may idle although an entity waits.
@@ -160,8 +160,8 @@ pub struct LoadBounds<'a> {
 }
 
 impl<'a> LoadBounds<'a> {
-    /// Returns a load of this number of entities of normal weight, in no group, with default parameters. The entities
-    /// never block or change.
+    /// Returns a load of `entities` entities of normal weight, in no group, with default parameters. The entities never
+    /// block or change.
     #[must_use]
     pub const fn of_hogs(host: &'a Topology, knobs: &'a Knobs, entities: u64) -> LoadBounds<'a> {
         LoadBounds {
@@ -219,7 +219,7 @@ pub enum Unit {
 
 impl Knob {
     /// Joins the knobs that several policies share with a policy's own knobs. Panics (while compiling) unless `N` is
-    /// their number.
+    /// the number of all knobs.
     #[must_use]
     pub const fn join<const N: usize>(shared: &[Knob], own: &[Knob]) -> [Knob; N] {
         assert!(shared.len() + own.len() == N, "the lengths add up");
@@ -257,7 +257,7 @@ impl Knob {
         Knob::new(name, Unit::Switch, [default as i64, 0, 1], help)
     }
 
-    /// Declares a choice from `words`; the first is the default.
+    /// Declares a choice from `words`; the first word is the default.
     #[must_use]
     pub const fn choice(name: &'static str, words: &'static [&'static str], help: &'static str) -> Knob {
         Knob::new(name, Unit::Choice(words), [0, 0, words.len().cast_signed() as i64 - 1], help)
@@ -308,7 +308,7 @@ impl Knobs {
     /// Sets one knob.
     ///
     /// # Errors
-    /// No knob of that name, or the value is out of its range.
+    /// No knob has this name, or the value is out of its range.
     pub fn set(&mut self, name: &str, value: i64) -> Result<(), KnobError> {
         let names = || self.values.iter().map(|(knob, _)| knob.name).collect();
         let Some(at) = self.values.iter().position(|(knob, _)| knob.name == name) else {
@@ -325,7 +325,7 @@ impl Knobs {
     /// Sets a [`Unit::Choice`] knob by its word.
     ///
     /// # Errors
-    /// No knob of that name, or no such word among its choices.
+    /// No knob has this name, or its choices lack this word.
     pub fn set_word(&mut self, name: &str, word: &str) -> Result<(), KnobError> {
         let choices = self.values.iter().find(|(knob, _)| knob.name == name).map(|(knob, _)| knob.unit);
         let value = match choices {

@@ -3,12 +3,13 @@
 use alloc::borrow::Cow;
 use core::fmt;
 
-/// The reason of a failure and its remedy. The code that finds the fault makes both; no reader parses a message.
+/// The reason of a failure and its remedy. The code that finds the fault creates both, so that no reader parses a
+/// message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// The reason: a clause without an article before its subject and without a full stop. Never empty.
     pub reason: Cow<'static, str>,
-    /// The remedy, in the imperative; empty where no remedy is known.
+    /// The remedy, in the imperative; empty if no remedy exists.
     pub remedy: Cow<'static, str>,
 }
 

@@ -1,11 +1,11 @@
-//! Names for things: entities, groups, CPUs and sets of CPUs.
+//! Identifiers: entities, groups, CPUs and sets of CPUs.
 
 use core::fmt;
 use core::num::NonZeroU64;
 
 /// Maximum number of CPUs of one machine: above today's largest two-socket hosts (768 threads).
 pub const CPUS_MAX: usize = 1024;
-/// Maximum number of entities of one machine at a time: a day of a fork-heavy host, whose tables still fit in memory.
+/// Maximum number of entities of one machine at a time: a day of a fork-heavy host. The tables still fit in memory.
 pub const ENTITIES_MAX: usize = 1 << 24;
 
 const WORDS: usize = CPUS_MAX / 64;
@@ -14,7 +14,7 @@ macro_rules! generational_id {
     ($(#[$doc:meta])* $name:ident, $letter:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(NonZeroU64); // index above, generation + 1 below: one word, and so is an Option of it
+        pub struct $name(NonZeroU64); // index above, generation + 1 below: an id and its Option take one word
 
         impl $name {
             /// Returns the id with this index and generation (below 2^32 − 1), in the notation of traces.
@@ -71,7 +71,7 @@ impl GroupId {
     pub const ROOT: GroupId = GroupId::new(0, 0);
 }
 
-/// A CPU of the machine: a physical one on a host, a virtual one in a guest. Range: `0..CPUS_MAX`.
+/// A CPU of the machine: a physical CPU of a host, or a vCPU of a guest. Range: `0..CPUS_MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CpuId(u16);
 
@@ -218,7 +218,7 @@ impl FromIterator<CpuId> for CpuSet {
 }
 
 impl fmt::Display for CpuSet {
-    /// Writes the kernel's list form: `0-3,8`; `all` for [`CpuSet::ALL`], `none` for the empty set.
+    /// Writes the kernel's list format: `0-3,8`; `all` for [`CpuSet::ALL`], `none` for the empty set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == CpuSet::ALL {
             return f.write_str("all");

@@ -1,8 +1,8 @@
 //! [`Machine`]: keeps the state of all entities (blocked, waiting, held, running), calls the [`Policy`], asserts the
-//! laws and turns [`Input`]s into [`Action`]s. It has no clock: every call names the current instant.
+//! laws and turns [`Input`]s into [`Action`]s. The machine has no clock: every call names the current instant.
 //!
-//! A driver passes on all inputs of one instant and then calls [`Machine::settle`], which decides once and returns the
-//! resulting actions:
+//! A driver passes on all inputs of one instant and then calls [`Machine::settle`], which makes all decisions and
+//! returns the resulting actions:
 //!
 //! ```text
 //! machine.input(now, Input::Block { cpu });
@@ -171,9 +171,9 @@ impl Machine {
 
     // ---- Facts ----
 
-    /// Passes on a fact. One instant may have several facts; [`settle`](Machine::settle) decides afterwards.
+    /// Passes on an input. One instant may have several inputs; [`settle`](Machine::settle) decides afterwards.
     ///
-    /// Panics when the fact contradicts the state: a wake-up of an entity that is not blocked, a block on an idle CPU,
+    /// Panics when the input contradicts the state: a wake-up of an entity that is not blocked, a block on an idle CPU,
     /// a kick that arrives at a frozen CPU.
     #[inline]
     pub fn input(&mut self, now: Instant, input: Input) {
@@ -228,7 +228,7 @@ impl Machine {
         self.policy.wake(e, why, &mut Cx::new(&mut self.truth, here));
     }
 
-    /// Charges the entity running on `cpu`, empties the CPU and puts the entity back to the policy.
+    /// Charges the entity running on `cpu`, empties the CPU and returns the entity to the policy.
     #[inline]
     fn leave_cpu(&mut self, cpu: CpuId, to: State, why: StopReason) {
         self.truth.expect_awake(cpu);
@@ -290,7 +290,7 @@ impl Machine {
 
     // ---- The decision ----
 
-    /// Decides once for all facts of `now`, and returns the actions.
+    /// Decides once for all inputs of `now`, and returns the actions.
     pub fn settle(&mut self, now: Instant) -> &[Action] {
         self.advance(now);
         self.policy.plan(&mut Cx::new(&mut self.truth, CpuId::default()));

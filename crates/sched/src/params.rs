@@ -16,8 +16,8 @@ const NICE_WEIGHTS: [u32; 40] = [
 
 /// A relative share of CPU time.
 ///
-/// The weight is kept in the finest of the three common scales, Linux's, where 1024 is normal. It holds a weight of
-/// each scale exactly. Range: 1 … 2^28.
+/// The weight is kept in Linux's scale, where 1024 is normal. Linux's scale is the finest of the three common scales
+/// and represents a weight of each scale exactly. Range: 1 … 2^28.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(u32);
 
@@ -48,8 +48,8 @@ impl Weight {
         NICE_WEIGHTS.get(index).map(|&weight| Weight(weight))
     }
 
-    /// Returns the nice value with the nearest weight by ratio. Of two equally near values, returns the one with the
-    /// larger weight.
+    /// Returns the nice value with the nearest weight by ratio. Of two equally near values, returns the nice value with
+    /// the larger weight.
     #[must_use]
     pub fn nearest_nice(self) -> i32 {
         let asked = u64::from(self.0);
@@ -91,7 +91,7 @@ impl Default for Weight {
 }
 
 impl fmt::Display for Weight {
-    /// Writes the weight in Xen's scale, with the fraction that Linux's finer scale may leave: `256`, `83.75`.
+    /// Writes the weight in Xen's scale. Linux's finer scale may leave a fraction: `256`, `83.75`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 % 4 {
             0 => write!(f, "{}", self.0 / 4),

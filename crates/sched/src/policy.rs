@@ -1,4 +1,4 @@
-//! The [`Policy`] trait: which entity runs next, and until when. Read this first.
+//! The [`Policy`] trait: the choice of the entity that runs next, and of the end of its time slice. Read this first.
 //!
 //! The machine reports facts to its policy and requests decisions. A policy never reads a clock, a kernel or a driver.
 //! The life cycle of an entity in the calls to a policy:
@@ -65,16 +65,16 @@ pub trait Policy: Send {
     /// of another policy.
     fn owe(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
-    /// Charges `e` for `ran` of CPU time since the last charge. Never zero. The machine calls it before `put`, `adjust`
-    /// and `detach`. The policy itself calls it with the result of [`Cx::take_ran`].
+    /// Charges `e` for `ran` of CPU time since the last charge. `ran` is never zero. The machine calls this function
+    /// before `put`, `adjust` and `detach`. The policy itself calls it with the result of [`Cx::take_ran`].
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>);
 
-    /// Handles a yield of the running `from` to `to`. Returns whether `to` will run; if so, `from` yields afterwards.
+    /// Handles a yield of the running `from` to `to`. Returns whether `to` will run. If so, `from` yields afterwards.
     fn yield_to(&mut self, _from: EntityId, _to: EntityId, _cx: &mut Cx<'_>) -> bool {
         false
     }
 
-    /// Handles an alarm of this policy that has fired, perhaps late. The alarm is no longer set.
+    /// Handles an alarm of this policy that has fired. The alarm may be late and is no longer set.
     fn alarm(&mut self, alarm: Alarm, _cx: &mut Cx<'_>) {
         unreachable!("a policy that sets no alarm got {alarm:?}");
     }
@@ -82,7 +82,7 @@ pub trait Policy: Send {
     /// Decides for several CPUs together, once per instant, before any `pick`. May kick further CPUs.
     fn plan(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Takes back `prev.entity`, which has just stopped running on `cpu`: it is blocked, or waits again.
+    /// Takes back `prev.entity`, which has just stopped running on `cpu`. The entity is blocked or waits again.
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>);
 
     /// Returns the entity that `cpu` runs now, and the end of its time slice. The entity must be waiting, not held, and
@@ -94,12 +94,12 @@ pub trait Policy: Send {
         false
     }
 
-    /// Returns the current period of the reservation of `e`; `None` if the policy keeps no reservation for it.
+    /// Returns the current period of the reservation of `e`; `None` if the policy keeps no reservation for `e`.
     fn promise(&self, _e: EntityId) -> Option<PromiseState> {
         None
     }
 
-    /// Returns the position of `e` in the order of the policy; `None` if that order is not one of [`Position`].
+    /// Returns the position of `e` in the order of the policy. `None`: [`Position`] lacks this order.
     fn position(&self, _e: EntityId) -> Option<Position> {
         None
     }
@@ -136,7 +136,7 @@ impl Decision {
 /// The cause of a wake-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
-    /// The entity runs for the first time, forked by `parent` if it has one.
+    /// The entity runs for the first time. `parent` has forked the entity, if any.
     New {
         /// Entity that forked the new entity.
         parent: Option<EntityId>,

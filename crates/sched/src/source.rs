@@ -24,7 +24,7 @@ pub trait PolicySource: Send + Sync {
     /// The policy does not work with these knobs on this host.
     fn build(&self, host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused>;
 
-    /// Returns the longest time after which an idle CPU finds waiting work. Law 11.
+    /// Returns the longest time after which an idle CPU finds a waiting entity. Law 11.
     fn conserving(&self, _load: &LoadBounds<'_>) -> Conserving {
         Conserving::Never
     }
@@ -79,7 +79,7 @@ pub struct MadePolicy<F> {
     pub name: String,
     /// Alarm slots that the policy uses.
     pub alarms: AlarmSlots,
-    /// Constructor of the policy. It gets no knobs and owns all the data it needs.
+    /// Constructor of the policy. The constructor gets no knobs and owns all the data that it needs.
     pub build: F,
 }
 

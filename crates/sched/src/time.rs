@@ -159,7 +159,7 @@ pub struct Instant(u64);
 impl Instant {
     /// The instant of the driver's start.
     pub const ZERO: Instant = Instant(0);
-    /// An instant later than all events: the end of an unlimited slice, or of an alarm that is not set.
+    /// An instant later than all events: the end of an unlimited slice, or the time of an alarm that is not set.
     pub const NEVER: Instant = Instant(u64::MAX);
 
     /// Returns the instant `n` nanoseconds after the start.
@@ -239,8 +239,8 @@ impl fmt::Debug for Instant {
 
 /// A point on a weighted clock, as in CFS's vruntime. Unit: nanoseconds of an entity of normal weight.
 ///
-/// Virtual times wrap. The sign of their difference compares two points, as in `kernel/sched/fair.c`, so the order
-/// holds between points less than 2^63 apart.
+/// Virtual times wrap. The sign of their difference compares two points, as in `kernel/sched/fair.c`. The order
+/// therefore holds between points less than 2^63 apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Virtual(u64);
 

@@ -34,7 +34,7 @@ struct Seat {
     touched: bool,
     /// Whether the CPU picked, or its time slice was cut, since the last report to the driver.
     decided: bool,
-    /// Whether a requested kick has not been reported to the driver.
+    /// Whether the last requested kick has been reported to the driver. True before the first kick.
     kick_reported: bool,
 }
 
@@ -342,7 +342,7 @@ impl Truth {
         }
     }
 
-    /// Records the arrival of a kick. Returns whether the kick still matters: the CPU may have picked meanwhile.
+    /// Returns whether a kick that arrives at `cpu` still requires a pick: the CPU may have picked in the meantime.
     pub(crate) fn kick_arrived(&mut self, cpu: CpuId) -> bool {
         self.kicked.contains(cpu)
     }
@@ -404,7 +404,7 @@ impl Truth {
         (!ran.is_zero()).then_some((entity, ran))
     }
 
-    /// Empties the seat of `cpu`. The entity there has been charged.
+    /// Empties the seat of `cpu`. The entity has been charged.
     #[inline]
     pub(crate) fn vacate(&mut self, cpu: CpuId, to: State) -> EntityId {
         let seat = &mut self.seats[cpu.index()];

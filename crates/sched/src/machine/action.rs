@@ -1,4 +1,4 @@
-//! [`Action`]: the instructions to a driver, and how a kick reaches a CPU.
+//! [`Action`]: the instructions to a driver, and the delivery of a kick to a CPU.
 
 use crate::alarm::Alarm;
 use crate::id::{CpuId, EntityId};
@@ -20,7 +20,7 @@ pub enum Action {
         cpu: CpuId,
         /// Entity that runs.
         entity: EntityId,
-        /// End of the time slice; [`Instant::NEVER`] for an unlimited one.
+        /// End of the time slice; [`Instant::NEVER`] for an unlimited time slice.
         until: Instant,
     },
     /// The entity running on `cpu` continues; its time slice has another end.
@@ -58,7 +58,7 @@ pub enum Action {
     },
 }
 
-/// The way in which a kick reaches a CPU.
+/// The delivery of a kick to a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kicks {
     /// At once: the CPU picks in the same settle.

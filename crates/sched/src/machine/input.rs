@@ -19,7 +19,7 @@ pub enum Input {
     Event {
         /// Entity that the event is for.
         entity: EntityId,
-        /// Kind of the event.
+        /// Event for the entity.
         what: Notice,
     },
     /// The entity running on `cpu` waits for something other than a CPU.
@@ -60,28 +60,28 @@ pub enum Input {
         entity: EntityId,
     },
     /// CPU time of the entity running on `cpu` since its last charge, at most the elapsed time. Interrupts, a
-    /// hypervisor or the driver used the rest. A driver that cannot measure CPU time omits this input; then all elapsed
-    /// time is charged.
+    /// hypervisor or the driver used the rest. A driver that cannot measure CPU time omits this input. In this case,
+    /// all elapsed time is charged.
     Ran {
         /// CPU of the running entity.
         cpu: CpuId,
         /// CPU time of the entity.
         time: Nanos,
     },
-    /// `cpu` is a vCPU that has no physical CPU from now on. Until the thaw the CPU gets no put, no pick and no charge,
-    /// and everything due there waits.
+    /// `cpu` is a vCPU that has no physical CPU from now on. Until the thaw, the CPU receives no put, no pick and no
+    /// charge, and everything that is due on the CPU waits.
     Freeze {
         /// CPU that freezes.
         cpu: CpuId,
         /// Whether the policy is informed that the CPU was taken away ([`Cx::preempted`](crate::cx::Cx::preempted)).
-        /// False for a halted vCPU, and in a guest that cannot distinguish the two.
+        /// False for a halted vCPU, and in a guest that cannot distinguish preemption from a halt.
         preempted: bool,
     },
     /// `cpu` thaws.
     Thaw {
         /// CPU that thaws.
         cpu: CpuId,
-        /// Steal time of the freeze: the entity running there is not charged for it.
+        /// Steal time of the freeze. The entity running on the CPU is not charged for this time.
         stolen: Nanos,
     },
 }

@@ -44,8 +44,8 @@ impl Machine {
         self.truth.alarms.number(alarm)
     }
 
-    /// Returns the CPU and the instant at which `alarm` fires. `None`: it is not set, or the descriptor declares no
-    /// such slot.
+    /// Returns the CPU and the instant at which `alarm` fires. `None`: the alarm is not set, or the descriptor declares
+    /// no such slot.
     #[must_use]
     pub fn alarm(&self, alarm: Alarm) -> Option<(CpuId, Instant)> {
         let cell = self.truth.alarms.find(alarm)?;
@@ -82,7 +82,7 @@ impl Machine {
         self.truth.running(cpu).map(|(e, _)| e)
     }
 
-    /// Returns the end of the time slice on `cpu`; [`Instant::NEVER`] if it has none or the CPU idles.
+    /// Returns the end of the time slice on `cpu`. [`Instant::NEVER`] if the time slice has no end or the CPU idles.
     #[must_use]
     pub fn until(&self, cpu: CpuId) -> Instant {
         self.truth.until(cpu)
@@ -106,7 +106,7 @@ impl Machine {
         self.truth.params(e)
     }
 
-    /// Returns the policy's state of `e` under `name`, for tables and tests; `None` if there is none.
+    /// Returns the policy's state of `e` under `name`, for tables and tests. `None`: no state has this name.
     #[must_use]
     pub fn inspect(&self, e: EntityId, name: &str) -> Option<i64> {
         let mut found = None;
@@ -123,13 +123,13 @@ impl Machine {
         self.policy.inspect(e, show);
     }
 
-    /// Returns the current period of the reservation of `e`; `None` if the policy keeps no reservation for it.
+    /// Returns the current period of the reservation of `e`; `None` if the policy keeps no reservation for `e`.
     #[must_use]
     pub fn promise(&self, e: EntityId) -> Option<PromiseState> {
         self.policy.promise(e)
     }
 
-    /// Returns the position of `e` in the order of the policy; `None` if that order is not one of [`Position`].
+    /// Returns the position of `e` in the order of the policy. `None`: [`Position`] lacks this order.
     #[must_use]
     pub fn position(&self, e: EntityId) -> Option<Position> {
         self.policy.position(e)

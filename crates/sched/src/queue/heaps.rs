@@ -6,15 +6,15 @@ use alloc::vec::Vec;
 const NOWHERE: u32 = u32::MAX;
 const ARITY: usize = 4;
 
-/// The place of an entity: its queue, and its position in that queue.
+/// The position of an entity: its queue, and its index in that queue.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     queue: u32,
     at: u32,
 }
 
-/// Any number of queues ordered by key, smallest first. Of equal keys, the entity of lower index is first. With keys
-/// that end with an arrival number the queues are first in, first out.
+/// Any number of queues ordered by key, smallest first. Of equal keys, the entity of lower index is first. If keys end
+/// with an arrival number, the queues are first in, first out.
 ///
 /// `push`, `pop` and `remove` take O(log n); `first` takes O(1).
 #[derive(Debug)]
@@ -24,14 +24,14 @@ pub struct Heaps<K> {
 }
 
 impl<K: Copy + Ord> Heaps<K> {
-    /// Creates this number of empty queues.
+    /// Creates `queues` empty queues.
     #[must_use]
     pub fn new(queues: usize) -> Heaps<K> {
         Heaps { heaps: (0..queues).map(|_| Vec::new()).collect(), places: Vec::new() }
     }
 
-    /// Makes room for `e` in the table, and for `members` entities in `queue`. Call it at attach, and before `queue`
-    /// may hold more entities.
+    /// Makes room for `e` in the table, and for `members` entities in `queue`. Must be called at the attachment, and
+    /// before `queue` may hold more entities.
     pub fn reserve(&mut self, e: EntityId, queue: usize, members: usize) {
         if self.places.len() <= e.index() {
             self.places.resize(e.index() + 1, Place { queue: NOWHERE, at: 0 });

@@ -13,14 +13,14 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Creates this number of empty queues of `levels` levels. Panics above 128 levels.
+    /// Creates `queues` empty queues of `levels` levels. Panics above 128 levels.
     #[must_use]
     pub fn new(queues: usize, levels: usize) -> Levels {
         assert!(levels <= 128, "a queue has at most 128 levels");
         Levels { lists: Lists::new(queues * levels), levels, occupied: alloc::vec![0; queues] }
     }
 
-    /// Makes room for `e`. Call it at attach.
+    /// Makes room for `e`. Must be called at the attachment.
     pub fn reserve(&mut self, e: EntityId) {
         self.lists.reserve(e);
     }
@@ -61,7 +61,7 @@ impl Levels {
         self.occupied[queue] >> level & 1 == 1
     }
 
-    /// Returns the queue and level of `e`, if it is enqueued.
+    /// Returns the queue and level of `e`. `None`: `e` is not enqueued.
     #[must_use]
     pub fn place(&self, e: EntityId) -> Option<(usize, usize)> {
         self.lists.list_of(e).map(|list| (list / self.levels, list % self.levels))
@@ -77,7 +77,7 @@ impl Levels {
         true
     }
 
-    /// Returns the entities of `queue`, most urgent level first, first to last within a level.
+    /// Returns the entities of `queue`, most urgent level first; within a level, first to last.
     pub fn iter(&self, queue: usize) -> impl Iterator<Item = EntityId> + '_ {
         let mut rest = self.occupied[queue];
         let levels = core::iter::from_fn(move || {

@@ -20,7 +20,7 @@ struct List {
     len: u32,
 }
 
-/// Any number of lists; every operation but iteration takes O(1).
+/// Any number of lists. Every operation except iteration takes O(1).
 #[derive(Debug)]
 pub struct Lists {
     lists: Vec<List>,
@@ -29,13 +29,13 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Creates this number of empty lists.
+    /// Creates `lists` empty lists.
     #[must_use]
     pub fn new(lists: usize) -> Lists {
         Lists { lists: alloc::vec![List { head: END, tail: END, len: 0 }; lists], nodes: Vec::new(), queued: 0 }
     }
 
-    /// Makes room for `e`. Call it at attach.
+    /// Makes room for `e`. Must be called at the attachment.
     pub fn reserve(&mut self, e: EntityId) {
         if self.nodes.len() <= e.index() {
             self.nodes.resize(e.index() + 1, Node { id: e, list: END, next: END, prev: END });
@@ -92,7 +92,7 @@ impl Lists {
         self.insert_at(list, e, number(other));
     }
 
-    /// Inserts `e` into `list` in front of node `next`, or last if `next` is END.
+    /// Inserts `e` into `list` in front of node `next`, or at the end if `next` is END.
     fn insert_at(&mut self, list: usize, e: EntityId, next: u32) {
         assert!(!self.contains(e), "{e} is queued already");
         let ends = &mut self.lists[list];

@@ -7,7 +7,7 @@ const NIL: u32 = u32::MAX;
 
 /// The summary that a tree keeps of each subtree, joined from the summaries of its entities.
 pub trait Summary: Copy {
-    /// Joins the summaries of two sets of entities. The order in which sets are joined must not matter.
+    /// Joins the summaries of two sets of entities. The result must not depend on the order of the joins.
     #[must_use]
     fn join(self, other: Self) -> Self;
 }
@@ -36,13 +36,13 @@ struct Tree {
     len: u32,
 }
 
-/// Any number of ordered queues. Keys must order totally: end them with an arrival number.
+/// Any number of queues in full order of key. Keys must be totally ordered: end them with an arrival number.
 ///
 /// Treaps whose heap order is a hash of the entity's index: balanced in expectation, and the same on every run. `push`
 /// and `remove` take O(log n), `first` O(1), `next` O(1) amortised over an iteration.
 ///
-/// An entity may have a [`Summary`]. Then a queue keeps the summary of all its entities (`summary`). It finds the first
-/// entity whose summary satisfies a condition in O(log n) (`first_where`).
+/// An entity may have a [`Summary`]. In this case, a queue keeps the summary of all its entities (`summary`). The queue
+/// finds the first entity whose summary satisfies a condition in O(log n) (`first_where`).
 #[derive(Debug)]
 pub struct Trees<K, S = ()> {
     trees: Vec<Tree>,
@@ -56,7 +56,7 @@ const fn rank(node: u32) -> u32 {
 }
 
 impl<K: Copy + Ord> Trees<K> {
-    /// Makes room for `e`. Call it at attach. `key` is any key.
+    /// Makes room for `e`. Must be called at the attachment. `key` is any key.
     pub fn reserve(&mut self, e: EntityId, key: K) {
         self.reserve_with(e, key, ());
     }
@@ -68,7 +68,7 @@ impl<K: Copy + Ord> Trees<K> {
 }
 
 impl<K: Copy + Ord, S: Summary> Trees<K, S> {
-    /// Creates this number of empty queues.
+    /// Creates `trees` empty queues.
     #[must_use]
     pub fn new(trees: usize) -> Trees<K, S> {
         Trees { trees: alloc::vec![Tree { root: NIL, first: NIL, len: 0 }; trees], nodes: Vec::new() }
@@ -81,7 +81,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         }
     }
 
-    /// Makes room for `e`. Call it at attach. `key` is any key, `own` any summary.
+    /// Makes room for `e`. Must be called at the attachment. `key` is any key, `own` any summary.
     pub fn reserve_with(&mut self, e: EntityId, key: K, own: S) {
         let fresh = Node { id: e, key, own, sum: own, tree: NIL, parent: NIL, child: [NIL; 2] };
         if self.nodes.len() <= e.index() {
@@ -133,7 +133,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         core::iter::successors(self.first(tree), |&(_, e)| self.next(e))
     }
 
-    /// Returns the summary of all entities of `tree`; `None` if it is empty.
+    /// Returns the summary of all entities of `tree`; `None` if the tree is empty.
     #[must_use]
     pub fn summary(&self, tree: usize) -> Option<S> {
         let root = self.trees[tree].root;
@@ -141,8 +141,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
     }
 
     /// Returns the first entity of `tree`, in order of key, whose summary satisfies `is`. The summary of a set must
-    /// satisfy `is` if and only if the summary of one of its entities does. An example is that a minimum lies below a
-    /// limit.
+    /// satisfy `is` if and only if the summary of one of its entities does. Example: a minimum is below a limit.
     pub fn first_where(&self, tree: usize, is: impl Fn(S) -> bool) -> Option<(K, EntityId)> {
         let mut at = self.trees[tree].root;
         while at != NIL {

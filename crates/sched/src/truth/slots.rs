@@ -8,12 +8,12 @@ use crate::time::Nanos;
 /// The null link.
 pub(super) const NO_ENTITY: u32 = u32::MAX;
 
-/// The state of an entity that changes with every decision; the parameters are stored apart, in `Truth::params`.
+/// The state of an entity that changes with every decision. The parameters are stored apart, in `Truth::params`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
     pub(crate) state: State,
-    /// The reasons for which the entity is held, as [`Held`](crate::entity::Held) bits.
+    /// Reasons for which the entity is held, as [`Held`](crate::entity::Held) bits.
     pub(crate) held: u8,
     pub(super) held_reported: u8,
     pub(super) hold_listed: bool,
@@ -21,9 +21,9 @@ pub(crate) struct Slot {
     /// Whether affinity and confinement allow the entity on every CPU.
     pub(crate) anywhere: bool,
     pub(super) attached: bool,
-    /// The CPU on which the entity runs or last ran.
+    /// CPU on which the entity runs or last ran.
     pub(crate) cpu: CpuId,
-    /// CPU time charged to the entity since attach. Law 5.
+    /// CPU time charged to the entity since its attachment. Law 5.
     pub(crate) charged: Nanos,
     pub(super) next_member: u32,
     pub(super) prev_member: u32,

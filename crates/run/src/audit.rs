@@ -11,8 +11,9 @@ use sim::auditor::{LimitTolerance, Promises, WorldAuditor};
 use sim::coordination::Boost;
 
 impl Run {
-    /// Returns an independent auditor of this run. Pass the run to it as a [`WorldSink`](trace::WorldSink), then read
-    /// its findings. Of guests, it only checks laws that do not depend on the CPU time from their host.
+    /// Returns an independent auditor of this run. The caller passes the auditor to the run as a
+    /// [`WorldSink`](trace::WorldSink), then reads its findings. In guests, the auditor checks only laws that do not
+    /// depend on the CPU time from their host.
     ///
     /// # Errors
     /// A guest's policy does not exist, or its policy lacks a knob.
@@ -25,7 +26,7 @@ impl Run {
             let mut own = promises(&*choice.policy, &load(&self.scenario, host, choice), Delays { late, turn });
             let applications = self.scenario.applications.iter().any(|it| it.host == host);
             if applications || !self.scenario.host_threads(host).is_empty() {
-                // The applications decide when their tasks exist.
+                // The applications decide when their tasks start and end.
                 own.starvation = None;
             }
             own
@@ -36,7 +37,7 @@ impl Run {
             let is_host = index < self.scenario.hosts;
             let promised = if is_host { of_host(index) } else { Promises::NONE };
             let host = if is_host { self.scenario.host } else { Topology::new(machine.header.cpus) };
-            // On the machine outside, nothing has a cost.
+            // On the machine outside, scheduling has no cost.
             let costs = if machine.host.is_some() || is_host { costs } else { Costs::NONE };
             auditor.add(host, promised, &costs);
             let guest = machine.host.and_then(|_| guests.next());
@@ -48,19 +49,20 @@ impl Run {
     }
 }
 
-/// Delays that the driver causes, not the policy.
+/// The delays caused by the driver rather than by the policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Delays {
     /// Maximum delay of a kick, an alarm or the end of a slice.
     pub late: Nanos,
-    /// Maximum excess of a turn over the policy's value.
+    /// Maximum excess of a time slice over the policy's value.
     pub turn: Nanos,
 }
 
 /// Returns the promises of `policy` under `load`, on a driver with these delays.
 #[must_use]
 pub fn promises(policy: &dyn PolicySource, load: &LoadBounds<'_>, delays: Delays) -> Promises {
-    // A CPU may be kicked and find its work taken, and another CPU may be kicked, each time with the maximum delay.
+    // In the worst case, a kicked CPU finds its work taken, and another CPU is kicked, each time with the maximum
+    // delay.
     let allowance = delays.late.saturating_mul(4);
     let turns = delays.turn.saturating_mul(16 * load.entities);
     Promises {

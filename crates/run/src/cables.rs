@@ -15,8 +15,8 @@ use trace::MachineId;
 use workloads::network::{Device, End, Link};
 
 /// Maximum number of packets that wait for a driver. Source: netdev_max_backlog's default, 1000 (net/core/hotdata.c of
-/// Linux 6.18). Xen's and virtio's rings hold 256 packets; further packets wait in a queue of about that length in
-/// front of the ring.
+/// Linux 6.18). Xen's and virtio's rings hold 256 packets. Further packets wait in front of the ring, in a queue of
+/// about the length of the backlog.
 const ROOM: u32 = 1_000;
 
 /// The machine on which a part of an application runs.
@@ -45,7 +45,7 @@ pub(crate) struct Cables {
     /// Machines of the guests, by guest.
     guests: Vec<Option<MachineId>>,
     wire: Option<LineId>,
-    /// Line between machines of one host, if it differs.
+    /// Line between machines of one host. `None`: the common line.
     bridge: Option<LineId>,
     /// Lines of the disks, by host.
     disks: Vec<LineId>,
@@ -58,10 +58,11 @@ pub(crate) struct Cables {
 }
 
 impl Cables {
-    /// Creates the cables of `scenario`, whose hosts exist already, and the machine outside, if any task runs there.
+    /// Creates the cables of `scenario`, whose hosts exist already. Also creates the machine outside, if any task runs
+    /// on it.
     ///
     /// # Errors
-    /// There is no policy for the machine outside.
+    /// No policy exists for the machine outside.
     pub(crate) fn new(scenario: &Arc<Scenario>, world: &mut World<'_>) -> Result<Cables, Problems> {
         let tasks = scenario.outside();
         let outside = if tasks == 0 {
@@ -92,7 +93,7 @@ impl Cables {
         })
     }
 
-    /// Returns the machine outside, if there is one.
+    /// Returns the machine outside. `None`: the world has no outside.
     pub(crate) fn outside(&self) -> Option<MachineId> {
         self.outside
     }
@@ -107,7 +108,7 @@ impl Cables {
     }
 
     /// Adds guest number `guest`, which has booted as `machine` and whose VM is `group` on the host. Starts the device
-    /// drivers for the guest or in it.
+    /// drivers for the guest or in the guest.
     ///
     /// # Errors
     /// A policy refuses a task of a driver.
@@ -158,7 +159,7 @@ impl Cables {
         Ok(())
     }
 
-    /// Creates `link` between parts of an application, each given by its seat and its number there.
+    /// Creates `link` between parts of an application. Each part is given by its seat and its number on that machine.
     pub(crate) fn connect(&mut self, link: &Link, parts: &[(Seat, u32)], world: &mut World<'_>) -> FlowId {
         let end = |end: End| {
             let (seat, application) = parts[end.part];
@@ -186,7 +187,7 @@ impl Cables {
     fn way(&mut self, from: Seat, to: Seat, world: &mut World<'_>) -> Vec<Hop> {
         let mut way = self.driven(from, Device::Network, true);
         let (out, inward) = (self.plug(from), self.plug(to));
-        // Packets between machines of one host do not pass its link.
+        // Packets between machines of one host do not pass the host's link.
         let leaves = self.scenario.hosts == 1 || out != inward;
         way.extend(self.link(out, world).filter(|_| leaves).map(|(out, _)| Hop::Line(out)));
         way.extend(if self.home(from) == self.home(to) { self.bridge.or(self.wire) } else { self.wire }.map(Hop::Line));
@@ -207,7 +208,7 @@ impl Cables {
     }
 
     /// Returns the hops that handle packets into or out of a machine. A packet that leaves over the network has a
-    /// completion once it is on the wire.
+    /// completion once the packet is on the wire.
     fn driven(&self, seat: Seat, device: Device, completes: bool) -> Vec<Hop> {
         let (Seat::Guest(guest), Some(drivers)) = (seat, self.scenario.drivers(device)) else { return Vec::new() };
         match &drivers.way {
@@ -243,8 +244,7 @@ impl Cables {
         }
     }
 
-    /// Returns the seat whose link the packets of `of` pass. If there is one host, each of its machines has its own
-    /// link.
+    /// Returns the seat whose link the packets of `of` pass. In a world of one host, each machine has its own link.
     fn plug(&self, of: Seat) -> Seat {
         match of {
             Seat::Guest(guest) if self.scenario.hosts > 1 => Seat::Host(self.scenario.host_of(guest)),

@@ -14,7 +14,7 @@ pub(crate) enum Change {
     Adjusts,
 }
 
-/// The subject of a change, by its place in the scenario: on the host (`None`) or in a guest.
+/// The subject of a change, by its index in the scenario: on the host (`None`) or in a guest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Subject {
     Entity(Option<usize>, usize),
@@ -60,7 +60,7 @@ pub(crate) fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change
         }
     };
     for of in std::iter::once(None).chain((0..scenario.guests.len()).map(Some)) {
-        // In a guest, an entity that arrives at the instant of the boot arrives after the boot.
+        // An entity that arrives in a guest at the instant of the boot is attached after the boot.
         let comes = if of.is_none() { Change::Comes } else { Change::Boots };
         for (index, entity) in entities(scenario, of).iter().enumerate() {
             add(entity.arrival, entity.leaves, comes, Subject::Entity(of, index));
@@ -80,7 +80,7 @@ pub(crate) fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change
     for (index, guest) in scenario.guests.iter().enumerate() {
         add(boots(scenario, guest), None, Change::Boots, Subject::Guest(index));
     }
-    // Guests precede other subjects of one instant that follow all subjects of the host.
+    // Of equal changes at one instant, guests precede other subjects: entities are attached after their guest boots.
     let guests_first = |subject: &Subject| (!matches!(subject, Subject::Guest(_)), *subject);
     changes.sort_unstable_by_key(|(at, change, subject)| (*at, *change, guests_first(subject)));
     changes

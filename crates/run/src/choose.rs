@@ -1,4 +1,4 @@
-//! The policies of a scenario's runs and their knobs: the scenario's own, or requested ones.
+//! The policies of a scenario's runs and their knobs: the scenario's own policies, or requested policies.
 
 use input::knobs::{KnobSetting, apply_knobs};
 use input::problem::{Problem, Problems, Wrong, quoted, right_instead};
@@ -6,7 +6,7 @@ use scenario::{GuestSpec, Scenario};
 use sched::{Descriptor, Knob, Knobs, PolicySource, Unit};
 use std::sync::Arc;
 
-/// Default policy of guests: Linux's since 6.6.
+/// Default policy of guests: the default of Linux since 6.6.
 const GUEST_POLICY: &str = "eevdf";
 
 /// A policy and its knobs, owned by a run.
@@ -57,7 +57,7 @@ pub enum Placement {
 /// Returns the policy with this `name`.
 ///
 /// # Errors
-/// There is no such policy. The problem names the most similar policy.
+/// No policy has this name. The problem names the most similar policy.
 pub fn policy(name: &str) -> Result<&'static Descriptor, Problems> {
     policies::find(name).ok_or_else(|| {
         let names: Vec<&str> = policies::ALL.iter().map(|policy| policy.name).collect();
@@ -66,11 +66,11 @@ pub fn policy(name: &str) -> Result<&'static Descriptor, Problems> {
     })
 }
 
-/// Returns the policies with these `names`, or the scenario's own policy without names. Each has the knobs that the
-/// scenario sets for it, and the knobs of `settings` that it supports. Every setting must belong to a policy.
+/// Returns the policies with these `names`, or the scenario's own policy if `names` is empty. Each policy has the knobs
+/// that the scenario sets for it, and the knobs of `settings` that it supports. Every setting must belong to a policy.
 ///
 /// # Errors
-/// A policy or knob does not exist, a value is out of a knob's range, or there is no policy at all.
+/// A policy or knob does not exist, a value is out of a knob's range, or no policy is given.
 pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -> Result<Vec<Choice>, Problems> {
     let policies = if names.is_empty() {
         let Some(chosen) = &scenario.policy else {
@@ -87,7 +87,7 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
     for &policy in &policies {
         let own = scenario.policy.iter().filter(|chosen| chosen.name == policy.name);
         let mut all: Vec<KnobSetting> = own.flat_map(|chosen| chosen.knobs.iter().cloned()).collect();
-        // A knob that no policy supports is an error of each policy, and so of the first.
+        // If no policy supports a knob, every policy reports an error. The error of the first policy is returned.
         let mine =
             settings.iter().filter(|setting| has(policy, setting) || !policies.iter().any(|other| has(other, setting)));
         all.extend(mine.cloned());
@@ -99,7 +99,7 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
 /// Returns the policy of a VM's guest: `instead`, or the scenario's policy, or the policy of a current Linux.
 ///
 /// # Errors
-/// The policy or a knob of it does not exist, or a value is out of a knob's range.
+/// The policy or its knob does not exist, or a value is out of a knob's range.
 pub(crate) fn of_guest(scenario: &Scenario, guest: &GuestSpec, instead: Option<&Choice>) -> Result<Choice, Problems> {
     if let Some(choice) = instead {
         return Ok(choice.clone());
@@ -112,10 +112,10 @@ pub(crate) fn of_guest(scenario: &Scenario, guest: &GuestSpec, instead: Option<&
 }
 
 /// Returns the policy with this `name` and `settings` for all of a scenario's `guests`, instead of their own. `None`:
-/// no name.
+/// `name` is `None`.
 ///
 /// # Errors
-/// The policy or a knob of it does not exist, a value is out of a knob's range, or there are no guests.
+/// The policy or its knob does not exist, a value is out of a knob's range, or the scenario has no guests.
 pub fn choose_for_guests(
     guests: usize,
     name: Option<&str>,
@@ -131,8 +131,8 @@ pub fn choose_for_guests(
     Ok(Some(Choice::new(policy, knobs)))
 }
 
-/// Returns policies like [`choose`], for a task set. The policies do not enforce slices, because tasks run their jobs
-/// to the end.
+/// Returns policies as [`choose`] does, for a task set. The policies do not enforce slices, because tasks run their
+/// jobs to the end.
 ///
 /// # Errors
 /// The errors of [`choose`], or a policy cannot place the tasks as requested.

@@ -5,8 +5,9 @@ use sched::{Action, EntityId, Instant, Nanos, Params};
 use std::collections::BTreeMap;
 use trace::{Event, Job};
 
-/// Returns the events of a client without a promise, which no machine schedules. The client arrived at `came` and got
-/// `cpu_time` until `end`. No other client has the id `entity`. All instants are of the clock of the other events.
+/// Returns the events of a client without a promise, which no machine schedules. The client arrived at `came` and
+/// received `cpu_time` until `end`. No other client has the id `entity`. All instants are on the clock of the other
+/// events.
 #[must_use]
 pub fn left_to_kernel(
     entity: EntityId,
@@ -26,9 +27,9 @@ struct Stay {
     left: Instant,
 }
 
-/// Returns the events of a run from `start` to `end`, counted from its start, in order of time. Adds the events of the
-/// jobs of each entity: releases, starts and completions. Earlier events happen at the start; later events are dropped.
-/// A job event counts only during the stay of its entity. [`Event::End`] is added.
+/// Returns the events of a run from `start` to `end`, in order of time. Times are relative to `start`. Adds the events
+/// of the jobs of each entity: releases, starts and completions. Earlier events happen at the start; later events are
+/// dropped. A job event counts only during the stay of its entity. [`Event::End`] is added.
 ///
 /// At one instant, observed events precede the jobs that the clients report.
 #[must_use]
@@ -78,12 +79,12 @@ pub fn merged(
     all.into_iter().map(|(at, event)| (from(at), moved(event))).collect()
 }
 
-/// Returns an instant as counted from `start`.
+/// Returns an instant relative to `start`.
 fn moment(at: Instant, start: Instant) -> Instant {
     if at == Instant::NEVER { at } else { Instant::ZERO + at.saturating_since(start) }
 }
 
-/// Returns parameters whose reservation starts at an instant counted from `start`.
+/// Returns parameters whose reservation starts at an instant relative to `start`.
 fn moved_params(mut params: Box<sched::Params>, start: Instant) -> Box<sched::Params> {
     if let Some(reservation) = &mut params.reservation {
         reservation.start = reservation.start.map(|at| moment(at, start));

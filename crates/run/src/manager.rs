@@ -1,11 +1,12 @@
-//! A workload manager: every few seconds, it compares the assigned CPU time of each VM with its consumed CPU time, and
-//! changes the assignment.
+//! A workload manager. Every few seconds, the manager compares the assigned CPU time of each VM with its consumed CPU
+//! time, and changes the assignment.
 //!
 //! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 3. Shares are
-//! assigned for short times (5 s), in modes that keep VMs from taking more, and adjusted by the difference between
-//! assigned and consumed time. Such a controller tolerates a scheduler error of 1–2 %. The rule here is an integral
-//! controller: the deficit of a VM against its target, times the gain, is added to its assignment. So a persistent
-//! error of the scheduler (consumed differs from assigned) moves the assignment, and a changing error keeps it moving.
+//! assigned for short times (5 s), in modes that prevent VMs from using more. Each share is then adjusted by the
+//! difference between assigned and consumed time. Such a controller tolerates a scheduler error of 1–2 %. The rule of
+//! this module is an integral controller: the deficit of a VM against its target, times the gain, is added to its
+//! assignment. Therefore a persistent error of the scheduler (consumed time differs from assigned time) moves the
+//! assignment, and a changing error keeps it moving.
 
 use scenario::{ManagerSpec, Scenario};
 use sched::{Action, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Reservation};
@@ -62,9 +63,9 @@ pub struct Interval {
 pub struct Managed {
     /// All intervals of the VM.
     pub intervals: Vec<Interval>,
-    /// Number of assignments that the policy refused. The VM then kept its assignment.
+    /// Number of assignments that the policy refused. After a refusal, the VM keeps its assignment.
     pub refused: u64,
-    /// Current assignment by the controller, more precise than the policy may accept.
+    /// Current assignment by the controller. Its precision may exceed the precision that the policy accepts.
     wanted_ppm: u64,
     /// Current assignment by the policy.
     assigned_ppm: u64,
@@ -94,8 +95,8 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Returns the manager of `scenario`, if there is one. It reads the consumption of VMs from `consumed`, a sink of
-    /// the host.
+    /// Returns the manager of `scenario`, if the scenario has a manager. The manager reads the consumption of VMs from
+    /// `consumed`, a sink of the host.
     pub(crate) fn of(scenario: &Arc<Scenario>, consumed: &Rc<RefCell<Consumed>>) -> Option<Manager> {
         let spec = scenario.manager.clone()?;
         let vms = spec.targets.iter().map(|_| Managed::default()).collect();
@@ -144,13 +145,13 @@ impl Manager {
         };
         match assign(&self.scenario, target.vcpus.start, wanted_ppm, ids, host, world) {
             Some(assigned_ppm) => (vm.wanted_ppm, vm.assigned_ppm) = (wanted_ppm, assigned_ppm),
-            // The VM keeps its assignment, from which the next turn continues.
+            // The VM keeps its assignment. The next turn continues from this assignment.
             None => vm.refused += 1,
         }
     }
 }
 
-/// Returns the share that a VM requests by its slices, or else by its cap, before it is managed.
+/// Returns the share that a VM requests before the manager changes it: the share of its slices, or else its cap.
 fn asked(scenario: &Scenario, vcpus: Range<usize>) -> u64 {
     let vcpus = &scenario.entities[vcpus];
     let slices = vcpus.iter().filter_map(|vcpu| vcpu.params.reservation);
@@ -163,7 +164,7 @@ fn asked(scenario: &Scenario, vcpus: Range<usize>) -> u64 {
 }
 
 /// Assigns `ppm` of a CPU to the VM whose first vCPU is `first`, by its slices or else its cap. Returns the share that
-/// the policy accepts. `None`: the policy refuses it.
+/// the policy accepts. `None`: the policy refuses the share.
 fn assign(
     scenario: &Scenario,
     first: usize,
@@ -204,7 +205,7 @@ fn ppm(part: Nanos, whole: Nanos) -> u64 {
     u64::try_from((part * 1_000_000 + whole / 2) / whole).unwrap_or(u64::MAX)
 }
 
-/// Returns the next assignment by `spec` after `assigned_ppm`, of which a VM consumed `consumed_ppm`.
+/// Returns the next assignment by `spec` of a VM that was assigned `assigned_ppm` and consumed `consumed_ppm`.
 fn next(spec: &ManagerSpec, assigned_ppm: u64, target_ppm: u64, consumed_ppm: u64) -> u64 {
     let step = |off: u64| off.saturating_mul(spec.gain_percent) / 100;
     let assigned_ppm = match target_ppm >= consumed_ppm {

@@ -10,20 +10,20 @@ use std::rc::Rc;
 use trace::{Event, Sink};
 use workloads::metrics::{FlowNames, Metrics};
 
-/// All measurements of a run on one machine, in one sink, so that an event costs one dynamic call.
+/// All measurements of a run on one machine. A single sink receives them, so that an event costs one dynamic call.
 #[derive(Debug)]
 pub(crate) struct Meters {
     /// CPU time of each entity.
     pub(crate) meter: Meter,
-    /// Metrics of applications, if there are any.
+    /// Metrics of applications, if any.
     pub(crate) metrics: Option<Metrics>,
-    /// Waits of members of gangs, if there are any.
+    /// Waits of members of gangs, if any.
     pub(crate) siblings: Option<Siblings>,
     /// CPU time by interval, if the scenario requests it.
     pub(crate) sampler: Option<Sampler>,
 }
 
-/// Meters that are a sink of a world during the run and are read after it.
+/// Meters that are a sink of a world during the run. They are read after the run.
 type SharedMeters = Rc<RefCell<Meters>>;
 
 /// The meters of all machines. The default measures nothing.
@@ -33,7 +33,7 @@ pub(crate) struct AllMeters {
     pub(crate) hosts: Vec<SharedMeters>,
     /// Meters of the guests, by guest.
     pub(crate) guests: Vec<SharedMeters>,
-    /// Metrics of the applications that are measured outside, if there are any.
+    /// Metrics of the applications that are measured outside, if any.
     pub(crate) outside: Option<Rc<RefCell<Metrics>>>,
     pub(crate) flow_owners: FlowOwners,
 }
@@ -46,7 +46,7 @@ pub(crate) struct FlowOwners {
 }
 
 impl AllMeters {
-    /// Creates the meters of `scenario`, which count from the instant that it sets.
+    /// Creates the meters of `scenario`, which count from the instant that the scenario sets.
     pub(crate) fn of(scenario: &Scenario) -> AllMeters {
         let from = scenario.measured_from();
         let on = |host| measured(scenario.applications.iter().filter(move |it| it.host == host)).from(from);

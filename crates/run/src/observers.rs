@@ -2,7 +2,7 @@
 
 use trace::{Sink, WorldSink};
 
-/// Sinks that a run owns during its time. A sink may be a reference, so that its owner reads it afterwards.
+/// Sinks that a run owns until its end. A sink may be a reference, so that its owner reads it afterwards.
 #[derive(Default)]
 #[expect(missing_debug_implementations, reason = "sinks have nothing to show")]
 pub struct Observers<'a> {
@@ -13,7 +13,7 @@ pub struct Observers<'a> {
 }
 
 impl<'a> Observers<'a> {
-    /// Returns no sinks.
+    /// Returns an empty set of sinks.
     #[must_use]
     pub fn none() -> Observers<'a> {
         Observers::default()
@@ -34,7 +34,7 @@ impl<'a> Observers<'a> {
     }
 }
 
-/// Adds sinks of all machines: those of an iterator, or the sink of an [`Option`].
+/// Adds sinks of all machines: the sinks of an iterator, or the sink of an [`Option`].
 impl<'a, S: WorldSink + 'a> Extend<S> for Observers<'a> {
     fn extend<T: IntoIterator<Item = S>>(&mut self, sinks: T) {
         self.world.extend(sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn WorldSink + 'a>));

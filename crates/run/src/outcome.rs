@@ -10,7 +10,7 @@ use sched::Nanos;
 use sim::Stuck;
 use sim::coordination::Coordinated;
 
-/// A slice in every period, as a policy grants it.
+/// A slice in every period, as granted by a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// Granted CPU time in every period.
@@ -36,9 +36,9 @@ pub struct Outcome {
     pub applications: Vec<Measured>,
     /// Results of the guests, by guest of the scenario.
     pub guests: Vec<GuestOutcome>,
-    /// Results of the workload manager for each of its targets, if there is a manager.
+    /// Results of the workload manager for each of its targets. `None`: the scenario has no manager.
     pub managed: Option<Vec<Managed>>,
-    /// Samples of each VM of the scenario, if it requests samples.
+    /// Samples of each VM of the scenario. `None`: the scenario requests no samples.
     pub samples: Option<Vec<SampledVm>>,
     /// Stalls: applications that could not continue and waited until they were stopped.
     pub stalls: Vec<Stuck>,

@@ -6,15 +6,15 @@ use scenario::Scenario;
 use sched::{Instant, Kicks, Machine, Nanos};
 use std::cmp::Reverse;
 
-/// Returns `scenario` with each entity pinned to the first CPU on which the policy admits it. The policy is offered the
-/// entities by decreasing utilisation; of equal entities, the earlier first. The order of the entities, which breaks
-/// ties between deadlines, stays.
+/// Returns `scenario` with each entity pinned to the first CPU on which the policy admits it. Entities are tried by
+/// decreasing utilisation; of equal entities, the earlier entity is tried first. The result keeps the order of the
+/// entities, which breaks ties between deadlines.
 ///
 /// # Errors
 /// The policy admits an entity on no CPU.
 pub fn partition(scenario: &Scenario, choice: &Choice) -> Result<Scenario, Problems> {
     let mut placed = scenario.clone();
-    // A run reports more clearly why a policy does not work with these knobs.
+    // A run reports the reason why a policy does not work with these knobs in more detail.
     let Ok(mut machine) = Machine::build(&*choice.policy, scenario.host, &choice.knobs, Kicks::Immediate) else {
         return Ok(placed);
     };
@@ -26,8 +26,8 @@ pub fn partition(scenario: &Scenario, choice: &Choice) -> Result<Scenario, Probl
     Ok(placed)
 }
 
-/// Returns the entities by decreasing utilisation; of equal entities, the earlier first. Entities without a reservation
-/// are last.
+/// Returns the entities by decreasing utilisation; of equal entities, the earlier entity first. Entities without a
+/// reservation are last.
 fn by_utilisation(scenario: &Scenario) -> Vec<usize> {
     let reserved = |index: usize| {
         let reservation = scenario.entities[index].params.reservation;

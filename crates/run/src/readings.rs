@@ -22,7 +22,7 @@ pub(crate) fn measured<'s>(applications: impl Iterator<Item = &'s AppSpec>) -> M
     Metrics::new(here.filter_map(|spec| Some((spec.name.as_str(), spec.metric?))))
 }
 
-/// Returns the name of an application outside.
+/// Returns the name of an application on the machine outside.
 fn called_outside(guest: Option<&str>, name: &str) -> String {
     guest.map_or(name.to_string(), |guest| format!("{guest}/{name}"))
 }
@@ -35,7 +35,7 @@ pub(crate) fn measured_outside(scenario: &Scenario) -> Metrics {
     Metrics::new(named.iter().map(|(name, metric)| (name.as_str(), *metric)))
 }
 
-/// The readings from outside, by the application's name there.
+/// The readings from outside, by the name of the application on the machine outside.
 pub(crate) struct Readings(BTreeMap<String, Measured>);
 
 impl Readings {
@@ -44,8 +44,8 @@ impl Readings {
         Readings(read.into_iter().map(|read| (read.0.clone(), measured(read))).collect())
     }
 
-    /// Returns the readings of `applications` of a guest, or of all hosts, in their order, from the machine that
-    /// measured each.
+    /// Returns the readings of `applications` of a guest or of all hosts, in order. Each reading is from the machine
+    /// that measured it.
     pub(crate) fn of(
         &mut self,
         guest: Option<&str>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use trace::world::MachineHeader;
 use trace::{Header, WorldHeader};
 
-/// One run of a scenario. It owns all its data.
+/// One run of a scenario. The run owns all its data.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Scenario of the run.
@@ -30,8 +30,8 @@ impl Run {
         Run { scenario: scenario.into(), choice: choice.into(), guests: None, seed: 0 }
     }
 
-    /// Returns the header of the run's trace: the hosts, the machine of the clients, if there is one, then the guests
-    /// in order of their boot.
+    /// Returns the header of the run's trace: the hosts, the machine of the clients, if it exists, then the guests in
+    /// order of their boot.
     ///
     /// # Errors
     /// A guest's policy does not exist, or its policy lacks a knob.

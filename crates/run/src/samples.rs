@@ -1,4 +1,4 @@
-//! CPU time of every VM in each interval, as a monitor samples it.
+//! CPU time of every VM in each interval, as sampled by a monitor.
 //!
 //! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 5.2: the error
 //! of an allocation is evaluated at a time scale, by samples of one second.
@@ -88,7 +88,7 @@ impl Sampler {
         }
     }
 
-    /// Processes a dispatch or a stop. It ends a sample that has lasted for its interval.
+    /// Processes a dispatch or a stop. The event ends a sample that has lasted for its interval.
     fn switched(&mut self, at: Instant) {
         let lasted = at.since(self.open.0);
         if self.spec.at == SampledAt::Clock || lasted < self.spec.interval {

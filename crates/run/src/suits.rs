@@ -1,5 +1,5 @@
-//! Tests whether policies suit guests that coordinate with their host. The tests run the policies, so that no policy is
-//! named here.
+//! Checks that the policies suit guests that coordinate with their host. The checks run the policies, so that this
+//! module names no policy.
 
 use crate::choose::Choice;
 use input::problem::{Problems, Wrong, quoted};
@@ -11,7 +11,7 @@ use sim::coordination::{Boost, Coordination, Rule};
 /// detector needs.
 ///
 /// # Errors
-/// A policy does not suit the guest. The problem has the place of the request and a remedy.
+/// A policy does not suit the guest. The problem has the location of the request and a remedy.
 pub(crate) fn coordination(
     scenario: &Scenario,
     guest: &GuestSpec,
@@ -45,20 +45,20 @@ pub(crate) fn coordination(
 
 /// Returns the data that `detector` needs and the guest's policy lacks.
 fn missing(choice: &Choice, cpus: Topology, detector: Rule) -> Option<&'static str> {
-    // A policy that does not work at all is reported elsewhere.
+    // A policy that does not work at all is reported by other code.
     let mut machine = Machine::build(&*choice.policy, cpus, &choice.knobs, Kicks::Immediate).ok()?;
     let task = machine.attach(Instant::ZERO, Params::default()).ok()?;
     detector.lacks(machine.position(task))
 }
 
-/// Whether a waiting entity under `policy` gets and keeps the CPU of an ordinary entity by this boost. True if the test
-/// is impossible.
+/// Returns whether a waiting entity under `policy` receives and keeps the CPU of an ordinary entity by this boost. True
+/// if the test is impossible.
 fn takes(policy: &dyn PolicySource, knobs: &Knobs, boost: Boost) -> bool {
     matches!(boost, Boost::Weight(_)) || gets_the_cpu(policy, knobs, boost.over(Params::default())).unwrap_or(true)
 }
 
-/// Whether an entity with `params` gets the CPU of an equal entity, and keeps it when the other entity requests no
-/// more.
+/// Returns whether an entity with `params` gets the CPU of an ordinary entity, and keeps the CPU when the other entity
+/// becomes SCHED_BATCH.
 fn gets_the_cpu(policy: &dyn PolicySource, knobs: &Knobs, params: Params) -> Option<bool> {
     let (cpu, now) = (CpuId::new(0), Instant::ZERO);
     let mut machine = Machine::build(policy, Topology::new(1), knobs, Kicks::Immediate).ok()?;

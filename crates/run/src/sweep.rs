@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// A value of an axis: a number, a text or a switch.
 pub type Value = serde_json::Value;
 
-/// One combination: axis → value, in the order of the axes.
+/// One combination: a map from axis to value, in the order of the axes.
 pub type Point = IndexMap<String, Value>;
 
 /// Maximum number of points of a sweep.
@@ -23,11 +23,11 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Adds an axis in the form `AXIS=VALUE,VALUE,…`. A value may be a range: `vm.batch.count=1..8`,
+    /// Adds an axis in the format `AXIS=VALUE,VALUE,…`. A value may be a range: `vm.batch.count=1..8`,
     /// `policy=credit,poris`, `vm.web.slice=1ms,5ms..20ms/5ms`.
     ///
     /// # Errors
-    /// There is no `=`, no axis, no value or an invalid range; the axis exists already; or there are more than
+    /// The text has no `=`, no axis, no value or an invalid range. The axis exists already. The sweep would exceed
     /// [`POINTS_MAX`] points.
     pub fn vary(&mut self, text: &str) -> Result<(), Wrong> {
         const FORM: &str = "write AXIS=VALUE,VALUE,... such as policy=credit,poris or vm.NAME.count=1..8";
@@ -61,8 +61,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// Returns every point: all combinations for the first of `bases`, with the last axis changing fastest, then for
-    /// the next. Without axes, the bases.
+    /// Returns every point: all combinations for the first of `bases`, then for the next base. The last axis changes
+    /// fastest. Without axes, returns the bases.
     #[must_use]
     pub fn points(&self, bases: &[Point]) -> Vec<Point> {
         let mut points = if bases.is_empty() { vec![Point::new()] } else { bases.to_vec() };
@@ -81,7 +81,7 @@ impl Sweep {
     }
 }
 
-/// Returns the values of a list, which commas separate outside of brackets and quotes.
+/// Returns the values of a list. Commas outside brackets and quotes separate the values.
 fn listed(text: &str) -> Vec<&str> {
     let (mut depth, mut is_quoted, mut start) = (0_usize, false, 0);
     let mut values = Vec::new();
@@ -115,7 +115,7 @@ pub fn value_shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_string)
 }
 
-/// Returns a point for people: `policy=bvt, weight=2`.
+/// Returns a point as readable text: `policy=bvt, weight=2`.
 #[must_use]
 pub fn point_shown(point: &Point) -> String {
     let all: Vec<String> = point.iter().map(|(axis, value)| format!("{axis}={}", value_shown(value))).collect();

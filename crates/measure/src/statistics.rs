@@ -1,15 +1,15 @@
 //! [`Spread`]: the median of a value over many runs, with its confidence interval.
 //!
-//! The interval lies between two of the values. Its confidence is the probability that it contains the median of all
-//! possible runs. This probability is exact for any distribution, because each run is above or below that median with
-//! equal chance. A bootstrap would need randomness of its own, and its intervals are too narrow with few runs. With
-//! fewer than six runs no interval reaches 95 %. Then the interval is from the minimum to the maximum, and
-//! [`confidence`] returns its probability.
+//! The interval lies between two of the values. Its confidence is the probability that the interval contains the median
+//! of all possible runs. This probability is exact for any distribution, because each run is above or below that median
+//! with equal chance. A bootstrap would need randomness of its own, and its intervals are too narrow with few runs.
+//! With fewer than six runs no interval reaches 95 %. In this case, the interval is from the minimum to the maximum,
+//! and [`confidence`] returns its probability.
 
 use serde::Serialize;
 
-/// Maximum number of runs with a known interval. With more runs, the probability that all fall on one side is below the
-/// smallest number.
+/// Maximum number of runs with a known interval. With more runs, the probability that all runs are on one side is below
+/// the smallest positive number.
 pub const RUNS_MAX: usize = 1_000;
 
 /// Required confidence of an interval, if there are enough runs. Unit: millionths.
@@ -18,7 +18,7 @@ const WANTED_PPM: u64 = 950_000;
 /// A median and its interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Spread {
-    /// Median of the values. Of an even number of values, it is the midpoint of the two middle values, rounded down.
+    /// Median of the values. For an even number of values: the midpoint of the two middle values, rounded down.
     pub median: u64,
     /// Lower end of the interval: one of the values.
     pub low: u64,
@@ -82,7 +82,7 @@ fn interval(count: usize) -> (usize, u64) {
 mod tests {
     use super::*;
 
-    /// As in tables of the sign test: the k-th and the (n+1−k)-th value, and the confidence.
+    /// The intervals are those in tables of the sign test: the k-th and the (n+1−k)-th value, and the confidence.
     #[test]
     fn intervals_are_those_of_the_sign_test() {
         for (runs, place, sure) in [
@@ -101,7 +101,8 @@ mod tests {
         assert!(interval(RUNS_MAX).1 >= WANTED_PPM && interval(RUNS_MAX).0 > 460);
     }
 
-    /// By enumeration: the number of all ways in which n runs can be above or below that leave the median inside.
+    /// Enumerates all combinations in which n runs can be above or below the median, and counts those with the median
+    /// inside.
     #[test]
     fn how_sure_is_what_counting_gives() {
         for runs in 1..=16_u32 {

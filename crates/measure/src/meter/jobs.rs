@@ -14,7 +14,7 @@ pub struct Jobs {
     pub misses: u64,
     /// Number of incomplete jobs whose deadline had passed at the end of the run or at the detachment of the entity.
     pub unfinished_late: u64,
-    /// Maximum tardiness of a completed job; zero if no job was late.
+    /// Maximum tardiness of a completed job. Zero if no job was late.
     pub worst_lateness: Nanos,
 }
 
@@ -61,7 +61,7 @@ impl Stretch {
         }
     }
 
-    /// Adds `job` at the end. Returns false where the distances would not remain equal.
+    /// Adds `job` at the end. Returns false if the distances would not remain equal.
     #[inline]
     fn extend(&mut self, job: OpenJob) -> bool {
         match self.count {
@@ -90,7 +90,7 @@ impl Stretch {
 /// The jobs not completed yet, in order of release. Any number of jobs at equal distances takes constant memory.
 #[derive(Clone, Debug)]
 pub(super) struct OpenJobs {
-    /// Oldest stretch of jobs; empty only if there are no jobs. Almost always it is the only stretch.
+    /// Oldest stretch of jobs. Empty only if no jobs are open. Usually the only stretch.
     oldest: Stretch,
     later: VecDeque<Stretch>,
 }

@@ -10,23 +10,23 @@ use trace::{Counts, Durations};
 pub struct Measures {
     /// CPU time. In a guest, it excludes the time for which the CPU was frozen.
     pub delivered: Nanos,
-    /// Steal time: time on a frozen CPU of a guest. The guest counts the entity as running, but it receives no CPU
-    /// time.
+    /// Steal time: time on a frozen CPU of a guest. The guest counts the entity as running, but the entity receives no
+    /// CPU time.
     pub stolen: Nanos,
     /// Number of waits for a spin lock, if the trace records them.
     pub spins: u64,
     /// CPU time of the waits for spin locks.
     pub spun: Nanos,
-    /// Number of times a job began or resumed; without jobs, number of times the entity began to run.
+    /// Number of times a job began or resumed. For an entity without jobs: number of times the entity began to run.
     pub dispatches: u64,
     /// Number of times the entity lost its CPU with work left.
     pub preemptions: u64,
-    /// Number of times the entity resumed on another CPU than the one it left.
+    /// Number of times the entity resumed on a CPU other than its last CPU.
     pub migrations: u64,
-    /// Waits from each wake-up or loss of the CPU until the entity runs; zero if it ran at once. Held time counts. No
-    /// entity runs on a frozen CPU: a wait there continues until the thaw, but a freeze begins no wait.
+    /// Waits from each wake-up or loss of the CPU until the entity runs; zero if the entity ran at once. Held time
+    /// counts. A wait on a frozen CPU continues until the thaw, but a freeze begins no wait.
     pub waits: Durations,
-    /// Wake-up latencies: the waits that began with a wake-up. For an entity that reports its own wake-ups, the times
+    /// Wake-up latencies: the waits that began with a wake-up. For an entity that reports its own wake-ups: the times
     /// from the release of each awaited job to its beginning.
     pub wakeups: Durations,
     /// Response times: from the release of each job to its completion.

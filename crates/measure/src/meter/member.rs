@@ -43,7 +43,7 @@ pub struct Member {
     did: Doing,
     pub(super) open: OpenJobs,
     watch: Option<Watch>,
-    /// Time on a CPU whose fraction of CPU time is not known yet.
+    /// Time on a CPU with an unreported fraction of CPU time.
     unmeasured: Nanos,
 }
 
@@ -81,7 +81,7 @@ impl Member {
         if now != self.upto {
             self.pass(doing, now);
         } else if doing == self.did {
-            return; // All until now is accounted for.
+            return; // All time until `now` is accounted for.
         }
         self.did = doing;
         if let Some(watch) = &mut self.watch {
@@ -96,7 +96,8 @@ impl Member {
             Doing::Running => {
                 self.got.delivered += passed;
                 self.unmeasured += passed;
-                // The entity got the CPU at the last change. Only now is it known that it kept the CPU for some time.
+                // The entity received the CPU at the last change. Only this event shows that the entity kept the CPU
+                // for some time.
                 self.end_wait(self.upto);
             }
             Doing::Waiting if self.on.is_some() => self.got.stolen += passed,
@@ -114,8 +115,8 @@ impl Member {
         self.held_since = self.held_since.map(|since| since.max(start));
     }
 
-    /// Returns the state of the entity for its promise. An entity on a frozen CPU waits: it is runnable and gets no CPU
-    /// time.
+    /// Returns the state of the entity for its promise. An entity on a frozen CPU waits: the entity is runnable and
+    /// gets no CPU time.
     #[inline]
     fn doing(&self) -> Doing {
         match (self.on, self.runnable) {
@@ -170,7 +171,7 @@ impl Member {
         }
     }
 
-    /// Records the beginning of a job as reported by the entity. From now on only such reports count.
+    /// Records the beginning of a job as reported by the entity. From then on, only such reports count.
     fn woke(&mut self, late: Nanos) {
         if !std::mem::replace(&mut self.tells, true) {
             self.unite_waits();
@@ -192,7 +193,7 @@ impl Member {
         self.unmeasured = Nanos::ZERO;
     }
 
-    /// Records the end of a period, as the policy that enforces the reservation reports it. From now on only such
+    /// Records the end of a period, as reported by the policy that enforces the reservation. From then on, only such
     /// reports count.
     fn period(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
         if self.watch.take().is_some() {
@@ -202,7 +203,7 @@ impl Member {
     }
 
     /// Gives `cpu`, which may be `frozen`, to the entity. Only later events show whether the entity still waits: at
-    /// this instant the CPU may freeze or be given to another entity.
+    /// this instant the CPU may freeze or switch to another entity.
     pub(super) fn run(&mut self, cpu: CpuId, frozen: bool, now: Instant) {
         self.advance(now);
         self.unmeasured = Nanos::ZERO;

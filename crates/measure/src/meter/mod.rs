@@ -1,5 +1,5 @@
 //! [`Meter`]: the measurements of each entity, from the trace of a run. The meter depends on no policy and no
-//! simulator, so it measures live runs, too.
+//! simulator, and therefore also measures live runs.
 
 mod jobs;
 mod measures;
@@ -23,8 +23,8 @@ use trace::{Event, Sink};
 /// The measurements of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuMeasures {
-    /// Number of times the CPU froze while a task was on it. Zero on a host. A halted idle CPU is frozen too, but loses
-    /// no time.
+    /// Number of times the CPU froze while a task was on it. Zero on a host. A halted idle CPU is also frozen, but
+    /// loses no time.
     pub freezes: u64,
     /// Steal time: the CPU was frozen with a task on it, because its host let another entity run.
     pub stolen: Nanos,
@@ -59,7 +59,7 @@ impl Cpu {
 pub struct Meter {
     /// All entities of the run, in order of arrival.
     members: Vec<Member>,
-    /// Member that has each entity index now.
+    /// Member that currently has each entity index.
     present: Vec<Option<usize>>,
     /// CPUs by number, up to the last CPU with an event.
     cpus: Vec<Cpu>,
@@ -67,7 +67,7 @@ pub struct Meter {
     parents: BTreeMap<GroupId, (String, GroupId, GroupParams)>,
     /// Entity whose job the last event completed. The next event shows whether the entity's next job begins at once.
     completed: Option<EntityId>,
-    /// Start of the measurement, until that instant.
+    /// Start of the measurement. `None` after the start.
     from: Option<Instant>,
 }
 
@@ -79,7 +79,7 @@ impl Meter {
     }
 
     /// Returns a meter that excludes everything before `start`. An event counts at its instant. A wait, a job or a
-    /// period counts at its end, with its whole length. Of other time spans, the part after `start` counts.
+    /// period counts at its end, with its whole length. For other time spans, the part after `start` counts.
     #[must_use]
     pub fn from(start: Instant) -> Meter {
         Meter { from: Some(start), ..Meter::default() }
@@ -200,7 +200,7 @@ impl Meter {
         self.cpus.iter_mut().for_each(|cpu| cpu.thaw(now));
     }
 
-    /// Continues the entity on `cpu`, perhaps with its next job, or after it blocked and woke at this instant.
+    /// Continues the entity on `cpu`. The entity may begin its next job, or may have blocked and woken at this instant.
     fn extend(&mut self, cpu: CpuId) {
         let Some(member) = self.on(cpu) else { return };
         if !member.begun {
@@ -215,7 +215,7 @@ impl Meter {
         self.cpu(cpu).running = None;
     }
 
-    /// Begins the next job at once after a completion that neither a block nor a yield follows.
+    /// Begins the next job at once, if neither a block nor a yield follows the completion.
     fn go_on(&mut self, entity: EntityId, event: &Event) {
         let stops = match *event {
             Event::Input(Input::Block { cpu } | Input::Yield { cpu }) => {
@@ -277,7 +277,8 @@ impl Meter {
         true
     }
 
-    /// Completes what the next event decides: whether the next job begins at once, and whether the event counts.
+    /// Finishes the work that depends on the next event: whether the next job begins at once, and whether the event
+    /// counts.
     fn catch_up(&mut self, now: Instant, event: &Event) {
         if let Some(entity) = self.completed.take() {
             self.go_on(entity, event);

@@ -5,11 +5,12 @@ use trace::Durations;
 
 /// The fulfilment of a reservation.
 ///
-/// Periods follow one another from the reservation's start. Without a requested start, they begin when the entity first
-/// wants to run. They begin again when the entity wakes after a sleep that began no later than its current period.
+/// Periods follow one another from the reservation's start. Without a requested start, the first period begins when the
+/// entity first wants to run. A new sequence begins when the entity wakes after a sleep that began no later than its
+/// current period.
 ///
-/// A period is evaluated if the entity was runnable (waiting, running or held) throughout. It is a miss if less than
-/// the slice was delivered by its end. An entity that slept in between may have missed its slice by itself.
+/// A period is evaluated if the entity was runnable (waiting, running or held) throughout. The period is a miss if less
+/// than the slice was delivered by its end. An entity that slept during the period may have missed its slice by itself.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Promise {
     /// Number of periods that ended.
@@ -18,12 +19,13 @@ pub struct Promise {
     pub judged: u64,
     /// Number of periods in which the entity was runnable throughout and received less than the slice.
     pub misses: u64,
-    /// Missing amount in each period that was a miss.
+    /// Missing amount in each missed period.
     pub shortfalls: Durations,
-    /// Maximum total amount missing from all slices due since the reservation was made, while the entity never slept.
+    /// Maximum total amount missing from all slices due since the reservation was made. Counted only until the entity
+    /// sleeps.
     pub worst_debt: Nanos,
     /// Adaptation times, from each change of the reservation to the end of the first period with the new slice
-    /// delivered. They count only while the entity never slept.
+    /// delivered. Counted only until the entity sleeps.
     pub changes: Durations,
 }
 
@@ -73,14 +75,14 @@ pub(super) enum Doing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
     pub(super) reservation: Reservation,
-    /// End of the current period; before the first period, its start.
+    /// End of the current period. Before the first period: its start.
     end: Instant,
     /// Instant up to which all time is accounted for.
     upto: Instant,
     delivered: Nanos,
     throughout: bool,
     started: bool,
-    /// Instant from which the entity has been blocked, if it is.
+    /// Instant from which the entity has been blocked. `None`: the entity is not blocked.
     blocked: Option<Instant>,
     /// Delivered minus due time since the reservation was made; `None` once the entity has slept.
     balance: Option<i128>,
@@ -105,14 +107,14 @@ impl Watch {
         }
     }
 
-    /// Observes `reservation`, which replaces another one now. `blocked`: the entity is blocked.
+    /// Observes `reservation`, which replaces another reservation now. `blocked`: the entity is blocked.
     pub(super) fn changed(reservation: Reservation, blocked: bool, now: Instant) -> Watch {
         let blocked = blocked.then_some(now);
         Watch { blocked, changed: Some(now), ..Watch::new(reservation, now) }
     }
 
-    /// Adds `periods` that have ended, with `delivered` in each, to the balance. The balance ends if the entity was not
-    /// runnable throughout.
+    /// Adds `periods` that have ended, with `delivered` in each period, to the balance. The balance ends if the entity
+    /// was not runnable throughout.
     fn weigh(&mut self, delivered: Nanos, periods: u64, sum: &mut Promise) {
         let Some(balance) = self.balance.as_mut().filter(|_| self.throughout) else {
             self.balance = None;
@@ -128,7 +130,7 @@ impl Watch {
         }
     }
 
-    /// Accounts for the time until `now`, during all of which the entity was `doing` one thing.
+    /// Accounts for the time until `now`. The entity was in state `doing` throughout this time.
     #[inline]
     pub(super) fn advance(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
         // Usually the entity continues as before, within one period.
@@ -169,13 +171,14 @@ impl Watch {
                 self.close(sum);
             }
         }
-        // A period that ends exactly now has been closed: events at this instant belong to the next one.
+        // A period that ends exactly now has been closed: events at this instant belong to the next period.
         if self.end == now {
             self.close(sum);
         }
     }
 
-    /// Records the wake-up of the entity, blocked since `since`. A period that it has not used begins now.
+    /// Records the wake-up of the entity, which has been blocked since `since`. Without a requested start, a new period
+    /// begins now if the sleep began no later than the current period.
     fn wake(&mut self, since: Instant, sum: &mut Promise) {
         self.blocked = None;
         if self.end == self.upto {
@@ -188,7 +191,7 @@ impl Watch {
         }
     }
 
-    /// Returns whether the whole current period is still ahead.
+    /// Returns whether no part of the current period has passed.
     fn is_fresh(&self) -> bool {
         self.upto.saturating_add(self.reservation.period) == self.end
     }
@@ -213,7 +216,7 @@ impl Watch {
         self.end = self.upto.saturating_add(period);
     }
 
-    /// Ends the current period, or begins the first one.
+    /// Ends the current period, or begins the first period.
     fn close(&mut self, sum: &mut Promise) {
         if self.started {
             sum.periods += 1;

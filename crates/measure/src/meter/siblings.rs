@@ -1,5 +1,5 @@
-//! [`Siblings`]: sibling delays, in which a member of a gang waits while others of the gang run, from the trace of a
-//! run.
+//! [`Siblings`]: sibling delays, from the trace of a run. A sibling delay is a time for which a member of a gang waits
+//! while other members run.
 
 use sched::{Action, CpuId, EntityId, GroupId, Input, Instant};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ impl Sibling {
 #[derive(Clone, Debug, Default)]
 struct Gang {
     running: u32,
-    /// Members that wait while others run, by entity index, with the start of the wait.
+    /// Members that wait while other members run, by entity index, with the start of the wait.
     waiting: BTreeMap<usize, Instant>,
     delays: Durations,
 }
@@ -33,7 +33,7 @@ struct Gang {
 impl Gang {
     fn ends(&mut self, since: Instant, (from, now): (Instant, Instant)) {
         let delay = now.saturating_since(since.max(from));
-        // Several events at one instant are one.
+        // A zero delay is not counted: several events at one instant count as one event.
         if !delay.is_zero() {
             self.delays.record(delay);
         }
@@ -41,12 +41,12 @@ impl Gang {
 }
 
 /// Measures *sibling delays* as a [`Sink`]. A sibling delay is a time for which a member of a gang wants to run but
-/// waits while another member runs. It begins when both conditions hold and ends with the first of them. Asynchronous
-/// scheduling delays threads that wait for each other by such times. S3 section 3.2 defines the lag within a VM and
-/// between the VMs of a group, which its equations 5 to 7 bound. Complete after [`Event::End`].
+/// waits while another member runs. The delay begins when both conditions hold and ends when either condition ends.
+/// With asynchronous scheduling, such delays hold up threads that wait for each other. S3 section 3.2 defines the lag
+/// within a VM and between the VMs of a group. Its equations 5 to 7 bound this lag. Complete after [`Event::End`].
 #[derive(Debug, Default)]
 pub struct Siblings {
-    /// Start of the measurement: delays before this instant, or their parts, are not counted.
+    /// Start of the measurement. Delays before this instant, or their parts, are not counted.
     from: Instant,
     /// Parent of each group.
     parents: BTreeMap<GroupId, GroupId>,
@@ -206,7 +206,8 @@ mod tests {
         Instant::ZERO + Nanos::ms(n)
     }
 
-    /// Returns two members, one of them of a VM in the gang, and an entity outside it; all are runnable.
+    /// Returns two members and an entity outside the gang; all are runnable. One of the members belongs to a VM in the
+    /// gang.
     fn two_and_another() -> Siblings {
         let mut siblings = Siblings::from(Instant::ZERO);
         let group = |group, parent, gang| Event::GroupCreated {

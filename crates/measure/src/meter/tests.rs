@@ -172,7 +172,7 @@ fn an_index_that_is_used_again_is_another_entity() {
     assert_eq!(meter.members()[0].got.preemptions, 0);
 }
 
-/// A driver that measures CPU time: of 10 ms on its CPU 9 were CPU time, and 2 ms were from elsewhere.
+/// A driver measures CPU time. Of 10 ms on its CPU, the entity used 9 ms. A further 2 ms were background CPU time.
 #[test]
 fn measured_time_counts_instead_of_the_clock() {
     let mut meter = Meter::new();
@@ -297,7 +297,7 @@ fn a_wake_up_ends_when_its_task_really_runs() {
         let meter = measure([
             (0, attach(A, Params::default())),
             (10, wake(A)),
-            (10, early), // A gets a CPU that freezes at the same instant, or is frozen already.
+            (10, early), // A receives a CPU that freezes at the same instant, or is frozen already.
             (10, late),
             (14, thaw()),
             (15, freeze()),

@@ -33,8 +33,8 @@ pub struct DomainMeasures {
     pub waited: Nanos,
     /// Time for which a vCPU was neither running nor ready to run.
     pub blocked: Nanos,
-    /// Number of time slices given to a vCPU of the domain: at a dispatch onto a CPU, or at the end of a slice that
-    /// another slice followed at once.
+    /// Number of time slices given to a vCPU of the domain: at a dispatch, or at the end of a slice that is followed by
+    /// another slice at once.
     pub executions: u64,
     /// Sum of the lengths of the domain's time slices that had an end.
     pub allocated: Nanos,
@@ -169,7 +169,7 @@ impl Watched {
         self.give(entity, until, time);
     }
 
-    /// Gives another time slice, up to `until`, to the entity on `cpu`.
+    /// Gives a further time slice, up to `until`, to the entity on `cpu`.
     fn extend(&mut self, cpu: CpuId, until: Instant, time: (Instant, Instant)) {
         let ended = self.expired.get(cpu.index()).copied().flatten();
         if let Some(entity) = self.on(cpu).filter(|_| ended == Some(time.1)) {
@@ -246,7 +246,7 @@ impl Watched {
     }
 }
 
-/// Returns whether `name` is a vCPU of `vm`. VM `a` has `a`, or `a/0`, `a/1`, …; no other name has a `/` after it.
+/// Returns whether `name` is a vCPU of `vm`. VM `a` has `a`, or `a/0`, `a/1`, …; no other name has a `/` after `a`.
 fn is_vcpu(name: &str, vm: &str) -> bool {
     name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

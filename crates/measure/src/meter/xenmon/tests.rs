@@ -87,7 +87,7 @@ fn a_vm_is_a_domain_with_all_its_vcpus_and_a_task_is_one_of_its_own() {
 fn what_is_before_the_end_of_the_warm_up_is_not_counted() {
     let hosts = measured(11, story());
     let domains = &hosts[0].domains;
-    // Of the entity that runs at the end of the warm-up, only the later part counts, without its execution. The I/O
+    // For the entity that runs at the end of the warm-up, only the later part counts, without its execution. The I/O
     // event of that instant counts.
     assert_eq!(domains[0].got, got([58, 20, 10, 28, 10], 1, 1, 1));
     assert_eq!(domains[1].got, got([19, 10, 9, 0, 0], 1, 0, 1));
@@ -142,7 +142,7 @@ fn a_slice_that_follows_another_at_once_is_an_execution() {
         (HOST, 0, attach(T, "ab", GroupId::ROOT)),
         (HOST, 0, wake(T)),
         (HOST, 0, run(CPU, T, 10)),
-        // The entity gets more time while it runs: no new execution.
+        // The entity receives more time while it runs: no new execution.
         at(5, slice(15)),
         (HOST, 15, Event::Input(Input::Expire { cpu: CPU })),
         at(15, slice(30)),

@@ -12,7 +12,7 @@ use serde::Serialize;
 /// the smallest positive number.
 pub const RUNS_MAX: usize = 1_000;
 
-/// Required confidence of an interval, if there are enough runs. Unit: millionths.
+/// Required confidence of an interval, if the number of runs suffices. Unit: millionths.
 const WANTED_PPM: u64 = 950_000;
 
 /// A median and its interval.

@@ -1,4 +1,4 @@
-//! Conversion of a live run to the events of a simulation: the records of the daemon and the job reports of our
+//! Conversion of a live run to the events of a simulation. The records of the daemon and the job reports of our
 //! processes become one run.
 
 use sched::{Action, EntityId, Instant, Nanos, Params};

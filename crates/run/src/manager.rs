@@ -6,7 +6,7 @@
 //! difference between assigned and consumed time. Such a controller tolerates a scheduler error of 1–2 %. The rule of
 //! this module is an integral controller: the deficit of a VM against its target, times the gain, is added to its
 //! assignment. Therefore a persistent error of the scheduler (consumed time differs from assigned time) moves the
-//! assignment, and a changing error keeps it moving.
+//! assignment, and a changing error keeps the assignment moving.
 
 use scenario::{ManagerSpec, Scenario};
 use sched::{Action, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Reservation};

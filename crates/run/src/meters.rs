@@ -1,4 +1,4 @@
-//! [`Meters`]: all measurements of a run on one machine, as one sink.
+//! [`Meters`]: all measurements of a run on one machine, in a single sink.
 
 use crate::readings::{measured, measured_outside};
 use crate::samples::Sampler;
@@ -10,7 +10,8 @@ use std::rc::Rc;
 use trace::{Event, Sink};
 use workloads::metrics::{FlowNames, Metrics};
 
-/// All measurements of a run on one machine. A single sink receives them, so that an event costs one dynamic call.
+/// All measurements of a run on one machine. A single sink receives all events, so that an event costs one dynamic
+/// call.
 #[derive(Debug)]
 pub(crate) struct Meters {
     /// CPU time of each entity.
@@ -19,11 +20,11 @@ pub(crate) struct Meters {
     pub(crate) metrics: Option<Metrics>,
     /// Waits of members of gangs, if any.
     pub(crate) siblings: Option<Siblings>,
-    /// CPU time by interval, if the scenario requests it.
+    /// CPU time by interval, if the scenario requests samples.
     pub(crate) sampler: Option<Sampler>,
 }
 
-/// Meters that are a sink of a world during the run. They are read after the run.
+/// Meters that are a sink of a world during the run, and are read after the run.
 type SharedMeters = Rc<RefCell<Meters>>;
 
 /// The meters of all machines. The default measures nothing.

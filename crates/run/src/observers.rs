@@ -2,7 +2,7 @@
 
 use trace::{Sink, WorldSink};
 
-/// Sinks that a run owns until its end. A sink may be a reference, so that its owner reads it afterwards.
+/// Sinks that a run owns until its end. A sink may be a reference, so that its owner can read the sink afterwards.
 #[derive(Default)]
 #[expect(missing_debug_implementations, reason = "sinks have nothing to show")]
 pub struct Observers<'a> {

@@ -40,7 +40,7 @@ pub struct Outcome {
     pub managed: Option<Vec<Managed>>,
     /// Samples of each VM of the scenario. `None`: the scenario requests no samples.
     pub samples: Option<Vec<SampledVm>>,
-    /// Stalls: applications that could not continue and waited until they were stopped.
+    /// Stalls: applications that could not continue and waited for their stop.
     pub stalls: Vec<Stuck>,
 }
 

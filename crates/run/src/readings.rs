@@ -1,4 +1,4 @@
-//! [`Measured`]: the metrics of applications, on the machine that measures them.
+//! [`Measured`]: the metrics of applications, on the machine that measures the application.
 
 use scenario::{AppSpec, Scenario};
 use sched::Instant;
@@ -45,7 +45,7 @@ impl Readings {
     }
 
     /// Returns the readings of `applications` of a guest or of all hosts, in order. Each reading is from the machine
-    /// that measured it.
+    /// that measures the application.
     pub(crate) fn of(
         &mut self,
         guest: Option<&str>,

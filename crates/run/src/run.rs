@@ -30,8 +30,8 @@ impl Run {
         Run { scenario: scenario.into(), choice: choice.into(), guests: None, seed: 0 }
     }
 
-    /// Returns the header of the run's trace: the hosts, the machine of the clients, if it exists, then the guests in
-    /// order of their boot.
+    /// Returns the header of the run's trace: the hosts, the machine outside, if any, then the guests in order of their
+    /// boot.
     ///
     /// # Errors
     /// A guest's policy does not exist, or its policy lacks a knob.

@@ -1,6 +1,6 @@
 //! CPU time of every VM in each interval, as sampled by a monitor.
 //!
-//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 5.2: the error
+//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 5.2. The error
 //! of an allocation is evaluated at a time scale, by samples of one second.
 
 use scenario::{SampledAt, SamplesSpec, Scenario};

@@ -57,8 +57,8 @@ fn takes(policy: &dyn PolicySource, knobs: &Knobs, boost: Boost) -> bool {
     matches!(boost, Boost::Weight(_)) || gets_the_cpu(policy, knobs, boost.over(Params::default())).unwrap_or(true)
 }
 
-/// Returns whether an entity with `params` gets the CPU of an ordinary entity, and keeps the CPU when the other entity
-/// becomes SCHED_BATCH.
+/// Returns whether an entity with `params` receives the CPU of an ordinary entity, and keeps the CPU when the other
+/// entity becomes SCHED_BATCH.
 fn gets_the_cpu(policy: &dyn PolicySource, knobs: &Knobs, params: Params) -> Option<bool> {
     let (cpu, now) = (CpuId::new(0), Instant::ZERO);
     let mut machine = Machine::build(policy, Topology::new(1), knobs, Kicks::Immediate).ok()?;

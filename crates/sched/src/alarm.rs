@@ -9,7 +9,7 @@ pub enum AlarmOwner {
     Policy,
     /// A CPU.
     Cpu(CpuId),
-    /// An entity; its alarms are removed when it detaches.
+    /// An entity; its alarms are removed at its detachment.
     Entity(EntityId),
     /// A group; its alarms are removed when the group is removed.
     Group(GroupId),
@@ -24,7 +24,7 @@ pub struct Alarm {
     pub slot: u8,
 }
 
-/// The type of an alarm. It determines whether the alarm fires on an idle CPU.
+/// The type of an alarm. The type determines whether the alarm fires on an idle CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AlarmKind {
     /// A timer: fires on busy and idle CPUs.

@@ -1,4 +1,4 @@
-//! The answers of a policy about one entity: [`PromiseState`] and [`Position`].
+//! The answers of a policy about an entity: [`PromiseState`] and [`Position`].
 
 use crate::id::CpuId;
 use crate::time::{Instant, Nanos, Virtual};
@@ -6,7 +6,7 @@ use crate::time::{Instant, Nanos, Virtual};
 /// The current period of a promise of CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PromiseState {
-    /// CPU time per period. Range: 0 … `period`; 0 if the entity has a period but no slice in it.
+    /// CPU time per period. Range: 0 … `period`; 0 if the entity has a period without a slice.
     pub slice: Nanos,
     /// Length of the period. Range: 1 ns … [`SPAN_MAX`](crate::time::SPAN_MAX).
     pub period: Nanos,

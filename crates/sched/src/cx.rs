@@ -8,7 +8,7 @@ use crate::time::{Instant, Nanos};
 use crate::truth::Truth;
 use core::fmt;
 
-/// The occupant of a CPU, as a policy (or one class of a composition) observes it.
+/// The occupant of a CPU, from the view of a policy or of one class of a composition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Running {
     /// No entity: the CPU idles and may be about to pick.
@@ -221,7 +221,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Kicks `cpu`, which then picks again soon. Several kicks count as one.
+    /// Kicks `cpu`, which then picks again soon. Several kicks count as one kick.
     #[inline]
     pub fn kick(&mut self, cpu: CpuId) {
         self.truth.kick(cpu);
@@ -238,7 +238,7 @@ impl<'a> Cx<'a> {
         self.truth.hold(e, held);
     }
 
-    /// Ends a hold for this reason. `e` waits again if it is not blocked and no other hold remains.
+    /// Ends a hold for this reason. `e` waits again if `e` is not blocked and no other hold remains.
     pub fn release(&mut self, e: EntityId, held: Held) {
         self.truth.release(e, held);
     }
@@ -258,7 +258,7 @@ impl<'a> Cx<'a> {
         self.truth.clear_alarm(self.mine(alarm));
     }
 
-    /// Returns the instant at which an alarm is due; `None` if it is not set.
+    /// Returns the instant at which an alarm is due; `None` if the alarm is not set.
     #[must_use]
     pub fn alarm_at(&self, alarm: Alarm) -> Option<Instant> {
         self.truth.alarm_at(self.mine(alarm))

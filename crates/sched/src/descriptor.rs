@@ -1,5 +1,5 @@
 //! [`Descriptor`]: the static description of a policy. Command line, documentation, law tests, fuzz targets, goldens
-//! and benchmarks are derived from it.
+//! and benchmarks are derived from the descriptor.
 
 use crate::alarm::AlarmSlots;
 use crate::explanation::Explanation;
@@ -72,8 +72,8 @@ pub type Bound = fn(&LoadBounds<'_>) -> Option<Nanos>;
 #[expect(missing_debug_implementations, reason = "functions have nothing to show")]
 pub struct Guarantees {
     /// Largest difference between the CPU time of an entity and its weighted share, at any time and in any order of
-    /// arrival. It holds on one CPU, without groups, among entities that are always runnable. Both sums start at the
-    /// last change of the competing entities.
+    /// arrival. The bound holds on one CPU, without groups, among entities that are always runnable. Both sums start at
+    /// the last change of the competing entities.
     pub shares: Bound,
     /// Maximum part of the slice that an entity with an admitted reservation can lack at the end of a period. The bound
     /// holds for periods in which the entity is runnable throughout. Periods follow one another from the start of the
@@ -86,8 +86,8 @@ pub struct Guarantees {
     pub cap: fn(&LoadBounds<'_>) -> Option<CapBound>,
 }
 
-/// The bound of a cap. The CPU time of the members in any span is at most the sum of three terms. They are the cap's
-/// part of the span, `rounding` for each `period` in the span, and `burst`.
+/// The bound of a cap. The CPU time of the members in any span is at most the sum of three terms. The terms are the
+/// cap's part of the span, `rounding` for each `period` in the span, and `burst`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CapBound {
     /// Interval of accounting. Above zero.
@@ -109,7 +109,7 @@ impl Guarantees {
 pub enum Conserving {
     /// A CPU may idle although an entity waits.
     Never,
-    /// A CPU finds entities that last ran on this CPU or are confined to it.
+    /// A CPU finds entities that last ran on this CPU or are confined to this CPU.
     PerCpu {
         /// Longest time until the CPU finds the entity.
         slack: Nanos,
@@ -340,7 +340,7 @@ impl Knobs {
         self.values.iter().copied()
     }
 
-    /// Returns a knob's value. Panics when the policy's descriptor does not declare it.
+    /// Returns a knob's value. Panics when the policy's descriptor does not declare the knob.
     #[must_use]
     pub fn get(&self, name: &str) -> i64 {
         let found = self.values.iter().find(|(knob, _)| knob.name == name);

@@ -127,7 +127,7 @@ impl CpuSet {
         set
     }
 
-    /// Adds `cpu` to the set. Returns whether it was absent.
+    /// Adds `cpu` to the set. Returns whether `cpu` was absent.
     pub const fn insert(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = (cpu.index() / 64, 1 << (cpu.index() % 64));
         let new = self.0[word] & bit == 0;
@@ -135,7 +135,7 @@ impl CpuSet {
         new
     }
 
-    /// Removes `cpu` from the set. Returns whether it was present.
+    /// Removes `cpu` from the set. Returns whether `cpu` was present.
     pub const fn remove(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = (cpu.index() / 64, 1 << (cpu.index() % 64));
         let there = self.0[word] & bit != 0;

@@ -62,7 +62,7 @@ impl Machine {
     /// Adds a blocked entity.
     ///
     /// # Errors
-    /// The request is malformed, or the policy cannot meet it. The machine is then unchanged.
+    /// The request is malformed, or the policy cannot meet the request. The machine is then unchanged.
     pub fn attach(&mut self, now: Instant, params: Params) -> Result<EntityId, Refused> {
         self.advance(now);
         self.check_params(&params)?;
@@ -151,7 +151,7 @@ impl Machine {
     /// Removes an empty group.
     ///
     /// # Errors
-    /// The group still has members or subgroups, or it is the root.
+    /// The group still has members or subgroups, or the group is the root.
     pub fn remove_group(&mut self, now: Instant, g: GroupId) -> Result<(), Refused> {
         self.advance(now);
         if !self.truth.is_group(g) {
@@ -173,8 +173,8 @@ impl Machine {
 
     /// Passes on an input. One instant may have several inputs; [`settle`](Machine::settle) decides afterwards.
     ///
-    /// Panics when the input contradicts the state: a wake-up of an entity that is not blocked, a block on an idle CPU,
-    /// a kick that arrives at a frozen CPU.
+    /// Panics when the input contradicts the state. Examples are a wake-up of an entity that is not blocked, a block on
+    /// an idle CPU, and a kick that arrives at a frozen CPU.
     #[inline]
     pub fn input(&mut self, now: Instant, input: Input) {
         self.advance(now);

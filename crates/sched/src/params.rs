@@ -16,8 +16,8 @@ const NICE_WEIGHTS: [u32; 40] = [
 
 /// A relative share of CPU time.
 ///
-/// The weight is kept in Linux's scale, where 1024 is normal. Linux's scale is the finest of the three common scales
-/// and represents a weight of each scale exactly. Range: 1 … 2^28.
+/// The weight is kept in Linux's scale (1024 = normal). Linux's scale is the finest of the three common scales and
+/// represents a weight of each scale exactly. Range: 1 … 2^28.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(u32);
 
@@ -54,7 +54,8 @@ impl Weight {
     pub fn nearest_nice(self) -> i32 {
         let asked = u64::from(self.0);
         let table = |nice: i32| u64::from(Weight::nice(nice).expect("it is a nice value").0);
-        // The border between two neighbours is the geometric mean of their weights; the heavier neighbour includes it.
+        // The border between two neighbours is the geometric mean of their weights; the border belongs to the heavier
+        // neighbour.
         (-20..19).find(|&nice| asked * asked >= table(nice) * table(nice + 1)).unwrap_or(19)
     }
 
@@ -181,11 +182,11 @@ pub enum Class {
     /// SCHED_OTHER: shares by weight.
     #[default]
     Normal,
-    /// SCHED_BATCH: shares by weight, never preempts at its wake-up.
+    /// SCHED_BATCH: shares by weight; a waking entity never preempts.
     Batch,
     /// SCHED_IDLE: the minimum share; tasks of all other classes preempt it.
     Idle,
-    /// SCHED_FIFO: runs until it blocks, yields or an entity of a higher priority arrives.
+    /// SCHED_FIFO: the entity runs until it blocks or yields, or until an entity of a higher priority arrives.
     Fifo(RtPriority),
     /// SCHED_ISO of BFS and MuQSS: before all normal tasks while its CPU time stays below a limit; otherwise normal.
     Isochronous,
@@ -245,7 +246,7 @@ impl Params {
     /// Checks the rules of every policy: the ranges of the reservation, and at least one allowed CPU.
     ///
     /// # Errors
-    /// The violated rule, with the values that violate it.
+    /// The violated rule, with the invalid values.
     pub fn check(&self, host: &Topology) -> Result<(), Refused> {
         if let Some(reservation) = self.reservation {
             let Reservation { slice, period, .. } = reservation;

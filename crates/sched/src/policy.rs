@@ -14,8 +14,8 @@
 //! detach                         it is blocked and removed; no later call mentions it
 //! ```
 //!
-//! At one instant the machine reports all facts first. Then it calls [`Policy::plan`] once, and [`Policy::pick`] for
-//! each CPU that needs a decision.
+//! At one instant, the machine first reports all facts. The machine then calls [`Policy::plan`] once, and
+//! [`Policy::pick`] for each CPU that needs a decision.
 
 use crate::alarm::Alarm;
 use crate::answers::{Position, PromiseState};
@@ -24,11 +24,11 @@ use crate::id::{CpuId, EntityId, GroupId};
 use crate::params::{GroupParams, Params, Refused};
 use crate::time::{Instant, Nanos};
 
-/// A scheduling policy. It is pure: no clock, no IO, no randomness, no floats, no iteration over hash maps. It
-/// allocates only in [`attach`](Policy::attach), [`detach`](Policy::detach), [`adjust`](Policy::adjust) and
+/// A scheduling policy. A policy is pure: no clock, no IO, no randomness, no floats, no iteration over hash maps. A
+/// policy allocates only in [`attach`](Policy::attach), [`detach`](Policy::detach), [`adjust`](Policy::adjust) and
 /// [`group`](Policy::group).
 pub trait Policy: Send {
-    /// Adds `e`, which is blocked. Admission control happens here.
+    /// Adds `e`, which is blocked, after admission control.
     ///
     /// # Errors
     /// The policy cannot meet the request, and its state has not changed.
@@ -61,12 +61,12 @@ pub trait Policy: Send {
     /// Dequeues `e`, which was waiting and is now blocked (paused, stopped).
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
-    /// Charges `e`, which is blocked in this policy, for `ran` of CPU time used elsewhere. For policies that are part
-    /// of another policy.
+    /// Charges `e`, which is blocked in this policy, for `ran` of CPU time used in another policy. Called only if this
+    /// policy is part of a composition.
     fn owe(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
     /// Charges `e` for `ran` of CPU time since the last charge. `ran` is never zero. The machine calls this function
-    /// before `put`, `adjust` and `detach`. The policy itself calls it with the result of [`Cx::take_ran`].
+    /// before `put`, `adjust` and `detach`. The policy itself calls this function with the result of [`Cx::take_ran`].
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>);
 
     /// Handles a yield of the running `from` to `to`. Returns whether `to` will run. If so, `from` yields afterwards.
@@ -122,7 +122,7 @@ impl Decision {
     /// The decision that the CPU idles.
     pub const IDLE: Decision = Decision { run: None, until: Instant::NEVER };
 
-    /// Decides that `e` runs until it blocks, yields or is kicked.
+    /// Decides that `e` runs until `e` blocks, yields or is kicked.
     pub const fn forever(e: EntityId) -> Decision {
         Decision { run: Some(e), until: Instant::NEVER }
     }
@@ -180,9 +180,9 @@ pub struct Stopped {
 /// The reason why an entity stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StopReason {
-    /// The entity waits for something other than a CPU. It is blocked.
+    /// The entity is blocked: it waits for something other than a CPU.
     Blocked,
-    /// The entity yielded. It is waiting.
+    /// The entity yielded. The entity is waiting.
     Yielded,
     /// The time slice of the entity ended. The entity is waiting.
     Expired,

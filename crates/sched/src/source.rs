@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-/// The constructor of a policy, its name and its bounds. By default the policy guarantees nothing.
+/// The constructor of a policy, its name and its bounds. By default, the policy guarantees nothing.
 pub trait PolicySource: Send + Sync {
     /// Returns the name of the policy in traces and reports.
     fn name(&self) -> &str;
@@ -72,14 +72,14 @@ impl PolicySource for Descriptor {
     }
 }
 
-/// A policy that is built at run time: `build` may own data, such as a loaded program. It guarantees nothing.
+/// A policy that is built at run time: `build` may own data, such as a loaded program. The policy guarantees nothing.
 #[derive(Clone)]
 pub struct MadePolicy<F> {
     /// Name of the policy in traces and reports.
     pub name: String,
     /// Alarm slots that the policy uses.
     pub alarms: AlarmSlots,
-    /// Constructor of the policy. The constructor gets no knobs and owns all the data that it needs.
+    /// Constructor of the policy. The constructor receives no knobs and owns all its data.
     pub build: F,
 }
 

@@ -1,5 +1,5 @@
 //! Time: [`Nanos`] is a duration, [`Instant`] a point on the driver's clock, [`Virtual`] a point on a policy's own
-//! weighted clock. All are whole nanoseconds; no code here reads a clock.
+//! weighted clock. All three types count whole nanoseconds. No code of this module reads a clock.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
@@ -53,19 +53,19 @@ impl Nanos {
         self.0 == 0
     }
 
-    /// Returns `self − other`, or zero where that would be negative.
+    /// Returns `self − other`, or zero if the difference would be negative.
     #[must_use]
     pub const fn saturating_sub(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(other.0))
     }
 
-    /// Returns `self + other`, or the largest duration where that would overflow.
+    /// Returns `self + other`, or the largest duration if the sum would overflow.
     #[must_use]
     pub const fn saturating_add(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_add(other.0))
     }
 
-    /// Returns `self · n`, or the largest duration where that would overflow.
+    /// Returns `self · n`, or the largest duration if the product would overflow.
     #[must_use]
     pub const fn saturating_mul(self, n: u64) -> Nanos {
         Nanos(self.0.saturating_mul(n))
@@ -128,7 +128,7 @@ impl core::iter::Sum for Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// Writes the shortest exact form: `20ms`, `2.5us`, `1s`.
+    /// Writes the shortest exact notation: `20ms`, `2.5us`, `1s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
             0 => return f.pad("0s"),
@@ -180,13 +180,13 @@ impl Instant {
         Nanos(self.0.checked_sub(earlier.0).expect("time never goes back"))
     }
 
-    /// Returns the time from `earlier` to `self`, or zero where `earlier` is later.
+    /// Returns the time from `earlier` to `self`, or zero if `earlier` is later.
     #[must_use]
     pub const fn saturating_since(self, earlier: Instant) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns `self + by`, or [`Instant::NEVER`] where that would overflow.
+    /// Returns `self + by`, or [`Instant::NEVER`] if the sum would overflow.
     #[must_use]
     pub const fn saturating_add(self, by: Nanos) -> Instant {
         Instant(self.0.saturating_add(by.0))

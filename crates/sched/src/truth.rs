@@ -1,7 +1,7 @@
-//! The state of the machine at this instant. [`Machine`](crate::machine::Machine) owns it; policies read it through
-//! [`Cx`](crate::cx::Cx).
+//! The state of the machine at this instant. [`Machine`](crate::machine::Machine) owns this state; policies read the
+//! state through [`Cx`](crate::cx::Cx).
 //!
-//! Laws are asserted where the state changes; the comments name them by their number in ARCHITECTURE.md.
+//! Laws are asserted at each change of the state. The comments name a law by its number in ARCHITECTURE.md.
 
 mod confined;
 mod frozen;
@@ -56,7 +56,7 @@ pub(crate) struct Truth {
     preempted: CpuSet,
     /// Frozen CPUs that pick as soon as they thaw.
     deferred: CpuSet,
-    /// Maximum number of picks of one settle; a settle with more picks never ends.
+    /// Maximum number of picks of one settle; a settle with more picks is treated as endless.
     pub(crate) picks_most: usize,
     /// CPU that puts an entity back or picks at this moment.
     pub(crate) deciding: Option<CpuId>,
@@ -247,7 +247,7 @@ impl Truth {
         self.kick_if_misplaced(e);
     }
 
-    /// Kicks the CPU on which `e` runs, if `e` may not run there.
+    /// Kicks the CPU on which `e` runs, if `e` may no longer run on this CPU.
     pub(crate) fn kick_if_misplaced(&mut self, e: EntityId) {
         if let State::Running(cpu) = self.slot(e).state
             && (!self.may_run(e, cpu) || self.slot(e).held != 0)
@@ -358,7 +358,7 @@ impl Truth {
         }
     }
 
-    /// Returns the next CPU that must pick, lowest first, and marks it as having picked.
+    /// Returns the next CPU that must pick, lowest first, and marks this CPU as having picked.
     #[inline]
     pub(crate) fn take_needy(&mut self) -> Option<CpuId> {
         if self.needy_count == 0 {

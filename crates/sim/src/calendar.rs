@@ -27,7 +27,7 @@ pub struct Calendar {
 }
 
 impl Calendar {
-    /// Creates a calendar with room for slots `0..slots`, all of them unset.
+    /// Creates a calendar with room for slots `0..slots`, all unset.
     #[must_use]
     pub fn new(slots: usize) -> Calendar {
         let mut calendar = Calendar { matches: Vec::new(), first: Due::UNSET };
@@ -78,7 +78,7 @@ impl Calendar {
             let (players, side) = (&mut self.matches[place / 2], place % 2);
             players[side] = winner;
             let other = players[side ^ 1];
-            // Of two equal players, the left player wins. The outcome is unpredictable, so it must not become a branch.
+            // Of two equal players, the left player wins. The outcome is unpredictable and must not become a branch.
             let left = 1 - side as u64;
             let loses = other.at.saturating_add(Nanos::ns(left)) <= winner.at;
             winner.at = select_unpredictable(loses, other.at, winner.at);

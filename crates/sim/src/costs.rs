@@ -15,9 +15,9 @@ pub struct Costs {
     pub tick: Nanos,
     /// Granularity of the timers that release jobs: a release happens at the next multiple.
     pub timer_slack: Nanos,
-    /// Time of a VM exit and entry. The vCPU pays it when it halts, is interrupted or enters its guest again.
+    /// Time of a VM exit and entry. The vCPU pays this time when it halts, is interrupted or enters its guest again.
     pub exit: Nanos,
-    /// Time of a hypercall. A task pays it when it hands a paravirtual lock to a halted vCPU.
+    /// Time of a hypercall. A task pays this time when it hands a paravirtual lock to a halted vCPU.
     pub hypercall: Nanos,
 }
 

@@ -95,7 +95,7 @@ pub(crate) struct Cpus {
     stopped: Vec<CpuId>,
     /// Messages to the rest of the world.
     pub(crate) outbox: Outbox,
-    /// Due work of absent CPUs, in the order in which it became due (guests only).
+    /// Due work of absent CPUs, in the order of the due instants (guests only).
     pub(crate) deferred: Vec<(CpuId, Deferred)>,
     /// Entities that have a CPU again and spin for a lock that may be free.
     pub(crate) resumed_spinners: Vec<EntityId>,
@@ -211,7 +211,7 @@ impl Cpus {
             matches!(self.tasks[entity.index()].as_ref().map(|it| it.progress.workload), Some(Workload::Vcpu));
         let running = &mut self.cpus[cpu.index()];
         if is_vcpu {
-            // The exit from the guest, and the entry into it.
+            // The exit from the guest, and the entry back.
             if running.done == Instant::NEVER {
                 self.outbox.send(Message::Leave { vcpu: entity });
                 running.done = now + self.costs.exit;

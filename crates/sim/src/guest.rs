@@ -13,7 +13,7 @@ pub enum Spinning {
     /// First running waiter that tries: test and set, as in KVM and Xen guests without paravirtual locks since Linux
     /// 4.2.
     Unfair,
-    /// Order of arrival. A waiter that has spun for `limit` halts its vCPU and is kicked when it gets the lock
+    /// Order of arrival. A waiter that has spun for `limit` halts its vCPU and is kicked when it receives the lock
     /// (pv-spin).
     Paravirt {
         /// Duration of the spin before the halt. Range: above zero.
@@ -42,7 +42,7 @@ pub struct HaltPolling {
     pub grow_start: Nanos,
     /// Factor by which the polling time grows. Range: 2 ….
     pub grow: u32,
-    /// Divisor by which the polling time shrinks. Zero: it shrinks to zero at once.
+    /// Divisor by which the polling time shrinks. Zero: the polling time shrinks to zero at once.
     pub shrink: u32,
 }
 

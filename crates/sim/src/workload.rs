@@ -11,9 +11,9 @@ pub enum Workload {
     Periodic(Periodic),
     /// An entity that the caller wakes and blocks.
     Scripted,
-    /// A vCPU: it runs while its guest has runnable tasks.
+    /// A vCPU, which runs while its guest has runnable tasks.
     Vcpu,
-    /// A task that executes a program, see [`Step`](crate::program::Step).
+    /// A task that executes a program of [`Step`](crate::program::Step)s.
     Program,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Progress {
     pub(crate) begun: bool,
     /// Whether the entity spins for a lock.
     pub(crate) is_spinning: bool,
-    /// Instant since which the entity spins without interruption. NEVER while it does not run.
+    /// Instant since which the entity spins without interruption. NEVER while the entity does not run.
     spins_since: Instant,
     /// CPU time that the entity has spun.
     pub(crate) spun: Nanos,
@@ -106,7 +106,7 @@ impl Progress {
         }
     }
 
-    /// Ends the spin of an entity that has got its lock.
+    /// Ends the spin of an entity that has received its lock.
     pub(crate) fn end_spinning(&mut self, now: Instant) {
         self.pause_spinning(now);
         self.is_spinning = false;

@@ -8,12 +8,12 @@ use trace::{Counts, Durations};
 /// The measurements of one entity, or the total of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
-    /// CPU time. In a guest, it excludes the time for which the CPU was frozen.
+    /// CPU time. In a guest, the CPU time excludes the time for which the CPU was frozen.
     pub delivered: Nanos,
     /// Steal time: time on a frozen CPU of a guest. The guest counts the entity as running, but the entity receives no
     /// CPU time.
     pub stolen: Nanos,
-    /// Number of waits for a spin lock, if the trace records them.
+    /// Number of waits for a spin lock, if the trace records such waits.
     pub spins: u64,
     /// CPU time of the waits for spin locks.
     pub spun: Nanos,

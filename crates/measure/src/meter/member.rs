@@ -30,7 +30,7 @@ pub struct Member {
     /// Whether the current job has run already.
     pub(super) begun: bool,
     waiting_since: Option<Instant>,
-    /// Whether the entity has waited since it was woken.
+    /// Whether the entity has waited since its last wake-up.
     woken: bool,
     /// Whether the entity reports its own wake-ups.
     tells: bool,
@@ -116,7 +116,7 @@ impl Member {
     }
 
     /// Returns the state of the entity for its promise. An entity on a frozen CPU waits: the entity is runnable and
-    /// gets no CPU time.
+    /// receives no CPU time.
     #[inline]
     fn doing(&self) -> Doing {
         match (self.on, self.runnable) {

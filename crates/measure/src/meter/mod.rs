@@ -23,8 +23,8 @@ use trace::{Event, Sink};
 /// The measurements of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuMeasures {
-    /// Number of times the CPU froze while a task was on it. Zero on a host. A halted idle CPU is also frozen, but
-    /// loses no time.
+    /// Number of times the CPU froze with a task on it. Zero on a host. A halted idle CPU is also frozen, but loses no
+    /// time.
     pub freezes: u64,
     /// Steal time: the CPU was frozen with a task on it, because its host let another entity run.
     pub stolen: Nanos,
@@ -223,7 +223,7 @@ impl Meter {
             }
             _ => false,
         };
-        // An entity that really blocks does so in a later event.
+        // An entity that really blocks causes a later event.
         let next = |member: &&mut Member| member.on.is_some() && !member.open.is_empty();
         if let Some(member) = self.member(entity).filter(|member| !stops && next(member)) {
             member.dispatch();

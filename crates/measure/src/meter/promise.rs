@@ -10,7 +10,8 @@ use trace::Durations;
 /// current period.
 ///
 /// A period is evaluated if the entity was runnable (waiting, running or held) throughout. The period is a miss if less
-/// than the slice was delivered by its end. An entity that slept during the period may have missed its slice by itself.
+/// than the slice was delivered by its end. An entity that slept during the period may have missed its slice because of
+/// the sleep.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Promise {
     /// Number of periods that ended.
@@ -91,7 +92,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Observes `reservation`, made now. Its first period begins at its start, or now.
+    /// Observes `reservation`, made now. The first period begins at the reservation's start, or now.
     pub(super) fn new(reservation: Reservation, now: Instant) -> Watch {
         let end = reservation.start.unwrap_or(now).max(now);
         Watch {

@@ -379,8 +379,8 @@ fn responses_last_from_release_to_completion_and_spinning_adds_up() {
     }
 }
 
-/// Each entity has open jobs, a reservation and a name. Its four histograms are empty, because no value has been
-/// recorded.
+/// Each entity has open jobs, a reservation and a name. The entity's four histograms are empty, because no value has
+/// been recorded.
 #[test]
 fn an_entity_takes_less_than_a_kibibyte_beside_its_histograms() {
     const ENTITIES: u32 = 4_096;

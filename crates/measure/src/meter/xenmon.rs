@@ -3,9 +3,9 @@
 //!
 //! The measures are those of Xen's performance monitor: CPU time, waiting and blocked time, executions, I/O count, and
 //! the allocation at each execution. Source: tools/xenmon/README of Xen, and Cherkasova, Gupta and Vahdat, "Comparison
-//! of the three CPU schedulers in Xen", 2007, section 5.1. There are two differences. Xen counted page flips between a
-//! domain and Dom0 as I/O; this module counts I/O events that were [served](Event::Served). XenMon reported each CPU;
-//! this module sums over all CPUs of a host.
+//! of the three CPU schedulers in Xen", 2007, section 5.1. Two measures differ. Xen counted page flips between a domain
+//! and Dom0 as I/O; this module counts I/O events that were [served](Event::Served). XenMon reported each CPU; this
+//! module sums over all CPUs of a host.
 //!
 //! A *domain* is a VM with all its vCPUs, with or without a guest, or all entities of one name outside VMs.
 
@@ -33,8 +33,8 @@ pub struct DomainMeasures {
     pub waited: Nanos,
     /// Time for which a vCPU was neither running nor ready to run.
     pub blocked: Nanos,
-    /// Number of time slices given to a vCPU of the domain: at a dispatch, or at the end of a slice that is followed by
-    /// another slice at once.
+    /// Number of time slices given to a vCPU of the domain. A slice is given at a dispatch, or at the end of a slice if
+    /// another slice follows at once.
     pub executions: u64,
     /// Sum of the lengths of the domain's time slices that had an end.
     pub allocated: Nanos,

@@ -54,7 +54,7 @@ pub enum Input {
         /// Alarm that is due.
         alarm: Alarm,
     },
-    /// An entity is paused, in any state: it is blocked until its next wake-up.
+    /// An entity is paused, in any state, and is blocked until its next wake-up.
     Pause {
         /// Entity that is paused.
         entity: EntityId,

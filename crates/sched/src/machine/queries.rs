@@ -88,7 +88,7 @@ impl Machine {
         self.truth.until(cpu)
     }
 
-    /// Returns the CPU time charged to `e` since it was attached. Law 5.
+    /// Returns the CPU time charged to `e` since its attachment. Law 5.
     #[must_use]
     pub fn charged(&self, e: EntityId) -> Nanos {
         self.truth.slot(e).charged

@@ -141,7 +141,8 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
     }
 
     /// Returns the first entity of `tree`, in order of key, whose summary satisfies `is`. The summary of a set must
-    /// satisfy `is` if and only if the summary of one of its entities does. Example: a minimum is below a limit.
+    /// satisfy `is` if and only if the summary of an entity in the set satisfies `is`. Example: a minimum is below a
+    /// limit.
     pub fn first_where(&self, tree: usize, is: impl Fn(S) -> bool) -> Option<(K, EntityId)> {
         let mut at = self.trees[tree].root;
         while at != NIL {
@@ -250,7 +251,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         true
     }
 
-    /// Updates the summaries of `node` and all nodes above it, if summaries are kept.
+    /// Updates the summaries of `node` and of all its ancestors, if summaries are kept.
     fn sum_up_from(&mut self, mut node: u32) {
         if core::mem::size_of::<S>() == 0 {
             return;

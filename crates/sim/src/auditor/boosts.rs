@@ -23,7 +23,7 @@ struct Member {
 pub(super) struct Boosts {
     with: Coordination,
     members: BTreeMap<EntityId, Member>,
-    /// End of the current window, and boosted time in it.
+    /// End of the current window, and boosted time in this window.
     closes: Instant,
     had: Nanos,
     upto: Instant,
@@ -75,7 +75,7 @@ impl Boosts {
         }
     }
 
-    /// Advances to `now`. Returns the violation, if there is one.
+    /// Advances to `now`. Returns the violation, if any.
     pub(super) fn count(&mut self, now: Instant) -> Option<String> {
         let Coordination { budget, window, limit, .. } = self.with;
         let mut wrong = None;

@@ -3,7 +3,7 @@
 //!
 //! - A frozen CPU of a guest makes no progress (law 13). The CPU is frozen whenever its vCPU does not run on the host.
 //! - CPU time is conserved across levels, to the nanosecond. The CPU time of a vCPU equals the sum of the CPU time of
-//!   its guest's tasks on it, its idle time and the cost of entries.
+//!   its guest's tasks, its idle time and the cost of entries.
 //! - A VM whose guest and host coordinate receives no more boosted CPU time than its budget and its limit allow.
 //! - Every kick and every alarm is delivered exactly once: when due, or as soon as an absent CPU returns.
 
@@ -167,7 +167,7 @@ impl WorldAuditor {
         }
     }
 
-    /// Records that a vCPU gets or loses a CPU of its host.
+    /// Records that a vCPU receives or loses a CPU of its host.
     fn move_below(&mut self, guest: MachineId, cpu: CpuId, runs: bool) {
         let now = self.now;
         let below = &mut self.machines[guest.index()].below[cpu.index()];
@@ -188,8 +188,8 @@ impl WorldAuditor {
         if it.thawed < now {
             it.was_present = now;
         }
-        // Either the vCPU handles an interrupt of its host, or the vCPU lost its CPU right after its entry and has
-        // another CPU at this instant.
+        // Two causes are possible. The vCPU handles an interrupt of its host, or the vCPU lost its CPU right after its
+        // entry and already has another CPU.
         let below = &mut self.books(guest).below[cpu.index()];
         if let Some(since) = below.runs_since {
             below.outside = Some(now);
@@ -255,12 +255,12 @@ impl WorldAuditor {
 
     fn alarm(&mut self, machine: MachineId, alarm: Alarm) {
         let Some((due, on)) = self.books(machine).alarms.remove(&alarm) else {
-            // The machine ignores an alarm that was cleared while it waited for its CPU. The same holds if the owner
+            // The machine ignores an alarm that was cleared while waiting for its CPU. The same holds if the owner
             // left.
             return;
         };
         if due > self.now {
-            // The alarm was postponed while it waited for its CPU.
+            // The alarm was postponed while waiting for its CPU.
             self.books(machine).alarms.insert(alarm, (due, on));
         } else if !self.is_on_time(machine, on, due) {
             self.find(Rule::Delivery, Some(on), format!("{alarm:?} of {machine} was due at {due}"));

@@ -9,7 +9,8 @@
 use sched::{CapBound, GroupParams, Instant, Nanos};
 
 /// The tolerance for limits. A limit per period permits its amount at the end of one period and again at the beginning
-/// of the next period, that is, twice the amount in a short interval. The tolerances are added to this amount.
+/// of the next period. A short interval may therefore contain twice the amount. The tolerances are added to this
+/// amount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LimitTolerance {
     /// Tolerated excess over twice the quota. `None`: the policy keeps no quotas.

@@ -53,7 +53,7 @@ pub struct Promises {
     pub allowance: Nanos,
     /// Law 12: the longest wait of an entity, including delays of the driver. `None`: not checked.
     pub starvation: Option<Nanos>,
-    /// Tolerance for quotas and caps, or no check of them.
+    /// Tolerances for quotas and caps. A tolerance of `None` disables its check.
     pub limits: LimitTolerance,
     /// Whether a late job is a finding. Late jobs are always counted.
     pub deadlines: bool,

@@ -7,7 +7,7 @@ use sched::{Instant, Nanos, Reservation};
 pub struct PeriodCounts {
     /// Number of periods in which the entity was runnable throughout.
     pub judged: u64,
-    /// Number of periods in which the entity was runnable throughout and got less than its slice.
+    /// Number of periods in which the entity was runnable throughout and received less than its slice.
     pub missed: u64,
     /// Maximum shortfall of one period.
     pub shortfall: Nanos,
@@ -62,7 +62,7 @@ impl Periods {
         }
     }
 
-    /// Excludes the current period from the counts, because of a change or a yield in it.
+    /// Excludes the current period from the counts, because of a change or a yield during the period.
     pub(super) fn spoil(&mut self) {
         self.throughout = false;
     }
@@ -109,7 +109,7 @@ impl Periods {
         }
     }
 
-    /// Ends the current period and begins the next one.
+    /// Ends the current period and begins the next period.
     fn close(&mut self) -> Option<Nanos> {
         let delivered = std::mem::replace(&mut self.delivered, Nanos::ZERO);
         if !std::mem::replace(&mut self.throughout, true) {

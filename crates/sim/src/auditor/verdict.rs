@@ -79,7 +79,7 @@ impl Verdict {
         }
     }
 
-    /// Returns whether there are no findings.
+    /// Returns whether the audit has no findings.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.counts.is_empty()

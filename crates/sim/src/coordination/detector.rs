@@ -1,5 +1,5 @@
-//! [`Detector`]: finds the urgent tasks of a guest from the data of the guest's own kernel: wake-ups and blocks by its
-//! clock, charged time, and the state of its policy. The detector has no data of the host.
+//! [`Detector`]: finds the urgent tasks of a guest from the data of the guest's own kernel. The data are wake-ups and
+//! blocks by the guest's clock, charged time, and the state of its policy. The detector has no data of the host.
 
 use super::Rule;
 use super::ewma::Ewma;
@@ -23,7 +23,7 @@ pub(crate) enum Note {
 }
 
 impl Note {
-    /// Returns the note of an event, if the event has one.
+    /// Returns the note of an event, if any.
     pub(crate) fn of(event: &Event) -> Option<Note> {
         match *event {
             Event::Input(Input::Wake { entity, why }) => Some(Note::Woke(entity, why)),

@@ -85,7 +85,7 @@ mod tests {
         let mut task = Ewma::default();
         task.ran(Nanos::ms(1));
         task.slept(Nanos::ms(100));
-        // 7/8 · 1 ms + 1/8 · 25 ms = 4 ms, and one eighth of a nanosecond more is beyond.
+        // 7/8 · 1 ms + 1/8 · 25 ms = 4 ms, and an additional eighth of a nanosecond exceeds the limit.
         task.runs(Nanos::ms(25));
         assert!(task.is_interactive());
         task.runs(Nanos::ms(25) + Nanos::ns(8));

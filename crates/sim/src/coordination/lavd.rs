@@ -76,7 +76,7 @@ impl Lavd {
         }
     }
 
-    /// Records that the task was woken. `waker`: the criticality of the waker, if there is one.
+    /// Records that the task was woken. `waker`: the criticality of the waker, if any.
     pub(crate) fn woken(&mut self, how: Woken, waker: Option<u64>) {
         let mut heavier = match how.why {
             Wake::By { sync: true, .. } => WAKE_UP + SYNC,

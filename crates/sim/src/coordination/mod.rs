@@ -6,8 +6,8 @@
 //!        (its kernel's data)            (hints, calls)               (budget, limits)
 //! ```
 //!
-//! This module has only data and pure logic. `world` passes events to it and carries out its decisions. **Boosted
-//! time** is CPU time that a vCPU receives while it is boosted. Other entities lose this time.
+//! This module has only data and pure logic. `world` passes events to this module and carries out its decisions.
+//! **Boosted time** is CPU time that a vCPU receives while it is boosted. Other entities lose this time.
 
 mod coordinator;
 mod detector;
@@ -27,8 +27,8 @@ use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 pub enum Protocol {
     /// One hypercall at each change of two predicates: an interactive task runs or waits on the vCPU; an interactive
     /// task sleeps on the vCPU. The first predicate boosts the vCPU. With the second predicate, an interrupt for the
-    /// vCPU boosts it until the guest reports the result. Source: coordinated-2015 section VI. Boosts of wake-ups by
-    /// the host are assumed.
+    /// vCPU boosts the vCPU until the guest reports the result. Source: coordinated-2015 section VI. Boosts of wake-ups
+    /// by the host are assumed.
     S0,
     /// A hypercall with class and priority of the running task, at every change. The guest also calls after every
     /// handled interrupt for which the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time
@@ -38,9 +38,9 @@ pub enum Protocol {
     /// Source: Dynamic vcpu priority management in kvm, LKML 2023-12-14.
     RfcV1,
     /// The guest only describes the running task in shared memory; a driver in the host acts at events. The guest
-    /// forces such an event by a hypercall if the description requests less than before and the host shows a boost.
-    /// Source: Paravirt Scheduling, LKML 2024-04-03. The guest's side is missing in this version and is taken from the
-    /// third version of its authors (Documentation of pvsched, `PVSCHED_HINT_KICK_DEBOOST`, 2026).
+    /// forces an event by a hypercall if the description requests less than before and the host shows a boost. Source:
+    /// Paravirt Scheduling, LKML 2024-04-03. The guest's side is missing in this version and is taken from the third
+    /// version of its authors (Documentation of pvsched, `PVSCHED_HINT_KICK_DEBOOST`, 2026).
     RfcV2,
 }
 

@@ -169,7 +169,7 @@ impl ProtocolState {
                 }
             }
             Protocol::RfcV1 => self.request = Some(urgent(with.boost)),
-            // The record describes the running task. It cannot describe the next task of a sleeping guest.
+            // The record describes the running task. The record of a sleeping guest cannot describe the next task.
             Protocol::RfcV2 if present => self.on_exit(with, false),
             Protocol::RfcV2 => self.request = Some(urgent(with.boost)),
         }

@@ -1,5 +1,5 @@
-//! The interactivity score of FreeBSD's ULE. Source: `sched_interact_score`, `sched_interact_update` and `sched_interact_fork`,
-//! sys/kern/sched_ule.c. Times are in nanoseconds, where ULE has ticks times 1024.
+//! The interactivity score of FreeBSD's ULE. Source: `sched_interact_score`, `sched_interact_update` and
+//! `sched_interact_fork`, sys/kern/sched_ule.c. Times are in nanoseconds; ULE's unit is ticks times 1024.
 
 use sched::Nanos;
 

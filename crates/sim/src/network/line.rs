@@ -16,8 +16,8 @@ pub struct Line {
     pub service: Length,
     /// Bandwidth in addition to `service`. Unit: bytes per second. Range: 1 …. `None`: unlimited.
     pub bandwidth: Option<u64>,
-    /// Latency after service and transfer. Later packets may follow meanwhile. With a random latency, later packets may
-    /// overtake.
+    /// Latency after service and transfer. Later packets follow without waiting for the latency, and may overtake if
+    /// the latency is random.
     pub latency: Length,
     /// Maximum number of waiting packets. Further packets are dropped. `None`: unlimited.
     pub room: Option<u32>,

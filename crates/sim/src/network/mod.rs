@@ -1,11 +1,11 @@
-//! Networks and devices: [`Flow`]s of packets between the [`Port`](crate::Object::Port) of a task and the
-//! [`Inbox`](crate::Object::Inbox) of another, on the same machine or on another, hop by hop.
+//! Networks and devices: [`Flow`]s of packets from the [`Port`](crate::Object::Port) of a task to the
+//! [`Inbox`](crate::Object::Inbox) of another task. Both tasks may be on one machine. Packets move hop by hop.
 //!
-//! A [`Hop`] is one of three: a line (a wire, a switch, a disk), which takes no CPU time; a
-//! [`Ring`](crate::Object::Ring) with a server task (Xen's driver domain, a vhost thread, a kernel thread); an
-//! interrupt that takes time from the entity on a CPU (I/O in the hypervisor).
+//! There are three types of [`Hop`]. A line (a wire, a switch, a disk) takes no CPU time. A
+//! [`Ring`](crate::Object::Ring) has a server task (Xen's driver domain, a vhost thread, a kernel thread). An interrupt
+//! takes time from the entity on a CPU (I/O in the hypervisor).
 //!
-//! All data is counted: sent data has arrived, was dropped, or is on its way. Completions are events about packets. A
+//! All data is counted: sent data has arrived, was dropped, or is in transit. Completions are events about packets. A
 //! full ring drops completions. A packet that is sent again causes its completions again.
 
 pub(crate) mod line;
@@ -40,7 +40,7 @@ pub struct FlowId(pub u32);
 pub struct Endpoint {
     /// Machine of the object.
     pub machine: MachineId,
-    /// Number of the application on the machine, as [`World::start`](crate::World::start) returned it.
+    /// Number of the application on the machine, from [`World::start`](crate::World::start).
     pub application: u32,
     /// Number of the object in its application.
     pub object: ObjectId,
@@ -72,9 +72,9 @@ pub enum Hop {
 /// The rules by which the receiver of a flow acknowledges read data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acks {
-    /// Number of full packets per acknowledgement. Another acknowledgement follows when all sent data has been read. If
-    /// read data has no acknowledgement after 40 ms, one is sent (TCP_DELACK_MIN of Linux). Range: 1 …. TCP's value is
-    /// 2 (RFC 5681, section 4.2).
+    /// Number of full packets per acknowledgement. Another acknowledgement follows when all sent data has been read.
+    /// Read data is acknowledged after 40 ms at the latest (TCP_DELACK_MIN of Linux). Range: 1 …. TCP's value is 2 (RFC
+    /// 5681, section 4.2).
     pub every: u32,
     /// Hops of the acknowledgements back to the sender.
     pub way: Vec<Hop>,
@@ -85,13 +85,13 @@ pub struct Acks {
 pub struct Flow {
     /// Name of the flow.
     pub name: String,
-    /// The port at which tasks send.
+    /// Port at which tasks send.
     pub from: Endpoint,
-    /// The inbox from which tasks receive.
+    /// Inbox from which tasks receive.
     pub to: Endpoint,
     /// Maximum size of a packet. Unit: bytes. Range: 1 ….
     pub packet: u32,
-    /// The hops between the port and the inbox.
+    /// Hops between the port and the inbox.
     pub way: Vec<Hop>,
     /// Acknowledgements of read data. `None`: the sender learns of read data at once, at no cost.
     pub acks: Option<Acks>,
@@ -132,7 +132,7 @@ pub(crate) enum Kind {
     Completion,
 }
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packet {
     pub(crate) flow: u32,
@@ -210,7 +210,7 @@ pub(crate) struct Stream {
 /// A notification that a task sends at the end of its pass: the task, the machine and ring, and the delay.
 pub(crate) type DeferredNotify = ((MachineId, EntityId), MachineId, ObjectId, Nanos);
 
-/// The lines and flows of a world, and the packets on their way.
+/// The lines and flows of a world, and the packets in transit.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     pub(crate) lines: Vec<Running>,
@@ -240,7 +240,7 @@ impl Network {
         self.air.pop().map(|Reverse(entry)| entry.due)
     }
 
-    /// Schedules a dropped packet to be sent again, if its flow is reliable. Returns whether it is scheduled.
+    /// Schedules a dropped packet to be sent again, if its flow is reliable. Returns whether the packet is scheduled.
     pub(crate) fn resend(&mut self, now: Instant, packet: Packet) -> bool {
         let stream = &mut self.streams[packet.flow as usize];
         if !stream.flow.reliable || packet.kind == Kind::Completion {

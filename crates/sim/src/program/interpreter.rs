@@ -232,7 +232,7 @@ impl Driver<'_> {
         self.tasks.applications[application].waiting -= 1;
     }
 
-    /// Grants `entity` the object that it waits for, on behalf of `waker`.
+    /// Grants `entity` the object for which `entity` waits, on behalf of `waker`.
     pub(super) fn grant(&mut self, entity: EntityId, waker: EntityId, sync: bool) {
         self.end_wait(entity);
         self.wake_task(entity, Wake::By { waker, sync });

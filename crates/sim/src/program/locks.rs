@@ -1,5 +1,5 @@
-//! Locks: tasks take locks, wait for them by sleeping or spinning, and hand them over. [`Spinning`] defines how a guest
-//! spins.
+//! Locks: tasks take locks, wait for locks by sleeping or spinning, and hand locks over. [`Spinning`] defines how a
+//! guest spins.
 
 use super::ObjectId;
 use super::shared;
@@ -63,7 +63,7 @@ impl Driver<'_> {
         let Some(guest) = self.guest else { return };
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let halts = matches!(guest.spinning, Spinning::Paravirt { .. }) && self.tasks.object(id).is_lock();
-        // A halted waiter continues when it is kicked. A waiter that runs again earlier spins for the same time again.
+        // A halted waiter continues after a kick. A waiter that runs again earlier spins for the same time again.
         let limit = match guest.spinning {
             Spinning::Paravirt { limit } if halts => Some(limit),
             _ => guest.pause_loop.map(|pause_loop| pause_loop.window),
@@ -113,7 +113,7 @@ impl Driver<'_> {
         if spins { self.end_spin(next) } else { self.grant(next, owner, false) }
     }
 
-    /// Makes `entity`, which has a CPU again, take the lock that it spins for, if the lock is free.
+    /// Makes `entity`, which has a CPU again, take the lock for which `entity` spins, if the lock is free.
     pub(crate) fn try_again(&mut self, entity: EntityId) {
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let object = self.tasks.object(id);
@@ -126,7 +126,8 @@ impl Driver<'_> {
         self.end_spin(entity);
     }
 
-    /// Ends the spin of a task that gets its lock. The task continues at once if it runs, otherwise when it runs again.
+    /// Ends the spin of a task that receives its lock. The task continues at once if it runs, otherwise when it runs
+    /// again.
     pub(super) fn end_spin(&mut self, entity: EntityId) {
         let now = self.cpus.now;
         let waited = now.since(self.tasks.of(entity).since);

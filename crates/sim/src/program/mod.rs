@@ -40,7 +40,7 @@ pub enum Object {
     Spin,
     /// A condition variable.
     Condition,
-    /// A barrier. Tasks wait until `parties` of them have arrived.
+    /// A barrier. Tasks wait until `parties` tasks have arrived.
     Barrier {
         /// Number of tasks that the barrier waits for.
         parties: u32,
@@ -64,7 +64,7 @@ pub enum Object {
     /// The sending end of a [flow](crate::network::Flow). A task blocks while more than `window` bytes are sent and not
     /// yet read.
     Port {
-        /// Maximum number of bytes on their way or unread. Range: 1 …; at least the size of the largest send.
+        /// Maximum number of bytes in transit or unread. Range: 1 …; at least the size of the largest send.
         window: u64,
     },
     /// The receiving end of flows. Data that arrives at a full inbox is dropped.

@@ -28,7 +28,7 @@ impl Driver<'_> {
         if went { StepOutcome::Next } else { self.wait_outside(cpu, entity, port) }
     }
 
-    /// Sends for the task that has waited longest at `port`, if there is room.
+    /// Sends for the task that has waited longest at `port`, if the port has room.
     fn send_next(&mut self, port: ObjectId) -> Option<EntityId> {
         let object = self.tasks.object(port);
         let &(entity, bytes) = object.writers.front()?;
@@ -94,7 +94,7 @@ impl Driver<'_> {
         self.wait_outside(cpu, entity, ring)
     }
 
-    /// Makes `entity` handle the packet that it has taken from `ring`.
+    /// Makes `entity` handle the packet that `entity` has taken from `ring`.
     pub(super) fn handle(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> StepOutcome {
         let Held::Ring(serving) = &self.tasks.object(ring).held else { unreachable!("a ring is one") };
         let handled = serving.handled.iter().find(|&&(handler, _)| handler == entity);
@@ -155,7 +155,7 @@ impl Driver<'_> {
         Some(Some(Notified { delay: serving.ring.delay, kick: serving.ring.kick }))
     }
 
-    /// Puts bytes of `flow` into an inbox. Returns whether there is room for them.
+    /// Puts bytes of `flow` into an inbox. Returns whether the inbox has room for the bytes.
     pub(crate) fn deliver(&mut self, inbox: ObjectId, flow: u32, bytes: u64) -> bool {
         let Held::Inbox { room, filled, parts } = &mut self.tasks.object(inbox).held else {
             panic!("a flow ends in an inbox")

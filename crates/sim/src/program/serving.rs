@@ -25,7 +25,7 @@ pub(crate) struct Serving {
     pub(super) server: Option<EntityId>,
     /// Number of remaining packets of a pass.
     pub(super) left: usize,
-    /// Whether a notice is under way.
+    /// Whether a notice is in flight.
     pub(crate) is_noticed: bool,
 }
 

@@ -6,7 +6,7 @@ use crate::network::Packet;
 use sched::EntityId;
 use std::collections::VecDeque;
 
-/// Waiting tasks in order of arrival, each with the number of bytes that it waits for.
+/// Waiting tasks in order of arrival, each with the number of awaited bytes.
 pub(crate) type Queue = VecDeque<(EntityId, u64)>;
 
 /// The content of an object.
@@ -78,7 +78,7 @@ impl Shared {
         }
     }
 
-    /// Gives the lock to `to`. `None`: frees it.
+    /// Gives the lock to `to`. `None`: frees the lock.
     pub(crate) fn give(&mut self, to: Option<EntityId>) {
         let Held::Lock { owner, .. } = &mut self.held else { unreachable!("only locks are given") };
         *owner = to;

@@ -34,9 +34,9 @@ pub(crate) struct ApplicationState {
     pub(crate) is_over: bool,
     /// Index of the application's first object among the objects of its machine.
     pub(crate) base: u32,
-    /// Groups of the application: the group in which it was started, then its own groups.
+    /// Groups of the application: the group in which the application was started, then its own groups.
     pub(crate) groups: Vec<GroupId>,
-    /// Whether the application waits until it is stopped when all of its tasks wait for each other.
+    /// Whether the application waits for its stop, rather than ending the run, when all its tasks wait for each other.
     pub(crate) may_stall: bool,
     /// Whether all tasks of the application wait for each other.
     pub(crate) is_stalled: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Tasks {
     pub(crate) applications: Vec<ApplicationState>,
     /// Number of tasks ever begun.
     pub(crate) begun: u64,
-    /// Whether there are rings among the objects.
+    /// Whether any object is a ring.
     pub(crate) has_rings: bool,
     /// Instant of the counts `advances` and `steps`, and number of advances at this instant.
     instant: Instant,

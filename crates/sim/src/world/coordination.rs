@@ -220,7 +220,7 @@ impl World<'_> {
         self.schedule_visit(host);
     }
 
-    /// Requests a boost of a vCPU, or its end, from the host's policy. Returns whether the policy grants it.
+    /// Requests a boost of a vCPU, or its end, from the host's policy. Returns whether the policy grants the request.
     fn adjust_vcpu(&mut self, guest: usize, cpu: usize, boost: Option<Boost>) -> bool {
         let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
         let (entity, base) = guest_state.vcpus[cpu];

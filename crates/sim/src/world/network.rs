@@ -219,7 +219,7 @@ impl World<'_> {
         }
     }
 
-    /// Ends a pass of a server, and notifies the servers of the packets that it forwarded.
+    /// Ends a pass of a server, and notifies the servers of the packets that the server forwarded.
     fn end_pass(&mut self, machine: MachineId, entity: EntityId) {
         if self.network.deferred_notifies.is_empty() {
             return;
@@ -301,7 +301,7 @@ impl World<'_> {
         self.make_room(flow, bytes);
     }
 
-    /// Checks the law of conservation: the sent data of every flow has arrived, was lost, or is on its way.
+    /// Checks the law of conservation: the sent data of every flow has arrived, was lost, or is in transit.
     ///
     /// # Panics
     /// The law is broken.

@@ -194,7 +194,7 @@ impl World<'_> {
 
     // ---- Decisions of the host ----
 
-    /// Thaws and freezes vCPUs that got or lost a CPU.
+    /// Thaws vCPUs that received a CPU, and freezes vCPUs that lost a CPU.
     #[inline]
     pub(super) fn answer_host(&mut self, index: usize) {
         while let Some((entity, enters)) = self.take(index, Message::switch) {
@@ -248,7 +248,7 @@ impl World<'_> {
         self.schedule_visit(guest);
     }
 
-    /// Makes a spinning vCPU yield to a preempted sibling that does not spin itself, if such a sibling exists. Source:
+    /// Makes a spinning vCPU yield to a preempted sibling that does not spin itself, if any. Source:
     /// `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c.
     fn yield_for(&mut self, number: usize) {
         let Vcpu { host, entity, guest, doing, .. } = self.vcpus[number];

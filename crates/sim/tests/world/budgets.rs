@@ -95,7 +95,7 @@ fn an_instant_that_needs_rounds_without_end_is_found_in_parts_too() {
     assert_eq!(found, stuck(u64::MAX));
 }
 
-/// A sink that counts events until it is over.
+/// A sink that counts events and is over after ten events.
 #[derive(Default)]
 struct Short(u64);
 

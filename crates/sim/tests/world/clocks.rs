@@ -1,4 +1,4 @@
-//! Tasks that use the clock: they work until an instant, skip late work, and end together.
+//! Tasks that use the clock: work until an instant, skipped late work, and a common end.
 
 use crate::town::{FIRST, Log, application, at, guest, hog, host, run, task, vcpus};
 use sched::{GroupId, Nanos};

@@ -1,5 +1,5 @@
-//! Parallel programs in VMs: the loss when siblings run at different times, and the effect of gang policies and of
-//! guests that report to their host.
+//! Parallel programs in VMs: the loss when siblings run at different times. Further tests cover the effect of gang
+//! policies and of guests that report to their host.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, task, vcpus};
 use sched::{Action, GroupId, GroupParams, Input, Instant, Nanos, Params};
@@ -131,8 +131,8 @@ fn a_vcpu_that_spins_gives_its_cpu_to_a_sibling_that_was_preempted() {
     }
 }
 
-/// Returns the number of yields of a vCPU to its only sibling on one CPU, the number of immediate runs of the sibling,
-/// and the number of rounds.
+/// Runs a vCPU and its only sibling on one CPU. Returns the number of yields to the sibling, the number of immediate
+/// runs of the sibling, and the number of rounds.
 fn on_one_cpu(name: &str, kind: Guest) -> (usize, usize, usize) {
     let mut log = Log::default();
     let mut world = World::new(1);

@@ -5,8 +5,8 @@ use measure::Meter;
 use sched::{Nanos, Params};
 use sim::{Application, Costs, Guest, Workload, World};
 
-/// Two vCPUs of a guest with more work than time share one CPU with a hog. The guest's tasks receive the CPU time of
-/// the vCPUs. In the remaining time the vCPUs had halted, or the time was stolen.
+/// Two vCPUs of an overloaded guest share one CPU with a hog. The guest's tasks receive the CPU time of the vCPUs. In
+/// the remaining time the vCPUs had halted, or the time was stolen.
 #[test]
 fn what_the_host_gives_to_vcpus_their_tasks_get_and_the_rest_is_stolen() {
     for policy in ["cfs", "credit", "eevdf"] {

@@ -6,8 +6,8 @@ use sched::Nanos;
 use sim::program::{Step, TimerMode};
 use sim::{Application, Costs, Guest, TaskSpec, World};
 
-/// Returns the number of allocated bytes at the end of a run of a guest with this number of tasks, all of which wake,
-/// run and wait.
+/// Returns the number of allocated bytes at the end of a run of a guest with `tasks` tasks. All tasks wake, run and
+/// wait.
 fn held(tasks: usize, watched: bool) -> i64 {
     let mut held = 0;
     let mut meter = Meter::new();
@@ -30,7 +30,7 @@ fn held(tasks: usize, watched: bool) -> i64 {
         drop(application);
         world.run_until(at(60)).expect("they only sleep");
         held = 1;
-        // The memory of the world is not freed before it has been counted.
+        // The memory of the world must be counted before it is freed.
         std::mem::forget(world);
     });
     assert_eq!(held, 1);

@@ -182,8 +182,8 @@ fn a_ring_interrupts_its_server_when_idle_each_time_or_after_a_delay() {
 
 #[test]
 fn a_ring_server_notifies_the_next_ring_of_each_packet_or_once_per_pass() {
-    // Six packets arrive at once: the first packet is alone in its pass, the others wait meanwhile. The test records
-    // the wake-ups of the second ring's server.
+    // Six packets arrive at once: the first packet is alone in its pass, and the others wait for this pass. The test
+    // records the wake-ups of the second ring's server.
     let told = |passes: bool| {
         let mut log = Log::default();
         let mut world = World::new(1);
@@ -259,7 +259,7 @@ fn an_interrupt_takes_its_time_from_the_entity_on_the_cpu() {
 }
 
 /// Sends two interrupts of 10 us each, 3 us apart, while a guest works for 2 ms. Returns the arrivals of the packets,
-/// whether the guest stops meanwhile, and the end of its work.
+/// whether the guest stops during the interrupts, and the end of its work.
 fn interrupted(exit: Nanos) -> (Vec<u64>, bool, Vec<u64>) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -306,7 +306,7 @@ fn a_guest_pays_for_the_call_that_tells_a_driver_that_waits() {
         let slow = Ring { notify, ..ring(Nanos::us(500)) };
         let serves = vec![task("vhost", vec![forever(vec![Step::Serve(FIRST)])])];
         let vhost = start(&mut world, under, ("ring", Object::Ring(slow)), serves);
-        // The server of the ring gets its own CPU, and waits.
+        // The server of the ring receives its own CPU, and waits.
         world.run_until(at(20)).expect("no task waits for ever");
         let steps =
             vec![Step::Repeat { times: Some(10), body: vec![run(Nanos::us(10)), send(100)] }, run(Nanos::us(1))];

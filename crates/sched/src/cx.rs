@@ -88,7 +88,8 @@ impl<'a> Cx<'a> {
         self.truth.now
     }
 
-    /// Returns the CPU of the current call: of the waker, of the alarm, or the CPU that puts an entity back or picks.
+    /// Returns the CPU of the current call: the waker's CPU, the alarm's CPU, or the CPU that puts an entity back or
+    /// picks.
     #[inline]
     #[must_use]
     pub fn here(&self) -> CpuId {

@@ -88,7 +88,7 @@ impl Machine {
     /// Changes the parameters of an entity.
     ///
     /// # Errors
-    /// As for [`attach`](Machine::attach).
+    /// The errors of [`attach`](Machine::attach).
     pub fn adjust(&mut self, now: Instant, e: EntityId, params: Params) -> Result<(), Refused> {
         self.advance(now);
         self.check_params(&params)?;
@@ -116,7 +116,7 @@ impl Machine {
     /// Adds a group under `parent`.
     ///
     /// # Errors
-    /// As for [`attach`](Machine::attach).
+    /// The errors of [`attach`](Machine::attach).
     pub fn create_group(&mut self, now: Instant, params: GroupParams, parent: GroupId) -> Result<GroupId, Refused> {
         self.advance(now);
         if !self.truth.is_group(parent) {
@@ -133,7 +133,7 @@ impl Machine {
     /// Changes the parameters of a group.
     ///
     /// # Errors
-    /// As for [`attach`](Machine::attach).
+    /// The errors of [`attach`](Machine::attach).
     pub fn adjust_group(&mut self, now: Instant, g: GroupId, params: GroupParams) -> Result<(), Refused> {
         self.advance(now);
         if !self.truth.is_group(g) {
@@ -173,8 +173,8 @@ impl Machine {
 
     /// Passes on an input. One instant may have several inputs; [`settle`](Machine::settle) decides afterwards.
     ///
-    /// Panics when the input contradicts the state. Examples are a wake-up of an entity that is not blocked, a block on
-    /// an idle CPU, and a kick that arrives at a frozen CPU.
+    /// Panics when the input contradicts the state. Examples: a wake-up of an entity that is not blocked, a block on an
+    /// idle CPU, a kick that arrives at a frozen CPU.
     #[inline]
     pub fn input(&mut self, now: Instant, input: Input) {
         self.advance(now);

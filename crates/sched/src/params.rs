@@ -154,7 +154,7 @@ pub struct Warp {
     pub by: Nanos,
     /// Maximum CPU time of one warp; zero: unlimited. Range: 0 … [`SPAN_MAX`].
     pub limit: Nanos,
-    /// Duration for which the warp is then off; zero: forever. Range: 0 … [`SPAN_MAX`].
+    /// Duration for which the warp is off after its limit; zero: forever. Range: 0 … [`SPAN_MAX`].
     pub rest: Nanos,
 }
 

@@ -47,7 +47,7 @@ pub trait Policy: Send {
     /// Records that a group was created or changed, or that an empty group is about to be removed.
     ///
     /// # Errors
-    /// As for [`adjust`](Policy::adjust).
+    /// The errors of [`adjust`](Policy::adjust).
     fn group(&mut self, _g: GroupId, _change: GroupChange<'_>, _cx: &mut Cx<'_>) -> Result<(), Refused> {
         Ok(())
     }

@@ -371,7 +371,7 @@ impl Truth {
         Some(cpu)
     }
 
-    /// Answers the pending kicks of `cpu` by the pick that follows.
+    /// Cancels a second pick of `cpu`: the pick that follows the put also answers kicks during the put.
     #[inline]
     pub(crate) fn answer(&mut self, cpu: CpuId) {
         if self.needy_count > 0 && self.needy.remove(cpu) {
@@ -392,7 +392,7 @@ impl Truth {
         Some((entity, ran))
     }
 
-    /// Takes the running time of the entity on `cpu` as the driver measured it. The rest of the elapsed time is not
+    /// Takes the running time of the entity on `cpu`, as measured by the driver. The rest of the elapsed time is not
     /// charged.
     pub(crate) fn take_measured(&mut self, cpu: CpuId, time: Nanos) -> Option<(EntityId, Nanos)> {
         let seat = &mut self.seats[cpu.index()];

@@ -61,7 +61,7 @@ pub(crate) struct Progress {
     pub(crate) released: Instant,
     /// Whether the entity has ever woken.
     pub(crate) woke: bool,
-    /// Whether the entity is paused: releases do not wake it.
+    /// Whether the entity is paused. Releases do not wake a paused entity.
     pub(crate) paused: bool,
     /// Whether the current job has run.
     pub(crate) begun: bool,

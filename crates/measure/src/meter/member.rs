@@ -30,7 +30,7 @@ pub struct Member {
     /// Whether the current job has run already.
     pub(super) begun: bool,
     waiting_since: Option<Instant>,
-    /// Whether the entity has waited since its last wake-up.
+    /// Whether the current wait began with a wake-up.
     woken: bool,
     /// Whether the entity reports its own wake-ups.
     tells: bool,

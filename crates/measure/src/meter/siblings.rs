@@ -246,7 +246,7 @@ mod tests {
         for (at, event) in [(1, run(0, 0)), (1, run(1, 2)), (6, stop(1, 2)), (6, run(1, 1)), (8, stop(0, 0))] {
             siblings.record(ms(at), &event);
         }
-        // Number 1 from 1 to 6; number 0 from 8 until number 1 stops at 9; then neither runs.
+        // Entity 1 is delayed from 1 to 6 ms. Entity 0 is delayed from 8 ms until entity 1 stops at 9 ms.
         siblings.record(ms(9), &stop(1, 1));
         siblings.record(ms(30), &Event::End);
         assert_eq!(delays(&siblings), (2, Nanos::ms(6), Nanos::ms(5)));

@@ -23,7 +23,7 @@ pub enum Action {
         /// End of the time slice; [`Instant::NEVER`] for an unlimited time slice.
         until: Instant,
     },
-    /// The entity running on `cpu` continues; its time slice has another end.
+    /// The entity running on `cpu` continues; its time slice has a new end.
     Extend {
         /// CPU of the time slice.
         cpu: CpuId,

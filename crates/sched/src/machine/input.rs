@@ -68,8 +68,8 @@ pub enum Input {
         /// CPU time of the entity.
         time: Nanos,
     },
-    /// `cpu` is a vCPU that has no physical CPU from now on. Until the thaw, the CPU receives no put, no pick and no
-    /// charge, and everything that is due on the CPU waits.
+    /// `cpu` is a vCPU that has no physical CPU from now on. Until the thaw, no put, no pick and no charge happens on
+    /// the CPU, and everything that is due on the CPU waits.
     Freeze {
         /// CPU that freezes.
         cpu: CpuId,

@@ -16,7 +16,7 @@ pub struct PeriodCounts {
 /// The state of an entity between two events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// The entity is not runnable, or gave its time away.
+    /// The entity is not runnable.
     Resting,
     /// The entity is runnable.
     Wanting,

@@ -63,7 +63,7 @@ impl Driver<'_> {
         let Some(guest) = self.guest else { return };
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let halts = matches!(guest.spinning, Spinning::Paravirt { .. }) && self.tasks.object(id).is_lock();
-        // A halted waiter continues after a kick. A waiter that runs again earlier spins for the same time again.
+        // A halted waiter continues after a kick. A waiter that runs before the kick spins for its limit again.
         let limit = match guest.spinning {
             Spinning::Paravirt { limit } if halts => Some(limit),
             _ => guest.pause_loop.map(|pause_loop| pause_loop.window),

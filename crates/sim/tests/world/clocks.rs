@@ -53,7 +53,7 @@ fn work_until_an_instant_ends_there_however_little_cpu_time_it_got() {
 fn rounds_whose_beats_are_long_over_are_left_out_and_the_others_are_not() {
     let (period, late) = (Nanos::ms(10), Nanos::ms(5));
     let play = |works: Vec<u64>, times| {
-        // The first round works long; the other rounds work for a millisecond.
+        // The work of the first round is long. The other rounds work for a millisecond.
         let first = vec![run(Nanos::ms(works[0]))];
         let drop = Step::DropLate { timer: 0, period, late };
         let beat = Step::Timer { timer: 0, period, mode: TimerMode::Absolute };

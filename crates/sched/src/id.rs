@@ -24,7 +24,7 @@ macro_rules! generational_id {
                 $name(NonZeroU64::new(word).expect("a generation plus one is not zero"))
             }
 
-            /// Returns the dense index for a policy's tables. Indices are reused after detach.
+            /// Returns the dense index for a policy's tables. Indices are reused after a detachment.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
@@ -57,7 +57,7 @@ macro_rules! generational_id {
 generational_id! {
     /// A scheduled entity: a task in a guest or on a host, a vCPU on a host.
     ///
-    /// Indices are reused after detach; the generation distinguishes the entities.
+    /// Indices are reused after a detachment; the generation distinguishes the entities.
     EntityId, "e"
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct Progress {
     pub(crate) open: u32,
     /// Release of the oldest open job.
     pub(crate) released: Instant,
-    /// Whether the entity has ever woken.
+    /// Whether the entity has woken before.
     pub(crate) woke: bool,
     /// Whether the entity is paused. Releases do not wake a paused entity.
     pub(crate) paused: bool,

@@ -44,7 +44,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Creates line number `number` of a world. `seed` starts its random lengths.
+    /// Creates line number `number` of a world. `seed` determines the random lengths of the line.
     ///
     /// # Panics
     /// The bandwidth of the line is zero.

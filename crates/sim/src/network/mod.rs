@@ -107,7 +107,7 @@ pub struct FlowCounts {
     pub sent: u64,
     /// Number of packets that have arrived in the inbox.
     pub arrived: u64,
-    /// Number of packets that were dropped for good.
+    /// Number of packets that were dropped and not sent again.
     pub lost: u64,
     /// Number of packets that were dropped and sent again.
     pub resent: u64,
@@ -115,7 +115,7 @@ pub struct FlowCounts {
     pub bytes_sent: u64,
     /// Number of bytes that have arrived in the inbox.
     pub bytes_arrived: u64,
-    /// Number of bytes that were dropped for good.
+    /// Number of bytes that were dropped and not sent again.
     pub bytes_lost: u64,
     /// Number of bytes that were read from the inbox.
     pub bytes_read: u64,

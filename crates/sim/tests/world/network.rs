@@ -254,7 +254,7 @@ fn a_packet_for_a_guest_waits_for_its_vcpu_and_wakes_one_that_has_halted() {
 fn an_interrupt_takes_its_time_from_the_entity_on_the_cpu() {
     let (free, dear) = (interrupted(Nanos::ZERO), interrupted(Nanos::us(5)));
     assert_eq!(free, (vec![510, 520], true, vec![2_020]), "one after the other, and the work takes as much longer");
-    // An entry into the guest first, then an exit and an entry for both.
+    // First an entry into the guest, then an exit and an entry for both packets.
     assert_eq!((dear.0, dear.2), (vec![510, 520], vec![2_020 + 5 + 5]));
 }
 

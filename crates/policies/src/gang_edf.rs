@@ -45,7 +45,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     bad_at: "using CPUs to the last percent: a gang must fit on every one of its CPUs",
     text: include_str!("gang_edf.rs"),
     conserving: |_| Conserving::PerCpu { slack: Nanos::ZERO },
-    starvation: |_| None, // Entities without a reservation get the remaining time, perhaps none.
+    starvation: |_| None, // Entities without a reservation get the remaining time, which may be zero.
     guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
@@ -58,8 +58,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Returns the maximum part of a slice that can be missing. Every slice is delivered in every period, to the
-/// nanosecond. An entity that is attached, detached or changed gets its slice at once.
+/// Returns the maximum part of a slice that can be missing. Without changes, every slice is delivered in every period,
+/// to the nanosecond. A newly attached or changed entity gets its slice at once, so changes leave no bound.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_changes && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
 }
@@ -83,7 +83,7 @@ mod tests {
         Params { group, ..reserving(Nanos::ms(slice), Nanos::ms(period), Limit::Soft) }
     }
 
-    /// The picture of the essay: siblings run side by side, at every moment.
+    /// Siblings run at the same time at every instant, as in the picture of the essay.
     #[test]
     fn siblings_run_at_the_same_time_on_cpus_of_their_own() {
         let mut host = host(2);
@@ -111,14 +111,14 @@ mod tests {
     #[test]
     fn a_gang_that_does_not_fit_on_every_cpu_is_refused_with_the_slice_that_would() {
         let mut host = host(2);
-        awake(&mut host, asking(GroupId::ROOT, 6, 10)); // On CPU 0; 0.3 is left there, 0.9 on CPU 1.
+        awake(&mut host, asking(GroupId::ROOT, 6, 10)); // On CPU 0: 0.3 remains on CPU 0, 0.9 on CPU 1.
         let vm = gang(&mut host);
         let first = awake(&mut host, asking(vm, 4, 10));
         run_through(&mut host, 100);
         assert_eq!(cpu_of(&host, first), Some(1));
         let refused = host.attach("e", asking(vm, 4, 10), Workload::Hog).expect_err("CPU 0 has room for 0.3");
         assert_eq!(refused.nearest_slice(), Some(Nanos::ms(3)), "{refused}");
-        // Outside the gang it fits beside the first entity.
+        // Outside the gang, the same reservation fits on CPU 1, beside `first`.
         awake(&mut host, asking(GroupId::ROOT, 4, 10));
     }
 
@@ -139,8 +139,8 @@ mod tests {
         assert_eq!(host.machine().params(first), &asking(vm, 2, 10), "as it was");
     }
 
-    /// A sibling that arrives in the middle of a period begins with the next period. A sibling that sleeps keeps the
-    /// phase.
+    /// The first period of a sibling that is attached during a period begins with the next period of the gang. A
+    /// sleeping sibling keeps the phase.
     #[test]
     fn phases_are_common_and_stay() {
         let mut host = host(2);

@@ -2,7 +2,7 @@
 
 use sched::{CpuId, CpuSet, Cx, EntityId, Knob, Knobs};
 
-/// The choice of a home.
+/// The rule for the home CPU of an entity.
 pub(crate) const PLACEMENT: Knob = Knob::choice(
     "placement",
     &["spread", "first"],
@@ -10,7 +10,7 @@ pub(crate) const PLACEMENT: Knob = Knob::choice(
 )
 .from("set_affinity in sched_bvt.c and sched_sedf.c: the first; the domain builder spreads domains");
 
-/// The number of entities on each CPU, and the choice of the next home.
+/// The number of entities on each CPU, and the rule for the next home.
 #[derive(Debug)]
 pub(crate) struct Homes {
     residents: Vec<u32>,
@@ -18,7 +18,7 @@ pub(crate) struct Homes {
 }
 
 impl Homes {
-    /// Returns empty counts for this number of CPUs; the knob [`PLACEMENT`] selects the choice of homes.
+    /// Creates empty counts for `cpus` CPUs. The knob [`PLACEMENT`] selects the rule for homes.
     pub(crate) fn new(cpus: usize, knobs: &Knobs) -> Homes {
         Homes { residents: vec![0; cpus], first: knobs.word("placement") == "first" }
     }

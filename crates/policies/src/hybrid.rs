@@ -50,7 +50,7 @@ pub(crate) const SIGNAL_FROM: Knob = Knob::choice(
 )
 .from("Weng et al.: the boot CPU; the VM's first CPU is assumed, because CPU 0 may have no vCPU of the VM");
 
-/// The minimum time between two calls.
+/// The minimum time between two calls of the siblings of a VM.
 pub(crate) const SIGNAL_EVERY: Knob = Knob::time(
     "signal-every",
     Nanos::ms(30),
@@ -62,7 +62,7 @@ pub(crate) const SIGNAL_EVERY: Knob = Knob::time(
 const OWN: [Knob; 3] = [SIGNAL_FROM, SIGNAL_EVERY, ACCOUNTING_LOWERS];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
-/// Returns the settings of sibling calls.
+/// Returns the settings for calls of siblings.
 pub(crate) fn together(knobs: &Knobs) -> Together {
     let from = match knobs.word(SIGNAL_FROM.name) {
         "first" => SignalFrom::First,

@@ -70,7 +70,7 @@ mod tests {
         host_expecting(cpus, Nanos::ZERO)
     }
 
-    /// Returns a host on which each entity ahead is expected to run for `ahead`.
+    /// Returns a host whose policy expects each preceding entity to run for `ahead`.
     fn host_expecting<'a>(cpus: usize, ahead: Nanos) -> Driver<'a> {
         host_under(&POLICY, Shape::new(cpus), &[("ahead", ahead.as_ns().cast_signed())])
     }
@@ -79,8 +79,8 @@ mod tests {
         awake(host, Params::default())
     }
 
-    /// Returns the wait of `e` in milliseconds. `e` wakes 1 ms into a time slice of 30 ms on a CPU that four hogs share
-    /// in turn, after their boosts have ended.
+    /// Returns the wait of an entity with this latency, in milliseconds. The entity wakes 1 ms into a time slice of 30
+    /// ms. Four hogs alternate on its CPU, after their boosts have ended.
     fn wait_of(latency: Option<u64>, ahead: u64) -> u64 {
         const WOKEN: u64 = 241;
         let mut host = host_expecting(1, Nanos::ms(ahead));

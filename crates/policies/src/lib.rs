@@ -1,8 +1,8 @@
-//! The scheduling policies of Tactus, one file each, and their registry.
+//! The scheduling policies of Tactus, each in its own module, and their registry.
 //!
-//! A new policy is a file here, a `mod` line and an entry in [`ALL`] below, both in alphabetical order (`cargo xtask
-//! new-policy NAME` adds them). Command line, documentation, laws, fuzzing, goldens and benchmarks follow from the
-//! entry.
+//! A new policy needs a module in this directory, a `mod` line and an entry in [`ALL`]. Both lists are in alphabetical
+//! order, and `cargo xtask new-policy NAME` extends them. The command line, documentation, laws, fuzzing, goldens and
+//! benchmarks follow from the entry.
 
 mod adaptive;
 mod admission;

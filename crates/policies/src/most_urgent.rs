@@ -1,9 +1,9 @@
-//! The common part of SCHED_DEADLINE, SCHED_FIFO and the stop class: the most urgent entities run, one on each CPU, as
+//! The common part of SCHED_DEADLINE, SCHED_FIFO and the stop class. The most urgent entities run, one on each CPU, as
 //! far as affinities allow.
 //!
 //! Every CPU has a run queue. The urgency of a CPU is the urgency of its most urgent entity, running or waiting. A
 //! woken entity stays on its CPU if the entity is more urgent than that CPU. Otherwise the entity moves to the least
-//! urgent CPU, unless that CPU is at least as urgent. After a pick, a CPU *pushes* its waiting entities, the most
+//! urgent CPU, if that CPU is less urgent than the entity. After a pick, a CPU *pushes* its waiting entities, the most
 //! urgent first, to less urgent CPUs. A CPU about to run a less urgent entity *pulls* the most urgent entity that waits
 //! on another CPU. After every decision, no entity waits while a CPU open to that entity runs a less urgent entity.
 //!
@@ -16,9 +16,9 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 /// The urgency of the entity that a CPU runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rank<K> {
-    /// An entity of this class, or an equally urgent entity; the minimum value is the most urgent.
+    /// The CPU runs an entity of this class, or of another class, with this urgency. The minimum is the most urgent.
     Urgency(K),
-    /// No entity of this class or a more urgent class.
+    /// The CPU runs no entity of this class or of a more urgent class.
     Other,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Rank<K> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Taken<K> {
     No,
-    /// The CPU runs an entity of this urgency.
+    /// The CPU runs an entity of another class with this urgency.
     At(K),
     /// The CPU runs an entity that is more urgent than all entities of this class.
     Above,
@@ -38,7 +38,7 @@ struct Seat<K> {
     running: Option<EntityId>,
     taken: Taken<K>,
     shut: bool,
-    /// Urgency of the most urgent entity that runs or waits here; `None`: the CPU accepts no entity.
+    /// Urgency of the most urgent entity that runs or waits on this CPU; `None`: the CPU accepts no entity.
     rank: Option<Rank<K>>,
 }
 
@@ -46,29 +46,30 @@ struct Seat<K> {
 #[derive(Clone, Copy, Debug)]
 struct Place<K> {
     urgency: K,
-    /// CPU in whose queue the entity is, or was last.
+    /// CPU on which the entity waits or runs, or did so last.
     home: CpuId,
 }
 
-/// The queues and seats of one class; a smaller `K` is more urgent.
+/// The queues of one class and the states of its CPUs. A smaller `K` is more urgent.
 #[derive(Debug)]
 pub(crate) struct MostUrgent<K> {
     /// Queue of each CPU, by urgency, then by order of arrival.
     queues: Trees<(K, i64)>,
-    /// Place of each entity, by index.
+    /// State of each entity, by index.
     places: Vec<Place<K>>,
     seats: Vec<Seat<K>>,
     /// CPUs with a waiting entity.
     waiting: CpuSet,
-    /// Order numbers of the last entity queued first, and of the last entity queued last.
+    /// Order number of the entity that was last enqueued before its equals.
     first: i64,
+    /// Order number of the entity that was last enqueued after its equals.
     last: i64,
     /// Entities that migrated and their previous CPUs, if migrations are recorded.
     moves: Option<Vec<(EntityId, CpuId)>>,
 }
 
 impl<K: Copy + Ord> MostUrgent<K> {
-    /// Creates empty queues; records migrations if `noting`.
+    /// Creates empty queues. If `noting`, migrations are recorded.
     pub(crate) fn new(cpus: usize, noting: bool) -> MostUrgent<K> {
         let seat = Seat { running: None, taken: Taken::No, shut: false, rank: Some(Rank::Other) };
         MostUrgent {
@@ -111,7 +112,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Returns the CPU on which `e` is, or was last.
+    /// Returns the CPU on which `e` waits or runs, or did so last.
     pub(crate) fn home(&self, e: EntityId) -> CpuId {
         self.places[e.index()].home
     }
@@ -120,7 +121,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         self.places[e.index()].urgency
     }
 
-    /// Returns the last recorded migration that was not returned yet, and the previous CPU.
+    /// Removes the last recorded migration. Returns the entity and its previous CPU.
     pub(crate) fn next_move(&mut self) -> Option<(EntityId, CpuId)> {
         self.moves.as_mut()?.pop()
     }
@@ -132,9 +133,9 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    // ---- Queues and seats ----
+    // ---- Queues and CPUs ----
 
-    /// Returns the CPU in whose queue `e` is.
+    /// Returns the CPU whose queue contains `e`.
     pub(crate) fn queue_of(&self, e: EntityId) -> Option<CpuId> {
         self.queues.tree_of(e).map(CpuId::new)
     }
@@ -173,7 +174,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         Rank::Urgency(self.places[e.index()].urgency)
     }
 
-    /// Returns the urgency of the entity that `cpu` runs, if no more urgent class has taken it.
+    /// Returns the urgency of the entity that `cpu` runs, or [`Rank::Other`] if a more urgent class has taken the CPU.
     fn running_rank(&self, cpu: CpuId) -> Rank<K> {
         let seat = &self.seats[cpu.index()];
         match (seat.running, seat.taken) {
@@ -195,7 +196,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         seat.rank = (!seat.shut && seat.taken != Taken::Above).then_some(rank);
     }
 
-    /// Removes `e` from its queue, if it is in one.
+    /// Removes `e` from its queue, if `e` is in a queue.
     pub(crate) fn unqueue(&mut self, e: EntityId) {
         if let Some(cpu) = self.queue_of(e) {
             self.queues.remove(e);
@@ -221,8 +222,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         self.update(cpu);
     }
 
-    /// Finds a CPU for `e`, enqueues it after its equals there, and kicks the CPU if `e` is more urgent than the
-    /// running entity.
+    /// Selects a CPU for `e` and enqueues `e` on that CPU, after its equals. Kicks the CPU if `e` is more urgent than
+    /// the running entity.
     pub(crate) fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let cpu = self.place(e, cx);
         self.enqueue_on(e, cpu, cx);
@@ -254,8 +255,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
 
     // ---- The decision ----
 
-    /// Returns the entity to run on `cpu`, which no more urgent class takes: the most urgent entity, if it is more
-    /// urgent than `than`. Pushes the other entities.
+    /// Picks the entity to run on `cpu`, which no more urgent class takes. Returns the most urgent entity, if that
+    /// entity is more urgent than `than`. Pushes the other entities.
     pub(crate) fn pick(&mut self, cpu: CpuId, than: Rank<K>, cx: &mut Cx<'_>) -> Option<EntityId> {
         self.seats[cpu.index()].taken = Taken::No;
         self.update(cpu);
@@ -290,10 +291,10 @@ impl<K: Copy + Ord> MostUrgent<K> {
         self.push(cpu, cx);
     }
 
-    // ---- Places ----
+    // ---- Placement ----
 
-    /// Returns the CPU for `e`, which has just become runnable. It is the last CPU of `e`, unless an entity at least as
-    /// urgent is there and another CPU is less urgent. A shut CPU keeps its entities.
+    /// Returns the CPU for `e`, which has just become runnable. `e` stays on its last CPU, unless that CPU has an
+    /// equally or more urgent entity and another CPU is less urgent than `e`. A shut CPU keeps its entities.
     pub(crate) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let Place { home, .. } = self.places[e.index()];
         let home = cx.may_run(e, home).then_some(home);
@@ -305,8 +306,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         stays.or_else(|| self.least_urgent(e, cx)).unwrap_or_else(anywhere)
     }
 
-    /// Returns the least urgent open CPU on which `e` may run, if it is less urgent than `e`. Idle CPUs are first;
-    /// among equals, the last CPU of `e`, then a near CPU.
+    /// Returns the least urgent open CPU on which `e` may run, if that CPU is less urgent than `e`. Idle CPUs precede
+    /// other CPUs; among equals, the last CPU of `e` is first, then the nearest CPU.
     fn least_urgent(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let Place { home, .. } = self.places[e.index()];
         let (mine, host) = (self.rank(e), cx.topology());
@@ -341,8 +342,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Gives `e` a CPU that runs a less urgent entity: its own CPU first. `e` waits and has become more urgent or may
-    /// run on more CPUs.
+    /// Gives `e`, which waits, a CPU that runs a less urgent entity, its own CPU first. `e` has become more urgent or
+    /// may run on more CPUs.
     pub(crate) fn push_one(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Some(cpu) = self.queue_of(e).filter(|&cpu| !self.is_shut(cpu)) else { return };
         if self.seats[cpu.index()].taken != Taken::Above && self.rank(e) < self.running_rank(cpu) {
@@ -358,7 +359,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         self.enqueue_on(e, to, cx);
     }
 
-    /// Pulls the most urgent entity that waits on another CPU and may run on `cpu`, if it is more urgent than `than`.
+    /// Pulls the most urgent entity that waits on another CPU and may run on `cpu`, if that entity is more urgent than
+    /// `than`.
     fn pull(&mut self, cpu: CpuId, than: Rank<K>, cx: &mut Cx<'_>) {
         let mut best: Option<(Rank<K>, EntityId)> = None;
         for other in self.waiting.iter().filter(|&other| other != cpu && !self.is_shut(other)) {
@@ -375,7 +377,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Returns the entity that has just been queued on `cpu` and will run there as soon as the CPU picks.
+    /// Returns the entity that was just enqueued on `cpu` and will run as soon as the CPU picks.
     fn about_to_run(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let (_, head) = self.queues.first(cpu.index())?;
         let open = self.seats[cpu.index()].taken != Taken::Above;

@@ -124,8 +124,8 @@ mod tests {
         running(host, CpuId::new(cpu))
     }
 
-    /// On two caches of one CPU each, an earlier deadline in the other queue is taken, or left if the own queue has
-    /// work.
+    /// Each of two CPUs has its own cache. With `interactive`, a CPU picks an earlier deadline from the queue of the
+    /// other CPU. Otherwise the CPU picks from its own queue if that queue has a task.
     #[test]
     fn an_interactive_choice_looks_at_all_queues() {
         for (interactive, takes_other) in [(1, true), (0, false)] {
@@ -135,8 +135,7 @@ mod tests {
             hog(&mut host, -20, left);
             hog(&mut host, -20, right);
             run_through(&mut host, 100);
-            // Both tasks wait, one in each queue. The task in the right queue has the earlier deadline, and may run
-            // anywhere.
+            // Both tasks wait, one in each queue. The task on CPU 1 has the earlier deadline and may run on either CPU.
             let at_home = hog(&mut host, 10, left);
             let abroad = hog(&mut host, 5, right);
             let anywhere = Params { affinity: CpuSet::ALL, ..*host.machine().params(abroad) };
@@ -175,7 +174,8 @@ mod tests {
         }
     }
 
-    /// A core's second thread stays idle beside a task with a much better nice value.
+    /// The second thread of a core stays idle if the only waiting task has a nice value that is higher by `smt-nice`
+    /// levels or more.
     #[test]
     fn smt_nice_keeps_a_sibling_thread_free() {
         let shape = Shape { cpus: 2, smt: 2, llc: 2 };

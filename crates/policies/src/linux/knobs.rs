@@ -1,12 +1,12 @@
-//! The knobs and alarm slots of the composition: the knobs and slots of all its classes.
+//! The knobs and alarm slots of `linux`: the union of the knobs and slots of its classes.
 
 use super::Bases;
 use crate::classes::SERVER_KNOBS;
 use crate::{balance, bfs, bmq, cfs, credit, credit2, deadline, eevdf, muqss, pds, round_robin, rt};
 use sched::{AlarmBase, AlarmKind, AlarmSlots, Descriptor, Knob, Knobs};
 
-/// The fair classes, in the order of the knob's words. `cfs` and `eevdf` are the kernel's, and their knobs are
-/// available here. Of other classes, only knobs that they share with these two are available.
+/// The fair classes, in the order of the knob's words. All knobs of `cfs` and `eevdf`, the kernel's classes, are
+/// available in `linux`. The other classes have only the knobs that they share with these two.
 const FAIR: [&Descriptor; 10] = [
     &cfs::POLICY,
     &eevdf::POLICY,
@@ -39,17 +39,17 @@ const CHOICE: [Knob; 2] = [
     .from("ours: in the kernel that time is free"),
 ];
 
-/// Knobs of `eevdf` that have the name of a knob of `cfs` but a different meaning, and their names here.
+/// Knobs of `eevdf` that have the name of a knob of `cfs` but a different meaning, each with its name in `linux`.
 const RENAMED: [(&str, &str); 3] =
     [("version", "eevdf-version"), ("base-slice", "eevdf-base-slice"), ("next-buddy", "eevdf-next-buddy")];
 
-/// Returns whether this is a fair class of Linux, or built on one. Only such a class pulls at once a task that waits
-/// behind a more urgent class.
+/// Returns whether `fair` is a fair class of Linux or is based on one. Only these classes immediately pull a task that
+/// waits behind a more urgent class.
 pub(super) fn pulls_from_behind(fair: &Descriptor) -> bool {
     FAIR[..3].iter().any(|own| own.name == fair.name)
 }
 
-/// The kernel's defaults, where those of the class differ.
+/// The kernel's defaults that differ from the defaults of the class.
 const KERNEL: [(&str, i64); 3] = [("admission", 1), ("asleep", 1), ("hrtick", 0)];
 
 /// Returns the selected fair class, and the values of its knobs.
@@ -69,14 +69,14 @@ pub(super) fn fair(knobs: &Knobs) -> (&'static Descriptor, Knobs) {
 }
 
 const LISTS: [&[Knob]; 6] = [&CHOICE, deadline::KNOBS, rt::KNOBS, SERVER_KNOBS, FAIR[0].knobs, FAIR[1].knobs];
-/// The index of `eevdf` in [`FAIR`]; its knobs are renamed.
+/// The index of `eevdf` in [`LISTS`]. The knobs in [`RENAMED`] get their new names.
 const EEVDF: usize = 5;
 const COUNT: usize = collect::<0>().1;
 
-/// Every knob of every class, once.
+/// All knobs of `linux`, each name once.
 pub(super) const ALL: [Knob; COUNT] = collect::<COUNT>().0;
 
-/// Returns the knobs of all lists, each name once, limited by the room, and their number.
+/// Returns the first `ROOM` knobs of all lists, each name once, and the total number of names.
 const fn collect<const ROOM: usize>() -> ([Knob; ROOM], usize) {
     let (mut all, mut count, mut list) = ([CHOICE[0]; ROOM], 0, 0);
     while list < LISTS.len() {
@@ -84,7 +84,7 @@ const fn collect<const ROOM: usize>() -> ([Knob; ROOM], usize) {
         while at < LISTS[list].len() {
             let knob = renamed(LISTS[list][at], list);
             match find(knob.name, list) {
-                // One name, one meaning.
+                // Knobs of the same name have the same meaning.
                 Some(before) => assert!(equal(before.help, knob.help), "knobs of one name are one knob"),
                 None => {
                     if count < ROOM {
@@ -111,7 +111,7 @@ const fn renamed(knob: Knob, list: usize) -> Knob {
     knob
 }
 
-/// Returns the knob of this name in one of the first `lists`.
+/// Returns the knob named `name` in the first `lists` lists.
 const fn find(name: &str, lists: usize) -> Option<Knob> {
     let mut list = 0;
     while list < lists {
@@ -179,7 +179,7 @@ pub(super) const ALARMS: AlarmSlots = AlarmSlots {
     group: BELOW.group,
 };
 
-/// Room for the alarm slots of any of the fair classes.
+/// Alarm slots that suffice for every fair class.
 const BELOW: AlarmSlots = AlarmSlots {
     policy: &union::<{ most(0) }>(0),
     cpu: &union::<{ most(1) }>(1),
@@ -205,7 +205,7 @@ const fn most(whose: usize) -> usize {
     most
 }
 
-/// Returns the alarm slots of this owner. Each slot has the same kind in all classes.
+/// Returns alarm slots of this owner that suffice for every fair class. A slot has the same kind in all classes.
 const fn union<const N: usize>(whose: usize) -> [AlarmKind; N] {
     let (mut all, mut known, mut at) = ([TIMER; N], 0, 0);
     while at < FAIR.len() {

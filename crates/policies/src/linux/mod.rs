@@ -101,19 +101,19 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Classes::new(host, parts)))
 }
 
-/// Returns the granularity at which the time slices of servers end: when the budget is used up, or at the next tick
-/// after that.
+/// Returns the granularity at which the time slices of servers end. With `hrtick`, a time slice ends when the budget is
+/// used up, otherwise at the next tick.
 fn grain(knobs: &Knobs) -> Nanos {
     if knobs.on("hrtick") { Nanos::ZERO } else { knobs.time("tick") }
 }
 
-/// Returns a guarantee of the fair class. Every entity above that class counts as real-time.
+/// Returns the answer of the fair class to `question`. Every entity above the fair class counts as real-time.
 fn ask_fair<T>(load: &LoadBounds<'_>, question: fn(&Descriptor, &LoadBounds<'_>) -> T) -> T {
     let (fair, knobs) = knobs::fair(load.knobs);
     question(fair, &LoadBounds { knobs: &knobs, has_rt: has_above(load), ..*load })
 }
 
-/// Returns whether an entity may be in a class above the fair one.
+/// Returns whether an entity may be in a class above the fair class.
 fn has_above(load: &LoadBounds<'_>) -> bool {
     load.has_rt || load.has_reservations
 }
@@ -126,7 +126,8 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.knobs.on("fair-server") { below } else { rt::throttled(load, below) }
 }
 
-/// Returns a bound only among fair tasks: priorities and deadlines are strict.
+/// Returns the bound of the fair class if all tasks are fair. Otherwise there is no bound, because priorities and
+/// deadlines are strict.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.starvation)(load)) }
 }

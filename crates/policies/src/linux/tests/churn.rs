@@ -27,7 +27,7 @@ fn params(dice: &mut Dice, cpus: usize, groups: &[GroupId]) -> Params {
     Params { class, affinity, weight, reservation, group: groups[dice.index(groups.len())], ..Params::default() }
 }
 
-/// Returns the urgency, by class, then by deadline or priority. A lower value is more urgent.
+/// Returns the urgency of `e`, by class, then by deadline or priority. A lower value is more urgent.
 fn urgency(machine: &Machine, e: EntityId) -> (u8, i64) {
     let params = machine.params(e);
     match (params.class, params.class.rt_priority()) {
@@ -40,7 +40,7 @@ fn urgency(machine: &Machine, e: EntityId) -> (u8, i64) {
     }
 }
 
-/// Asserts that no CPU runs a less urgent entity than a task above the fair class that waits for it.
+/// Asserts that no task above the fair class waits while a CPU open to the task runs a less urgent entity.
 fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();
     for cpu in machine.topology().iter() {
@@ -81,7 +81,7 @@ fn churn(cpus: usize, knobs: &[(&str, i64)], costs: Costs, quota: Option<Quota>,
         let params = GroupParams { quota, ..GroupParams::default() };
         groups.push(host.create_group("group", params, groups[parent]).expect("accepted"));
     }
-    // With throttling or a server, fair tasks may run before real-time ones.
+    // With throttling or a server, fair tasks may run before real-time tasks.
     let is_strict = !values.on("rt-throttling") && !values.on("fair-server");
     let mut churn = Churn::new(host, seed);
     let check = |churn: &mut Churn<'_>| {

@@ -104,7 +104,7 @@ fn a_real_time_wake_up_preempts_a_fair_task_at_once() {
     wake(&mut host, urgent);
     run_through(&mut host, 5);
     assert_eq!(running(&host, cpu), Some(urgent));
-    // The other CPU idles; the tick of this CPU kicks it.
+    // The other CPU idles. The tick of `cpu` kicks the idle CPU.
     host.run_until(at(10));
     assert!(matches!(host.machine().state(fair), State::Running(other) if other != cpu));
 }
@@ -116,7 +116,7 @@ fn a_fair_wake_up_that_a_real_time_one_overtakes_is_found_by_an_idle_cpu() {
     host.adjust(fair, nice(0)).expect("accepted");
     let urgent = scripted(&mut host, pinned(fifo(1), OTHER));
     host.run_until(at(5));
-    // Both tasks are on CPU 1, which idles, before it picks.
+    // Both tasks are enqueued on CPU 1, which idles, before CPU 1 picks.
     wake(&mut host, fair);
     wake(&mut host, urgent);
     host.run_until(at(10));
@@ -134,7 +134,7 @@ fn a_running_task_continues_at_once_as_a_real_time_task() {
     let before = used(&mut host, waits);
     host.run_until(at(500));
     assert_eq!((running(&host, CPU), used(&mut host, waits)), (Some(runs), before));
-    // The task changes back.
+    // The task becomes fair again.
     host.adjust(runs, nice(0)).expect("accepted");
     let (before, mine) = (used(&mut host, waits), used(&mut host, runs));
     host.run_until(at(1_500));
@@ -191,7 +191,7 @@ fn a_change_there_and_back_at_one_instant_changes_nothing() {
     }
     run_through(&mut host, 10);
     assert_eq!((running(&host, CPU), host.machine().inspect(e, "rt-priority")), (Some(e), Some(7)));
-    // As a fair task that has not been put back yet, it can change its weight and leave.
+    // As a fair task that has not been put yet, the entity can change its weight and be detached.
     host.adjust(e, nice(0)).expect("accepted");
     host.adjust(e, nice(3)).expect("accepted");
     run_through(&mut host, 20);
@@ -257,7 +257,7 @@ fn yield_to_works_within_the_fair_class_only() {
     let mut host = host(2);
     let [a, b] = [(), ()].map(|()| hog(&mut host, pinned(nice(0), CPU)));
     let urgent = hog(&mut host, pinned(fifo(1), OTHER));
-    // Near the end of a time slice, so that the buddy is fair.
+    // Near the end of a time slice, fairness permits the buddy to run.
     host.run_until(at(104));
     let runs = running(&host, CPU).expect("one of them");
     let to = if runs == a { b } else { a };
@@ -289,7 +289,7 @@ fn a_task_raised_for_a_moment_keeps_its_lead() {
     }
 }
 
-/// Returns the CPU time in two seconds of a hog that is raised in 2 of every 10 ms, beside another hog.
+/// Returns the CPU time of a hog in two seconds beside another hog. The first hog is real-time in 2 of every 10 ms.
 fn raised(knobs: &[(&str, i64)]) -> Nanos {
     let mut host = host_with(1, knobs, Costs::NONE);
     let [a, _] = [0, 0].map(|level| hog(&mut host, nice(level)));

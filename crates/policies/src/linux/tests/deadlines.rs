@@ -5,7 +5,7 @@ use super::*;
 const ALL: [fn() -> Params; 5] =
     [|| of(Class::Stop), || reserved(40, 100), || fifo(50), || round_robin(10), || nice(0)];
 
-/// Of every two classes, the higher class preempts at once, and the lower class waits.
+/// The higher of any two classes preempts at once, and the lower class waits.
 #[test]
 fn every_class_preempts_those_below() {
     for (n, above) in ALL.iter().enumerate() {
@@ -26,7 +26,7 @@ fn every_class_preempts_those_below() {
     }
 }
 
-/// sched_setscheduler between all classes, of a blocked, a waiting, a running and a held task.
+/// `sched_setscheduler` between all classes, for a blocked, a waiting, a running and a held task.
 #[test]
 fn a_task_changes_between_all_classes_in_every_state() {
     for (from, to) in ALL.iter().flat_map(|from| ALL.iter().map(move |to| (from, to))) {
@@ -56,7 +56,7 @@ fn a_task_changes_between_all_classes_in_every_state() {
             if state == 0 {
                 wake(&mut host, e);
             }
-            // Every task makes progress: only stop and real-time tasks are above the other one.
+            // In the next two seconds, the CPU time of the task depends only on its new class.
             let (mine, others) = (used(&mut host, e), used(&mut host, other));
             let end = host.now() + Nanos::s(2);
             host.run_until(end);
@@ -85,7 +85,7 @@ fn a_reservation_counts_for_normal_tasks_only() {
     let e = hog(&mut host, reserved(95, 100));
     host.run_until(at(1_000));
     assert_eq!([e, batch, urgent].map(|e| used(&mut host, e)), [Nanos::ms(950), Nanos::ms(50), Nanos::ZERO]);
-    // A task that may not migrate stays.
+    // A task whose reservation is refused stays in its class.
     assert!(host.adjust(batch, reserved(1, 100)).is_err());
     assert_eq!(host.machine().inspect(batch, "weight"), Some(1024));
 }
@@ -98,7 +98,7 @@ fn a_soft_reservation_reclaims_and_a_hard_one_does_not() {
     let fair = hog(&mut host, nice(0));
     let e = hog(&mut host, soft);
     host.run_until(at(1_000));
-    // 10 / 0.15 of every 100 ms, up to the next tick.
+    // 10 / 0.15 of every 100 ms, rounded up to the next tick.
     assert_near(used(&mut host, e), Nanos::ms(667), Nanos::ms(1));
     assert_near(used(&mut host, fair), Nanos::ms(333), Nanos::ms(1));
 }
@@ -130,7 +130,8 @@ fn deadline_tasks_use_real_time_tasks_time() {
     let deadline = hog(&mut host, reserved(50, 100));
     host.run_until(at(10_000));
     assert_near(used(&mut host, deadline), Nanos::s(5), Nanos::ms(100));
-    // Together they have 95 %. Otherwise the real-time hog would not be throttled at 50 %, and fair tasks would starve.
+    // Both urgent hogs together have 95 %. Otherwise the real-time hog would not be throttled at 50 %, and fair tasks
+    // would starve.
     assert_near(used(&mut host, urgent), Nanos::ms(4_500), Nanos::ms(150));
     assert_near(used(&mut host, fair), Nanos::ms(500), Nanos::ms(100));
 }
@@ -146,7 +147,7 @@ fn stop_tasks_are_not_throttled_and_equals_go_in_order() {
     assert_eq!(running(&host, CPU), Some(b));
 }
 
-/// The kernel's defaults, which differ from the defaults of `deadline` alone. A name is one knob.
+/// The kernel's defaults, which differ from the defaults of `deadline` alone. Knobs of the same name are the same knob.
 #[test]
 fn the_defaults_are_the_kernels() {
     let knob = |name| POLICY.knobs.iter().find(|knob| knob.name == name).expect("a knob of linux");
@@ -176,7 +177,7 @@ fn the_defaults_are_the_kernels() {
     }
 }
 
-/// The fair class is built with the knobs set here, by its own names.
+/// The fair class is built with the values of these knobs, under the names of its own knobs.
 #[test]
 fn the_fair_class_is_a_choice_and_its_knobs_are_passed_on() {
     let built = |words: &[(&str, i64)], shown: &str| {
@@ -192,7 +193,7 @@ fn the_fair_class_is_a_choice_and_its_knobs_are_passed_on() {
     assert_eq!([slice(750_000), slice(5_000_000)], [Some(750_000), Some(5_000_000)]);
 }
 
-/// Under every fair class, a real-time task gets its demand at once, and two equals share the rest.
+/// Under every fair class, a real-time task gets its demand at once, and two equal tasks share the rest.
 #[test]
 fn any_fair_class_shares_what_the_others_leave() {
     for (word, fair) in super::super::knobs::WORDS.iter().enumerate() {
@@ -206,7 +207,7 @@ fn any_fair_class_shares_what_the_others_leave() {
     }
 }
 
-/// A 6.12 kernel: no throttling, a server, EEVDF, and the correct formula.
+/// A 6.12 kernel: no throttling, a fair server, EEVDF, and the corrected formula for reclaiming.
 #[test]
 fn the_knobs_of_a_6_12_kernel_go_together() {
     let modern = [("fair", 1), ("fair-server", 1), ("reclaim", 1)];
@@ -217,8 +218,8 @@ fn the_knobs_of_a_6_12_kernel_go_together() {
     soft.reservation = soft.reservation.map(|reservation| Reservation { limit: Limit::Soft, ..reservation });
     let deadline = hog(&mut host, soft);
     host.run_until(at(10_000));
-    // 10 of every 100 ms at max(0.1, 0.95 − 0.80) / 0.95, because the server's 5 % are reserved: 63.3, up to the next
-    // tick.
+    // 10 of every 100 ms at max(0.1, 0.95 − 0.80) / 0.95, because the server's 5 % are reserved. The result is 63.3 ms,
+    // rounded up to the next tick.
     assert_near(used(&mut host, deadline), Nanos::ms(6_333), Nanos::ms(70));
     assert_near(used(&mut host, a) + used(&mut host, b), Nanos::ms(500), Nanos::ms(60));
     assert_near(used(&mut host, a), used(&mut host, b), Nanos::ms(10));

@@ -1,4 +1,4 @@
-//! The composition: the order of the classes, and changes from one class to another.
+//! Tests of the composition: the order of the classes, and changes from one class to another.
 
 mod churn;
 mod classes;

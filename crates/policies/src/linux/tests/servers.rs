@@ -8,7 +8,7 @@ fn served<'a>(cpus: usize) -> Driver<'a> {
     host_with(cpus, &SERVED, Costs::NONE)
 }
 
-/// Returns the runs of `e` on CPU 0, each with its start and end, in milliseconds.
+/// Returns the spans in which `e` runs on CPU 0, each with its start and end, in milliseconds.
 fn spans(host: &mut Driver<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for ms in 0..until {
@@ -23,7 +23,8 @@ fn spans(host: &mut Driver<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
     spans
 }
 
-/// Deferred to the last instant, 950, the task runs up to its deadline; later it runs from the start of every period.
+/// The server is deferred to the last possible instant, 950. The task then runs up to the deadline of the server, and
+/// later from the start of every period.
 #[test]
 fn a_starving_fair_task_has_50_ms_of_every_second() {
     let mut host = served(1);
@@ -41,7 +42,7 @@ fn without_fair_tasks_a_real_time_hog_has_the_cpu() {
     assert_eq!(used(&mut host, urgent), Nanos::s(5));
 }
 
-/// CPU time of fair tasks outside the server counts: they have their 50 ms early, so no task is preempted.
+/// CPU time of fair tasks outside the server counts. The tasks have their 50 ms early, so the server preempts no task.
 #[test]
 fn a_task_that_does_not_starve_needs_no_server() {
     let mut host = served(1);
@@ -60,11 +61,12 @@ fn the_end_of_starvation_defers_the_server_again() {
     let urgent = hog(&mut host, fifo(1));
     host.run_until(at(2_500));
     host.pause(urgent);
-    // Throttled until 3000 without budget, the server gets a new period at once: 2500, 2550, 2600 …
+    // At 2500 the server is throttled until 3000, without budget. CPU time of the fair task then starts a new period
+    // after each 50 ms: 2500, 2550, 2600 …
     host.run_until(at(2_620));
     host.resume(urgent);
     let before = used(&mut host, fair);
-    // 20 of the 50 ms since 2600 are used; 30 fit last at 3570.
+    // Since 2600, 20 of the 50 ms are used. The remaining 30 ms must begin by 3570.
     host.run_until(at(3_570));
     assert_eq!(used(&mut host, fair), before);
     host.run_until(at(3_600));
@@ -84,11 +86,11 @@ fn the_server_can_be_tuned_and_ends_at_ticks_without_hrtick() {
     let fair = hog(&mut host, nice(0));
     hog(&mut host, fifo(1));
     host.run_until(at(10_000));
-    // Up to the next tick each time; the overrun is taken from the next budget.
+    // Each time slice of the server ends at the next tick. The overrun is subtracted from the next budget.
     assert_near(used(&mut host, fair), Nanos::ms(1_050), Nanos::ms(12));
 }
 
-/// Earlier deadlines run first, and later deadlines wait for the server.
+/// A task with an earlier deadline runs before the server. A task with a later deadline waits for the server.
 #[test]
 fn the_server_competes_by_its_deadline() {
     for (period, first) in [(500, false), (3_000, true)] {
@@ -96,11 +98,11 @@ fn the_server_competes_by_its_deadline() {
         let fair = hog(&mut host, nice(0));
         hog(&mut host, fifo(1));
         host.run_until(at(940));
-        // From 940 on a deadline task has 100 ms, due at 1440 or 3940; the server is due at 1000.
+        // From 940 on, a deadline task has 100 ms, due at 1440 or 3940. The server is due at 1000.
         let e = hog(&mut host, reserved(100, period));
         host.run_until(at(951));
         assert_eq!(running(&host, CPU), Some(fair), "1000 is before both");
-        // At 1000 its next deadline is 2000.
+        // At 1000 the next deadline of the server is 2000.
         host.run_until(at(1_001));
         assert_eq!(running(&host, CPU) == Some(fair), first);
         host.run_until(at(1_440));

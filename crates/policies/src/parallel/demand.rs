@@ -1,4 +1,4 @@
-//! [`Demand`]: the VMs that are co-scheduled now, and the duration.
+//! [`Demand`]: the VMs that are co-scheduled now, and the lengths of their intervals.
 
 use sched::{GroupId, Instant, Nanos};
 
@@ -12,12 +12,12 @@ struct Episode {
     on: Option<Instant>,
 }
 
-/// An estimate of the duration of each VM's contention, from the reports of its long spin waits.
+/// An estimate of the duration of the contention in each VM, from the reports of its long spin waits.
 ///
-/// A report starts an interval in which the VM is co-scheduled, so that its waits should end. The next wait may begin
-/// within the interval, or sooner after it than the interval was long. Then the interval was too short, and the next
-/// one is twice as long. Otherwise it may have been too long, and the next one is a quarter shorter. A wait is reported
-/// when it ends, perhaps long after it began.
+/// A report starts an interval of co-scheduling, which should end the spin waits of the VM. The interval was too short
+/// if the next wait begins within the interval, or after its end by less than its length. The next interval is then
+/// twice as long, otherwise a quarter shorter. A wait is reported when the wait ends, which may be long after its
+/// beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     threshold: Nanos,
@@ -29,8 +29,8 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Creates an estimate that counts waits of `threshold` or more. The first interval is `first` long, and all are
-    /// between `least` and `most`.
+    /// Creates an estimate that counts waits of `threshold` or more. The length of the first interval is `first`. The
+    /// length of every interval is between `least` and `most`.
     pub(crate) fn new(threshold: Nanos, first: Nanos, least: Nanos, most: Nanos) -> Demand {
         let most = most.max(least);
         Demand { threshold, first: first.max(least).min(most), least, most, episodes: Vec::new() }
@@ -49,13 +49,13 @@ impl Demand {
         self.episodes[g.index()] = fresh;
     }
 
-    /// Returns whether the VM `g` is co-scheduled now.
+    /// Returns whether the VM `g` is being co-scheduled.
     pub(crate) fn is_on(&self, g: GroupId) -> bool {
         self.episodes[g.index()].on.is_some()
     }
 
-    /// Records that the VM `g` has waited for a spin lock for `waited`. Returns the end of its co-scheduling, if this
-    /// report started it.
+    /// Records that the VM `g` has spun for a lock for `waited`. If this report starts an interval of co-scheduling,
+    /// returns the end of the interval.
     pub(crate) fn report(&mut self, g: GroupId, waited: Nanos, now: Instant) -> Option<Instant> {
         let (least, most) = (self.least, self.most);
         let episode = &mut self.episodes[g.index()];
@@ -87,7 +87,7 @@ mod tests {
         Instant::ZERO + Nanos::ms(ms)
     }
 
-    /// Returns the lengths of the intervals that reports at these times begin, in milliseconds.
+    /// Returns the lengths, in milliseconds, of the intervals that the reports at these instants start.
     fn lengths(demand: &mut Demand, reports: &[u64]) -> Vec<Option<u64>> {
         let vm = GroupId::new(1, 0);
         demand.reserve(vm);

@@ -1,29 +1,29 @@
 //! [`Gangs`]: the vCPUs that are co-scheduled, their subgroups, and the CPU of each vCPU.
 //!
-//! A VM is a group with members. A mark on a group makes a real-time VM of the group itself, if it has members, and of
-//! every group below it. The VMs below one mark are co-scheduled together.
+//! A VM is a group with members. A mark on a group makes every VM at or below the group a real-time VM. The VMs at or
+//! below one mark can be co-scheduled together.
 
 use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant};
 
 /// The VMs that are co-scheduled with each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
-    /// Each VM alone that is marked, or below a mark.
+    /// Each VM that is marked or below a mark, separately.
     Vm,
-    /// All VMs below one mark.
+    /// All VMs at or below one mark.
     Group,
-    /// Each VM alone, marked or not.
+    /// Each VM, marked or not, separately.
     AnyVm,
 }
 
 /// The algorithm that packs VMs into subgroups with no more vCPUs than there are CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Packing {
-    /// Largest first, each into the first subgroup with room.
+    /// VMs in descending order of size, each into the first subgroup with room.
     FirstFitDecreasing,
-    /// In order of creation, each into the first subgroup with room.
+    /// VMs in order of creation, each into the first subgroup with room.
     FirstFit,
-    /// In order of creation, each into the last subgroup, or a new one.
+    /// VMs in order of creation, each into the last subgroup, or into a new subgroup.
     NextFit,
 }
 
@@ -57,13 +57,13 @@ impl Gang {
 pub(crate) struct Gangs {
     unit: Unit,
     packing: Packing,
-    /// Gang of the members of each group, named after the gang's first group.
+    /// Gang of the members of each group. The name of a gang is the group of its VM, or the topmost marked group.
     heads: Vec<Option<GroupId>>,
-    /// All groups but the root, oldest slot first.
+    /// All groups except the root, in ascending order of index.
     groups: Vec<GroupId>,
     /// Gangs, indexed by the group that names each gang.
     gangs: Vec<Gang>,
-    /// Gang and own CPU of each entity.
+    /// Gang and own CPU of each entity, by index.
     places: Vec<(Option<GroupId>, Option<CpuId>)>,
     /// Number of entities in gangs.
     members: usize,
@@ -85,12 +85,12 @@ impl Gangs {
         self.places[e.index()] = (None, None);
     }
 
-    /// Returns the gang of `e`.
+    /// Returns the name of the gang of `e`.
     pub(crate) fn head_of(&self, e: EntityId) -> Option<GroupId> {
         self.places[e.index()].0
     }
 
-    /// Returns the CPU of `e` among its siblings, if there is one.
+    /// Returns the own CPU of `e`, if `e` has one.
     pub(crate) fn place_of(&self, e: EntityId) -> Option<CpuId> {
         self.places[e.index()].1
     }
@@ -134,7 +134,7 @@ impl Gangs {
         self.heads[g.index()] = None;
     }
 
-    /// Returns the gang to which the members of `g` belong by the current marks.
+    /// Returns the name of the gang to which the members of `g` belong under the current marks.
     fn head(&self, g: GroupId, cx: &Cx<'_>) -> Option<GroupId> {
         if g == GroupId::ROOT {
             return None;
@@ -154,7 +154,7 @@ impl Gangs {
         }
     }
 
-    /// Returns the gang that contains the members of `g`.
+    /// Returns the name of the gang that contains the members of `g`.
     pub(crate) fn head_of_group(&self, g: GroupId) -> Option<GroupId> {
         self.heads.get(g.index()).copied().flatten()
     }
@@ -188,7 +188,7 @@ impl Gangs {
     }
 
     /// Packs the gang of `head` again, without the entity `without`. Every member gets a CPU that no other member of
-    /// its subgroup has. Among these CPUs, the CPU that is the own CPU of the fewest entities is chosen.
+    /// its subgroup has, if its affinity permits. Among these CPUs, the own CPU of the fewest entities is chosen.
     pub(crate) fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &Cx<'_>) {
         for e in core::mem::take(&mut self.gangs[head.index()].members) {
             if self.head_of(e) == Some(head) {
@@ -227,7 +227,7 @@ impl Gangs {
     }
 }
 
-/// Packs VMs of at most `room` vCPUs into subgroups of at most `room`.
+/// Packs VMs of at most `room` vCPUs into subgroups of at most `room` vCPUs.
 fn pack(mut vms: Vec<Vec<EntityId>>, room: usize, packing: Packing) -> Vec<Vec<EntityId>> {
     if packing == Packing::FirstFitDecreasing {
         vms.sort_by_key(|vm| core::cmp::Reverse(vm.len()));
@@ -251,7 +251,7 @@ fn pack(mut vms: Vec<Vec<EntityId>>, room: usize, packing: Packing) -> Vec<Vec<E
 mod tests {
     use super::*;
 
-    /// Returns the sizes of the subgroups into which VMs of these sizes are packed, on four CPUs.
+    /// Returns the sizes of the subgroups on four CPUs, for VMs of these sizes.
     fn packed(sizes: &[usize], packing: Packing) -> Vec<usize> {
         let mut entities = (0..).map(|n| EntityId::new(n, 0));
         let vms = sizes.iter().map(|&size| entities.by_ref().take(size).collect()).collect();

@@ -23,14 +23,14 @@ use sched::{
 pub(crate) const SHARED: Descriptor =
     Descriptor { conserving, starvation, guarantees: Guarantees::NOTHING, ..credit::POLICY };
 
-/// Returns the time until an idle CPU finds waiting work. An entity that is kept on a CPU of its own may wait there
-/// while another CPU idles.
+/// Returns the time until an idle CPU finds waiting work. An entity that is confined to its own CPU may wait while
+/// another CPU idles.
 fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_gangs { Conserving::Never } else { (credit::POLICY.conserving)(load) }
 }
 
-/// Returns the maximum wait of an entity. Beside real-time VMs there is no bound: the highest priority is strict, and a
-/// co-scheduled entity has it even after it has overspent.
+/// Returns the maximum wait of an entity. With real-time VMs there is no bound: the highest priority is strict. A
+/// co-scheduled entity keeps this priority even after it has overspent its credits.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_gangs { None } else { (credit::POLICY.starvation)(load) }
 }
@@ -43,7 +43,7 @@ pub(crate) const ACCOUNTING_LOWERS: Knob = Knob::switch(
 )
 .from("Poris §5 states no rule; off (assumed), for queued and for running vCPUs");
 
-/// The knob of the policies that co-schedule VMs on CPUs of their own.
+/// The knob of the policies that co-schedule VMs whose vCPUs have CPUs of their own.
 pub(crate) const EXCHANGE: Knob = Knob::switch(
     "affinity-exchange",
     true,
@@ -51,19 +51,19 @@ pub(crate) const EXCHANGE: Knob = Knob::switch(
 )
 .from("Poris §4.4; off: the more urgent sibling waits on its own CPU");
 
-/// The length of time slices while there are real-time VMs.
+/// The length of time slices while real-time VMs exist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShortTurns {
     /// The latency that real-time VMs tolerate.
     pub(crate) latency: Nanos,
-    /// The shortest time slice.
+    /// The minimum length of a time slice.
     pub(crate) least: Nanos,
 }
 
 /// The events that raise the priority of a real-time VM's vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Promotion {
-    /// An event while the vCPU waits, or its wake-up.
+    /// An event while the vCPU waits, or the wake-up of the vCPU.
     EventAndWake,
     /// An event while the vCPU waits; a woken vCPU is boosted as in Credit.
     Event,
@@ -80,12 +80,13 @@ pub(crate) enum SignalFrom {
     Boot,
 }
 
-/// The way in which the other members of a gang are dispatched when a member is picked.
+/// The dispatch of the other members of a gang when a member is picked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Together {
-    /// Time slice of several subgroups, until each has run for a whole one; `None`: whole slices at once.
+    /// Length of the short time slices in which several subgroups alternate; `None`: each subgroup has a whole slice at
+    /// once.
     pub(crate) round: Option<Nanos>,
-    /// Whether two siblings exchange CPUs when only the other sibling prevents a steal.
+    /// Whether two siblings exchange CPUs when only the second sibling prevents the first from being stolen.
     pub(crate) exchange: bool,
     /// CPUs whose picks start the co-scheduling.
     pub(crate) from: SignalFrom,
@@ -94,7 +95,7 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// A call at every pick of a member, by any CPU.
+    /// A call at every pick of a member, on any CPU.
     pub(crate) const ALWAYS: Together =
         Together { round: None, exchange: false, from: SignalFrom::Any, every: Nanos::ZERO };
 }
@@ -153,7 +154,7 @@ impl Parallel {
         self.count(cx);
     }
 
-    /// Confines `e` to its own CPU, if its gang is to be spread over CPUs; otherwise removes the confinement.
+    /// Confines `e` to its own CPU if its gang is to be spread over CPUs. Otherwise removes the confinement.
     fn keep_in_place(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let apart = self.parts.together.is_some()
             && self.gangs.head_of(e).is_some_and(|head| self.parts.demand.as_ref().is_none_or(|on| on.is_on(head)));
@@ -196,7 +197,7 @@ impl Parallel {
 
     // ---- The real-time priority ----
 
-    /// Handles an event for `e`. A real-time VM's vCPU that waits UNDER rises above all other entities.
+    /// Handles an event for `e`. A vCPU of a real-time VM that waits UNDER gets the highest priority.
     fn promote(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let promotes = self.parts.promotion.is_some() && self.gangs.head_of(e).is_some();
         if promotes && self.credit.queues.priority(e) == Priority::Under && self.credit.queues.remove(e) {
@@ -205,8 +206,8 @@ impl Parallel {
         }
     }
 
-    /// Ends a time slice of `e`, which has stopped and waits: it has one short slice less. Without short slices, `e`
-    /// becomes UNDER.
+    /// Ends a time slice of `e`, which has stopped and waits. `e` has one short slice less. When no short slice
+    /// remains, `e` becomes UNDER.
     fn end_turn(&mut self, e: EntityId) {
         let rounds = &mut self.rounds[e.index()];
         *rounds = rounds.saturating_sub(1);
@@ -215,7 +216,7 @@ impl Parallel {
         }
     }
 
-    /// Clears the calls of `e`, which is no longer runnable.
+    /// Clears the remaining short slices of `e`, which is no longer runnable.
     fn rest(&mut self, e: EntityId) {
         self.rounds[e.index()] = 0;
         self.lower(e);
@@ -227,8 +228,8 @@ impl Parallel {
         }
     }
 
-    /// Returns the gang to call when `cpu` picks `e`. It is the gang of `e`, unless its subgroups have been called
-    /// already and another member of `e`'s gang runs.
+    /// Returns the gang to call when `cpu` picks `e`, or `None` if no call is due. While another member of the gang
+    /// runs, no call is due until every called subgroup has had its time slice.
     fn calls(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> Option<GroupId> {
         let together = self.parts.together?;
         let head = self.gangs.head_of(e)?;
@@ -246,7 +247,7 @@ impl Parallel {
         if let Some(ago) = gang.called.map(|called| cx.now().since(called)) {
             let others =
                 || gang.members.iter().any(|&other| other != e && matches!(cx.state(other), State::Running(_)));
-            // At most one call per instant, otherwise two gangs would preempt each other endlessly.
+            // At most one call per instant; otherwise two gangs would preempt each other endlessly.
             if ago.is_zero() || ago < together.every || (ago < turn && others()) {
                 return None;
             }
@@ -255,8 +256,8 @@ impl Parallel {
         Some(head)
     }
 
-    /// Puts all members of the gang of `head` first in their queues, subgroup by subgroup, and kicks their CPUs. The
-    /// subgroup of `chosen`, which `deciding` is about to run, is first everywhere.
+    /// Moves all members of the gang of `head` to the heads of their queues, subgroup by subgroup, and kicks their
+    /// CPUs. The subgroup of `chosen`, which `deciding` is about to run, precedes the other subgroups.
     fn call_together(&mut self, head: GroupId, chosen: EntityId, deciding: CpuId, cx: &mut Cx<'_>) {
         let gang = self.gangs.gang(head);
         let (members, several, (_, start)) = (gang.members.len(), gang.subgroups() > 1, gang.subgroup_of(chosen));
@@ -293,8 +294,8 @@ impl Parallel {
         matches!(cx.running(cpu), Running::Mine { entity, .. } if self.gangs.head_of(entity) == Some(head))
     }
 
-    /// Exchanges the CPUs of `e`, which is about to be stolen to `cpu`, and its sibling at the head of the queue. Does
-    /// so only if `e` may not run there.
+    /// Exchanges the own CPU of `e`, which is about to be stolen by `cpu`, with that of its sibling at the head of the
+    /// queue. Does nothing if `e` may run on `cpu`.
     fn exchange(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let Some(head) = self.credit.queues.first(cpu).filter(|_| !cx.may_run(e, cpu)) else { return };
         self.gangs.exchange(e, head);
@@ -304,7 +305,7 @@ impl Parallel {
 
     // ---- On demand ----
 
-    /// Handles the report of the guest of `e` that `e` has spun for `waited`.
+    /// Handles a report from the guest of `e` that `e` has spun for `waited`.
     fn spun(&mut self, e: EntityId, waited: Nanos, cx: &mut Cx<'_>) {
         let (Some(demand), Some(head)) = (&mut self.parts.demand, self.gangs.head_of(e)) else { return };
         if let Some(until) = demand.report(head, waited, cx.now()) {
@@ -329,7 +330,8 @@ impl Parallel {
     }
 }
 
-/// Returns whether `e` may move to `cpu` if it exchanges CPUs with its sibling, which is OVER and first there.
+/// Returns whether `e` may move to `cpu` after an exchange of CPUs with `first`, the entity at the head of the queue.
+/// The two entities must be siblings of one subgroup.
 fn may_exchange(e: EntityId, cpu: CpuId, first: Option<EntityId>, gangs: &Gangs, cx: &Cx<'_>) -> bool {
     let Some(sibling) = first else { return false };
     let (Some(from), Some(to)) = (gangs.place_of(e), gangs.place_of(sibling)) else { return false };
@@ -366,7 +368,7 @@ impl Policy for Parallel {
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let (affinity, group) = (cx.params(e).affinity, cx.params(e).group);
         if old.affinity != affinity || old.group != group {
-            // Until the gang is arranged again, its CPU may be outside its affinity.
+            // Until the gang is arranged again, the own CPU of `e` may be outside the new affinity.
             cx.confine(e, &CpuSet::ALL);
         }
         self.credit.adjust(e, old, cx)?;

@@ -1,4 +1,4 @@
-//! Assigned CPUs, calls, rounds and exchanges: Poris §4.4, §4.5 and §5.
+//! Tests of own CPUs, calls, rounds and exchanges: Poris §4.4, §4.5 and §5.
 
 use super::*;
 
@@ -15,14 +15,14 @@ fn siblings_have_cpus_of_their_own() {
         let mut host = host(policy, 4, &[]);
         let marked = group(&mut host, true, GroupId::ROOT);
         let vcpus = vm(&mut host, marked, 4);
-        // All other CPUs have hogs, so Credit alone would let the siblings share the idle ones.
+        // Every CPU except CPU 0 has a hog, so Credit alone would let the siblings share CPU 0.
         let _hogs = [1, 2, 3].map(|cpu| hog(&mut host, on(CpuId::new(cpu))));
         vcpus.iter().for_each(|&e| wake(&mut host, e));
         run_through(&mut host, 0);
         let homes: Vec<_> = vcpus.iter().map(|&e| home(&host, e)).collect();
         assert_eq!(homes, [0, 1, 2, 3].map(|cpu| Some(CpuId::new(cpu))), "{}", policy.name);
     }
-    // Without a mark the siblings are not confined: beside a hog on CPU 0, they migrate back and forth.
+    // Without a mark, the siblings are not confined. Beside a hog on CPU 0, they migrate back and forth.
     let mut host = host(&ps::POLICY, 2, &[]);
     let unmarked = group(&mut host, false, GroupId::ROOT);
     let vcpus = vm(&mut host, unmarked, 2);
@@ -40,7 +40,7 @@ fn siblings_have_cpus_of_their_own() {
     assert!(seen.contains(&[true; 2]), "{seen:?}");
 }
 
-/// Gangs that fit on the host together use all of it, in any order of arrival.
+/// Gangs that together have a vCPU for every CPU use all CPUs.
 #[test]
 fn gangs_are_spread_over_the_host() {
     for (policy, vms, vcpus) in
@@ -81,7 +81,7 @@ fn an_event_calls_the_whole_group() {
     assert!([left, right].iter().all(|&e| home(&host, e).is_some()));
 }
 
-/// A vCPU that blocked is called, and calls its siblings, as if it had never had rounds.
+/// A vCPU that blocks has no rounds left and no raised priority, as if it had never been called.
 #[test]
 fn rounds_end_when_their_vcpu_blocks() {
     let mut host = host(&poris::POLICY, 1, &[]);
@@ -100,7 +100,7 @@ fn rounds_end_when_their_vcpu_blocks() {
     assert_eq!((shows(&host, e, "rounds"), priority(&host, e)), (0, UNDER));
 }
 
-/// Over today's Credit, siblings run together as well: a vCPU that continues by its rate limit keeps its priority.
+/// Siblings also run together over today's Credit. A vCPU that continues because of its rate limit keeps its priority.
 #[test]
 fn it_works_over_the_credit_of_today() {
     let mut host = host(&poris_s::POLICY, 2, &[("version", 2)]);
@@ -124,19 +124,21 @@ fn a_place_is_where_affinity_allows() {
     let marked = group(&mut host, true, GroupId::ROOT);
     let any = attach(&mut host, Params { group: marked, ..Params::default() });
     let left = attach(&mut host, Params { group: marked, ..on(CPU) });
-    // The first vCPU has CPU 0 already, and the second may run only there: so it is not confined.
+    // The first vCPU already has CPU 0, and the second vCPU may run only on CPU 0. The second vCPU is therefore not
+    // confined.
     for e in [any, left] {
         wake(&mut host, e);
     }
     run_through(&mut host, 0);
     assert_eq!([any, left].map(|e| home(&host, e)), [Some(CPU), None]);
-    // A vCPU that may run only on the other CPU takes its place as soon as its affinity allows it.
+    // Once the first vCPU may run only on CPU 1, the second vCPU receives CPU 0.
     host.adjust(any, Params { group: marked, ..on(OTHER) }).expect("accepted");
     run_through(&mut host, 1);
     assert_eq!([any, left].map(|e| home(&host, e)), [Some(OTHER), Some(CPU)]);
 }
 
-/// Returns the entity of each CPU just after the first sibling is chosen. Two siblings are on CPUs with two hogs each.
+/// Returns the number of samples, of 600 in 600 ms, in which both siblings run. One hog is on CPU 0 and three are on
+/// CPU 1.
 fn chosen_beside_hogs(policy: &'static Descriptor) -> usize {
     let mut host = host(policy, 2, &[]);
     let marked = group(&mut host, true, GroupId::ROOT);
@@ -205,8 +207,8 @@ fn packing_decides_which_vcpus_run_together() {
     }
 }
 
-/// Returns whether two siblings exchange CPUs. One waits on its home CPU behind a vCPU of the highest priority, and CPU
-/// 0 has only OVER vCPUs.
+/// Returns whether two siblings exchange CPUs. One sibling waits on CPU 1 behind a vCPU of the highest priority. CPU 0
+/// has only OVER vCPUs.
 fn exchange(policy: &'static Descriptor, allowed: bool) -> bool {
     let all = [("latency", ms(60)), ("affinity-exchange", i64::from(allowed))];
     let has = |name| policy.knobs.iter().any(|knob| knob.name == name);
@@ -220,7 +222,7 @@ fn exchange(policy: &'static Descriptor, allowed: bool) -> bool {
     wake(&mut host, siblings[0]);
     run_through(&mut host, 61_000);
     assert_eq!(home(&host, siblings[0]), Some(CPU));
-    // The other VM runs on both CPUs with the highest priority; the accounting finds the sibling on CPU 0 in debt.
+    // The other VM runs on both CPUs with the highest priority. The accounting finds the sibling on CPU 0 in debt.
     wake(&mut host, others[1]);
     wake(&mut host, others[0]);
     run_through(&mut host, 90_500);

@@ -1,4 +1,4 @@
-//! The family against its rules: Poris §4 and Algorithm 1.
+//! Tests of the family against its rules: Poris §4 and Algorithm 1.
 
 mod gangs;
 mod pictures;
@@ -25,24 +25,24 @@ fn group(host: &mut Driver<'_>, gang: bool, parent: GroupId) -> GroupId {
     host.create_group("g", GroupParams { gang, ..GroupParams::default() }, parent).expect("every group is accepted")
 }
 
-/// Returns a VM of this number of vCPUs, all asleep.
+/// Returns the vCPUs of a new VM, all blocked.
 fn vm(host: &mut Driver<'_>, group: GroupId, vcpus: usize) -> Vec<EntityId> {
     (0..vcpus).map(|_| attach(host, Params { group, ..Params::default() })).collect()
 }
 
-/// Returns a new entity, runnable from now on.
+/// Returns a new entity that is runnable.
 fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     let e = attach(host, params);
     wake(host, e);
     e
 }
 
-/// Returns the length of the time slice that has just begun on `cpu`, in microseconds.
+/// Returns the length of the time slice that has just started on `cpu`, in microseconds.
 fn turn(host: &Driver<'_>, cpu: CpuId) -> u64 {
     (host.machine().until(cpu).since(host.now()).as_ns() + 1) / 1_000
 }
 
-/// Returns the priority of `e` in Credit's numbers: OVER −2, UNDER −1, BOOST 0, and 1.
+/// Returns the priority of `e` in Credit's numbers: OVER −2, UNDER −1, BOOST 0, real-time 1.
 fn priority(host: &Driver<'_>, e: EntityId) -> i64 {
     shows(host, e, "priority")
 }
@@ -51,7 +51,7 @@ const REAL_TIME: i64 = 1;
 const BOOST: i64 = 0;
 const UNDER: i64 = -1;
 
-/// Returns the entity on each CPU, every `step` microseconds, by letter.
+/// Returns a row for each CPU, with the letter of its entity every `step` microseconds.
 fn rows(host: &mut Driver<'_>, steps: core::ops::Range<u64>, step: u64, names: &[(EntityId, char)]) -> Vec<String> {
     let mut rows = vec![String::new(); host.machine().topology().cpus];
     for n in steps {

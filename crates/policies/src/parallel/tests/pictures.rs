@@ -1,8 +1,9 @@
-//! The pictures of the essays, and figure 6 of Poris (Wu et al.).
+//! Tests of the pictures of the essays and of figure 6 of Poris (Wu et al.).
 
 use super::*;
 
-/// Returns two VMs of two vCPUs below one mark, and a hog on each of two CPUs.
+/// Returns a host of two CPUs with two VMs of two vCPUs below one group, and with a hog on each CPU. If both VMs are
+/// marked, the mark is on the group above them.
 fn two_vms<'a>(
     policy: &'static Descriptor,
     knobs: &[(&str, i64)],
@@ -73,7 +74,7 @@ fn an_event_goes_first() {
     assert!(rs::POLICY.essay().contains(&row), "{row}");
 }
 
-/// Poris figure 6: four VMs of two vCPUs on four CPUs, and further vCPUs, so that each CPU has four.
+/// Figure 6 of Poris: four VMs of two vCPUs on four CPUs. Further vCPUs fill each CPU up to four.
 #[test]
 fn figure_6() {
     let mut host = host(&poris::POLICY, 4, &[]);
@@ -89,7 +90,7 @@ fn figure_6() {
     let mut names: Vec<(EntityId, char)> = others.iter().map(|&e| (e, '.')).collect();
     names.extend(vms.iter().zip('1'..).flat_map(|(vm, name)| vm.iter().map(move |&e| (e, name))));
     let rows = rows(&mut host, 0..60, 1_000, &names);
-    // From the second round on, when all vCPUs are runnable: two subgroups, five rounds each, in step.
+    // From the second round on, all vCPUs are runnable: two subgroups alternate, five rounds each, in step.
     let expected = [".1313131313.", ".1313131313.", ".2424242424.", ".2424242424."];
     let columns: Vec<_> = rows.iter().zip(expected).map(|(row, expected)| row.find(expected)).collect();
     assert!(columns[0].is_some() && columns.iter().all(|&column| column == columns[0]), "{}", rows.join("\n"));

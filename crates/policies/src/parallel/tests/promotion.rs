@@ -1,10 +1,10 @@
-//! Short time slices and the highest priority: Poris §4.2, §4.3 and §4.6.
+//! Tests of short time slices and of the highest priority: Poris §4.2, §4.3 and §4.6.
 
 use super::*;
 
 #[test]
 fn turns_are_short_while_a_vm_is_marked() {
-    // Four vCPUs on one CPU, 15 ms: Poris §4.3.
+    // Four vCPUs on one CPU with a latency of 15 ms: Poris §4.3.
     let mut host = host(&rs::POLICY, 1, &[]);
     let marked = group(&mut host, true, GroupId::ROOT);
     let hogs = [(); 3].map(|()| hog(&mut host, Params::default()));
@@ -35,7 +35,7 @@ fn turns_follow_the_latency_down_to_the_least() {
         let mut host = host(&poris::POLICY, 2, &[("latency", ms(latency)), ("least-turn", least)]);
         let marked = group(&mut host, true, GroupId::ROOT);
         vm(&mut host, marked, 1);
-        // Six vCPUs on two CPUs, rounded up to three for each CPU.
+        // Six vCPUs on two CPUs are three vCPUs for each CPU.
         let hogs = [(); 4].map(|()| hog(&mut host, Params::default()));
         run_through(&mut host, 31_000);
         host.yield_now(CPU);
@@ -60,7 +60,7 @@ fn a_marked_group_around_a_vm_marks_it_and_the_mark_can_go() {
     assert_eq!(shows(&host, e, "gang"), 0);
 }
 
-/// Advances time until the condition holds, at most a second.
+/// Advances time until the condition holds, by at most a second.
 fn run_until(host: &mut Driver<'_>, is_so: impl Fn(&Driver<'_>) -> bool) {
     for _ in 0..2_000 {
         if is_so(host) {
@@ -72,7 +72,8 @@ fn run_until(host: &mut Driver<'_>, is_so: impl Fn(&Driver<'_>) -> bool) {
     panic!("it never is");
 }
 
-/// Returns `e`, which waits UNDER beside a running hog: it woke and ran until its time slice ended.
+/// Returns a host and an entity that waits UNDER beside a running hog. The entity woke and ran until its time slice
+/// ended.
 fn waiting_under<'a>(policy: &'static Descriptor, gang: bool) -> (Driver<'a>, EntityId) {
     let mut host = host(policy, 1, &[]);
     let marked = group(&mut host, gang, GroupId::ROOT);
@@ -99,7 +100,7 @@ fn an_event_boosts_a_marked_vcpu_that_waits_under() {
         run_through(&mut host, now);
         assert_eq!(running(&host, CPU) == Some(e), lifts, "{}", policy.name);
         assert_eq!(priority(&host, e), if lifts { REAL_TIME } else { UNDER });
-        // On another CPU the vCPU may be chosen again, and boosted by its own call.
+        // With the other policies, the vCPU may be picked again, and boosted by its own call.
         if policy.name == "rs" && lifts {
             host.yield_now(CPU);
             run_through(&mut host, now);
@@ -134,7 +135,7 @@ fn a_boosted_vcpu_queues_behind_earlier_ones() {
     let now = running(&host, CPU).expect("a vCPU runs");
     let mut waiting: Vec<EntityId> = all.into_iter().filter(|&e| e != now && priority(&host, e) == UNDER).collect();
     assert!(waiting.len() >= 2);
-    // In the reverse order of the queue.
+    // The events arrive in the reverse order of the queue.
     waiting.reverse();
     waiting.iter().for_each(|&e| host.notice(e, Notice::Interrupt));
     for &e in &waiting {

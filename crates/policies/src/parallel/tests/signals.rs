@@ -1,8 +1,9 @@
-//! The calls of a gang: the calling vCPU, the number of calls, and the demand (Weng et al., VEE 2009 and HPDC 2011).
+//! Tests of the calls of a gang: the calling vCPU, the number of calls, and the demand (Weng et al., VEE 2009 and HPDC
+//! 2011).
 
 use super::*;
 
-/// Returns a marked VM of two vCPUs on CPUs 0 and 1, and hogs that make one of them wait.
+/// Returns a host and the two blocked vCPUs of a marked VM, on CPUs 0 and 1. Three hogs occupy the CPU `crowded`.
 fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuId) -> (Driver<'a>, [EntityId; 2]) {
     let mut host = host(policy, 2, knobs);
     let marked = group(&mut host, true, GroupId::ROOT);
@@ -12,7 +13,7 @@ fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuI
     (host, siblings)
 }
 
-/// Returns the number of samples in which both siblings run, of a thousand that are a millisecond apart.
+/// Returns the number of samples in which both siblings run, of 1000 samples at intervals of a millisecond.
 fn together(host: &mut Driver<'_>, siblings: [EntityId; 2]) -> usize {
     let begun = host.now().as_ns() / 1_000;
     let mut together = 0;
@@ -30,7 +31,7 @@ fn only_the_cpu_of_the_first_vcpu_calls_unless_all_may() {
         siblings.iter().for_each(|&e| wake(&mut host, e));
         together(&mut host, siblings)
     };
-    // CPU 1 is overloaded, and CPU 0, the CPU of the first vCPU, calls it; or the reverse.
+    // First CPU 1 is overloaded, and CPU 0, the CPU of the first vCPU, calls it. Then CPU 0 is overloaded.
     let [first, boot, any] = [0, 1, 2];
     for from in [first, boot, any] {
         assert!(wait(OTHER, from) > 900, "{}", wait(OTHER, from));
@@ -39,7 +40,7 @@ fn only_the_cpu_of_the_first_vcpu_calls_unless_all_may() {
     assert!(wait(CPU, any) > 900, "{}", wait(CPU, any));
 }
 
-/// If the first vCPU is not on CPU 0, the boot CPU never calls it, but its own CPU does.
+/// If the VM has no vCPU on CPU 0, the boot CPU never calls the siblings. The CPU of the first vCPU does.
 #[test]
 fn the_boot_cpu_calls_only_the_vcpus_it_chooses() {
     let together_from = |from| {
@@ -66,7 +67,8 @@ fn a_vm_is_called_at_most_as_often_as_the_knob_allows() {
     assert!(shares[0] > shares[1] + 200 && shares[1] >= shares[2], "{shares:?}");
 }
 
-/// Returns such a host, but the guest of the VM sometimes reports that it has spun for `waited`.
+/// Returns the number of samples, of 1000, in which both siblings run. Every 20 ms the guest reports that it has spun
+/// for `waited`.
 fn spinning(knobs: &[(&str, i64)], waited: Nanos) -> usize {
     let (mut host, siblings) = crowded(&adaptive::POLICY, knobs, OTHER);
     siblings.iter().for_each(|&e| wake(&mut host, e));
@@ -94,7 +96,7 @@ fn vms_are_brought_together_while_they_spin() {
 
 #[test]
 fn an_interval_begins_with_a_report_and_ends() {
-    // Their allowed CPUs show the duration of confinement: one vCPU has CPU 0, and CPU 1 is overloaded.
+    // The siblings are confined during the interval: one vCPU has CPU 0, and CPU 1 is overloaded.
     let shares = [10, 1_000].map(|interval| {
         let knobs = [("interval", ms(interval)), ("interval-most", ms(interval))];
         let (mut host, siblings) = crowded(&adaptive::POLICY, &knobs, OTHER);
@@ -113,7 +115,7 @@ fn the_bounds_of_intervals_must_not_cross() {
     assert!(refused.to_string().contains("interval-most"), "{refused}");
 }
 
-/// With short intervals that may grow, a VM that keeps spinning is co-scheduled for increasing times.
+/// With short intervals that may grow, a VM that keeps spinning is co-scheduled for increasing intervals.
 #[test]
 fn intervals_are_learned() {
     let fixed = spinning(&[("interval", ms(10)), ("interval-most", ms(10))], Nanos::ms(1));

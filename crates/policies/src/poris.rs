@@ -69,7 +69,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     ..SHARED
 };
 
-/// The latency that a real-time VM tolerates.
+/// The wake-up latency that a real-time VM tolerates.
 pub(crate) const LATENCY: Knob = Knob::time(
     "latency",
     Nanos::ms(15),
@@ -78,12 +78,12 @@ pub(crate) const LATENCY: Knob = Knob::time(
 )
 .from("Poris §4.3: a VoIP test is good with time slices of 5 ms and four vCPUs for each CPU");
 
-/// The shortest time slice.
+/// The minimum length of a time slice.
 pub(crate) const LEAST_TURN: Knob =
     Knob::time("least-turn", Nanos::us(100), (Nanos::us(10), Nanos::s(1)), "the shortest time slice")
         .from("ours: the source states none");
 
-/// The effect of a wake-up.
+/// The effect of a wake-up on the priority.
 pub(crate) const WOKEN: Knob =
     Knob::choice("woken", &["real-time", "boost"], "the priority of a marked VM's vCPU that wakes UNDER")
         .from("Poris §4.2, for events for waiting vCPUs; for wake-ups (assumed)");

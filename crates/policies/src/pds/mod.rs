@@ -72,10 +72,10 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Engine::new(Pds::new(knobs), host, knobs)))
 }
 
-/// Returns the maximum wait of an entity. A waiting task reaches the first level, however late its deadline is. There,
-/// only the tasks before it run first, each for at most one time slice: at its end a task gets a new deadline.
+/// Returns the maximum wait of an entity. Every waiting task reaches the first level. There, the tasks ahead run first,
+/// each for at most one time slice. At the end of a time slice, a task gets a new deadline.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
-    // Real-time levels are strict. A task that migrates repeatedly starts at the tail each time.
+    // Real-time levels are strict. A task that migrates repeatedly is enqueued at the tail each time.
     if project_c::has_real_time(load) || load.has_changes {
         return None;
     }

@@ -1,9 +1,9 @@
-//! The rule of PDS: the deadline of a task, and its level as time passes.
+//! The rule of PDS: the deadline of a task, and the change of its level over time.
 
 use crate::project_c::{self, Expired, Layout, Level, Rule, Task, Yielder};
 use sched::{Instant, Knobs, Nanos};
 
-/// Time in slots, the unit of deadlines; a slot is as long as a time slice.
+/// Time in slots, the unit of deadlines. A slot is as long as a time slice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Slot(u64);
 
@@ -31,14 +31,14 @@ impl Pds {
         Slot(now.as_ns() >> self.shift)
     }
 
-    /// Returns the deadline of a time slice that begins now.
+    /// Returns the deadline of a time slice that starts now.
     fn deadline(&self, nice: i32, now: Instant) -> Slot {
         Slot(self.edge(now).0 + u64::try_from(nice + 20).expect("nice values begin at -20"))
     }
 
-    /// Returns the longest time until a waiting task is at the first level.
+    /// Returns the maximum time until a waiting task is at the first level.
     pub(super) fn slots_to_first_level(&self) -> Nanos {
-        // The current slot counts.
+        // 63 levels and the rest of the current slot, rounded up.
         Nanos::ns(NORMAL_LEVELS << self.shift)
     }
 }
@@ -67,7 +67,7 @@ impl Rule for Pds {
     }
 
     fn level(&self, task: &Task<Slot>, now: Instant) -> Level {
-        // From 63, for nice 19 at the beginning of a time slice, down to 0.
+        // The value decreases from 63, for nice 19 at the start of a time slice, to 0.
         let ahead = (task.state.0 + NORMAL_LEVELS - NICE_WIDTH).saturating_sub(self.edge(now).0);
         BEFORE_NORMAL + Level::try_from(ahead).expect("it is below 64")
     }

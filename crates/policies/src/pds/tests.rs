@@ -1,15 +1,15 @@
-//! PDS's rule: deadlines and rotating levels (pds.h, Project C v5.13-r3).
+//! Tests of PDS's rule: deadlines and rotating levels (pds.h, Project C v5.13-r3).
 
 use super::POLICY;
 use crate::project_c::tests::{Lab, SLICE, fifo, nice};
 use sched::{LoadBounds, Nanos};
 
-/// Returns a number of slots of 2^22 ns.
+/// Returns the length of `n` slots of 2^22 ns.
 fn slots(n: u64) -> Nanos {
     SLICE.saturating_mul(n)
 }
 
-/// First level in this code; Project C counts from 128, this code from 100.
+/// First level that is not real-time: 128 in Project C, 100 in this code.
 const FIRST_LEVEL: i64 = 100;
 
 #[test]
@@ -19,7 +19,7 @@ fn a_deadline_is_the_slot_that_has_begun_and_the_nice_value_from_0_to_39() {
     for (value, deadline) in [(-20, 5), (0, 25), (19, 44)] {
         let e = lab.hog(nice(value));
         assert_eq!(lab.shows(e, "deadline"), deadline);
-        // A new task is at 24 + nice + 20.
+        // The level of a new task is 24 + nice + 20.
         assert_eq!(lab.level(e), FIRST_LEVEL + deadline - 5 + 24);
     }
 }
@@ -40,7 +40,7 @@ fn a_waiting_task_rises_a_level_with_each_slot_up_to_the_first() {
     let mut levels = Vec::new();
     for _ in 0..4 {
         lab.pass(slots(10));
-        // Every access to the queue moves its levels.
+        // Every access to the queue rotates its levels.
         lab.yields(rt);
         levels.push(lab.level(e) - FIRST_LEVEL);
     }
@@ -88,7 +88,8 @@ fn a_task_that_slept_past_its_deadline_preempts_at_once() {
     let hog = lab.hog(nice(-20));
     lab.pass(slots(5));
     lab.wake(sleeper);
-    // Nice 10 from slot 0 on is due at 30: at level 49. The hog's new deadlines are at 24.
+    // Nice 10 from slot 0 on has its deadline at slot 30 and is at level 49. With a new deadline, the hog is at level
+    // 24.
     assert_eq!((lab.running(0), lab.level(sleeper)), (Some(hog), FIRST_LEVEL + 49));
     lab.block(hog);
     lab.block(sleeper);
@@ -168,7 +169,7 @@ fn no_task_waits_longer_than_stated() {
     assert_eq!(others.len(), 20);
 }
 
-/// A letter is a time slice.
+/// A letter of the picture is a time slice.
 #[test]
 fn the_essays_picture_is_true() {
     let mut lab = Lab::of(&POLICY, sched::Topology::new(1), &[]);

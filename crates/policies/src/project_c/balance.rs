@@ -4,11 +4,11 @@ use super::rule::Rule;
 use super::{Cpu, Engine};
 use sched::{CpuId, CpuSet, Cx, EntityId, Topology};
 
-/// Maximum number of entities of one queue that a CPU about to idle examines. Source: SCHED_RQ_NR_MIGRATION,
+/// Maximum number of entities in one queue that a CPU examines before it idles. Source: SCHED_RQ_NR_MIGRATION,
 /// alt_core.c.
 const STEAL_MOST: usize = 32;
 
-/// Returns the CPUs of the machine by distance from `cpu`: the CPU itself, its core, its cache, all CPUs.
+/// Returns the CPUs of the machine in rings around `cpu`: the CPU itself, its core, its cache, all CPUs.
 fn rings(cpu: CpuId, host: &Topology) -> [core::ops::Range<usize>; 4] {
     let block = |size: usize| {
         let first = cpu.index() / size * size;
@@ -17,7 +17,7 @@ fn rings(cpu: CpuId, host: &Topology) -> [core::ops::Range<usize>; 4] {
     [block(1), block(host.smt), block(host.llc), 0..host.cpus]
 }
 
-/// Returns the CPU of `set` that is nearest to `cpu`, the lowest among equals.
+/// Returns the CPU of `set` that is nearest to `cpu`; among equals, the CPU with the lowest index.
 fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
     let [itself, core, cache, _] = rings(cpu, host);
     let within = |ring: core::ops::Range<usize>| ring.map(CpuId::new).find(|&other| set.contains(other));
@@ -25,8 +25,8 @@ fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
 }
 
 impl<R: Rule> Engine<R> {
-    /// Returns the CPU for `e`, which has just become runnable: the nearest CPU with an idle core, else an idle CPU,
-    /// else a CPU that runs a less urgent entity, else any CPU.
+    /// Returns the CPU for `e`, which has just become runnable: the nearest CPU with an idle core, else the nearest
+    /// idle CPU. If no CPU idles, returns the nearest CPU that runs a less urgent entity, else the nearest CPU.
     pub(super) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let home = self.tasks[e.index()].home;
         let allowed = cx.allowed(e);
@@ -47,7 +47,8 @@ impl<R: Rule> Engine<R> {
         nearest(home, &less_urgent, host).or_else(|| nearest(home, &allowed, host)).expect("an affinity contains a CPU")
     }
 
-    /// Steals waiting entities for `cpu`, which is about to idle, from the nearest CPU with waiting entities.
+    /// Steals waiting entities for `cpu`, which is about to idle, from the nearest CPU that has any. Returns whether an
+    /// entity was stolen.
     pub(super) fn steal(&mut self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         if self.queues.pending().is_empty() {
             return false;
@@ -63,8 +64,8 @@ impl<R: Rule> Engine<R> {
         false
     }
 
-    /// Steals entities behind the entity that runs, or is about to run, on `source`. It steals at most half of the
-    /// queue, and only entities that may run on `cpu`.
+    /// Steals entities behind the entity that runs, or is about to run, on `source`. Examines at most half of the
+    /// queue, and steals only entities that may run on `cpu`.
     fn steal_from(&mut self, source: CpuId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let mut tries = (self.queues.len(source) / 2).min(STEAL_MOST);
         let runs = self.cpus[source.index()].running.or_else(|| self.queues.first(source));
@@ -84,14 +85,14 @@ impl<R: Rule> Engine<R> {
 
     // ---- Races ----
 
-    /// Records that `cpu` found no entity while another CPU is about to pick and may leave an entity waiting.
+    /// Records that `cpu` found no entity, if another CPU is about to pick and may leave an entity waiting.
     pub(super) fn look_again_later(&mut self, cpu: CpuId, cx: &Cx<'_>) {
         if self.queues.pending().iter().any(|other| cx.kicked(other)) {
             self.lookers.insert(cpu);
         }
     }
 
-    /// Lets the CPUs that searched too early steal the entities that `cpu` leaves waiting after its pick.
+    /// Kicks the CPUs that searched too early, if `cpu` leaves entities waiting after its pick.
     pub(super) fn let_look_again(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.lookers.is_empty() {
             return;
@@ -108,8 +109,8 @@ impl<R: Rule> Engine<R> {
 
     // ---- Cores ----
 
-    /// Finds, if the whole core of `cpu` idles, the first core from this CPU's number on whose threads each run a
-    /// single entity. Kicks one of these threads, so that it gives its entity away.
+    /// Starts the move of an entity to an idle core, if the whole core of `cpu` idles. Searches upward from `cpu` for a
+    /// core whose threads each run a single entity. Kicks one of these threads, which then pushes its entity.
     pub(super) fn balance_cores(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let host = *cx.topology();
         if host.smt == 1 || !self.queues.idle_cores().contains(cpu) {
@@ -129,7 +130,8 @@ impl<R: Rule> Engine<R> {
         }
     }
 
-    /// Moves `e`, which has just stopped on `cpu`, to the nearest idle core. Returns whether there is one for it.
+    /// Moves `e`, which has just stopped on `cpu`, to the nearest idle core. Returns whether `e` may run on an idle
+    /// core.
     pub(super) fn push(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
         let Some(to) = nearest(cpu, &cx.allowed(e).and(self.queues.idle_cores()), cx.topology()) else { return false };
         self.move_to(e, to, cx);

@@ -1,6 +1,6 @@
 //! The common engine of BMQ and PDS (Project C): a multi-level run queue per CPU, time slices, placement, stealing.
 //!
-//! BMQ and PDS differ in the rule for the level of an entity, see [`Rule`]. The running entity stays in its list, so
+//! BMQ and PDS differ in the rule for the level of an entity; see [`Rule`]. The running entity stays in its list, so
 //! each CPU should run the first entity of its run queue. An arrival at the tail of the same level does not preempt.
 //!
 //! Source: kernel/sched/alt_core.c, Project C v5.13-r3.
@@ -51,16 +51,16 @@ pub(crate) const DEADLINE_IS_FIFO: Knob = Knob::switch(
 )
 .from("__sched_setscheduler, alt_core.c");
 
-/// Returns the length of a time slice in the source's "ms".
+/// Returns the length of a time slice in the "ms" of the source, 2^20 ns.
 pub(crate) fn slice_ms(knobs: &Knobs) -> u64 {
     if knobs.word(SLICE.name) == "2ms" { 2 } else { 4 }
 }
 
-/// Returns the time until an idle CPU finds waiting work. A CPU that becomes idle steals waiting entities, but it
-/// examines only half a queue and skips entities that it may not run. There is no later search.
+/// Returns the time until an idle CPU finds waiting work. A CPU that becomes idle steals waiting entities. The CPU
+/// examines only half of a queue and skips entities that it may not run. The CPU does not search again later.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let alone = load.host.cpus == 1;
-    // An entity that lets the next one run once waits in front of that entity, where no CPU searches.
+    // An entity that lets the next entity run once waits ahead of the running entity, where no CPU searches.
     let skips = load.knobs.word(YIELD.name) == "skip";
     match alone || !(load.has_affinity || skips) {
         true => Conserving::Global { slack: Nanos::ZERO },
@@ -73,7 +73,7 @@ pub(crate) fn has_real_time(load: &LoadBounds<'_>) -> bool {
     load.has_rt || load.has_reservations && load.knobs.on(DEADLINE_IS_FIFO.name)
 }
 
-/// The shortest time for which a timer is set. Source: hrtick_start, alt_core.c.
+/// The minimum time for which a timer is set. Source: hrtick_start, alt_core.c.
 const TIMER_LEAST: Nanos = Nanos::us(10);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +87,7 @@ enum Yields {
 struct Settings {
     yields: Yields,
     one_better: bool,
-    /// Period of the tick; zero: no ticks.
+    /// Period of the tick; zero: the CPU has no ticks.
     tick: Nanos,
     deadline_is_fifo: bool,
 }
@@ -96,17 +96,17 @@ struct Settings {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
     running: Option<EntityId>,
-    /// Entity that stopped on the CPU but may continue: if it is picked again, it counts as never stopped.
+    /// Entity that stopped on the CPU but may continue. If picked again, the entity counts as never stopped.
     previous: Option<EntityId>,
     /// Instant at which the CPU switched to the running entity.
     last_switch: Instant,
     /// Entity that yielded and lets another entity run once.
     skip: Option<EntityId>,
-    /// Entity to be moved to an idle core when it stops.
+    /// Entity to be pushed to an idle core when the entity stops.
     push: Option<EntityId>,
 }
 
-/// The scheduler of BMQ or PDS, by its rule.
+/// The scheduler of BMQ or PDS, depending on the rule `R`.
 #[derive(Debug)]
 pub(crate) struct Engine<R: Rule> {
     rule: R,
@@ -114,7 +114,7 @@ pub(crate) struct Engine<R: Rule> {
     queues: Queues,
     tasks: Vec<Task<R::TaskState>>,
     cpus: Vec<Cpu>,
-    /// Idle CPUs that found no entity while another CPU was being kicked.
+    /// Idle CPUs that found no entity while another CPU had a pending kick.
     lookers: CpuSet,
 }
 
@@ -160,7 +160,7 @@ impl<R: Rule> Engine<R> {
         self.queues.enqueue(cpu, self.level(e, cx.now()), e);
     }
 
-    /// Enqueues like [`enqueue`](Engine::enqueue), and kicks the CPU if another entity should run there now.
+    /// Enqueues `e` like [`enqueue`](Engine::enqueue), and kicks the CPU if another entity should run there.
     fn enqueue_and_call(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         self.enqueue(e, cpu, cx);
         self.call(cpu, cx);
@@ -173,7 +173,7 @@ impl<R: Rule> Engine<R> {
         self.queues.requeue(self.level(e, now), e);
     }
 
-    /// Kicks `cpu` if the first entity in its queue does not run.
+    /// Kicks `cpu` if the CPU does not run the first entity of its queue.
     fn call(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.queues.first(cpu) != self.cpus[cpu.index()].running {
             cx.kick(cpu);
@@ -204,8 +204,8 @@ impl<R: Rule> Engine<R> {
         }
     }
 
-    /// Returns the end of a time slice with this remainder: when it is used up, or at a tick that finds it almost used
-    /// up.
+    /// Returns the end of a time slice with the remainder `left`: the instant at which `left` is used up. With ticks, a
+    /// tick that finds the time slice almost used up ends it earlier.
     fn end_of_slice(&self, now: Instant, left: Nanos) -> Instant {
         let end = now + left.max(TIMER_LEAST);
         if self.settings.tick.is_zero() {
@@ -263,8 +263,8 @@ impl<R: Rule> Engine<R> {
         self.check_slice(e, Expired::Blocked, now);
     }
 
-    /// Returns the entity that `cpu` should run by its queue. An entity that lets another one run once is skipped, if
-    /// there is another one.
+    /// Returns the entity that `cpu` should run according to its queue. An entity that lets another entity run once is
+    /// skipped, if another entity waits.
     fn choose(&mut self, cpu: CpuId) -> Option<EntityId> {
         let skipped = self.cpus[cpu.index()].skip.take();
         let first = self.queues.first(cpu)?;
@@ -303,7 +303,8 @@ impl<R: Rule> Policy for Engine<R> {
         let task = self.task(e);
         (task.kind, task.nice) = (kind, nice);
         let Some(cpu) = self.queues.queue_of(e) else { return Ok(()) };
-        // If the running entity's affinity now excludes the CPU, the machine kicks the CPU; the entity moves then.
+        // If the running entity's affinity now excludes the CPU, the machine kicks the CPU, and the entity moves when
+        // it stops.
         if cx.is_waiting(e) && !cx.may_run(e, cpu) {
             let to = cx.allowed(e).first().expect("an affinity contains a CPU");
             self.move_to(e, to, cx);

@@ -1,25 +1,25 @@
-//! The queues of all CPUs: a list per level, a bitmap of the occupied levels, and the data about a CPU that other CPUs
-//! read.
+//! The queues of all CPUs: a list per level, a bitmap of the occupied levels, and the data that other CPUs read.
 
 use sched::queue::Lists;
 use sched::{CpuId, CpuSet, EntityId, Instant, Topology};
 
-/// A level of a queue; lower is more urgent. 0 is the stop level, all others are one more than in Project C.
+/// A level of a queue. A lower level is more urgent. 0 is the stop level; all other levels are one more than in Project
+/// C.
 pub(crate) type Level = usize;
 
 /// Level of an idle CPU.
 pub(crate) const IDLE: Level = Level::MAX;
 
-/// Number of levels that rotate with time: the last bits of a deadline select its list.
+/// Number of lists for the levels that rotate with time. The last bits of a deadline select its list.
 const ROTATING: usize = 64;
 
 /// The layout of the levels of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Number of levels that do not rotate. At most 128.
+    /// Number of levels that do not rotate, at most 128.
     pub(crate) fixed: usize,
-    /// Interval of rotation as a power of two in nanoseconds, if the layout has 63 more levels. These levels rotate by
-    /// one per interval, into the last fixed level.
+    /// Interval of rotation, as a power of two in nanoseconds, if the layout has 63 more levels. In every interval,
+    /// these levels rotate by one, into the last fixed level.
     pub(crate) turn_shift: Option<u32>,
 }
 
@@ -33,12 +33,12 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     fixed: u128,
-    /// Occupied rotating lists, one bit per list; the order begins after the list of `edge`.
+    /// Occupied rotating lists, one bit per list. The order begins after the list of `edge`.
     rotating: u64,
     /// Number of rotations so far.
     edge: u64,
     len: usize,
-    /// Best level at the last enqueue or dequeue.
+    /// Most urgent occupied level at the last enqueue or dequeue.
     watermark: Level,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Queues {
     idle: CpuSet,
     /// CPUs whose whole core has empty queues.
     idle_cores: CpuSet,
-    /// CPUs with more than one entity in their queue.
+    /// CPUs whose queue contains more than one entity.
     pending: CpuSet,
 }
 
@@ -72,7 +72,7 @@ impl Queues {
         }
     }
 
-    /// Makes room for `e`. Call this at attach.
+    /// Makes room for `e`. Call this function at the attachment of `e`.
     pub(crate) fn reserve(&mut self, e: EntityId) {
         self.lists.reserve(e);
     }
@@ -97,7 +97,7 @@ impl Queues {
         self.queues[cpu.index()].len
     }
 
-    /// Returns the CPU in whose queue `e` is, if it is queued.
+    /// Returns the CPU whose queue contains `e`, if `e` is queued.
     pub(crate) fn queue_of(&self, e: EntityId) -> Option<CpuId> {
         self.lists.list_of(e).map(|list| CpuId::new(list / self.lists_each()))
     }
@@ -132,27 +132,26 @@ impl Queues {
         cpu * self.lists_each() + slot
     }
 
-    /// Returns the most urgent occupied level of `cpu` from `from` on.
+    /// Returns the most urgent occupied level of `cpu` that is not more urgent than `from`.
     fn best_from(&self, cpu: usize, from: Level) -> Option<Level> {
         let queue = &self.queues[cpu];
         let beyond = |from: usize, word: u128| (from < 128).then(|| word >> from << from).filter(|&rest| rest != 0);
         if let Some(rest) = beyond(from, queue.fixed) {
             return Some(rest.trailing_zeros() as usize);
         }
-        // Bit 0 is the list of the edge itself, which is always empty. Bit n is the list n levels behind the last fixed
-        // level.
+        // Bit 0 is the list of the edge, which is always empty. Bit n is the list n levels behind the last fixed level.
         let turned = queue.rotating.rotate_right(u32::try_from(self.edge_slot(cpu)).expect("it is below 64"));
         let rest = beyond(from.saturating_sub(self.layout.fixed - 1), u128::from(turned))?;
         Some(self.layout.fixed - 1 + rest.trailing_zeros() as usize)
     }
 
-    /// Returns the first entity at the most urgent level of `cpu`.
+    /// Returns the first entity at the most urgent occupied level of `cpu`.
     pub(crate) fn first(&self, cpu: CpuId) -> Option<EntityId> {
         let best = self.best_from(cpu.index(), 0)?;
         self.lists.first(self.list(cpu.index(), best))
     }
 
-    /// Returns the entity after `e`, which is queued.
+    /// Returns the entity after `e`, which is queued, in the order of the queue.
     pub(crate) fn next(&self, e: EntityId) -> Option<EntityId> {
         self.lists.next(e).or_else(|| {
             let cpu = self.queue_of(e).expect("it is queued").index();
@@ -163,8 +162,8 @@ impl Queues {
 
     // ---- Change ----
 
-    /// Rotates the levels of `cpu` up to `now`. Entities of passed levels move, in order, behind those whose levels
-    /// were passed before.
+    /// Rotates the levels of `cpu` up to `now`. The entities of passed levels move, in order, to the tail of the last
+    /// fixed level.
     pub(crate) fn turn(&mut self, cpu: CpuId, now: Instant) {
         let Some(shift) = self.layout.turn_shift else { return };
         let edge = now.as_ns() >> shift;
@@ -199,7 +198,7 @@ impl Queues {
         }
     }
 
-    /// Removes `e` from its queue. Returns the CPU of the queue, if `e` was in one.
+    /// Removes `e` from its queue. Returns the CPU of the queue, if `e` was queued.
     pub(crate) fn dequeue(&mut self, e: EntityId) -> Option<CpuId> {
         let cpu = self.pull(e)?;
         let queue = &mut self.queues[cpu.index()];
@@ -212,7 +211,7 @@ impl Queues {
         Some(cpu)
     }
 
-    /// Moves `e`, which is queued, to the tail of `level` of the same queue.
+    /// Moves `e`, which is queued, to the tail of `level` in the same queue.
     pub(crate) fn requeue(&mut self, level: Level, e: EntityId) {
         let cpu = self.pull(e).expect("it is queued");
         self.push(cpu, level, e);
@@ -280,8 +279,7 @@ mod tests {
     const SHIFT: u32 = 22;
     const DUE: Level = 3;
 
-    /// The levels as Project C moves them: all 64 lists move, and overdue tasks are placed in front of the new first
-    /// list.
+    /// The levels as in Project C, where all 64 lists move. Overdue tasks move to the front of the new first list.
     struct Model {
         levels: Vec<Vec<EntityId>>,
         edge: u64,
@@ -314,7 +312,7 @@ mod tests {
         let (mut dice, mut now) = (Dice(12345), Instant::ZERO);
         let mut dice = |below: u64| dice.below(below);
         for _ in 0..20_000 {
-            // Usually within a slot, sometimes over all 64 slots.
+            // A step usually stays within a slot; some steps exceed all 64 slots.
             let slots = if dice(50) == 0 { dice(100) } else { dice(2) };
             now += sched::Nanos::ns((slots << SHIFT) + dice(1 << SHIFT));
             queues.turn(cpu, now);

@@ -3,10 +3,10 @@
 use super::queues::Level;
 use sched::{Class, CpuId, Instant, Nanos, Params};
 
-/// The scheduling kind of an entity.
+/// The scheduling class of an entity in Project C's terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// The stop class, before all other kinds.
+    /// The stop class, more urgent than all other classes.
     Stop,
     /// SCHED_FIFO of this priority, 1 to 99.
     Fifo(u8),
@@ -18,8 +18,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind that `params` select. `deadline_is_fifo`: a reservation is a SCHED_DEADLINE task, which runs as
-    /// SCHED_FIFO 99.
+    /// Returns the kind that `params` select. With `deadline_is_fifo`, a reservation is a SCHED_DEADLINE task, which
+    /// runs as SCHED_FIFO 99.
     pub(crate) fn of(params: &Params, deadline_is_fifo: bool) -> Kind {
         match params.class {
             Class::Stop => Kind::Stop,
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether a used-up time slice moves the entity to the tail.
+    /// Returns whether the entity moves to the tail when its time slice is used up.
     pub(crate) fn takes_turns(self) -> bool {
         !matches!(self, Kind::Stop | Kind::Fifo(_))
     }
@@ -42,7 +42,7 @@ impl Kind {
         matches!(self, Kind::Stop | Kind::Fifo(_) | Kind::RoundRobin(_))
     }
 
-    /// Returns the real-time level, if the kind is real-time; `priorities_each` priorities share a level.
+    /// Returns the level of a real-time kind. `priorities_each` priorities share one level.
     pub(crate) fn real_time_level(self, priorities_each: usize) -> Option<Level> {
         match self {
             Kind::Stop => Some(0),
@@ -54,16 +54,16 @@ impl Kind {
     }
 }
 
-/// The state of an entity; `S` is the state of the rule.
+/// The state of an entity. `S` is the state for the rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task<S> {
     pub(crate) kind: Kind,
     pub(crate) nice: i32,
     /// Remainder of the time slice.
     pub(crate) slice: Nanos,
-    /// Instant of the last charge, or of the start of the run.
+    /// Instant of the last charge, or of the last dispatch.
     pub(crate) last_ran: Instant,
-    /// CPU in whose queue the entity is, or was last.
+    /// CPU whose queue contains the entity, or contained the entity last.
     pub(crate) home: CpuId,
     pub(crate) state: S,
 }

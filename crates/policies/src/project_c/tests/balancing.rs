@@ -1,4 +1,4 @@
-//! Several CPUs: alt_core.c, Project C v5.13-r3.
+//! Tests of several CPUs: alt_core.c, Project C v5.13-r3.
 
 use super::*;
 
@@ -40,11 +40,12 @@ fn of_equals_the_nearest_cpu_is_chosen() {
     let e = lab.hog(on(&[5], Params::default()));
     lab.adjust(e, nice(0));
     lab.block(e);
-    // The home is 5, in core {4, 5} and cache {4..7}. If all idle: the home itself.
+    // The home is CPU 5, in core {4, 5} and cache {4..7}. If all CPUs idle, the task wakes on its home.
     lab.wake(e);
     assert_eq!(lab.cpu(e), 5);
     lab.block(e);
-    // One thread of each core busy: no core idles. Its sibling, then its cache, then the rest.
+    // One thread of each core is busy, so no core idles. The choices are the sibling thread, then the cache, then the
+    // rest.
     for cpu in [0, 2, 5, 6] {
         pinned(&mut lab, cpu, -20);
     }
@@ -60,7 +61,7 @@ fn of_equals_the_nearest_cpu_is_chosen() {
 
 #[test]
 fn a_cpu_one_level_better_counts_as_less_urgent_as_coded() {
-    // Home runs nice −10 (108), CPU 1 runs nice −2 (112): one better than the 113 of the woken task.
+    // The home runs nice −10 (108). CPU 1 runs nice −2 (112), one level above the 113 of the woken task.
     for (knob, cpu) in [("on", 1), ("off", 0)] {
         let mut lab = lab(shape(2, 1, 2), &[("place-one-better", knob)]);
         let e = lab.attach(nice(0));
@@ -69,7 +70,7 @@ fn a_cpu_one_level_better_counts_as_less_urgent_as_coded() {
         lab.wake(e);
         assert_eq!((lab.cpu(e), lab.running(1) == Some(e)), (cpu, false));
     }
-    // The same level: sufficient in the code, not in its intention.
+    // The same level is sufficient in the code, but not in its intention.
     for (knob, cpu) in [("on", 1), ("off", 0)] {
         let mut lab = lab(shape(2, 1, 2), &[("place-one-better", knob)]);
         let e = lab.attach(nice(0));
@@ -86,7 +87,7 @@ fn a_cpu_that_goes_idle_takes_half_of_the_nearest_queue() {
     let tasks: Vec<_> = (0..6).map(|_| lab.hog(on(&[0], Params::default()))).collect();
     let other = lab.hog(on(&[1], Params::default()));
     tasks.iter().for_each(|&e| lab.adjust(e, nice(0)));
-    // Six tasks in the queue, the running one included: the three behind it are examined, in order.
+    // The queue contains six tasks, including the running task. The CPU examines the next three tasks, in order.
     lab.block(other);
     let cpus: Vec<_> = tasks.iter().map(|&e| lab.cpu(e)).collect();
     assert_eq!(cpus, [0, 1, 1, 1, 0, 0]);
@@ -135,10 +136,10 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
     let other = lab.hog(on(&[0], Params::default()));
     assert_eq!([lab.cpu(tasks[0]), lab.cpu(tasks[1])], [2, 3]);
     lab.block(other);
-    // From the number of the idle CPU on, 2 is the first.
+    // The search starts at the idle CPU, so CPU 2 is the first.
     assert_eq!([lab.cpu(tasks[0]), lab.cpu(tasks[1])], [0, 3]);
     assert_eq!((lab.running(0), lab.running(2)), (Some(tasks[0]), None));
-    // Not if a thread has no task, or more than one that it must keep, and never without sibling threads.
+    // No task moves if a thread has no task, or several tasks that must stay. No task moves without sibling threads.
     for on_the_other in 0..=2 {
         let mut crowded = self::lab(shape(4, 2, 4), &[]);
         let e = crowded.hog(on(&[2], Params::default()));
@@ -158,7 +159,7 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
 
 #[test]
 fn a_task_missed_in_a_race_is_found() {
-    // CPU 0 becomes idle at the instant at which CPU 1 is preempted, and picks first.
+    // CPU 0 becomes idle at the instant at which CPU 1 is preempted. CPU 0 picks first.
     let mut lab = lab(shape(2, 1, 2), &[]);
     let here = lab.hog(on(&[0], Params::default()));
     let there = lab.hog(on(&[1], Params::default()));

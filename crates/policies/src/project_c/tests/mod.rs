@@ -1,5 +1,5 @@
-//! The common engine against alt_core.c of Project C v5.13-r3: mostly with BMQ's rule, and with the rule of PDS if both
-//! must agree.
+//! Tests of the common engine against alt_core.c of Project C v5.13-r3, mostly under the rule of BMQ. If the two rules
+//! must agree, also under the rule of PDS.
 
 mod balancing;
 mod slices;
@@ -14,7 +14,7 @@ use sim::Driver;
 /// Length of a whole time slice: 4 "ms" of 2^20 ns.
 pub(crate) const SLICE: Nanos = Nanos::ns(4_194_304);
 
-/// A host in virtual time, exact to the nanosecond; without ticks, these policies set no alarms.
+/// A host in virtual time, exact to the nanosecond. Without ticks, these policies set no alarms.
 pub(crate) struct Lab {
     pub(crate) host: Driver<'static>,
 }
@@ -24,7 +24,7 @@ impl Lab {
         Lab { host: host_with(policy, shape, &knobs_from_text(policy, knobs)) }
     }
 
-    /// Returns a host of BMQ without ticks on this number of CPUs.
+    /// Returns a host with `cpus` CPUs and BMQ without ticks.
     pub(crate) fn bmq(cpus: usize) -> Lab {
         Lab::bmq_with(cpus, &[])
     }
@@ -33,7 +33,7 @@ impl Lab {
         Lab::of(&bmq::POLICY, sched::Topology::new(cpus), &[&[("tick", "0")], knobs].concat())
     }
 
-    /// Returns a host of PDS without ticks on this number of CPUs.
+    /// Returns a host with `cpus` CPUs and PDS without ticks.
     pub(crate) fn pds(cpus: usize) -> Lab {
         Lab::pds_with(cpus, &[])
     }
@@ -46,19 +46,19 @@ impl Lab {
         self.host.now()
     }
 
-    /// Returns a new task, blocked.
+    /// Attaches a blocked task.
     pub(crate) fn attach(&mut self, params: Params) -> EntityId {
         scripted(&mut self.host, params)
     }
 
-    /// Returns a new task, runnable from now on.
+    /// Attaches a task and wakes it.
     pub(crate) fn hog(&mut self, params: Params) -> EntityId {
         let e = awake(&mut self.host, params);
         self.settle();
         e
     }
 
-    /// Returns a new hog, forked by `parent`.
+    /// Attaches a hog that `parent` forks.
     pub(crate) fn fork(&mut self, parent: EntityId) -> EntityId {
         let e = self.attach(Params::default());
         self.host.wake(e, Wake::New { parent: Some(parent) });
@@ -90,12 +90,12 @@ impl Lab {
         CpuId::new(cpu_of(&self.host, e).expect("the task runs"))
     }
 
-    /// Lets the policy decide about all events due now, without advancing time.
+    /// Settles all events that are due, without advancing time.
     pub(crate) fn settle(&mut self) {
         self.host.step(self.host.now() + Nanos::ns(1));
     }
 
-    /// Advances time, and ends every time slice that is over within it.
+    /// Advances time by `time`, including time slices that end at the last instant.
     pub(crate) fn pass(&mut self, time: Nanos) {
         let end = self.now() + time;
         self.host.run_until(end);
@@ -129,7 +129,7 @@ impl Lab {
         self.shows(e, "level")
     }
 
-    /// Returns the CPU in whose queue `e` is.
+    /// Returns the CPU whose queue contains `e`, or contained `e` last.
     pub(crate) fn cpu(&self, e: EntityId) -> i64 {
         self.shows(e, "cpu")
     }

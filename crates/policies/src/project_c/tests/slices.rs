@@ -1,4 +1,4 @@
-//! Time slices, preemption, real-time levels, forks and yields: alt_core.c, Project C v5.13-r3.
+//! Tests of time slices, preemption, real-time levels, forks and yields: alt_core.c, Project C v5.13-r3.
 
 use super::*;
 
@@ -11,13 +11,13 @@ fn an_equal_task_waits_and_a_better_one_runs_at_once() {
     lab.pass(Nanos::ms(1));
     let equal = lab.hog(nice(0));
     assert_eq!(lab.running(0), Some(first));
-    // nice −1: 50 + ⌊126/2⌋ = 113, the level of nice 0. nice −2: 112.
+    // Nice −1 is at 50 + ⌊126/2⌋ = 113, the level of nice 0. Nice −2 is at 112.
     lab.hog(nice(-1));
     assert_eq!(lab.running(0), Some(first));
     let better = lab.hog(nice(-2));
     assert_eq!(lab.running(0), Some(better));
     lab.block(better);
-    // The preempted task is still first, with the rest of its time slice.
+    // The preempted task is still first, with the remainder of its time slice.
     assert_eq!(lab.running(0), Some(first));
     assert_eq!(lab.until(0), lab.now() + (SLICE - Nanos::ms(1)));
     lab.end_slice(0);
@@ -151,7 +151,8 @@ fn a_fork_halves_what_is_left_of_the_slice() {
         assert_eq!(lab.until(0), lab.now() + Nanos::ms(2));
         lab.end_slice(0);
         assert_eq!((lab.slice(parent), lab.slice(child)), (SLICE, Nanos::ms(2)));
-        // With PDS, the parent's new deadline is after the child's; with BMQ, its level is not behind.
+        // With PDS, the new deadline of the parent is after the deadline of the child. With BMQ, the parent stays
+        // ahead.
         if lab.running(0) == Some(parent) {
             lab.block(parent);
         }
@@ -190,7 +191,7 @@ fn a_yield_can_be_ignored_or_let_the_next_one_run_once() {
         lab.pass(Nanos::ms(1));
         lab.yields(tasks[0]);
         assert_eq!(lab.running(0), Some(tasks[1]));
-        // The task is skipped once; then it is first again.
+        // The task is skipped once, and is then first again.
         lab.block(tasks[1]);
         assert_eq!(lab.running(0), Some(tasks[0]));
         lab.yields(tasks[0]);
@@ -225,7 +226,7 @@ fn a_real_time_yield_changes_nothing() {
 fn a_new_level_means_its_tail_and_the_same_level_the_same_place() {
     let mut lab = Lab::bmq(1);
     let [a, b, c] = [lab.hog(nice(0)), lab.hog(nice(0)), lab.hog(nice(0))];
-    lab.adjust(a, nice(-1)); // 113, as before.
+    lab.adjust(a, nice(-1)); // The level is still 113.
     assert_eq!(lab.running(0), Some(a));
     lab.adjust(c, nice(-2));
     assert_eq!(lab.running(0), Some(c), "a better level preempts at once");

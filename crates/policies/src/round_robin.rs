@@ -40,14 +40,14 @@ fn build(_host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(RoundRobin { queue: Lists::new(1), quantum: knobs.time("quantum") }))
 }
 
-/// Returns the maximum time until an entity runs after a kick for it. A kicked CPU picks the first entity that it may
-/// run, perhaps not the entity for which it was kicked. That entity runs within a quantum.
+/// Returns the maximum time from a kick for an entity until the entity runs. The kicked CPU picks the first entity that
+/// it may run. If this is another entity, the other entity runs for at most a quantum.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
-/// Returns the maximum wait for a time slice. Every other entity first runs for one quantum, on the one CPU to which
-/// all of them may be confined.
+/// Returns the maximum wait for a time slice. Every other entity may first run for one quantum, on the same CPU if all
+/// affinities allow only that CPU.
 fn turn_bound(load: &LoadBounds<'_>) -> Nanos {
     load.knobs.time("quantum").saturating_mul(load.entities)
 }

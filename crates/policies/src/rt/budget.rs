@@ -2,10 +2,10 @@
 
 use sched::{Alarm, AlarmOwner, Nanos};
 
-/// The end of the period; one timer for all CPUs, as in the kernel.
+/// The timer at the end of the period, one for all CPUs, as in the kernel.
 pub(super) const PERIOD: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 
-/// The runtime per period.
+/// The limit on the runtime in each period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     pub(super) period: Nanos,

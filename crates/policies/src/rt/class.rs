@@ -22,7 +22,7 @@ const fn ticker(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
-/// Returns whether real-time entities are throttled at all.
+/// Returns whether real-time entities are throttled.
 pub(crate) fn is_limited(knobs: &Knobs) -> bool {
     knobs.on("rt-throttling") && knobs.time("rt-runtime") < knobs.time("rt-period")
 }
@@ -32,7 +32,7 @@ pub(crate) fn is_limited(knobs: &Knobs) -> bool {
 pub(super) struct Task {
     /// Remainder of the time slice, in ticks; `None`: SCHED_FIFO.
     ticks_left: Option<u64>,
-    /// Whether the time slice of the entity is over and the next entity of its list should run.
+    /// Whether the time slice of the entity is over, so that the next entity of its list should run.
     turn_over: bool,
     /// Whether the entity is held because its CPU is throttled.
     pub(super) held: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Rt {
 }
 
 impl Rt {
-    /// Creates the class on `host`, with these knobs and `tick`; without a limit unless `throttled`.
+    /// Creates the class on `host`. Unless `throttled`, real-time entities have no limit.
     pub(crate) fn new(host: &Topology, knobs: &Knobs, throttled: bool) -> Rt {
         let (tick, period, runtime) = (knobs.time("tick"), knobs.time("rt-period"), knobs.time("rt-runtime"));
         let shared = knobs.on("rt-runtime-share");
@@ -69,7 +69,7 @@ impl Rt {
         }
     }
 
-    /// Records that `e`, which waits, was put into a queue.
+    /// Holds `e`, which was just enqueued, if its CPU is throttled. Otherwise releases `e`.
     fn queued(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         match self.queues.is_shut(self.queues.home(e)) {
             true => self.hold(e, cx),
@@ -89,7 +89,7 @@ impl Rt {
         PRIORITIES - priority.number()
     }
 
-    /// Applies the class of `e`: with or without time slices.
+    /// Applies the class in `params` to `e`: SCHED_RR with time slices, SCHED_FIFO without.
     fn configure(&mut self, e: EntityId, params: &Params) {
         let task = &mut self.tasks[e.index()];
         let takes_turns = matches!(params.class, Class::RoundRobin(_));
@@ -138,7 +138,7 @@ impl Rt {
         self.start_ticker(e, cpu, cx);
     }
 
-    /// Sets the ticker of `cpu`, on which `e` runs, if it is needed and not set.
+    /// Sets the tick of `cpu`, on which `e` runs, if the tick is needed and not set.
     fn start_ticker(&self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let needed = self.limit.is_some() || self.tasks[e.index()].ticks_left.is_some();
         if needed && cx.alarm_at(ticker(cpu)).is_none() {

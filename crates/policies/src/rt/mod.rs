@@ -66,7 +66,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Knobs of the class; the policy that contains the class adds a time named `tick`.
+/// Knobs of the class. A policy that contains the class adds a time knob named `tick`.
 pub(crate) const KNOBS: &[Knob] = &[
     Knob::time(
         "rr-slice",
@@ -90,7 +90,7 @@ pub(crate) const KNOBS: &[Knob] = &[
         .from("RT_RUNTIME_SHARE, kernel/sched/features.h; on before v5.10 (assumed)"),
 ];
 
-/// The tick of the fair class.
+/// The period of the tick.
 pub(crate) const TICK: Knob =
     Knob::time("tick", Nanos::ms(1), (Nanos::us(100), Nanos::ms(100)), "the time between two ticks of a CPU: 1 / HZ")
         .from("CONFIG_HZ, kernel/Kconfig.hz, v5.13");
@@ -112,8 +112,8 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     throttled(load, Conserving::Global { slack: Nanos::ZERO })
 }
 
-/// Returns the work conservation of `below` under throttling. Only a throttled CPU idles while an entity waits, up to
-/// the end of the period. In that time a real-time entity may wait on another CPU, behind a more urgent entity.
+/// Returns the work conservation of `below` under throttling. Only a throttled CPU idles while an entity waits, until
+/// the end of the period. Until then, a real-time entity may wait behind a more urgent entity on another CPU.
 pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving {
     if !load.has_rt || !is_limited(load.knobs) {
         return below;
@@ -128,8 +128,8 @@ pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving 
     }
 }
 
-/// Returns the maximum wait of an entity. Priorities are strict. Without real-time entities, each other entity first
-/// runs for one time slice, on the one CPU to which all may be confined.
+/// Returns the maximum wait of an entity. Priorities are strict, so real-time entities leave no bound. Otherwise every
+/// other entity may first run for one time slice, on the same CPU if all affinities allow only that CPU.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_rt).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }

@@ -1,14 +1,15 @@
 //! Throttling: real-time entities use at most their runtime in each period of a CPU.
 //!
-//! The used time is checked at every charge, at each tick at the latest. An overrun counts in the next period, so the
-//! long-run share is exact.
+//! The used time is checked at every charge. The interval between two charges is at most a tick. An overrun counts in
+//! the next period, so the long-run share is exact.
 
 use super::budget::{Budget, Limit, PERIOD};
 use super::class::Rt;
 use sched::{CpuId, Cx, EntityId, Held, Instant, Nanos};
 
 impl Rt {
-    /// Charges `ran` to the runtime of `cpu`.
+    /// Charges `ran` to the runtime of `cpu`. Throttles the CPU if its runtime is used up and no runtime can be
+    /// borrowed.
     pub(super) fn count(&mut self, cpu: CpuId, ran: Nanos, cx: &mut Cx<'_>) {
         let Some(limit) = self.limit else { return };
         self.budgets[cpu.index()].used += ran;
@@ -31,14 +32,15 @@ impl Rt {
         }
     }
 
-    /// Charges time of a more urgent class to the runtime of `cpu`.
+    /// Charges the time that a more urgent class ran on `cpu` to the runtime of `cpu`.
     pub(crate) fn count_above(&mut self, cpu: CpuId, ran: Nanos, cx: &Cx<'_>) {
         if self.limit.is_some() && cx.alarm_at(PERIOD).is_some() {
             self.budgets[cpu.index()].used += ran;
         }
     }
 
-    /// Moves to `cpu` its part of the unused runtime of each other CPU, up to a whole period.
+    /// Transfers to `cpu` its part of the unused runtime of each other CPU. The runtime of `cpu` grows to at most a
+    /// period.
     fn borrow(&mut self, cpu: CpuId, limit: Limit) {
         if !limit.shared {
             return;
@@ -64,7 +66,7 @@ impl Rt {
         }
     }
 
-    /// Sets the alarm at the end of the period, a multiple of its length, unless it is set.
+    /// Sets the alarm at the end of the period, unless the alarm is set. Periods end at multiples of their length.
     pub(super) fn start_period(&mut self, cx: &mut Cx<'_>) {
         if let Some(limit) = self.limit
             && cx.alarm_at(PERIOD).is_none()
@@ -82,7 +84,7 @@ impl Rt {
         let periods = 1 + late.as_ns() / limit.period.as_ns();
         let mut in_use = false;
         for cpu in cx.topology().iter() {
-            // The running entity used the period that is over.
+            // The current run counts in the period that has ended.
             let ran = self.queues.running(cpu).and_then(|_| cx.take_ran(cpu));
             self.budgets[cpu.index()].used += ran.map_or(Nanos::ZERO, |(_, ran)| ran);
             if self.queues.is_shut(cpu) {
@@ -108,7 +110,7 @@ impl Rt {
             self.tasks[e.index()].held = false;
             cx.release(e, Held::Throttled);
         }
-        // An entity that waits on another CPU may run here, too.
+        // An entity that waits on another CPU may run on this CPU, too.
         if self.queues.has_waiting() {
             cx.kick(cpu);
         }

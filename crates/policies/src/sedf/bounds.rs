@@ -2,11 +2,11 @@
 
 use sched::{Conserving, Knobs, LoadBounds, Nanos};
 
-/// Maximum delay with which a driver may notice the end of a time slice. The entity pays for one time slice of any
-/// length.
+/// Maximum delay until a driver notices the end of a time slice. A time slice of any length costs the entity one
+/// quantum, so the delay is free.
 const LATE: Nanos = Nanos::ms(2);
 
-/// Returns the part of a weight period that is left for extra time if every beginning of a period wastes almost a
+/// Returns the part of a weight period that remains for extra time if every beginning of a period wastes almost a
 /// quantum.
 fn turns_in_a_period(load: &LoadBounds<'_>) -> Nanos {
     let wasted = load.knobs.time("extra-quantum").saturating_mul(load.entities);
@@ -19,9 +19,9 @@ fn deals_slices(knobs: &Knobs) -> bool {
 }
 
 /// Returns the time until an idle CPU finds waiting work. Before each beginning of a period, a CPU may idle for almost
-/// a quantum. Every entity begins a period once per weight period, and all may do so in sequence. If there are more
-/// such beginnings than the period has quanta, no time is left between them. An entity with a hard reservation waits
-/// although CPUs idle; so does an entity whose slice by weight has no length.
+/// a quantum. Every entity begins one period per weight period, and the beginnings may be consecutive. If the weight
+/// period has no more quanta than beginnings, no extra time remains. An entity with a hard reservation waits although
+/// CPUs idle, as does an entity whose slice by weight is zero.
 pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_reservations || deals_slices(load.knobs) || turns_in_a_period(load).is_zero() {
         return Conserving::Never;
@@ -29,8 +29,8 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     Conserving::PerCpu { slack: load.knobs.time("extra-quantum").saturating_mul(load.entities + 1) }
 }
 
-/// Returns the maximum wait of an entity. Three kinds of overload leave no bound. The first are reservations, because
-/// none is refused. The second are more beginnings of periods than extra time has quanta. The third is extra time among
+/// Returns the maximum wait of an entity. Reservations leave no bound, because none is refused. Extra time leaves no
+/// bound if the weight period has no more quanta than beginnings of periods. Extra time also leaves no bound among
 /// entities that block, because an entity that blocks does not advance the others.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
@@ -42,15 +42,16 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if deals_slices(knobs) {
         let dealt = period.saturating_sub(knobs.time("weight-safety"));
         let smallest = dealt.scale(least, most.saturating_mul(load.entities));
-        // The rest of a period in which the entity forfeits its slice, the wait for its end, and the next period.
+        // The bound covers three periods. In the first, the entity forfeits its slice. In the second, the entity waits
+        // for the end of the period. In the third, the entity runs.
         return (!smallest.is_zero()).then(|| period.saturating_mul(3));
     }
     let left = turns_in_a_period(load);
     if load.has_sleepers || left.is_zero() {
         return None;
     }
-    // Between two runs of the lightest entity, every other entity runs as many times as its weight is larger, and once
-    // initially.
+    // Between two runs of the lightest entity, the number of runs of another entity is the ratio of their weights, plus
+    // an initial run.
     let ratio = if knobs.word("unreserved") == "extra-weight" { most.div_ceil(least) } else { 1 };
     let turn = knobs.time("extra-quantum") + LATE;
     let turns = turn.saturating_mul((ratio + 2).saturating_mul(load.entities));

@@ -93,7 +93,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: bounds::conserving,
     starvation: bounds::starvation,
-    // The policy refuses no reservation, so it guarantees none. It shares extra time by quanta, not by time.
+    // The policy refuses no reservation, so no reservation is guaranteed. Extra time is shared by quanta, not by time.
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
@@ -134,7 +134,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// The CPU time of an entity without a reservation.
+/// The rule for the CPU time of an entity without a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Unreserved {
     Equal,
@@ -182,7 +182,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     }))
 }
 
-/// Duration for which a CPU without an entity idles.
+/// Duration for which a CPU idles if no period begins.
 const IDLE: Nanos = Nanos::s(1);
 
 const fn period_timer(cpu: CpuId) -> Alarm {
@@ -195,7 +195,7 @@ struct Sedf {
     vcpus: Vec<Option<Vcpu>>,
     queues: Queues,
     homes: Homes,
-    /// Latest instant at which each CPU decides again.
+    /// Latest instant at which each CPU picks again.
     expires: Vec<Instant>,
 }
 
@@ -208,7 +208,7 @@ impl Sedf {
         self.vcpus[e.index()].as_mut().expect("it is attached")
     }
 
-    /// Queues `e` by its period.
+    /// Enqueues `e` among the periods to come or the begun periods.
     fn queue_period(&mut self, e: EntityId, now: Instant) {
         let (home, begin, end) = (self.vcpu(e).home, self.vcpu(e).begin(), self.vcpu(e).deadline);
         if begin > now {
@@ -243,7 +243,7 @@ impl Sedf {
 
     // ---- Wake-ups ----
 
-    /// Enqueues `e`, which wakes, and kicks its CPU if the CPU must decide again.
+    /// Enqueues `e`, which wakes, and kicks its CPU if the CPU must pick again.
     fn unblock(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let (now, latency) = (cx.now(), cx.params(e).latency);
         let first = !self.vcpu(e).has_woken;
@@ -272,7 +272,7 @@ impl Sedf {
         self.challenge(e, cx);
     }
 
-    /// Kicks the CPU of `e`, which has just woken, if the CPU must decide again.
+    /// Kicks the CPU of `e`, which has just woken, if the CPU must pick again.
     fn challenge(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let woken = self.vcpu(e);
         let home = woken.home;
@@ -294,7 +294,7 @@ impl Sedf {
 
     // ---- The end of a run ----
 
-    /// Ends the run of `e` in its slice.
+    /// Ends a run of `e` within its slice.
     fn end_slice(&mut self, e: EntityId, runnable: bool) {
         let vcpu = self.vcpu_mut(e);
         vcpu.used += vcpu.ran;
@@ -313,7 +313,7 @@ impl Sedf {
         }
     }
 
-    /// Ends the run of `e` in extra time on `cpu`.
+    /// Ends a run of `e` in extra time on `cpu`.
     fn end_extra(&mut self, e: EntityId, cpu: CpuId, runnable: bool) {
         let hack = self.settings.l0_hack;
         let dispatch = core::mem::replace(&mut self.vcpu_mut(e).dispatch, Dispatch::Slice);
@@ -343,7 +343,7 @@ impl Sedf {
 
     // ---- The decision ----
 
-    /// Moves the entities on `cpu` whose periods have begun or are over.
+    /// Requeues the entities on `cpu` whose periods have begun or are over.
     fn update(&mut self, cpu: CpuId, now: Instant) {
         while let Some((begin, e)) = self.queues.first_to_come(cpu)
             && begin <= now
@@ -352,7 +352,7 @@ impl Sedf {
             let deadline = self.vcpu(e).deadline;
             self.queues.push_begun(cpu, deadline, e);
         }
-        // An entity that is put back before the cursor is not visited again, as in Xen's iteration over its list.
+        // An entity that is enqueued before the cursor is not visited again, as in Xen's iteration over its list.
         let mut cursor = self.queues.first_begun(cpu);
         while let Some(e) = cursor {
             cursor = self.queues.next(e);
@@ -369,8 +369,8 @@ impl Sedf {
         }
     }
 
-    /// Returns the entity to run on `cpu`, the kind of the run, and its end. Without an entity, the CPU idles until
-    /// that end.
+    /// Returns the entity to run on `cpu`, the kind of its run, and the end of the run. Without an entity, the CPU
+    /// idles until that end.
     fn choose(&self, cpu: CpuId, now: Instant) -> (Option<(EntityId, Dispatch)>, Instant) {
         let next = self.queues.first_to_come(cpu).map(|(begin, _)| begin);
         if let Some(e) = self.queues.first_begun(cpu) {
@@ -399,7 +399,7 @@ impl Sedf {
         }
     }
 
-    /// Distributes the time on `cpu` that is not reserved, by weight.
+    /// Distributes the unreserved time on `cpu` by weight.
     fn deal_slices(&mut self, cpu: CpuId) {
         let Settings { unreserved, weight_period, weight_safety, .. } = self.settings;
         if unreserved != Unreserved::Slices {
@@ -420,7 +420,7 @@ impl Sedf {
         }
     }
 
-    /// Moves `e`, which may not stay on its CPU, to another CPU.
+    /// Moves `e`, whose affinity excludes its CPU, to another CPU.
     fn move_home(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let waits = cx.state(e) == State::Waiting;
         if waits {

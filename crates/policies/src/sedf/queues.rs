@@ -1,13 +1,14 @@
-//! The four queues of each CPU. One queue holds the entities that may use their slice now, one queue the entities that
-//! wait for their next period. The other two hold the entities that want extra time.
+//! The four queues of each CPU. The first queue holds the entities with a begun period, the second queue the entities
+//! that wait for their next period. The other two queues hold the entities that want extra time.
 //!
-//! Xen uses sorted lists, in which an entity is behind its equals. Here the queues are trees whose keys end with an
-//! arrival number: the same order with a faster search. A subtraction from all scores of a list moves their origin.
+//! Xen uses sorted lists, in which an entity is behind its equals. This module uses trees whose keys end with an
+//! arrival number, for the same order with a faster search. A subtraction from all scores of a queue moves the origin
+//! of the scores.
 
 use sched::queue::Trees;
 use sched::{CpuId, EntityId, Instant};
 
-/// The urgency in extra time: the minimum score first.
+/// The urgency in extra time. The minimum score is the most urgent.
 pub(super) type Score = i128;
 
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub(super) struct Queues {
     periods: Trees<(Instant, u64)>,
     /// Entities to be compensated for a lost slice, by score (Xen's L0).
     penalty: Trees<(Score, u64)>,
-    /// Entities that share the remaining extra time, by score and the CPU's origin (Xen's L1).
+    /// Entities that share the remaining extra time, by the sum of their score and the CPU's origin (Xen's L1).
     utilisation: Trees<(Score, u64)>,
     /// Origin of each CPU's utilisation scores.
     origins: Vec<Score>,
@@ -119,20 +120,20 @@ impl Queues {
         self.utilisation.contains(e)
     }
 
-    /// Returns the score of `e` in its queue.
+    /// Returns the score of `e` in its queue for extra time, if `e` is queued.
     pub(super) fn utilisation_score(&self, e: EntityId) -> Option<Score> {
         let cpu = self.utilisation.tree_of(e)?;
         Some(self.absolute[e.index()] - self.origins[cpu])
     }
 
-    /// Removes `e`. Returns its score if it was queued.
+    /// Removes `e` from its queue for extra time. Returns the score of `e`, if `e` was queued.
     pub(super) fn leave_utilisation(&mut self, e: EntityId) -> Option<Score> {
         let score = self.utilisation_score(e)?;
         self.utilisation.remove(e);
         Some(score)
     }
 
-    /// Subtracts `score` from the scores of all entities in the queue of `cpu`.
+    /// Subtracts `score` from the score of every entity in the queue of `cpu`.
     pub(super) fn lower_utilisation(&mut self, cpu: CpuId, score: Score) {
         self.origins[cpu.index()] += score;
     }
@@ -145,7 +146,8 @@ mod tests {
 
     const CPU: CpuId = CpuId::new(0);
 
-    /// Xen's list: an entity is inserted before the first entity with a greater score; a decrement applies to every score.
+    /// Xen's list. An entity is inserted before the first entity with a greater score, and a decrement applies to every
+    /// score.
     #[derive(Default)]
     struct List(Vec<(Score, EntityId)>);
 
@@ -170,7 +172,7 @@ mod tests {
         let mut dice = Dice(99);
         for _ in 0..20_000 {
             let e = entities[dice.index(entities.len())];
-            // Few different scores, so that many are equal.
+            // The number of different scores is small, so many scores are equal.
             let score = Score::from(dice.below(8));
             match dice.below(16) {
                 0..5 => {

@@ -23,7 +23,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Price of a quantum at extra weight 1; the same as with 1/128 of a CPU reserved.
+    /// Price of a quantum at extra weight 1, equal to the price with 1/128 of a CPU reserved.
     const EQUAL: Score = 1 << 17;
 
     pub(super) fn reserved(
@@ -42,7 +42,8 @@ impl Request {
         Ok(Request { reserved: true, slice, period, extra: limit == Limit::Soft, price, weight })
     }
 
-    /// Returns the request without a reservation: extra time by `weight` if `weighed`, otherwise equally.
+    /// Returns the request of an entity without a reservation. Extra time is shared by `weight` if `weighed`, otherwise
+    /// equally.
     pub(super) fn unreserved(period: Nanos, weighed: bool, weight: Weight) -> Request {
         // Xen's weights are a quarter of Linux's. No quantum is free.
         let price = (4 * Request::EQUAL / Score::from(weight.as_linux())).max(1);
@@ -51,12 +52,13 @@ impl Request {
     }
 }
 
-/// Returns `1024 · period / slice`: also the score of a compensation for a lost part of a slice.
+/// Returns `1024 · period / slice`. With the lost part of a slice, the result is the score of a compensation.
 fn inverse_utilisation(period: Nanos, slice: Nanos) -> Score {
     1024 * Score::from(period.as_ns()) / Score::from(slice.as_ns())
 }
 
-/// The rule for a woken entity: `short` in the period in which it blocked, `long` later.
+/// The rule for a woken entity. Short: the entity wakes in the period in which it blocked. Long: the entity wakes
+/// later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unblock {
     /// Short: the next period, and compensation. Long: a period from now.
@@ -65,7 +67,7 @@ pub(super) enum Unblock {
     Isochronous,
     /// Short: the next period. Long: a period from now.
     Conservative,
-    /// Short: the next period. Long: a short period from now, by its latency.
+    /// Short: the next period. Long: a period from now that is as short as the latency of the entity.
     Atropos,
     /// Short: the rest of the slice, minus the time for which the entity was blocked. Long: a period from now.
     Resume,
@@ -78,7 +80,7 @@ pub(super) enum Dispatch {
     Slice,
     /// A run in extra time, as a compensation.
     Penalty,
-    /// A run in extra time.
+    /// A run in extra time that is not a compensation.
     Utilisation,
 }
 
@@ -87,12 +89,12 @@ pub(super) enum Dispatch {
 pub(super) struct Vcpu {
     pub(super) home: CpuId,
     pub(super) request: Request,
-    /// Current period: shorter than the period of the reservation after a wake-up by `atropos`.
+    /// Length of the current period. After a wake-up under `atropos`, shorter than the period of the reservation.
     pub(super) period: Nanos,
     pub(super) slice: Nanos,
     /// End of the current period; undefined until the entity `has_woken`.
     pub(super) deadline: Instant,
-    /// Whether the entity has woken yet.
+    /// Whether the entity has woken since its attachment.
     pub(super) has_woken: bool,
     /// Used part of the slice.
     pub(super) used: Nanos,
@@ -107,7 +109,7 @@ pub(super) struct Vcpu {
     /// Lost part of the slice that has not been compensated.
     pub(super) lost: Nanos,
     pub(super) penalty_score: Score,
-    /// Score of the entity while it is not queued for extra time; the queue holds the scores of queued entities.
+    /// Score of the entity while not queued for extra time. The queue holds the scores of queued entities.
     pub(super) extra_score: Score,
 }
 
@@ -131,7 +133,8 @@ impl Vcpu {
         }
     }
 
-    /// Returns the current period. A vCPU without a reservation has a period and, unless it has a weight, no slice.
+    /// Returns the promise state of the current period. An entity without a reservation has a slice only if slices are
+    /// distributed by weight.
     pub(super) fn promise(&self) -> PromiseState {
         let signed = |time: Nanos| time.as_ns().cast_signed();
         let deadline = if self.has_woken { self.deadline } else { Instant::NEVER };
@@ -148,8 +151,8 @@ impl Vcpu {
         Instant::at_ns(self.deadline.as_ns().saturating_sub(self.period.as_ns()))
     }
 
-    /// Starts the next period after the slice is used up. An overrun counts as used there; a shortened period is
-    /// doubled.
+    /// Starts the next period after the slice is used up. An overrun counts as used in the next period. A shortened
+    /// period is doubled.
     pub(super) fn next_period(&mut self) {
         self.used -= self.slice;
         if self.period < self.request.period {
@@ -181,7 +184,7 @@ impl Vcpu {
 
     // ---- Wake-ups ----
 
-    /// Handles a wake-up in the period in which the entity blocked. Returns whether the entity is to be queued for
+    /// Handles a wake-up in the period in which the entity blocked. Returns whether to enqueue the entity for
     /// compensation.
     pub(super) fn unblock_short(&mut self, unblock: Unblock, quantum: Nanos, now: Instant) -> bool {
         let unused = self.slice.saturating_sub(self.used);
@@ -220,13 +223,13 @@ impl Vcpu {
         self.deadline = now + self.period;
     }
 
-    /// Makes the period as short as `latency`, and the slice in proportion.
+    /// Shortens the period to `latency`, and the slice in proportion.
     fn shorten(&mut self, latency: Nanos) {
         let Request { slice, period, .. } = self.request;
         if slice.is_zero() {
             return;
         }
-        // Rounded up, so that the slice is not below the minimum.
+        // The period is rounded up, so that the slice is not below the minimum.
         let least = Nanos::ns(SLICE_MIN.scale(period.as_ns(), slice.as_ns()).as_ns() + 1).max(PERIOD_MIN);
         let short = latency.max(least);
         if short < period {
@@ -236,8 +239,8 @@ impl Vcpu {
 
     // ---- Compensation ----
 
-    /// Accounts for a run as a compensation. The compensation ends when all lost time has run, or (`at_once`) after one
-    /// quantum.
+    /// Accounts for a run as a compensation. The compensation ends when all lost time has run, or with `at_once` after
+    /// one quantum.
     pub(super) fn compensate(&mut self, at_once: bool) {
         self.lost = self.lost.saturating_sub(self.ran);
         if at_once || self.lost.is_zero() {

@@ -1,4 +1,4 @@
-//! Random task sets, against brute force: the most urgent entities run, as far as affinities allow.
+//! Tests of random task sets against brute force: the most urgent entities run, as far as affinities allow.
 
 use super::*;
 use crate::fixture::{Churn, Dice, host_of_costs, knobs};
@@ -18,8 +18,8 @@ fn priority_of(host: &Driver<'_>, e: EntityId) -> u8 {
     host.machine().params(e).class.rt_priority().expect("real-time").number()
 }
 
-/// Asserts that no entity waits while a CPU that it may use idles or runs a less urgent entity. If every entity may run
-/// anywhere, the least urgent running entity is at least as urgent as the most urgent waiting one.
+/// Asserts that no entity waits while a CPU open to the entity idles or runs a less urgent entity. If every entity may
+/// run on every CPU, also asserts that the most urgent entities run.
 fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();
     for &e in entities.iter().filter(|&&e| machine.state(e) == State::Waiting) {

@@ -1,9 +1,8 @@
-//! The order of the lists: sched(7), and time slices of SCHED_RR.
+//! Tests of the order of the lists, as in sched(7), and of time slices of SCHED_RR.
 
 use super::*;
 
-/// Returns the order in which entities run, each until it blocks. On one CPU, `above` of priority 50 blocks after
-/// entities of priority 10 have queued.
+/// Blocks the running entity of CPU 0 `of` times. Returns the entities that run after each block.
 fn order(host: &mut Driver<'_>, of: usize) -> Vec<EntityId> {
     (0..of)
         .map(|_| {
@@ -14,7 +13,8 @@ fn order(host: &mut Driver<'_>, of: usize) -> Vec<EntityId> {
         .collect()
 }
 
-/// Returns a host on which `above` runs and `[a, b, c]`, of these priorities, wait in this order.
+/// Returns a host on which an entity of priority 50 runs. The returned entities, of these `priorities`, were enqueued
+/// in this order and wait.
 fn waiting<'a>(priorities: [u8; 3]) -> (Driver<'a>, [EntityId; 3]) {
     let mut host = host(1);
     let above = hog(&mut host, fifo(50));
@@ -163,7 +163,7 @@ fn a_wake_up_stays_on_its_cpu_unless_an_entity_as_urgent_runs_there() {
     host.block(OTHER);
     host.adjust(mover, fifo(30)).expect("accepted");
     run_through(&mut host, 1);
-    // CPUs 0 and 2 idle, but the entity's own CPU runs a less urgent entity.
+    // CPUs 0 and 2 idle, but the entity's last CPU runs a less urgent entity, so the entity stays there.
     wake(&mut host, mover);
     run_through(&mut host, 1);
     assert_eq!((running(&host, OTHER), host.machine().state(home)), (Some(mover), State::Waiting));
@@ -188,7 +188,7 @@ fn a_preempted_entity_is_pushed_to_the_least_urgent_cpu() {
     wake(&mut host, above);
     run_through(&mut host, 1);
     assert_eq!([CPU, OTHER, last].map(|cpu| running(&host, cpu)), [Some(free), Some(middle), Some(above)]);
-    // CPU 1 becomes idle. It would pull the entity that waits elsewhere, but that entity may not run here.
+    // CPU 1 becomes idle. The entity that waits on CPU 0 may not run on CPU 1.
     host.pause(middle);
     run_through(&mut host, 1);
     assert_eq!((running(&host, OTHER), host.machine().state(low)), (None, State::Waiting));

@@ -1,4 +1,4 @@
-//! At most 0.95 s of each second.
+//! Tests of throttling: at most 0.95 s of each second.
 
 use super::*;
 use crate::fixture;
@@ -7,7 +7,7 @@ use crate::fixture;
 fn a_hog_gets_95_percent_of_a_cpu() {
     let mut host = host_with(1, &[]);
     let e = hog(&mut host, fifo(10));
-    // The tick at 951 ms is the first that finds more than 950 ms used; the excess is counted in the next second.
+    // The tick at 951 ms is the first tick that finds more than 950 ms used. The excess counts in the next second.
     host.run_until(at(951));
     assert_eq!(running(&host, CPU), Some(e));
     run_through(&mut host, 951);
@@ -47,7 +47,7 @@ fn cpus_do_not_borrow_and_held_entities_do_not_migrate() {
     host.run_until(at(970));
     host.pause(hogs[1]);
     host.run_until(at(980));
-    // CPU 1 has runtime left after its hog has been paused, but it is throttled as well.
+    // CPU 1 has no hog after the pause, but CPU 1 is throttled as well.
     assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [None, None]);
     assert!([hogs[0], pinned_here].iter().all(|&e| host.machine().is_held(e)));
     run_through(&mut host, 1_000);
@@ -82,7 +82,7 @@ fn unused_runtime_is_not_saved() {
     host.block(CPU);
     host.run_until(at(1_500));
     wake(&mut host, e);
-    // 500 ms of the second period, then 950 of the third.
+    // The entity runs for 500 ms of the second period, then for 950 ms of the third period.
     run_through(&mut host, 2_950);
     assert_eq!(running(&host, CPU), Some(e));
     run_through(&mut host, 2_951);
@@ -96,7 +96,8 @@ fn a_late_end_of_period_counts_for_all_that_have_passed() {
     let e = machine.attach(Instant::ZERO, fifo(10)).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
     machine.settle(Instant::ZERO);
-    // The driver sleeps for 3.2 s: 3.2 s are used, 3 · 0.95 s are compensated at the end of the third period.
+    // The driver sleeps for 3.2 s, and the entity uses 3.2 s. The late timer ends three periods and subtracts 3 · 0.95
+    // s.
     machine.input(at(3_200), Input::Alarm { alarm: Alarm { owner: AlarmOwner::Cpu(CPU), slot: 0 } });
     machine.settle(at(3_200));
     assert!(machine.is_held(e));
@@ -119,7 +120,7 @@ fn an_idle_host_is_quiet() {
     assert_eq!(events.events.last().expect("something happened").0, at(1_000), "the end of the period");
 }
 
-/// With two CPUs a hog that has used its 950 ms borrows 50 of the other CPU's 950, and is not throttled.
+/// On two CPUs, a hog that has used its 950 ms borrows 50 ms of the other CPU's 950 ms. The hog is not throttled.
 #[test]
 fn with_sharing_a_cpu_borrows_unused_runtime_of_others() {
     let mut host = host_with(2, &[("rt-runtime-share", 1)]);
@@ -127,7 +128,7 @@ fn with_sharing_a_cpu_borrows_unused_runtime_of_others() {
     let below = hog(&mut host, pinned(Params::default(), CPU));
     host.run_until(at(5_000));
     assert_eq!([e, below].map(|e| used(&mut host, e)), [Nanos::s(5), Nanos::ZERO]);
-    // A lender that runs out of runtime borrows back the remainder of the other CPU; then both have 950 ms.
+    // A lender without runtime borrows the remainder of the other CPU back. Both CPUs then have 950 ms.
     let lender = hog(&mut host, pinned(fifo(10), OTHER));
     host.run_until(at(15_000));
     for (e, due) in [(lender, 9_500), (e, 14_500), (below, 500)] {
@@ -136,12 +137,13 @@ fn with_sharing_a_cpu_borrows_unused_runtime_of_others() {
     }
 }
 
-/// Each other CPU lends a part of its unused runtime: a third of 10 ms each.
+/// Of three CPUs, each of the two idle CPUs lends a third of its unused runtime of 10 ms.
 #[test]
 fn a_borrower_gets_a_part_of_the_unused_runtime() {
     let mut host = host_with(3, &[("rt-runtime-share", 1), ("rt-runtime", 10_000_000), ("rt-period", 100_000_000)]);
     let e = hog(&mut host, pinned(fifo(10), CPU));
-    // 10 + 3.33 + 3.33, then a third of the remaining 6.67, and so on, until a loan is less than a tick.
+    // The runtime is 10 + 3.33 + 3.33 ms. The hog then borrows a third of each remaining 6.67 ms, and so on, until a
+    // loan is shorter than a tick.
     host.run_until(at(99));
     let got = used(&mut host, e);
     assert!(got > Nanos::ms(16) && got < Nanos::ms(30), "{got}");

@@ -1,4 +1,4 @@
-//! The shares of extra time (6.5), and their guarantee.
+//! Tests of the shares of extra time (6.5) and of their guarantee.
 
 use super::*;
 use sched::{Conserving, LoadBounds};
@@ -15,12 +15,13 @@ fn vcpus_without_a_reservation_share_equally_or_by_weight() {
     }
 }
 
-/// A vCPU with a reservation shares by utilisation, where a whole CPU equals an extra weight of 128, or equally.
+/// A vCPU with a reservation shares extra time by utilisation or equally. By utilisation, a whole CPU equals an extra
+/// weight of 128.
 #[test]
 fn the_reserved_share_by_utilisation_or_equally() {
     for (equal, expected) in [(0, [30, 10]), (1, [20, 20])] {
         let mut host = host(1, &[("reserved-extra", equal)]);
-        // Slices of 30 % and 10 % leave 60 % of extra time: 45 and 15, or 30 and 30.
+        // Slices of 30 % and 10 % leave 60 % of extra time. The shares are 45 % and 15 %, or 30 % and 30 %.
         let all = [hog(&mut host, soft(30_000, 100_000)), hog(&mut host, soft(10_000, 100_000))];
         host.run_until(Instant::at_ns(Nanos::s(20).as_ns()));
         let shares = per_mille(&mut host, &all, Nanos::s(20));
@@ -28,7 +29,7 @@ fn the_reserved_share_by_utilisation_or_equally() {
         let due = [0, 1].map(|n| slices[n] + 15 * expected[n]);
         assert!(shares.iter().zip(due).all(|(&got, due)| got.abs_diff(due) <= 10), "{shares:?}, due {due:?}");
     }
-    // 25 % equals 32 vCPUs without a reservation.
+    // A reservation of 25 % equals 32 vCPUs without a reservation.
     let mut host = host(1, &[]);
     let all = [hog(&mut host, soft(25_000, 100_000)), hog(&mut host, Params::default())];
     host.run_until(Instant::at_ns(Nanos::s(40).as_ns()));
@@ -36,7 +37,7 @@ fn the_reserved_share_by_utilisation_or_equally() {
     assert!(shares[1].abs_diff(750 / 33) <= 2, "{shares:?}");
 }
 
-/// The cost of a run does not depend on its length: a vCPU that yields gets less.
+/// The cost of a run does not depend on its length, so a vCPU that yields receives less CPU time than its equal.
 #[test]
 fn a_turn_is_paid_for_in_full() {
     let mut host = host(1, &[]);
@@ -51,7 +52,7 @@ fn a_turn_is_paid_for_in_full() {
     assert!(used[0].saturating_mul(3) < used[1].saturating_mul(2), "{used:?}");
 }
 
-/// Two vCPUs that block alternately starve a third vCPU that was charged for a run: a block advances no other score.
+/// Two vCPUs that block alternately starve a third vCPU that was charged for a run. A block advances no other score.
 #[test]
 fn a_block_does_not_advance_the_other_vcpus() {
     let mut host = host(1, &[("unreserved", 1)]);
@@ -76,14 +77,13 @@ fn a_block_does_not_advance_the_other_vcpus() {
     }
     run_through(&mut host, 42_200);
     assert!(host.machine().charged(light) - before <= Nanos::ms(1), "it is starved");
-    // Without the heavy vCPUs, the vCPU continues.
+    // Without the heavy vCPUs, the light vCPU runs.
     heavy.into_iter().for_each(|e| host.pause(e));
     run_through(&mut host, 43_000);
     assert_eq!(runs(&host), Some(light));
 }
 
-/// With beginnings of periods less than a quantum apart, no vCPU ever runs: the policy states no guarantee in that
-/// case.
+/// If beginnings of periods are less than a quantum apart, no vCPU runs. The policy then states no guarantee.
 #[test]
 fn too_many_periods_leave_no_time() {
     let load = |entities, knobs| LoadBounds::of_hogs(&sched::Topology { cpus: 1, smt: 1, llc: 1 }, knobs, entities);

@@ -1,4 +1,5 @@
-//! SEDF against the rules of xen/common/sched_sedf.c (Xen 3.0.3 and 4.0.1) and a worked example, in virtual time.
+//! Tests of SEDF against the rules of xen/common/sched_sedf.c (Xen 3.0.3 and 4.0.1) and a worked example, in virtual
+//! time.
 
 mod extra;
 mod periods;
@@ -16,7 +17,7 @@ fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
     host_under(&POLICY, sched::Topology::new(cpus), knobs)
 }
 
-/// Returns one CPU with this word of the knob `unblock`.
+/// Returns a host of one CPU with this word of the knob `unblock`.
 fn host_that_unblocks<'a>(word: &str) -> Driver<'a> {
     host_with(&POLICY, sched::Topology::new(1), &knobs(&POLICY, &[("unblock", word)], &[]))
 }
@@ -44,12 +45,12 @@ fn block_at(host: &mut Driver<'_>, us: u64, e: EntityId) {
     host.block(CPU);
 }
 
-/// Returns a time from `inspect`, in whole microseconds.
+/// Returns the value `name` from `inspect`, a time, in whole microseconds.
 fn shows_us(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     shows(host, e, name) / 1_000
 }
 
-/// Returns the runs from now until `us`, as `(entity, from, to)`, in microseconds.
+/// Returns the runs from now until `us`, as `(entity, from, to)`, in microseconds. Without an entity, the CPU idles.
 fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)> {
     let mut all: Vec<(Option<EntityId>, u64, u64)> = Vec::new();
     let mut now = host.now().as_ns() / 1_000;
@@ -70,11 +71,11 @@ fn per_mille(host: &mut Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (used(host, e).as_ns() * 1_000 + of.as_ns() / 2) / of.as_ns()).collect()
 }
 
-/// A worked example: both have 5 ms of 10, with extra time. D1 is a hog from 0, D0 has bursts of 200 us.
+/// A worked example. D0 and D1 have 5 ms of 10 ms, with extra time. D1 is a hog from 0 on, and D0 has bursts of 200 us.
 ///
-/// D0 wakes at 1, 3, 7 and 12 ms. The burst at 3 moves the end of D1's quanta from 4.7 to 4.9. The scores of the
+/// D0 wakes at 1, 3, 7 and 12 ms. The burst at 3 ms moves the end of D1's quanta from 4.7 to 4.9 ms. The scores of the
 /// example are those of `reserved-extra = equal`. In Xen's source, a vCPU with a slice and a period is scored by
-/// utilisation, which changes no decision here.
+/// utilisation, which changes no decision in the example.
 #[test]
 fn the_worked_example() {
     for (hack, scored_equally) in [(0, 1), (0, 0), (1, 1)] {
@@ -139,7 +140,7 @@ fn the_essays_picture_is_true() {
     assert!(POLICY.text.contains(&format!("//! {line}\n")), "{line}");
 }
 
-/// 3 ms of 10 and 30 ms of 100 are both 30 %.
+/// Slices of 3 ms in 10 ms and of 30 ms in 100 ms are both 30 %.
 #[test]
 fn short_and_long_periods_give_the_same_share() {
     for other in [None, Some(Params::default())] {

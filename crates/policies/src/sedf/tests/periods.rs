@@ -1,4 +1,4 @@
-//! Slices and periods (6.3), reservations and their changes (6.2).
+//! Tests of slices and periods (6.3), and of reservations and their changes (6.2).
 
 use super::*;
 use crate::sedf::vcpu::{Request, Vcpu};
@@ -22,7 +22,7 @@ fn vcpus_with_extra_time_idle_up_to_a_quantum_before_a_period() {
     }
 }
 
-/// No vCPU may have extra time: each vCPU rests once its slice is used up, even if CPUs idle.
+/// No vCPU may have extra time. Each vCPU rests once its slice is used up, even if CPUs idle.
 #[test]
 fn hard_reservations_get_their_slices_and_no_more() {
     let mut host = host(1, &[]);
@@ -41,32 +41,34 @@ fn hard_reservations_get_their_slices_and_no_more() {
     assert_eq!(stretches(&mut host, 25_000), expected);
 }
 
-/// The earliest deadline runs first, with a new decision when a period begins.
+/// The earliest deadline runs first, and the CPU picks again when a period begins.
 #[test]
 fn a_period_that_begins_with_an_earlier_deadline_interrupts() {
     let mut host = host(1, &[]);
     let (long, short) = (hog(&mut host, hard(20_000, 50_000)), hog(&mut host, hard(2_000, 10_000)));
     run_through(&mut host, 19_999);
-    // `short` began at 2 and at 12, `long` begins at 20, with its deadline at 70.
+    // The periods of `short` begin at 2 and at 12. The period of `long` begins at 20, with its deadline at 70.
     let expected = [(Some(long), 20_000, 22_000), (Some(short), 22_000, 24_000), (Some(long), 24_000, 32_000)];
     assert_eq!(stretches(&mut host, 32_000)[1..], expected);
 }
 
-/// Slices that do not fit: a missed period is replaced by the next one on the old grid, with a full slice. A vCPU that
+/// If slices do not fit, a missed period is replaced by the next period on the old grid, with a full slice. A vCPU that
 /// kept its deadline is then first among equals.
 #[test]
 fn a_missed_period_is_given_up() {
     let mut host = host(1, &[]);
     let all = [hog(&mut host, hard(8_000, 10_000)), hog(&mut host, hard(8_000, 10_000))];
     let deadlines = |host: &Driver<'_>| all.map(|e| shows_us(host, e, "deadline"));
-    // Both periods began at 8: the first has its slice until 16; the other runs until 24, past the deadline at 18.
+    // Both periods began at 8. The first vCPU has its slice until 16. The other vCPU runs until 24, past its deadline
+    // at 18.
     run_through(&mut host, 23_999);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[1]), [28_000, 18_000]));
     run_through(&mut host, 31_999);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[0]), [28_000, 28_000]));
     run_through(&mut host, 32_001);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[0]), [38_000, 38_000]), "28 is missed");
-    // The other runs when a slice ends at its deadline: at 48, and every 40 ms from then on.
+    // The other vCPU runs when a slice of the first vCPU ends exactly at the deadline of the other. This happens at 48,
+    // and every 40 ms from then on.
     run_through(&mut host, 48_001);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[1]), [58_000, 48_000]));
     host.run_until(Instant::at_ns(Nanos::s(10).as_ns()));
@@ -74,8 +76,8 @@ fn a_missed_period_is_given_up() {
     assert!(shares[0].abs_diff(800) <= 2 && shares[1].abs_diff(200) <= 2, "no reservation is refused: {shares:?}");
 }
 
-/// Periods keep their grid for any lag of a vCPU: the next period is the first that ends at this instant or later, or
-/// begins after it.
+/// Periods keep their grid for any lag of a vCPU. `miss` advances to the first period that ends at `now` or later, and
+/// `skip_to_period_after` to the first period that begins after `now`.
 #[test]
 fn periods_keep_their_grid() {
     let after = |deadline: u64, now: u64, go_on: fn(&mut Vcpu, Instant)| {
@@ -91,7 +93,7 @@ fn periods_keep_their_grid() {
     assert_eq!(skipped, [24, 24, 34, 34, 64]);
 }
 
-/// An overrun counts as used time of the next slice. Kicks of this host take 300 us.
+/// An overrun counts as used time of the next slice. Kicks on this host take 300 us.
 #[test]
 fn what_is_run_beyond_a_slice_is_paid_back() {
     let costs = Costs { kick: Nanos::us(300), ..Costs::NONE };
@@ -104,7 +106,7 @@ fn what_is_run_beyond_a_slice_is_paid_back() {
     run_through(&mut host, 6_299);
     assert_eq!(runs(&host), Some(e), "the call is under way");
     run_through(&mut host, 6_301);
-    // The vCPU has run for 2 ms from 4.3 on: 1.5 of this period, 0.5 of the next.
+    // From 4.3 ms on, the vCPU has run for 2 ms: 1.5 ms of this period and 0.5 ms of the next period.
     assert_eq!((runs(&host), shows_us(&host, e, "used"), shows_us(&host, e, "deadline")), (None, 500, 24_000));
     assert_eq!(stretches(&mut host, 20_000)[1..], [(Some(e), 14_300, 15_299), (None, 15_299, 20_000)]);
 }
@@ -122,7 +124,7 @@ fn what_xen_refuses_is_refused() {
     assert_eq!(ask(hard(4, 100)), Some(Refused::OutOfRange { what: "slice", least, most }));
 }
 
-/// Weight mode: the unreserved part of 95 ms in every 100, by weight, for each CPU.
+/// In weight mode, the unreserved part of 95 ms in every 100 ms is distributed by weight, on each CPU.
 #[test]
 fn slices_by_weight_are_what_reservations_leave() {
     let knobs = [("unreserved", 2)];
@@ -138,7 +140,7 @@ fn slices_by_weight_are_what_reservations_leave() {
     assert_eq!(slices(&host), [25_000, 50_000, 95_000], "20 in 100 are reserved");
     host.run_until(Instant::at_ns(Nanos::s(10).as_ns()));
     let shares = per_mille(&mut host, &[a, b, fixed], Nanos::s(10));
-    // The 5 % of safety are extra time.
+    // The 5 ms of `weight-safety` are extra time.
     assert!((245..=285).contains(&shares[0]) && (490..=530).contains(&shares[1]), "{shares:?}");
     assert!((198..=200).contains(&shares[2]), "{shares:?}");
     host.adjust(fixed, on(OTHER, hard(4_000, 20_000))).expect("it is accepted");
@@ -180,13 +182,13 @@ fn a_change_counts_at_once() {
     host.adjust(b, hard(2_000, 10_000)).expect("it is accepted");
     host.adjust(b, soft(2_000, 10_000)).expect("it is accepted");
     run_through(&mut host, 2_000);
-    // In its slice: slice and period become longer now.
+    // The vCPU runs in its slice. Slice and period become longer at once.
     host.adjust(b, hard(4_000, 20_000)).expect("it is accepted");
     run_through(&mut host, 2_001);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(b), 5_000), "a begins at 5 ms");
 }
 
-/// A vCPU that may no longer stay on its CPU migrates: while it waits, runs and sleeps.
+/// A vCPU whose affinity excludes its CPU migrates, whether the vCPU waits, runs or sleeps.
 #[test]
 fn a_vcpu_that_may_not_stay_moves() {
     let mut host = host(2, &[("placement", 1)]);

@@ -1,8 +1,9 @@
-//! Woken vCPUs (6.4), under each rule for wake-ups (6.6).
+//! Tests of woken vCPUs (6.4) under each rule for wake-ups (6.6).
 
 use super::*;
 
-/// Short: the rest of the slice is lost and compensated in extra time, also for hard reservations.
+/// After a wake-up in the period of the block, the rest of the slice is lost. Extra time compensates for the loss, also
+/// with a hard reservation.
 #[test]
 fn the_hard_are_compensated_in_extra_time() {
     let mut host = host(1, &[]);
@@ -12,14 +13,14 @@ fn the_hard_are_compensated_in_extra_time() {
     run_through(&mut host, 6_001);
     assert_eq!((runs(&host), shows_us(&host, e, "deadline")), (Some(e), 24_000), "at once, before the next period");
     assert_eq!((shows_us(&host, e, "lost"), shows(&host, e, "penalty-score")), (2_999, 10 * 1_024 / 3));
-    // The lost 3 ms, in quanta; no more after that.
+    // The lost 3 ms run in quanta. No further time is compensated.
     assert_eq!(stretches(&mut host, 9_002), [(Some(e), 6_001, 9_000), (Some(busy), 9_000, 9_002)]);
     assert_eq!(shows(&host, e, "wants-penalty"), 0);
     run_through(&mut host, 14_001);
     assert_eq!(runs(&host), Some(e), "a full slice");
 }
 
-/// Long: a period from now, with a full slice, at once.
+/// A wake-up after the period of the block begins a period at once, with a full slice.
 #[test]
 fn a_late_wake_up_begins_a_period() {
     let mut host = host(1, &[]);
@@ -30,41 +31,42 @@ fn a_late_wake_up_begins_a_period() {
     assert_eq!(stretches(&mut host, 25_002), [(Some(e), 21_000, 25_000), (Some(busy), 25_000, 25_002)]);
 }
 
-/// A vCPU that runs in its slice is not preempted for an earlier deadline, unless that period begins before its run
-/// ends.
+/// A vCPU that runs in its slice is preempted for an earlier deadline only if the period of that deadline begins before
+/// the run ends.
 #[test]
 fn a_slice_is_not_interrupted_for_a_period_that_begins_later() {
     let mut host = host(1, &[]);
     let (long, short) = (hog(&mut host, hard(30_000, 90_000)), scripted(&mut host, soft(1_000, 20_000)));
     run_through(&mut host, 31_000);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 60_000));
-    // First wake-up: its period begins at 32 and ends at 52, long before 120. So the run ends at 32.
+    // After its first wake-up, the period of `short` begins at 32 and ends at 52, long before 120. So the run ends at
+    // 32.
     wake_at(&mut host, 31_000, short);
     run_through(&mut host, 31_001);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 32_000));
     run_through(&mut host, 32_001);
     assert_eq!(runs(&host), Some(short));
     block_at(&mut host, 32_500, short);
-    // Short: its next period begins at 52, still before 60.
+    // After a wake-up within its period, the next period of `short` begins at 52, still before 60.
     wake_at(&mut host, 33_000, short);
     run_through(&mut host, 33_001);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 52_000));
     host.pause(short);
     run_through(&mut host, 50_000);
-    // The vCPU wakes before that period, which ends at 72: nothing changes.
+    // `short` wakes before that period, which ends at 72, so nothing changes.
     host.resume(short);
     host.wake(short, Wake::Resumed);
     run_through(&mut host, 50_001);
     assert_eq!((runs(&host), shows_us(&host, short, "deadline")), (Some(long), 72_000));
 }
 
-/// Among vCPUs due a compensation, the vCPU that lost more of its period is first, and preempts.
+/// Among vCPUs with a compensation due, the vCPU that lost the larger part of its period is first, and preempts.
 #[test]
 fn a_greater_loss_preempts_a_compensation() {
     let mut host = host(1, &[]);
     let busy = hog(&mut host, Params::default());
     let all = [hog(&mut host, hard(4_000, 40_000)), hog(&mut host, hard(12_000, 40_000))];
-    // The first begins at 4, the other at 12.
+    // The period of the first vCPU begins at 4, and the period of the second vCPU begins at 12.
     block_at(&mut host, 4_500, all[0]);
     block_at(&mut host, 12_500, all[1]);
     wake_at(&mut host, 13_000, all[0]);
@@ -73,7 +75,7 @@ fn a_greater_loss_preempts_a_compensation() {
     wake_at(&mut host, 13_200, all[1]);
     run_through(&mut host, 13_201);
     assert_eq!((runs(&host), shows(&host, all[1], "penalty-score")), (Some(all[1]), 40 * 1_024 * 2 / 23));
-    // In the reverse order the vCPU waits for the end of the run.
+    // The vCPU with the smaller loss runs only after the other vCPU has stopped.
     block_at(&mut host, 13_300, all[1]);
     run_through(&mut host, 13_310);
     assert_eq!(runs(&host), Some(all[0]));
@@ -82,14 +84,14 @@ fn a_greater_loss_preempts_a_compensation() {
     wake_at(&mut host, 20_000, all[1]);
     run_through(&mut host, 20_001);
     assert_eq!(runs(&host), Some(all[1]), "it wants the rest of its compensation");
-    // Both vCPUs have lost the same share by now, so the second does not preempt.
+    // The first vCPU has been compensated in full, so its wake-up does not preempt.
     host.pause(all[0]);
     wake_at(&mut host, 20_100, all[0]);
     run_through(&mut host, 20_101);
     assert_eq!((runs(&host), shows(&host, all[0], "wants-penalty")), (Some(all[1]), 0));
 }
 
-/// With the hack, a compensation is one run.
+/// With `l0-hack`, a compensation is a single run.
 #[test]
 fn the_hack_ends_a_compensation_with_its_first_turn() {
     for (hack, until) in [(0, 9_000), (1, 6_500)] {
@@ -102,10 +104,10 @@ fn the_hack_ends_a_compensation_with_its_first_turn() {
     }
 }
 
-/// The deadlines by `unblock` of a vCPU that wakes 1 ms after it blocked, and 23 ms after.
+/// The deadlines, under each rule of `unblock`, of a vCPU that wakes 1 ms or 23 ms after its block.
 #[test]
 fn each_way_of_waking_has_its_deadline() {
-    // 4 ms of 10: the vCPU blocks at 5 in the period from 4 to 14, with 1 ms used.
+    // With 4 ms of 10 ms, the vCPU blocks at 5 in the period from 4 to 14, with 1 ms used.
     for (unblock, short, long, wants_penalty) in [
         ("extra", 24_000, 38_000, 1),
         // The grid is 14, 24, 34, …: the next whole period begins at 34.
@@ -127,7 +129,7 @@ fn each_way_of_waking_has_its_deadline() {
     }
 }
 
-/// With `resume`, the blocked time counts as used; with less than a quantum left, the vCPU waits for the next period.
+/// With `resume`, the blocked time counts as used. With less than a quantum left, the vCPU waits for the next period.
 #[test]
 fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
     for (wake, runs_until, deadline) in [(7_400, Some(8_000), 14_000), (7_600, None, 24_000)] {
@@ -141,7 +143,8 @@ fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
     }
 }
 
-/// Atropos: a period as short as the latency. Slice and period are doubled until they reach those of the reservation.
+/// With `atropos`, a period is as short as the latency. Slice and period are then doubled until they reach those of the
+/// reservation.
 #[test]
 fn a_short_period_grows_back() {
     let mut host = host_that_unblocks("atropos");
@@ -156,7 +159,7 @@ fn a_short_period_grows_back() {
     assert_eq!(seen(&host), [12_000, 2_400, 61_000]);
     run_through(&mut host, 51_401);
     assert_eq!(seen(&host), [20_000, 4_000, 81_000], "no more than was asked for");
-    // A latency beyond the period has no effect, and a too short one gives the shortest slice.
+    // A latency beyond the period has no effect. A latency below the minimum gives the minimum slice.
     for (latency, period, slice) in [(Nanos::s(1), 20_000, 4_000), (Nanos::ns(1), 25, 5)] {
         host.pause(e);
         host.adjust(e, Params { latency: Some(latency), ..hard(4_000, 20_000) }).expect("it is accepted");

@@ -1,4 +1,4 @@
-//! The answers of every policy about a reservation.
+//! Tests of the promise states that policies report for a reservation.
 
 use crate::ALL;
 use crate::fixture::{self, host_with, reserving};
@@ -9,8 +9,8 @@ const CPU: CpuId = CpuId::new(0);
 
 const ASKED: (Nanos, Nanos) = (Nanos::ms(2), Nanos::ms(10));
 
-/// Returns a host of one CPU, and an entity with 2 ms in every 10 ms that wakes at once; `None` if the reservation is
-/// refused.
+/// Returns a host of one CPU and an entity with 2 ms in every 10 ms that wakes at once. Returns `None` if the
+/// reservation is refused.
 fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -> Option<(Driver<'a>, EntityId)> {
     let mut host = host_with(policy, Topology::new(1), knobs);
     let e = host.attach("e", reserving(ASKED.0, ASKED.1, limit), Workload::Scripted).ok()?;
@@ -18,7 +18,7 @@ fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -
     Some((host, e))
 }
 
-/// Returns the instant of the entity's block, its CPU time until then, and the answers of `policy` at its dispatch and
+/// Returns the instant at which the entity blocks, its CPU time until then, and the promise states at its dispatch and
 /// at its block.
 fn answers(policy: &'static Descriptor, knobs: &Knobs) -> Option<(Instant, Nanos, [Option<PromiseState>; 2])> {
     let (mut host, e) = host_with_one(policy, knobs, Limit::Hard)?;
@@ -67,7 +67,7 @@ fn every_policy_with_reservations_answers_slice_period_deadline_and_remaining() 
     }
 }
 
-/// The same holds if the entity continues at a lower level or in extra time.
+/// An entity that continues at a lower level or in extra time also has nothing remaining.
 #[test]
 fn a_used_up_slice_has_nothing_remaining() {
     let cases = [

@@ -1,21 +1,22 @@
-//! One server: a budget in every period, and the treatment of the budget when the entity does not use it.
+//! One server: a budget in every period, and the rule for a budget that the entity does not use.
 
 use sched::{Instant, Limit, Nanos, PromiseState, Reservation};
 
-/// The treatment of a budget while its entity is blocked.
+/// The rule for a budget while its entity is blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// The budget is kept until the period ends.
     Deferrable,
-    /// The budget drains as if it were used.
+    /// The budget decreases as if the entity used it.
     Periodic,
-    /// The budget is lost at once, and when a period begins with the entity blocked.
+    /// The budget is lost at once. A budget that is replenished while the entity is blocked is lost, too.
     Polling,
-    /// The budget is kept; the used amount is replenished one period after its use began.
+    /// The budget is kept. The used amount is replenished one period after its use began.
     Sporadic,
 }
 
-/// Maximum number of pending replenishments of a sporadic budget. Further replenishments are merged with the last one.
+/// Maximum number of pending replenishments of a sporadic budget. Further replenishments are merged with the last
+/// pending replenishment.
 const RETURNS: usize = 8;
 
 /// A pending replenishment.
@@ -31,29 +32,30 @@ pub(crate) struct Server {
     kind: Kind,
     budget: Nanos,
     period: Nanos,
-    /// Time from the beginning of a period to its deadline.
+    /// Time from the beginning of a period to the deadline of the period.
     relative_deadline: Nanos,
-    /// Whether the entity continues, less urgent, when its budget is used up.
+    /// Whether the entity continues at a less urgent level when its budget is used up.
     extra: bool,
-    /// Remaining budget; below zero only until the next update.
+    /// Remaining budget. The value is below zero only until the next update.
     left: i64,
-    /// End of the period; without meaning for a sporadic server.
+    /// End of the period; meaningless for a sporadic server.
     renewal: Instant,
     pub(crate) deadline: Instant,
-    /// Number of times the budget was used up in this period; 0: the server has its own budget.
+    /// Number of times that the budget was used up in this period; 0: the server uses its own budget.
     pub(crate) level: u32,
     /// Whether the server waits for its budget.
     pub(crate) depleted: bool,
     /// Instant of the last block of the entity.
     blocked: Instant,
-    /// Start and amount of the current use of a sporadic budget.
+    /// Start of the current use of a sporadic budget.
     begun: Instant,
+    /// Amount of the current use of a sporadic budget.
     used: Nanos,
     returns: [Option<Return>; RETURNS],
 }
 
 impl Server {
-    /// Returns the server of `asked`. One of its periods begins at `begin`, and none before `begin`.
+    /// Returns the server for `asked`. One of its periods begins at `begin`, and no period begins before `begin`.
     pub(crate) fn new(kind: Kind, asked: &Reservation, extratime: bool, begin: Instant, now: Instant) -> Server {
         let mut server = Server {
             kind,
@@ -80,12 +82,12 @@ impl Server {
         server
     }
 
-    /// Returns the order by fixed priority: the shorter relative deadline is more urgent.
+    /// Returns the order under fixed priorities. The shorter relative deadline is more urgent.
     pub(crate) fn relative_deadline(&self) -> Nanos {
         self.relative_deadline
     }
 
-    /// Returns the current period. A server at a lower level has used up its own budget.
+    /// Returns the promise state of the current period. Above level 0, the server has used up its own budget.
     pub(crate) fn promise(&self) -> PromiseState {
         let remaining = if self.level == 0 { self.left } else { 0 };
         PromiseState { slice: self.budget, period: self.period, deadline: self.deadline, remaining }
@@ -152,7 +154,8 @@ impl Server {
         }
     }
 
-    /// Updates the budget at an instant of [`next_event`](Server::next_event), while the entity is runnable.
+    /// Updates the budget at the instant that [`next_event`](Server::next_event) returned, while the entity is
+    /// runnable.
     pub(crate) fn renew_at(&mut self, now: Instant) {
         match self.kind {
             Kind::Sporadic => {
@@ -177,7 +180,7 @@ impl Server {
         (self.level, self.depleted) = (0, false);
     }
 
-    /// Handles a used-up budget: the entity continues, less urgent, with another budget, or waits.
+    /// Handles a used-up budget. The entity continues at a less urgent level with another budget, or waits.
     fn exhaust(&mut self) {
         self.end_use();
         if self.extra {

@@ -1,10 +1,10 @@
-//! [`Gate`]: admission control, if it is on.
+//! [`Gate`]: admission control, if the knob enables admission control.
 //!
 //! Under earliest deadline first, Σ budget/deadline ≤ 1 on a CPU is sufficient (Liu and Layland 1973, for deadlines
 //! equal to periods). Under fixed priorities, deadline monotonic, Π (1 + budget/deadline) ≤ 2 is sufficient (Bini,
-//! Buttazzo and Buttazzo 2003). This test admits all sets that Liu and Layland's n·(2^(1/n) − 1) admits, and more. Both
-//! tests hold for servers with runnable entities. On several CPUs with one queue, Σ ≤ the number of CPUs is necessary,
-//! not sufficient: it is Xen's condition.
+//! Buttazzo and Buttazzo 2003). The test with the product admits all sets that Liu and Layland's n·(2^(1/n) − 1)
+//! admits, and more. Both tests hold for servers with runnable entities. On several CPUs with one queue, Xen's
+//! condition is Σ ≤ the number of CPUs. This condition is necessary, but not sufficient.
 
 use super::settings::{Order, Settings};
 use crate::admission::{Admission, Full, ONE, Utilisation};
@@ -14,9 +14,9 @@ use sched::{CpuId, CpuSet, Refused, Reservation, Topology};
 enum Rule {
     /// All servers are admitted.
     Open,
-    /// The sum of all densities is at most the number of CPUs.
+    /// The sum of all densities is at most the number of CPUs; partitioned, the sum on each CPU is at most one.
     Sum,
-    /// The product of one plus each density is at most two.
+    /// On each CPU, the product of one plus each density is at most two.
     Product,
 }
 
@@ -25,7 +25,7 @@ enum Rule {
 pub(super) struct Gate {
     rule: Rule,
     partitioned: bool,
-    /// Account of the sum.
+    /// Admission account of [`Rule::Sum`].
     books: Admission,
 }
 
@@ -41,8 +41,9 @@ impl Gate {
         Gate { rule, partitioned, books: Admission::new(host.cpus, 0, partitioned) }
     }
 
-    /// Admits `asked`: on `first` if it fits there, else on the lowest of `allowed` where it fits. Returns `None` if
-    /// there is one queue. `others` yields the densities of the admitted servers, by their CPU.
+    /// Admits `asked` on `first` if the reservation fits there, otherwise on the lowest CPU of `allowed` where the
+    /// reservation fits. Returns `None` if all CPUs share one queue. `others` yields the densities of the admitted
+    /// servers on a CPU.
     pub(super) fn admit<'a, I: Iterator<Item = &'a Utilisation>>(
         &mut self,
         asked: &Reservation,
@@ -65,7 +66,7 @@ impl Gate {
             },
         };
         answer.map_err(|Full { free_ppm, on }| {
-            // The density is relative to the deadline; the error is relative to the period.
+            // The density is relative to the deadline, but the error is relative to the period.
             let of_period = asked.relative_deadline().scale(free_ppm, asked.period.as_ns());
             Refused::Utilisation { asked: *asked, free_ppm: of_period.as_ns(), on }
         })
@@ -78,7 +79,7 @@ impl Gate {
         }
     }
 
-    /// Adds a server again that has just been removed.
+    /// Adds a server again that was just removed.
     pub(super) fn restore(&mut self, density: Utilisation, cpu: Option<CpuId>) {
         if self.rule == Rule::Sum {
             self.books.restore(density, cpu);
@@ -86,7 +87,7 @@ impl Gate {
     }
 }
 
-/// Returns the largest density, in parts of [`ONE`], with which the product over `others` stays at most two.
+/// Returns the maximum density, in parts of [`ONE`], with which the product over `others` stays at most two.
 fn left_of_two<'a>(others: impl Iterator<Item = &'a Utilisation>) -> u64 {
     let one = u128::from(ONE);
     let product = others.fold(one, |product, density| (product * (one + u128::from(density.units_up()))).div_ceil(one));

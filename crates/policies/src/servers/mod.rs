@@ -1,8 +1,8 @@
 //! Servers under a global or a partitioned run queue: the common part of `rtds` and `rt-xen`.
 //!
 //! Each entity has a [`Server`]: a budget in every period. The most urgent entity with budget runs, by deadline or by
-//! fixed priority. With extra time, urgency depends first on the level. The level is the number of times the budget was
-//! used up in the period.
+//! fixed priority. With extra time, urgency depends first on the level. The level is the number of times that the
+//! budget was used up in the period.
 
 mod account;
 mod gate;
@@ -25,10 +25,10 @@ use sched::{
 
 /// The alarm slots of the servers.
 pub(crate) const ALARMS: AlarmSlots = AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE };
-/// The shortest period and budget. Source: `RTDS_MIN_PERIOD`, `RTDS_MIN_BUDGET`, xen/common/sched/rt.c.
+/// The minimum of periods and budgets. Source: `RTDS_MIN_PERIOD`, `RTDS_MIN_BUDGET`, xen/common/sched/rt.c.
 const SHORTEST: Nanos = Nanos::us(10);
 
-/// Urgency: the level, then the deadline, then the order of arrival.
+/// The urgency of a waiting entity: the level, then the deadline or relative deadline, then the order of arrival.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key {
     level: u32,
@@ -56,13 +56,13 @@ pub(crate) struct Servers {
     settings: Settings,
     /// Server of each entity, by index.
     members: Vec<Member>,
-    /// Waiting entities with budget: one queue, or one for each CPU.
+    /// Waiting entities with budget, in one queue or in a queue for each CPU.
     waiting: Trees<Key>,
     arrivals: u64,
     gate: Gate,
     /// Total density of the entities assigned to each CPU, in parts of one CPU.
     load: Vec<u64>,
-    /// Entity that has just stopped on each CPU, and may continue.
+    /// Entity that has just stopped on each CPU and may continue.
     stopped: Vec<Option<EntityId>>,
     /// Number of entities whose affinity excludes some CPU.
     restricted: usize,
@@ -125,8 +125,8 @@ impl Servers {
         Ok(Member { server, cpu: None, asked, density, open: true, restricted: false })
     }
 
-    /// Admits `member` as the server of `e`, which has no server. If partitioned, tries the allowed CPU with the
-    /// minimum total density first.
+    /// Admits `member` as the server of `e`, which has no server. If servers are partitioned, tries the allowed CPU
+    /// with the minimum total density first.
     fn admit(&mut self, e: EntityId, member: &mut Member, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let allowed = cx.params(e).affinity.and(&cx.topology().all());
         let least = allowed.iter().min_by_key(|cpu| (self.load[cpu.index()], cpu.index()));
@@ -140,7 +140,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Makes `member`, just admitted, the server of `e`.
+    /// Makes `member`, which was just admitted, the server of `e`.
     fn enter(&mut self, e: EntityId, mut member: Member, cx: &mut Cx<'_>) {
         match member.cpu {
             Some(cpu) => {
@@ -175,7 +175,7 @@ impl Servers {
         self.members[e.index()].cpu.map_or(0, CpuId::index)
     }
 
-    /// Returns the level and the order, without the arrival. These two decide preemption.
+    /// Returns the level and the order, without the arrival. Level and order decide on preemption.
     fn urgency(&self, e: EntityId) -> (u32, u64) {
         let server = &self.members[e.index()].server;
         let order = match self.settings.order {
@@ -203,8 +203,8 @@ impl Servers {
         }
     }
 
-    /// Kicks a CPU for the waiting `e`: an idle CPU, its last CPU before others. If no CPU idles, kicks the CPU of the
-    /// least urgent entity, if that entity is less urgent than `e`.
+    /// Kicks a CPU for `e`, which waits: an idle CPU, its last CPU before other CPUs. If no CPU idles, kicks the CPU of
+    /// the least urgent entity, if that entity is less urgent than `e`.
     fn tickle(&self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(idle) = cx.idle_cpu_for(e) {
             return cx.kick(idle);
@@ -222,8 +222,8 @@ impl Servers {
         }
     }
 
-    /// Kicks an idle CPU on which a waiting entity may run. `picking` may have been kicked for this entity and have
-    /// picked another entity that could run elsewhere.
+    /// Kicks an idle CPU on which a waiting entity may run. The CPU `picking`, which was kicked for the waiting entity,
+    /// may pick another entity.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if !cx.topology().iter().any(idle) {
@@ -242,7 +242,7 @@ impl Servers {
         }
     }
 
-    /// Handles a block of `e`.
+    /// Updates the server of `e`, which has blocked.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.server(e).block(cx.now());
         cx.clear_alarm(renewal(e));

@@ -12,7 +12,7 @@ pub(crate) enum Order {
     DeadlineMonotonic,
 }
 
-/// The choice between two equally urgent entities, if one of them has just run.
+/// The choice between two equally urgent entities if one of them has just run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ties {
     /// The entity that has not just run.
@@ -21,7 +21,7 @@ pub(crate) enum Ties {
     Stay,
 }
 
-/// The beginning of the first period of a reservation without a start.
+/// The beginning of the first period of a reservation without a `start`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Grid {
     /// At the attachment of the entity.
@@ -39,11 +39,11 @@ pub(crate) struct Settings {
     pub(crate) partitioned: bool,
     /// Whether an entity with a soft limit continues when its budget is used up.
     pub(crate) extratime: bool,
-    /// Maximum run time until the next decision; zero: as long as the budget lasts.
+    /// Maximum time until the CPU picks again; zero: until the budget is used up.
     pub(crate) quantum: Nanos,
     /// Whether a deadline before the end of the period has an effect.
     pub(crate) constrained: bool,
-    /// Period of the reservation of an entity without one.
+    /// Period of an entity without a reservation.
     pub(crate) default_period: Nanos,
     pub(crate) default_budget: Nanos,
     pub(crate) ties: Ties,
@@ -77,9 +77,9 @@ pub(crate) const DEFAULT_BUDGET: Knob = Knob::time(
 )
 .from("RTDS_DEFAULT_BUDGET, xen/common/sched/rt.c");
 
-/// Returns the maximum part of a budget that can be missing. On one CPU per entity every budget is delivered in every
-/// period, if the reservations fit. All entities must be runnable from the last attachment on. An entity that blocks
-/// defers its budget, or waits for the grid; a sporadic budget has no periods.
+/// Returns the maximum part of a budget that can be missing. If each entity is assigned to one CPU and the reservations
+/// fit, every budget is delivered in every period. All entities must be runnable from the last attachment on. An entity
+/// that blocks defers its budget or waits for the grid, and a sporadic budget has no periods.
 pub(crate) fn reservations(load: &LoadBounds<'_>, settings: &Settings) -> Option<Nanos> {
     let steady = !load.has_changes && !load.has_sleepers;
     let own_cpu = settings.partitioned || load.host.cpus == 1;

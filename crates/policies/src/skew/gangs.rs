@@ -1,6 +1,6 @@
 //! [`Gangs`]: the vCPUs of each VM, and the skew between them.
 //!
-//! Skews are updated when the state of a vCPU changes. Between two changes they are linear in time, so the next
+//! Skews are updated when the state of a vCPU changes. Between two changes, skews are linear in time, so the next
 //! crossing of a threshold is known in advance.
 
 use sched::{CpuId, EntityId, GroupId, Instant, Nanos};
@@ -8,10 +8,10 @@ use sched::{CpuId, EntityId, GroupId, Instant, Nanos};
 /// The definition of skew, and the reaction to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rule {
-    /// A vCPU that waits while a sibling makes progress lags. At the threshold all vCPUs stop, and later start together
-    /// (ESX 2).
+    /// A vCPU that waits while a sibling makes progress lags. At the threshold, all vCPUs stop, and later start
+    /// together (ESX 2).
     All,
-    /// A vCPU that waits while a sibling makes progress lags. At the threshold all vCPUs stop, but only lagging vCPUs
+    /// A vCPU that waits while a sibling makes progress lags. At the threshold, all vCPUs stop, but only lagging vCPUs
     /// must start at one instant (ESX 3).
     Lagging,
     /// A vCPU that is ahead of the slowest vCPU stops alone (ESX 4 and later).
@@ -21,9 +21,9 @@ pub(crate) enum Rule {
 /// The state of a vCPU, as its siblings observe it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// The guest has no work for the vCPU: this counts as progress.
+    /// The guest has no work for the vCPU. An idle vCPU makes progress.
     Idle,
-    /// The vCPU is runnable, but waits for a CPU or is co-stopped.
+    /// The vCPU is runnable and waits for a CPU, or is co-stopped.
     Waits,
     Runs,
 }
@@ -34,11 +34,11 @@ pub(super) struct Vcpu {
     pub(super) vm: Option<GroupId>,
     /// Whether the vCPU is co-stopped.
     pub(super) held: bool,
-    /// Lag of the vCPU, or for [`Rule::Leader`] its lead.
+    /// Lag of the vCPU; under [`Rule::Leader`], lead of the vCPU.
     pub(super) skew: Nanos,
-    /// Whether the vCPU lagged by half the threshold or more when its VM was stopped.
+    /// Whether the vCPU lagged by half the threshold or more when its VM was last stopped.
     pub(super) lags: bool,
-    /// CPU that is kicked for the vCPU, if its VM has just been started.
+    /// CPU that was kicked for the vCPU, if its VM has just been started.
     pub(super) seat: Option<CpuId>,
 }
 
@@ -61,7 +61,7 @@ struct Vm {
     members: Vec<EntityId>,
     /// Whether the VM is co-stopped as a whole.
     stopped: bool,
-    /// Instant up to which the skews are updated.
+    /// Instant of the last update of the skews.
     as_of: Instant,
 }
 
@@ -69,7 +69,7 @@ struct Vm {
 #[derive(Debug)]
 pub(super) struct Gangs {
     pub(super) rule: Rule,
-    /// Skew at which vCPUs stop.
+    /// Skew at which a VM or its leading vCPU is stopped.
     pub(super) threshold: Nanos,
     /// Lead at which a stopped leader resumes.
     pub(super) resume: Nanos,
@@ -135,7 +135,7 @@ impl Gangs {
         self.advance(g, now);
     }
 
-    /// Updates the skews of `g` up to now.
+    /// Updates the skews of `g` up to `now`.
     pub(super) fn advance(&mut self, g: GroupId, now: Instant) {
         let vm = &mut self.vms[g.index()];
         let passed = now.saturating_since(vm.as_of);
@@ -164,8 +164,8 @@ impl Gangs {
         }
     }
 
-    /// Updates the leads. The lead of the slowest vCPU is zero; the lead of each other vCPU is its additional progress.
-    /// Idling raises a lead at most up to `resume`, because no sibling could catch up with a vCPU that idles for long.
+    /// Updates the leads. The lead of the slowest vCPU is zero. The lead of each other vCPU is its additional progress.
+    /// Idling raises a lead at most to `resume`, because no sibling could catch up with a vCPU that idles for long.
     fn count_leads(&mut self, members: &[EntityId], passed: Nanos) {
         let moved = |vcpu: &Vcpu| if vcpu.makes_progress() { vcpu.skew.saturating_add(passed) } else { vcpu.skew };
         let slowest = members.iter().map(|e| moved(&self.vcpus[e.index()])).min().unwrap_or_default();
@@ -179,7 +179,7 @@ impl Gangs {
         }
     }
 
-    /// Returns the instant at which a vCPU in `g` crosses a threshold next, if no state changes. The skews must be up
+    /// Returns the next instant at which a vCPU in `g` crosses a threshold, if no state changes. The skews must be up
     /// to date.
     pub(super) fn next_crossing(&self, g: GroupId) -> Option<Instant> {
         let Vm { members, stopped, as_of } = &self.vms[g.index()];
@@ -212,7 +212,7 @@ impl Gangs {
             Doing::Runs if !vcpu.held => {
                 standing.map(|standing| (standing.saturating_add(self.threshold)).saturating_sub(vcpu.skew))
             }
-            // The slowest vCPU approaches, if it makes progress.
+            // The slowest vCPU, if it makes progress, reduces the lead of this vCPU.
             Doing::Waits if vcpu.held => {
                 let wanted = vcpu.skew.saturating_sub(self.resume);
                 let reachable = standing.is_none_or(|standing| standing >= wanted);
@@ -223,12 +223,12 @@ impl Gangs {
         members.iter().filter_map(|&e| crossing(self.of(e))).min()
     }
 
-    /// Returns whether a vCPU in `g` lags too far. The skews must be up to date.
+    /// Returns whether the lag of a vCPU in `g` has reached the threshold. The skews must be up to date.
     pub(super) fn lags(&self, g: GroupId) -> bool {
         self.members(g).iter().map(|&e| self.of(e)).any(|vcpu| vcpu.loses() && vcpu.skew >= self.threshold)
     }
 
-    /// Returns the vCPUs that must run at the instant at which `g`, which is stopped, is started.
+    /// Returns the vCPUs that must run at the instant at which the stopped `g` is started.
     pub(super) fn must_start(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
         let must = |vcpu: Vcpu| vcpu.doing != Doing::Idle && (self.rule == Rule::All || vcpu.lags);
         self.members(g).iter().copied().filter(move |&e| must(self.of(e)))

@@ -36,7 +36,7 @@ pub(crate) const SHARED: Descriptor = Descriptor {
     build: |_, _| unreachable!("the shared part is no policy"),
 };
 
-/// The longest time slice.
+/// The maximum length of a time slice.
 pub(crate) const QUANTUM: Knob =
     Knob::time("quantum", Nanos::ms(50), (Nanos::us(100), Nanos::s(10)), "the longest time slice")
         .from("ESX: 50 ms; as the time slice of every vCPU (assumed)");
@@ -50,20 +50,20 @@ pub(crate) const MARGIN: Knob = Knob::time(
 )
 .from("no value is published (assumed)");
 
-/// Returns the maximum lead of an entity over its equals, in time at normal weight, for any weight.
+/// Returns the maximum lead of an entity over its equals at any weight, in CPU time at normal weight.
 fn spread(load: &LoadBounds<'_>) -> Nanos {
     let quantum = load.knobs.time(QUANTUM.name);
     quantum.scale(1024, load.weight_least.max(1))
 }
 
-/// Returns the maximum distance from the weighted share. At the start and at the end of any span, no entity is ahead of
-/// another by more than a quantum at the minimum weight.
+/// Returns the maximum deviation from the weighted share. At the start and at the end of any interval, no entity leads
+/// another entity by more than a quantum at the minimum weight.
 fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(spread(load).saturating_mul(3).scale(load.weight_most, 1024))
 }
 
-/// Returns the maximum wait of an entity. The first entity in order may have to advance to the last. The distance is
-/// the remembered part of a lead, a quantum and the margin, at the other end of the weights; a whole time slice
+/// Returns the maximum wait of an entity. The first entity in order may have to run until it is last. The distance is
+/// the remembered part of a lead, a quantum and the margin, at the other extreme of the weights. A whole time slice
 /// follows.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (quantum, margin) = (load.knobs.time(QUANTUM.name), load.knobs.time(MARGIN.name));
@@ -74,7 +74,7 @@ fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 
 /// The alarm that checks again whether a stopped VM can be started.
 const START: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
-/// The minimum time between two checks, without other events.
+/// The minimum time between two checks without other events.
 const LOOK_LEAST: Nanos = Nanos::us(10);
 
 /// Returns the alarm for the instant at which a vCPU of the VM crosses a threshold.
@@ -82,12 +82,12 @@ const fn crossing(g: GroupId) -> Alarm {
     Alarm { owner: AlarmOwner::Group(g), slot: 0 }
 }
 
-/// The CPUs that a VM could receive.
+/// The CPUs that a VM could receive now.
 struct Free {
     all: CpuSet,
-    /// Idle CPUs that the VM could receive.
+    /// CPUs of `all` that idle, run a lower class, or run a vCPU of the VM.
     idle: CpuSet,
-    /// Time until more CPUs may be available, if time alone can change that.
+    /// Time until the VM may receive more CPUs; `None`: only an event can change the CPUs.
     next: Option<Nanos>,
 }
 
@@ -100,15 +100,15 @@ pub(crate) struct Skewed {
     gangs: Gangs,
     /// VMs that are stopped as a whole.
     stopped: Vec<GroupId>,
-    /// vCPU for which each CPU is reserved, and which is started with its siblings.
+    /// vCPU for which each CPU is reserved. The vCPU starts together with its siblings.
     reserved: Vec<Option<EntityId>>,
     seats: Seats,
-    /// vCPUs that must start, in ascending order of CPU time; kept only to reuse its memory.
+    /// vCPUs that must start, in ascending order of CPU time. The vector is kept only to reuse its memory.
     starting: Vec<EntityId>,
 }
 
 impl Skewed {
-    /// Builds a policy with this rule and these bounds.
+    /// Builds a policy with this rule and these thresholds.
     pub(crate) fn build(
         host: &Topology,
         knobs: &Knobs,
@@ -129,7 +129,7 @@ impl Skewed {
         })
     }
 
-    // ---- Drift ----
+    // ---- Skew ----
 
     /// Sets the state of `e`.
     fn set_state(&mut self, e: EntityId, doing: Doing, cx: &mut Cx<'_>) {
@@ -146,7 +146,7 @@ impl Skewed {
     /// Sets the alarm for the next crossing of a threshold by a vCPU in `g`.
     fn watch(&self, g: GroupId, cx: &mut Cx<'_>) {
         let (next, set) = (self.gangs.next_crossing(g), cx.alarm_at(crossing(g)));
-        // An alarm that is due and late is not postponed.
+        // An alarm that is due but late is not postponed.
         if next == set || set.is_some_and(|at| at <= cx.now()) {
             return;
         }
@@ -164,7 +164,7 @@ impl Skewed {
         }
     }
 
-    /// Ends the co-stop of `e`. If `e` is not running, it waits.
+    /// Ends the co-stop of `e`. If `e` does not run, `e` is enqueued.
     fn release(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if !core::mem::replace(&mut self.gangs.vcpu(e).held, false) {
             return;
@@ -175,7 +175,8 @@ impl Skewed {
         }
     }
 
-    /// Stops every leader in `g` that is too far ahead, and resumes the leaders that no longer are.
+    /// Stops every running vCPU in `g` whose lead has reached the threshold. Resumes the stopped vCPUs whose lead has
+    /// dropped to `resume`.
     fn judge_leaders(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
@@ -189,14 +190,15 @@ impl Skewed {
         }
     }
 
-    /// Stops all vCPUs of `g`, until all vCPUs that must start can start together.
+    /// Stops all vCPUs of `g` until the vCPUs that must start can start together.
     fn stop(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         self.gangs.set_stopped(g, true);
         self.stopped.push(g);
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
             let Vcpu { doing, skew, .. } = self.gangs.of(e);
-            // This includes vCPUs just below the threshold, which would otherwise soon stop the VM again, in sequence.
+            // A vCPU just below the threshold also lags. Otherwise such vCPUs would soon stop the VM again, one after
+            // another.
             self.gangs.vcpu(e).lags = doing != Doing::Idle && skew >= self.gangs.threshold.scale(1, 2);
             self.unseat(e);
             if doing != Doing::Idle {
@@ -213,12 +215,13 @@ impl Skewed {
         }
     }
 
-    /// Returns the maximum CPU time of the vCPUs of `g` that must start: all of them are due when this vCPU is due.
+    /// Returns the maximum CPU time among the vCPUs of `g` that must start. When the vCPU with the maximum is due, all
+    /// vCPUs are due.
     fn mark(&self, g: GroupId, cx: &Cx<'_>) -> Virtual {
         self.gangs.must_start(g).map(|e| self.had_by_now(e, cx)).max().unwrap_or(0)
     }
 
-    /// Returns the CPU time of `e`, including time that has not been charged yet.
+    /// Returns the CPU time of `e`, including the time that has not been charged.
     fn had_by_now(&self, e: EntityId, cx: &Cx<'_>) -> Virtual {
         let State::Running(cpu) = cx.state(e) else { return self.order.had(e) };
         match cx.running(cpu) {
@@ -229,7 +232,7 @@ impl Skewed {
         }
     }
 
-    /// Starts every stopped VM for which there are CPUs, in ascending order of CPU time received.
+    /// Starts every stopped VM that can receive its CPUs, in ascending order of CPU time.
     fn start_stopped(&mut self, cx: &mut Cx<'_>) {
         let mut stopped = core::mem::take(&mut self.stopped);
         stopped.sort_unstable_by_key(|&g| (self.mark(g, cx), g.index()));
@@ -248,8 +251,8 @@ impl Skewed {
         }
     }
 
-    /// Starts `g`, if the number of available CPUs is the maximum that the vCPUs to start could use. Otherwise returns
-    /// when that may change, if time alone can change it.
+    /// Starts `g`, if enough CPUs are available for the maximum number of vCPUs that could start together. Otherwise
+    /// returns the time until more CPUs may be available, or `None` if only an event can change the CPUs.
     fn start(&mut self, g: GroupId, cx: &mut Cx<'_>) -> Result<(), Option<Nanos>> {
         let mut starting = core::mem::take(&mut self.starting);
         starting.clear();
@@ -278,8 +281,8 @@ impl Skewed {
 
     /// Releases all vCPUs in `g`, which has just been started. The lag of each vCPU restarts at half the threshold or
     /// less. At the threshold, a vCPU would stop the VM again as soon as another starting VM takes the CPU of the vCPU.
-    /// VMs would then stop each other without progress. With fewer CPUs than siblings, a vCPU that had to start may find
-    /// no CPU. The lag of such a vCPU restarts from zero.
+    /// VMs would then stop each other without progress. With fewer CPUs than siblings, a vCPU that must start may
+    /// receive no CPU. The lag of a vCPU without a CPU restarts from zero.
     fn release_all(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
@@ -296,8 +299,7 @@ impl Skewed {
         }
     }
 
-    /// Returns the CPUs that `g` could receive now. Waiting entities that have received no more CPU time than `g` take
-    /// precedence.
+    /// Returns the CPUs that `g` could receive now. Waiting entities with no more CPU time than `g` take precedence.
     fn free_for(&self, g: GroupId, cx: &Cx<'_>) -> Free {
         let mark = self.mark(g, cx);
         let mut free = Free { all: CpuSet::EMPTY, idle: CpuSet::EMPTY, next: None };
@@ -334,9 +336,9 @@ impl Skewed {
 
     // ---- Proportional share ----
 
-    /// Kicks a CPU for the waiting `e`: an idle CPU, or the CPU of the entity with the most CPU time, if the difference
-    /// exceeds the margin. Siblings do not preempt each other: a vCPU that lagged and has just been started would only
-    /// lag again.
+    /// Kicks a CPU for `e`, which waits: an idle CPU, or the CPU of the entity with the maximum CPU time. That entity
+    /// must lead `e` by more than the margin. Siblings do not preempt each other, because a vCPU that lagged and was
+    /// just started would lag again.
     fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(idle) = cx.idle_cpu_for(e) {
             return cx.kick(idle);
@@ -352,7 +354,8 @@ impl Skewed {
         }
     }
 
-    /// Kicks an idle CPU for a waiting entity, because a CPU that was kicked for it may have picked another entity.
+    /// Kicks an idle CPU for a waiting entity. The CPU `picking`, which was kicked for the waiting entity, may pick
+    /// another entity.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.order.waiting_is_empty() || !cx.topology().iter().any(idle) {
@@ -364,8 +367,8 @@ impl Skewed {
         }
     }
 
-    /// Returns the entity to run on `cpu`: the entity for which the CPU is reserved, else the entity with the least CPU
-    /// time.
+    /// Returns the entity to run on `cpu`: the entity for which the CPU is reserved, otherwise the entity with the
+    /// minimum CPU time.
     fn choose(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         if let Some(e) = self.reserved[cpu.index()].take() {
             self.gangs.vcpu(e).seat = None;
@@ -403,7 +406,7 @@ impl Skewed {
         }
     }
 
-    /// Applies a change of the gang mark of group `g`.
+    /// Applies a change of the mark of group `g`.
     fn mark_changed(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         let mut members: Vec<EntityId> = cx.members(g).collect();
         members.sort_unstable_by_key(|e| e.index());
@@ -480,7 +483,7 @@ impl Policy for Skewed {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        // The other alarm only makes `plan` check.
+        // The other alarm, `START`, only causes a check in `plan`.
         let AlarmOwner::Group(g) = alarm.owner else { return };
         self.gangs.advance(g, cx.now());
         match self.gangs.rule {
@@ -510,15 +513,15 @@ impl Policy for Skewed {
         }
         self.order.push_waiting(e);
         if self.reserved[cpu.index()].is_some_and(|owner| owner != e) && self.gangs.of(e).seat.is_none() {
-            // A started vCPU preempted the entity, without having received less CPU time. The entity may preempt
-            // another one.
+            // A started vCPU preempted the entity without having received less CPU time. The entity may preempt another
+            // entity.
             self.call_for(e, cx);
         }
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         if !self.stopped.is_empty() && cx.alarm_at(START).is_none_or(|at| at > cx.now()) {
-            // After all CPUs have picked, a check determines when a VM can be started.
+            // After all CPUs have picked, a check determines the instant at which a VM can be started.
             cx.set_alarm(START, cpu, cx.now() + Nanos::ns(1));
         }
         let Some(e) = self.choose(cpu, cx) else {
@@ -542,7 +545,7 @@ impl Policy for Skewed {
 }
 
 impl Skewed {
-    /// Removes `e`, which is no longer runnable, from its place.
+    /// Removes `e`, which is no longer runnable, from its queue and from its reserved CPU.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.order.remove(e);
         self.unseat(e);

@@ -3,25 +3,26 @@
 use sched::queue::Trees;
 use sched::{CpuId, Cx, EntityId, Nanos, Running};
 
-/// CPU time at normal weight, in 2^-32 ns: rounding has no noticeable effect at any weight.
+/// CPU time at normal weight, in 2^-32 ns. Rounding has no noticeable effect at any weight.
 pub(super) type Virtual = u128;
 
-/// Returns the virtual time of `ran` at this weight (Linux's scale).
+/// Returns the virtual time of `ran` at this weight, in Linux's scale.
 fn cost(ran: Nanos, weight: u64) -> Virtual {
     ((u128::from(ran.as_ns()) * 1024) << 32) / u128::from(weight)
 }
 
-/// Returns the CPU time of this virtual time at this weight, rounded up.
+/// Returns the CPU time that corresponds to this virtual time at this weight, rounded up.
 fn time(virtual_time: Virtual, weight: u64) -> Nanos {
     let wide = virtual_time.saturating_mul(u128::from(weight)).div_ceil(1024 << 32);
     u64::try_from(wide).map_or(sched::time::SPAN_MAX, Nanos::ns).min(sched::time::SPAN_MAX)
 }
 
-/// The queue of waiting entities, and the queue of co-stopped entities.
+/// The queue of waiting entities.
 const WAITING: usize = 0;
+/// The queue of co-stopped entities.
 const STOPPED: usize = 1;
 
-/// The number of quanta up to which a lead is remembered.
+/// The maximum lead that is remembered, in quanta.
 pub(super) const MEMORY: u64 = 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ pub(super) struct Order {
     queues: Trees<(Virtual, u64)>,
     /// Number of enqueues so far.
     arrivals: u64,
-    /// Minimum virtual time of a runnable entity. Never decreases.
+    /// Minimum virtual time of the waiting, running and co-stopped entities. The clock never decreases.
     clock: Virtual,
 }
 
@@ -50,7 +51,8 @@ impl Order {
         Order { quantum, shares: Vec::new(), queues: Trees::new(2), arrivals: 0, clock: 0 }
     }
 
-    /// Makes room for the new `e`, behind all entities that wait or run, so that repeated attachment gains nothing.
+    /// Makes room for the new `e` behind all waiting, running and co-stopped entities, so that repeated attachment
+    /// gains nothing.
     pub(super) fn reserve(&mut self, e: EntityId, weight: u32, cx: &Cx<'_>) {
         let queued = [WAITING, STOPPED].into_iter().flat_map(|queue| self.queues.iter(queue)).map(|((had, _), _)| had);
         let running = runners(cx).map(|(_, other, _)| self.had(other));
@@ -76,8 +78,8 @@ impl Order {
         cost(time, 1024)
     }
 
-    /// Charges `e` for `ran`. A lead beyond the memory arises only while no other entity can run there. It is dropped:
-    /// the other entities need not catch up with it.
+    /// Charges `e` for `ran`. A lead beyond [`MEMORY`] arises only while no other entity can run on the CPU. The excess
+    /// is dropped, so other entities need not catch up with the excess.
     pub(super) fn charge(&mut self, e: EntityId, ran: Nanos) {
         self.shares[e.index()].had = self.had_after(e, ran);
     }
@@ -88,8 +90,8 @@ impl Order {
         (had + cost(ran, weight)).min(most.max(had))
     }
 
-    /// Returns the virtual time of `e`, which has run for `ran` since the last charge, and the remaining run time until
-    /// it passes `mark`.
+    /// Returns the virtual time of `e`, which has run for `ran` since the last charge. Also returns the remaining run
+    /// time until the virtual time passes `mark`.
     pub(super) fn reaches(&self, e: EntityId, ran: Nanos, mark: Virtual) -> (Virtual, Nanos) {
         let had = self.had_after(e, ran);
         let lacking = (mark + 1).saturating_sub(had);
@@ -103,7 +105,7 @@ impl Order {
         share.had = share.had.max(clock);
     }
 
-    /// Updates `e` at its yield: the entity that is first now runs before `e`.
+    /// Updates `e` at its yield. The entity that is first in the queue then runs before `e`.
     pub(super) fn give_way(&mut self, e: EntityId) {
         if let Some(((first, _), _)) = self.queues.first(WAITING) {
             let share = &mut self.shares[e.index()];
@@ -129,7 +131,7 @@ impl Order {
         self.queues.remove(e);
     }
 
-    /// Returns whether `e` waits, and is not co-stopped.
+    /// Returns whether `e` waits and is not co-stopped.
     pub(super) fn waits(&self, e: EntityId) -> bool {
         self.queues.tree_of(e) == Some(WAITING)
     }
@@ -143,7 +145,7 @@ impl Order {
         self.queues.is_empty(WAITING)
     }
 
-    /// Advances the clock when `chosen` is about to run, and no other state changes.
+    /// Advances the clock at the pick of `chosen`, before `chosen` changes its state.
     pub(super) fn advance_clock(&mut self, chosen: EntityId, cx: &Cx<'_>) {
         let queued =
             [WAITING, STOPPED].into_iter().filter_map(|queue| self.queues.first(queue)).map(|((had, _), _)| had);
@@ -153,7 +155,7 @@ impl Order {
     }
 }
 
-/// Returns the running entities, their CPUs, and the time not charged yet.
+/// Returns the running entities with their CPUs and the time that has not been charged.
 pub(super) fn runners<'a>(cx: &'a Cx<'_>) -> impl Iterator<Item = (CpuId, EntityId, Nanos)> + 'a {
     cx.topology().iter().filter_map(|cpu| match cx.running(cpu) {
         Running::Mine { entity, since } => Some((cpu, entity, cx.now().saturating_since(since))),

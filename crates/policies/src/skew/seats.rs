@@ -14,13 +14,13 @@ impl Seats {
         Seats { owners: vec![None; cpus] }
     }
 
-    /// Assigns one of the CPUs `among` to each of the maximum number of `vcpus`. Earlier vCPUs precede later ones, and
-    /// `idle` CPUs are preferred. Returns the number of vCPUs with a CPU.
+    /// Assigns CPUs of `among` to the maximum possible number of `vcpus`, one CPU each. Earlier vCPUs precede later
+    /// vCPUs, and `idle` CPUs are preferred. Returns the number of vCPUs with a CPU.
     pub(super) fn assign(&mut self, vcpus: &[EntityId], among: &CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> usize {
         self.owners.fill(None);
         let mut seated = 0;
         for &e in vcpus {
-            // There cannot be more assignments than CPUs.
+            // The number of assignments cannot exceed the number of CPUs.
             if seated == self.owners.len() {
                 break;
             }
@@ -30,7 +30,8 @@ impl Seats {
         seated
     }
 
-    /// Assigns a CPU to `e`: a free CPU, or the CPU of another vCPU that can get a different one (augmenting paths).
+    /// Assigns a CPU to `e`: a free CPU, or the CPU of another vCPU that can receive a different CPU (augmenting
+    /// paths).
     fn seat(&mut self, e: EntityId, untried: &mut CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> bool {
         let (last, candidates) = ([cx.last_cpu(e)], *untried);
         let at_home = || last.into_iter().filter(|&cpu| idle.contains(cpu)).chain(idle.iter()).chain(last);

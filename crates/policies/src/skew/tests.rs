@@ -1,4 +1,4 @@
-//! Both policies against the rules of VMware's papers of 2008 and 2013, in virtual time.
+//! Tests of both policies against the rules of VMware's papers of 2008 and 2013, in virtual time.
 
 use crate::fixture::{
     awake, gang, host_under, is_running as runs, member as of, run_through_us as run_through, scripted as asleep, shows,
@@ -24,8 +24,8 @@ fn vm(host: &mut Driver<'_>, vcpus: usize) -> Vec<EntityId> {
     (0..vcpus).map(|_| awake(host, of(group))).collect()
 }
 
-/// Returns the states of entities as a word: `ha.` means that the first two run and the third does not. `-` is a
-/// stopped entity.
+/// Returns the states of entities as a word: `ha.` means that the first two entities run and the third does not. `-`
+/// marks a stopped entity.
 fn states(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let sign = |&(name, e): &(char, EntityId)| match (runs(host, e), host.machine().is_held(e)) {
         (true, _) => name,
@@ -35,7 +35,7 @@ fn states(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     all.iter().map(sign).collect()
 }
 
-/// Returns a column of an essay's picture: the entity on each of two CPUs, and the stopped entities.
+/// Returns a column of the picture in an essay: the entities of two CPUs, and the stopped entities.
 fn column(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let name = |e| all.iter().find(|&&(_, other)| other == e).expect("it is one of them").0;
     let runs = |cpu| host.machine().running(CpuId::new(cpu)).map_or('.', name);
@@ -43,7 +43,7 @@ fn column(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     format!("{}{} {stopped}", runs(0), runs(1)).trim_end().to_string()
 }
 
-/// Asserts the column at each of these times, in microseconds.
+/// Asserts the column at each of these instants, in microseconds.
 fn assert_columns(host: &mut Driver<'_>, all: &[(char, EntityId)], expected: &[(u64, &str)]) {
     for &(us, wanted) in expected {
         run_through(host, us);
@@ -51,7 +51,7 @@ fn assert_columns(host: &mut Driver<'_>, all: &[(char, EntityId)], expected: &[(
     }
 }
 
-/// Returns a hog and a VM of two on two CPUs: the pictures of the essays.
+/// Returns a host of two CPUs with a hog and a VM of two vCPUs, as in the pictures of the essays.
 fn hog_and_vm<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)]) -> (Driver<'a>, [(char, EntityId); 3]) {
     let mut host = host(policy, 2, knobs);
     let hog = awake(&mut host, Params::default());
@@ -97,23 +97,23 @@ fn relaxed_the_picture_of_the_essay() {
     assert_columns(&mut host, &all, &expected);
 }
 
-/// In version 3 the VM stops as a whole, but only the lagging vCPUs must find a CPU.
+/// In version 3, the VM stops as a whole, but only lagging vCPUs must receive a CPU.
 #[test]
 fn version_3_starts_lagging_vcpus_first_and_the_others_when_they_can() {
     let (mut host, all) = hog_and_vm(RELAXED, &[VERSION_3]);
     let expected = [
         (2_999, "ha"),
-        // b lags by 3 ms: it takes the CPU of a. a has received as much CPU time as h, and may continue when a CPU is
+        // b lags by 3 ms and takes the CPU of a. a has received the same CPU time as h, and continues when a CPU is
         // free.
         (3_000, "hb"),
         (5_999, "hb"),
-        // Now a lags, and takes the CPU of b; b has received 3 ms less than h.
+        // a lags and takes the CPU of b. b has received 3 ms less than h.
         (6_001, "ba"),
     ];
     assert_columns(&mut host, &all, &expected);
 }
 
-/// A VM alone on the host has no skew, and none of its vCPUs is stopped.
+/// A VM alone on a host has no skew, and no vCPU is stopped.
 #[test]
 fn a_vm_alone_is_never_stopped() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -127,7 +127,8 @@ fn a_vm_alone_is_never_stopped() {
     }
 }
 
-/// A vCPU whose guest idles makes progress: waiting siblings fall behind, and it needs no CPU when the VM is started.
+/// A vCPU whose guest idles makes progress. Waiting siblings lag, and the idle vCPU needs no CPU when the VM is
+/// started.
 #[test]
 fn an_idle_vcpu_makes_progress_and_needs_no_cpu() {
     let mut host = host(STRICT, 1, &[]);
@@ -141,7 +142,7 @@ fn an_idle_vcpu_makes_progress_and_needs_no_cpu() {
     assert!((2_480..=2_500).contains(&shows(&host, busy, "skew-us")), "it restarted at half the threshold");
 }
 
-/// No vCPU makes progress, so no vCPU lags.
+/// While no vCPU makes progress, no vCPU lags.
 #[test]
 fn no_vcpu_lags_while_all_wait() {
     let mut host = host(STRICT, 1, &[("margin", 1_000_000_000)]);
@@ -157,7 +158,7 @@ fn no_vcpu_lags_while_all_wait() {
     assert!(runs(&host, all[1]));
 }
 
-/// A VM with more vCPUs than CPUs starts as many as possible, and all make progress.
+/// A VM with more vCPUs than CPUs starts the maximum number of vCPUs, and all vCPUs make progress.
 #[test]
 fn a_vm_larger_than_the_host_gets_on() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -176,7 +177,7 @@ fn a_vm_larger_than_the_host_gets_on() {
     }
 }
 
-/// If more vCPUs wait than run, skews grow faster than they shrink; still a VM stops at most once per half threshold.
+/// If more vCPUs wait than run, skews grow faster than they shrink. A VM still stops at most once per half threshold.
 #[test]
 fn stops_do_not_follow_each_other_without_end() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -190,7 +191,7 @@ fn stops_do_not_follow_each_other_without_end() {
     }
 }
 
-/// A VM whose vCPUs may not run at the same time stops at most once per half threshold, too.
+/// A VM whose vCPUs may not run at the same time also stops at most once per half threshold.
 #[test]
 fn a_vm_that_is_kept_to_one_cpu_gets_on() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -205,7 +206,7 @@ fn a_vm_that_is_kept_to_one_cpu_gets_on() {
     }
 }
 
-/// Returns the largest skew between two vCPUs of a VM on two CPUs beside three hogs, in microseconds.
+/// Returns the maximum skew of the two vCPUs of a VM, in microseconds. The VM runs on two CPUs beside three hogs.
 fn furthest(policy: &'static Descriptor, knobs: &[(&str, i64)]) -> i64 {
     let mut host = host(policy, 2, knobs);
     let vcpus = vm(&mut host, 2);
@@ -235,7 +236,7 @@ fn no_skew_goes_beyond_its_threshold() {
     assert!(strict > 20_000 && relaxed > 20_000, "it is the thresholds that do it: {strict} and {relaxed} us");
 }
 
-/// The lead from idling is bounded: a vCPU that sleeps for long need not wait for long.
+/// The lead from idling is bounded. A vCPU that sleeps for long need not wait for long.
 #[test]
 fn a_vcpu_alone_for_long_need_not_wait_for_long() {
     let mut host = host(RELAXED, 2, &[]);
@@ -253,7 +254,7 @@ fn a_vcpu_alone_for_long_need_not_wait_for_long() {
     assert!(charged >= Nanos::ms(200), "{charged} of the third of a second that is its share");
 }
 
-/// One CPU, weights 1, 2 and 4: proportional shares, under both rules.
+/// On one CPU, weights 1, 2 and 4 give proportional shares under both rules.
 #[test]
 fn weights_share_a_cpu() {
     for policy in [STRICT, RELAXED] {
@@ -268,7 +269,7 @@ fn weights_share_a_cpu() {
     }
 }
 
-/// A woken vCPU runs at once if another vCPU has received more CPU time by the margin. It keeps no unused time.
+/// A woken vCPU runs at once if the running entity leads by more than the margin. Unused time is not saved.
 #[test]
 fn a_sleeper_preempts_and_saves_nothing_up() {
     let mut host = host(RELAXED, 1, &[]);
@@ -283,7 +284,7 @@ fn a_sleeper_preempts_and_saves_nothing_up() {
     assert!((430..=550).contains(&since), "the hog got half of what came after: {since} ms");
 }
 
-/// A stopped group that ceases to be a gang releases all members; a member that leaves it is released.
+/// A stopped group that ceases to be a gang releases all members. A member that leaves a stopped gang is released.
 #[test]
 fn an_entity_in_no_gang_is_never_stopped() {
     let (mut host, all) = hog_and_vm(STRICT, &[]);

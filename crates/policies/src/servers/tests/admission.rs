@@ -1,4 +1,4 @@
-//! Admission control, and the guarantee for admitted servers.
+//! Tests of admission control and of the guarantee for admitted servers.
 
 use super::{asking, awake, host, run_through};
 use crate::fixture::Dice;
@@ -25,7 +25,7 @@ fn rtds_lets_in_as_much_as_there_are_cpus() {
     assert!(closed.attach("e", Params::default(), Workload::Hog).is_err());
 }
 
-/// 1.3 · 1.3 · 1.18 is below two, 1.3 · 1.3 · 1.19 above it; by deadline, 0.4 is free.
+/// 1.3 · 1.3 · 1.18 is below two, and 1.3 · 1.3 · 1.19 is above two. With deadlines, 0.4 is free.
 #[test]
 fn fixed_priorities_have_room_for_less_than_deadlines() {
     for (order, fits, does_not) in [("deadline-monotonic", 18, 19), ("edf", 40, 41)] {
@@ -44,7 +44,7 @@ fn fixed_priorities_have_room_for_less_than_deadlines() {
     }
 }
 
-/// A budget due within half of the period counts twice; the refusal is relative to the period.
+/// A budget that is due within half of the period counts twice. The refusal is relative to the period.
 #[test]
 fn an_early_deadline_needs_more_room() {
     let mut host = host(&rt_xen::POLICY, 1, &[CLOSED, ("order", "edf")]);
@@ -59,7 +59,8 @@ fn an_early_deadline_needs_more_room() {
     host.attach("e", early(4), Workload::Hog).expect("0.6 and 0.4");
 }
 
-/// CPU 0 has one server of 0.62, CPU 1 three of 0.2: less in sum, but 1.2 · 1.2 · 1.2 · 1.2 is above two.
+/// CPU 0 has one server of 0.62, and CPU 1 has three servers of 0.2. The sum on CPU 1 is lower, but 1.2 · 1.2 · 1.2 ·
+/// 1.2 is above two.
 #[test]
 fn a_reservation_that_does_not_fit_on_the_emptiest_cpu_may_fit_on_another() {
     let mut host = host(&rt_xen::POLICY, 2, &[CLOSED]);
@@ -75,7 +76,7 @@ fn a_reservation_that_does_not_fit_on_the_emptiest_cpu_may_fit_on_another() {
     assert!(nearest > Nanos::us(15_700) && nearest < Nanos::us(15_750), "{refused}");
 }
 
-/// Random servers of runnable entities fill a CPU completely: no budget is ever short.
+/// Random servers of runnable entities fill a CPU, and every budget is delivered.
 #[test]
 fn what_was_let_in_is_kept() {
     let orders: [(&Descriptor, &str); 3] =

@@ -1,4 +1,4 @@
-//! Servers of every kind, in both orders, partitioned or global (xen/common/sched/rt.c; RT-Xen 1 and 2).
+//! Tests of servers of every kind, in both orders, partitioned or global (xen/common/sched/rt.c; RT-Xen 1 and 2).
 
 mod admission;
 
@@ -17,8 +17,8 @@ fn asking(slice: u64, period: u64, limit: Limit) -> Params {
     reserving(Nanos::ms(slice), Nanos::ms(period), limit)
 }
 
-/// Returns the entity of `all` that runs in the middle of every millisecond from `from` to `to`, as one letter each,
-/// `.` for none.
+/// Returns the entity of `all` that runs in the middle of every millisecond from `from` to `to`. Each entity is a
+/// letter, and `.` is none.
 fn schedule(host: &mut Driver<'_>, all: &[EntityId], from: u64, to: u64) -> String {
     let mut text = String::new();
     for ms in from..to {
@@ -29,8 +29,8 @@ fn schedule(host: &mut Driver<'_>, all: &[EntityId], from: u64, to: u64) -> Stri
     text
 }
 
-/// u without extratime, e with extratime; (10, 4) each, from 0. From 4 to 8, e uses its own budget. From 8 on, e is on
-/// level 1.
+/// u runs without extratime, e with extratime. Both have (10, 4) from 0 on. From 4 to 8, e uses its own budget. From 8
+/// on, e is at level 1.
 #[test]
 fn the_worked_example_of_rtds() {
     let mut host = host(&rtds::POLICY, 1, &[]);
@@ -67,7 +67,7 @@ fn an_entity_without_a_reservation_has_4_ms_in_10() {
     assert_eq!(schedule(&mut tuned, &all, 0, 10), "aa...aa...");
 }
 
-/// Deadlines at 10, 15 and 20 on two CPUs: the two earliest run, on any free CPU.
+/// Two CPUs and deadlines at 10, 15 and 20: the entities with the two earliest deadlines run.
 #[test]
 fn rtds_runs_the_earliest_deadlines_of_the_whole_machine() {
     let mut host = host(&rtds::POLICY, 2, &[]);
@@ -82,7 +82,7 @@ fn rtds_runs_the_earliest_deadlines_of_the_whole_machine() {
     assert!(runs(&host, late), "its budget is used up");
 }
 
-/// A wake-up after the period's end begins the period of the grid that contains it.
+/// A wake-up after the end of the period begins the period of the grid that contains the wake-up.
 #[test]
 fn periods_stay_on_their_grid() {
     let mut host = host(&rtds::POLICY, 1, &[("extratime", "0")]);
@@ -95,7 +95,7 @@ fn periods_stay_on_their_grid() {
     assert_eq!(host.machine().inspect(e, "deadline"), Some(Nanos::ms(40).as_ns().cast_signed()));
 }
 
-/// The example of rt-xen's essay: (10, 4) on an idle CPU, blocked at 1, awake from 6 on.
+/// The example of rt-xen's essay: (10, 4) on an idle CPU, blocked at 1, runnable from 6 on.
 #[test]
 fn the_kinds_of_servers_differ() {
     let expected = [
@@ -118,7 +118,7 @@ fn the_kinds_of_servers_differ() {
     }
 }
 
-/// A polling server loses its budget at once, a periodic server only the time of its sleep.
+/// A block costs a polling server its whole budget, and a periodic server only the time of the block.
 #[test]
 fn a_short_rest_costs_a_periodic_server_its_length_and_a_polling_one_everything() {
     let expected = [("deferrable", "aaaa....."), ("periodic", "aaa......"), ("polling", "a........")];
@@ -136,7 +136,7 @@ fn a_short_rest_costs_a_periodic_server_its_length_and_a_polling_one_everything(
 
 #[test]
 fn fixed_priorities_go_by_period_and_deadlines_by_the_clock() {
-    // At 10, the deadline of the longer period (14) is the earlier of the two (20).
+    // At 10, the deadline of the longer period is 14, before the deadline of the shorter period at 20.
     for (order, wanted) in [("deadline-monotonic", "aaaabbbbbbaaaabb"), ("edf", "aaaabbbbbbbaaaab")] {
         let mut host = host(&rt_xen::POLICY, 1, &[("order", order)]);
         let all = [awake(&mut host, asking(4, 10, Limit::Hard)), awake(&mut host, asking(7, 14, Limit::Hard))];
@@ -144,7 +144,7 @@ fn fixed_priorities_go_by_period_and_deadlines_by_the_clock() {
     }
 }
 
-/// A deadline before the end of the period decides the order; RTDS has no such deadlines.
+/// In RT-Xen, a deadline before the end of the period determines the order. RTDS refuses such a deadline.
 #[test]
 fn a_constrained_deadline_is_for_rt_xen_alone() {
     let mut tight = asking(2, 20, Limit::Hard);
@@ -165,7 +165,8 @@ fn what_is_too_short_is_refused() {
     assert!(matches!(refused, Refused::OutOfRange { what: "slice", least, .. } if least == Nanos::us(10)), "{refused}");
 }
 
-/// Two large reservations and a small one on two CPUs: each is assigned to the CPU with the least utilisation.
+/// Two large reservations and a small reservation on two CPUs: each is assigned to the CPU with the minimum
+/// utilisation.
 #[test]
 fn partitioned_servers_stay_where_there_was_room() {
     let mut host = host(&rt_xen::POLICY, 2, &[]);
@@ -188,7 +189,7 @@ fn partitioned_servers_stay_where_there_was_room() {
     assert_eq!(host.machine().params(all[2]).group, GroupId::ROOT);
 }
 
-/// Equals alternate at the end of a quantum, or, without a quantum, at the end of the budget.
+/// Equal entities alternate at the end of a quantum. Without a quantum, they alternate at the end of the budget.
 #[test]
 fn a_quantum_cuts_turns_among_equals() {
     for (quantum, ties, wanted) in
@@ -200,7 +201,7 @@ fn a_quantum_cuts_turns_among_equals() {
     }
 }
 
-/// At 2, c arrives with the deadline of a, which does not cause a decision; another event does.
+/// At 2, c arrives with the deadline of a. The arrival does not make the CPU pick again, but another event does.
 #[test]
 fn a_running_entity_yields_to_an_equal_or_stays() {
     for (ties, wanted) in [("turn", "aacc"), ("stay", "aaaa")] {
@@ -215,7 +216,7 @@ fn a_running_entity_yields_to_an_equal_or_stays() {
     }
 }
 
-/// An entity attached at 7 has, on the machine's grid, a whole budget until 10.
+/// With periods from the start of the machine, an entity that is attached at 7 has a whole budget until 10.
 #[test]
 fn periods_count_from_the_attachment_or_from_the_start_of_the_machine() {
     for policy in [&rtds::POLICY, &rt_xen::POLICY] {
@@ -240,7 +241,8 @@ fn the_versions_of_rt_xen_are_partitioned_by_rate_and_global_by_deadline() {
         let all = pair.map(|params| awake(&mut host, params));
         assert_eq!(schedule(&mut host, &all, 0, 16), wanted, "{knobs:?}");
     }
-    // The third entity runs on a CPU without one of the first two, or on any CPU whose entity has finished.
+    // If servers are partitioned, the third entity stays on one CPU. Otherwise it also runs on the CPU that the first
+    // entity leaves.
     for (knobs, moves) in [
         (&[("version", "1")][..], false),
         (&[("version", "2")], true),
@@ -254,7 +256,7 @@ fn the_versions_of_rt_xen_are_partitioned_by_rate_and_global_by_deadline() {
         for us in (500..60_000).step_by(1_000) {
             run_through(&mut host, us);
             if us == 14_500 {
-                host.block(CpuId::new(0)); // The first leaves its CPU.
+                host.block(CpuId::new(0)); // The first entity leaves its CPU.
             }
             if let State::Running(cpu) = host.machine().state(all[2]) {
                 seen.insert(cpu);

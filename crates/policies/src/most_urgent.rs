@@ -8,7 +8,8 @@
 //! on another CPU. After every decision, no entity waits while a CPU open to that entity runs a less urgent entity.
 //!
 //! A more urgent class may *take* a CPU. A taken CPU accepts no entity, and its waiting entities are pushed or pulled
-//! to other CPUs. The class itself may *shut* a CPU: the entities on a shut CPU stay there, and no entity moves there.
+//! to other CPUs. The class itself may *shut* a CPU. The entities on a shut CPU stay on that CPU, and no other entity
+//! moves to it.
 
 use sched::queue::Trees;
 use sched::{CpuId, CpuSet, Cx, EntityId, Running};

@@ -41,7 +41,7 @@ fn build(_host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 }
 
 /// Returns the maximum time from a kick for an entity until the entity runs. The kicked CPU picks the first entity that
-/// it may run. If this is another entity, the other entity runs for at most a quantum.
+/// it may run. If the CPU picks another entity, that entity runs for at most a quantum.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }

@@ -49,7 +49,7 @@ pub(super) fn pulls_from_behind(fair: &Descriptor) -> bool {
     FAIR[..3].iter().any(|own| own.name == fair.name)
 }
 
-/// The kernel's defaults that differ from the defaults of the class.
+/// The kernel's defaults that differ from the defaults of their class.
 const KERNEL: [(&str, i64); 3] = [("admission", 1), ("asleep", 1), ("hrtick", 0)];
 
 /// Returns the selected fair class, and the values of its knobs.

@@ -24,7 +24,7 @@ pub(crate) struct Demand {
     first: Nanos,
     least: Nanos,
     most: Nanos,
-    /// Interval of each VM, by group.
+    /// State of each VM, by group index.
     episodes: Vec<Episode>,
 }
 

@@ -188,7 +188,8 @@ impl Gangs {
     }
 
     /// Packs the gang of `head` again, without the entity `without`. Every member gets a CPU that no other member of
-    /// its subgroup has, if its affinity permits. Among these CPUs, the own CPU of the fewest entities is chosen.
+    /// its subgroup has, if its affinity permits. Among these CPUs, the CPU that is the own CPU of the fewest entities
+    /// is chosen.
     pub(crate) fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &Cx<'_>) {
         for e in core::mem::take(&mut self.gangs[head.index()].members) {
             if self.head_of(e) == Some(head) {

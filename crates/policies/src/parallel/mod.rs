@@ -83,8 +83,8 @@ pub(crate) enum SignalFrom {
 /// The dispatch of the other members of a gang when a member is picked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Together {
-    /// Length of the short time slices in which several subgroups alternate; `None`: each subgroup has a whole slice at
-    /// once.
+    /// Length of the short time slices in which several subgroups alternate; `None`: subgroups alternate by whole
+    /// slices.
     pub(crate) round: Option<Nanos>,
     /// Whether two siblings exchange CPUs when only the second sibling prevents the first from being stolen.
     pub(crate) exchange: bool,
@@ -294,8 +294,8 @@ impl Parallel {
         matches!(cx.running(cpu), Running::Mine { entity, .. } if self.gangs.head_of(entity) == Some(head))
     }
 
-    /// Exchanges the own CPU of `e`, which is about to be stolen by `cpu`, with that of its sibling at the head of the
-    /// queue. Does nothing if `e` may run on `cpu`.
+    /// Exchanges the own CPU of `e`, which is about to be stolen by `cpu`, with the own CPU of its sibling at the head
+    /// of the queue. Does nothing if `e` may run on `cpu`.
     fn exchange(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let Some(head) = self.credit.queues.first(cpu).filter(|_| !cx.may_run(e, cpu)) else { return };
         self.gangs.exchange(e, head);

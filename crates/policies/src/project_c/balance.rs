@@ -47,8 +47,8 @@ impl<R: Rule> Engine<R> {
         nearest(home, &less_urgent, host).or_else(|| nearest(home, &allowed, host)).expect("an affinity contains a CPU")
     }
 
-    /// Steals waiting entities for `cpu`, which is about to idle, from the nearest CPU that has any. Returns whether an
-    /// entity was stolen.
+    /// Steals waiting entities for `cpu`, which is about to idle, from the nearest CPU with waiting entities. Returns
+    /// whether an entity was stolen.
     pub(super) fn steal(&mut self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         if self.queues.pending().is_empty() {
             return false;

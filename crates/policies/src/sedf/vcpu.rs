@@ -100,7 +100,7 @@ pub(super) struct Vcpu {
     pub(super) used: Nanos,
     /// Kind of the current run.
     pub(super) dispatch: Dispatch,
-    /// CPU time of the entity since it was picked.
+    /// CPU time of the entity since its last pick.
     pub(super) ran: Nanos,
     /// Instant at which the entity last blocked.
     pub(super) blocked_at: Option<Instant>,

@@ -1,4 +1,4 @@
-//! [`Gate`]: admission control, if the knob enables admission control.
+//! [`Gate`]: the admission control of servers, if enabled.
 //!
 //! Under earliest deadline first, Σ budget/deadline ≤ 1 on a CPU is sufficient (Liu and Layland 1973, for deadlines
 //! equal to periods). Under fixed priorities, deadline monotonic, Π (1 + budget/deadline) ≤ 2 is sufficient (Bini,
@@ -41,9 +41,8 @@ impl Gate {
         Gate { rule, partitioned, books: Admission::new(host.cpus, 0, partitioned) }
     }
 
-    /// Admits `asked` on `first` if the reservation fits there, otherwise on the lowest CPU of `allowed` where the
-    /// reservation fits. Returns `None` if all CPUs share one queue. `others` yields the densities of the admitted
-    /// servers on a CPU.
+    /// Admits `asked` on `first` if possible, otherwise on the lowest CPU of `allowed` where the reservation fits.
+    /// Returns `None` if all CPUs share one queue. `others` yields the densities of the admitted servers on a CPU.
     pub(super) fn admit<'a, I: Iterator<Item = &'a Utilisation>>(
         &mut self,
         asked: &Reservation,

@@ -36,7 +36,7 @@ struct Key {
     arrival: u64,
 }
 
-/// The server of an entity, and the CPU to which it is assigned.
+/// The server of an entity, and the CPU to which the entity is assigned.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     server: Server,

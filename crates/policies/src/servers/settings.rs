@@ -41,7 +41,7 @@ pub(crate) struct Settings {
     pub(crate) extratime: bool,
     /// Maximum time until the CPU picks again; zero: until the budget is used up.
     pub(crate) quantum: Nanos,
-    /// Whether a deadline before the end of the period has an effect.
+    /// Whether a deadline before the end of the period is accepted.
     pub(crate) constrained: bool,
     /// Period of an entity without a reservation.
     pub(crate) default_period: Nanos,

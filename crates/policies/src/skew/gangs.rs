@@ -5,7 +5,7 @@
 
 use sched::{CpuId, EntityId, GroupId, Instant, Nanos};
 
-/// The definition of skew, and the reaction to it.
+/// The definition of skew, and the reaction to skew at the threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rule {
     /// A vCPU that waits while a sibling makes progress lags. At the threshold, all vCPUs stop, and later start
@@ -18,7 +18,7 @@ pub(crate) enum Rule {
     Leader,
 }
 
-/// The state of a vCPU, as its siblings observe it.
+/// The state of a vCPU, as observed by its siblings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
     /// The guest has no work for the vCPU. An idle vCPU makes progress.

@@ -41,7 +41,7 @@ pub(crate) const QUANTUM: Knob =
     Knob::time("quantum", Nanos::ms(50), (Nanos::us(100), Nanos::s(10)), "the longest time slice")
         .from("ESX: 50 ms; as the time slice of every vCPU (assumed)");
 
-/// The condition of preemption.
+/// The lead beyond which a running entity is preempted.
 pub(crate) const MARGIN: Knob = Knob::time(
     "margin",
     Nanos::ms(1),

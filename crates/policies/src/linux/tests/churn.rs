@@ -1,4 +1,4 @@
-//! All inputs and changes in random order, including changes of class.
+//! Tests of all inputs and changes in random order, including changes of class.
 
 use super::*;
 use crate::fixture::{self, Churn, Dice, host_of_costs};

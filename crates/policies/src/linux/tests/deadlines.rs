@@ -1,4 +1,4 @@
-//! The stop and deadline classes among the others.
+//! Tests of the stop and deadline classes among the other classes.
 
 use super::*;
 
@@ -39,13 +39,13 @@ fn a_task_changes_between_all_classes_in_every_state() {
             }
             let blocker = scripted(&mut host, of(Class::Stop));
             match state {
-                1 => host.run_until(at(10)), // The task runs, unless it is fair.
+                1 => host.run_until(at(10)), // The task runs unless its class is fair.
                 2 => {
                     host.run_until(at(10));
                     wake(&mut host, blocker);
                     run_through(&mut host, 10);
                 }
-                3 => host.run_until(at(960)), // The task is held, if it is a deadline or real-time task.
+                3 => host.run_until(at(960)), // The task is held if its class is deadline or real-time.
                 _ => {}
             }
             host.adjust(e, to()).expect("it fits");
@@ -177,7 +177,7 @@ fn the_defaults_are_the_kernels() {
     }
 }
 
-/// The fair class is built with the values of these knobs, under the names of its own knobs.
+/// The fair class gets the values of the knobs of `linux`, under its own knob names.
 #[test]
 fn the_fair_class_is_a_choice_and_its_knobs_are_passed_on() {
     let built = |words: &[(&str, i64)], shown: &str| {

@@ -1,4 +1,4 @@
-//! The fair server of 6.12.
+//! Tests of the fair server of Linux 6.12.
 
 use super::*;
 

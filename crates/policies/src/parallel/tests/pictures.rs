@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns a host of two CPUs with two VMs of two vCPUs below one group, and with a hog on each CPU. If both VMs are
-/// marked, the mark is on the group above them.
+/// marked, the mark is on the common group.
 fn two_vms<'a>(
     policy: &'static Descriptor,
     knobs: &[(&str, i64)],

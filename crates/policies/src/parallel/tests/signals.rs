@@ -31,7 +31,7 @@ fn only_the_cpu_of_the_first_vcpu_calls_unless_all_may() {
         siblings.iter().for_each(|&e| wake(&mut host, e));
         together(&mut host, siblings)
     };
-    // First CPU 1 is overloaded, and CPU 0, the CPU of the first vCPU, calls it. Then CPU 0 is overloaded.
+    // The first vCPU is on CPU 0. At first CPU 1 is overloaded, then CPU 0.
     let [first, boot, any] = [0, 1, 2];
     for from in [first, boot, any] {
         assert!(wait(OTHER, from) > 900, "{}", wait(OTHER, from));

@@ -201,7 +201,7 @@ fn a_yield_can_be_ignored_or_let_the_next_one_run_once() {
 
 #[test]
 fn no_timer_is_set_for_less_than_10_us() {
-    // An ignored yield does not end a time slice, even if little of it is left.
+    // An ignored yield does not end a time slice, even if little of the slice remains.
     let mut lab = Lab::bmq_with(1, &[("yield", "ignored")]);
     let e = lab.hog(nice(0));
     lab.pass(SLICE - Nanos::us(3));

@@ -163,7 +163,8 @@ fn a_wake_up_stays_on_its_cpu_unless_an_entity_as_urgent_runs_there() {
     host.block(OTHER);
     host.adjust(mover, fifo(30)).expect("accepted");
     run_through(&mut host, 1);
-    // CPUs 0 and 2 idle, but the entity's last CPU runs a less urgent entity, so the entity stays there.
+    // CPUs 0 and 2 idle, but the entity's last CPU runs a less urgent entity. The entity therefore stays on its last
+    // CPU.
     wake(&mut host, mover);
     run_through(&mut host, 1);
     assert_eq!((running(&host, OTHER), host.machine().state(home)), (Some(mover), State::Waiting));

@@ -45,12 +45,13 @@ fn block_at(host: &mut Driver<'_>, us: u64, e: EntityId) {
     host.block(CPU);
 }
 
-/// Returns the value `name` from `inspect`, a time, in whole microseconds.
+/// Returns the time `name` from `inspect`, in whole microseconds.
 fn shows_us(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     shows(host, e, name) / 1_000
 }
 
-/// Returns the runs from now until `us`, as `(entity, from, to)`, in microseconds. Without an entity, the CPU idles.
+/// Returns the runs from now until `us`, as `(entity, from, to)`, in microseconds. During a run without an entity, the
+/// CPU idles.
 fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)> {
     let mut all: Vec<(Option<EntityId>, u64, u64)> = Vec::new();
     let mut now = host.now().as_ns() / 1_000;
@@ -126,7 +127,7 @@ fn the_worked_example() {
     }
 }
 
-/// The picture in the essay.
+/// The schedule is the picture in the essay.
 #[test]
 fn the_essays_picture_is_true() {
     let mut host = host(1, &[]);

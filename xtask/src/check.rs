@@ -1,4 +1,4 @@
-//! `cargo xtask check`: formatting, lints, tidiness and the tests of what a change touches.
+//! `cargo xtask check`: formatting, lints, tidiness and the tests that a change affects.
 
 use crate::root::{cargo, root};
 use crate::step::{Outcome, Step, counted, run_all};
@@ -10,30 +10,31 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Files at the root that every crate is built with.
+/// Files in the root folder that affect every crate.
 const OF_ALL: &[&str] = &["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml"];
-/// The sources of the policies: a change of one of them is tested with that one.
+/// Sources of the policies. A change of policies alone is tested with the changed policies only.
 const POLICIES: &str = "crates/policies/src";
-/// Policies are checked by these parts of other crates' tests for each entry of the registry.
+/// Environment variable with the policies to test. Some tests of other crates run for each entry of the registry.
 const CHOSEN: &str = "TACTUS_POLICY";
 
-/// What counts as the change.
+/// Options of `cargo xtask check`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Check {
-    /// Compare with this commit (where the branch left `main` unless given).
+    /// Commit to compare with (default: the commit at which the branch left `main`).
     #[arg(long)]
     base: Option<String>,
-    /// Print what would be checked, and check nothing.
+    /// Print the crates to check without checking them.
     #[arg(long)]
     list: bool,
 }
 
-/// What a change touches.
+/// Crates and policies that a change affects.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Touched {
-    /// Crates with a changed file, those that are built with them, and those whose tests use one of these.
+    /// Crates with a changed file, crates that depend on these crates, and crates whose tests use one of all these
+    /// crates.
     crates: Vec<String>,
-    /// The only policies that changed, if nothing else of their crate did.
+    /// Changed policies, if the change affects no other sources; otherwise empty.
     policies: Vec<String>,
 }
 
@@ -42,13 +43,13 @@ struct Touched {
 struct Package {
     name: String,
     folder: PathBuf,
-    /// Crates of the workspace that it is built with.
+    /// Crates of the workspace that the library or program uses.
     uses: BTreeSet<String>,
-    /// Crates of the workspace that its tests use.
+    /// Crates of the workspace that the tests use.
     tested_with: BTreeSet<String>,
 }
 
-/// Checks what changed since the base, uncommitted and new files included.
+/// Checks the changes since the base, including uncommitted and new files.
 pub(crate) fn run(check: &Check) -> Result<ExitCode> {
     let changed = changed_files(check.base.as_deref())?;
     let packages = workspace()?;
@@ -70,7 +71,7 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode> {
         let linted = crates.clone();
         steps.push(Step { name: "lints", check: Box::new(move || lints(&linted)) });
     }
-    // All of them if the chores changed, the rules alone otherwise.
+    // All tests of xtask if xtask changed, otherwise only the rules.
     let rules = if crates.iter().any(|name| name == "xtask") { &[][..] } else { &["tidy::"] };
     steps.push(Step { name: "tidiness", check: Box::new(move || tidiness(rules)) });
     let tested: Vec<String> = crates.into_iter().filter(|name| name != "xtask").collect();
@@ -89,11 +90,11 @@ fn tests(crates: &[String], policies: &[String]) -> Result<Outcome> {
     counted(&mut command)
 }
 
-/// The files that differ from the base, by path from the root. A renamed file counts under both names.
+/// Returns the files that differ from the base, by path from the root. A renamed file appears under both names.
 fn changed_files(base: Option<&str>) -> Result<Vec<PathBuf>> {
     let base = match base {
         Some(base) => base.to_string(),
-        // On `main` itself, and where there is none, the change is what is not committed.
+        // On `main`, and in a repository without `main`, the change is the set of uncommitted files.
         None => git(&["merge-base", "HEAD", "main"]).unwrap_or_else(|_| "HEAD\n".to_string()).trim().to_string(),
     };
     let tracked = git(&["diff", "--name-only", "--no-renames", "-z", &base, "--"])?;
@@ -136,7 +137,8 @@ fn packages(metadata: &Value, root: &Path) -> Vec<Package> {
     metadata["packages"].as_array().into_iter().flatten().map(package).collect()
 }
 
-/// What the changed files touch. `names` says whether the sources of a crate's folder name a file or folder at the root.
+/// Returns the crates and policies that the changed files affect. `names` returns whether the sources in a crate's
+/// folder name a file or folder in the root folder.
 fn touched(changed: &[PathBuf], packages: &[Package], names: &dyn Fn(&str, &str) -> bool) -> Touched {
     let mut crates = BTreeSet::new();
     for path in changed {
@@ -161,7 +163,7 @@ fn touched(changed: &[PathBuf], packages: &[Package], names: &dyn Fn(&str, &str)
     Touched { crates: crates.into_iter().collect(), policies: only_policies(changed) }
 }
 
-/// The policies that changed, if each changed source of a crate is a policy of its own.
+/// Returns the changed policies if every changed source file belongs to a policy; otherwise returns an empty list.
 fn only_policies(changed: &[PathBuf]) -> Vec<String> {
     let mut policies = BTreeSet::new();
     for path in
@@ -184,7 +186,7 @@ fn only_policies(changed: &[PathBuf]) -> Vec<String> {
     policies.into_iter().collect()
 }
 
-/// Whether a Rust source below a folder names this file or folder of the root.
+/// Returns whether a Rust source below `folder` names this file or folder of the root folder.
 fn mentions(folder: &Path, name: &str) -> bool {
     let is_file = root().join(name).is_file();
     let wanted = if is_file { name.to_string() } else { format!("{name}/") };
@@ -231,7 +233,7 @@ mod tests {
     #[test]
     fn a_change_touches_its_crate_those_built_with_it_and_those_tested_with_these() {
         assert_eq!(crates(&["crates/sys/src/lib.rs"]), ["sys"]);
-        // The tests of `policies` use `sim`; those of `sched` use `policies`, whose library is as before.
+        // The tests of `policies` use `sim`. The tests of `sched` use `policies`, whose library is unchanged.
         assert_eq!(crates(&["crates/sim/src/lib.rs"]), ["cli", "policies", "sim"]);
         assert_eq!(crates(&["crates/policies/src/edf.rs", "crates/sys/tests/a.rs"]), ["policies", "sched", "sys"]);
         assert_eq!(crates(&["Cargo.lock"]).len(), 5);

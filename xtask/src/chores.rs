@@ -1,4 +1,4 @@
-//! The chores that are one call of cargo each.
+//! The xtask commands that consist of one call of cargo.
 
 use crate::component;
 use crate::oracle::SIMSO;
@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
 
-/// How to measure.
+/// Options of `cargo xtask bench`.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
     /// Number of measurements; the medians are printed.
@@ -19,10 +19,10 @@ pub(crate) struct Bench {
     rest: Vec<String>,
 }
 
-/// What to do about golden outputs.
+/// Options of `cargo xtask golden`.
 #[derive(Args, Debug)]
 pub(crate) struct Golden {
-    /// Replace the expected outputs by the current ones; review the difference before committing it.
+    /// Replace the expected outputs by the current outputs; review the difference before committing it.
     #[arg(long)]
     update: bool,
 }

@@ -1,20 +1,20 @@
-//! Tools that a check needs beside cargo. A missing tool is installed where possible; otherwise the check is skipped with a
-//! message.
+//! Tools that a check needs besides cargo. A missing tool is installed where possible; otherwise, the check is skipped
+//! with a message.
 
 use crate::root::{cargo, root};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Whether `command` runs and succeeds, silently.
+/// Returns whether `command` runs and succeeds. Discards its output.
 pub(crate) fn works(command: &mut Command) -> bool {
     let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     silent.status().is_ok_and(|status| status.success())
 }
 
-/// Installs the rustup component that brings `cargo SUBCOMMAND`, if it is missing.
+/// Installs the rustup component with `cargo SUBCOMMAND`, if the component is missing.
 ///
 /// # Errors
-/// The reason why it is missing.
+/// The reason why the component is missing.
 pub(crate) fn rust(subcommand: &str, component: &str) -> Result<(), String> {
     if works(&mut cargo(&[subcommand, "--version"])) {
         return Ok(());
@@ -28,10 +28,10 @@ pub(crate) fn rust(subcommand: &str, component: &str) -> Result<(), String> {
     Err(format!("{component} is missing and `rustup component add {component}` failed"))
 }
 
-/// Installs the standard library for `target`, if it is missing.
+/// Installs the standard library for `target`, if the library is missing.
 ///
 /// # Errors
-/// The reason why it is missing.
+/// The reason why the library is missing.
 pub(crate) fn target(target: &str) -> Result<(), String> {
     let has = || {
         let listed = Command::new("rustup").args(["target", "list", "--installed"]).current_dir(root()).output();
@@ -47,33 +47,33 @@ pub(crate) fn target(target: &str) -> Result<(), String> {
     Err(format!("the target {target} is missing and `rustup target add {target}` failed"))
 }
 
-/// Installs Python with virtual environments, if it is missing.
+/// Installs Python with virtual environments, if Python is missing.
 ///
 /// # Errors
-/// The reason why it cannot.
+/// The reason why Python is missing.
 pub(crate) fn python() -> Result<(), String> {
     let has = || works(Command::new("python3").args(["-c", "import venv, ensurepip"]));
     debian("python3 with venv", &["python3", "python3-venv"], has)
 }
 
-/// Installs callgrind, if it is missing.
+/// Installs callgrind, if callgrind is missing.
 ///
 /// # Errors
-/// The reason why it is missing.
+/// The reason why callgrind is missing.
 pub(crate) fn valgrind() -> Result<(), String> {
     debian("valgrind", &["valgrind"], || works(Command::new("valgrind").arg("--version")))
 }
 
-/// Installs QEMU and the program that starts it, if they are missing.
+/// Installs QEMU and the program that starts QEMU, if a program is missing.
 ///
 /// # Errors
-/// The reason why it is missing.
+/// The reason why a program is missing.
 pub(crate) fn qemu() -> Result<(), String> {
     debian("setpriv", &["util-linux"], || works(Command::new("setpriv").arg("--version")))?;
     debian("QEMU for x86-64", &["qemu-system-x86"], || works(Command::new("qemu-system-x86_64").arg("--version")))
 }
 
-/// Installs `what` from these Debian packages, if it is missing and this process may install packages.
+/// Installs `what` from these Debian packages, if `what` is missing and this process may install packages.
 fn debian(what: &str, packages: &[&str], has: impl Fn() -> bool) -> Result<(), String> {
     if has() {
         return Ok(());
@@ -96,7 +96,7 @@ fn apt(arguments: &[&str]) -> bool {
     works(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// Whether apt's lists are up to date. They are updated at most once: the network may be slow or missing.
+/// Returns whether apt's lists are up to date. Updates them at most once, because the network may be slow or missing.
 fn is_up_to_date() -> bool {
     static UPDATED: OnceLock<bool> = OnceLock::new();
     *UPDATED.get_or_init(|| apt(&["update"]))

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: inputs drawn by chance, judged by the laws. A minute of it is a step of `cargo xtask test`.
+//! `cargo xtask fuzz`: checks the laws on random inputs. `cargo xtask test` fuzzes for one minute as one of its steps.
 
 use crate::program::{FUZZ, FUZZ_DAEMON, Program};
 use crate::step::{Failure, Outcome, Tally};
@@ -8,37 +8,37 @@ use clap::Args;
 use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
-/// What to fuzz, and for how long.
+/// Targets and extent of a fuzzing campaign.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Fuzz {
-    /// How long, in minutes, shared by the policies (1 unless given).
+    /// Duration in minutes, divided among the policies (default: 1).
     #[arg(long)]
     minutes: Option<f64>,
-    /// Fuzz daemon and guardian on simulated hosts, where one of them fails, instead of policies.
+    /// Fuzz the daemon and guardian on simulated hosts where one of the two fails, instead of the policies.
     #[arg(long, conflicts_with_all = ["policy", "steps", "cpus", "entities", "worlds"])]
     daemon: bool,
-    /// Fuzz worlds of two levels instead of single machines.
+    /// Fuzz two-level worlds instead of single machines.
     #[arg(long, conflicts_with_all = ["policy", "steps", "cpus", "entities"])]
     worlds: bool,
-    /// Fuzz only this policy (all of them unless given).
+    /// Fuzz only this policy (default: all policies).
     #[arg(long)]
     policy: Option<String>,
-    /// Begin with this seed and count up (the clock's seconds unless given).
+    /// First seed; later seeds count up from it (default: the current time in seconds).
     #[arg(long)]
     first: Option<u64>,
-    /// Run just this seed, once; a run that fails prints its own.
+    /// Run only this seed, once; a failing run prints its seed.
     #[arg(long, conflicts_with_all = ["minutes", "first"])]
     seed: Option<u64>,
-    /// With worlds and a seed: run for this many nanoseconds.
+    /// Length of the run in nanoseconds (only with `--worlds` and a seed).
     #[arg(long, requires = "worlds", requires = "seed")]
     length_ns: Option<u64>,
-    /// With a seed: run only this many rounds of inputs.
+    /// Number of rounds of inputs (only with a seed).
     #[arg(long, requires = "seed")]
     steps: Option<u64>,
-    /// With a seed: run on this many CPUs.
+    /// Number of CPUs (only with a seed).
     #[arg(long, requires = "seed")]
     cpus: Option<u16>,
-    /// With a seed: run with at most this many entities at a time.
+    /// Maximum number of entities at a time (only with a seed).
     #[arg(long, requires = "seed")]
     entities: Option<u64>,
 }
@@ -48,7 +48,7 @@ impl Fuzz {
         if self.daemon { FUZZ_DAEMON } else { FUZZ }
     }
 
-    /// The arguments of the program.
+    /// Returns the arguments of the fuzzer.
     fn arguments(&self) -> Vec<String> {
         let mut words = Vec::new();
         let mut option = |name: &str, value: Option<String>| {
@@ -66,7 +66,7 @@ impl Fuzz {
         words
     }
 
-    /// The line that repeats this call.
+    /// Returns the command line that repeats this campaign.
     fn replay(&self) -> String {
         let daemon = if self.daemon { " --daemon" } else { "" };
         format!("cargo xtask fuzz{daemon} {}", self.arguments().join(" "))
@@ -78,7 +78,7 @@ pub(crate) fn run(fuzz: &Fuzz) -> Result<ExitCode> {
     pass_on(fuzz.program().release().args(fuzz.arguments()))
 }
 
-/// Fuzzes every policy, worlds and the daemon for a minute in all, from a seed that is new each time.
+/// Fuzzes all policies, worlds and the daemon, one minute in total, with a new seed in each call.
 #[expect(clippy::disallowed_methods, reason = "the clock gives each run another seed")]
 pub(crate) fn check() -> Result<Outcome> {
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -105,7 +105,7 @@ pub(crate) fn check() -> Result<Outcome> {
     Ok(Outcome::Counted(tally, (!failures.is_empty()).then_some(failure)))
 }
 
-/// Runs one campaign in a test build, which `cargo test` has built already.
+/// Runs one campaign in a test build, which `cargo test` has already compiled.
 fn run_campaign(campaign: &Fuzz) -> Result<Option<Failure>> {
     let program = match campaign.program().build() {
         Ok(program) => program,
@@ -117,7 +117,7 @@ fn run_campaign(campaign: &Fuzz) -> Result<Option<Failure>> {
     Ok((!output.success).then_some(Failure { text: output.text, again }))
 }
 
-/// The lines in the output of a fuzzer that repeat a run.
+/// Returns the lines of a fuzzer's output that repeat a run.
 fn replay_lines(text: &str) -> Vec<String> {
     text.lines().filter_map(|line| line.trim().strip_prefix("replay: ")).map(str::to_string).collect()
 }
@@ -128,7 +128,7 @@ mod tests {
     use crate::Chore;
     use clap::Parser;
 
-    /// A line as it is typed, through the parser of `cargo xtask`.
+    /// Parses a command line with the parser of `cargo xtask`.
     fn parse(line: &str) -> Fuzz {
         let words = line.strip_prefix("cargo xtask ").expect("it is a call of xtask").split(' ');
         match Chore::try_parse_from(std::iter::once("xtask").chain(words)) {
@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// The output of a fuzzer.
+    /// Returns the output of a fuzzer.
     fn output(fuzz: &Fuzz) -> String {
         let program = fuzz.program().build().unwrap();
         let output = stream(Command::new(program).args(fuzz.arguments()), |_| None).unwrap();
@@ -157,7 +157,7 @@ mod tests {
             let first = output(&parse(line));
             let replay = replay_lines(&first);
             assert_eq!(replay.len(), 1, "{first}");
-            // The order of the lines of two streams may differ; that of each does not.
+            // The two streams may interleave differently, but each stream has a fixed order.
             assert_eq!(output(&parse(&replay[0])), first, "{line}");
         }
     }

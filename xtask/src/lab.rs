@@ -1,4 +1,4 @@
-//! The experiments of `papers/`: all of them, recorded anew, or a few points as a check.
+//! The experiments of `papers/`: a run that records all experiments, and a check of a few points.
 
 use crate::program::TACTUS;
 use crate::root::{cargo, root};
@@ -7,18 +7,18 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::process::{Command, ExitCode};
 
-/// Options of the experiments.
+/// Options of `cargo xtask lab`.
 #[derive(Args, Debug)]
 pub(crate) struct Lab {
-    /// Further arguments for `tactus lab run`, such as -j 2
+    /// Further arguments for `tactus lab run`, such as `-j 2`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
 
-/// Runs all experiments in a release build, records what they measure, and draws it.
+/// Runs all experiments in a release build, records their measurements, and draws the figures.
 pub(crate) fn lab(lab: &Lab) -> Result<ExitCode> {
     let played = tactus(&["run", "all", "--record"], &lab.rest)?;
-    // A check that accepts its wrong world fails the run. The measurements are recorded and drawn nevertheless.
+    // A check that accepts its wrong world fails the run. The measurements are still recorded and drawn.
     if played > 1 {
         return Ok(ExitCode::from(played));
     }
@@ -26,16 +26,16 @@ pub(crate) fn lab(lab: &Lab) -> Result<ExitCode> {
     Ok(ExitCode::from(played.max(drawn)))
 }
 
-/// Calls `tactus lab`; returns its exit code.
+/// Calls `tactus lab` and returns its exit code.
 fn tactus(what: &[&str], rest: &[String]) -> Result<u8> {
     let mut command = cargo(&["run", "--release", "--quiet", "--package", "cli", "--", "lab"]);
     command.args(what).args(rest);
     let status = command.status().context("cannot run cargo")?;
-    // A process that a signal ended has no code; then nothing is drawn.
+    // A process that was killed by a signal has no code. Nothing is drawn in that case.
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(130))
 }
 
-/// Checks that a few points of each paper measure what is recorded.
+/// Checks that a few points of each paper measure the recorded values.
 pub(crate) fn smoke() -> Result<Outcome> {
     let papers = std::fs::read_dir(root().join("papers")).context("cannot read papers/")?;
     let is_recorded = papers.filter_map(Result::ok).any(|paper| paper.path().join("measured.json").exists());

@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask --help`.
+//! Commands for the development of this workspace: `cargo xtask --help`.
 
 mod check;
 mod chores;
@@ -20,29 +20,29 @@ mod tidy;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// The project's own chores.
+/// Commands for the development of this workspace.
 #[derive(Parser, Debug)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Chore {
-    /// Check everything: formatting, lints, tidiness, all tests, a minute of fuzzing, a few points of the papers'
+    /// Run all checks: formatting, lints, tidiness, all tests, a minute of fuzzing, a few points of the papers'
     /// experiments, SimSo, guest kernels, a new policy. The last line is `N passed, N failed, N skipped`.
     Test,
-    /// Check what the change on this branch touches: formatting, lints, tidiness, and the tests of the crates concerned.
+    /// Check the crates that the changes on this branch affect: formatting, lints, tidiness and tests.
     Check(check::Check),
     /// Search for inputs that break a law of a policy, in a release build.
     Fuzz(fuzz::Fuzz),
-    /// Measure speed, beside a bare event loop in the same run.
+    /// Measure speed, and the speed of a bare event loop in the same run.
     Bench(chores::Bench),
     /// Compare the golden outputs, or update them.
     Golden(chores::Golden),
-    /// Run the experiments of all papers in a release build, record what they measure, and draw it.
+    /// Run the experiments of all papers in a release build, record their measurements, and draw the figures.
     Lab(lab::Lab),
-    /// Create a new policy: its file, from a template that runs, and its two lines in the registry.
+    /// Create a new policy: a file from a working template, and two lines in the registry.
     NewPolicy {
-        /// Its name, in kebab-case: `lottery`, `stride-two`.
+        /// Name of the policy in kebab case, such as `lottery` or `stride-two`.
         name: String,
     },
-    /// Run tests that are too risky for this machine in a kernel booted for them, in QEMU.
+    /// Run tests that are too risky for this machine in a guest kernel, in QEMU.
     VmTest(guest::VmTest),
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask new-policy NAME`: a file from the template, and two lines in the registry.
+//! `cargo xtask new-policy NAME`: creates a file from the template and two lines in the registry.
 
 use crate::component::works;
 use crate::root::root;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const TEMPLATE: &str = include_str!("../templates/policy.rs");
-/// The name the template's own policy has.
+/// Name of the policy in the template, in three spellings.
 const STAND_IN: (&str, &str, &str) = ("example-policy", "example_policy", "ExamplePolicy");
 const NAME_MAX: usize = 40;
 
@@ -22,7 +22,7 @@ const KEYWORDS: &[&str] = &[
 const TAKEN: &[&str] = &["all", "canary", "lib", "main", "mod", "sched", "std", "core", "alloc", "test", "tests"];
 const DRAWERS: &[&str] = &["utils", "util", "common", "helper", "helpers", "misc"];
 
-/// Makes the policy, or prints why not and changes nothing.
+/// Creates the policy. On a failure, prints the reason and changes nothing.
 pub(crate) fn run(name: &str) -> Result<ExitCode> {
     match create(&root(), name) {
         Ok(file) => {
@@ -38,10 +38,10 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
     }
 }
 
-/// Makes the policy `name` in the workspace at `root`; returns its file.
+/// Creates the policy `name` in the workspace at `root`, and returns the path of its file.
 ///
 /// # Errors
-/// The reason with help; nothing has changed then.
+/// The workspace has not changed; the error has the reason and help.
 pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     let snake = check_name(name)?;
     let source = root.join("crates/policies/src");
@@ -55,12 +55,12 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     let text = TEMPLATE.replace(STAND_IN.0, name).replace(STAND_IN.1, &snake).replace(STAND_IN.2, &camel_case(name));
     let written = fs::write(&file, text).and_then(|()| fs::write(&registry, after));
     if let Err(error) = written {
-        // A policy without its entry, or an entry without its file, does not compile.
+        // Neither a policy without its entry nor an entry without its file compiles.
         let _ = fs::remove_file(&file);
         let _ = fs::write(&registry, before);
         return Err(format!("cannot write: {error}"));
     }
-    // How lines break depends on the length of the name. Without rustfmt they stay as they are.
+    // The line breaks depend on the length of the name. Without rustfmt, they stay as in the template.
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--edition", "2024", "--config-path"]).arg(root).arg(&registry);
     if !works(&mut rustfmt) {
@@ -69,7 +69,7 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     Ok(format!("crates/policies/src/{snake}.rs"))
 }
 
-/// The module name for a policy name.
+/// Returns the module name for a policy name.
 fn check_name(name: &str) -> Result<String, String> {
     let words_are_right = name
         .split('-')
@@ -106,12 +106,12 @@ fn camel_case(name: &str) -> String {
         .collect()
 }
 
-/// The modules the registry declares.
+/// Returns the modules that the registry declares.
 fn modules(registry: &str) -> Vec<&str> {
     registry.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).collect()
 }
 
-/// Enters a policy into the text of the registry: a `mod` line and an entry in `ALL`, in alphabetical order.
+/// Adds a policy to the text of the registry: a `mod` line and an entry in `ALL`, in alphabetical order.
 fn register(registry: &str, snake: &str) -> Result<String, String> {
     const ALL: &str = "pub const ALL: &[&Descriptor] = &[";
     let broken = || format!("crates/policies/src/lib.rs is not as expected: `mod` lines, then `{ALL}…];`");
@@ -131,7 +131,7 @@ fn register(registry: &str, snake: &str) -> Result<String, String> {
     let mut entries: Vec<String> =
         entries.split(',').map(|entry| entry.trim().to_string()).filter(|entry| !entry.is_empty()).collect();
     entries.push(format!("&{snake}::POLICY"));
-    // By policy name, as the registry promises: a hyphen sorts before letters and digits.
+    // The registry is sorted by policy name: a hyphen sorts before letters and digits.
     entries.sort_by_key(|entry| entry.replace('_', "-"));
     Ok(format!("{head}{ALL}{}];{tail}", entries.join(", ")))
 }

@@ -1,4 +1,4 @@
-//! Programs in Python to compare with, each in a virtual environment of its own.
+//! Python programs whose results the tests compare with ours. Each program has its own virtual environment.
 
 use crate::component::{self, works};
 use crate::root::{cargo, root, typed};
@@ -7,24 +7,24 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program from PyPI, and the test in `crates/conformance/tests` that compares with it.
+/// A program from PyPI, and the test in `crates/conformance/tests` that compares results with the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Oracle {
-    /// Its name.
+    /// Name of the program.
     name: &'static str,
-    /// The release that the test is written for.
+    /// Release for which the test was written.
     release: &'static str,
-    /// The module that shows that it is installed.
+    /// Module whose presence shows that the program is installed.
     module: &'static str,
-    /// The folder of its environment.
+    /// Folder of the virtual environment.
     folder: &'static str,
-    /// The test. A plain `cargo test` leaves it out because it needs Python.
+    /// Name of the test. A plain `cargo test` omits the test because it needs Python.
     test: &'static str,
-    /// The environment variable that names the Python to the test.
+    /// Environment variable that gives the test the path of Python.
     variable: &'static str,
 }
 
-/// The real-time simulator: every job of random task sets.
+/// A simulator of real-time scheduling. The test compares every job of random task sets.
 pub(crate) const SIMSO: Oracle = Oracle {
     name: "SimSo",
     release: "simso==0.8.5",
@@ -34,7 +34,7 @@ pub(crate) const SIMSO: Oracle = Oracle {
     variable: "TACTUS_SIMSO_PYTHON",
 };
 
-/// The reader of ftrace's text.
+/// A parser of ftrace text.
 pub(crate) const TRAPPY: Oracle = Oracle {
     name: "TRAPpy",
     release: "trappy==6.0.1",
@@ -44,7 +44,7 @@ pub(crate) const TRAPPY: Oracle = Oracle {
     variable: "TACTUS_TRAPPY_PYTHON",
 };
 
-/// Another reader of ftrace's text, with a parser of its own.
+/// A second, independent parser of ftrace text.
 pub(crate) const LISA: Oracle = Oracle {
     name: "LISA",
     release: "lisa-linux==3.1.0",
@@ -65,7 +65,7 @@ impl Oracle {
         counted(command.env(self.variable, python))
     }
 
-    /// The Python of its environment, which is made where it is missing.
+    /// Returns the path of Python in the virtual environment. Creates the environment if it does not exist.
     pub(crate) fn environment(self) -> Result<PathBuf, String> {
         component::python()?;
         let Oracle { name, release, folder, .. } = self;

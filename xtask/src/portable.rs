@@ -1,4 +1,4 @@
-//! The crates that need no operating system, and the check that they compile for WebAssembly.
+//! The crates that need no operating system, and the check that these crates compile for WebAssembly.
 
 use crate::component;
 use crate::root::cargo;

@@ -1,4 +1,4 @@
-//! Programs of the workspace that a chore runs.
+//! Programs of the workspace that an xtask command runs.
 
 use crate::root::{cargo, typed};
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A target of a package. In a guest it lies in `/bin`, under the target's name.
+/// A target of a package. In a guest, the path of the program is `/bin/` and the name of the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Program {
     package: &'static str,
@@ -15,26 +15,28 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
 }
 
-/// The first program of every guest.
+/// First program of every guest.
 pub(crate) const INIT: Program = Program { package: "sys", kind: "--example", name: "init" };
-/// The command.
+/// The command `tactus`.
 pub(crate) const TACTUS: Program = Program { package: "cli", kind: "--bin", name: "tactus" };
-/// Searches for inputs that break a law of a policy or of a world.
+/// The fuzzer of policies and worlds, which searches for inputs that break a law.
 pub(crate) const FUZZ: Program = Program { package: "fuzz", kind: "--example", name: "fuzz" };
-/// Searches for faults of daemon and guardian that break a promise, on simulated hosts.
+/// The fuzzer of the daemon, which searches for faults of daemon or guardian that break a promise, on simulated hosts.
 pub(crate) const FUZZ_DAEMON: Program = Program { package: "storms", kind: "--example", name: "fuzz-daemon" };
-/// Kills or stops a part of a live run and checks that every thread gets its old attributes back.
+/// The storm test, which kills or stops a part of a live run and checks that every thread regains its original
+/// attributes.
 pub(crate) const STORM: Program = Program { package: "storms", kind: "--example", name: "storm" };
 
 impl Program {
-    /// A call of cargo that builds it for release and runs it; arguments of the program follow.
+    /// Returns a call of cargo that builds the program in release mode and runs it. The caller appends the program's
+    /// arguments.
     pub(crate) fn release(self) -> Command {
         let mut command = cargo(&["run", "--release", "--quiet", "--package", self.package]);
         command.args([self.kind, self.name, "--"]);
         command
     }
 
-    /// Builds it as `cargo test` does; returns its file.
+    /// Builds the program in the profile of `cargo test`, and returns the path of its file.
     pub(crate) fn build(self) -> Result<PathBuf> {
         let mut command = cargo(&["build", "--profile", "test", "--package", self.package, self.kind, self.name]);
         command.args(["--message-format", "json-render-diagnostics"]);
@@ -47,7 +49,7 @@ impl Program {
     }
 }
 
-/// The file of a program in cargo's messages.
+/// Returns the path of a program from cargo's messages.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let of_ours = messages.filter(|message| message["target"]["name"] == name);

@@ -1,17 +1,17 @@
-//! The folder of the workspace, and calls of its cargo.
+//! The root folder of the workspace, and calls of its cargo.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The folder of the workspace.
+/// Returns the root folder of the workspace.
 pub(crate) fn root() -> PathBuf {
-    // Cargo sets it at run time. The path from build time is wrong once the tree has moved.
+    // Cargo sets the variable at run time. The path from build time is wrong after the tree has moved.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR");
     let xtask = manifest.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     xtask.parent().expect("xtask is a folder of the workspace").to_path_buf()
 }
 
-/// A call of cargo in the workspace, with plain output.
+/// Returns a call of cargo in the workspace, with plain output.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
@@ -22,7 +22,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns the shell command line of this call, as run from the directory of the workspace.
+/// Returns the shell command line of `command`, as run from the root folder.
 pub(crate) fn typed(command: &Command) -> String {
     let mut words = Vec::new();
     let folder = command.get_current_dir().and_then(|folder| folder.strip_prefix(root()).ok());
@@ -41,7 +41,7 @@ pub(crate) fn typed(command: &Command) -> String {
     words.join(" ")
 }
 
-/// A word, quoted for a shell where necessary.
+/// Returns `word`, quoted for a shell where necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_string() } else { format!("'{word}'") }

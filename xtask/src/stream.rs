@@ -1,18 +1,18 @@
-//! Runs a command and reads its output line by line. Some lines are shown as they come; all are kept.
+//! Runs a command and reads its output line by line. Some lines are printed at once; all lines are kept.
 
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
 
-/// The output of a command, and whether it succeeded.
+/// Output of a command, and whether the command succeeded.
 pub(crate) struct Output {
     pub(crate) success: bool,
     /// Standard output and standard error, in order of arrival.
     pub(crate) text: String,
 }
 
-/// Runs `command` to its end; prints what `show` returns for a line.
+/// Runs `command` to its end, and prints the result of `show` for each line.
 pub(crate) fn stream(command: &mut Command, show: impl Fn(&str) -> Option<String>) -> Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))?;
@@ -35,21 +35,21 @@ pub(crate) fn stream(command: &mut Command, show: impl Fn(&str) -> Option<String
     Ok(Output { success, text })
 }
 
-/// Runs `command` with this process's own input and output; returns its exit code.
+/// Runs `command` with the input and output of this process, and returns its exit code.
 pub(crate) fn pass_on(command: &mut Command) -> Result<ExitCode> {
     let status = command.status().with_context(|| format!("cannot run {}", command.get_program().display()))?;
-    // A process that a signal ended has no code; that is a plain failure.
+    // A process that was killed by a signal has no code; its run counts as failed.
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     Ok(ExitCode::from(code))
 }
 
-/// Sends each line as it comes, until the end.
+/// Sends each line at once, until the end of the input.
 pub(crate) fn read_lines(from: impl Read + Send + 'static, to: mpsc::Sender<String>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let mut from = BufReader::new(from);
         let mut line = Vec::new();
         while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-            // The receiver is gone.
+            // The receiver no longer exists.
             if to.send(String::from_utf8_lossy(&line).trim_end().to_string()).is_err() {
                 return;
             }

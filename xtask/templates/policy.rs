@@ -1,7 +1,7 @@
 //! example-policy: the entity that has waited longest runs, for one quantum at most.
 //!
-//! Step 1. Replace this essay, which is also the policy's page in the documentation. It states the rule in ten lines, as
-//! in its source; a small run as a picture; the differences from the source with their reasons; and the knobs.
+//! Step 1. Replace this essay, which is also the policy's page in the documentation. State the rule in about ten lines,
+//! as in its source. Add a small run as a picture, the differences from the source with their reasons, and the knobs.
 //!
 //! ```text
 //! quantum 5ms, one CPU, two hogs      0    5    10   15   20
@@ -18,9 +18,9 @@ use sched::{
 
 /// The descriptor of this policy.
 ///
-/// Step 2. State the guarantees. Every test and fuzz run checks `conserving` (how soon an idle CPU finds waiting work)
-/// and `starvation` (how long an entity waits at most). A knob is a tunable number with its source; command line,
-/// documentation and range checks follow from it.
+/// Step 2. State the guarantees. Every test and fuzz run checks `conserving` (the time until an idle CPU finds waiting
+/// work) and `starvation` (the maximum waiting time of an entity). A knob is a tunable number with its source. The
+/// command line, the documentation and the range checks follow from the descriptor.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "example-policy",
     title: "the entity that has waited longest runs, for one quantum at most",
@@ -37,34 +37,34 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Step 3. Build the policy. Refuse a host or a combination of knobs that it does not support.
+/// Step 3. Build the policy. Refuse a host or a combination of knobs that the policy does not support.
 fn build(_host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(ExamplePolicy { queue: Lists::new(1), quantum: knobs.time("quantum") }))
 }
 
-/// A kicked CPU picks the first entity it may run, perhaps not the one it was kicked for; that entity runs within a
-/// quantum.
+/// A kicked CPU picks the first entity that may run on it. If the kick was for another entity, the first entity runs
+/// for at most a quantum.
 fn longest_call(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
-/// Every other entity runs for one quantum first, on the one CPU that all of them may be confined to.
+/// Every other entity runs for one quantum first, on the only CPU to which all entities may be confined.
 fn longest_wait(load: &LoadBounds<'_>) -> Nanos {
     load.knobs.time("quantum").saturating_mul(load.entities)
 }
 
-/// The only run queue.
+/// Index of the only run queue.
 const QUEUE: usize = 0;
 
-/// Step 4. Keep only the state that the decision needs. The machine knows which entity runs where and the parameters of
-/// each entity: ask `cx`. Besides lists, `sched::queue` has heaps, trees and priority levels.
+/// Step 4. Keep only the state that the decision needs. `cx` has the parameters of each entity and the CPU on which it
+/// runs. Besides lists, `sched::queue` has heaps, trees and priority levels.
 struct ExamplePolicy {
     queue: Lists,
     quantum: Nanos,
 }
 
 impl ExamplePolicy {
-    /// Enqueues `e` last, and kicks an idle CPU that may run it. The machine does not do that.
+    /// Enqueues `e` last, and kicks an idle CPU that may run `e`. The machine does not kick CPUs.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.queue.push_back(QUEUE, e);
         if let Some(cpu) = cx.idle_cpu_for(e) {
@@ -74,7 +74,7 @@ impl ExamplePolicy {
 }
 
 impl Policy for ExamplePolicy {
-    // Step 5. Membership. Only attach, detach, adjust and group may allocate: make room for `e` everywhere here.
+    // Step 5. Membership. Only attach, detach, adjust and group may allocate: reserve memory for `e` here.
 
     fn attach(&mut self, e: EntityId, _cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.queue.reserve(e);
@@ -84,7 +84,7 @@ impl Policy for ExamplePolicy {
     fn detach(&mut self, _e: EntityId, _cx: &mut Cx<'_>) {}
 
     fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        // A wider affinity may allow an idle CPU.
+        // A wider affinity may include an idle CPU.
         if self.queue.contains(e)
             && let Some(cpu) = cx.idle_cpu_for(e)
         {
@@ -93,7 +93,7 @@ impl Policy for ExamplePolicy {
         Ok(())
     }
 
-    // Step 6. Facts. An entity that enters by `wake` or stays by `put` must be returned by a later `pick`.
+    // Step 6. Inputs. An entity that enters by `wake` or stays by `put` must be returned by a later `pick`.
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
         self.enqueue(e, cx);
@@ -111,7 +111,7 @@ impl Policy for ExamplePolicy {
         }
     }
 
-    // Step 7. The decision: which entity runs, and until when.
+    // Step 7. The decision: the entity that runs, and the end of its time slice.
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let Some(e) = self.queue.iter(QUEUE).find(|&e| cx.may_run(e, cpu)) else { return Decision::IDLE };
@@ -120,8 +120,9 @@ impl Policy for ExamplePolicy {
     }
 }
 
-// Step 8. Test the rule itself: a small run worked out by hand, one test per sentence of the essay. For every policy in
-// the registry, tests already check that it loses no entity, leaves no CPU idle beside waiting work and starves none.
+// Step 8. Test the rule itself: a small run calculated by hand, one test per sentence of the essay. For every policy in
+// the registry, existing tests check that the policy loses no entity, leaves no CPU idle while an entity waits, and
+// starves none.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,33 +10,36 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// An archive that is being written. All files in it belong to root.
+/// An archive that is being written. All its files belong to root.
 pub(crate) struct Archive {
     to: Option<BufWriter<File>>,
-    /// The file into which programs are stripped.
+    /// File into which programs are stripped.
     scratch: PathBuf,
-    /// The files and folders that are in it already.
+    /// Files and folders that the archive already has.
     there: BTreeSet<PathBuf>,
-    /// Number of entries. Each entry has an inode number of its own; with equal ones the kernel takes two for one file.
+    /// Number of entries. Each entry has its own inode number, because the kernel treats entries with equal numbers as
+    /// one file.
     entries: u32,
 }
 
 impl Archive {
-    /// Begins an archive in the file `archive` of `folder`.
+    /// Creates an archive in the file `archive` of `folder`.
     pub(crate) fn begin(folder: &Path) -> Result<Archive> {
         let path = folder.join("archive");
         let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
         let scratch = folder.join("stripped");
         let there = BTreeSet::from([PathBuf::from("/")]);
         let mut archive = Archive { to: Some(BufWriter::new(file)), scratch, there, entries: 0 };
-        // The standard output of the first program; a program in Rust does not start without one.
+        // The console is the standard output of the first program. A Rust program does not start without standard
+        // output.
         archive.folder(Path::new("/dev"))?;
         let console = NewcBuilder::new("dev/console").mode(0o600).rdev_major(5).rdev_minor(1);
         archive.entry(console.set_mode_file_type(ModeFileType::Char), &[])?;
         Ok(archive)
     }
 
-    /// Adds the program in the file `from` as `to`, stripped of debug information, and the libraries that it needs.
+    /// Adds the program in the file `from` as `to`, without debug information, and the libraries that the program
+    /// needs.
     pub(crate) fn program(&mut self, from: &Path, to: &str) -> Result<()> {
         let mut strip = Command::new("strip");
         strip.arg("--strip-debug").arg("-o").arg(&self.scratch).arg(from);
@@ -51,7 +54,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Adds a file and the folders around it.
+    /// Adds a file and its parent folders.
     pub(crate) fn file(&mut self, to: &str, mode: u32, bytes: &[u8]) -> Result<()> {
         let path = Path::new(to);
         if let Some(parent) = path.parent() {
@@ -88,17 +91,17 @@ impl Archive {
     pub(crate) fn end(self) -> Result<()> {
         let to = self.to.context("an archive that could not be written is not ended")?;
         newc::trailer(to)?.flush()?;
-        // It does not exist if no program was stripped.
+        // The file does not exist if no program was stripped.
         let _ = fs::remove_file(&self.scratch);
         Ok(())
     }
 }
 
-/// The shared libraries that a program is loaded with.
+/// Returns the shared libraries of a program.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // ldd fails for a program without libraries.
+    // ldd fails for a program without shared libraries.
     if let Some(line) = text.lines().find(|line| line.contains("not found")) {
         bail!("{} does not run here: {}", program.display(), line.trim());
     }

@@ -1,4 +1,4 @@
-//! Boots a kernel in QEMU, by software emulation: no privilege, no /dev/kvm, no network.
+//! Boots a kernel in QEMU by software emulation, without privilege, /dev/kvm or network.
 
 use super::kernel::Kernel;
 use crate::step::clock;
@@ -12,55 +12,56 @@ use std::time::Duration;
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// The time base of a guest's clock.
+/// Time base of a guest's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Time {
     /// The clock of the host. Load on the host disturbs the guest.
     Host,
-    /// Executed instructions, two nanoseconds each; idle time is skipped. Slower, and independent of load on the host.
+    /// Executed instructions, two nanoseconds each; idle time is skipped. This clock is slower and independent of load
+    /// on the host.
     Executed,
 }
 
-/// A machine to boot.
+/// A virtual machine to boot.
 pub(crate) struct Machine<'m> {
-    /// The kernel.
+    /// Kernel of the machine.
     pub(crate) kernel: &'m Kernel,
-    /// The folder with its archive, into which its output goes.
+    /// Folder with the machine's archive. The outputs of the machine are written to this folder.
     pub(crate) folder: &'m Path,
     pub(crate) time: Time,
-    /// The time after which it is ended.
+    /// Time after which the machine is stopped.
     pub(crate) limit: Duration,
 }
 
-/// The outcome of a guest.
+/// Outcome of a guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ran {
     pub(crate) end: End,
-    /// The output of the job.
+    /// Output of the job.
     pub(crate) output: String,
-    /// How long the guest had been up when the job began, as it reports.
+    /// Uptime of the guest at the start of the job, as reported by the guest.
     pub(crate) up: Option<String>,
 }
 
-/// How a guest ended.
+/// End of a guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     /// The job ended with this code.
     Exited(i32),
-    /// The guest ended without reporting on its job.
+    /// The guest ended without a report on its job.
     Died,
-    /// The guest was ended at its time limit.
+    /// The guest was stopped at its time limit.
     TooLong,
 }
 
 impl Machine<'_> {
-    /// The call of QEMU. The kernel ends QEMU when the calling thread ends.
+    /// Returns the call of QEMU. The kernel kills QEMU when the calling thread ends.
     fn command(&self) -> Command {
         let file = |name: &str| self.folder.join(name).display().to_string();
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", QEMU]);
         command.args("-machine q35 -cpu max -smp 2 -m 512 -nodefaults -no-user-config -display none".split(' '));
-        // In one thread: with more, the emulation sometimes kills a guest that changes its own code.
+        // With several threads, the emulation sometimes crashes a guest that modifies its own code.
         command.args("-nic none -no-reboot -accel tcg,thread=single".split(' '));
         if self.time == Time::Executed {
             command.args(["-icount", "shift=1,sleep=off"]);
@@ -79,7 +80,7 @@ impl Machine<'_> {
         command
     }
 
-    /// Boots it and waits for its end. Each line of the job's output goes to `hear` at once.
+    /// Boots the machine and waits for its end. Passes each line of the job's output to `hear` at once.
     pub(crate) fn run(&self, hear: &mut dyn FnMut(&str)) -> Result<Ran> {
         let begin = clock();
         let errors = File::create(self.folder.join("qemu"))?;
@@ -114,7 +115,7 @@ impl Machine<'_> {
         Ok(Ran { end, output, up: word("up ") })
     }
 
-    /// The last lines of the outputs of kernel and QEMU.
+    /// Returns the last lines of the outputs of the kernel and QEMU.
     pub(crate) fn last_words(&self) -> String {
         let tails = ["console", "qemu"].map(|name| {
             let bytes = fs::read(self.folder.join(name)).unwrap_or_default();
@@ -126,7 +127,7 @@ impl Machine<'_> {
     }
 }
 
-/// Waits for the end of QEMU, or kills it if its time is over.
+/// Waits for the end of QEMU, or kills QEMU if its time limit has expired.
 fn end(qemu: &mut Child, in_time: bool) -> Result<()> {
     if !in_time {
         qemu.kill()?;

@@ -8,16 +8,16 @@ use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// The extent of a job.
+/// Extent of a job.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// Of a random job: number of rounds.
+    /// Number of rounds (random jobs only).
     #[arg(long, default_value_t = FULL)]
     pub(crate) rounds: u32,
-    /// Of a random job: number of the first round, to repeat one without those before it.
+    /// Number of the first round, to skip the rounds before it (random jobs only).
     #[arg(long, default_value_t = 1)]
     pub(crate) first: u32,
-    /// Of a random job: the seed (a new one unless given); a run that fails prints its own.
+    /// Seed (random jobs only; default: a new seed); a failing run prints its seed.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
 }
@@ -26,17 +26,17 @@ pub(crate) struct Extent {
 const FULL: u32 = 200;
 
 impl Extent {
-    /// The extent in `cargo xtask test`.
+    /// Extent in `cargo xtask test`.
     pub(crate) const SHORT: Extent = Extent { rounds: 10, first: 1, seed: None };
 
-    /// The same with a seed, a new one unless it has one.
+    /// Returns the extent with its seed, or with a new seed if the extent has none.
     pub(crate) fn with_seed(self) -> Extent {
-        // The keys of a hash map are the standard library's only random numbers.
+        // The keys of a hash map are the only random numbers in the standard library.
         let chance = || u64::from(RandomState::new().build_hasher().finish() as u32);
         Extent { seed: Some(self.seed.unwrap_or_else(chance)), ..self }
     }
 
-    /// Its options as they are typed.
+    /// Returns the command-line options of the extent.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = vec!["--rounds".to_string(), self.rounds.to_string()];
         let option = |name: &str, value: String| [name.to_string(), value];
@@ -49,19 +49,19 @@ impl Extent {
 /// A job that runs in a guest, and the check of its outcome.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
-    /// Its name as a step of `cargo xtask test`.
+    /// Name of the job as a step of `cargo xtask test`.
     pub(crate) title: &'static str,
     pub(crate) programs: &'static [Program],
     pub(crate) time: Time,
-    /// Number of attempts: measurements depend on the other load of the host.
+    /// Number of attempts. Measurements depend on the other load of the host.
     pub(crate) tries: u32,
-    /// Whether it takes a seed and rounds.
+    /// Whether the job accepts a seed and rounds.
     pub(crate) is_random: bool,
-    /// The time limit of the guest for an extent.
+    /// Time limit of the guest for an extent.
     pub(crate) limit: fn(&Extent) -> Duration,
-    /// The command in the guest.
+    /// Command in the guest.
     pub(crate) words: fn(&Extent) -> Vec<String>,
-    /// Checks the output of a job that exited with 0.
+    /// Check of the output of a job that exited with 0.
     pub(crate) judge: fn(&Kernel, &Ran) -> Result<(), String>,
 }
 
@@ -94,11 +94,11 @@ pub(crate) const JOBS: &[Job] = &[
     },
 ];
 
-/// The mechanisms that work in every guest kernel.
+/// Mechanisms that every guest kernel supports.
 const MECHANISMS: [&str; 7] =
     ["SCHED_FIFO", "SCHED_DEADLINE", "affinity", "stop and continue", "freezer, cgroup v2", "CPU quota", "CPU weight"];
 
-/// Checks the report of `tactus doctor` in a guest whose facts are known.
+/// Checks the report of `tactus doctor` in a guest with a known configuration.
 fn doctor(kernel: &Kernel, ran: &Ran) -> Result<(), String> {
     let start = ran.output.find('{').ok_or("the doctor printed no JSON")?;
     let found: Value = serde_json::from_str(&ran.output[start..]).map_err(|error| format!("not JSON: {error}"))?;

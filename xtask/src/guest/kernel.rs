@@ -1,5 +1,5 @@
-//! A kernel to boot: Debian's, fetched by apt into `target/guest` and unpacked there. Nothing is installed, and no
-//! privilege is needed.
+//! A kernel to boot: a Debian kernel, downloaded by apt and unpacked in `target/guest`. The kernel is not installed,
+//! and the download needs no privilege.
 
 use crate::component::works;
 use crate::root::{root, typed};
@@ -7,29 +7,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The suite whose kernel is booted by default: the newest.
+/// Suite of the default kernel: the newest suite.
 pub(crate) const SUITE: &str = "sid";
-/// The flavour for virtual machines: the drivers for QEMU are built in, so no module has to be loaded.
+/// Flavour for virtual machines. The drivers for QEMU are built in, so no module has to be loaded.
 const FLAVOUR: &str = "cloud-amd64";
 
-/// A kernel that can be booted.
+/// A bootable kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// The compressed image.
+    /// Compressed image.
     pub(crate) image: PathBuf,
-    /// Its configuration, if known.
+    /// Configuration of the kernel; `None` if unknown.
     pub(crate) configuration: Option<PathBuf>,
-    /// Its release: `uname -r`.
+    /// Release of the kernel, as printed by `uname -r`.
     pub(crate) release: String,
-    /// Whether it is known to have virtio ports without loading a module.
+    /// Whether the kernel certainly has virtio ports without loading a module.
     pub(crate) has_virtio: bool,
 }
 
 impl Kernel {
-    /// The newest of a Debian suite, or, where `wanted` is a path, the one in that file.
+    /// Returns the newest kernel of the Debian suite `wanted`, or the kernel in the file if `wanted` is a path.
     ///
     /// # Errors
-    /// The reason why there is none, with help.
+    /// The reason why no kernel is available, with help.
     pub(crate) fn get(wanted: &str) -> Result<Kernel, String> {
         if wanted.contains('/') {
             return Kernel::in_files(Path::new(wanted), None);
@@ -55,7 +55,8 @@ impl Kernel {
     }
 }
 
-/// The release that an image names. Source: Documentation/arch/x86/boot.rst, `header` and `kernel_version`.
+/// Returns the release in the header of an image. Source: Documentation/arch/x86/boot.rst, `header` and
+/// `kernel_version`.
 fn release(image: &[u8]) -> Option<String> {
     let place = image.get(0x202..0x206).filter(|magic| magic == b"HdrS");
     place?;
@@ -65,13 +66,13 @@ fn release(image: &[u8]) -> Option<String> {
     (!release.is_empty()).then(|| release.to_string())
 }
 
-/// Whether a kernel with these options has virtio ports without loading a module.
+/// Returns whether a kernel with these options has virtio ports without loading a module.
 fn has_virtio(options: &str) -> bool {
     let is_built_in = |name: &str| options.lines().any(|line| line.strip_prefix(name) == Some("=y"));
     is_built_in("CONFIG_VIRTIO_PCI") && is_built_in("CONFIG_VIRTIO_CONSOLE")
 }
 
-/// Fetches the newest kernel of `suite`; `folder` is there afterwards as a whole or not at all.
+/// Downloads the newest kernel of `suite`. Afterwards, `folder` is complete or does not exist.
 fn fetch(suite: &str, folder: &Path) -> Result<(), String> {
     for tool in ["apt-get", "apt-cache", "dpkg-deb"] {
         if !works(Command::new(tool).arg("--version")) {
@@ -97,7 +98,7 @@ fn fetch(suite: &str, folder: &Path) -> Result<(), String> {
     done
 }
 
-/// Keeps the two files of a kernel, and nothing else, in `folder`.
+/// Moves the two files of a kernel into `folder` and discards the other files.
 fn keep(unpacked: &Path, folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(unpacked)? {
         let entry = entry?;
@@ -106,19 +107,19 @@ fn keep(unpacked: &Path, folder: &Path) -> std::io::Result<()> {
         }
     }
     match fs::rename(unpacked, folder) {
-        // Another process has fetched it meanwhile.
+        // Another process has downloaded the kernel in the meantime.
         Err(_) if folder.join("vmlinuz").is_file() => Ok(()),
         other => other,
     }
 }
 
-/// The unpacked files of a kernel.
+/// Unpacked files of a kernel.
 struct Unpacked {
     image: PathBuf,
     configuration: Option<PathBuf>,
 }
 
-/// An apt configuration with one suite and lists of its own, apart from the machine's.
+/// An apt configuration with one suite and its own lists, separate from the machine's configuration.
 struct Apt {
     folder: PathBuf,
     options: Vec<String>,
@@ -144,14 +145,14 @@ impl Apt {
             option("Dir::Etc::sourceparts", Path::new("/dev/null")),
             option("Dir::State::lists", &folder.join("lists")),
             option("Dir::Cache", &folder.join("cache")),
-            // The user that apt downloads as may not write here.
+            // The user as which apt downloads may not write to this folder.
             option("APT::Sandbox::User", Path::new("root")),
             option("Acquire::Languages", Path::new("none")),
         ];
         Ok(Apt { folder: folder.to_path_buf(), options: options.concat() })
     }
 
-    /// The output of a program of apt.
+    /// Returns the output of a program of apt.
     fn ask(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.folder).env("LC_ALL", "C");
@@ -176,7 +177,7 @@ impl Apt {
             .iter()
             .find(|name| name.starts_with("linux-image-"))
             .ok_or_else(|| format!("{whole} names no kernel"))?;
-        // Later kernels come in parts: the image in one package, the configuration in another, the modules in a third.
+        // Newer kernels are split into packages: one for the image, one for the configuration, one for the modules.
         let parts = linux_packages(&self.ask("apt-cache", &["depends", image])?);
         let wanted = |name: &&String| name.starts_with("linux-binary-") || name.starts_with("linux-base-");
         let mut packages: Vec<&str> = parts.iter().filter(wanted).map(String::as_str).collect();
@@ -194,7 +195,7 @@ impl Apt {
     }
 }
 
-/// The mirror of Debian that this machine's apt uses.
+/// Returns the Debian mirror that this machine's apt uses.
 ///
 /// # Errors
 /// apt has no mirror of Debian.
@@ -210,7 +211,7 @@ fn mirror() -> Result<String, String> {
     })
 }
 
-/// The packages of a kernel among those that `apt-cache depends` lists.
+/// Returns the packages of a kernel among the packages that `apt-cache depends` lists.
 fn linux_packages(depends: &str) -> Vec<String> {
     let names = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
     // `linux-base` without a version is a package of scripts.
@@ -221,7 +222,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The files in `folder`, down to this depth.
+/// Returns the files in `folder`, to the given depth.
 fn files_below(folder: &Path, depth: usize) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! `cargo xtask vm-test`: runs tests that are too risky for a host, or need another kernel, in a guest.
+//! `cargo xtask vm-test`: runs tests in a guest if they are too risky for a host or need another kernel.
 
 mod archive;
 mod boot;
@@ -19,33 +19,33 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The exit code of a job that could not run. Its last line gives the reason.
+/// Exit code of a job that could not run. The last line of its output gives the reason.
 const SKIPPED: i32 = 77;
 
-/// The jobs to run in guests.
+/// Options of `cargo xtask vm-test`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct VmTest {
-    /// Only these jobs (all of them unless given).
+    /// Run only these jobs (default: all jobs).
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(JOBS.iter().map(|job| job.name)))]
     names: Vec<String>,
-    /// Keep the guest's archive and output in target/guest, and print where.
+    /// Keep the guest's archive and output in target/guest, and print the path.
     #[arg(long)]
     keep: bool,
-    /// Boot the newest kernel of this suite of Debian, or the one in this file.
+    /// Debian suite whose newest kernel is booted, or the path of a kernel image.
     #[arg(long, value_name = "SUITE|PATH", default_value = kernel::SUITE)]
     kernel: String,
     #[command(flatten)]
     extent: Extent,
 }
 
-/// Runs jobs in guests, each as a step.
+/// Runs each job in a guest, as a step.
 pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
     let chosen = JOBS.iter().filter(|job| wanted.names.is_empty() || wanted.names.iter().any(|name| name == job.name));
     let steps: Vec<Step> = chosen.map(|job| step(job, wanted.kernel.clone(), wanted.extent, wanted.keep)).collect();
     run_all(&steps)
 }
 
-/// The steps of `cargo xtask test`: a short run of every job.
+/// Returns the steps of `cargo xtask test`: a short run of every job.
 pub(crate) fn steps() -> Vec<Step> {
     JOBS.iter().map(|job| step(job, kernel::SUITE.to_string(), Extent::SHORT, false)).collect()
 }
@@ -86,10 +86,10 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     Ok(outcome)
 }
 
-/// Boots a guest for a job, a second time if it dies, and checks the outcome.
+/// Boots a guest for a job and checks the outcome. Boots the guest a second time if it dies.
 fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Outcome> {
     let mut hear = |line: &str| {
-        // A random job is long: its output is shown as progress.
+        // A random job takes long, so its output is shown as progress.
         if job.is_random {
             println!("      | {line}");
         }
@@ -105,7 +105,7 @@ fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Ou
     Ok(outcome(job, kernel, machine, &ran, again))
 }
 
-/// The outcome of a step whose guest ended like this.
+/// Returns the outcome of a step from the outcome of its guest.
 fn outcome(job: &Job, kernel: &Kernel, machine: &Machine, ran: &Ran, again: &str) -> Outcome {
     let failed =
         |why: String| Outcome::Failed(Failure { text: format!("{}{why}", ran.output), again: again.to_string() });
@@ -121,7 +121,7 @@ fn outcome(job: &Job, kernel: &Kernel, machine: &Machine, ran: &Ran, again: &str
     }
 }
 
-/// The command that repeats a job.
+/// Returns the command that repeats a job.
 fn again(job: &Job, suite: &str, extent: &Extent) -> String {
     let mut words = vec![format!("cargo xtask vm-test {}", job.name)];
     if suite != kernel::SUITE {
@@ -133,7 +133,7 @@ fn again(job: &Job, suite: &str, extent: &Extent) -> String {
     words.join(" ")
 }
 
-/// Makes the folder of a guest with its archive.
+/// Creates the folder of a guest, with its archive.
 fn prepare(job: &Job, kernel: &Kernel, extent: &Extent, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let mut archive = Archive::begin(folder)?;

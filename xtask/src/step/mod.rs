@@ -1,4 +1,4 @@
-//! [`Step`]: one check of several, its outcome, and a count of all outcomes at the end.
+//! [`Step`]: one of several checks, its outcome, and the totals of all outcomes at the end.
 
 mod tally;
 
@@ -11,26 +11,26 @@ pub(crate) use tally::Tally;
 
 /// The outcome of a step.
 pub(crate) enum Outcome {
-    /// One check, passed.
+    /// One check that passed.
     Passed,
-    /// Many checks, counted.
+    /// Several checks, as totals.
     Counted(Tally, Option<Failure>),
-    /// One check, failed.
+    /// One check that failed.
     Failed(Failure),
-    /// The check could not be made, for this reason.
+    /// A check that could not run, with the reason.
     Skipped(String),
 }
 
 /// A failed check.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Its whole output.
+    /// Complete output of the check.
     pub(crate) text: String,
-    /// The command that runs it again.
+    /// Command that repeats the check.
     pub(crate) again: String,
 }
 
-/// One check, or several of one kind.
+/// A check, or several similar checks.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) check: Box<dyn Fn() -> Result<Outcome>>,
@@ -42,7 +42,7 @@ impl Step {
     }
 }
 
-/// Runs one step after the other and counts the outcomes.
+/// Runs the steps in order and prints the totals of their outcomes.
 pub(crate) fn run_all(steps: &[Step]) -> Result<ExitCode> {
     let begin = clock();
     let mut sum = Tally::default();
@@ -85,13 +85,13 @@ pub(crate) fn clock() -> Instant {
     Instant::now()
 }
 
-/// One check: whether `command` succeeds.
+/// Runs one check, which passes if `command` succeeds.
 pub(crate) fn succeeds(command: &mut Command) -> Result<Outcome> {
     let output = stream(command, |_| None)?;
     Ok(if output.success { Outcome::Passed } else { Outcome::Failed(failure(output, command)) })
 }
 
-/// Many checks: the tests of a call of `cargo test`.
+/// Runs several checks: the tests of a call of `cargo test`.
 pub(crate) fn counted(command: &mut Command) -> Result<Outcome> {
     let output = stream(command, progress)?;
     let tally = Tally::of_cargo_test(&output.text, output.success);
@@ -103,7 +103,7 @@ fn failure(output: Output, command: &Command) -> Failure {
     Failure { text: output.text, again: typed(command) }
 }
 
-/// The lines of `cargo test` that say how far it is.
+/// Returns a line of `cargo test` that shows progress, with indentation.
 fn progress(line: &str) -> Option<String> {
     let line = line.trim();
     let telling = ["Running ", "Doc-tests ", "test result: "].iter().any(|start| line.starts_with(start));

@@ -1,9 +1,9 @@
-//! [`Tally`]: how many checks passed, failed and were skipped.
+//! [`Tally`]: the numbers of checks that passed, failed and were skipped.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Counts of checks.
+/// Numbers of checks by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
@@ -16,8 +16,8 @@ impl Tally {
     pub(crate) const FAILED: Tally = Tally { passed: 0, failed: 1, skipped: 0 };
     pub(crate) const SKIPPED: Tally = Tally { passed: 0, failed: 0, skipped: 1 };
 
-    /// Sums up the result lines of `cargo test`. A call that failed without a failed test counts as one failure: it
-    /// does not compile, or a test ended its process.
+    /// Sums up the result lines of `cargo test`. A call that failed without a failed test counts as one failure: the
+    /// code does not compile, or a test ended its process.
     pub(crate) fn of_cargo_test(text: &str, success: bool) -> Tally {
         let mut sum = Tally::default();
         for tally in text.lines().filter_map(result_line) {
@@ -30,7 +30,7 @@ impl Tally {
     }
 }
 
-/// `test result: ok. 5 passed; 0 failed; 1 ignored; …`
+/// Parses a result line: `test result: ok. 5 passed; 0 failed; 1 ignored; …`
 fn result_line(line: &str) -> Option<Tally> {
     let counts = line.trim().strip_prefix("test result: ")?.split_once(". ")?.1;
     let count = |what: &str| {

@@ -1,6 +1,6 @@
-//! `cargo xtask test`: every check there is, one step after the other, and a count of them at the end.
+//! `cargo xtask test`: runs every check as a step, in order, and prints the totals at the end.
 //!
-//! No step needs a terminal. A step whose tools are missing and cannot be installed is skipped with a message.
+//! No step needs a terminal. A step is skipped with a message if its tools are missing and cannot be installed.
 
 mod trial;
 
@@ -11,7 +11,7 @@ use crate::{component, fuzz, guest, lab, portable};
 use anyhow::Result;
 use std::process::ExitCode;
 
-/// Checks everything.
+/// Runs every check.
 pub(crate) fn run() -> Result<ExitCode> {
     let mut steps = vec![
         Step::new("formatting", formatting),
@@ -27,7 +27,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("LISA reads ftrace text", || LISA.check()),
     ];
     steps.extend(guest::steps());
-    // Last, because its builds take the place of the workspace's own.
+    // This step is last because its builds replace builds of the workspace.
     steps.push(Step::new("a new policy from the template", trial::check));
     run_all(&steps)
 }
@@ -39,7 +39,7 @@ pub(crate) fn formatting() -> Result<Outcome> {
     }
 }
 
-/// Clippy for these crates, or for all if there are none.
+/// Runs Clippy on these crates, or on all crates if the list is empty.
 pub(crate) fn lints(crates: &[String]) -> Result<Outcome> {
     match component::rust("clippy", "clippy") {
         Ok(()) => {
@@ -52,7 +52,7 @@ pub(crate) fn lints(crates: &[String]) -> Result<Outcome> {
     }
 }
 
-/// The tests of the chores with these names, or all if there are none.
+/// Runs the tests of xtask with these names, or all its tests if the list is empty.
 pub(crate) fn tidiness(names: &[&str]) -> Result<Outcome> {
     counted(cargo(&["test", "--package", "xtask", "--"]).args(names))
 }

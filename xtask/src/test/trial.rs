@@ -1,4 +1,4 @@
-//! Runs `cargo xtask new-policy` on a copy of the workspace: the new policy must compile without warnings, be
+//! Runs `cargo xtask new-policy` on a copy of the workspace. The new policy must compile without warnings, be
 //! formatted, and pass its own test and every test that is derived from the registry.
 
 use crate::root::{cargo, root};
@@ -12,10 +12,10 @@ const NAME: &str = "trial-run";
 /// The tests that iterate over the registry.
 const DERIVED: &[&str] = &["registry::", "laws::", "exhaustive::"];
 
-/// Makes a policy in a copy of the workspace and checks it there.
+/// Creates a policy in a copy of the workspace and checks the policy there.
 pub(super) fn check() -> Result<Outcome> {
     let outcome = try_out();
-    // Cargo names packages by their place in the workspace: those of the copy would count as builds of the workspace's own.
+    // Cargo identifies packages by their path in the workspace, so it would reuse the copy's builds for the workspace.
     succeeds(&mut cargo(&["clean", "--quiet", "--package", "policies", "--package", "conformance"]))?;
     outcome
 }
@@ -31,7 +31,7 @@ fn try_out() -> Result<Outcome> {
     }
     copy_tree(&root(), &copy).context("cannot copy the workspace")?;
     new_policy::create(&copy, NAME).map_err(anyhow::Error::msg)?;
-    // The other crates are built there already.
+    // The shared target folder has builds of the other crates.
     let target = root().join("target");
     let mut checks: Vec<Vec<&str>> = vec![
         vec!["fmt", "--package", "policies", "--check"],
@@ -43,7 +43,7 @@ fn try_out() -> Result<Outcome> {
     checks.push(derived);
     for check in checks {
         let mut command = cargo(&check);
-        // The suites have run for all other policies.
+        // The suites have already run for all other policies.
         command.current_dir(&copy).env("CARGO_TARGET_DIR", &target).env("TACTUS_POLICY", NAME);
         let outcome = if check[0] == "test" { counted(&mut command)? } else { succeeds(&mut command)? };
         match outcome {
@@ -60,7 +60,7 @@ fn try_out() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Copies all but `target` and `.git`.
+/// Copies the tree without `target` and `.git`.
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

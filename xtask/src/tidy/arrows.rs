@@ -1,4 +1,4 @@
-//! Rules about crates: which may use which, and what all of them use from outside.
+//! Rules about crates: the crates of the workspace that each crate may use, and the external crates of the workspace.
 
 use super::cycles::Graph;
 use super::{text, tidy};
@@ -6,7 +6,7 @@ use crate::root::cargo;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which crates of ours a crate may use, tests aside. A crate that is not here has no place yet.
+/// Crates of the workspace that each crate may use, except in tests. A crate without a row here breaks the rule.
 const ARROWS: &[(&str, &[&str])] = &[
     ("sched", &[]),
     ("policies", &["sched"]),
@@ -31,11 +31,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("xtask", &[]),
 ];
-/// What the crates with the narrowest arrows may use from outside.
+/// External crates that the crates with the narrowest rules may use.
 const OUTSIDE: &[(&str, &[&str])] =
     &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "rustc-hash", "serde_json"])];
 
-/// A crate and what it uses, tests aside.
+/// A crate and the crates that it uses, except in tests.
 #[derive(Debug)]
 struct Crate {
     name: String,
@@ -85,7 +85,8 @@ fn wrong_arrows(crates: &[Crate]) -> Vec<String> {
     findings
 }
 
-/// Crates that use each other, directly or by way of others. Cargo refuses them, too, but not those in the table.
+/// Returns the crates that use each other, directly or through other crates. Cargo rejects these cycles too, but not
+/// cycles in the table.
 fn cycles(uses: &[(String, Vec<String>)]) -> Vec<String> {
     let mut graph = Graph::default();
     for (name, used) in uses {
@@ -94,14 +95,14 @@ fn cycles(uses: &[(String, Vec<String>)]) -> Vec<String> {
     graph.cycles()
 }
 
-/// The crates from outside that the workspace names.
+/// Returns the external crates that the workspace names.
 fn outside_crates(manifest: &str) -> BTreeSet<String> {
     let manifest: toml::Table = manifest.parse().expect("Cargo.toml is TOML");
     let listed = manifest["workspace"]["dependencies"].as_table().expect("the workspace lists its dependencies");
     listed.iter().filter(|(_, about)| about.get("path").is_none()).map(|(name, _)| name.clone()).collect()
 }
 
-/// The crates a page has a row for: ``| `name` | why |``.
+/// Returns the crates with a row on a page: ``| `name` | why |``.
 fn rows(page: &str) -> BTreeMap<String, String> {
     let row = |line: &str| {
         let (name, why) = line.strip_prefix("| `")?.split_once("` |")?;

@@ -3,7 +3,7 @@
 use super::{files, text, tidy};
 use std::path::Path;
 
-/// Pronouns that stand where a reader needs a noun: the task, the vCPU, the thread, the client, the policy.
+/// Pronouns that replace a noun of the field: the task, the vCPU, the thread, the client, the policy.
 const PRONOUNS: &[&str] = &[
     "who",
     "whom",
@@ -17,9 +17,10 @@ const PRONOUNS: &[&str] = &[
     "anybody",
     "anyone",
 ];
-/// How help does not begin.
+/// Words with which help must not begin.
 const NO_IMPERATIVE: &str = concat!("right ", "would be");
-/// Files with prose of ours. Outputs recorded in `golden` come from messages, which are looked at where they are made.
+/// Extensions of files with prose. Outputs in `golden` are not checked: their sentences come from sources, which are
+/// checked.
 const WITH_PROSE: &[&str] = &["rs", "md", "toml", "py", "sh", "html"];
 /// Files that may use the words, each with its reason.
 const ALLOWED: &[(&str, &str)] = &[
@@ -28,8 +29,9 @@ const ALLOWED: &[(&str, &str)] = &[
     ("xtask/src/tidy/language.rs", "states the rule"),
 ];
 
-/// The words of a text with the offset of each, in lower case. In Rust every word is in a comment, a string or an
-/// identifier, so the text is taken as it stands: identifiers are split at `_` and at humps, escapes are skipped.
+/// Returns the words of a text in lower case, each with its offset. Identifiers are split at `_` and at humps, and
+/// escapes are skipped. Rust code needs no other parsing, because all its words are in comments, strings or
+/// identifiers.
 fn words(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut word: Option<(usize, String)> = None;
@@ -52,7 +54,7 @@ fn words(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The forbidden words of a text, each with its line. Two words make a phrase across the end of a line, too.
+/// Returns the forbidden words of a text, each with its line. A phrase of two words may span two lines.
 fn findings(text: &str) -> Vec<(usize, &'static str)> {
     let words = words(text);
     let pronouns = words.iter().filter_map(|(at, word)| {
@@ -67,7 +69,7 @@ fn findings(text: &str) -> Vec<(usize, &'static str)> {
     found.into_iter().map(|(at, words)| (line(at), words)).collect()
 }
 
-/// Whether two words that follow each other are the pronoun, rather than the number of "no one-way street".
+/// Returns whether two adjacent words are the pronoun "no one". "No one-way street" is not the pronoun.
 fn is_no_one(text: &str, pair: &[(usize, String)]) -> bool {
     let [(no_at, no), (one_at, one)] = pair else { return false };
     let between = |c: char| c.is_whitespace() || "/!*_#|\\".contains(c);

@@ -1,5 +1,5 @@
-//! Tidiness, as tests: what no compiler checks and every reader relies on. Each rule is a function from text to
-//! findings, and each has a test that it can fail.
+//! Tidiness, as tests: rules that no compiler checks. Each rule is a function from text to findings, and has a test
+//! with an input that the rule rejects.
 
 mod arrows;
 mod cycles;
@@ -15,8 +15,8 @@ use crate::root::root;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Every file of the project with its path from the root: what git tracks or would track, or, outside a
-/// repository, what lies there.
+/// Returns every file of the project, with its path from the root. In a repository, these are the files that git tracks
+/// or would track; otherwise, all files in the folder.
 fn files() -> Vec<PathBuf> {
     let list = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
     let git = Command::new("git").args(list).current_dir(root()).output();
@@ -52,13 +52,13 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The files whose name ends like this, with their text.
+/// Returns the files whose names have this extension, with their text.
 fn texts(extension: &str) -> Vec<(PathBuf, String)> {
     let wanted = files().into_iter().filter(|path| path.extension().is_some_and(|found| found == extension));
     wanted.map(|path| (path.clone(), text(&path))).collect()
 }
 
-/// The text of one file of the project.
+/// Returns the text of one file of the project.
 fn text(path: impl AsRef<Path>) -> String {
     let path = path.as_ref();
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

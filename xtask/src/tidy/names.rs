@@ -4,11 +4,11 @@ use super::{files, tidy};
 use crate::root::root;
 use std::path::{Path, PathBuf};
 
-/// Catch-all names, which say nothing about the content.
+/// Catch-all names, which do not state the content.
 const DRAWERS: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
 /// Paths on a developer's machine.
 const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
-/// Hosts of registries: which one is asked is decided outside, by the clients' own configuration.
+/// Hosts of registries. The configuration of the registry's client chooses the host, not this project.
 const REGISTRY_HOSTS: &[&str] = &[
     concat!("index.", "crates.io"),
     concat!("static.", "crates.io"),
@@ -25,7 +25,7 @@ fn drawer(path: &Path) -> bool {
     })
 }
 
-/// Modules and crates whose name is a drawer, where they are declared.
+/// Returns the declared modules and crates with a catch-all name.
 fn declared_drawers(text: &str) -> Vec<&str> {
     let declared = |line: &'_ str| {
         let line = line.trim_start();
@@ -43,7 +43,7 @@ fn machine_names(text: &str) -> Vec<&'static str> {
     paths.chain(REGISTRY_HOSTS.iter().filter(|host| text.contains(**host))).copied().collect()
 }
 
-/// Whether a path that begins like this is in the text, rather than a longer one with this inside.
+/// Returns whether the text has a path that begins with `path`; a longer path that contains `path` does not count.
 fn starts_in(text: &str, path: &str) -> bool {
     text.match_indices(path).any(|(at, _)| {
         let before = text[..at].chars().next_back();
@@ -72,7 +72,7 @@ fn nothing_is_named_like_a_drawer() {
 fn no_file_names_a_machine() {
     let mut findings = Vec::new();
     for path in files() {
-        // Pictures and the like have no text to look at.
+        // Files without text, such as pictures.
         let Ok(text) = std::fs::read_to_string(root().join(&path)) else { continue };
         findings.extend(machine_names(&text).iter().map(|name| format!("{}: {name}", path.display())));
     }

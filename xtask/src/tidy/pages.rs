@@ -1,11 +1,11 @@
-//! Rules about pages: links that lead somewhere, and what must be there at all.
+//! Rules about pages: every link has a target, and the required files exist.
 
 use super::{files, text, texts, tidy};
 use crate::root::root;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// What a reader may expect to find.
+/// Files that every reader may expect.
 const HOUSE: &[&str] = &[
     "README.md",
     "ARCHITECTURE.md",
@@ -19,10 +19,10 @@ const HOUSE: &[&str] = &[
     "docs/write-a-policy.md",
 ];
 
-/// The two commands a newcomer needs.
+/// The two commands that a new user needs.
 const COMMANDS: &[&str] = &["cargo run --release -- demo", "cargo xtask test"];
 
-/// The lines of a page outside its code blocks.
+/// Returns the lines of a page outside its code blocks.
 fn prose(page: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     page.lines().filter(move |line| {
@@ -32,16 +32,16 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A line without its `code spans`.
+/// Returns a line without its `code spans`.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Where the links of a page lead: `[text](target)`.
+/// Returns the targets of the links of a page: `[text](target)`.
 fn links(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(page) {
-        // The text of a link may be code; its target never is.
+        // The text of a link may be code; the target of a link is never code.
         for part in without_code(line).split("](").skip(1) {
             if let Some((target, _)) = part.split_once(')') {
                 found.push(target.trim_matches(['<', '>']).to_string());
@@ -51,7 +51,7 @@ fn links(page: &str) -> Vec<String> {
     found
 }
 
-/// The anchors of a page: its headings in lower case, hyphens for spaces, all other signs dropped.
+/// Returns the anchors of a page: its headings in lower case, with hyphens for spaces and without other signs.
 fn anchors(page: &str) -> Vec<String> {
     let headings = prose(page).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let mut seen = BTreeMap::<String, usize>::new();
@@ -67,7 +67,7 @@ fn anchors(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// `folder/../file` without the detour.
+/// Returns the path without `..`: `folder/../file` becomes `file`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -80,7 +80,8 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The links of a page that lead nowhere. `page_at` gives the text of a file of the project, or of a folder nothing.
+/// Returns the links of a page without a target. `page_at` returns the text of a file of the project, or an empty text
+/// for a folder.
 fn dead_links(path: &Path, page: &str, page_at: &dyn Fn(&Path) -> Option<String>) -> Vec<String> {
     let mut dead = Vec::new();
     for link in links(page) {
@@ -113,7 +114,7 @@ fn missing_commands(readme: &str) -> Vec<&'static str> {
     COMMANDS.iter().copied().filter(|command| !readme.contains(command)).collect()
 }
 
-/// Decision records the index does not link.
+/// Returns the decision records that the index does not link.
 fn unlinked<'a>(index: &str, records: &'a [String]) -> Vec<&'a String> {
     let linked = links(index);
     records.iter().filter(|record| !linked.contains(record)).collect()

@@ -1,4 +1,4 @@
-//! A rule about crates that need no operating system: their code names none of its parts.
+//! A rule about crates that need no operating system: their code names no module of `std` that needs one.
 
 use super::sources::{holds_tests, is_cfg_test, parse};
 use super::{files, texts, tidy};
@@ -7,12 +7,12 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The modules of `std` that need an operating system.
+/// Modules of `std` that need an operating system.
 const SYSTEM: &[&str] = &["env", "fs", "net", "os", "process", "thread", "time"];
-/// The crates that may use it.
+/// Crates that may use the operating system.
 const SYSTEM_CRATES: &[&str] = &["cli", "conformance", "daemon", "fuzz", "lab", "simhost", "storms", "sys"];
 
-/// What of the operating system is named outside of tests: `std::fs`, `std::{fs, …}`; module and line.
+/// Returns the uses of the operating system outside tests (`std::fs`, `std::{fs, …}`): module and line.
 fn system_uses(tokens: TokenStream) -> Vec<(String, usize)> {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut found = Vec::new();
@@ -33,7 +33,7 @@ fn system_uses(tokens: TokenStream) -> Vec<(String, usize)> {
     found
 }
 
-/// Where the item ends that begins at `at`: at a semicolon or at braces.
+/// Returns the end of the item that begins at `at`: a semicolon or a group in braces.
 fn end_of_item(tokens: &[TokenTree], at: usize) -> usize {
     let ends = |token: &TokenTree| match token {
         TokenTree::Punct(punct) => punct.as_char() == ';',
@@ -43,7 +43,7 @@ fn end_of_item(tokens: &[TokenTree], at: usize) -> usize {
     tokens[at..].iter().position(ends).map_or(tokens.len(), |end| at + end)
 }
 
-/// The modules of the system in what follows `std`.
+/// Returns the modules of the operating system in the tokens after `std`.
 fn after_std(tokens: &[TokenTree]) -> Vec<(String, usize)> {
     let is_colon = |token: Option<&TokenTree>| matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
     if !is_colon(tokens.first()) || !is_colon(tokens.get(1)) {

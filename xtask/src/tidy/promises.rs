@@ -1,4 +1,4 @@
-//! Rules about SPECIFICATION.md: every promise names the test that holds it, or says that it is pending.
+//! Rules about SPECIFICATION.md: every promise names its tests, or is marked as pending.
 
 use super::{text, texts, tidy};
 
@@ -6,11 +6,11 @@ use super::{text, texts, tidy};
 #[derive(Debug)]
 struct Promise {
     words: String,
-    /// What the last column says.
+    /// Text of the last column.
     held_by: String,
 }
 
-/// The rows of the tables: first column the promise, last column the test or `pending`.
+/// Returns the rows of the tables: the promise in the first column, the tests or `pending` in the last.
 fn promises(page: &str) -> Vec<Promise> {
     let rows = page
         .lines()
@@ -23,7 +23,7 @@ fn promises(page: &str) -> Vec<Promise> {
     .collect()
 }
 
-/// Promises without a test that exists. `tests` says whether there is a test of this name in this crate.
+/// Returns the promises that name a test that does not exist. `tests` returns whether a crate has a test of this name.
 fn broken(promises: &[Promise], tests: &dyn Fn(&str, &str) -> bool) -> Vec<String> {
     let mut findings = Vec::new();
     for Promise { words, held_by } in promises {
@@ -43,16 +43,16 @@ fn broken(promises: &[Promise], tests: &dyn Fn(&str, &str) -> bool) -> Vec<Strin
     findings
 }
 
-/// The longest row, in characters.
+/// Maximum length of a row, in characters.
 const ROW_MAX: usize = 300;
 
-/// The longest promise, in words.
+/// Maximum length of a promise, in words.
 const WORDS_MAX: usize = 25;
 
-/// The most tests of a row: a promise that needs more is several promises.
+/// Maximum number of tests of a row. A promise that needs more tests is several promises.
 const TESTS_MAX: usize = 3;
 
-/// Rows that are too long to be one promise.
+/// Returns the rows that are too long for one promise.
 fn too_long(promises: &[Promise]) -> Vec<String> {
     let mut findings = Vec::new();
     for Promise { words, held_by } in promises {
@@ -68,7 +68,7 @@ fn too_long(promises: &[Promise]) -> Vec<String> {
     findings
 }
 
-/// Whether `text` has a test of this name: `#[test]`, perhaps further attributes, then the function.
+/// Returns whether `text` has a test of this name: `#[test]`, optional further attributes, then the function.
 fn has_test(text: &str, name: &str) -> bool {
     let function = format!("fn {name}(");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();

@@ -1,28 +1,28 @@
-//! Rules about the registry of policies: complete, sorted, and each policy named like its file.
+//! Rules about the registry of policies: the registry is complete and sorted, and each policy has the name of its file.
 
 use super::{files, text, tidy};
 use std::collections::BTreeMap;
 
 const SOURCE: &str = "crates/policies/src";
 
-/// The modules of the policies crate: their text.
+/// Texts of the modules of the policies crate, by module name.
 type Modules = BTreeMap<String, String>;
 
-/// The modules that lie in the folder, but for the registry and the canary, which cheats on purpose.
+/// Returns the modules in the folder, except the registry and the canary, which breaks a law on purpose.
 fn modules() -> Modules {
     let mut found = Modules::new();
     for path in files() {
         let Ok(inside) = path.strip_prefix(SOURCE) else { continue };
         let first = inside.components().next().map(|first| first.as_os_str().to_string_lossy().into_owned());
         let Some(first) = first.filter(|first| !matches!(first.as_str(), "lib.rs" | "canary.rs")) else { continue };
-        // A folder's module is all that is in it.
+        // The module of a folder has the text of all files in the folder.
         let module: &mut String = found.entry(first.trim_end_matches(".rs").to_string()).or_default();
         module.push_str(&text(&path));
     }
     found
 }
 
-/// The entries of `ALL`, in their order.
+/// Returns the entries of `ALL`, in the order of the source.
 fn entries(registry: &str) -> Vec<String> {
     let list = registry.split_once("ALL: &[&Descriptor] = &[").and_then(|(_, rest)| rest.split_once("];"));
     let (list, _) = list.expect("the registry has a list");
@@ -42,7 +42,7 @@ fn problems(registry: &str, modules: &Modules) -> Vec<String> {
             findings.push(format!("{name} has no `mod` line"));
         }
         if !text.contains("const POLICY: Descriptor") {
-            // A part that policies are made of.
+            // A module without a policy, which policies use.
             let used = modules.iter().any(|(other, text)| other != name && text.contains(&format!("{name}::")));
             if !used {
                 findings.push(format!("{name} neither is a policy nor does any policy use it"));

@@ -1,20 +1,21 @@
-//! Rules about Rust sources: how long, how finished, how pure.
+//! Rules about Rust sources: length, completeness, purity.
 
 use super::{texts, tidy};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use std::path::Path;
 use std::str::FromStr;
 
-/// Longer files are two nouns in one.
+/// Maximum number of lines of a file. A longer file is two nouns in one.
 const FILE_LINES_MAX: usize = 600;
-/// Longer functions do not fit a screen.
+/// Maximum number of lines of a function. A longer function does not fit on a screen.
 const FUNCTION_LINES_MAX: usize = 70;
-/// What stands for work that was put off.
+/// Marks of unfinished work.
 const LEFTOVERS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 const LEFTOVER_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
-/// Assertions that a release build leaves out: a law that is not asserted there is none.
+/// Assertions that a release build omits. A law that is not asserted in release builds is not a law.
 const UNASSERTED: &[&str] = &["debug_assert", "debug_assert_eq", "debug_assert_ne"];
-/// What a policy must not know: clocks, threads, chance, floats, and orders that differ from run to run.
+/// Names that a policy must not use: clocks, threads, random numbers, floats, and containers with an order that differs
+/// between runs.
 const IMPURE: &[&str] = &[
     "HashMap",
     "HashSet",
@@ -43,7 +44,8 @@ fn too_long(text: &str) -> Option<usize> {
     (lines > FILE_LINES_MAX).then_some(lines)
 }
 
-/// Functions of more than [`FUNCTION_LINES_MAX`] lines, from `fn` to the closing brace: name, first line, length.
+/// Returns the functions of more than [`FUNCTION_LINES_MAX`] lines, from `fn` to the closing brace: name, first line,
+/// length.
 fn long_functions(tokens: TokenStream) -> Vec<(String, usize, usize)> {
     let mut found = Vec::new();
     let mut begun: Option<(Ident, usize)> = None;
@@ -92,11 +94,11 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found == word)
 }
 
-/// What is impure outside of tests: word and line.
+/// Returns the impure words outside tests: word and line.
 fn impurities(tokens: TokenStream) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
-    // `pair.0.1` has a literal `0.1` in it.
+    // `pair.0.1` contains the literal `0.1`.
     let mut after_dot = false;
     while let Some(token) = tokens.next() {
         let field =
@@ -105,7 +107,7 @@ fn impurities(tokens: TokenStream) -> Vec<(String, usize)> {
             TokenTree::Punct(punct) if punct.as_char() == '#' => {
                 let test_only = matches!(tokens.peek(), Some(TokenTree::Group(attribute)) if is_cfg_test(attribute));
                 if test_only {
-                    // The item it stands before ends in a semicolon or in braces.
+                    // The item after the attribute ends with a semicolon or a group in braces.
                     for skipped in tokens.by_ref() {
                         match skipped {
                             TokenTree::Punct(punct) if punct.as_char() == ';' => break,
@@ -128,7 +130,7 @@ fn impurities(tokens: TokenStream) -> Vec<(String, usize)> {
     found
 }
 
-/// Assertions that only debug builds make: macro and line.
+/// Returns the assertions that only debug builds check: macro and line.
 fn debug_assertions(tokens: TokenStream) -> Vec<(String, usize)> {
     let of = |token: TokenTree| match token {
         TokenTree::Group(group) => debug_assertions(group.stream()),
@@ -140,7 +142,8 @@ fn debug_assertions(tokens: TokenStream) -> Vec<(String, usize)> {
     tokens.into_iter().flat_map(of).collect()
 }
 
-/// The lines on which what a policy keeps is asked for by a name: `.inspect(entity, name)`. An iterator's `inspect` takes one argument.
+/// Returns the lines that read the state of a policy by name: `.inspect(entity, name)`. An iterator's `inspect` has one
+/// argument.
 fn reads_by_name(tokens: TokenStream) -> Vec<usize> {
     let mut found = Vec::new();
     let mut asks = false;
@@ -157,7 +160,7 @@ fn reads_by_name(tokens: TokenStream) -> Vec<usize> {
     found
 }
 
-/// The lines with the word `unsafe` in the code.
+/// Returns the lines with the word `unsafe` in the code.
 fn unsafe_lines(tokens: TokenStream) -> Vec<usize> {
     let of = |token: TokenTree| match token {
         TokenTree::Group(group) => unsafe_lines(group.stream()),
@@ -176,12 +179,13 @@ fn is_float(literal: &str) -> bool {
     number && (literal.contains('.') || literal.ends_with("f32") || literal.ends_with("f64"))
 }
 
-/// Whether a file holds tests only: `tests.rs`, or below a folder `tests`. That such modules are test-only is checked too.
+/// Returns whether a file has only tests: `tests.rs`, or a file below a folder `tests`. Another rule checks that these
+/// modules are test-only.
 pub(super) fn holds_tests(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 
-/// `mod tests` without `#[cfg(test)]` before it would make test code part of the crate.
+/// Returns whether the text has `mod tests` without `#[cfg(test)]`, which would make test code part of the crate.
 fn tests_in_the_open(text: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let declares = |line: &str| line == "mod tests;" || line == "mod tests {";
@@ -248,7 +252,7 @@ fn every_assertion_is_made_in_release_builds_too() {
     assert_eq!(debug_assertions(parse("fn f() { assert!(a, \"debug_assert\") }")), []);
 }
 
-/// What a policy answers is typed: `inspect` is for tables and for the policies' own tests.
+/// A policy's answers are typed: `inspect` is for tables and for the policies' own tests.
 #[test]
 fn nothing_reads_what_a_policy_keeps_by_name() {
     let mut findings = Vec::new();
@@ -286,7 +290,7 @@ fn only_sys_is_unsafe() {
         unsafe_lines(parse(&text)).into_iter().map(move |line| format!("{}:{line}: unsafe", path.display()))
     });
     tidy(&findings.collect::<Vec<_>>());
-    // What is not written here may come out of a macro: the compiler forbids it too.
+    // Macros may expand to unsafe code, so the compiler must forbid it too.
     let manifests = texts("toml").into_iter().filter(|(path, _)| path.ends_with("Cargo.toml"));
     let crates = manifests.filter(|(path, text)| text.contains("[package]") && !path.starts_with("crates/sys"));
     let lax = crates.filter(|(_, text)| !text.contains("[lints]\nworkspace = true"));

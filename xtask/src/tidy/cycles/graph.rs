@@ -1,27 +1,27 @@
-//! [`Graph`]: which file uses what of which other, and the cycles among them.
+//! [`Graph`]: uses between files, with the names used, and the cycles among the files.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Edges between named nodes, each with an example of what is used.
+/// Edges between named nodes, each with an example of a used name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Graph {
     edges: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Graph {
-    /// Enters that `from` uses `what` of `to`. A node that uses itself has no edge.
+    /// Adds the edge for a use of `what` in `to` by `from`. A node that uses itself has no edge.
     pub(crate) fn add(&mut self, from: &str, to: &str, what: &str) {
         if from != to {
             self.edges.entry(from.to_string()).or_default().entry(to.to_string()).or_insert_with(|| what.to_string());
         }
     }
 
-    /// Removes an edge; says whether it was there.
+    /// Removes an edge, and returns whether the edge existed.
     pub(crate) fn remove(&mut self, from: &str, to: &str) -> bool {
         self.edges.get_mut(from).is_some_and(|targets| targets.remove(to).is_some())
     }
 
-    /// A shortest cycle through each group of nodes that reach each other, as `a → b (what), b → a (what)`.
+    /// Returns a shortest cycle through each group of nodes that reach each other, as `a → b (what), b → a (what)`.
     pub(crate) fn cycles(&self) -> Vec<String> {
         let mut done = BTreeSet::new();
         let mut found = Vec::new();
@@ -45,7 +45,7 @@ impl Graph {
         self.edges.get(node).into_iter().flat_map(|targets| targets.keys().map(String::as_str))
     }
 
-    /// All nodes that a path of at least one edge leads to.
+    /// Returns all nodes at the end of a path of at least one edge from `node`.
     fn reached(&self, node: &str) -> BTreeSet<&str> {
         let mut reached = BTreeSet::new();
         let mut open: Vec<&str> = self.targets(node).collect();
@@ -57,7 +57,7 @@ impl Graph {
         reached
     }
 
-    /// The nodes of a shortest cycle through `node`, from `node` on.
+    /// Returns the nodes of a shortest cycle through `node`, beginning with `node`.
     fn shortest_cycle<'g>(&'g self, node: &'g str) -> Option<Vec<&'g str>> {
         let mut before = BTreeMap::<&str, &str>::new();
         let mut open = VecDeque::from([node]);

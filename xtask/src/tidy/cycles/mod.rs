@@ -1,10 +1,10 @@
-//! No two files of a crate use each other, directly or by way of others; nor do two crates.
+//! No two files of a crate use each other, directly or through other files; nor do two crates.
 //!
-//! A file uses another where it imports or mentions what that one defines: types, traits, functions, constants. A path
-//! leads to the file with the definition, through re-exports and globs. A declaration (`mod a;`) and a re-export
-//! (`pub use a::B;`) use nothing, so that a folder can show what is in it; a parent that mentions `B` in its own code uses
-//! it. Tests, which know the inside of what they test, may use anything. Methods are not followed: which type they are called
-//! on, tokens do not tell.
+//! A file uses another file if it imports or mentions a type, trait, function or constant that the other file defines.
+//! A path leads to the file with the definition, through re-exports and globs. A declaration (`mod a;`) and a re-export
+//! (`pub use a::B;`) are no uses, so that a folder can declare and export its content. A parent that mentions `B` in
+//! its own code uses `B`. Tests may use any file, because tests check internals. Method calls are ignored, because
+//! tokens do not give the type of the receiver.
 
 mod graph;
 mod modules;
@@ -15,16 +15,16 @@ pub(crate) use graph::Graph;
 use modules::Modules;
 use std::path::{Path, PathBuf};
 
-/// Edges that may be part of a cycle: from, to, and why. Those of `sched` only.
+/// Edges that may be part of a cycle, in `sched` only: from, to, and the reason.
 const ALLOWED: &[(&str, &str, &str)] = &[];
 
-/// The root files of the workspace's crates: libraries and programs.
+/// Returns the root files of the workspace's crates: libraries and programs.
 fn roots() -> Vec<PathBuf> {
     let is_root = |path: &PathBuf| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
     files().into_iter().filter(is_root).collect()
 }
 
-/// The cycles of a graph without the allowed edges, and allowed edges that are gone.
+/// Returns the cycles of a graph without the allowed edges, and the allowed edges that no longer exist.
 fn problems(mut graph: Graph, allowed: &[(&str, &str, &str)]) -> Vec<String> {
     let gone = allowed.iter().filter(|(from, to, _)| !graph.remove(from, to));
     let mut findings: Vec<String> =

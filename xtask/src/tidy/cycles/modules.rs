@@ -1,4 +1,4 @@
-//! [`Modules`]: the modules of a crate, what each defines, imports and mentions, and what a path leads to.
+//! [`Modules`]: the modules of a crate with their definitions, imports and mentions, and the target of a path.
 
 use super::graph::Graph;
 use crate::tidy::sources::{is_cfg_test, parse};
@@ -7,20 +7,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 
-/// Words before the name of what is defined.
+/// Keywords before the name of a definition.
 const ITEMS: &[&str] = &["fn", "struct", "enum", "union", "trait", "const", "static", "type"];
-/// A chain of imports that is longer is taken for a circle.
+/// Maximum length of a chain of imports. A longer chain counts as a circle.
 const DEPTH_MAX: usize = 16;
 
-/// The names of a path: `crate::a::B`.
+/// Names of a path, such as `crate::a::B`.
 type Names = Vec<String>;
 
-/// A name that a `use` brings in.
+/// A name that a `use` imports.
 #[derive(Debug)]
 struct Import {
     name: String,
     leads_to: Names,
-    /// A re-export is a declaration: by itself it uses nothing.
+    /// Whether the import is a re-export, which is a declaration and not a use.
     is_public: bool,
 }
 
@@ -31,26 +31,26 @@ struct Module {
     children: BTreeMap<String, usize>,
     items: BTreeSet<String>,
     imports: Vec<Import>,
-    /// Modules and enumerations whose names are all brought in.
+    /// Modules and enumerations with all their names imported.
     globs: Vec<Names>,
-    /// The paths in the code.
+    /// Paths in the code.
     mentions: BTreeSet<Names>,
 }
 
-/// What a path leads to.
+/// Target of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
     Module(usize),
-    /// Something that this module defines.
+    /// An item that this module defines.
     Item(usize),
 }
 
-/// The modules of a crate without those for tests; the first is the root.
+/// The modules of a crate without its test modules; the first module is the root.
 #[derive(Debug)]
 pub(super) struct Modules(Vec<Module>);
 
 impl Modules {
-    /// Reads a crate from its root file. `text_of` gives the text of a file, if it exists.
+    /// Reads a crate from its root file. `text_of` returns the text of a file, if the file exists.
     pub(super) fn read(root: &Path, text_of: &dyn Fn(&Path) -> Option<String>) -> Modules {
         let mut modules = Modules(Vec::new());
         let folder = root.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -59,7 +59,7 @@ impl Modules {
         modules
     }
 
-    /// Which file uses what another defines.
+    /// Returns the uses between files.
     pub(super) fn graph(&self) -> Graph {
         let mut graph = Graph::default();
         for (number, module) in self.0.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Modules {
         graph
     }
 
-    /// Enters a module with the modules in it. `folder` is where the files of its children lie.
+    /// Adds a module with its submodules. `folder` contains the files of its submodules.
     fn module(
         &mut self,
         (parent, file, folder): (Option<usize>, PathBuf, &Path),
@@ -109,7 +109,7 @@ impl Modules {
         number
     }
 
-    /// What a path that stands in this module leads to; nothing of this crate gives `None`.
+    /// Returns the target of a path in `module`; `None` if the target is outside this crate.
     fn resolve(&self, module: usize, names: &[String], depth: usize) -> Option<Target> {
         let (first, rest) = names.split_first()?;
         let mut at = match first.as_str() {
@@ -122,14 +122,14 @@ impl Modules {
             match at {
                 Target::Module(inner) if name == "super" => at = Target::Module(self.0[inner].parent?),
                 Target::Module(inner) => at = self.find(inner, name, depth)?,
-                // A variant or an associated item.
+                // The path names a variant or an associated item.
                 Target::Item(_) => break,
             }
         }
         Some(at)
     }
 
-    /// What a name means in a module.
+    /// Returns the target of a name in a module.
     fn find(&self, module: usize, name: &str, depth: usize) -> Option<Target> {
         if depth > DEPTH_MAX {
             return None;
@@ -152,7 +152,7 @@ impl Modules {
 }
 
 impl Module {
-    /// Enters an item that is neither a module nor a `use`.
+    /// Adds an item that is neither a module nor a `use`.
     fn enter(&mut self, item: Vec<TokenTree>) {
         let is_keyword = |token: &TokenTree| ITEMS.iter().any(|word| is_word(token, word));
         let named = item.windows(2).find(|pair| is_keyword(&pair[0]) && !is_keyword(&pair[1]));
@@ -164,7 +164,7 @@ impl Module {
         self.mention(&mut item.into_iter().peekable());
     }
 
-    /// Enters what stands after `use`, up to a comma or the end.
+    /// Adds the imports after `use`, up to a comma or the end.
     fn import(&mut self, before: &[String], tokens: &mut Peekable<impl Iterator<Item = TokenTree>>, is_public: bool) {
         let mut names = before.to_vec();
         while let Some(token) = tokens.next() {
@@ -187,7 +187,7 @@ impl Module {
             }
         }
         if names.len() > before.len() {
-            // `use a::{self, B}` brings in `a`.
+            // `use a::{self, B}` imports `a`.
             if names.last().is_some_and(|last| last == "self") {
                 names.pop();
             }
@@ -196,21 +196,21 @@ impl Module {
         }
     }
 
-    /// Enters the paths of some code.
+    /// Adds the paths in code.
     fn mention(&mut self, tokens: &mut Peekable<impl Iterator<Item = TokenTree>>) {
         let mut before = ' ';
         while let Some(token) = tokens.next() {
             match token {
                 TokenTree::Group(group) => self.mention(&mut group.stream().into_iter().peekable()),
                 TokenTree::Ident(word) if word == "use" && before != '.' => self.import(&[], tokens, false),
-                // Neither a field, nor a method, nor a lifetime.
+                // The word is not a field, a method or a lifetime.
                 TokenTree::Ident(word) if !matches!(before, '.' | '\'') => {
                     let names = path(word.to_string(), tokens);
                     self.mentions.insert(names);
                 }
                 TokenTree::Ident(_) | TokenTree::Literal(_) => {}
                 TokenTree::Punct(punct) => {
-                    // Two dots make a range.
+                    // Two dots are a range.
                     before = if before == '.' { ' ' } else { punct.as_char() };
                     continue;
                 }
@@ -220,10 +220,10 @@ impl Module {
     }
 }
 
-/// The path that begins with `first`.
+/// Returns the path that begins with `first`.
 fn path(first: String, tokens: &mut Peekable<impl Iterator<Item = TokenTree>>) -> Names {
     let mut names = vec![first];
-    // A single colon, before a type, is not joint to another.
+    // A single colon precedes a type and is not joint with another colon.
     while tokens.next_if(is_joint_colon).is_some() {
         tokens.next();
         match tokens.next_if(|token| matches!(token, TokenTree::Ident(_))) {
@@ -242,7 +242,7 @@ fn is_word(token: &TokenTree, word: &str) -> bool {
     matches!(token, TokenTree::Ident(found) if found == word)
 }
 
-/// An item without `pub` or `pub(crate)`, and whether it had it.
+/// Removes `pub` or `pub(crate)` from an item, and returns whether the item had it.
 fn without_visibility(mut item: Vec<TokenTree>) -> (bool, Vec<TokenTree>) {
     let is_public = item.first().is_some_and(|first| is_word(first, "pub"));
     if is_public {
@@ -253,8 +253,8 @@ fn without_visibility(mut item: Vec<TokenTree>) -> (bool, Vec<TokenTree>) {
     (is_public, item)
 }
 
-/// The items of a module without their attributes and without those for tests. What follows a body in braces, such as a
-/// semicolon, counts as an item of its own.
+/// Returns the items of a module without their attributes and without test items. Tokens after a body in braces, such
+/// as a semicolon, count as an item of their own.
 fn items(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
     let mut items = Vec::new();
     let mut item: Vec<TokenTree> = Vec::new();
@@ -289,7 +289,7 @@ fn items(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
 mod tests {
     use super::*;
 
-    /// The cycles of a crate of these files.
+    /// Returns the cycles of a crate with these files.
     fn cycles(files: &[(&str, &str)]) -> Vec<String> {
         let text_of = |path: &Path| {
             let file = files.iter().find(|(name, _)| Path::new(name) == path);
@@ -329,12 +329,12 @@ mod tests {
         let files = |a: &'static str, d: &'static str| {
             [("lib.rs", root), ("a.rs", a), ("b/mod.rs", facade), ("b/c.rs", "pub struct C;"), ("b/d.rs", d)]
         };
-        // Through the facade to `c`, which uses nothing, and back from `d`.
+        // No cycle: `a` uses `c` through the facade, `d` uses `a`, and `c` uses nothing.
         assert_eq!(cycles(&files("pub fn f(_: crate::b::C) {}", "use crate::{a::f, inner::N};")), [""; 0]);
         let mutual =
             cycles(&files("pub fn f() { if x { crate::b::d::g() } }", "pub fn g() { use crate::a as z; z::f() }"));
         assert_eq!(mutual, ["a.rs → b/d.rs (g), b/d.rs → a.rs (f)"]);
-        // Neither fields nor methods, other crates, lifetimes and macros of the standard library.
+        // Fields, methods, other crates, lifetimes and macros of the standard library are no uses.
         let a = "use std::f as g; pub fn f<'d>(b: &'d B) { b.d.g(); println!(\"crate::b::d::g\"); trace::b::d::g() }";
         assert_eq!(cycles(&files(a, "pub fn g() { super::super::a::f() }")), [""; 0]);
     }

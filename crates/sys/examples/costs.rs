@@ -1,5 +1,5 @@
-//! The cost of the calls on the path between a timer and a dispatch, on this machine: `cargo run -p sys --example
-//! costs`.
+//! Measures the cost of the calls on the path between a timer and a dispatch, on this machine: `cargo run -p sys
+//! --example costs`.
 //!
 //! A child is almost always busy, first on the CPU of the measuring thread, then on another CPU. The measuring thread
 //! is raised above the child during the calls. Calls that need a missing privilege are skipped with a message.

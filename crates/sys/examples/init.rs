@@ -2,9 +2,10 @@
 //! reports its exit to the host, and powers the machine off.
 //!
 //! The job is the file `/job`, one word per line. Its output goes to the virtio port `output`. The port `status` gets
-//! the uptime at the start of the job (`up SECONDS`) and its exit (`exit CODE`, for a signal 128 plus its number). A
-//! host that reads no `exit` knows that the guest died. Where the kernel has no virtio, the second and third serial
-//! line replace the ports.
+//! The job is the file `/job`, one word per line. Its output goes to the virtio port `output`. The port `status` gets
+//! the uptime at the start of the job (`up SECONDS`) and the job's exit (`exit CODE`, or 128 plus the number for a
+//! signal). Without an `exit`, the host reports that the guest died. On a kernel without virtio, the second and third
+//! serial lines replace the ports.
 
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -22,7 +23,7 @@ const MOUNTS: &[(&str, &str, bool)] = &[
     ("tmpfs", "/run", false),
     ("tmpfs", "/tmp", false),
     ("cgroup2", "/sys/fs/cgroup", false),
-    // The fair servers report their bandwidth only here.
+    // The kernel reports the bandwidth of the fair servers only in debugfs.
     ("debugfs", "/sys/kernel/debug", true),
 ];
 
@@ -46,7 +47,7 @@ fn run() -> Result<(), Box<dyn Error>> {
             return Err(format!("cannot mount {kind} at {place}: {error}").into());
         }
     }
-    // The init of every host does this: the creator of control groups divides CPU time among them.
+    // As on any host, init enables the controllers that divide CPU time among control groups.
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu +cpuset")?;
     let (mut output, mut status) = (port("output", "/dev/ttyS1")?, port("status", "/dev/ttyS2")?);
     let job = fs::read_to_string("/job")?;
@@ -69,7 +70,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Copies `from` to `to`. The copy of the standard library splices, which a virtio port takes for the end.
+/// Copies `from` to `to`. `std::io::copy` would use splice, which a virtio port treats as the end of the output.
 fn copy(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
     let mut bytes = [0; 4096];
     loop {
@@ -98,7 +99,7 @@ fn mounted(kind: &str, place: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Opens the virtio port with the host's name `name`, or this serial line.
+/// Opens the virtio port with the name `name`, or the serial line `line` if the guest has no such port.
 fn port(name: &str, line: &str) -> Result<File, Box<dyn Error>> {
     for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten() {
         let entry = entry?;

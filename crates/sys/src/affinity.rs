@@ -25,7 +25,8 @@ pub fn get(tid: u32) -> Result<CpuSet> {
 /// Restricts thread `tid` to `cpus`, and reads back the CPUs in force.
 ///
 /// # Errors
-/// The thread has ended, the caller lacks permission, its cpuset has none of `cpus`, or the kernel applied another set.
+/// The thread has ended, the caller lacks permission, the thread's cpuset has none of `cpus`, or the kernel applied
+/// another set.
 pub fn set(tid: u32, cpus: &CpuSet) -> Result<()> {
     let mut mask = Mask::new();
     for cpu in cpus.iter().filter(|cpu| cpu.index() < Mask::MAX_CPU) {

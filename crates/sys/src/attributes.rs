@@ -64,7 +64,7 @@ pub enum Policy {
         deadline: Nanos,
         /// Period of the reservation. Range: 100 µs … 4.19 s, unless the kernel is configured otherwise.
         period: Nanos,
-        /// Whether the thread may use bandwidth that other threads leave (GRUB).
+        /// Whether the thread may use bandwidth that other threads leave unused (GRUB).
         reclaim: bool,
         /// Whether the thread gets SIGXCPU when it overruns its runtime.
         overrun: bool,
@@ -74,7 +74,7 @@ pub enum Policy {
         /// Nice value. Range: −20 … 19.
         nice: i32,
     },
-    /// A class that this crate does not know.
+    /// A class that this crate does not support.
     Unknown(u32),
 }
 
@@ -329,7 +329,7 @@ mod tests {
                 other.unwrap();
                 set(tid, Attributes::of(Policy::Idle)).unwrap();
                 match set(tid, own) {
-                    // The kernel maps nice 20 to SCHED_IDLE, and returns from a raised class this way.
+                    // The kernel treats SCHED_IDLE as nice 20, so the return to nice 3 may need permission.
                     Err(refused @ Error::NotPermitted { .. }) => return eprintln!("SKIPPED: {refused}"),
                     other => other.unwrap(),
                 }

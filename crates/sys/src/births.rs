@@ -8,14 +8,13 @@ use rustix::fd::{AsFd, BorrowedFd};
 use sched::CpuId;
 use std::os::fd::AsRawFd;
 
-/// Buffer size in bytes, for some hundred forks. On overflow the oldest records are kept.
+/// Buffer size in bytes, enough for several hundred forks. On overflow, the oldest records are kept.
 const BUFFER: usize = 4096;
 /// `PERF_RECORD_EXIT` and `PERF_RECORD_FORK`, include/uapi/linux/perf_event.h.
 const RECORD_EXIT: u32 = 4;
 const RECORD_FORK: u32 = 7;
 
-/// Forks of one thread on one CPU, and of its descendants there. The descriptor becomes readable on each new thread or
-/// process.
+/// Forks of one thread and its descendants on one CPU. The descriptor becomes readable on each new thread or process.
 pub struct Children {
     sampler: Sampler,
 }

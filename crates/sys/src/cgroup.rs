@@ -51,8 +51,8 @@ impl Hierarchy {
         Hierarchy::find(Version::Two, "")
     }
 
-    /// Returns the hierarchy of version 1 with `controller`. If the hierarchy is mounted nowhere, mounts it privately
-    /// for this handle. The private mount appears in no file system and ends with the handle.
+    /// Returns the hierarchy of version 1 with `controller`. If the hierarchy is not mounted, mounts it privately for
+    /// this handle. The private mount appears in no file system and ends with the handle.
     ///
     /// # Errors
     /// The kernel lacks the hierarchy, or the caller lacks the privilege to mount it.
@@ -131,7 +131,7 @@ impl Hierarchy {
     /// Opens the group at `path`.
     ///
     /// # Errors
-    /// The group does not exist, or lies outside of the mount.
+    /// The group does not exist, or lies outside the mount.
     pub fn open(&self, path: &str) -> Result<Group> {
         let inside = if self.prefix == "/" { Some(path) } else { path.strip_prefix(self.prefix.as_str()) };
         let inside = inside.filter(|inside| !inside.starts_with("/..")).map(|inside| inside.trim_matches('/'));
@@ -150,7 +150,7 @@ impl Hierarchy {
     /// Opens the group of thread `tid`.
     ///
     /// # Errors
-    /// The thread has ended, or its group lies outside of the mount.
+    /// The thread has ended, or its group lies outside the mount.
     pub fn group_of(&self, tid: u32) -> Result<Group> {
         self.open(&self.path_of(tid)?)
     }
@@ -250,11 +250,11 @@ impl Group {
         if self.version == Version::One { "tasks" } else { "cgroup.threads" }
     }
 
-    /// Makes this empty group of version 2 threaded, so that single threads of the processes in the group above may
-    /// enter it. No operation in version 1.
+    /// Makes this empty group of version 2 threaded. Single threads of the processes in the parent group may then enter
+    /// this group. Has no effect in version 1.
     ///
     /// # Errors
-    /// The group is not empty, or the group above has a controller that is not threaded.
+    /// The group is not empty, or the parent group has a controller that is not threaded.
     pub fn make_threaded(&self) -> Result<()> {
         if self.version == Version::One { Ok(()) } else { self.write("cgroup.type", "threaded") }
     }
@@ -295,7 +295,7 @@ impl Group {
         })
     }
 
-    /// Creates a child group. Tasks in the child group return to this group when the child is
+    /// Creates a child group. The tasks of the child group return to this group when the child group is
     /// [removed](OwnGroup::remove) or dropped.
     ///
     /// # Errors
@@ -308,7 +308,7 @@ impl Group {
         self.adopt(name)
     }
 
-    /// Takes over a child group that an earlier run has left behind.
+    /// Adopts a child group that an earlier run has left behind. The child group is removed when the handle is dropped.
     ///
     /// # Errors
     /// The child group does not exist.
@@ -328,8 +328,8 @@ impl Group {
     }
 }
 
-/// A control group that Tactus created. Dropping the handle moves the tasks of the group to the group above and removes
-/// the group.
+/// A control group that Tactus created or adopted. Dropping the handle moves the tasks of the group to the parent group
+/// and removes the group.
 #[derive(Debug)]
 pub struct OwnGroup {
     group: Group,
@@ -339,7 +339,7 @@ pub struct OwnGroup {
 }
 
 impl OwnGroup {
-    /// Moves the tasks of this group to the group above, and removes this group.
+    /// Moves the tasks of this group to the parent group, and removes this group.
     ///
     /// # Errors
     /// A task cannot be moved, or tasks fork faster than they are moved.
@@ -352,7 +352,7 @@ impl OwnGroup {
             return Ok(());
         }
         let mut refused = None;
-        // Tasks may fork while they are moved, and ended tasks may leave with a delay.
+        // Tasks may fork while they are moved, and ended tasks may remain in the group for a time.
         for _ in 0..200 {
             refused = self.give_back().err();
             match unlinkat(&self.parent.directory, self.name.as_str(), AtFlags::REMOVEDIR) {
@@ -375,7 +375,8 @@ impl OwnGroup {
 }
 
 impl OwnGroup {
-    /// Moves the present tasks of this group to the group above, once. For groups with some threads of a process only.
+    /// Moves the present tasks of this group to the parent group, once. Moves single threads if the group may contain
+    /// some threads of a process only.
     fn give_back(&self) -> Result<()> {
         let is_threaded = || self.group.read("cgroup.type").is_ok_and(|kind| kind.trim() == "threaded");
         let by_thread = self.group.version == Version::One || is_threaded();

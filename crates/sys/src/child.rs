@@ -1,4 +1,5 @@
-//! Child processes for trials. Each ends with its handle, with the thread that forked it, and after a minute.
+//! Child processes for trials. A child ends when its handle is dropped, when the thread that forked it ends, or after a
+//! minute.
 
 use crate::event::{Bell, Waiting};
 use crate::process::Process;
@@ -32,8 +33,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Forks a child, in SCHED_OTHER even if the calling thread is a real-time thread. The child ends with the calling
-    /// thread at the latest.
+    /// Forks a child in SCHED_OTHER, even if the calling thread is a real-time thread. The child ends no later than the
+    /// calling thread.
     ///
     /// # Errors
     /// There are too many processes.
@@ -105,7 +106,7 @@ fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
         libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
     }
     let mut now = clock::now();
-    // No signal is sent for a parent that ended before the first line.
+    // The kernel sends no signal if the parent ended before this function armed the signal.
     while ends_with_parent && now < end && rustix::process::getppid() == Some(parent) {
         let rest = match work {
             Work::Sleep => Nanos::s(1),

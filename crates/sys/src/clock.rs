@@ -57,7 +57,7 @@ pub fn sleep(length: Nanos) {
     sleep_until(now().saturating_add(length));
 }
 
-/// Returns the timer slack of the calling thread: the maximum delay that the kernel may add to a wake-up outside of
+/// Returns the timer slack of the calling thread: the maximum delay that the kernel may add to a wake-up outside
 /// real-time classes, to merge wake-ups. Children inherit the slack.
 ///
 /// # Errors
@@ -69,7 +69,7 @@ pub fn slack() -> Result<Nanos> {
     }
 }
 
-/// Sets [`slack`]. The minimum is a nanosecond.
+/// Sets the timer slack of the calling thread. The minimum is a nanosecond.
 ///
 /// # Errors
 /// The kernel lacks timer slack.
@@ -80,7 +80,7 @@ pub fn set_slack(slack: Nanos) -> Result<()> {
     })
 }
 
-/// Sleeper on a grid of instants, which reports the lateness of each wake-up.
+/// A sleeper on a grid of instants, which reports the lateness of each wake-up.
 #[derive(Debug)]
 pub struct Beats {
     due: Instant,
@@ -102,7 +102,7 @@ impl Beats {
 impl Iterator for Beats {
     type Item = Nanos;
 
-    /// Sleeps until the next point of the grid, and returns the lateness. Missed points are skipped.
+    /// Sleeps until the next point of the grid, and returns the lateness. Skips missed points.
     fn next(&mut self) -> Option<Nanos> {
         let past = now().saturating_since(self.due).as_ns() / self.interval.as_ns();
         self.due = self.due.saturating_add(self.interval.saturating_mul(past + 1));
@@ -129,8 +129,8 @@ impl Timer {
         }
     }
 
-    /// Arms the timer for `at`, or at once if `at` is past. Disarms the timer at [`Instant::NEVER`]. An earlier setting
-    /// is replaced.
+    /// Arms the timer for `at`, or at once if `at` is past. Disarms the timer at [`Instant::NEVER`]. Replaces an
+    /// earlier setting.
     ///
     /// # Panics
     /// The kernel refuses an instant of its own clock.

@@ -35,7 +35,7 @@ pub fn siblings() -> Result<CpuSet> {
     let mut shared = CpuSet::EMPTY;
     for cpu in online()?.iter() {
         let together = list(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
-        // A kernel without the file has no such topology.
+        // Without the file, the kernel reports no sibling threads.
         if together.is_ok_and(|set| set.len() > 1) {
             shared.insert(cpu);
         }
@@ -77,15 +77,15 @@ pub fn cpuset(tid: u32) -> Result<Option<Cpuset>> {
     Ok(None)
 }
 
-/// Time of all CPUs together since boot, to a tick.
+/// Times of all CPUs together since boot, with the resolution of a clock tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
     /// Total time of all CPUs.
     pub total: Nanos,
     /// Idle time, including time waiting for a disk.
     pub idle: Nanos,
-    /// Steal time: a hypervisor ran another VM although a CPU of this machine was runnable. `None`: the kernel does not
-    /// count steal time.
+    /// Steal time: time for which a hypervisor ran other VMs although a CPU of this machine was runnable. `None`: the
+    /// kernel does not count steal time.
     pub steal: Option<Nanos>,
 }
 
@@ -101,7 +101,7 @@ impl Times {
     }
 }
 
-/// Returns the time of all CPUs until now.
+/// Returns the times of all CPUs together from boot until now.
 ///
 /// # Errors
 /// The kernel does not report the time.

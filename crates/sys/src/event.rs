@@ -66,7 +66,7 @@ impl Gate {
         Gate::default()
     }
 
-    /// Opens the gate. The waiting thread, or the next thread that arrives, passes.
+    /// Opens the gate. The waiting thread, or the next thread at the gate, passes.
     pub fn open(&self) {
         // A thread that passes the gate reads all earlier stores.
         if self.open.swap(1, Ordering::SeqCst) == 0 {
@@ -78,7 +78,7 @@ impl Gate {
     /// Waits until the gate is open, and closes it behind the caller.
     pub fn pass(&self) {
         while self.open.swap(0, Ordering::SeqCst) == 0 {
-            // The gate was opened meanwhile, or a signal arrived. The loop checks again in both cases.
+            // Another thread opened the gate in the meantime, or a signal arrived. The loop checks again in both cases.
             let _ = futex::wait(&self.open, futex::Flags::PRIVATE, 0, None);
         }
     }
@@ -112,8 +112,8 @@ impl Waiting {
         })
     }
 
-    /// Adds `source`, edge-triggered: the source is reported once each time it becomes readable. For sources that stay
-    /// readable for good.
+    /// Adds `source`, edge-triggered: the source is reported once each time it becomes readable. Intended for sources
+    /// that stay readable permanently.
     ///
     /// # Errors
     /// The source is in the set already, or cannot be waited for.

@@ -60,7 +60,7 @@ pub fn state(group: &Group) -> Result<State> {
     }
 }
 
-/// Waits until `group` is in state `wanted`, for `limit` at most. Returns the instant.
+/// Waits until `group` is in state `wanted`, for `limit` at most. Returns the instant of the observation.
 ///
 /// # Errors
 /// As [`state`], or the limit is exceeded.

@@ -43,7 +43,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Reads /proc/config.gz or /boot. Every option is unknown where neither exists.
+    /// Reads /proc/config.gz or /boot. If neither exists, every option is [`Configured::Unknown`].
     #[must_use]
     pub fn read() -> Configuration {
         Configuration { options: procfs::kernel_config().ok().map(procfs::KernelConfig) }
@@ -60,7 +60,7 @@ impl Configuration {
         }
     }
 
-    /// Returns the number of ticks per second, where known.
+    /// Returns the number of ticks per second; `None` if unknown.
     #[must_use]
     pub fn tick_rate(&self) -> Option<u32> {
         match self.option("CONFIG_HZ") {
@@ -101,10 +101,10 @@ pub fn clock_source() -> Result<ClockSource> {
     Ok(ClockSource { current, available: available.split_ascii_whitespace().map(str::to_string).collect() })
 }
 
-/// State of sched_ext, schedulers written in BPF.
+/// State of sched_ext, the scheduling class of BPF schedulers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SchedExt {
-    /// The kernel does not support it.
+    /// The kernel does not support sched_ext.
     Absent,
     /// The kernel supports sched_ext, and no scheduler is loaded.
     Vacant,
@@ -125,7 +125,7 @@ pub fn sched_ext() -> SchedExt {
     }
 }
 
-/// Returns the lockdown mode, where a mode is active.
+/// Returns the active lockdown mode; `None` without lockdown.
 #[must_use]
 pub fn lockdown() -> Option<String> {
     let text = file::read("/sys/kernel/security/lockdown").ok()?;

@@ -42,11 +42,11 @@ use sched::Explanation;
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// An error of a system call. Each message names the operation, its object and the kernel's answer; [`Error::remedy`]
-/// gives a remedy where one is known.
+/// An error of a system call. Each message names the operation, its object and the kernel's answer. [`Error::remedy`]
+/// returns a remedy if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The process or thread does not exist (any more).
+    /// The process or thread has ended, or never existed.
     Gone(u32),
     /// The kernel refuses permission.
     NotPermitted {
@@ -121,7 +121,7 @@ impl Error {
         }
     }
 
-    /// Returns the remedy, where one is known.
+    /// Returns the remedy, if there is one.
     #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
@@ -132,7 +132,7 @@ impl Error {
         }
     }
 
-    /// Returns the kernel's error number, where there is one.
+    /// Returns the kernel's error number, if there is one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {

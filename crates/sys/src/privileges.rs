@@ -108,10 +108,10 @@ pub fn memory_limit() -> Option<u64> {
 /// Limit of open files before [`raise_file_limit`]. `None`: the limit was not raised.
 static FILES_BEFORE: OnceLock<Option<u64>> = OnceLock::new();
 
-/// Raises the limit of open files (RLIMIT_NOFILE) to its maximum. Children inherit it.
+/// Raises the limit of open files (RLIMIT_NOFILE) to its maximum. Children inherit the raised limit.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the new limit.
 pub fn raise_file_limit() -> Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let before = FILES_BEFORE.get_or_init(|| current);
@@ -127,7 +127,7 @@ pub fn files_before() -> Option<u64> {
     FILES_BEFORE.get().copied().flatten()
 }
 
-/// Lowers the limit of open files to `files`: the value before an ancestor raised the limit.
+/// Lowers the limit of open files to `most`, the value before an ancestor raised the limit.
 ///
 /// # Errors
 /// The limit exceeds the maximum.

@@ -1,4 +1,4 @@
-//! A process held by a pidfd: signals reach this process only, and its end can be waited for.
+//! A process held by a pidfd: signals reach only this process, and a caller can wait for its end.
 
 use crate::thread::{Identity, Thread};
 use crate::{Error, Result};
@@ -215,11 +215,11 @@ fn answer(signal: i32, how: libc::sighandler_t) {
 /// Makes the kernel kill this process when the thread that forked it ends, even while this process is stopped.
 ///
 /// # Errors
-/// `parent`, the process of that thread, has ended already.
+/// `parent`, the process of the forking thread, has already ended.
 pub fn end_with(parent: u32) -> Result<()> {
     let set = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     set.map_err(|errno| Error::of(errno, parent, format!("end with process {parent}"), "use a kernel with prctl"))?;
-    // No signal is sent for a parent that ended before the call.
+    // The kernel sends no signal if the parent ended before the call.
     let found = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
     if found == Some(parent) { Ok(()) } else { Err(Error::Gone(parent)) }
 }
@@ -272,7 +272,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_other_than_the_parent_has_no_effect() {
-        // The forking thread may be another one: the setting is undone before it takes effect.
+        // The test thread may differ from the thread that forked this process, so the setting is undone before the test
+        // thread ends.
         let undo = || rustix::process::set_parent_process_death_signal(None).unwrap();
         assert!(matches!(end_with(u32::MAX), Err(Error::Gone(u32::MAX))));
         undo();

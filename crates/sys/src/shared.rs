@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// Maximum size of a file of words that is opened: far above any file that is created, and small enough to map. Unit:
-/// bytes.
+/// Maximum size of a file of words, in bytes: far above the size of any created file, and small enough to map.
 const LARGEST: u64 = 64 << 20;
-/// The remedy where a file cannot be created or opened.
+/// The remedy for a file that cannot be created or opened.
 const REMEDY: &str = "use a directory of this user, on a writable file system with free space";
 
 /// Words in a mapped file. A store of one process is visible to all processes, and survives the process.
@@ -85,7 +84,7 @@ impl Words {
         if bytes > LARGEST || count < least.max(1) {
             return Err(malformed("of the length of a file of shared words"));
         }
-        // A read of a hole would allocate space, which might be exhausted by then.
+        // A read of a hole would allocate space, and the file system might be full by then.
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(explained)?;
         Words::map(path, &file, count)
     }
@@ -131,12 +130,12 @@ pub struct Lock {
 pub enum Locked {
     /// This process holds the lock.
     Ours(Lock),
-    /// Another process holds the lock. The pid is present if it is recorded already.
+    /// Another process holds the lock. The pid is present if that process has already recorded its pid.
     Held(Option<u32>),
 }
 
 impl Lock {
-    /// Locks the file `path`, which is created if missing, and writes the pid of this process into it. Does not wait.
+    /// Locks the file `path` without waiting, and writes the pid of this process into the file. Creates a missing file.
     ///
     /// # Errors
     /// The file cannot be opened or locked.

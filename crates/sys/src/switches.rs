@@ -1,8 +1,10 @@
-//! Context switches as they happen: the kernel's record of threads that arrive on a CPU or leave it, and the reason.
+//! Context switches as they happen: the kernel records each thread that arrives on a CPU or leaves a CPU, and the
+//! reason.
 //!
 //! A watcher that wakes at every switch causes switches. On the CPU of the watched thread, the watcher preempts the
-//! thread, sleeps, lets the thread return, and is woken again, without end. So a watcher chooses its wake-ups: when its
-//! thread leaves, never for single switches, or once for an expected switch, after which recording pauses.
+//! thread, sleeps, lets the thread return, and is woken again, without end. A watcher therefore chooses its wake-ups
+//! ([`Wake`]): when its thread leaves a CPU, never for single switches, or once for an expected switch. Recording
+//! pauses after an expected switch.
 
 use crate::{Error, Result, file};
 use perf_event::events::Software;
@@ -32,11 +34,11 @@ pub enum Wake {
     /// The thread has left a CPU.
     OnLeave,
     /// A switch has occurred. Nothing is recorded before [`resume`](Switches::resume) or after
-    /// [`pause`](Switches::pause). The watcher may be woken once more for a record from just before the pause.
+    /// [`pause`](Switches::pause). The watcher may receive one more wake-up, for a record from just before the pause.
     Each,
 }
 
-/// The kind of a switch.
+/// Direction and reason of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// The thread arrived on the CPU.
@@ -56,7 +58,7 @@ pub struct Switch {
     pub cpu: CpuId,
     /// Id of the thread; 0 is the idle thread.
     pub tid: u32,
-    /// Kind of the switch.
+    /// Direction and reason of the switch.
     pub turn: Turn,
 }
 
@@ -196,7 +198,7 @@ fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Record> {
     Some(Record::Switch(Switch { at, cpu: CpuId::new(cpu), tid, turn }))
 }
 
-/// Returns the restriction of unprivileged users. With 2, users record their own threads; with 3 and above, none.
+/// Returns the restriction of unprivileged users. At 2, users may record their own threads; at 3 and above, no threads.
 ///
 /// # Errors
 /// The kernel has no perf events.

@@ -50,10 +50,10 @@ pub struct Status {
     pub parent: u32,
     /// Whether the thread is a kernel thread.
     pub is_kernel: bool,
-    /// Start time of the thread, in clock ticks since boot. With the tid and the boot id, it identifies a thread for
-    /// good.
+    /// Start time of the thread, in clock ticks since boot. The start time, the tid and the boot id together identify a
+    /// thread permanently.
     pub start_time: u64,
-    /// The CPU that the thread runs or last ran on.
+    /// CPU of the thread; for a thread that does not run, its last CPU.
     pub cpu: usize,
 }
 
@@ -118,8 +118,8 @@ impl Thread {
         self.identity
     }
 
-    /// Returns whether the thread has not ended yet. If so, all operations by its number before this call reached this
-    /// thread.
+    /// Returns whether the thread has not ended yet. If the thread still exists, all operations by its number before
+    /// this call reached this thread.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.status().is_ok_and(|status| status.state != State::Dead)
@@ -245,7 +245,7 @@ pub fn status(tid: u32) -> Result<Status> {
 /// Returns the threads of process `pid`, in ascending order.
 ///
 /// # Errors
-/// The thread has ended.
+/// The process has ended.
 pub fn threads(pid: u32) -> Result<Vec<u32>> {
     Thread::open(pid)?.siblings()
 }
@@ -348,7 +348,7 @@ mod tests {
     fn kernel_threads_and_missing_threads_are_distinguished() {
         let me = status(current()).unwrap();
         assert!(!me.is_kernel && me.start_time > 0);
-        // Thread 2 is kthreadd where the tests run among the processes of the host.
+        // Thread 2 is kthreadd if the tests run among the processes of the host.
         match status(2) {
             Ok(second) if second.name == "kthreadd" => assert!(second.is_kernel),
             _ => eprintln!("SKIPPED: process 2 is not kthreadd here, so no kernel thread is seen"),

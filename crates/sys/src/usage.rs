@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 /// Accumulated CPU time of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
-    /// CPU time. Exact for a thread that does not run, and for a reader on the CPU that the thread has just left. Up to
-    /// a tick old for a thread that runs on another CPU.
+    /// CPU time. The value is exact for a thread that does not run, and for a reader on the CPU that the thread has
+    /// just left. For a thread that runs on another CPU, the value is up to a tick old.
     pub ran: Nanos,
     /// Time spent waiting for a CPU.
     pub waited: Nanos,
@@ -65,7 +65,7 @@ impl Meter {
 pub struct Doing {
     /// State of the thread.
     pub state: State,
-    /// The CPU that the thread runs or last ran on.
+    /// CPU of the thread; for a thread that does not run, its last CPU.
     pub cpu: usize,
 }
 
@@ -103,13 +103,13 @@ impl StateMeter {
     }
 }
 
-/// Source of the number of the newest thread on this host, which changes whenever a thread or process starts.
+/// The file with the number of the newest thread on this host. The number changes whenever a thread or process starts.
 #[derive(Debug)]
 pub struct Births {
     file: File,
 }
 
-/// The file whose last word is the number of the newest thread.
+/// Path of the file. Its last word is the number of the newest thread.
 const LOADAVG: &str = "/proc/loadavg";
 
 impl Births {

@@ -9,34 +9,34 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Fuzzes the policies until the time is over or a law breaks.
+/// Fuzzes the policies until the time limit, or until a law is broken.
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// How long to go on, in minutes, shared by the policies.
+    /// Duration in minutes, divided among the policies.
     #[arg(long, default_value_t = 1.0, value_parser = minutes)]
     minutes: f64,
     /// Fuzz only this policy.
     #[arg(long)]
     policy: Option<String>,
-    /// Begin with this seed and count up (the clock's seconds unless given).
+    /// First seed; later seeds count up from it (default: the current time in seconds).
     #[arg(long)]
     first: Option<u64>,
-    /// Run just this seed, once.
+    /// Run only this seed, once.
     #[arg(long, conflicts_with_all = ["minutes", "first"])]
     seed: Option<u64>,
-    /// Fuzz worlds of two levels instead of single machines.
+    /// Fuzz two-level worlds instead of single machines.
     #[arg(long, conflicts_with = "policy")]
     worlds: bool,
-    /// With worlds and a seed: run for this many nanoseconds.
+    /// Length of the run in nanoseconds (only with `--worlds` and a seed).
     #[arg(long, requires = "worlds", requires = "seed")]
     length_ns: Option<u64>,
-    /// With a seed: run only this many rounds of inputs.
+    /// Number of rounds of inputs (only with a seed).
     #[arg(long, requires = "seed")]
     steps: Option<u64>,
-    /// With a seed: run on this many CPUs.
+    /// Number of CPUs (only with a seed).
     #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=1024))]
     cpus: Option<u16>,
-    /// With a seed: run with at most this many entities at a time.
+    /// Maximum number of entities at a time (only with a seed).
     #[arg(long, requires = "seed")]
     entities: Option<u64>,
 }
@@ -54,10 +54,10 @@ fn minutes(text: &str) -> Result<f64, String> {
     minutes.ok_or_else(|| "use a number of minutes above zero".to_string())
 }
 
-/// The longest time that one run may take, with its repetition and its shrinking.
+/// Maximum duration of one run, including its repetition and shrinking.
 const RUN_MOST: Duration = Duration::from_secs(300);
 
-/// Ends the process if a run does not end, with the options of the run and the line that replays it.
+/// Ends the process if a run takes too long, and prints the options of the run with the line that replays it.
 #[derive(Clone, Debug, Default)]
 struct Watchdog(Arc<Mutex<Option<(Instant, String)>>>);
 
@@ -74,7 +74,7 @@ impl Watchdog {
         watchdog
     }
 
-    /// Notes that a run with these options starts.
+    /// Records the start of a run with these options.
     fn watch(&self, options: &dyn Display) {
         *self.0.lock().expect("no holder of the lock panics") = Some((Instant::now(), options.to_string()));
     }
@@ -126,7 +126,7 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Fuzzes worlds: one seed, or consecutive seeds. Returns whether a law broke.
+/// Fuzzes worlds with one seed, or with consecutive seeds. Returns whether a law was broken.
 fn worlds(arguments: &Arguments, watchdog: &Watchdog) -> bool {
     if let Some(seed) = arguments.seed {
         let mut options = WorldOptions::draw(seed);
@@ -181,7 +181,7 @@ fn report(outcome: Result<Stats, Box<fuzz::Failure>>) -> bool {
     }
 }
 
-/// Runs consecutive seeds from `first` on until the time is over. Returns whether a law broke.
+/// Runs consecutive seeds from `first` until the time limit. Returns whether a law was broken.
 fn campaign(policy: &'static sched::Descriptor, first: u64, share: Duration, watchdog: &Watchdog) -> bool {
     println!("{}: seeds from {first} on", policy.name);
     let (start, mut accepted, mut runs) = (Instant::now(), 0, 0);

@@ -6,10 +6,10 @@ use super::outcome::{Failure, Run, Stats, catch_panic};
 use super::world::World;
 use sched::Descriptor;
 
-/// Runs these options twice and compares the runs.
+/// Runs a machine with these options twice, and compares the runs.
 ///
 /// # Errors
-/// A law is broken. The failure has the smallest options found that break a law.
+/// A law is broken. The failure has the smallest options found with which a law is broken.
 pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
     match attempt(options) {
         Ok(stats) => Ok(stats),
@@ -17,7 +17,7 @@ pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
     }
 }
 
-/// Runs these options once, with `meter` around every call in which the policy may not allocate.
+/// Runs a machine with these options once, with `meter` around every call in which the policy may not allocate.
 ///
 /// # Errors
 /// A law is broken. Unlike in [`check`], the run is not shrunk.
@@ -26,8 +26,8 @@ pub fn run_metered<'a>(options: &'a Options, meter: Meter<'a>) -> Result<Stats, 
     run.map_err(|what| Box::new(Failure { options: options.clone(), what }))
 }
 
-/// Runs `seeds` seeds of `policy` from `first` on, on machines of `cpus` CPUs, and prints the options of each run
-/// first.
+/// Runs `policy` with `seeds` consecutive seeds from `first`, on machines with `cpus` CPUs. Prints the options of each
+/// run before the run.
 ///
 /// # Errors
 /// A law is broken; see [`check`].
@@ -58,7 +58,7 @@ fn once<'a>(options: &'a Options, meter: Option<Meter<'a>>) -> Result<Run, Strin
     catch_panic(|| World::new(options, meter).and_then(World::run))
 }
 
-/// Reduces steps and entities as long as a law is still broken.
+/// Reduces the numbers of steps and entities while a law is still broken.
 fn shrink(options: &Options, what: String) -> Failure {
     let mut smallest = Failure { options: options.clone(), what };
     loop {

@@ -1,4 +1,5 @@
-//! [`Driver`]: a small driver of a machine in virtual time. It is late on purpose and passes every event to an auditor.
+//! [`Driver`]: a small driver of a machine in virtual time. The driver acts late on purpose, and passes every event to
+//! an auditor.
 
 use super::dice::Dice;
 use sched::{Action, Alarm, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Machine, Nanos, Params, Refused};
@@ -6,7 +7,7 @@ use sim::Auditor;
 use std::fmt::Write;
 use trace::{Event, Sink};
 
-/// A wrapper of the calls in which a policy may not allocate. It makes the call exactly once.
+/// A wrapper of the calls in which a policy may not allocate. The wrapper makes each call exactly once.
 pub type Meter<'a> = &'a mut dyn FnMut(&mut dyn FnMut());
 
 /// The largest delays of a driver.
@@ -24,7 +25,7 @@ pub struct Lateness {
 /// nanoseconds ahead breaks no law, but its run would take hours. The registered policies need fewer than 30,000 turns.
 const TURNS_MOST: u64 = 1_000_000;
 
-/// An alarm that is set.
+/// A pending alarm.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     alarm: Alarm,
@@ -41,7 +42,7 @@ pub struct Driver<'a> {
     dice: Dice,
     /// Delivery instant of the end of the time slice of each CPU.
     ends: Vec<Instant>,
-    /// Kicks in flight; their reason may no longer hold at their arrival.
+    /// Kicks in flight. The reason for a kick may no longer apply at its arrival.
     kicks: Vec<(Instant, CpuId)>,
     /// Pending alarms, by alarm number.
     alarms: Vec<Option<Pending>>,
@@ -138,7 +139,7 @@ impl<'a> Driver<'a> {
 
     // ---- Inputs ----
 
-    /// Passes on a fact, which must be true: see [`Machine::input`].
+    /// Passes an input to the machine. The input must be true: see [`Machine::input`].
     pub fn input(&mut self, input: Input) {
         self.show(&input.into());
         self.accepted += 1;
@@ -146,7 +147,7 @@ impl<'a> Driver<'a> {
         self.metered_call(|machine| machine.input(now, input));
     }
 
-    /// Adds an entity. Returns `None` if the machine refuses it.
+    /// Adds an entity. Returns `None` if the machine refuses the entity.
     pub fn attach(&mut self, params: Params) -> Option<EntityId> {
         let before = self.snapshot();
         let answer = self.machine.attach(self.now, params);
@@ -174,7 +175,7 @@ impl<'a> Driver<'a> {
         accepted
     }
 
-    /// Adds a group. Returns `None` if the machine refuses it.
+    /// Adds a group. Returns `None` if the machine refuses the group.
     pub fn create_group(&mut self, params: GroupParams, parent: GroupId) -> Option<GroupId> {
         let before = self.snapshot();
         let answer = self.machine.create_group(self.now, params, parent);
@@ -222,7 +223,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Returns the answers to all queries about the attached entities: their states and parameters. While every CPU is
-    /// idle, it includes the state of the policy. A running entity may have uncharged time.
+    /// idle, the snapshot includes the state of the policy. A running entity may have uncharged time.
     fn snapshot(&self) -> String {
         let mut text = String::new();
         let is_idle = self.machine.topology().iter().all(|cpu| self.machine.running(cpu).is_none());
@@ -284,7 +285,7 @@ impl<'a> Driver<'a> {
         for cpu in self.machine.topology().iter() {
             if self.ends[cpu.index()] <= now {
                 self.ends[cpu.index()] = Instant::NEVER;
-                // Another input of this instant may precede it.
+                // An earlier input of this instant may have stopped or extended the entity.
                 if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= now {
                     self.input(Input::Expire { cpu });
                 }
@@ -344,7 +345,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Clears an alarm. If the alarm has already fired, it is still delivered.
+    /// Clears an alarm. An alarm that has already fired is still delivered.
     fn clear_alarm(&mut self, number: usize) {
         if let Some(pending) = self.alarms.get_mut(number).and_then(Option::take)
             && pending.due <= self.now

@@ -8,14 +8,14 @@ use sim::program::{Notify, Object, ObjectId, Ring, Step};
 use sim::{Application, World};
 use trace::MachineId;
 
-/// The lines and rings that flows use.
+/// Lines and rings of the flows.
 #[derive(Default)]
 pub(super) struct Net {
     lines: Vec<LineId>,
     rings: Vec<Endpoint>,
 }
 
-/// Adds lines, and rings that tasks of some machines serve.
+/// Adds lines, and rings served by tasks of some machines.
 pub(super) fn lay(world: &mut World<'_>, dice: &mut Dice) -> Net {
     let mut net = Net::default();
     for _ in 0..1 + dice.below(3) {
@@ -70,13 +70,13 @@ fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
         3 => Some(Hop::Cost(if dice.one_in(4) { Nanos::ZERO.into() } else { length(dice) })),
         _ => dice.choose(&net.lines).map(Hop::Line),
     };
-    // At least one line has a latency; otherwise immediate answers could circulate without time.
+    // Every path ends with a line. Most lines have a latency, so that immediate answers rarely circulate in zero time.
     let mut way: Vec<Hop> = (0..dice.below(4)).filter_map(|_| hop(dice)).collect();
     way.extend(dice.choose(&net.lines).map(Hop::Line));
     way
 }
 
-/// Starts a sender and a receiver, perhaps on different machines, and connects them. Returns the applications.
+/// Starts a sender and a receiver on machines that may differ, and connects them. Returns both applications.
 pub(super) fn flow(world: &mut World<'_>, net: &Net, dice: &mut Dice) -> Vec<(MachineId, u32)> {
     let (from, to) = (any(world, dice), any(world, dice));
     let packet = 1 + u32::try_from(dice.below(2000)).expect("it is small");

@@ -28,7 +28,7 @@ pub struct WorldOptions {
 }
 
 impl WorldOptions {
-    /// Returns the options of this seed.
+    /// Returns the options that this seed determines.
     #[must_use]
     pub fn draw(seed: u64) -> WorldOptions {
         WorldOptions { seed, length: Nanos::ms(20 + Dice::new(seed).below(400)) }
@@ -55,10 +55,10 @@ pub struct WorldStats {
     pub events: u64,
 }
 
-/// Runs these options twice and checks the runs.
+/// Runs a world with these options twice, and checks both runs.
 ///
 /// # Errors
-/// A law is broken. The error describes it and has the options of the shortest run found that breaks it.
+/// A law is broken. The error describes the law and has the options of the shortest failing run found.
 pub fn check_world(options: WorldOptions) -> Result<WorldStats, String> {
     attempt(options).map_err(|what| {
         let (mut shortest, mut what) = (options, what);
@@ -159,7 +159,7 @@ struct Population {
     applications: Vec<(MachineId, u32)>,
 }
 
-/// Connects machines of the world that have a network, so that they exchange packets.
+/// Connects machines of the world that have a network. Connected machines exchange packets.
 fn connect(world: &mut World<'_>, population: &mut Population, net: Option<&Net>, dice: &mut Dice) {
     let Some(net) = net else { return };
     for _ in 0..1 + dice.below(3) {
@@ -281,7 +281,7 @@ impl Drawn {
     }
 }
 
-/// Returns whether the policy admits many entities without parameters: some knobs grant every entity a reservation.
+/// Returns whether the policy admits many entities without parameters. Some knobs grant every entity a reservation.
 fn has_room(policy: &Descriptor, host: &Topology, knobs: &Knobs) -> bool {
     let Ok(mut machine) = sched::Machine::build(policy, *host, knobs, sched::Kicks::Immediate) else { return false };
     (0..64).all(|_| machine.attach(Instant::ZERO, Params::default()).is_ok())
@@ -383,7 +383,7 @@ fn populate(world: &mut World<'_>, population: &mut Population, machine: Machine
     }
 }
 
-/// Begins another application.
+/// Starts a further application.
 fn begin(world: &mut World<'_>, population: &mut Population, machine: MachineId, dice: &mut Dice) {
     let application = application(dice);
     if let Ok((number, _)) = world.start(machine, &application, GroupId::ROOT) {

@@ -1,5 +1,5 @@
-//! The fuzzer: a seed determines the options, and a machine runs with them under all kinds of inputs. Three checks
-//! evaluate the run: the machine's own assertions, the [`sim::Auditor`], and a second run.
+//! The fuzzer. A seed determines the options of a run, in which a machine receives random inputs. Three checks evaluate
+//! the run: the machine's own assertions, the [`sim::Auditor`], and a second run.
 //!
 //! ```no_run
 //! use fuzz::{Options, check};

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Maximum depth of groups.
 pub(super) const GROUP_DEPTH: u32 = 3;
-/// Weights from a sixteenth to sixteen times the normal weight, Linux's scale.
+/// Weights from a sixteenth to sixteen times the normal weight, in Linux's scale.
 pub(super) const WEIGHTS: [u32; 7] = [64, 335, 1024, 1024, 1024, 3121, 16_384];
 
 /// Maximum warp of an entity.
@@ -24,7 +24,7 @@ pub struct Options {
     pub steps: u64,
     /// Maximum number of entities at a time.
     pub entities: u64,
-    /// Number of CPUs, if it was set and not drawn.
+    /// Number of CPUs, if fixed rather than drawn.
     pub cpus: Option<usize>,
     /// Topology of the machine.
     pub host: Topology,
@@ -44,7 +44,7 @@ pub struct Options {
     pub pauses: bool,
     /// Whether entities yield, including directed yields.
     pub yields: bool,
-    /// Whether there are groups.
+    /// Whether the machine has groups below the root.
     pub groups: bool,
     /// Whether groups have quotas and caps.
     pub limits: bool,
@@ -55,7 +55,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the options of this seed.
+    /// Returns the options that this seed determines.
     ///
     /// # Panics
     /// The policy's descriptor declares a knob whose range is empty.
@@ -146,7 +146,7 @@ impl Options {
         }
     }
 
-    /// Returns these options on a machine of this number of CPUs.
+    /// Returns these options on a machine with `cpus` CPUs.
     #[must_use]
     pub fn on(mut self, cpus: usize) -> Options {
         self.host = Topology { cpus, smt: 1, llc: cpus };
@@ -155,7 +155,7 @@ impl Options {
         self
     }
 
-    /// Returns these options with these numbers of steps and entities, if given.
+    /// Returns these options with other numbers of steps and entities, if given.
     #[must_use]
     pub fn with(mut self, steps: Option<u64>, entities: Option<u64>) -> Options {
         self.steps = steps.unwrap_or(self.steps);
@@ -164,7 +164,7 @@ impl Options {
     }
 }
 
-/// Draws the knobs: most stay at their defaults, and some take another value of their range.
+/// Draws the knobs: most knobs keep their defaults, and some take another value in their range.
 pub(super) fn draw_knobs(policy: &'static Descriptor, host: &Topology, dice: &mut Dice) -> Knobs {
     let mut knobs = policy.defaults();
     if dice.one_in(2) {
@@ -179,7 +179,7 @@ pub(super) fn draw_knobs(policy: &'static Descriptor, host: &Topology, dice: &mu
                 let values = (knob.most - knob.least + 1).unsigned_abs();
                 knob.least + i64::try_from(dice.below(values)).expect("a choice is small")
             }
-            // Within a factor of four of the default, so that the bounds are meaningful.
+            // Values within a factor of four of the default keep the bounds meaningful.
             Unit::Time | Unit::Count | Unit::Percent => {
                 let quarters = i64::try_from(1 + dice.below(16)).expect("it is small");
                 (knob.default.saturating_mul(quarters) / 4).clamp(knob.least, knob.most)

@@ -58,7 +58,7 @@ pub(super) fn application(dice: &mut Dice) -> Application {
     application
 }
 
-/// Returns a task with these steps and random parameters, perhaps delayed.
+/// Returns a task with these steps, random parameters and a random delay, which may be zero.
 pub(super) fn task(name: String, dice: &mut Dice, steps: Vec<Step>) -> TaskSpec {
     let delay = if dice.one_in(2) { Nanos::ZERO.into() } else { length(dice) };
     TaskSpec { name, params: asked(dice), delay, steps }

@@ -7,19 +7,19 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use storms::{Finding, Options, Policies, Stats, run};
 
-/// Fuzzes daemon and guardian on simulated hosts until the time is over or a promise breaks
+/// Fuzzes daemon and guardian on simulated hosts until the time limit, or until a promise is broken
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// How long to go on, in minutes.
+    /// Duration in minutes.
     #[arg(long, default_value_t = 1.0, value_parser = minutes)]
     minutes: f64,
-    /// Run this many seeds, however long that takes.
+    /// Number of seeds to run, without a time limit.
     #[arg(long, conflicts_with = "minutes")]
     seeds: Option<u64>,
-    /// Begin with this seed and count up (the clock's seconds unless given).
+    /// First seed; later seeds count up from it (default: the current time in seconds).
     #[arg(long)]
     first: Option<u64>,
-    /// Run just this seed, once, and print its events.
+    /// Run only this seed, once, and print its events.
     #[arg(long, conflicts_with_all = ["minutes", "seeds", "first"])]
     seed: Option<u64>,
 }
@@ -58,7 +58,7 @@ fn report(outcome: Result<Stats, Box<Finding>>) -> ExitCode {
     }
 }
 
-/// Runs one seed after the other until the time or the number of seeds is over.
+/// Runs consecutive seeds until the time limit, or until the number of seeds is reached.
 fn campaign(arguments: &Arguments, policies: &Policies) -> ExitCode {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let first = arguments.first.unwrap_or(clock.as_secs());
@@ -71,7 +71,7 @@ fn campaign(arguments: &Arguments, policies: &Policies) -> ExitCode {
             Ok(stats) => sum = sum.and(stats),
             Err(_) => {
                 println!("\n{options}");
-                // Once more, with its events.
+                // The run is repeated to list its events.
                 return report(run(&options, policies, true));
             }
         }

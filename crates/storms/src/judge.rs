@@ -99,7 +99,7 @@ impl Judge {
         Err(Finding::new(&session.host, format!("not what they were:\n  {}", found.join("\n  "))))
     }
 
-    /// Returns whether another process has requested this difference, for this thread or for an ancestor.
+    /// Returns whether other processes have requested the found values, for this thread or for an ancestor.
     fn is_excused(&self, session: &Session, found: &Difference) -> bool {
         let Some(tag) = session.host.world().mark_of(found.tid) else { return false };
         let tree = &self.ledger.borrow()[tag];
@@ -125,7 +125,8 @@ fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&S
     Sample { deadline, at: world.now(), total, raised, late, ours, births: world.births(), is_forking, debt, credit }
 }
 
-/// Returns the fault of the last period; `None` if the period is correct or of unusual length.
+/// Returns the fault of the last period. `None`: the period is correct, has an unusual length, or follows too few
+/// samples.
 fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -> Option<String> {
     let [.., last, now] = samples else { return None };
     let Reservation { slice, period, limit, .. } = served.request.reservation;
@@ -150,16 +151,16 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
     Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
 }
 
-/// Returns whether the thread appeared after the end, and a thread of its process or of an ancestor was reported as
-/// possibly in a fork.
+/// Returns whether the thread appeared after the end of restoring, and a thread of its process or of an ancestor was
+/// reported as possibly in a fork.
 fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
     let unsure: Vec<u32> = doubt.unsure.iter().filter_map(|it| Some(world.process_of(it.tid)?.0)).collect();
     let mut line = successors(Some(found.pid), |&pid| world.parent_of(pid));
     world.is_seen_after(found.tid, doubt.seen) && line.any(|pid| unsure.contains(&pid))
 }
 
-/// Returns whether the original of the thread is ambiguous. The thread that forked a process is not known afterwards,
-/// so a child counts as a child of the first thread.
+/// Returns whether the original of the thread is ambiguous. The thread that forked a process is not recorded, so a
+/// child counts as a child of the first thread.
 fn is_ambiguous(world: &World, found: &Difference) -> bool {
     let began = world.parent_of(found.pid);
     let first = began.and_then(|parent| world.untouched(parent));

@@ -1,5 +1,5 @@
-//! Storms: seeded worlds in which the daemon keeps its promises, and one of its processes fails at any of its acts.
-//! Without a fault, promises are kept. A second after a fault, all threads are restored.
+//! Storms: seeded simulations of daemon and guardian in which one process may fail at any of its acts. Without a fault,
+//! the daemon keeps its promises. Within a second after a fault, all threads are restored.
 //!
 //! ```text
 //! a client that is runnable throughout a period gets its slice by the end of the period
@@ -8,8 +8,8 @@
 //! 1 s after a fault, every living thread has the policy, priority, nice, affinity and stop as without Tactus
 //! ```
 //!
-//! Lateness that the world causes is excused, and so is the CPU time of Tactus's own threads. A value that another
-//! process has set in between stays, or the value before it where Tactus had to set that value again.
+//! The checks excuse lateness that the world causes, and the CPU time of Tactus's own threads. A value that another
+//! process sets in the meantime is kept. If Tactus had to set that value again, the value before it is accepted too.
 
 mod agreement;
 mod finding;
@@ -158,7 +158,8 @@ fn has_failed(session: &Session) -> bool {
 
 fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(), Finding> {
     let end = session.host.world().now() + options.length;
-    // The storm runs until a process fails. A guardian that never starts is no fault: no thread is raised then.
+    // The storm runs until a process fails. A guardian that never starts is no fault, because no thread is raised
+    // without a guardian.
     let mut waiting = options.plan.filter(|plan| plan.target == Target::Guardian);
     session.run_until(end, &mut |session, _| {
         if has_failed(session) {
@@ -178,7 +179,7 @@ fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(
         if session.guardian.caller.fault().is_some() {
             return Err(Finding::new(&session.host, "no guardian is alive a second after its failure".to_string()));
         }
-        // The first fault has occurred; this is the next fault.
+        // The first fault has occurred. This call plans the next fault.
         session.plan(Target::Daemon, simhost::Fault::Crash, options.seed % 50);
         let end = session.host.world().now() + Nanos::ms(300);
         session.run_until(end, &mut |session, _| Ok(session.daemon.caller.fault().is_some()))?;

@@ -9,14 +9,14 @@ use std::rc::Rc;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Owner;
 
-/// Maximum number of threads. Numbers are scarce, and soon reused.
+/// Maximum number of threads. Thread numbers are few, and are soon reused.
 const THREADS_MOST: usize = 70;
 pub(super) const NUMBERS: u32 = 120;
 /// Maximum CPU time of a fork.
 const FORK_MOST: Nanos = Nanos::ms(5);
 const USER: Owner = Owner { real: 1000, effective: 1000 };
 
-/// The values that other processes have requested for the threads of a client so far.
+/// Values that other processes have requested so far for the threads of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     pub(super) root: u32,
@@ -39,7 +39,7 @@ pub(super) struct Neighbours {
     pub(super) orphans: bool,
     pub(super) others: bool,
     pub(super) ledger: Ledger,
-    /// Processes that only use up thread numbers.
+    /// Processes that exist only to use thread numbers.
     pub(super) passing: Vec<u32>,
 }
 

@@ -20,7 +20,7 @@ pub struct Plan {
     pub target: Target,
     /// The fault.
     pub fault: Fault,
-    /// Number of the act that the fault replaces (calls and stores, counted after the setup).
+    /// Number of the act that the fault replaces. Acts are calls and stores, counted after the setup.
     pub act: u64,
 }
 
@@ -47,12 +47,12 @@ pub struct Options {
     pub lateness: Lateness,
     /// Maximum duration of a call.
     pub call: Nanos,
-    /// The fault, if there is one.
+    /// The fault; `None` for a storm without a fault.
     pub plan: Option<Plan>,
 }
 
 impl Options {
-    /// Returns the options of this seed.
+    /// Returns the options that this seed determines.
     #[must_use]
     pub fn draw(seed: u64) -> Options {
         let mut dice = Dice::new(seed ^ 0x7ac7_0000);
@@ -61,7 +61,7 @@ impl Options {
         let half = |dice: &mut Dice| dice.one_in(2);
         let target = if dice.one_in(4) { Target::Guardian } else { Target::Daemon };
         let fault = if half(&mut dice) { Fault::Crash } else { Fault::Hang };
-        // The first acts, which admit all clients, are as likely as the many later acts.
+        // Early acts, which admit all clients, are drawn as often as the many later acts.
         let range = dice.choose(&[100, 1_000, 10_000]).unwrap_or(1);
         let act = if target == Target::Guardian { dice.below(60) } else { dice.below(range) };
         Options {

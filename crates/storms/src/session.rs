@@ -1,4 +1,5 @@
-//! [`Session`]: daemon and guardian on a simulated host. Each of their threads is an actor; `live` uses real threads.
+//! [`Session`]: daemon and guardian on a simulated host. Each of their threads is an actor; in `live`, it is a real
+//! thread.
 
 use crate::agreement::{wrong_level, wrong_state};
 use crate::finding::Finding;
@@ -28,12 +29,13 @@ const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 const CALM: Nanos = Nanos::ms(100);
 const TURNS_MOST: u64 = 10_000;
 const WATCH: Nanos = Nanos::ms(50);
-/// Number of threads adopted in one step. Less than in `live`, so that most adoptions take several steps.
+/// Number of threads adopted in one step. The number is smaller than in `live`, so that most adoptions take several
+/// steps.
 const AT_ONCE: usize = 2;
 
 /// Minimum time for which restoring scans for forks before it reports doubt.
 const DOUBT_LEAST: Nanos = Nanos::ms(200);
-/// Interval between random decisions to dismiss a client, and their odds.
+/// Interval between random decisions to dismiss a client. A decision dismisses a client in one of `LEAVING_IN` cases.
 const LEAVING: Nanos = Nanos::ms(30);
 const LEAVING_IN: u64 = 10;
 
@@ -55,7 +57,7 @@ pub(super) struct Daemon {
     births: Option<u64>,
     watched: Instant,
     pulse: Option<Pulse>,
-    /// Number of beats before the guardian that is starting.
+    /// Number of guardian beats at the start of the newest guardian; `None` after its first beat.
     awaits: Option<u64>,
     shortest: Nanos,
     requests: VecDeque<(usize, u32, PromiseRequest)>,
@@ -80,9 +82,9 @@ pub(super) struct Guardian {
 /// Doubt at the end of restoring.
 #[derive(Default)]
 pub(super) struct Doubt {
-    /// Threads that may have been in a fork.
+    /// Threads that may have been in a fork at the end of restoring.
     pub(super) unsure: Vec<Identity>,
-    /// Number of threads that had appeared by then.
+    /// Number of threads that had appeared by the end of restoring.
     pub(super) seen: u64,
 }
 
@@ -101,7 +103,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Starts daemon and guardian. From here on, their acts are counted.
+    /// Starts daemon and guardian. Their acts are counted from then on.
     pub(super) fn new(
         host: SimulatedKernel,
         options: &Options,
@@ -146,7 +148,7 @@ impl Session {
         Session { host, memory, daemon, guardian, guardians: 1, turns: 0, doubt, levels_of: None, calm }
     }
 
-    /// Makes a process fail in place of an act, counted from now.
+    /// Makes a process fail in place of an act. Act numbers count from this call.
     pub(super) fn plan(&self, target: Target, fault: Fault, act: u64) {
         let caller = match target {
             Target::Daemon => &self.daemon.caller,
@@ -167,7 +169,7 @@ impl Session {
             if let Err(panic) = outcome {
                 let failed =
                     if tid == self.guardian.actor { self.guardian.caller.fault() } else { self.daemon.caller.fault() };
-                // A failed process has no effect any more. Its panics do not count.
+                // A failed process no longer has any effect, so its panics do not count.
                 if failed.is_none() {
                     let what = panic.downcast_ref::<String>().cloned();
                     let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
@@ -219,7 +221,7 @@ impl Session {
         }
     }
 
-    /// Rings the guardian when the daemon ends. The guardian holds a descriptor of the daemon.
+    /// Wakes the guardian when the daemon ends, because the guardian holds a descriptor of the daemon.
     fn notice(&mut self) {
         self.host.world_mut().apply_faults();
         let has_ended = self.daemon.caller.has_ended();
@@ -238,8 +240,8 @@ impl Session {
             let now = daemon.caller.now();
             let cpu = CpuId::new(place);
             let next = daemon.dispatcher.turn(cpu, Signals { quiet });
-            // A departure may change the state of the other clients after their levels are set. Then the agent is woken
-            // again.
+            // A departure may change the state of the other clients after their levels are set. In that case, the agent
+            // is woken again.
             self.levels_of = Some(cpu).filter(|_| daemon.is_guarded() && !next.call.contains(cpu));
             daemon.table.beat(Beating::Agent(place));
             daemon.call(&self.host, &next.call);
@@ -352,7 +354,8 @@ impl Session {
         self.host.world_mut().wake_at(guardian.actor, at);
     }
 
-    /// Continues a restoration: the guardian scans again later, or is done. In between, `restore` sleeps.
+    /// Continues a restoration: schedules the next scan of the guardian, or completes the restoration. `restore` sleeps
+    /// instead.
     fn go_on_restoring(&mut self, restoring: Restoring) {
         let now = self.host.world().now();
         let time = restoring.time();

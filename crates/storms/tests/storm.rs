@@ -1,4 +1,5 @@
-//! Daemon and guardian on simulated hosts with one fault: by seed, and at every single act.
+//! Daemon and guardian on simulated hosts with one fault: from seeds, at every act of the daemon, and at the first acts
+//! of the guardian.
 
 use sched::Nanos;
 use simhost::{Fault, Lateness};
@@ -39,12 +40,12 @@ fn the_same_seed_gives_the_same_storm() {
 
 #[test]
 fn a_hard_limit_excuses_the_time_of_a_fork_that_no_stop_interrupts() {
-    // A thread of the hard client is in a fork when its promise starts, for several of its periods.
+    // A thread of the hard client is in a fork when its promise starts, and remains in the fork for several periods.
     runs(&Options::draw(2834));
 }
 
-/// Returns options with two CPUs, so that confinement to one is visible, and a soft and a hard client, both with new
-/// threads.
+/// Returns options with two CPUs, so that confinement to one CPU is visible. One client is soft and the other is hard,
+/// and both start threads.
 fn small(plan: Option<Plan>) -> Options {
     Options {
         seed: 7,

@@ -1,4 +1,4 @@
-//! Checks whether threads have their original values.
+//! Checks that threads have their original values.
 
 use sched::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub(crate) struct Picture {
     threads: BTreeMap<Identity, Looks>,
 }
 
-/// A thread with other values than before.
+/// A thread whose values have changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
     thread: Identity,

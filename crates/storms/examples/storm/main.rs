@@ -1,12 +1,12 @@
-//! Fault injection for `tactus run`. A round starts processes of every kind, and `tactus run` keeps a promise to one of
-//! them. At a random instant, the storm kills or stops the daemon, an agent or the guardian. Then the storm checks that
-//! every thread has its original values within a second. Further rounds follow.
+//! Fault injection for `tactus run`. A round starts one process for each workload, and `tactus run` keeps a promise to
+//! one of these processes. At a random instant, the storm kills or stops the daemon, an agent or the guardian. Then the
+//! storm checks that every thread has its original values within a second. Further rounds follow.
 //!
-//! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host it touches only processes that it
-//! has started itself: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
+//! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host, the storm changes only processes
+//! that it has started: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
 //!
-//! Exit codes: 0 all values were restored in every round; 1 they were not, or another error; 2 bad input; 77 no trial
-//! is possible here, for the reason in the last line.
+//! Exit codes: 0, all values were restored in every round; 1, a value was not restored, or another error occurred; 2,
+//! invalid input; 77, no round can run on this machine, for the reason in the last line.
 
 mod judge;
 mod rehearsal;
@@ -28,7 +28,7 @@ use sys::attributes::{self, Attributes};
 use sys::thread;
 use victims::{Kind, Victims};
 
-/// The priority of the observer: above every victim, and below every thread of Tactus.
+/// Priority of the observer: above every victim, and below every thread of Tactus.
 const PRIORITY: u32 = 50;
 
 #[derive(Parser, Debug)]
@@ -46,7 +46,7 @@ enum Part {
     /// (internal) Victim process: works until the storm ends
     #[command(hide = true)]
     Work { kind: Kind, storm: u32 },
-    /// (internal) Becomes another program, until the storm ends
+    /// (internal) Executes another program, until the storm ends
     #[command(hide = true)]
     Become {
         storm: u32,
@@ -63,10 +63,10 @@ struct Storm {
     /// Number of rounds
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Seed of the random numbers (random by default)
+    /// Seed of the random numbers (default: a new seed)
     #[arg(long)]
     seed: Option<u64>,
-    /// The first round, to repeat it without those before it
+    /// Number of the first round, to skip the rounds before it
     #[arg(long, default_value_t = 1)]
     first: u32,
 }
@@ -93,7 +93,7 @@ fn turn_into(storm: u32, words: &[OsString]) -> Result<ExitCode> {
 }
 
 fn run(storm: &Storm) -> Result<ExitCode> {
-    // The keys of a hash map are the standard library's source of randomness.
+    // The keys of a hash map are the only random numbers in the standard library.
     let seed = storm.seed.unwrap_or_else(|| u64::from(RandomState::new().build_hasher().finish() as u32));
     println!("seed {seed}");
     println!(

@@ -1,5 +1,5 @@
-//! Tests of the judge before the storm. The storm changes each process as a daemon does. The judge must detect the
-//! change, and must detect none after the change is reverted.
+//! Tests of the judge before the storm. The storm changes each process as a daemon does, and the judge must detect the
+//! change. After the change is reverted, the judge must detect no change.
 
 use crate::judge::Picture;
 use crate::victims::{Victim, Victims, within};

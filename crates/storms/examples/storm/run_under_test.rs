@@ -35,7 +35,7 @@ impl RunUnderTest {
     /// Starts `tactus run` with `promise` for `victim`.
     pub(crate) fn begin(program: &Path, victim: &Victim, promise: Promise) -> Result<RunUnderTest> {
         let said = tempfile::tempfile()?;
-        // The command runs as a child of this program, so that it ends with a storm that is killed.
+        // The command runs as a child of this program, so that it ends when the storm is killed.
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("become").arg(std::process::id().to_string()).arg(program);
         command.args(["run", "--period", &promise.period.to_string(), "--slice", &promise.slice.to_string()]);
@@ -61,7 +61,7 @@ impl RunUnderTest {
         all.into_iter().filter(|&tid| is_at(tid, AGENT)).collect()
     }
 
-    /// Returns the guardian other than `before`, once there is one.
+    /// Returns the guardian other than `before`; `None` if there is no such guardian.
     pub(crate) fn guardian(&self, before: Option<Identity>) -> Option<Identity> {
         let children = thread::children(self.daemon.id()).unwrap_or_default();
         let guards = |pid: &u32| thread::threads(*pid).unwrap_or_default().into_iter().any(|tid| is_at(tid, GUARDIAN));
@@ -133,8 +133,8 @@ impl RunUnderTest {
 
 impl Drop for RunUnderTest {
     fn drop(&mut self) {
-        // After a finding, the guardian is killed first: otherwise it would restore processes that must not be
-        // restored. Each process may have ended.
+        // After a finding, the guardian is killed first. Otherwise, the guardian would restore processes that must stay
+        // as found. Each process may have ended.
         for pid in self.processes().into_iter().filter(|&pid| pid != self.daemon.id()) {
             let _ = Process::open(pid).and_then(|process| process.kill());
         }
@@ -143,7 +143,8 @@ impl Drop for RunUnderTest {
     }
 }
 
-/// Environment variable of processes that this process started. Other processes of the same program do not count.
+/// Environment variable that marks the processes that this storm started. Other processes of the same program do not
+/// count.
 const MARK: &str = "TACTUS_STORM";
 
 fn is_mark(variable: &[u8]) -> bool {

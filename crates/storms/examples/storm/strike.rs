@@ -1,4 +1,4 @@
-//! One fault per round: its target, its kind, and the conditions afterwards.
+//! One fault per round: the target, the type, and the checks after the fault.
 
 use crate::judge::{Change, Picture};
 use crate::run_under_test::{Promise, RunUnderTest};
@@ -16,9 +16,9 @@ use sys::process::Process;
 const PROMISED: Nanos = Nanos::s(1);
 /// Maximum duration of a daemon's start, in a guest on a busy host.
 const BEGIN: Nanos = Nanos::s(10);
-/// Maximum time until the other processes end after the fault. There is no promise about this time.
+/// Maximum time until the other processes end after the fault. This time is not promised.
 const END: Nanos = Nanos::s(5);
-/// Time during which no value may change afterwards.
+/// Time after restoring during which no value may change.
 const REST: Nanos = Nanos::ms(50);
 
 /// The target of a fault.
@@ -30,7 +30,7 @@ enum Target {
     Guardian,
 }
 
-/// The kind of a fault.
+/// The type of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum How {
     Kill,
@@ -45,9 +45,9 @@ pub(crate) struct Round {
     promise: Promise,
     target: Target,
     how: How,
-    /// The time after which the fault happens, once the promise is kept.
+    /// Time from the first effect of the promise to the fault.
     instant: Nanos,
-    /// For a fault of the guardian: time until the daemon is killed, after the promise is kept again.
+    /// Time until the daemon is killed, after the promise is kept again (guardian faults only).
     next: Nanos,
 }
 
@@ -104,8 +104,8 @@ impl Round {
         }?)
     }
 
-    /// Injects the fault into the guardian. Afterwards all values are restored, or another guardian runs. Then kills
-    /// the daemon to test this guardian.
+    /// Injects the fault into the guardian. Checks that all values are restored or another guardian runs. Then kills
+    /// the daemon to test the new guardian.
     fn strike_guardian(&self, run: &mut RunUnderTest, victims: &Victims, before: &[Picture]) -> Result<Nanos> {
         let struck = run.guardian(None).context("there is no guardian")?;
         let process = Process::open_as(struck)?;
@@ -118,7 +118,7 @@ impl Round {
         Ok(first.max(self.as_before(victims, before, || false)?))
     }
 
-    /// Waits until all values are restored, or `or` holds, up to the promised time. Returns the elapsed time.
+    /// Waits until all values are restored, or `or` returns true, up to the promised time. Returns the elapsed time.
     fn as_before(&self, victims: &Victims, before: &[Picture], or: impl Fn() -> bool) -> Result<Nanos> {
         let mut last = Ok(Vec::new());
         let took = after(PROMISED, || {
@@ -126,7 +126,8 @@ impl Round {
                 last = Ok(Vec::new());
                 return true;
             }
-            // The other victims change little, and a full check takes long.
+            // The other victims change little, and a full check takes long. The victim with the promise is therefore
+            // checked first.
             if self.is_changed(victims, before) {
                 return false;
             }
@@ -141,7 +142,7 @@ impl Round {
         bail!("not as before after {PROMISED}; then:\n{}", lines_of(&left))
     }
 
-    /// Returns whether the victim with the promise is changed.
+    /// Returns whether a value of the victim with the promise is changed.
     fn is_changed(&self, victims: &Victims, before: &[Picture]) -> bool {
         let now = Picture::of(victims.0[self.victim].pid());
         now.is_ok_and(|now| !before[self.victim].changes(&now).is_empty())

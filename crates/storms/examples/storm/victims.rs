@@ -9,16 +9,16 @@ use sys::clock;
 use sys::process::Process;
 use sys::thread::{self, State};
 
-/// The kind of a victim.
+/// The workload of a victim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Kind {
     /// Always busy.
     Hog,
     /// Starts and ends threads.
     Threads,
-    /// Starts and ends children; all are nice.
+    /// Starts and ends children; all have nice value 5.
     Children,
-    /// Of nice 5.
+    /// Has nice value 5.
     Polite,
     /// Two threads of SCHED_BATCH.
     Batch,
@@ -58,7 +58,7 @@ impl Drop for Victim {
     }
 }
 
-/// One process of each kind.
+/// One process for each workload.
 #[derive(Debug)]
 pub(crate) struct Victims(pub(crate) Vec<Victim>);
 
@@ -92,13 +92,13 @@ fn begin(kind: Kind) -> Result<Victim> {
     Ok(Victim { kind, child })
 }
 
-/// Returns whether the condition becomes true within `limit`.
+/// Returns whether `is_so` returns true within `limit`.
 pub(crate) fn within(limit: Nanos, is_so: impl FnMut() -> bool) -> bool {
     after(limit, is_so).is_some()
 }
 
-/// Returns the time until the condition is true, polled up to `limit`. The caller runs above all ordinary threads,
-/// including busy threads of a daemon. Polling leaves them three quarters of the time.
+/// Returns the time until `is_so` returns true, polled up to `limit`. The caller runs above all ordinary threads,
+/// including busy threads of a daemon. Polling leaves these threads three quarters of the time.
 pub(crate) fn after(limit: Nanos, mut is_so: impl FnMut() -> bool) -> Option<Nanos> {
     let begin = clock::now();
     loop {

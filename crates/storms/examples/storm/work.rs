@@ -9,7 +9,7 @@ use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
 use sys::{affinity, clock, process};
 
-/// Works until it is killed, or the storm ends.
+/// Works until this process is killed, or the storm ends.
 pub(crate) fn work(kind: Kind, storm: u32) -> Result<()> {
     process::end_with(storm)?;
     match kind {
@@ -101,7 +101,7 @@ fn bear_threads() -> ! {
 /// Starts short-lived processes.
 fn bear_children() -> ! {
     loop {
-        // If there are too many processes, a missing child does no harm.
+        // If there are too many processes, a child is omitted without harm.
         let child = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) });
         clock::sleep(Nanos::ms(12));
         drop(child);

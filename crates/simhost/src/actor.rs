@@ -1,5 +1,5 @@
-//! [`Actor`]: a thread of Tactus with turns. An actor is woken, gets its CPU like any other thread, and then the driver
-//! of the world executes its turn.
+//! [`Actor`]: a thread of Tactus with turns. When an actor is woken, the policy gives it a CPU like any other thread.
+//! Then the driver of the world executes the actor's turn.
 
 use sched::{CpuId, Instant};
 
@@ -8,16 +8,16 @@ use sched::{CpuId, Instant};
 pub(super) enum Duty {
     /// The actor takes a turn.
     Turns,
-    /// The actor wakes the agent of this CPU and sleeps: no more urgent thread wants the CPU.
+    /// The actor wakes the agent of this CPU and sleeps. It runs only when no more urgent thread wants the CPU.
     Sentinel(CpuId),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Asleep,
-    /// The actor is awake and has not had its CPU yet.
+    /// The actor is awake and has not received a CPU yet.
     Woken,
-    /// The actor has its CPU, and its turn is due.
+    /// The actor has a CPU, and its turn is due.
     Due,
     /// The turn of the actor is being executed.
     Taking,
@@ -32,9 +32,9 @@ pub(super) struct Actor {
     pub(super) rung: bool,
     /// Whether a sentinel has reported the actor's CPU as quiet.
     pub(super) quiet: bool,
-    /// Instant when the actor's timer expires; NEVER: the timer is unarmed.
+    /// Instant at which the actor's timer expires; NEVER: the timer is unarmed.
     pub(super) timer: Instant,
-    /// Instant when the timer should expire.
+    /// Instant for which the actor armed the timer, before lateness.
     pub(super) asked: Instant,
 }
 

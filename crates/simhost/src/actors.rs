@@ -6,12 +6,12 @@ use crate::world::World;
 use sched::{CpuId, Instant, Nanos, Wake};
 
 impl World {
-    /// Arms the timer of actor `tid` for `at` (NEVER: disarms the timer), plus the lateness of timers.
+    /// Arms the timer of actor `tid` for `at`, plus a lateness. At NEVER, disarms the timer.
     pub fn wake_at(&mut self, tid: u32, at: Instant) {
         let late = self.lateness();
         let now = self.now();
         let Some(actor) = self.actor(tid) else { return };
-        // Another event has woken the actor while the timer was already late.
+        // Another event woke the actor while its timer was already late.
         let late_already = if actor.timer == Instant::NEVER { Nanos::ZERO } else { now.saturating_since(actor.asked) };
         actor.asked = at.max(now);
         actor.timer = actor.asked.saturating_add(late);
@@ -39,7 +39,7 @@ impl World {
         }
         actor.stage = Stage::Asleep;
         if std::mem::take(&mut actor.rung) {
-            // The actor continues without sleeping in between.
+            // The actor continues without sleeping between the two turns.
             actor.stage = Stage::Woken;
             self.arrived(tid);
         } else {
@@ -109,7 +109,7 @@ impl World {
         self.actor(tid).is_some_and(|actor| std::mem::take(&mut actor.quiet))
     }
 
-    /// Returns the next actor with a due turn that can take its turn.
+    /// Returns the next actor that can take its due turn.
     pub(super) fn next_turn(&mut self) -> Option<u32> {
         let can = |world: &World, tid: u32| {
             world.tasks.get(tid).is_some_and(|thread| thread.actor.is_some_and(|actor| actor.stage == Stage::Due))
@@ -122,7 +122,7 @@ impl World {
         Some(tid)
     }
 
-    /// Starts or stops the wait of the sentinel of `cpu`, which wakes the agent there.
+    /// Starts or stops the sentinel of `cpu`, which wakes the agent of `cpu`.
     pub(super) fn await_quiet(&mut self, daemon: u32, cpu: CpuId, wanted: bool) {
         let on = |&&(of, on, ..): &&(u32, CpuId, u32, u32)| of == daemon && on == cpu;
         let Some(&(_, _, _, sentinel)) = self.agents.iter().find(on) else { return };

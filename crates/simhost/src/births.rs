@@ -1,4 +1,4 @@
-//! Forks: immediate forks, and forks that take CPU time, during which the parent may lose its CPU.
+//! Forks: immediate forks, and forks that take CPU time. The parent may lose its CPU during a fork that takes CPU time.
 
 use crate::fork::{Birth, Kind};
 use crate::setting::Setting;
@@ -19,20 +19,20 @@ impl World {
         self.begin(name, process, (setting, setting), workload)
     }
 
-    /// Forks thread `parent`; `None` if all numbers are in use. Panics unless the thread exists.
+    /// Forks thread `parent`; `None` if all numbers are in use. Panics if the thread does not exist.
     pub fn fork(&mut self, parent: u32, workload: Workload) -> Option<u32> {
         let birth = self.birth(parent, Kind::Process, workload, Nanos::ZERO);
         self.bear(parent, birth)
     }
 
-    /// Starts a thread in the process of thread `by`; `None` if all numbers are in use. Panics unless `by` exists.
+    /// Starts a thread in the process of thread `by`; `None` if all numbers are in use. Panics if `by` does not exist.
     pub fn clone_thread(&mut self, by: u32, workload: Workload) -> Option<u32> {
         let birth = self.birth(by, Kind::Thread, workload, Nanos::ZERO);
         self.bear(by, birth)
     }
 
-    /// Starts a fork of thread `by` that takes the CPU time `takes`. Meanwhile the thread does nothing else: it does
-    /// not stop, and without work it waits for memory. Panics unless the thread exists.
+    /// Starts a fork of thread `by` that takes the CPU time `takes`. During the fork, the thread does not stop. If the
+    /// thread has no work, it waits for memory. Panics if the thread does not exist.
     pub fn begin_birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) {
         let birth = self.birth(by, kind, workload, takes);
         self.note(|| format!("{by} begins to begin a {kind:?}"));
@@ -53,7 +53,7 @@ impl World {
     }
 
     fn birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) -> Birth {
-        // The kernel assigns the number long before the end of the fork, and counts the birth then.
+        // The kernel assigns the number long before the end of the fork, and counts the birth at the same time.
         self.tasks.births += 1;
         let until = self.had(by).0 + takes;
         let thread = self.tasks.thread(by);
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Applies a stop that waited for the end of a fork.
+    /// Applies a stop that was delayed until the end of a fork.
     fn stop_at_last(&mut self, tid: u32) {
         if self.tasks.process_of(tid).is_some_and(|process| process.is_stopped) {
             self.pause(tid);

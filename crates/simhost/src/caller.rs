@@ -26,7 +26,7 @@ pub struct Held {
     birth: u64,
 }
 
-/// The kernel interface of one process of Tactus. Each call takes time, in which the world continues. Once the process
+/// The kernel interface of one process of Tactus. Each call takes time, in which the world continues. After the process
 /// has failed, its calls have no effect and return `Gone`.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -71,7 +71,7 @@ impl Caller {
         } else {
             world.apply_faults();
         }
-        // The world continues meanwhile, and may end the process.
+        // The world continues during the call, and may end the process.
         if self.life.fault().is_some() { Err(Error::Gone(self.pid)) } else { Ok(world) }
     }
 
@@ -209,7 +209,7 @@ impl Kernel for Caller {
         let is_real_time = matches!(wanted.policy, Policy::Fifo { .. } | Policy::RoundRobin { .. });
         let lacks = is_real_time && (process.refuses.real_time || !world.tasks.processes[&self.pid].is_privileged);
         let setting = world.tasks.get(tid).expect("it was just there").setting;
-        // Custom time slices need Linux 6.12; this kernel is older.
+        // Custom time slices need Linux 6.12. The simulated kernel is older.
         let setting = Setting { attributes: Attributes { slice: None, ..wanted }, ..setting };
         if !self.may(&world, process) || lacks {
             return Err(refused(what()));

@@ -3,12 +3,12 @@
 
 use sched::Nanos;
 
-/// Pseudorandom numbers, the same for the same seed.
+/// Pseudorandom numbers that are equal for equal seeds.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Returns the numbers of this seed.
+    /// Returns a generator with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Dice {
         Dice(seed)
@@ -27,7 +27,7 @@ impl Dice {
         self.number() % n
     }
 
-    /// Returns true once in `n` times; `n` is above zero.
+    /// Returns true with probability 1/`n`; `n` is above zero.
     pub const fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

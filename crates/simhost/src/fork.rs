@@ -4,16 +4,16 @@ use crate::setting::Setting;
 use sched::Nanos;
 use sim::Workload;
 
-/// The kind of a fork.
+/// The object that a fork creates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A fork of a process.
+    /// A process.
     Process,
-    /// A fork of another thread of the same process.
+    /// A thread in the same process.
     Thread,
 }
 
-/// A fork in progress: inherited values are copied at its start, and the child appears at its end. Source:
+/// A fork in progress. Inherited values are copied at its start, and the child appears at its end. Source:
 /// `copy_process`, kernel/fork.c, v6.12.
 #[derive(Clone, Debug)]
 pub(super) struct Birth {
@@ -21,6 +21,6 @@ pub(super) struct Birth {
     /// Setting of the child, and its setting without Tactus.
     pub(super) settings: (Setting, Setting),
     pub(super) workload: Workload,
-    /// CPU time of the parent at which the fork is over.
+    /// CPU time of the parent at the end of the fork.
     pub(super) until: Nanos,
 }

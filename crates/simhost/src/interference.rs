@@ -1,4 +1,5 @@
-//! Changes to threads and processes by processes other than Tactus, and the resulting values without Tactus.
+//! Changes to threads and processes by processes other than Tactus, and the values that threads would have without
+//! Tactus.
 
 use crate::life::Fault;
 use crate::setting::{Setting, is_raised, params};
@@ -9,7 +10,7 @@ use std::fmt;
 use sys::attributes::Attributes;
 use sys::thread::Owner;
 
-/// A difference between a thread and its state without Tactus.
+/// A difference between a thread and the same thread without Tactus.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
     /// The changed thread.
@@ -45,7 +46,8 @@ impl fmt::Display for Difference {
 }
 
 impl World {
-    /// Schedules thread `tid` as another process. No effect if the thread has ended or the kernel has no such class.
+    /// Changes the scheduling of thread `tid` as another process. Has no effect if the thread has ended or the kernel
+    /// lacks the class.
     pub fn reschedule(&mut self, tid: u32, attributes: Attributes) {
         self.note(|| format!("another process makes {tid} {attributes}"));
         if let Some(thread) = self.tasks.get_mut(tid)
@@ -57,7 +59,7 @@ impl World {
         }
     }
 
-    /// Restricts thread `tid` to these CPUs as another process, as far as its cpuset has them.
+    /// Restricts thread `tid` to the CPUs that are in `cpus` and in its cpuset, as another process.
     pub fn move_to(&mut self, tid: u32, cpus: &CpuSet) {
         self.note(|| format!("another process lets {tid} run on {cpus}"));
         let Some(affinity) = self.tasks.process_of(tid).map(|process| process.cpuset.and(cpus)) else { return };
@@ -103,14 +105,14 @@ impl World {
         }
     }
 
-    /// Makes process `pid` refuse these changes.
+    /// Makes process `pid` refuse the changes in `refuses`.
     pub fn protect(&mut self, pid: u32, refuses: Refuses) {
         if let Some(process) = self.tasks.processes.get_mut(&pid) {
             process.refuses = refuses;
         }
     }
 
-    /// Sets whether process `pid` reaps its children at once. Otherwise ended children stay until
+    /// Sets whether process `pid` reaps its children at once. Otherwise, ended children stay until
     /// [`reap`](World::reap).
     pub fn set_reaps(&mut self, pid: u32, reaps: bool) {
         if let Some(process) = self.tasks.processes.get_mut(&pid) {

@@ -1,5 +1,5 @@
-//! A Linux host in virtual time: the second implementation of [`Kernel`](daemon::kernel::Kernel), on which every crash,
-//! hang, refusal, late timer and reused number is a test.
+//! A Linux host in virtual time: the second implementation of [`Kernel`](daemon::kernel::Kernel). Tests can inject any
+//! crash, hang, refusal, late timer and reused thread number.
 //!
 //! ```text
 //!   SimulatedKernel ── run_until ──▶ actor with the turn ──▶ daemon or guardian core
@@ -9,21 +9,21 @@
 //!               sim::Driver with the policy `linux`
 //! ```
 //!
-//! Threads of Tactus are *actors*. A late timer or a ring wakes an actor, and the policy gives it a CPU like any other
-//! thread. Then the actor has a turn, which the driver of the host executes. A call takes time, in which the world
-//! continues. Turns do not overlap.
+//! Threads of Tactus are *actors*. A timer, which may be late, or a ring wakes an actor. The policy gives the actor a
+//! CPU like any other thread. Then the actor has a turn, which the driver of the host executes. A call takes time, in
+//! which the world continues. Turns do not overlap.
 //!
-//! A process of Tactus can fail before any of its acts (calls and stores). From then on, no act of the process has an
-//! effect: the process has crashed, or hangs.
+//! A process of Tactus can fail at any of its acts (calls and stores). From then on, no act of the process has an
+//! effect, because the process has crashed or hangs.
 //!
-//! The world records, for each thread, the values that the thread would have without Tactus. So every remaining change
-//! is visible ([`World::differences`]).
+//! The world records, for each thread, the values that the thread would have without Tactus. Every remaining change is
+//! therefore visible ([`World::differences`]).
 //!
-//! A fork copies the inherited values at its start, and its child appears at its end. In between, the parent may wait
-//! for a CPU, or sleep.
+//! A fork copies the inherited values at its start, and the child appears at its end. During the fork, the parent may
+//! wait for a CPU, or sleep.
 //!
-//! The world does not model SCHED_DEADLINE, freezers, memory, and signals other than SIGKILL, SIGSTOP and SIGCONT.
-//! Actors use the time of their calls only.
+//! The world does not model SCHED_DEADLINE, freezers, memory, or signals other than SIGKILL, SIGSTOP and SIGCONT.
+//! Actors use CPU time only for their calls.
 
 mod actor;
 mod actors;
@@ -68,32 +68,31 @@ impl SimulatedKernel {
     /// Creates a new world.
     ///
     /// # Errors
-    /// The policy does not work with these knobs on this host.
+    /// The policy refuses this host, or these knobs.
     pub fn new(settings: &Settings) -> Result<SimulatedKernel, Refused> {
         Ok(SimulatedKernel(Rc::new(RefCell::new(World::new(settings)?))))
     }
 
-    /// Borrows the world, to inspect it.
+    /// Borrows the world for inspection.
     #[must_use]
     pub fn world(&self) -> Ref<'_, World> {
         self.0.borrow()
     }
 
-    /// Borrows the world, to change it.
+    /// Borrows the world for changes.
     #[must_use]
     pub fn world_mut(&self) -> RefMut<'_, World> {
         self.0.borrow_mut()
     }
 
     /// Advances time until an actor has a turn, or to `end`. The caller executes the turn of the returned actor and
-    /// then [ends](World::end_turn) it.
+    /// then [ends](World::end_turn) the turn.
     #[must_use]
     pub fn run_until(&self, end: Instant) -> Option<u32> {
         self.0.borrow_mut().run_until(end)
     }
 
-    /// Starts a process of Tactus with this owner. The process is a child of init, and its first thread sleeps for
-    /// good.
+    /// Starts a process of Tactus with this owner. The process is a child of init, and its first thread sleeps forever.
     ///
     /// # Panics
     /// All numbers are in use.
@@ -108,18 +107,19 @@ impl SimulatedKernel {
 }
 
 impl Caller {
-    /// Makes the process fail in place of act number `act`, counted from zero.
+    /// Makes the process fail instead of performing act number `act`, counted from zero.
     pub fn fails_at(&self, act: u64, fault: Fault) {
         self.life.fails_at(act, fault);
     }
 
-    /// Returns the fault of the process, once the process has failed.
+    /// Returns the fault of the process; `None` if the process has not failed.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         self.life.fault()
     }
 
-    /// Returns whether the process has ended, as a holder of its descriptor observes it, even if its pid is reused.
+    /// Returns whether the process has ended. The answer is the same for a holder of a descriptor, even if the pid is
+    /// reused.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.life.fault() == Some(Fault::Crash)

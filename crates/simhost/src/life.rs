@@ -1,4 +1,4 @@
-//! [`Life`]: whether the acts of a process still have an effect. [`Memory`]: words that outlive their writers.
+//! [`Life`]: records whether the acts of a process still have an effect. [`Memory`]: words that outlive their writers.
 
 use daemon::kernel::Cells;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 pub enum Fault {
     /// The process is killed (SIGKILL).
     Crash,
-    /// The process is stopped and does nothing more (SIGSTOP).
+    /// The process is stopped and performs no further act (SIGSTOP).
     Hang,
 }
 
@@ -17,7 +17,7 @@ const WELL: u8 = 0;
 const CRASHED: u8 = 1;
 const HUNG: u8 = 2;
 
-/// Counter of the acts of a process, which makes the process fail before a given act.
+/// Counter of the acts of a process, which makes the process fail instead of a given act.
 #[derive(Debug)]
 pub(super) struct Life {
     acts: AtomicU64,
@@ -61,7 +61,7 @@ impl Life {
         self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| (old != CRASHED).then_some(state)).ok();
     }
 
-    /// Ends a stop.
+    /// Continues the process after a stop.
     pub(super) fn goes_on(&self) {
         self.state.compare_exchange(HUNG, WELL, Ordering::Relaxed, Ordering::Relaxed).ok();
     }

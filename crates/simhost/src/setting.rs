@@ -1,4 +1,4 @@
-//! [`Setting`]: the changeable values of a thread, and their meaning for the scheduler.
+//! [`Setting`]: the changeable values of a thread, and the scheduling parameters that follow from them.
 
 use sched::{Class, CpuSet, Params, RtPriority, Weight};
 use sys::attributes::{Attributes, Policy};
@@ -8,7 +8,7 @@ use sys::attributes::{Attributes, Policy};
 pub struct Setting {
     /// Scheduling attributes of the thread.
     pub attributes: Attributes,
-    /// CPUs that the thread may run on.
+    /// Affinity of the thread.
     pub affinity: CpuSet,
 }
 

@@ -5,11 +5,11 @@ use sched::{Descriptor, Nanos};
 /// Lateness of timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
-    /// Maximum lateness in the usual case.
+    /// Maximum lateness of most timers.
     pub most: Nanos,
-    /// Lateness in the rare case.
+    /// Lateness of rare timers.
     pub rare: Nanos,
-    /// Number of timers per rare lateness; 0: never.
+    /// Mean number of timers for each rare timer; 0: no rare timers.
     pub rare_in: u64,
 }
 
@@ -18,22 +18,22 @@ pub struct Lateness {
 pub struct Settings {
     /// Number of CPUs.
     pub cpus: usize,
-    /// The host's policy: `linux`, or another policy with real-time classes.
+    /// Policy of the host: `linux`, or another policy with real-time classes.
     pub policy: &'static Descriptor,
-    /// Knobs that differ from their defaults.
+    /// Settings of knobs that differ from their defaults.
     pub knobs: Vec<(&'static str, i64)>,
-    /// Largest number of a thread. Threads are numbered from 1; after the largest number, numbers are reused.
+    /// Largest number of a thread. Threads are numbered from 1, and numbers are reused after the largest number.
     pub numbers: u32,
     /// Seed of the random numbers.
     pub seed: u64,
     /// Lateness of timers.
     pub lateness: Lateness,
-    /// Maximum duration of a call into the kernel. The minimum is half of it.
+    /// Maximum duration of a call into the kernel. The minimum is half the maximum.
     pub call: Nanos,
 }
 
 impl Settings {
-    /// Returns a host of `cpus` CPUs without lateness, on which calls take no time.
+    /// Returns the settings of a host with `cpus` CPUs, without lateness and with calls that take no time.
     #[must_use]
     pub fn new(policy: &'static Descriptor, cpus: usize) -> Settings {
         let lateness = Lateness::default();

@@ -41,7 +41,7 @@ pub(super) struct Thread {
     /// Unique number of the thread among all threads that ever existed.
     pub(super) birth: u64,
     pub(super) process: u32,
-    /// Fork in progress of the thread.
+    /// Fork in progress by the thread.
     pub(super) birth_begun: Option<Birth>,
     pub(super) name: String,
     pub(super) setting: Setting,
@@ -57,7 +57,7 @@ pub(super) struct Thread {
     /// The daemon process and CPU whose agent is woken when the thread arrives on this CPU.
     pub(super) awaited_by: Option<(u32, CpuId)>,
     pub(super) actor: Option<Actor>,
-    /// Mark of the thread, or of an ancestor.
+    /// Mark of the thread, which may be inherited from an ancestor.
     pub(super) tag: Option<usize>,
     pub(super) account: Account,
 }
@@ -86,7 +86,7 @@ impl Thread {
 pub struct Refuses {
     /// Whether a real-time class is refused: the group has no real-time runtime.
     pub real_time: bool,
-    /// Whether another affinity is refused.
+    /// Whether a change of affinity is refused.
     pub affinity: bool,
     /// Whether all changes are refused.
     pub all: bool,
@@ -118,7 +118,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Creates a running process, without threads yet.
+    /// Creates a running process without threads.
     pub(super) fn new(parent: u32, owner: Owner, cpuset: CpuSet) -> Process {
         Process {
             parent,
@@ -143,20 +143,20 @@ impl Process {
 pub(super) struct Tasks {
     /// Threads, by number.
     threads: Vec<Option<Thread>>,
-    /// Start time of the last thread with each number.
+    /// Start time of the newest thread with each number.
     started: Vec<u64>,
     /// Numbers of the threads that have not ended.
     pub(super) living: Vec<u32>,
     pub(super) processes: BTreeMap<u32, Process>,
     last: u32,
-    /// Number of forks so far, finished or not.
+    /// Number of forks so far, whether finished or not.
     pub(super) births: u64,
     /// Number of threads that have appeared.
     pub(super) seen: u64,
 }
 
 impl Tasks {
-    /// Creates an empty set of tasks, with numbers from 1 up to `numbers`.
+    /// Creates an empty set of tasks, with thread numbers from 1 to `numbers`.
     pub(super) fn new(numbers: u32) -> Tasks {
         let room = numbers as usize + 1;
         Tasks {
@@ -170,8 +170,8 @@ impl Tasks {
         }
     }
 
-    /// Returns the next free number after the last one, wrapping around; `None` if all numbers are in use. A number is
-    /// not reused within one clock tick: a real machine has too many numbers for that.
+    /// Returns the next free thread number, wrapping around; `None` if all numbers are in use. A number is not reused
+    /// within one clock tick, because a real machine has too many numbers to exhaust them within a tick.
     pub(super) fn number(&mut self, start_time: u64) -> Option<u32> {
         let room = u32::try_from(self.threads.len()).expect("numbers are 32 bits");
         let after = (self.last + 1..room).chain(1..=self.last);
@@ -209,7 +209,7 @@ impl Tasks {
         self.threads.get_mut(tid as usize)?.as_mut()
     }
 
-    /// Returns thread `tid`, which exists.
+    /// Returns thread `tid`, which must exist.
     pub(super) fn thread(&mut self, tid: u32) -> &mut Thread {
         self.get_mut(tid).expect("it is there")
     }

@@ -1,4 +1,4 @@
-//! The world behaves like a Linux host, as far as daemon and guardian can observe.
+//! The world behaves like a Linux host, as far as the daemon and the guardian can observe.
 
 use super::*;
 use daemon::kernel::{Cells, Kernel};
@@ -25,7 +25,7 @@ fn hog(host: &SimulatedKernel) -> u32 {
     host.world_mut().start("hog", USER, Workload::Hog).expect("numbers are free")
 }
 
-/// Advances time. No actor may have a turn.
+/// Advances time. Fails if an actor has a turn.
 fn pass(host: &SimulatedKernel, time: Nanos) {
     let end = host.world().now() + time;
     assert_eq!(host.run_until(end), None, "no actor has a turn");
@@ -79,7 +79,7 @@ fn nice_and_affinity_count() {
     let before = hogs.map(|hog| had(&host, hog));
     pass(&host, Nanos::s(2));
     let since: Vec<u64> = (0..3).map(|at| (had(&host, hogs[at]) - before[at]).as_ns() / 1_000_000).collect();
-    // 1024 to 335 of 2 s, and all of another CPU.
+    // The two threads on one CPU share 2 s as 1024 to 335, and the third thread has the other CPU alone.
     assert!((1480..1530).contains(&since[0]) && (470..520).contains(&since[1]) && since[2] == 2000, "{since:?}");
 }
 
@@ -167,7 +167,7 @@ fn children_inherit_what_reset_on_fork_leaves_them() {
     assert_eq!(daemon.children(parent).unwrap(), [before, after]);
     assert_eq!(daemon.threads(parent).unwrap(), [parent, thread]);
     assert_eq!(daemon.process(&daemon.open(thread).unwrap()).unwrap(), parent);
-    // Without the flag, even a real-time class is inherited.
+    // Without the flag, children inherit even a real-time class.
     host.world_mut().reschedule(before, Attributes::of(Policy::Fifo { priority: 3 }));
     let fifo = host.world_mut().fork(before, Workload::Hog).unwrap();
     assert_eq!(host.world().setting(fifo).unwrap().attributes, Attributes::of(Policy::Fifo { priority: 3 }));

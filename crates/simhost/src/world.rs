@@ -12,9 +12,9 @@ use std::sync::Arc;
 use sys::thread::{Identity, Owner};
 use sys::usage::Usage;
 
-/// Other activity on this host, at instants of its own.
+/// Other activity on this host, at instants that it chooses.
 pub trait Others {
-    /// Returns the instant of the next activity; NEVER: there is none.
+    /// Returns the instant of the next activity; NEVER: no further activity.
     fn next(&self) -> Instant;
 
     /// Acts at the instant of [`next`](Others::next), or later.
@@ -29,20 +29,20 @@ pub struct World {
     lateness: Lateness,
     call: Nanos,
     others: Option<Box<dyn Others>>,
-    /// All actors whose processes are not reaped.
+    /// Actors whose processes are not reaped.
     pub(super) actors: Vec<u32>,
     pub(super) next_timer: Instant,
-    /// The actors with due turns, in order.
+    /// Actors with due turns, in order.
     pub(super) turns: VecDeque<u32>,
     /// Daemon, CPU, agent and sentinel of each CPU with an agent.
     pub(super) agents: Vec<(u32, CpuId, u32, u32)>,
     pub(super) lives: Vec<(u32, Arc<Life>)>,
     /// CPU time of ended threads, by mark: total, and at a priority that only Tactus sets.
     pub(super) ended: Vec<(Nanos, Nanos)>,
-    /// The sum of the lateness of timers.
+    /// Sum of the lateness of all timers.
     pub(super) late: Nanos,
     arrivals: Vec<u32>,
-    /// The threads in a fork.
+    /// Threads in a fork.
     pub(super) forking: Vec<u32>,
     steps: u64,
     pub(super) record: Option<Vec<(Instant, String)>>,
@@ -55,10 +55,10 @@ impl std::fmt::Debug for World {
 }
 
 impl World {
-    /// Creates a host that has run for a second, with init and a kernel thread only.
+    /// Creates a host that has run for a second. Its only threads are init and a kernel thread.
     ///
     /// # Errors
-    /// The policy does not work with these knobs on this host.
+    /// The policy refuses this host, or these knobs.
     pub fn new(settings: &Settings) -> Result<World, Refused> {
         let mut knobs = settings.policy.defaults();
         for &(name, value) in &settings.knobs {
@@ -279,7 +279,8 @@ impl World {
         });
     }
 
-    /// Ends thread `tid`. The last thread ends its process. The first thread stays visible until then.
+    /// Ends thread `tid`. The process ends with its last thread. The first thread of a process stays visible until the
+    /// process ends.
     pub fn exit(&mut self, tid: u32) {
         self.note(|| format!("{tid} ends"));
         let Some(thread) = self.tasks.get_mut(tid) else { return };
@@ -404,7 +405,7 @@ impl World {
             }
             let thread = self.tasks.thread(tid);
             let (wants, Some(entity)) = (thread.is_scripted && thread.wants, thread.entity) else { continue };
-            // A thread with a workload decides by itself whether it has work.
+            // A thread with a workload determines from the workload whether it has work.
             self.host.resume(entity);
             if wants {
                 self.want(tid, Wake::Resumed);
@@ -412,7 +413,7 @@ impl World {
         }
     }
 
-    /// Applies the due faults: kills each process that has crashed, and stops each process that hangs.
+    /// Applies the due faults. Kills each process that has crashed, and stops each process that hangs.
     pub fn apply_faults(&mut self) {
         let pids: Vec<u32> =
             self.lives.iter().filter(|(_, life)| life.fault().is_some()).map(|&(pid, _)| pid).collect();

@@ -16,7 +16,7 @@ struct Arguments {
     /// Number of seeds to run, without a time limit.
     #[arg(long, conflicts_with = "minutes")]
     seeds: Option<u64>,
-    /// First seed; later seeds count up from it (default: the current time in seconds).
+    /// First seed; later seeds follow in ascending order (default: the current time in seconds).
     #[arg(long)]
     first: Option<u64>,
     /// Run only this seed, once, and print its events.

@@ -1,5 +1,5 @@
-//! [`Session`]: daemon and guardian on a simulated host. Each of their threads is an actor; in `live`, it is a real
-//! thread.
+//! [`Session`]: daemon and guardian on a simulated host. Every thread of both processes is an actor here, and a real
+//! thread in `live`.
 
 use crate::agreement::{wrong_level, wrong_state};
 use crate::finding::Finding;

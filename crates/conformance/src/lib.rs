@@ -1,4 +1,4 @@
-//! The laws of every policy and comparisons with oracles, kernels and recorded runs; all are in `tests`. This crate
+//! The laws of every policy, and comparisons with oracles, kernels and recorded runs, all in `tests`. This crate
 //! includes the guides of `docs/`, so that their code is compiled and run with the tests.
 
 #[cfg(doctest)]

@@ -1,5 +1,5 @@
-//! Traces in ftrace's text form, read by TRAPpy and LISA. Both read kernel traces, each with its own parser. They count
-//! the runs of each task on every machine and measure their length.
+//! Traces in ftrace's text format, read by TRAPpy and LISA, which read kernel traces with separate parsers. Both count
+//! and measure the runs of each task on every machine.
 //!
 //! `cargo xtask test` installs both readers and runs this test. By hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo
 //! test -p conformance --test ftrace`, or `TACTUS_LISA_PYTHON=python-with-lisa`, or both.
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use trace::{Event, FtraceWriter, Sink, WorldTrace};
 
-/// The record of a task: runs, wake-ups, microseconds on CPUs, and the part of its name that a kernel stores.
+/// The record of a task: number of runs, number of wake-ups, microseconds on CPUs, and the name as stored by a kernel.
 type Did = (u64, u64, i64, String);
 
 /// Returns the records of one machine's events, by process id.
@@ -48,7 +48,7 @@ fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did>
     did
 }
 
-/// Returns the installed readers, each as a Python interpreter and a script. At least one.
+/// Returns the installed readers, each as a Python interpreter and a script. Fails without a reader.
 fn readers() -> Vec<(String, &'static str)> {
     let known = [
         ("TACTUS_TRAPPY_PYTHON", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/trappy_read.py")),
@@ -78,7 +78,8 @@ fn read((python, script): &(String, &str), path: &Path, length: Nanos) -> BTreeM
     text.lines().map(line).collect()
 }
 
-/// Runs `scenario` under `policy` and compares each machine's trace with every reader. Returns the number of runs.
+/// Runs `scenario` under `policy`, and compares each machine's trace with the results of every reader. Returns the
+/// number of runs.
 fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     let readers = readers();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(file);
@@ -103,7 +104,7 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
         let path = folder.join(format!("{}.txt", machine.name));
         std::fs::write(&path, writer.finish().expect("memory takes everything")).expect("there is room");
         let ours = counted(events);
-        // LISA's pattern of a priority has no sign, and the kernel gives a task with a deadline −1.
+        // LISA's pattern for a priority has no sign, but the kernel writes −1 for a task with a deadline.
         let text = std::fs::read_to_string(&path).expect("it was written");
         let reads = |reader: &&(String, &str)| !(reader.1.ends_with("lisa_read.py") && text.contains("prio=-1"));
         for reader in readers.iter().filter(reads) {
@@ -115,7 +116,7 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     executions
 }
 
-/// Asserts that both records of `machine` agree.
+/// Asserts that both records of `machine` are equal.
 fn agree(machine: &str, ours: &BTreeMap<u64, Did>, theirs: &BTreeMap<u64, Did>) {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{machine}");
     for (pid, (count, wakeups, us, name)) in ours {

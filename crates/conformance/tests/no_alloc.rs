@@ -1,5 +1,5 @@
-//! Law 9: decisions do not allocate. Every policy runs a long random workload under a counting allocator. Membership
-//! (attach, adjust, groups) may allocate; inputs and decisions may not.
+//! Law 9: decisions do not allocate. Every policy runs a long random workload under a counting allocator. Changes of
+//! membership (attach, adjust, groups) may allocate; inputs and decisions may not.
 
 #[path = "policies/chosen.rs"]
 mod chosen;
@@ -20,7 +20,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const CPUS: usize = 4;
 const ENTITIES: u64 = 60;
 const ROUNDS: u64 = 100_000;
-/// Rounds in a busy or quiet phase. The phases alternate, so that CPUs also idle, pull and are kicked.
+/// Number of rounds in a busy or quiet phase. The phases alternate, so that CPUs also become idle, pull entities and
+/// receive kicks.
 const ROUNDS_PER_TIME: u64 = 1_000;
 const GROUPS: usize = 5;
 
@@ -55,7 +56,7 @@ impl Dice {
     }
 }
 
-/// The number of events of each kind.
+/// Numbers of events by type.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     wakes: u64,
@@ -79,8 +80,8 @@ struct Day {
 }
 
 impl Day {
-    /// Creates two levels of groups, some with a quota and a cap. A third of the entities have small reservations, so
-    /// that all fit, and a few are real-time.
+    /// Creates two levels of groups, some with a quota and a cap. A third of the entities have reservations that are
+    /// small enough to fit together. A few entities are real-time.
     fn new(policy: &Descriptor, settings: &[(&str, &str)]) -> Day {
         let host = Topology { llc: CPUS / 2, ..Topology::new(CPUS) };
         let mut knobs = policy.defaults();
@@ -198,7 +199,7 @@ impl Day {
         }
     }
 
-    /// Changes parameters, which may allocate. This tests the room that the policies have reserved.
+    /// Changes parameters, which may allocate. Later decisions test the memory that the policies have reserved.
     fn adjust(&mut self, e: EntityId) {
         let Driver { machine, now, .. } = &mut self.driver;
         let mut params = *machine.params(e);
@@ -222,7 +223,7 @@ fn assert_silent(policy: &Descriptor, settings: &[(&str, &str)]) {
     let tally = Day::new(policy, settings).run();
     println!("{} {settings:?}: {tally:?}", policy.name);
     let Tally { wakes, stops, yields, events, changes, turns, idle } = tally;
-    // If jobs run to completion, no event occurs by itself.
+    // If jobs run to completion, no time slice ends and no alarm fires.
     let by_itself = if settings.contains(&("enforce", "none")) { u64::MAX } else { turns };
     let least = [wakes, stops, yields, events, changes, by_itself, idle].into_iter().min();
     assert!(least > Some(1_000), "{}: everything happens often: {tally:?}", policy.name);
@@ -250,7 +251,7 @@ fn no_variant_of_edf_allocates_when_it_decides() {
     }
 }
 
-/// No policy allocates under all inputs of the fuzzer: all knobs, 1 to 16 CPUs, late kicks and alarms, arrivals and
+/// No policy allocates under the fuzzer's inputs: all knobs, 1 to 16 CPUs, late kicks and alarms, arrivals and
 /// departures.
 #[test]
 fn no_policy_allocates_when_it_is_fuzzed() {

@@ -1,4 +1,4 @@
-//! EDF against SimSo, job by job on random task sets: both implementations give the same results.
+//! EDF compared with SimSo, job by job, on random task sets. Both implementations give the same results.
 //!
 //! `cargo xtask test` installs SimSo and runs this test. By hand: `TACTUS_SIMSO_PYTHON=python-with-simso cargo test -p
 //! conformance --test simso`. No two jobs of a set share a deadline, so the order of ties is irrelevant.
@@ -44,7 +44,7 @@ impl Placement {
     }
 }
 
-/// Jobs by (task, release), with their completion if it was before the end.
+/// Jobs by (task, release), each with its completion if it was before the end of the run.
 type Jobs = BTreeMap<(usize, u64), Option<u64>>;
 
 /// Returns a random number in `low..high`.
@@ -52,7 +52,7 @@ fn between(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
     low + random.next_u64() % (high - low)
 }
 
-/// Returns tasks that load `cpus` CPUs with `load` percent in total, up to rounding to whole microseconds.
+/// Returns tasks with a total load of `load` percent of `cpus` CPUs, up to rounding to whole microseconds.
 fn task_set(random: &mut ChaCha8Rng, cpus: u64, load: u64) -> Vec<Task> {
     let count = between(random, 2 * cpus + 1, 5 * cpus + 3);
     let shares: Vec<u64> = (0..count).map(|_| between(random, 20, 100)).collect();
@@ -74,7 +74,7 @@ fn task_set(random: &mut ChaCha8Rng, cpus: u64, load: u64) -> Vec<Task> {
     tasks
 }
 
-/// Collects jobs as they are released and completed.
+/// A collector of jobs, by release and completion.
 #[derive(Default)]
 struct Collector {
     open: BTreeMap<EntityId, Vec<u64>>,
@@ -123,8 +123,8 @@ fn ours(tasks: &[Task], cpus: usize, placement: Placement) -> Jobs {
     collector.jobs.into_iter().map(|((entity, release), done)| ((ids[&entity], release), done)).collect()
 }
 
-/// Returns the tasks in the order of attachment. The partitioned policy assigns each task to the first CPU where it
-/// fits. In decreasing order this is SimSo's packing.
+/// Returns the tasks in the order of attachment. The partitioned policy assigns each task to the first CPU on which it
+/// fits. In decreasing order, the assignment equals SimSo's packing.
 fn attach_order(tasks: &[Task], placement: Placement) -> Vec<usize> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if placement == Placement::Partitioned {

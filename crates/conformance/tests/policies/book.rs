@@ -1,4 +1,5 @@
-//! The manual's pages about policies match their descriptors and essays. `UPDATE_EXPECT=1` rewrites them.
+//! Checks that the manual's pages about policies match the descriptors and essays. `UPDATE_EXPECT=1` rewrites the
+//! pages.
 
 use expect_test::expect_file;
 use report::book;

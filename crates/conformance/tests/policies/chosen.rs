@@ -1,4 +1,4 @@
-//! The policies of a suite: all, or those named in `TACTUS_POLICY`, separated by commas.
+//! The policies of a suite: all policies, or the policies in `TACTUS_POLICY`, separated by commas.
 
 use sched::Descriptor;
 

@@ -3,7 +3,7 @@
 use sched::{Action, Alarm, CpuId, EntityId, Input, Instant, Machine};
 use std::fmt::Debug;
 
-/// The wrapper of a named call of the machine. It makes the call, and may observe it.
+/// The wrapper of a named call of the machine. The wrapper makes the call, and may observe it.
 pub(crate) type Around = fn(&dyn Debug, &mut dyn FnMut());
 
 /// A machine, the current instant, and the machine's requests.
@@ -64,13 +64,14 @@ impl Driver {
         }
     }
 
-    /// Returns the instant of the next alarm, and its number. Of several alarms, the lowest number is first.
+    /// Returns the instant and the number of the next alarm. If several alarms are due at one instant, returns the
+    /// lowest number.
     pub(crate) fn next_alarm(&self) -> Option<(Instant, usize)> {
         let set = self.alarms.iter().enumerate();
         set.filter_map(|(number, alarm)| alarm.map(|(at, _)| (at, number))).min()
     }
 
-    /// Delivers the alarm of this number, which is due.
+    /// Delivers the alarm with this number, which must be due.
     pub(crate) fn ring(&mut self, number: usize) {
         let (at, alarm) = self.alarms[number].take().expect("it is set");
         assert!(at <= self.now, "{alarm:?} is due at {at}, not at {}", self.now);
@@ -83,8 +84,8 @@ impl Driver {
         self.input(Input::Kicked { cpu });
     }
 
-    /// Returns the instant of the next arrival of a kick, end of a time slice or alarm; [`Instant::NEVER`] if there is
-    /// none.
+    /// Returns the instant of the next event: arrival of a kick, end of a time slice or alarm. [`Instant::NEVER`]: no
+    /// pending event.
     pub(crate) fn due(&self) -> Instant {
         let kick = (!self.kicks.is_empty()).then_some(self.now);
         let ends = self.machine.topology().iter().map(|cpu| self.machine.until(cpu)).min();

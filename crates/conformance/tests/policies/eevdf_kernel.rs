@@ -1,11 +1,11 @@
-//! EEVDF against a real kernel: Linux 6.18 with HZ=250 on one of two CPUs (base slice 2 · 0.7 ms), three runs of 10 s
-//! each.
+//! EEVDF compared with a real kernel: Linux 6.18 with HZ=250 on one of two CPUs (base slice 2 · 0.7 ms), three runs of
+//! 10 s each.
 //!
-//! Measured for three hogs at nice 0, 5 and −5: 22.85–22.87, 7.48–7.49 and 69.65–69.67 % of the CPU (by weight: 22.86,
-//! 7.48 and 69.67). Their runs without interruption took 4, 4 and mostly 8–12 ms, the multiples of a tick. Their
-//! longest waits were 20–24, 64 and 5–8 ms. Each of two hogs at nice 0 had 50.00 %, runs of 3.97 ms and longest waits
-//! of 4.1–4.3 ms. Measured waits contain the kernel's own delays, and the simulation has none: a measured 4.1 or 5 ms
-//! is one tick.
+//! Three hogs at nice 0, 5 and −5 had 22.85–22.87, 7.48–7.49 and 69.65–69.67 % of the CPU (by weight: 22.86, 7.48 and
+//! 69.67). Their runs without interruption took 4, 4 and mostly 8–12 ms, which are multiples of a tick. Their longest
+//! waits were 20–24, 64 and 5–8 ms. Each of two hogs at nice 0 had 50.00 %, runs of 3.97 ms and longest waits of
+//! 4.1–4.3 ms. Measured waits contain the kernel's own delays, and the simulation has no such delays: a measured 4.1 or
+//! 5 ms is one tick.
 
 use sched::{Action, Descriptor, EntityId, Instant, Nanos, Params, Topology, Wake, Weight};
 use sim::{Costs, Workload};
@@ -14,7 +14,7 @@ use trace::{Event, Sink};
 const TICK: Nanos = Nanos::ms(4);
 const LENGTH: Nanos = Nanos::s(10);
 
-/// The CPU time of one hog, its runs and its waits.
+/// The CPU time, the runs and the waits of one hog.
 struct Hog {
     entity: EntityId,
     /// Start of the hog's current run or wait.
@@ -76,7 +76,7 @@ fn policy(name: &str) -> &'static Descriptor {
     policies::find(name).expect("it is registered")
 }
 
-/// Runs hogs of these nice values, started `apart` from each other.
+/// Runs hogs with these nice values. The hogs start at intervals of `apart`.
 fn run(policy: &'static Descriptor, settings: &[(&str, i64)], nice: &[i32], apart: Nanos) -> Vec<Hog> {
     let mut knobs = policy.defaults();
     for &(name, value) in settings {
@@ -102,7 +102,7 @@ fn as_measured(version: i64) -> [(&'static str, i64); 3] {
     [("version", version), ("tick", TICK.as_ns().cast_signed()), ("base-slice", Nanos::us(1_400).as_ns().cast_signed())]
 }
 
-/// Returns the differences from the measurements, in runs and waits of hogs at nice 0, 5 and −5.
+/// Returns the deviations from the measurements, in runs and waits of hogs at nice 0, 5 and −5.
 fn deviations(hogs: &[Hog]) -> Vec<String> {
     let [normal, light, heavy] = hogs else { panic!("three hogs") };
     let mut found = Vec::new();
@@ -158,7 +158,7 @@ fn two_equal_hogs_take_turns_of_a_tick() {
     }
 }
 
-/// The comparison can fail: CFS has equally exact shares, but other runs.
+/// The comparison can fail. CFS gives equally exact shares, but different runs and waits.
 #[test]
 fn cfs_runs_and_waits_otherwise() {
     let hogs = run(policy("cfs"), &[("tick", TICK.as_ns().cast_signed())], &[0, 5, -5], Nanos::ZERO);

@@ -1,18 +1,18 @@
-//! The wake-up latency of a thread with a timer under EEVDF, against a real kernel: Linux 6.18 with HZ=250 on one of
-//! two CPUs (base slice 2 · 0.7 ms). Every millisecond the thread does 0 or 200 µs of work, at nice 0, beside 1, 2 or 4
+//! The wake-up latency of a thread with a timer under EEVDF, compared with a real kernel: Linux 6.18 with HZ=250 on one
+//! of two CPUs (base slice 2 · 0.7 ms). Every millisecond, the thread works for 0 or 200 µs at nice 0, beside 1, 2 or 4
 //! hogs at nice 0.
 //!
-//! The latency is bimodal: below its fair share the thread preempts at once, at or above that share it waits for ticks.
-//! The measurements are three runs of 10 s on two vCPUs of an AMD EPYC at 2.6 GHz, each at one accidental phase between
-//! timer and tick; the simulation covers all phases. One percentile is near a step of the distribution. With 200 us
-//! beside four hogs, p99 was 8.0 to 10.6 ms in those runs. In six more runs on the same kernel it was 9.6, 9.9, 10.9,
-//! 10.9, 10.9 and 12.6 ms.
+//! The latency is bimodal. Below its fair share, the thread preempts at once; at or above its fair share, the thread
+//! waits for ticks. The measurements are three runs of 10 s on two vCPUs of an AMD EPYC at 2.6 GHz. Each run has one
+//! accidental phase between timer and tick, and the simulation covers all phases. One percentile is near a step of the
+//! distribution: with 200 µs of work beside four hogs, p99 was 8.0 to 10.6 ms in those runs. In six further runs on the
+//! same kernel, this p99 was 9.6, 9.9, 10.9, 10.9, 10.9 and 12.6 ms.
 //!
 //! Delays from other causes are fitted once, to one row, and all other rows are predicted. The delay of the machine
-//! ([`OWN_DELAY`]) is from the row without work beside one hog, whose thread always preempts at once. The share of
+//! ([`OWN_DELAY`]) is from the row without work beside one hog, where the thread always preempts at once. The share of
 //! other threads ([`OUTSIDE`]) is from the same measurements. The same thread under SCHED_FIFO beside one hog confirms
-//! that the delay is the machine's. There, p50 is 15 to 38 us, p90 17 to 59 us and p99 27 to 200 us, with up to 0.5 %
-//! above 500 us, varying by the hour. A round of the thread uses [`OWN_WORK`].
+//! that the machine causes this delay. Under SCHED_FIFO, p50 is 15 to 38 µs, p90 17 to 59 µs and p99 27 to 200 µs, with
+//! up to 0.5 % above 500 µs, varying by the hour. A round of the thread uses [`OWN_WORK`].
 
 use sched::{Descriptor, GroupId, Instant, Nanos, Params, Topology};
 use sim::program::{Length, Step, TaskSpec, TimerMode};
@@ -23,31 +23,32 @@ use trace::{Event, Sink};
 
 const TICK: Nanos = Nanos::ms(4);
 const PERIOD: Nanos = Nanos::ms(1);
-/// Phases between timer and tick.
+/// Number of phases between timer and tick.
 const PHASES: u64 = 40;
 
-/// The delay of the machine, as pairs: a number of wake-ups of ten thousand, and their maximum delay in tenths of a
-/// microsecond. The anchor is the row without work beside one hog, whose thread always preempts at once. Delays beyond
-/// its last percentile are proportional to the delays of a SCHED_FIFO thread.
+/// Distribution of the machine's delay, as pairs: a number of wake-ups of ten thousand, and the maximum delay of these
+/// wake-ups in tenths of a microsecond. The anchor is the row without work beside one hog, where the thread always
+/// preempts at once. Delays beyond the last percentile of this row are proportional to the delays of a SCHED_FIFO
+/// thread.
 const OWN_DELAY: [(u64, u64); 7] =
     [(0, 103), (5_000, 160), (9_000, 260), (9_920, 485), (9_950, 555), (9_990, 786), (10_000, 2_400)];
 
-/// Maximum fraction of all time for which threads outside the test have the CPU, by weight (section 3). Unit:
-/// millionths. Such a thread runs until a tick.
+/// Maximum fraction of CPU time that threads outside the test receive by weight (section 3), in millionths. A thread
+/// outside the test runs until a tick.
 const OUTSIDE: u64 = 2_000;
 
 /// CPU time of a round without any work (CLOCK_THREAD_CPUTIME_ID: 12.3 to 14.9 µs in six runs, median 13.0), minus the
 /// switch to the thread (`costs/epyc.toml`), which is charged in addition.
 const OWN_WORK: Nanos = Nanos::ns(11_400);
 
-/// Returns the costs of the machine from its file. On one CPU there are no kicks, and the thread requested timers
-/// without slack (PR_SET_TIMERSLACK).
+/// Returns the costs of the machine from its file. One CPU receives no kicks, and the thread requested timers without
+/// slack (PR_SET_TIMERSLACK).
 fn costs() -> Costs {
     let machine = scenario::costs::machine("epyc").expect("it is in the tree");
     Costs { kick: Nanos::ZERO, timer_slack: Nanos::ZERO, ..machine.costs }
 }
 
-/// Returns the `n`-th draw of the delay from other causes, evenly spread over its distribution.
+/// Returns the `n`-th draw of the delay from other causes. The draws are evenly spread over the distribution.
 fn own_delay(n: u64) -> Nanos {
     // The share is in millionths.
     let share = |of: u64| ((of.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * 1_000_000) >> 32;
@@ -58,7 +59,7 @@ fn own_delay(n: u64) -> Nanos {
     if other < OUTSIDE { own + TICK.scale(other, OUTSIDE) } else { own }
 }
 
-/// The measurements of one row, in microseconds and hundredths of a percent.
+/// The measurements of one row: percentiles in microseconds, and fractions in hundredths of a percent.
 struct Measured {
     work: u64,
     hogs: usize,
@@ -116,10 +117,10 @@ struct Distribution(Vec<Nanos>);
 
 impl Distribution {
     fn of(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured) -> Distribution {
-        // The phase step is not a divisor of the tick, so that no two events coincide.
+        // The phase step does not divide the tick, so that no two events coincide.
         let phase = |n: u64| Nanos::us(7) + PERIOD.scale(n, PHASES);
         let late = (0..PHASES).flat_map(|n| run(policy, settings, row, phase(n)));
-        // Both include the switch to the thread.
+        // Both latencies include the switch to the thread.
         let switch = costs().context_switch;
         let mut all: Vec<Nanos> = late.zip(0..).map(|(late, n)| late + own_delay(n).saturating_sub(switch)).collect();
         all.sort_unstable();
@@ -179,7 +180,7 @@ impl Distribution {
         text
     }
 
-    /// Returns the differences from the measurements.
+    /// Returns the deviations from the measurements.
     fn deviations(&self, row: &Measured) -> Vec<String> {
         let mut found = Vec::new();
         let percentiles = [(50, &row.p50), (90, &row.p90), (99, &row.p99)];
@@ -224,14 +225,14 @@ fn wake_ups_are_bimodal_at_once_or_at_a_tick() {
             between <= 200 && between <= 100 + late.above_500us() / 4,
             "{between} of 10,000 are in between\n{shown}"
         );
-        // By that time all hogs, and the other threads, have run for a tick.
+        // Within this time, every hog and the threads outside the test have run for a tick.
         let longest = *late.0.last().expect("it woke");
         assert!(longest <= TICK.saturating_mul(row.hogs as u64 + 1) + Nanos::ms(1), "{longest}\n{shown}");
     }
 }
 
-/// The comparison can fail. Without delayed dequeue (v6.6), a task just below its share waits for ticks far more often,
-/// and CFS dispatches sleepers first.
+/// The comparison can fail. Without delayed dequeue (v6.6), a task just below its share waits for ticks far more often
+/// than in v6.18. CFS dispatches sleepers first.
 #[test]
 fn other_rules_are_late_otherwise() {
     let older = [("version", 1), AS_MEASURED[1], AS_MEASURED[2]];

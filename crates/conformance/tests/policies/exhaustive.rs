@@ -1,4 +1,4 @@
-//! Every short run: all sequences of [`LENGTH`] inputs on 2 CPUs with 3 entities, for every policy.
+//! Exhaustive test of short runs: all sequences of [`LENGTH`] inputs on 2 CPUs with 3 entities, for every policy.
 //!
 //! The machine's own assertions check each step. After each sequence, every entity that may run must run again. The
 //! test is complete: a sequence is a path through the inputs that are valid at each step.
@@ -16,12 +16,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const LENGTH: usize = 6;
 const CPUS: usize = 2;
 const ENTITIES: usize = 3;
-/// The time between two instants with inputs, unless an input states its own.
+/// Time between two instants with inputs, unless an input has its own time.
 const GAP: Nanos = Nanos::us(100);
-/// The time within which every entity must run once.
+/// Maximum time until every entity has run once.
 const PATIENCE: Nanos = Nanos::s(10);
-/// The time within which every entity must run once under a policy that may starve an entity. An entity that has not
-/// run by then must run when it is alone.
+/// Maximum time until every entity has run once under a policy that may starve an entity. An entity that has not run
+/// within this time must run when it is alone.
 const SHORT_PATIENCE: Nanos = Nanos::ms(150);
 
 /// An input, or a change of the first entity's parameters.
@@ -36,7 +36,7 @@ enum Step {
     Expire(usize),
     /// The next alarm fires, with any delay.
     Alarm,
-    /// The first entity becomes heavy, or of normal weight again.
+    /// The first entity becomes heavy, or returns to the normal weight.
     Weigh,
     /// The affinity of the first entity becomes the last CPU, or is removed.
     Confine,
@@ -101,7 +101,7 @@ impl World {
         self.driver.machine.state(self.ids[n])
     }
 
-    /// Returns whether the entity is neither blocked by itself nor paused.
+    /// Returns whether the entity is neither blocked nor paused.
     fn is_active(&self, n: usize) -> bool {
         self.state(n) != State::Blocked
     }
@@ -210,8 +210,8 @@ impl World {
         machine.adjust(*now, self.ids[0], params).expect("it may ask for this");
     }
 
-    /// Wakes every entity that is not paused, then advances time. Each entity must run. A policy that may starve an
-    /// entity must only keep the entities queued. Returns whether an entity starved.
+    /// Wakes every entity that is not paused, then advances time until each entity runs. Under a policy that may starve
+    /// an entity, a starved entity must run when it is alone. Returns whether an entity starved.
     fn check_liveness(&mut self, may_starve: bool) -> bool {
         self.driver.now += GAP;
         for n in 0..ENTITIES {
@@ -242,7 +242,8 @@ impl World {
         left.contains(&true)
     }
 
-    /// Advances time until each of `left` has run, and removes it from `left`; stops after `patience`.
+    /// Advances time until each entity in `left` has run, or `patience` has passed. Removes the entities that ran from
+    /// `left`.
     fn run_until_each_ran(&mut self, left: &mut [bool; ENTITIES], patience: Nanos) {
         let end = self.driver.now + patience;
         loop {
@@ -257,7 +258,7 @@ impl World {
     }
 }
 
-/// The outcome of all sequences.
+/// The results of all sequences.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     sequences: u64,
@@ -278,12 +279,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The position of a sequence among all: at each step, the input taken, and the number of valid inputs.
+/// The position of a sequence among all sequences: for each step, the chosen input and the number of valid inputs.
 #[derive(Debug, Default)]
 struct Path(Vec<(usize, usize)>);
 
 impl Path {
-    /// Returns the index of the input to take at `depth`, of `count` inputs.
+    /// Returns the index of the chosen input at `depth`, of `count` inputs.
     fn choose(&mut self, depth: usize, count: usize) -> usize {
         if depth == self.0.len() {
             self.0.push((0, count));
@@ -293,7 +294,7 @@ impl Path {
         choice
     }
 
-    /// Advances to the next sequence. Returns whether there is one.
+    /// Advances to the next sequence. Returns whether a next sequence exists.
     fn advance(&mut self) -> bool {
         while let Some((choice, of)) = self.0.last_mut() {
             *choice += 1;
@@ -326,7 +327,7 @@ fn may_starve(policy: &Descriptor) -> bool {
     (policy.starvation)(&load).is_none()
 }
 
-/// Runs every sequence of `length` inputs, and settles after every `batch` inputs, which arrive at one instant.
+/// Runs every sequence of `length` inputs. Each batch of `batch` inputs arrives at one instant, followed by a settle.
 fn exhaust(policy: &Descriptor, length: usize, batch: usize, kicks: Kicks) -> Result<Tally, Failure> {
     let may_starve = may_starve(policy);
     let mut tally = Tally::default();

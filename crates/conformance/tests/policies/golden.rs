@@ -1,5 +1,5 @@
-//! Runs that must not change by accident: the standard scenarios under every policy, each as an exact trace and as a
-//! Gantt chart. `UPDATE_EXPECT=1` rewrites the expected files.
+//! Golden runs: the standard scenarios under every policy, each as an exact trace and as a Gantt chart.
+//! `UPDATE_EXPECT=1` rewrites the expected files.
 
 use expect_test::expect_file;
 use run::{Observers, Run};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use trace::gantt::{Gantt, Glyphs};
 use trace::{Header, TextWriter, TimelineBuilder};
 
-/// Scenarios, with the length that is kept as a trace, and the length of the chart of 100 columns.
+/// Scenarios, each with the length of its trace and the length of its chart of 100 columns.
 const SCENARIOS: [(&str, Nanos, Nanos); 3] = [
     ("parallel", Nanos::ms(60), Nanos::ms(200)),
     ("three-vms", Nanos::ms(300), Nanos::ms(200)),
@@ -22,7 +22,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
 
-/// Runs a scenario under a policy with the policy's default knobs. The scenario's knobs belong to its own policy.
+/// Runs a scenario under a policy with the policy's default knobs. The knobs in the scenario are for the scenario's own
+/// policy.
 fn run(
     name: &str,
     length: Nanos,

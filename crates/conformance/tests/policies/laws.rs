@@ -1,5 +1,5 @@
-//! Laws 1–12 for every policy on 1, 2, 4 and 16 CPUs, in fuzz runs of a few seeds each. Machine and auditor check each
-//! run, and each run is repeated. `cargo xtask fuzz` runs more seeds.
+//! Laws 1–12 for every policy on 1, 2, 4 and 16 CPUs, in fuzz runs with a few seeds each. The machine and the auditor
+//! check each run, and each run is repeated. `cargo xtask fuzz` runs more seeds.
 
 use crate::chosen;
 
@@ -35,7 +35,8 @@ fn every_policy_keeps_the_laws_on_16_cpus() {
     hold(16);
 }
 
-/// The check of each law detects a policy that breaks the law. A counting allocator detects allocations elsewhere.
+/// The check of each law detects a policy that breaks the law. Another test, with a counting allocator, checks
+/// allocations.
 #[test]
 fn every_canary_is_caught() {
     let expected = [
@@ -64,14 +65,14 @@ fn every_canary_is_caught() {
     }
 }
 
-/// Runs that once broke a law, as in the fuzzer's replay lines: policy, seed, steps, entities.
+/// Runs that once broke a law, with the values of the fuzzer's replay lines: policy, seed, steps, entities.
 #[test]
 fn runs_that_broke_a_law_keep_it() {
     let in_debt = ("parking", "in-debt");
     let broken = [
         ("credit", 1_795_334_867, 191, 17, in_debt),
         ("rs", 1_795_334_569, 245, 49, in_debt),
-        // VMs stopped each other in turn, and each ran for a nanosecond.
+        // VMs stopped each other in turn, so that each VM ran for a nanosecond.
         ("cosched-relaxed", 1_795_359_644, 240, 54, ("version", "3")),
     ];
     for (name, seed, steps, entities, (knob, word)) in broken {
@@ -84,7 +85,7 @@ fn runs_that_broke_a_law_keep_it() {
     }
 }
 
-/// The same seed gives the same actions after any other runs; another seed gives other actions.
+/// A seed gives the same actions after any other runs. Another seed gives different actions.
 #[test]
 fn a_seed_decides_everything() {
     for policy in chosen::policies() {
@@ -103,13 +104,13 @@ fn judging_admission(mut options: fuzz::Options) -> fuzz::Options {
     options
 }
 
-/// Guarantees for calm runs are checked in some runs of every policy that states them, and hold.
+/// Policies keep their guarantees for calm runs. Some runs of every policy with these guarantees check them.
 #[test]
 fn every_period_of_a_calm_run_has_its_slice() {
     let promising = |options: &fuzz::Options| options.reservations && options.reservation_bound().is_some();
     let mut keepers = Vec::new();
     for policy in chosen::policies() {
-        // Some policies guarantee reservations only if a knob turns their admission control on.
+        // Some policies guarantee reservations only if a knob enables their admission control.
         let drawn = (0..400).map(|seed| judging_admission(fuzz::Options::draw(policy, seed)));
         let judged: Vec<_> = drawn.filter(promising).collect();
         if judged.is_empty() {

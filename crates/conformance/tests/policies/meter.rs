@@ -1,4 +1,4 @@
-//! The meter, which gets only a trace, agrees with the simulator's own accounts in random runs.
+//! The meter receives only a trace, and agrees with the simulator's own accounts in random runs.
 
 use crate::chosen;
 use measure::Meter;
@@ -76,7 +76,7 @@ fn agree(policy: &'static sched::Descriptor, seed: u64) {
                 host.resume(paused);
             }
             2 if !present.is_empty() => {
-                // The meter and the host account for the request, refused or not.
+                // The meter and the host charge CPU time at the request, even if the host refuses the request.
                 let _ = host.adjust(present[0], random.params());
             }
             _ => {
@@ -99,7 +99,7 @@ fn agree(policy: &'static sched::Descriptor, seed: u64) {
     assert_eq!(meter.members().len(), came.len());
     for (entity, charged) in charged {
         let member = meter.members().iter().find(|member| member.entity == entity).expect("it was seen");
-        // A running entity is charged when it stops.
+        // A running entity is charged only when it stops.
         let agrees =
             if running.contains(&entity) { member.got.delivered >= charged } else { member.got.delivered == charged };
         assert!(agrees, "{} with seed {seed}: {entity} {} {charged}", policy.name, member.got.delivered);

@@ -1,4 +1,4 @@
-//! The task sets for which four independent simulators agree about global EDF.
+//! Task sets for which four independent simulators agree on the results of global EDF.
 
 use report::Report;
 use run::{Choice, Observers, Run};
@@ -67,9 +67,9 @@ fn set_b_gives_the_table_to_the_last_count() {
     assert_eq!(report.total.worst_lateness_ns, 0);
 }
 
-/// Ties between deadlines are resolved by the lower id, for any order of placement. The expected counts are from a
-/// simulator of 40 lines, written for this test alone. It uses first fit decreasing, then each CPU by absolute deadline
-/// and id.
+/// Ties between deadlines are resolved in favour of the lower id, for any order of placement. The expected counts are
+/// from a simulator of 40 lines that was written for this test alone. The simulator places tasks by first fit
+/// decreasing, and schedules each CPU by absolute deadline and id.
 #[test]
 fn partitioned_first_fit_gives_the_counts_of_an_independent_simulator() {
     let sets = [("ts_A_n10_u3.0.csv", 6760, 6755, 4231), ("ts_B_n100_u3.6.csv", 76259, 76240, 39574)];

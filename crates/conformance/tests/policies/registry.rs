@@ -1,4 +1,4 @@
-//! The required content of every descriptor in the registry.
+//! Checks that every descriptor in the registry has the required content.
 
 use sched::{Descriptor, Knob, Nanos, Topology, Unit};
 

@@ -1,6 +1,6 @@
 //! The theorem of Liu and Layland: on one CPU, an entity with a reservation gets its slice in every period in which it
-//! is runnable throughout, up to a full CPU. This holds for any sleeps and wake-ups of the other entities, if the
-//! policy guarantees it. The auditor checks it.
+//! is runnable throughout. The theorem holds for reservations up to a full CPU, and for any sleeps and wake-ups of the
+//! other entities. The auditor checks the theorem for every policy that guarantees it.
 
 use crate::chosen;
 use fuzz::Dice;
@@ -11,7 +11,7 @@ use sim::{Auditor, Costs, JobEnd, Periodic, Workload};
 
 const SEEDS: u64 = 400;
 const LENGTH: Nanos = Nanos::ms(400);
-/// Periods with few common multiples, and periods with many.
+/// Periods in milliseconds: some with few common multiples, some with many.
 const PERIODS_MS: [u64; 10] = [2, 3, 4, 5, 7, 8, 10, 13, 20, 40];
 
 /// Returns reservations that fill one CPU up to rounding.
@@ -25,7 +25,7 @@ fn full_cpu(dice: &mut Dice) -> Vec<Reservation> {
     parts.iter().map(reservation).collect()
 }
 
-/// Returns knobs without reserve and with admission control.
+/// Returns knobs with admission control and without a reserve.
 fn generous(policy: &Descriptor) -> Knobs {
     let mut knobs = policy.defaults();
     for (name, value) in [("reserve", 0), ("rt-bandwidth", 100), ("admission", 1)] {
@@ -59,7 +59,7 @@ fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nano
     let mut all = Vec::new();
     for reservation in full_cpu(&mut dice) {
         let params = Params { reservation: Some(reservation), ..Params::default() };
-        // A refused entity has no reservation.
+        // An entity with a refused reservation is not attached.
         all.extend(host.attach("task", params, Workload::Scripted));
     }
     all.iter().for_each(|&e| host.wake(e, Wake::Timer));
@@ -113,7 +113,7 @@ fn edf_keeps_its_promises_however_it_enforces_them() {
     }
 }
 
-/// The test can fail: Credit, which has no deadlines, misses slices in the same runs.
+/// The test can fail. Credit has no deadlines, and misses slices in the same runs.
 #[test]
 fn a_policy_without_deadlines_misses_slices() {
     let credit = policies::find("credit").expect("it is registered");
@@ -131,7 +131,7 @@ fn full_machine(cpus: usize, dice: &mut Dice) -> Vec<Periodic> {
         let share = (50_000 + dice.below(900_000)).min(left_ppm);
         left_ppm -= share;
         let period = Nanos::ms(dice.choose(&PERIODS_MS).expect("there are some"));
-        // The end of a job is reported even if the next job follows at once, so that the next job has its own deadline.
+        // The end of a job is reported even if the next job follows at once. The next job then has its own deadline.
         jobs.push(Periodic { end: JobEnd::Yield, ..Periodic::new(period, period.scale(share, 1_000_000)) });
     }
     jobs

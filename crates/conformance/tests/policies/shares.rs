@@ -1,5 +1,5 @@
-//! Shares by weight against the exact weighted share: a policy that states a bound (`guarantees.shares`) keeps it at
-//! every instant of a run on one CPU with hogs of random weights.
+//! Shares by weight compared with the exact weighted share. A policy that states a bound (`guarantees.shares`) keeps
+//! the bound at every instant of a run with hogs of random weights on one CPU.
 
 use crate::chosen;
 use fuzz::Dice;
@@ -10,7 +10,7 @@ use trace::{Event, Sink};
 const SEEDS: u64 = 60;
 const LENGTH: Nanos = Nanos::s(3);
 
-/// The CPU time of each entity, and its largest distance from the exact share since the last arrival.
+/// CPU time of each entity, and the maximum distance from the exact share since the last arrival.
 #[derive(Default)]
 struct Shares {
     /// Weights and CPU times since the last arrival, in order of arrival.
@@ -21,7 +21,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// Accounts for the entity that ran until now and compares.
+    /// Charges the entity that ran until `now`, and compares all shares.
     fn pay(&mut self, now: Instant) {
         if let Some((e, from)) = self.running.as_mut() {
             let ran = now.since(std::mem::replace(from, now));
@@ -61,7 +61,7 @@ impl Sink for Shares {
     }
 }
 
-/// Returns the stated bound for `weights`, and the largest distance in a run with them.
+/// Returns the stated bound for `weights`, and the maximum distance in a run with these weights.
 fn run(policy: &'static Descriptor, knobs: &Knobs, weights: &[Weight], dice: &mut Dice) -> (Option<Nanos>, Nanos) {
     let host = Topology::new(1);
     let linux = |weight: Option<&Weight>| weight.map_or(1024, |weight| u64::from(weight.as_linux()));
@@ -91,7 +91,7 @@ fn weights(dice: &mut Dice) -> Vec<Weight> {
     (0..2 + dice.below(7)).map(|_| Weight::nice(nice(dice)).expect("it is in range")).collect()
 }
 
-/// Knobs with which policies guarantee shares that they do not guarantee by default.
+/// Settings of knobs with which policies guarantee shares that they do not guarantee by default.
 const VARIANTS: [(&str, &[(&str, i64)]); 2] = [("bvt", &[("recharge", 0), ("rounding", 0)]), ("bvt", &[("rule", 1)])];
 
 /// Returns every policy with its default knobs, and with each of its variants.
@@ -128,7 +128,7 @@ fn shares_are_exact_within_their_bounds() {
     }
 }
 
-/// The comparison can fail: under round robin, which ignores weights, the distance grows without bound.
+/// The comparison can fail. Round robin ignores weights, so the distance grows without bound.
 #[test]
 fn a_policy_without_weights_is_off_without_bound() {
     let policy = policies::find("round-robin").expect("it is registered");

@@ -1,17 +1,17 @@
-//! Durations in the notation of people: `20ms`, `1.5 s`, `1h 30min`.
+//! Durations as users write them: `20ms`, `1.5 s`, `1h 30min`.
 
 use crate::problem::{Problems, Wrong, quoted};
 use jiff::fmt::friendly::SpanParser;
 use sched::time::SPAN_MAX;
 use sched::{Nanos, Refused};
 
-/// Form of a duration, for help texts.
+/// Format of a duration, for help texts.
 pub const FORM: &str = "a number and a unit in quotes, such as \"20ms\", \"1.5s\" or \"10min\" (ns, us, ms, s, min, h)";
 
 /// Parses the length of a run: `20ms`, `1.5s`, `10min`.
 ///
 /// # Errors
-/// `text` is no duration, zero, or longer than [`SPAN_MAX`].
+/// `text` is not a duration, is zero, or is longer than [`SPAN_MAX`].
 pub fn length(text: &str) -> Result<Nanos, Problems> {
     let length = moment(text)?;
     if length.is_zero() {
@@ -24,12 +24,12 @@ pub fn length(text: &str) -> Result<Nanos, Problems> {
 /// Parses a time since the start of a run.
 ///
 /// # Errors
-/// `text` is no duration, or longer than [`SPAN_MAX`].
+/// `text` is not a duration, or is longer than [`SPAN_MAX`].
 pub fn moment(text: &str) -> Result<Nanos, Problems> {
     parse("time", text).map_err(|wrong| wrong.anywhere(None).into())
 }
 
-/// Parses a duration. `what` is its name in errors.
+/// Parses a duration. Errors name the duration `what`.
 pub fn parse(what: &'static str, text: &str) -> Result<Nanos, Wrong> {
     let Ok(span) = SpanParser::new().parse_duration(text) else {
         if has_too_many_digits(text) {
@@ -53,7 +53,7 @@ pub fn parse(what: &'static str, text: &str) -> Result<Nanos, Wrong> {
     nanos(span.as_nanos()).ok_or_else(|| (&Refused::TooLong { what, most: SPAN_MAX }).into())
 }
 
-/// Whether `text` begins with a number beyond the range of the parser.
+/// Returns whether `text` begins with a number beyond the range of the parser.
 fn has_too_many_digits(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     digits >= 19 && text[digits..].trim_start().starts_with(|c: char| c.is_alphabetic())
@@ -63,7 +63,7 @@ fn nanos(count: i128) -> Option<Nanos> {
     u64::try_from(count).ok().map(Nanos::ns).filter(|&time| time <= SPAN_MAX)
 }
 
-/// Whether the fraction in `text`, which is a duration, has digits that the parser silently drops.
+/// Returns whether the fraction in `text`, which is a duration, has digits that the parser would drop silently.
 fn is_finer_than_a_nanosecond(text: &str) -> bool {
     let Some((_, fraction)) =
         text.split_once(['.', ',']).filter(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()))

@@ -7,8 +7,8 @@ use thiserror::Error;
 
 /// A reader of the files that a scenario names.
 pub trait Files {
-    /// Returns the bytes of the file `name`, a path with `/`. Relative names continue the path of the scenario. For a
-    /// file beyond [`FILE_BYTES_MAX`](crate::text::FILE_BYTES_MAX), returns at least one byte more than that.
+    /// Returns the bytes of the file `name`, a path with `/`. Relative paths start at the directory of the scenario.
+    /// For a file beyond [`FILE_BYTES_MAX`](crate::text::FILE_BYTES_MAX), returns more bytes than this limit.
     ///
     /// # Errors
     /// The reason why the file cannot be read.
@@ -24,18 +24,18 @@ impl fmt::Debug for dyn Files + '_ {
 /// The reason why a file cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Unreadable {
-    /// There is no file of this name, for this reason.
+    /// The file does not exist, for this reason.
     #[error("{0}")]
     Missing(String),
     /// The file is a directory, a device or a pipe.
     #[error("not a file")]
     NotAFile,
-    /// The file exists, but cannot be read for this reason.
+    /// The file exists but cannot be read, for this reason.
     #[error("{0}")]
     Denied(String),
 }
 
-/// No files: every file is missing.
+/// An empty reader: every file is missing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoFiles;
 

@@ -1,4 +1,4 @@
-//! Forms of single values: the accepted values, and the errors for all others.
+//! Formats of single values: the accepted values, and the errors for all other values.
 
 use crate::duration;
 use crate::problem::{Wrong, nearest, quoted};
@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 /// Maximum bandwidth: a terabyte per second. Unit: bytes per second.
 const BANDWIDTH_MAX: u64 = 1_000_000_000_000;
 
-/// Returns the kind of `value` with an article, for the sentence "`slice` is …".
+/// Returns the type of `value` with an article, for the sentence "`slice` is …".
 pub fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
@@ -23,7 +23,7 @@ pub fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// Returns the error of a value of a kind that `key` does not accept.
+/// Returns the error of a value whose type `key` does not accept.
 pub fn mistyped(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Wrong {
     Wrong::new(format!("`{key}` is {}", kind(value)), kind(value), format!("use {right}"))
 }
@@ -54,7 +54,7 @@ where
     T::try_from(number).ok().filter(|number| range.contains(number)).ok_or_else(|| out_of_range(key, right))
 }
 
-/// Reads one of a few words.
+/// Reads one of the words in `words`.
 pub fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)], right: &str) -> Result<T, Wrong> {
     let typed = text(key, value, right)?;
     match words.iter().find(|&&(name, _)| name == typed) {
@@ -69,7 +69,7 @@ pub fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)], right:
     }
 }
 
-/// Reads the name of an object defined elsewhere, or of a policy.
+/// Reads the name of a policy, or of an object that is defined elsewhere.
 pub fn reference(key: &str, value: &DeValue<'_>) -> Result<String, Wrong> {
     text(key, value, "a name in quotes").map(str::to_string)
 }
@@ -109,7 +109,7 @@ pub fn count(key: &'static str, value: &DeValue<'_>, range: RangeInclusive<u64>)
     integer_in(key, value, range, "")
 }
 
-/// Returns the only entry of a table. `None`: the table has no or several entries.
+/// Returns the only entry of a table. `None`: the table has no entry or several entries.
 pub fn single<'a, 'i>(table: &'a DeTable<'i>) -> Option<(Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
     let mut entries = table.iter();
     let (Some((name, value)), None) = (entries.next(), entries.next()) else { return None };
@@ -117,7 +117,7 @@ pub fn single<'a, 'i>(table: &'a DeTable<'i>) -> Option<(Placed<&'a str>, Placed
     Some((name, Placed { value: value.get_ref(), at: value.span().into() }))
 }
 
-/// Returns the thousandths of a number with at most three decimals. `None`: the text is no such number.
+/// Returns the thousandths of a number with at most three decimals. `None`: the text is not a number in this format.
 pub fn milli(text: &str) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -166,7 +166,7 @@ pub fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
         |reason: &str| Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("use {RIGHT}"));
     let end = typed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(typed.len());
     let (number, unit) = (milli(&typed[..end]), typed[end..].trim());
-    // The scale is a thousandth of a thousand, a million, …. For bits, the result is an eighth of that.
+    // The scale is a thousandth of a thousand, a million, …. For bits, the result is an eighth of the scaled number.
     let (scale, bits) = match unit {
         "kbit" => (1, 8),
         "Mbit" => (1_000, 8),

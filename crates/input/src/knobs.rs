@@ -1,4 +1,4 @@
-//! Conversion of written knobs, in a scenario or as `NAME=VALUE` on a command line, to a policy's [`Knobs`].
+//! Conversion of knobs in a scenario, or as `NAME=VALUE` on a command line, to a policy's [`Knobs`].
 
 use crate::duration;
 use crate::problem::{Findings, Problem, Problems, Wrong, nearest, quoted, right_instead};
@@ -8,11 +8,11 @@ use sched::{Descriptor, Knob, Knobs, Unit};
 /// A knob and its value as written.
 #[derive(Clone, Debug)]
 pub struct KnobSetting {
-    /// Name of the knob, which need not exist.
+    /// Name of the knob. The policy may lack this knob.
     pub name: String,
-    /// Value of the knob, which need not be valid.
+    /// Value of the knob, which may be invalid.
     pub value: KnobValue,
-    /// Place of the knob. `None` on a command line.
+    /// Position of the knob in a text; `None` on a command line.
     pub place: Option<KnobPlace>,
 }
 
@@ -27,14 +27,14 @@ pub enum KnobValue {
     Switch(bool),
 }
 
-/// The place of a knob in a text.
+/// The position of a knob in a text.
 #[derive(Clone, Debug)]
 pub struct KnobPlace {
     /// Text that sets the knob.
     pub source: Source,
-    /// Place of the knob's name.
+    /// Span of the knob's name.
     pub name: Span,
-    /// Place of the knob's value.
+    /// Span of the knob's value.
     pub value: Span,
 }
 
@@ -56,11 +56,11 @@ impl std::str::FromStr for KnobSetting {
     }
 }
 
-/// Returns the knobs of `policy`: its defaults, changed by each of `settings` in order. The last setting of a knob
-/// applies.
+/// Returns the knobs of `policy`: the defaults, changed by `settings` in order. The last setting of a knob applies.
 ///
 /// # Errors
-/// A knob that the policy lacks, or a value outside a knob's range, each with its place if it is known.
+/// A setting names a knob that the policy lacks, or a value is outside the knob's range. Each problem has its position
+/// if known.
 pub fn apply_knobs(policy: &Descriptor, settings: &[KnobSetting]) -> Result<Knobs, Problems> {
     let mut knobs = policy.defaults();
     let mut findings = Findings::new(&Source::default());
@@ -92,7 +92,7 @@ fn unknown(policy: &Descriptor, name: &str) -> Wrong {
     Wrong::new(message, "no such knob", right_instead(name, &known))
 }
 
-/// Converts a value to the unit of the policy. Does not check its range.
+/// Converts a value to the unit of the policy. Does not check the range of the value.
 fn convert(knob: &'static Knob, value: &KnobValue) -> Result<i64, Wrong> {
     let number = |text: &str| text.trim().parse().ok();
     let converted = match (knob.unit, value) {

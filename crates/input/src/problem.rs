@@ -1,4 +1,4 @@
-//! [`Problem`]: an error in an input, with its place, its reason and its remedy.
+//! [`Problem`]: an error in an input, with its position, its reason and its remedy.
 //!
 //! Checks do not stop at the first error. They collect problems in `Findings` and return [`Problems`].
 
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of problems of one input that are reported in full. Further problems are counted.
+/// Maximum number of problems of one input that are reported in full. Further problems are only counted.
 pub const PROBLEMS_SHOWN: usize = 10;
 
-/// Maximum column up to which several places of a problem are shown. Beyond column 65,535, miette panics.
+/// Maximum column up to which several spans of a problem are shown. Beyond column 65,535, miette panics.
 const COLUMNS_MAX: usize = 4_000;
 
 /// An error in an input. miette's report handlers show the line of the error. `Display` shows only the reason.
@@ -22,13 +22,13 @@ pub struct Problem {
     message: String,
     help: String,
     source: Source,
-    /// Places of the problem, each with a label. The first is the main place.
+    /// Spans of the problem, each with a label. The first span is the main span.
     places: Vec<(Span, String)>,
     severity: Severity,
 }
 
 impl Problem {
-    /// Creates a problem without a place in a text.
+    /// Creates a problem without a span.
     pub fn new(message: impl Into<String>) -> Problem {
         Problem {
             message: printable(&message.into()),
@@ -39,7 +39,7 @@ impl Problem {
         }
     }
 
-    /// Adds the place of the problem, or a related place, with a label.
+    /// Adds the span of the problem, or a related span, with a label.
     pub fn at(mut self, span: Span, label: impl Into<String>) -> Problem {
         self.places.push((span, printable(&label.into())));
         self
@@ -63,7 +63,7 @@ impl Problem {
         &self.help
     }
 
-    /// Returns the place as `file:line:column`, as far as it is known.
+    /// Returns the position as `file:line:column`, or the name of the file if the position is unknown.
     #[must_use]
     pub fn place(&self) -> String {
         match self.places.first() {
@@ -101,7 +101,7 @@ impl Diagnostic for Problem {
         if self.places.is_empty() || self.source.name().is_empty() {
             return None;
         }
-        // Far to the right, only one place can be shown. A line with several places is shown from its beginning.
+        // In a distant column, only one span can be shown. A line with several spans is printed from its first column.
         let is_near = |&(span, _): &(Span, String)| {
             self.source.position(self.source.underline(span).offset()).column <= COLUMNS_MAX
         };
@@ -116,9 +116,9 @@ impl Diagnostic for Problem {
     }
 }
 
-/// All errors in an input: at least one problem, the first ten in the order of the file.
+/// All errors in an input. There is at least one problem, and the first ten are in the order of the file.
 ///
-/// [`report`](Problems::report) is for people at a terminal. `Display` has one line for each problem:
+/// [`report`](Problems::report) returns a report for a terminal. `Display` prints one line for each problem:
 /// `file:line:column: reason; remedy`.
 #[derive(Clone, Debug)]
 pub struct Problems {
@@ -127,7 +127,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Returns the problems that are reported in full. Never empty.
+    /// Returns the problems that are reported in full. The list is never empty.
     #[must_use]
     pub fn shown(&self) -> &[Problem] {
         if self.more > 0 { &self.shown[..self.shown.len() - 1] } else { &self.shown }
@@ -167,7 +167,7 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 impl Problems {
-    /// Returns a report for a report handler, which shows each problem with its line.
+    /// Returns a report for a report handler. The handler shows each problem with its line.
     #[must_use]
     pub fn report(&self) -> miette::Report {
         let [problem, rest @ ..] = self.shown.as_slice() else { unreachable!("problems are at least one") };
@@ -196,7 +196,7 @@ struct Several {
 pub struct Findings {
     source: Source,
     files: Arc<dyn Files>,
-    /// The first problems by place, then by order of detection.
+    /// First problems in the order of their positions, then in the order of detection.
     first: BTreeMap<(usize, usize), Problem>,
     count: usize,
 }
@@ -207,7 +207,7 @@ impl Findings {
         Findings::with_files(source, Arc::new(NoFiles))
     }
 
-    /// Creates an empty collector for `source`, which may name others of `files`.
+    /// Creates an empty collector for `source`, which may name files in `files`.
     pub fn with_files(source: &Source, files: Arc<dyn Files>) -> Findings {
         Findings { source: source.clone(), files, first: BTreeMap::new(), count: 0 }
     }
@@ -218,23 +218,24 @@ impl Findings {
         Arc::clone(&self.files)
     }
 
-    /// Whether there are no problems so far.
+    /// Returns whether the collector has no problems.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns the text of the problems.
+    /// Returns the text that contains the problems.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Adds a problem. Its text is this text unless it names another.
+    /// Adds a problem. A problem without its own text gets the collector's text.
     pub fn add(&mut self, problem: Problem) {
         let span = problem.places.first().map_or(Span::default(), |&(span, _)| span);
         self.add_at(span, || problem);
     }
 
-    /// Adds a problem at `span`. Calls `problem` only if it will be shown, because it may search for a similar name.
+    /// Adds a problem at `span`. Calls `problem` only if the problem will be shown, because `problem` may search for a
+    /// similar name.
     pub fn add_at(&mut self, span: Span, problem: impl FnOnce() -> Problem) {
         let key = (span.start, self.count);
         let full = self.first.len() == PROBLEMS_SHOWN;
@@ -243,7 +244,7 @@ impl Findings {
             return;
         }
         let problem = problem();
-        // Copies of a table have its places. An error in all of them is reported once.
+        // Copies of a table have the same span. An error in all copies is reported once.
         let mut here = self.first.range((span.start, 0)..=(span.start, usize::MAX));
         if here.any(|(_, known)| known.message == problem.message && known.places == problem.places) {
             return;
@@ -256,7 +257,7 @@ impl Findings {
         }
     }
 
-    /// Adds all problems of another text, which this text names at `span`.
+    /// Adds all problems of another text, which the collector's text names at `span`.
     pub fn include(&mut self, span: Span, problems: Problems) {
         let (more, shown) = (problems.more, problems.shown().to_vec());
         for problem in shown {
@@ -268,7 +269,7 @@ impl Findings {
         self.count += more;
     }
 
-    /// Returns all problems, if there are any.
+    /// Returns all problems as an error, if there are any.
     pub fn finish(self) -> Result<(), Problems> {
         if self.count == 0 {
             return Ok(());
@@ -283,23 +284,23 @@ impl Findings {
     }
 }
 
-/// An error in a value, before its place is known.
+/// An error in a value, before the span of the value is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
     message: String,
     label: String,
     help: String,
-    /// The wrong part of the value, if not all of it.
+    /// Span of the wrong part of the value; `None`: the whole value is wrong.
     part: Option<Span>,
 }
 
 impl Wrong {
-    /// Creates an error from its message, the label of its place, and its help.
+    /// Creates an error from its message, the label of its span, and its help.
     pub fn new(message: impl Into<String>, label: impl Into<String>, help: impl Into<String>) -> Wrong {
         Wrong { message: message.into(), label: label.into(), help: help.into(), part: None }
     }
 
-    /// Returns the error with the name of its subject in front of the message.
+    /// Returns the error with `name`, its subject, in front of the message.
     pub fn said_of(self, name: &str) -> Wrong {
         Wrong { message: format!("{}: {}", quoted(name), self.message), ..self }
     }
@@ -309,12 +310,12 @@ impl Wrong {
         Wrong { part: Some(span), ..self }
     }
 
-    /// Returns the problem, with the value at `span`.
+    /// Returns the problem of the value at `span`.
     pub fn at(self, span: Span) -> Problem {
         self.anywhere(Some(span))
     }
 
-    /// Returns the problem, with the value at `span` if it has a place.
+    /// Returns the problem of the value at `span`, or a problem without a span.
     pub fn anywhere(self, span: Option<Span>) -> Problem {
         let problem = Problem::new(self.message).help(self.help);
         match self.part.or(span) {
@@ -362,9 +363,9 @@ pub fn quoted(text: &str) -> String {
     format!("`{shown}`")
 }
 
-/// Returns the member of `known` that was probably meant by `text`.
+/// Returns the member of `known` that is most similar to `text`, if it is similar enough.
 pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A longer text is no mistyped name, and the search is quadratic in the length.
+    // A longer text is not a mistyped name, and the search is quadratic in the length.
     if text.len() > 64 {
         return None;
     }
@@ -375,7 +376,7 @@ pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     distances.filter(|&(distance, _)| distance <= most).min().map(|(_, name)| name)
 }
 
-/// Returns the remedy for the unknown `text`: the nearest member of `known`, and all of them.
+/// Returns the remedy for the unknown `text`: the most similar member of `known`, and all members.
 pub fn right_instead(text: &str, known: &[&str]) -> String {
     let all = || known.join(", ");
     match nearest(text, known.iter().copied()) {

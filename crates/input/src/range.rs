@@ -1,4 +1,4 @@
-//! [`Range`]: evenly spaced values in the notation of people: `1..8`, `3ms..7ms`, `400us..460us/10us`.
+//! [`Range`]: evenly spaced values as users write them: `1..8`, `3ms..7ms`, `400us..460us/10us`.
 
 use crate::problem::{Wrong, quoted};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 /// Maximum number of values of a range.
 pub const RANGE_VALUES_MAX: u64 = 1 << 16;
 
-/// Form of a range, for help texts.
+/// Format of a range, for help texts.
 pub const RANGE_FORM: &str = "FIRST..LAST or FIRST..LAST/STEP, such as 1..8, 3ms..7ms or 400us..460us/10us";
 
 /// Units of time, finest first, each in nanoseconds.
@@ -29,7 +29,7 @@ pub struct Range {
     unit: &'static str,
 }
 
-/// A number and an index of [`UNITS`]. `None`: a number without a unit.
+/// A number and an index of [`UNITS`]; `None`: the number has no unit.
 type Quantity = (u64, Option<usize>);
 
 fn quantity(text: &str) -> Option<Quantity> {
@@ -44,10 +44,10 @@ fn quantity(text: &str) -> Option<Quantity> {
 }
 
 impl Range {
-    /// Parses a range. `None`: the text is no range, such as a name.
+    /// Parses a range. `None`: the text is not a range, such as a name.
     ///
     /// # Errors
-    /// The ends differ in kind, the last is below the first, the step is zero, or there are more than
+    /// The ends differ in type, the last value is below the first, the step is zero, or the range has more than
     /// [`RANGE_VALUES_MAX`] values.
     pub fn parse(text: &str) -> Option<Result<Range, Wrong>> {
         let (first, rest) = text.split_once("..")?;
@@ -70,7 +70,7 @@ impl Range {
             (Some(unit), Some(finest)) => number.checked_mul(UNITS[unit].1 / UNITS[finest].1),
             _ => Some(number),
         };
-        // Without a step, a range has a step of one unit of its first number.
+        // The default step is one unit of the first number.
         let step = step.unwrap_or((1, first.1));
         let (Some(first), Some(last), Some(step)) = (scaled(first), scaled(last), scaled(step)) else {
             return Err(wrong("is out of range", "out of range"));
@@ -85,13 +85,13 @@ impl Range {
         }
     }
 
-    /// Returns the values in order, as texts: `3ms`, `4ms`. At least one.
+    /// Returns the values in order, as texts such as `3ms` and `4ms`. Returns at least one value.
     pub fn values(self) -> impl Iterator<Item = String> {
         (0..=(self.last - self.first) / self.step)
             .map(move |nth| format!("{}{}", self.first + nth * self.step, self.unit))
     }
 
-    /// Whether the values are whole numbers without a unit.
+    /// Returns whether the values are whole numbers without a unit.
     #[must_use]
     pub fn is_of_numbers(self) -> bool {
         self.unit.is_empty()

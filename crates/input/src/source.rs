@@ -1,13 +1,13 @@
-//! [`Source`]: the text of an input file, and places in it.
+//! [`Source`]: the text of an input file, and spans of the text.
 
 use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Maximum length of the shown text on each side of a place, in bytes. Longer lines are cut.
+/// Maximum length of the printed text on each side of a span, in bytes. Longer lines are cut.
 const MARGIN: usize = 240;
 
-/// A part of a source's text, in bytes. The default, empty and at 0, means no place.
+/// A range of bytes in a source. The default, empty and at 0, means an unknown span.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Span {
     /// Offset of the first byte.
@@ -17,7 +17,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns the place, or `None` if it is no place.
+    /// Returns the span, or `None` if the span is unknown.
     #[must_use]
     pub fn known(self) -> Option<Span> {
         (self != Span::default()).then_some(self)
@@ -30,16 +30,16 @@ impl From<std::ops::Range<usize>> for Span {
     }
 }
 
-/// A value and its place.
+/// A value and its span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed<T> {
     /// The value as written.
     pub value: T,
-    /// Place of the value.
+    /// Span of the value.
     pub at: Span,
 }
 
-/// A place for people. Lines and columns count from 1, columns in characters.
+/// A position in a text, for messages. Lines and columns count from 1, and columns are in characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position {
     /// Number of the line. Range: 1 ….
@@ -54,7 +54,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// A named text, cheap to clone. The default has no name and no text, and is for data that came from no file.
+/// A named text, cheap to clone. The default has no name and no text, and is for data that is not from a file.
 #[derive(Clone, Default)]
 pub struct Source(Arc<Inner>);
 
@@ -107,8 +107,8 @@ impl Source {
         Position { line: line + 1, column: shown.column(line, offset) + 1 }
     }
 
-    /// Returns the part of `span` that can be underlined: within one line, at least one character if possible, and of
-    /// limited length.
+    /// Returns the part of `span` that can be underlined. This part lies within one line, has at least one character if
+    /// possible, and has a limited length.
     pub fn underline(&self, span: Span) -> SourceSpan {
         let text = self.text();
         let mut start = floor(text, span.start);
@@ -135,7 +135,7 @@ impl Source {
 }
 
 impl Shown {
-    /// Returns the line of `offset`, from 0.
+    /// Returns the index of the line of `offset`, from 0.
     fn line(&self, offset: usize) -> usize {
         self.lines.partition_point(|&start| start <= offset) - 1
     }
@@ -146,8 +146,8 @@ impl Shown {
     }
 }
 
-/// Returns `text` with question marks for control characters and marks of text direction, with the same number of
-/// bytes.
+/// Returns `text` with question marks for control characters and marks of text direction. The number of bytes does not
+/// change.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -163,18 +163,18 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// Whether `c` is printable and has no effect beyond itself.
+/// Returns whether `c` is printable and does not affect other characters.
 pub fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns the last boundary between characters at or before `offset`, at most the end.
+/// Returns the last character boundary at or before `offset` and within the text.
 pub fn floor(text: &str, offset: usize) -> usize {
     (0..=offset.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// Returns the first boundary between characters at or after `offset`.
+/// Returns the first character boundary at or after `offset`.
 fn ceil(text: &str, offset: usize) -> usize {
     (offset..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
 }

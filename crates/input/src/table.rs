@@ -1,4 +1,5 @@
-//! [`Table`]: a TOML table whose keys are read by name. It reports unknown keys and invalid values, and continues.
+//! [`Table`]: a TOML table whose keys are read by name. Unknown keys and invalid values are reported, and reading
+//! continues.
 
 use crate::form;
 use crate::problem::{Findings, Problem, Wrong, nearest, quoted, right_instead};
@@ -18,22 +19,22 @@ pub enum Given<T> {
 }
 
 impl<T> Given<T> {
-    /// Returns the valid value with its place, if there is one.
+    /// Returns the valid value with its span, if there is one.
     pub fn right(self) -> Option<Placed<T>> {
         if let Given::Right(placed) = self { Some(placed) } else { None }
     }
 
-    /// Returns the valid value without its place.
+    /// Returns the valid value without its span, if there is one.
     pub fn value(self) -> Option<T> {
         self.right().map(|placed| placed.value)
     }
 
-    /// Returns a reference to the valid value.
+    /// Returns a reference to the valid value, if there is one.
     pub fn value_ref(&self) -> Option<&T> {
         if let Given::Right(placed) = self { Some(&placed.value) } else { None }
     }
 
-    /// Returns the place of the value, valid or invalid.
+    /// Returns the span of the value, whether valid or invalid.
     pub fn at(&self) -> Option<Span> {
         match *self {
             Given::Absent => None,
@@ -42,20 +43,20 @@ impl<T> Given<T> {
         }
     }
 
-    /// Whether the key has no value.
+    /// Returns whether the key has no value.
     pub fn is_absent(&self) -> bool {
         matches!(self, Given::Absent)
     }
 }
 
-/// The name of a table, its keys, and the places of some other keys.
+/// The name of a table, its keys, and remedies for keys of other tables.
 #[derive(Clone, Copy, Debug)]
 pub struct TableForm<'k> {
     /// Name of the table in a sentence: `[[vm]]`.
     pub what: &'k str,
     /// Keys of the table, in the order of the manual.
     pub keys: &'k [&'k str],
-    /// Remedy for a key that belongs into another table. `None`: the key is unknown everywhere.
+    /// Remedy for a key that belongs in another table. `None`: no table has this key.
     pub elsewhere: fn(&str) -> Option<&'static str>,
 }
 
@@ -65,18 +66,18 @@ impl<'k> From<(&'k str, &'k [&'k str])> for TableForm<'k> {
     }
 }
 
-/// A TOML table with its place.
+/// A TOML table with its span.
 #[derive(Debug)]
 pub struct Table<'a, 'i> {
     entries: &'a DeTable<'i>,
-    /// Place of the table's header, or of its braces.
+    /// Span of the table's header, or of its braces.
     pub at: Span,
-    /// Keys that were probably meant, each with the place of the typed key.
+    /// Keys of the table that the user probably meant, each with the span of the key as written.
     misspelt: Vec<(&'a str, Span)>,
 }
 
 impl<'a, 'i> Table<'a, 'i> {
-    /// Creates a table of `entries` with the name `what`. Reports the entries outside of `keys`.
+    /// Creates a table of `entries` with the name `what`. Reports the entries outside `keys`.
     pub fn new(
         entries: &'a DeTable<'i>,
         at: Span,
@@ -106,8 +107,8 @@ impl<'a, 'i> Table<'a, 'i> {
         self.table_or((key, &format!("a table, [{key}]")), form, findings)
     }
 
-    /// Returns the table that is the value of `key`, after a caller has tried other forms of the value. `right` lists
-    /// these forms and the table.
+    /// Returns the table that is the value of `key`, for a caller that has tried other formats of the value. `right`
+    /// lists these formats and the table.
     pub fn table_or(
         &self,
         (key, right): (&str, &str),
@@ -124,7 +125,7 @@ impl<'a, 'i> Table<'a, 'i> {
         }
     }
 
-    /// Returns the tables that are the value of `key`: `[[key]]`.
+    /// Returns the tables that are the value of `key`, written as `[[key]]`.
     pub fn tables(&self, key: &str, form: impl Into<TableForm<'a>>, findings: &mut Findings) -> Vec<Table<'a, 'i>> {
         let form = form.into();
         let Some((value, at)) = self.get(key) else { return Vec::new() };
@@ -144,12 +145,12 @@ impl<'a, 'i> Table<'a, 'i> {
         tables
     }
 
-    /// Returns the unread value of `key`, and its place.
+    /// Returns the unread value of `key`, and the span of the value.
     pub fn get(&self, key: &str) -> Option<(&'a DeValue<'i>, Span)> {
         self.entries.get(key).map(|value| (Spanned::get_ref(value), value.span().into()))
     }
 
-    /// Returns every key and value with their places, in alphabetical order of the keys.
+    /// Returns every key and value with their spans, in alphabetical order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
         self.entries.iter().map(|(key, value)| {
             let name = Placed { value: key.get_ref().as_ref(), at: key.span().into() };
@@ -157,7 +158,7 @@ impl<'a, 'i> Table<'a, 'i> {
         })
     }
 
-    /// Reads the value of `key` in a form.
+    /// Reads the value of `key` with `form`.
     pub fn read<T>(
         &self,
         key: &str,
@@ -165,7 +166,7 @@ impl<'a, 'i> Table<'a, 'i> {
         findings: &mut Findings,
     ) -> Given<T> {
         let Some((value, at)) = self.get(key) else {
-            // A misspelt key is already reported, so it is not reported as missing.
+            // A misspelt key is already reported, so the intended key is not reported as missing.
             let typed = self.misspelt.iter().find(|(meant, _)| *meant == key);
             return typed.map_or(Given::Absent, |&(_, at)| Given::Wrong(at));
         };

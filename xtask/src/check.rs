@@ -31,7 +31,7 @@ pub(crate) struct Check {
 /// Crates and policies that a change affects.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Touched {
-    /// Crates with a changed file, crates that depend on these crates, and crates whose tests use one of all these
+    /// Crates with a changed file, crates that depend on these crates, and crates whose tests use any of these
     /// crates.
     crates: Vec<String>,
     /// Changed policies, if the change affects no other sources; otherwise empty.

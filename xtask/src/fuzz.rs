@@ -23,7 +23,7 @@ pub(crate) struct Fuzz {
     /// Fuzz only this policy (default: all policies).
     #[arg(long)]
     policy: Option<String>,
-    /// First seed; later seeds count up from it (default: the current time in seconds).
+    /// First seed; later seeds follow in ascending order (default: the current time in seconds).
     #[arg(long)]
     first: Option<u64>,
     /// Run only this seed, once; a failing run prints its seed.

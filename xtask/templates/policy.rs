@@ -64,7 +64,7 @@ struct ExamplePolicy {
 }
 
 impl ExamplePolicy {
-    /// Enqueues `e` last, and kicks an idle CPU that may run `e`. The machine does not kick CPUs.
+    /// Enqueues `e` last, and kicks an idle CPU that may run `e`. The machine does neither.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.queue.push_back(QUEUE, e);
         if let Some(cpu) = cx.idle_cpu_for(e) {

@@ -18,7 +18,7 @@ struct Arguments {
     /// Fuzz only this policy.
     #[arg(long)]
     policy: Option<String>,
-    /// First seed; later seeds count up from it (default: the current time in seconds).
+    /// First seed; later seeds follow in ascending order (default: the current time in seconds).
     #[arg(long)]
     first: Option<u64>,
     /// Run only this seed, once.

@@ -1,4 +1,4 @@
-//! A rule about crates that need no operating system: their code names no module of `std` that needs one.
+//! A rule about portable crates: their code names no module of `std` that needs an operating system.
 
 use super::sources::{holds_tests, is_cfg_test, parse};
 use super::{files, texts, tidy};

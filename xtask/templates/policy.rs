@@ -120,9 +120,9 @@ impl Policy for ExamplePolicy {
     }
 }
 
-// Step 8. Test the rule itself: a small run calculated by hand, one test per sentence of the essay. For every policy in
-// the registry, existing tests check that the policy loses no entity, leaves no CPU idle while an entity waits, and
-// starves none.
+// Step 8. Test the rule itself: a small run calculated by hand, one test per sentence of the essay. Existing tests
+// check three properties of every policy in the registry. The policy loses no entity, leaves no CPU idle while an
+// entity waits, and starves none.
 #[cfg(test)]
 mod tests {
     use super::*;

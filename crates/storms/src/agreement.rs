@@ -24,8 +24,8 @@ pub(super) fn wrong_state<K: Kernel>(
     clients.iter().find_map(of_client).or_else(|| machine.topology().all().iter().find_map(of_cpu))
 }
 
-/// Returns the first of `clients` with threads at a wrong level on `cpu` after a turn there. The client's state in
-/// `machine` determines the correct level.
+/// Returns the first of `clients` with threads at a wrong level on `cpu` after a turn of the agent of `cpu`. The
+/// client's state in `machine` determines the correct level.
 pub(super) fn wrong_level<K: Kernel>(
     dispatcher: &Dispatcher<K>,
     machine: &Machine,

@@ -151,8 +151,8 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
     Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
 }
 
-/// Returns whether the thread appeared after the end of restoring, and a thread of its process or of an ancestor was
-/// reported as possibly in a fork.
+/// Returns whether the values of the thread are in doubt. A thread is in doubt if it appeared after the end of restoring
+/// and descends from a process that was reported as possibly in a fork.
 fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
     let unsure: Vec<u32> = doubt.unsure.iter().filter_map(|it| Some(world.process_of(it.tid)?.0)).collect();
     let mut line = successors(Some(found.pid), |&pid| world.parent_of(pid));

@@ -1,11 +1,10 @@
-//! The first program of a guest kernel that `cargo xtask vm-test` boots: mounts the usual file systems, runs one job,
-//! reports its exit to the host, and powers the machine off.
+//! The first program of a guest kernel that `cargo xtask vm-test` boots. The program mounts the usual file systems,
+//! runs one job, reports the job's exit to the host, and powers the machine off.
 //!
-//! The job is the file `/job`, one word per line. Its output goes to the virtio port `output`. The port `status` gets
-//! The job is the file `/job`, one word per line. Its output goes to the virtio port `output`. The port `status` gets
-//! the uptime at the start of the job (`up SECONDS`) and the job's exit (`exit CODE`, or 128 plus the number for a
-//! signal). Without an `exit`, the host reports that the guest died. On a kernel without virtio, the second and third
-//! serial lines replace the ports.
+//! The job is the file `/job`, one word per line. The output of the job goes to the virtio port `output`. The port
+//! `status` receives the uptime at the start of the job (`up SECONDS`) and the job's exit code (`exit CODE`). If a
+//! signal ends the job, the code is 128 plus the signal's number. Without an `exit`, the host reports that the guest
+//! died. On a kernel without virtio, the second and third serial lines replace the ports.
 
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -114,7 +113,7 @@ fn opened(device: &str) -> Result<File, Box<dyn Error>> {
     OpenOptions::new().write(true).open(device).map_err(|error| format!("cannot write to {device}: {error}").into())
 }
 
-/// Waits for the end of process `pid`, and reaps all orphans meanwhile, as init must.
+/// Waits for the end of process `pid`. Until then, reaps all orphans, as init must.
 fn ended(pid: u32) -> Result<i32, Box<dyn Error>> {
     let wanted = i32::try_from(pid).ok().and_then(Pid::from_raw);
     loop {

@@ -233,11 +233,11 @@ pub fn set(tid: u32, wanted: Attributes) -> Result<()> {
     Err(Error::NotKept { what: format!("schedule thread {tid} as {wanted}"), kept: kept.to_string(), remedy })
 }
 
-/// Sets the attributes of thread `tid` like [`set`], without reading back: one system call, for the path between a
-/// timer and a dispatch.
+/// Sets the attributes of thread `tid` without reading the values back. Needs one system call, and is meant for the
+/// path between a timer and a dispatch. Otherwise like [`set`].
 ///
 /// # Errors
-/// As [`set`], except for another value applied.
+/// As [`set`], except that a value other than the requested value is not detected.
 pub fn apply(tid: u32, wanted: Attributes) -> Result<()> {
     let raw = wanted.to_raw();
     // SAFETY: the kernel reads `size` bytes of `raw`, which has this size.

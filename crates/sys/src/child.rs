@@ -54,7 +54,7 @@ impl Child {
             _ => {
                 // The child is not reaped yet, so its pid is not reused.
                 let child = Child { process: Process::open(pid.unsigned_abs())? };
-                // From here on, the child ends with this thread, or has ended already.
+                // After these calls, the child ends with this thread, or has already ended.
                 waiting.add(&ready, 0)?;
                 waiting.add(&child.process, 1)?;
                 waiting.next(Instant::NEVER)?;

@@ -46,9 +46,9 @@ pub fn inherited(number: i32) -> Result<OwnedFd> {
     if number < 3 {
         return Err(cannot(rustix::io::Errno::BADF));
     }
-    // SAFETY: both calls refuse a number that names no open file. If the number belongs to another owner in this
-    // process, that file stays open: it is duplicated, and the original only becomes close-on-exec, as all files of
-    // this program are.
+    // SAFETY: both calls refuse a number that names no open file. If another owner in this process uses the number,
+    // that file stays open, because it is duplicated. The original only becomes close-on-exec, as are all files of this
+    // program.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let own = fcntl_dupfd_cloexec(borrowed, 3).map_err(cannot)?;
     fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(cannot)?;

@@ -1,8 +1,8 @@
 //! System interface of Tactus: thread scheduling and identity, CPU time, timers, context switches, freezers, and
 //! properties of the machine.
 //!
-//! This is the only crate with unsafe code. It makes no decisions: every call performs one operation and reports its
-//! error. Where the kernel may apply another value than requested, the value is read back.
+//! This is the only crate with unsafe code. The crate makes no decisions: every call performs one operation and reports
+//! its error. If the kernel may apply a value other than the requested value, the call reads the value back.
 //!
 //! | module | content |
 //! |---|---|

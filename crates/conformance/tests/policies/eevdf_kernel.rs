@@ -1,5 +1,5 @@
-//! EEVDF compared with a real kernel: Linux 6.18 with HZ=250 on one of two CPUs (base slice 2 · 0.7 ms), three runs of
-//! 10 s each.
+//! EEVDF compared with a real kernel: Linux 6.18 with HZ=250 on one of two CPUs (base slice 2 · 0.7 ms). Each
+//! measurement consists of three runs of 10 s.
 //!
 //! Three hogs at nice 0, 5 and −5 had 22.85–22.87, 7.48–7.49 and 69.65–69.67 % of the CPU (by weight: 22.86, 7.48 and
 //! 69.67). Their runs without interruption took 4, 4 and mostly 8–12 ms, which are multiples of a tick. Their longest

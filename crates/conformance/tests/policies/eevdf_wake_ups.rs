@@ -1,18 +1,18 @@
-//! The wake-up latency of a thread with a timer under EEVDF, compared with a real kernel: Linux 6.18 with HZ=250 on one
-//! of two CPUs (base slice 2 · 0.7 ms). Every millisecond, the thread works for 0 or 200 µs at nice 0, beside 1, 2 or 4
-//! hogs at nice 0.
+//! The wake-up latency of a thread with a timer under EEVDF, compared with a real kernel. The kernel is Linux 6.18 with
+//! HZ=250 on one of two CPUs (base slice 2 · 0.7 ms). Every millisecond, the thread works for 0 or 200 µs at nice 0,
+//! beside 1, 2 or 4 hogs at nice 0.
 //!
 //! The latency is bimodal. Below its fair share, the thread preempts at once; at or above its fair share, the thread
 //! waits for ticks. The measurements are three runs of 10 s on two vCPUs of an AMD EPYC at 2.6 GHz. Each run has one
 //! accidental phase between timer and tick, and the simulation covers all phases. One percentile is near a step of the
-//! distribution: with 200 µs of work beside four hogs, p99 was 8.0 to 10.6 ms in those runs. In six further runs on the
-//! same kernel, this p99 was 9.6, 9.9, 10.9, 10.9, 10.9 and 12.6 ms.
+//! distribution: p99 with 200 µs of work beside four hogs. In the three runs, this p99 was 8.0 to 10.6 ms. In six
+//! further runs on the same kernel, this p99 was 9.6, 9.9, 10.9, 10.9, 10.9 and 12.6 ms.
 //!
 //! Delays from other causes are fitted once, to one row, and all other rows are predicted. The delay of the machine
 //! ([`OWN_DELAY`]) is from the row without work beside one hog, where the thread always preempts at once. The share of
 //! other threads ([`OUTSIDE`]) is from the same measurements. The same thread under SCHED_FIFO beside one hog confirms
-//! that the machine causes this delay. Under SCHED_FIFO, p50 is 15 to 38 µs, p90 17 to 59 µs and p99 27 to 200 µs, with
-//! up to 0.5 % above 500 µs, varying by the hour. A round of the thread uses [`OWN_WORK`].
+//! that the machine causes this delay. Under SCHED_FIFO, p50 is 15 to 38 µs, p90 17 to 59 µs and p99 27 to 200 µs. Up
+//! to 0.5 % of these latencies are above 500 µs, varying by the hour. A round of the thread uses [`OWN_WORK`].
 
 use sched::{Descriptor, GroupId, Instant, Nanos, Params, Topology};
 use sim::program::{Length, Step, TaskSpec, TimerMode};
@@ -26,10 +26,10 @@ const PERIOD: Nanos = Nanos::ms(1);
 /// Number of phases between timer and tick.
 const PHASES: u64 = 40;
 
-/// Distribution of the machine's delay, as pairs: a number of wake-ups of ten thousand, and the maximum delay of these
-/// wake-ups in tenths of a microsecond. The anchor is the row without work beside one hog, where the thread always
-/// preempts at once. Delays beyond the last percentile of this row are proportional to the delays of a SCHED_FIFO
-/// thread.
+/// Distribution of the machine's delay, as pairs. A pair is a number of wake-ups of ten thousand, and the maximum delay
+/// of these wake-ups in tenths of a microsecond. The anchor is the row without work beside one hog, where the thread
+/// always preempts at once. Delays beyond the last percentile of this row are proportional to the delays of a
+/// SCHED_FIFO thread.
 const OWN_DELAY: [(u64, u64); 7] =
     [(0, 103), (5_000, 160), (9_000, 260), (9_920, 485), (9_950, 555), (9_990, 786), (10_000, 2_400)];
 
@@ -37,8 +37,8 @@ const OWN_DELAY: [(u64, u64); 7] =
 /// outside the test runs until a tick.
 const OUTSIDE: u64 = 2_000;
 
-/// CPU time of a round without any work (CLOCK_THREAD_CPUTIME_ID: 12.3 to 14.9 µs in six runs, median 13.0), minus the
-/// switch to the thread (`costs/epyc.toml`), which is charged in addition.
+/// CPU time of a round without any work, minus the switch to the thread (`costs/epyc.toml`), which is charged in
+/// addition. CLOCK_THREAD_CPUTIME_ID measured 12.3 to 14.9 µs in six runs, with a median of 13.0 µs.
 const OWN_WORK: Nanos = Nanos::ns(11_400);
 
 /// Returns the costs of the machine from its file. One CPU receives no kicks, and the thread requested timers without

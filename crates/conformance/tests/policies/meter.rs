@@ -76,7 +76,7 @@ fn agree(policy: &'static sched::Descriptor, seed: u64) {
                 host.resume(paused);
             }
             2 if !present.is_empty() => {
-                // The meter and the host charge CPU time at the request, even if the host refuses the request.
+                // The meter and the host account for the request equally, even if the host refuses the request.
                 let _ = host.adjust(present[0], random.params());
             }
             _ => {

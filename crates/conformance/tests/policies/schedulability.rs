@@ -1,6 +1,6 @@
-//! The theorem of Liu and Layland: on one CPU, an entity with a reservation gets its slice in every period in which it
-//! is runnable throughout. The theorem holds for reservations up to a full CPU, and for any sleeps and wake-ups of the
-//! other entities. The auditor checks the theorem for every policy that guarantees it.
+//! The theorem of Liu and Layland: on one CPU, an entity with a reservation gets its slice in every period throughout
+//! which the entity is runnable. The theorem applies to reservations up to a full CPU, and to any sleeps and wake-ups
+//! of the other entities. The auditor checks the theorem for every policy that guarantees it.
 
 use crate::chosen;
 use fuzz::Dice;

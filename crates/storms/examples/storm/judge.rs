@@ -111,7 +111,7 @@ fn tids(pid: u32) -> Result<BTreeSet<u32>> {
         };
         for child in children.into_iter().filter(|&child| seen.insert(child)) {
             open.push(child);
-            // A child that has ended meanwhile has no threads.
+            // A child that has ended during the scan has no threads.
             found.extend(thread::threads(child).unwrap_or_default());
         }
     }

@@ -5,8 +5,9 @@
 //! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host, the storm changes only processes
 //! that it has started: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
 //!
-//! Exit codes: 0, all values were restored in every round; 1, a value was not restored, or another error occurred; 2,
-//! invalid input; 77, no round can run on this machine, for the reason in the last line.
+//! Exit code 0: all values were restored in every round. Exit code 1: a value was not restored, or another error
+//! occurred. Exit code 2: invalid input. Exit code 77: no round can run on this machine, for the reason in the last
+//! line.
 
 mod judge;
 mod rehearsal;

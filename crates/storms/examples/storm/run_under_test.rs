@@ -61,7 +61,7 @@ impl RunUnderTest {
         all.into_iter().filter(|&tid| is_at(tid, AGENT)).collect()
     }
 
-    /// Returns the guardian other than `before`; `None` if there is no such guardian.
+    /// Returns the guardian other than `before`; `None` if no other guardian exists.
     pub(crate) fn guardian(&self, before: Option<Identity>) -> Option<Identity> {
         let children = thread::children(self.daemon.id()).unwrap_or_default();
         let guards = |pid: &u32| thread::threads(*pid).unwrap_or_default().into_iter().any(|tid| is_at(tid, GUARDIAN));

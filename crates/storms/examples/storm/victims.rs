@@ -52,7 +52,7 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // The child may have ended. Its children end with it.
+        // The victim may have ended. Its children end with the victim.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Workloads of the victims: each is this program with `work KIND`.
+//! Workloads of the victims. Each victim is this program with the arguments `work KIND`.
 
 use crate::victims::Kind;
 use anyhow::Result;

@@ -9,7 +9,7 @@ use sched::Nanos;
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// Returns the random numbers of this seed.
+    /// Returns a generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Dice {
         Dice(ChaCha8Rng::seed_from_u64(seed))

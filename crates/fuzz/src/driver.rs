@@ -21,8 +21,9 @@ pub struct Lateness {
     pub slice: Nanos,
 }
 
-/// Maximum number of turns between two rounds of inputs, which are at most 30 ms apart. A policy that sets its alarms
-/// nanoseconds ahead breaks no law, but its run would take hours. The registered policies need fewer than 30,000 turns.
+/// Maximum number of turns between two rounds of inputs, which are at most 30 ms apart. A policy that sets its alarms a
+/// few nanoseconds ahead breaks no law, but its run would take hours. The registered policies need fewer than 30,000
+/// turns.
 const TURNS_MOST: u64 = 1_000_000;
 
 /// A pending alarm.
@@ -33,7 +34,7 @@ struct Pending {
     delivered: Instant,
 }
 
-/// A driver of a machine: passes on inputs, carries out actions, and delivers due events late.
+/// A driver of a machine. The driver passes inputs to the machine, carries out actions, and delivers due events late.
 pub struct Driver<'a> {
     machine: Machine,
     auditor: Auditor,

@@ -1,5 +1,5 @@
 //! Random worlds: hosts and guests under any policies, tasks that follow programs, arrivals and departures. Four checks
-//! evaluate them: the [`WorldAuditor`], the machines' own assertions, a replay of each machine, and a second run.
+//! evaluate each world: the [`WorldAuditor`], the machines' own assertions, a replay of each machine, and a second run.
 
 use super::dice::Dice;
 use super::flows::{self, Net};

@@ -354,7 +354,7 @@ impl From<&KnobError> for Wrong {
     }
 }
 
-/// Returns `text` in backquotes, without control characters, and cut to a length that fits into a sentence.
+/// Returns `text` in backquotes, without control characters, and cut to 60 characters.
 pub fn quoted(text: &str) -> String {
     let mut shown: String = text.chars().take(60).map(|c| if is_printable(c) { c } else { '?' }).collect();
     if text.chars().nth(60).is_some() {

@@ -4,7 +4,7 @@ use crate::files::Unreadable;
 use crate::problem::{Problem, Problems, quoted};
 use crate::source::{Source, Span};
 
-/// Maximum size of an input file, in bytes: about 350,000 lines of scenario.
+/// Maximum size of an input file, in bytes: about 350,000 lines of a scenario.
 ///
 /// Parsing needs far more memory than the text. This limit and the limits on the contents of a scenario keep the memory
 /// for hostile files below 600 MB (measured).

@@ -38,7 +38,7 @@ pub(super) struct Account {
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) identity: Identity,
-    /// Unique number of the thread among all threads that ever existed.
+    /// Unique number of the thread among all past and present threads.
     pub(super) birth: u64,
     pub(super) process: u32,
     /// Fork in progress by the thread.

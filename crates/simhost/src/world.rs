@@ -384,7 +384,7 @@ impl World {
         let now = self.host.now();
         let thread = self.tasks.thread(tid);
         if let Some(entity) = thread.entity {
-            // The block takes effect at once, so that a wake-up at this instant works.
+            // The block takes effect at once, so that a wake-up at the same instant is not lost.
             thread.charge(now);
             thread.account.place = Place::Away;
             self.host.pause(entity);

@@ -1,4 +1,4 @@
-//! [`Judge`]: checks that promises are kept while no process fails, and that all threads are restored afterwards.
+//! [`Judge`]: checks that promises are kept while no process fails, and that all threads are restored after a fault.
 
 use crate::finding::Finding;
 use crate::neighbours::{Ledger, is_requested};
@@ -32,7 +32,7 @@ struct Sample {
     is_forking: bool,
     /// Excess delivery so far that is not subtracted yet.
     debt: Nanos,
-    /// Missing delivery because of lateness, which is delivered later.
+    /// CPU time that is missing because of lateness, and is delivered later.
     credit: Nanos,
 }
 
@@ -46,7 +46,8 @@ pub(super) struct Judge {
 
 impl Judge {
     pub(super) fn new(options: &Options, ledger: Ledger) -> Judge {
-        // A client that is refused or changed by another process may get less.
+        // A client may receive less than its slice if its process refuses changes, or if another process changes the
+        // client.
         Judge { ledger, samples: BTreeMap::new(), periods: 0, delivers: !options.others && !options.refusals }
     }
 

@@ -33,7 +33,7 @@ const WATCH: Nanos = Nanos::ms(50);
 /// steps.
 const AT_ONCE: usize = 2;
 
-/// Minimum time for which restoring scans for forks before it reports doubt.
+/// Minimum time for which restoring scans for forks before it may report doubt.
 const DOUBT_LEAST: Nanos = Nanos::ms(200);
 /// Interval between random decisions to dismiss a client. A decision dismisses a client in one of `LEAVING_IN` cases.
 const LEAVING: Nanos = Nanos::ms(30);
@@ -403,7 +403,7 @@ impl Session {
 }
 
 impl Daemon {
-    /// Returns whether the daemon has observed that its guardian watches.
+    /// Returns whether the daemon has observed that its guardian is active.
     pub(super) fn is_guarded(&self) -> bool {
         self.awaits.is_none()
     }

@@ -13,8 +13,8 @@ const RECLAIM: u64 = 0x02;
 /// `SCHED_FLAG_DL_OVERRUN`, include/uapi/linux/sched.h.
 const OVERRUN: u64 = 0x04;
 
-/// The first version of `struct sched_attr`, include/uapi/linux/sched/types.h: 48 bytes, which every kernel since 3.14
-/// accepts.
+/// The first version of `struct sched_attr`, include/uapi/linux/sched/types.h: 48 bytes. Every kernel since 3.14
+/// accepts this version.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Raw {
@@ -206,7 +206,7 @@ fn usual_slice() -> Option<Nanos> {
     let ask = || {
         let me = crate::thread::current();
         let mine = read(me).ok()?;
-        // A thread may always return from a real-time class to the fair class, without a privilege.
+        // A thread may return from a real-time class to the fair class without a privilege.
         let usual = Attributes { policy: Policy::Batch { nice: 19 }, slice: None, ..mine };
         apply(me, usual).ok()?;
         read(me).ok()?.slice

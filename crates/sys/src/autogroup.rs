@@ -19,7 +19,7 @@ pub fn is_on() -> bool {
     file::value::<u32>("/proc/sys/kernel/sched_autogroup_enabled", "0 or 1").is_ok_and(|on| on != 0)
 }
 
-/// Returns the autogroup of process `pid`; `None` where the kernel has no autogroup for this process.
+/// Returns the autogroup of process `pid`; `None` if the kernel has no autogroup for this process.
 ///
 /// # Errors
 /// The process has ended.

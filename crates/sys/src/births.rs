@@ -45,8 +45,8 @@ impl Children {
         })
     }
 
-    /// Adds the processes forked since the last call to `processes`, without processes that have ended since. A process
-    /// is reported even when its parent has ended.
+    /// Adds the processes forked since the last call to `processes`, without processes that have ended in the meantime.
+    /// A process is reported even when its parent has ended.
     pub fn read_into(&mut self, processes: &mut Vec<u32>) {
         while let Some(record) = self.sampler.next_record() {
             let mut bytes = [0; 16];

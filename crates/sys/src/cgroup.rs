@@ -1,4 +1,4 @@
-//! Control groups: their mount points, groups that Tactus creates, and moving tasks between groups.
+//! Control groups: mount points, groups that Tactus creates, and moves of tasks between groups.
 
 use crate::thread::Thread;
 use crate::{Error, Result, file};

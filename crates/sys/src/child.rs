@@ -42,8 +42,8 @@ impl Child {
         let parent = rustix::process::getpid();
         let (ready, waiting) = (Bell::new()?, Waiting::new()?);
         let end = clock::now().saturating_add(LIFE);
-        // SAFETY: until its exit, the child (`live`) makes system calls and does arithmetic only. It neither allocates
-        // nor takes a lock that another thread of the parent may hold.
+        // SAFETY: until its exit, the child (`live`) makes only system calls and calculations. The child neither
+        // allocates nor takes a lock that another thread of the parent may hold.
         let pid = unsafe { libc::fork() };
         match pid {
             0 => live(work, parent, end, &ready),

@@ -1,4 +1,4 @@
-//! The monotonic clock: reading it, sleeping until an instant, and timers that can be waited for together with other
+//! The monotonic clock: its time, sleeping until an instant, and timers for which a thread can wait together with other
 //! events.
 
 use crate::{Error, Result};

@@ -52,7 +52,7 @@ pub struct Cpuset {
     pub cpus: CpuSet,
 }
 
-/// Returns the cpuset of thread `tid`; `None` where the kernel or this mount has no cpusets.
+/// Returns the cpuset of thread `tid`; `None` if the kernel or this mount has no cpusets.
 ///
 /// # Errors
 /// The thread has ended, or the file has unexpected content.

@@ -88,8 +88,8 @@ mod tests {
     use crate::child::{Child, Work};
     use crate::usage::Meter;
 
-    /// Freezes a spinning child in a group of `hierarchy`, checks that the child does not run, thaws it and moves it
-    /// back.
+    /// Freezes a spinning child in a group of `hierarchy`, checks that the child does not run, thaws the child and
+    /// moves the child back.
     fn freezes_and_thaws(hierarchy: Result<Hierarchy>, name: &str) {
         let hierarchy = match hierarchy {
             Ok(hierarchy) => hierarchy,

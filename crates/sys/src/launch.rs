@@ -1,5 +1,5 @@
-//! Starting programs: a check whether a file is executable, inherited descriptors beyond the standard streams, and the
-//! end with a parent.
+//! Starting programs: a check for executable files, inherited descriptors beyond the standard streams, and the end of a
+//! process with its parent.
 
 use crate::{Error, Result};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};

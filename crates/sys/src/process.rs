@@ -7,8 +7,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sched::Nanos;
 
-/// A process that is never confused with a later process of the same pid. The descriptor becomes readable when the
-/// process ends.
+/// A handle of a process, which never refers to a later process with the same pid. The descriptor becomes readable when
+/// the process ends.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -36,7 +36,8 @@ impl Process {
     /// The process has ended, even if its pid has been reused.
     pub fn open_as(identity: Identity) -> Result<Process> {
         let process = Process::open(identity.tid)?;
-        // The process is opened first and compared afterwards: a later process has another start time.
+        // The identity is compared after the process is opened. A later process with the same pid has a different start
+        // time.
         Thread::open_as(identity)?;
         Ok(process)
     }
@@ -158,8 +159,8 @@ pub fn leave_session() -> Result<()> {
     left.map(|_| ()).map_err(|errno| Error::from(errno, "leave the session of this process", remedy))
 }
 
-/// Ignores requests to end or stop from a terminal or another process (SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP,
-/// SIGUSR1, SIGUSR2), SIGPIPE, and SIGXCPU. SIGKILL and SIGSTOP cannot be ignored.
+/// Ignores requests of a terminal or another process to end or stop: SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1
+/// and SIGUSR2. Also ignores SIGPIPE and SIGXCPU. SIGKILL and SIGSTOP cannot be ignored.
 pub fn ignore_requests() {
     let signals = [
         libc::SIGINT,
@@ -182,8 +183,8 @@ pub fn ignore_stops() {
     [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_IGN));
 }
 
-/// Restores the default of SIGTTIN and SIGTTOU. This process, or a program that it executes, then stops when it uses a
-/// terminal that belongs to another process group.
+/// Restores the default of SIGTTIN and SIGTTOU. This process, or a program that it executes, then stops at an access to
+/// a terminal of another process group.
 pub fn heed_terminal() {
     [libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_DFL));
 }
@@ -192,7 +193,7 @@ pub fn heed_terminal() {
 /// nohup.
 pub fn heeding_nohup<T>(arrange: impl FnOnce() -> T) -> T {
     let mut found = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: nothing is set; the kernel fills the buffer where it reports success.
+    // SAFETY: the call changes no disposition, and the kernel fills the buffer if the call succeeds.
     let is_ignored = unsafe {
         libc::sigaction(libc::SIGHUP, std::ptr::null(), found.as_mut_ptr()) == 0
             && found.assume_init().sa_sigaction == libc::SIG_IGN

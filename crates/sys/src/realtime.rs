@@ -62,11 +62,11 @@ pub fn deadline_periods() -> Result<(Nanos, Nanos)> {
 pub struct FairServer {
     /// CPU of the server.
     pub cpu: CpuId,
-    /// Bandwidth of the server; zero where the server is disabled.
+    /// Bandwidth of the server; zero if the server is disabled.
     pub bandwidth: Bandwidth,
 }
 
-/// Returns the fair servers of all online CPUs, from debugfs, whether debugfs is mounted or not.
+/// Returns the fair servers of all online CPUs from debugfs. Debugfs need not be mounted.
 ///
 /// # Errors
 /// The kernel has no fair servers, or access is refused.
@@ -103,7 +103,7 @@ fn not_shown(error: io::Error, path: &str) -> Error {
     }
 }
 
-/// Opens debugfs at its mount point, or else mounts it privately for this handle.
+/// Opens debugfs at its mount point. Without a mount point, mounts debugfs privately for this handle.
 fn debugfs() -> Result<OwnedFd> {
     if std::path::Path::new("/sys/kernel/debug/sched").is_dir()
         && let Ok(directory) = file::directory("/sys/kernel/debug")
@@ -135,8 +135,8 @@ pub struct GroupRuntime {
     pub bandwidth: Bandwidth,
 }
 
-/// Returns the real-time bandwidth of the control group of thread `tid`; `None` where the kernel does not group
-/// real-time threads (no RT_GROUP_SCHED).
+/// Returns the real-time bandwidth of the control group of thread `tid`. `None`: the kernel does not group real-time
+/// threads (no RT_GROUP_SCHED).
 ///
 /// # Errors
 /// The thread has ended, or its group cannot be read.

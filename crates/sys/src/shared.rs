@@ -18,8 +18,8 @@ const REMEDY: &str = "use a directory of this user, on a writable file system wi
 
 /// Words in a mapped file. A store of one process is visible to all processes, and survives the process.
 ///
-/// The space of the file is allocated at creation. The file must not be truncated while it is open: it belongs to this
-/// user alone, and this crate never truncates it.
+/// The space of the file is allocated at creation. The file must not be truncated while it is open. The file belongs to
+/// this user alone, and this crate never truncates it.
 pub struct Words {
     begin: NonNull<AtomicU64>,
     count: usize,

@@ -23,7 +23,7 @@ const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
 /// Buffer size in bytes, for about a thousand switches.
 const BUFFER: usize = 8 * 4096;
-/// Buffer size where each switch wakes the watcher: one page, since the buffer is drained before the next wait.
+/// Buffer size if each switch wakes the watcher: one page, because the watcher drains the buffer before its next wait.
 const SMALL_BUFFER: usize = 4096;
 
 /// Condition under which the descriptor becomes readable. Records can be read at any time.
@@ -226,7 +226,8 @@ mod tests {
     use crate::{affinity, clock, event};
     use sched::{CpuSet, Nanos};
 
-    /// Returns the records of `begun` once there are `most` records; `None` on timeout.
+    /// Waits up to 10 s for at least `most` switches, and returns the switches. `None`: the kernel does not permit
+    /// recording.
     fn read(begun: Result<Switches>, most: usize, wait: impl Fn(&Switches)) -> Option<Vec<Switch>> {
         let mut switches = match begun {
             Ok(switches) => switches,
@@ -260,7 +261,7 @@ mod tests {
     fn a_child_is_seen_whenever_it_leaves_also_from_its_own_cpu() {
         let (child, cpu) = on_own_cpu();
         let watch = || {
-            // A watcher on another CPU that wakes itself would not be detected.
+            // The test could not detect a watcher that runs on another CPU and wakes itself.
             affinity::set(crate::thread::current(), &CpuSet::one(cpu)).unwrap();
             let waiting = event::Waiting::new().unwrap();
             let begun = Switches::of_thread(child.pid(), Wake::OnLeave);

@@ -89,7 +89,7 @@ impl Thread {
     /// # Errors
     /// The thread has ended.
     pub fn open(tid: u32) -> Result<Thread> {
-        // The path is below `task`: /proc/PID sums over all threads of the process.
+        // The path contains `task` because /proc/PID has sums over all threads of the process.
         let path = format!("/proc/{tid}/task/{tid}");
         let directory = file::directory(&path).map_err(|error| problem(error, tid, ""))?;
         let mut thread = Thread { identity: Identity { tid, start_time: 0 }, directory };
@@ -164,8 +164,8 @@ impl Thread {
         file::numbers_in(&self.directory, "..").map_err(|error| problem(error, self.tid(), ".."))
     }
 
-    /// Returns the living processes that the thread has forked, in ascending order. The kernel may miss processes that
-    /// start or end during the call; call again for a complete list.
+    /// Returns the living processes that the thread has forked, in ascending order. The kernel may omit processes if
+    /// processes start or end during the call. Repeat the call for a complete list.
     ///
     /// # Errors
     /// The thread has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
@@ -274,10 +274,11 @@ pub fn current() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Names the calling thread; the first thread names its process in process lists. At most 15 bytes are kept.
+/// Sets the name of the calling thread. The name of the first thread is the name of the process in process lists. The
+/// kernel keeps at most 15 bytes.
 pub fn set_name(name: &str) {
     if let Ok(name) = std::ffi::CString::new(name) {
-        // The name is informative only; the kernel refuses no name of this length.
+        // The name is only informative, and the kernel accepts every name of this length.
         let _ = rustix::thread::set_name(&name);
     }
 }

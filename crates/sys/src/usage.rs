@@ -1,4 +1,5 @@
-//! CPU time and state of a thread: its files under /proc, held open and read in one call each, without allocating.
+//! CPU time and state of a thread, from its files under /proc. The files stay open, and each read is one call without
+//! allocating.
 
 use crate::thread::{State, Thread, path, problem};
 use crate::{Error, Result, file};
@@ -235,7 +236,7 @@ mod tests {
         let child = Child::start(Work::Sleep).unwrap();
         let after = births.read().unwrap();
         assert!(after != before, "{before}");
-        // Other threads may have started since; the numbers increase until they wrap around.
+        // Other threads may have started since the child. The numbers increase until they wrap around.
         assert!(after >= u64::from(child.pid()) || after < before, "{before} {after} {}", child.pid());
     }
 

@@ -5,7 +5,7 @@ use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use std::path::Path;
 use std::str::FromStr;
 
-/// Maximum number of lines of a file. A longer file is two nouns in one.
+/// Maximum number of lines of a file. A longer file combines two subjects.
 const FILE_LINES_MAX: usize = 600;
 /// Maximum number of lines of a function. A longer function does not fit on a screen.
 const FUNCTION_LINES_MAX: usize = 70;

@@ -64,8 +64,8 @@ struct World {
 }
 
 impl World {
-    /// Creates three entities with parameters for every policy: a group with a quota and a cap, weights, two
-    /// reservations, a real-time priority.
+    /// Creates three entities with parameters that every policy can use: a group with a quota and a cap, weights, two
+    /// reservations and a real-time priority.
     fn new(policy: &Descriptor, kicks: Kicks) -> World {
         let host = Topology::new(CPUS);
         let machine = Machine::build(policy, host, &policy.defaults(), kicks);

@@ -122,7 +122,8 @@ fn tids(pid: u32) -> Result<BTreeSet<u32>> {
 fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
     let thread = Thread::open(tid)?;
     let (attributes, affinity) = (attributes::get(tid)?, affinity::get(tid)?);
-    // Read last, through the handle: if the thread still exists, the calls by number have reached this thread.
+    // The state is read last, through the handle. If the thread still exists, the calls by number have reached this
+    // thread.
     let state = thread.status()?.state;
     let looks = Looks { attributes, affinity, is_stopped: state == State::Stopped };
     Ok((state != State::Dead).then_some((thread.identity(), looks)))

@@ -18,7 +18,7 @@ pub(crate) fn rehearse(victims: &Victims) -> Result<()> {
         let before = Picture::of(victim.pid())?;
         let changes = before.changes(&Picture::of(victim.pid())?);
         ensure!(changes.is_empty(), "{}: nothing was done, and the judge saw {}", victim.name(), changes[0]);
-        // A process with short-lived threads or children is not pinned here: new threads and children would stay
+        // A process with short-lived threads or children is not pinned, because new threads and children would stay
         // pinned.
         if before.tids().count() == 1 {
             raise(victim, &before)?;

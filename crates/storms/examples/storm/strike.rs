@@ -52,7 +52,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Returns round `number` of the storm with this seed, with this number of victims.
+    /// Returns round `number` of the storm with seed `seed`; `victim` is the number of victims.
     pub(crate) fn of(seed: u64, number: u32, victim: usize) -> Round {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         chance.set_stream(u64::from(number));

@@ -17,7 +17,7 @@ const UNITS: [Unit; 4] = [
     Unit { length: 1, ascii: "ns", pretty: "ns" },
 ];
 
-/// Maximum length of a label that counts time from zero.
+/// Maximum length of a label that is relative to zero. Unit: bytes.
 const LABEL_MOST: usize = 8;
 
 /// Evenly spaced ticks.
@@ -25,21 +25,21 @@ const LABEL_MOST: usize = 8;
 pub(crate) struct Axis {
     from: Instant,
     to: Instant,
-    /// Origin of the labels: zero, or `from` if labels from zero would be long.
+    /// Origin of the labels: zero, or `from` if labels relative to zero would exceed [`LABEL_MOST`].
     origin: Instant,
     step: Nanos,
     unit: Unit,
 }
 
 impl Axis {
-    /// Returns the finest axis over `from..=to` with a step of 1, 2 or 5 times a power of ten for which `fits` returns
-    /// true.
+    /// Returns the finest axis over `from..=to` for which `fits` returns true. The step of the axis is 1, 2 or 5 times
+    /// a power of ten.
     pub(crate) fn choose(from: Instant, to: Instant, fits: impl Fn(&Axis) -> bool) -> Axis {
         let length = to.saturating_since(from);
         let coarsest = Axis::with_step(from, to, Nanos::ns(10_u64.pow(19)));
         let exponents = 0..=18_u32;
         let steps = exponents.flat_map(|exponent| [1, 2, 5].map(|digit| Nanos::ns(digit * 10_u64.pow(exponent))));
-        // A thousand ticks are more than any picture can show.
+        // No picture can show more than a thousand ticks.
         let steps = steps.skip_while(|step| length.as_ns() / step.as_ns() > 1000);
         steps.map(|step| Axis::with_step(from, to, step)).find(|axis| fits(axis)).unwrap_or(coarsest)
     }
@@ -81,7 +81,7 @@ impl Axis {
         format!("{sign}{whole}.{}", digits.trim_end_matches('0'))
     }
 
-    /// Returns the label of a tick, with the unit unless it is zero: `0`, `1.5s`, `+200us`.
+    /// Returns the label of a tick, with a unit except for zero: `0`, `1.5s`, `+200us`.
     pub(crate) fn label(&self, at: Instant) -> String {
         let number = self.number(at);
         if at == self.origin { number } else { number + self.unit.ascii }

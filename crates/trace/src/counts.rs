@@ -11,13 +11,14 @@ pub struct Counts {
     pub completions: u64,
     /// Number of jobs completed after their deadline.
     pub misses: u64,
-    /// Number of preemptions: an entity lost its CPU with work left.
+    /// Number of times that an entity lost its CPU with work left.
     pub preemptions: u64,
     /// Number of starts and resumptions of a job (or a hog) on a CPU.
     pub dispatches: u64,
     /// Number of resumptions of a job (or a hog) on a CPU other than its last CPU.
     pub migrations: u64,
-    /// Number of uncompleted jobs whose deadline had passed at the end of the run or at the detach of their entity.
+    /// Number of jobs that were incomplete, with a past deadline, at the end of the run or when their entity was
+    /// detached.
     pub unfinished_late: u64,
     /// Maximum time from the deadline of a job to its completion. Zero if no job was late.
     pub worst_lateness: Nanos,

@@ -1,4 +1,4 @@
-//! [`Event`]: every input and action of a machine, and what its workloads do.
+//! [`Event`]: every input and action of a machine, and the events of its workloads.
 
 use crate::machine_id::MachineId;
 use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params};
@@ -71,55 +71,55 @@ pub enum Event {
     },
     /// The machine refused a request.
     Refused(Box<Request>),
-    /// An entity has had CPU time that this machine did not give it: its host's own scheduler ran it in between.
+    /// An entity used CPU time that this machine did not give to the entity. The host's own scheduler ran the entity.
     Background {
         /// The entity.
         entity: EntityId,
         /// The CPU time.
         time: Nanos,
     },
-    /// A period of a reservation ended, by the record of the reservation's enforcer.
+    /// A period of a reservation ended. The driver that enforces the reservation measured the times.
     Period {
         /// The entity with the reservation.
         entity: EntityId,
-        /// The CPU time due in the period: the slice, less the excess of the period before.
+        /// CPU time due in the period: the slice minus the excess of the previous period.
         due: Nanos,
-        /// The CPU time delivered in the period.
+        /// CPU time delivered in the period.
         delivered: Nanos,
         /// Whether the entity was runnable throughout the period.
         throughout: bool,
     },
-    /// An entity reports the start of a job that it slept for.
+    /// An entity that slept until the release of a job starts the job.
     Woke {
         /// The entity.
         entity: EntityId,
         /// Time from the job's release to this start.
         late: Nanos,
     },
-    /// An entity is a vCPU: a guest, which is a machine with events of its own, decides which task runs on the vCPU.
+    /// An entity is a vCPU. Its guest, a machine with a trace of its own, decides which task runs on the vCPU.
     Vcpu {
         /// The entity.
         entity: EntityId,
         /// The guest.
         guest: MachineId,
-        /// The CPU of the guest that the entity is.
+        /// CPU of the guest that corresponds to the entity.
         cpu: CpuId,
     },
-    /// An interrupt unrelated to the running entity takes time from a CPU. The entity that runs there pays for it.
+    /// An interrupt unrelated to the running entity takes time from a CPU. The entity on this CPU loses the time.
     Irq {
         /// The CPU.
         cpu: CpuId,
         /// Time that the interrupt adds to the pending time of earlier interrupts.
         time: Nanos,
     },
-    /// A timer that skips missed beats has skipped beats.
+    /// A timer that skips missed beats skipped some.
     Skipped {
         /// The entity with the timer.
         entity: EntityId,
         /// Number of skipped beats.
         beats: u64,
     },
-    /// An entity has sent data to another machine or to a device.
+    /// An entity sent data to another machine or to a device.
     Sent {
         /// The sender.
         entity: EntityId,
@@ -128,19 +128,19 @@ pub enum Event {
         /// Number of sent bytes.
         bytes: u64,
     },
-    /// An entity gets a spin lock for which it waited. This event is no input of the machine.
+    /// An entity gets a spin lock for which the entity waited. This event is not an input of the machine.
     SpinWait {
         /// The entity.
         entity: EntityId,
         /// Time for which the entity waited.
         waited: Nanos,
     },
-    /// An entity has handled one I/O event of other entities: a packet, a request, a completion.
+    /// An entity handled one I/O event of other entities: a packet, a request, a completion.
     Served {
         /// The entity.
         entity: EntityId,
     },
-    /// Data has arrived from another machine or from a device.
+    /// Data arrived from another machine or from a device.
     Arrived {
         /// Number of the flow in the world.
         flow: u32,
@@ -149,15 +149,15 @@ pub enum Event {
         /// Time since the data was sent.
         took: Nanos,
     },
-    /// A coordinator begins or ends a boost of an entity. The boosted parameters follow at the same instant, unless
-    /// they equal the entity's own parameters; then the boost is over.
+    /// A coordinator begins or ends a boost of an entity. The coordinator requests the resulting parameters at the same
+    /// instant, unless the entity already has these parameters.
     Boosted {
         /// The entity. On a host, a vCPU.
         entity: EntityId,
         /// Whether the entity is boosted from now on.
         boosted: bool,
     },
-    /// Data on its way to this machine was dropped for lack of room.
+    /// A full queue dropped data on its way to this machine.
     Lost {
         /// Number of the flow in the world.
         flow: u32,
@@ -176,7 +176,7 @@ pub enum Event {
         /// The entity with the job.
         entity: EntityId,
     },
-    /// The run ended. Current runs of entities end here.
+    /// The run ended. The current runs of all entities end here.
     End,
 }
 
@@ -227,7 +227,7 @@ impl From<Action> for Event {
     }
 }
 
-/// A receiver of events, in the order in which they happen.
+/// A receiver of events in order.
 pub trait Sink {
     /// Processes the next event.
     fn record(&mut self, at: Instant, event: &Event);
@@ -239,14 +239,14 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 }
 
-/// A sink that its owner reads during its use or afterwards.
+/// A shared sink. The owner can read the sink during the run or afterwards.
 impl<S: Sink> Sink for Rc<RefCell<S>> {
     fn record(&mut self, at: Instant, event: &Event) {
         self.borrow_mut().record(at, event);
     }
 }
 
-/// A run, in memory.
+/// The trace of a run, in memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trace {
     /// Header of the run.

@@ -1,20 +1,23 @@
-//! [`FtraceWriter`]: the trace of one machine in the text form of the kernel's ftrace (`/sys/kernel/tracing/trace`, `trace-cmd report`):
-//! one line for each `sched_switch`, `sched_wakeup`, `sched_wakeup_new`, `sched_migrate_task`,
-//! `sched_process_exit` and `sched_process_free`.
+//! [`FtraceWriter`]: the trace of one machine in the text format of the kernel's ftrace (`/sys/kernel/tracing/trace`,
+//! `trace-cmd report`). The trace has one line for each `sched_switch`, `sched_wakeup`, `sched_wakeup_new`,
+//! `sched_migrate_task`, `sched_process_exit` and `sched_process_free`.
 //!
-//! Source of the lines' form: Documentation/trace/ftrace.rst and `trace_print_context`, kernel/trace/trace_output.c; of names and order
-//! of the fields: include/trace/events/sched.h, both v5.13. Where a simulation lacks a value:
+//! Source of the line format: Documentation/trace/ftrace.rst and `trace_print_context`, kernel/trace/trace_output.c,
+//! v5.13. Source of the names and the order of the fields: include/trace/events/sched.h, v5.13. The file differs from a
+//! kernel's trace as follows:
 //!
 //! - Process ids count from 1 in the order of arrival, and restart after the kernel's maximum, 4,194,304. The four
 //!   flags (interrupts, resched, context, preemption) are dots.
-//! - A wake-up names the CPU of the task's last run as its target. The CPU that the policy picks shows as a migration
+//! - A wake-up names the CPU of the task's last run as its target. The CPU that the policy picks appears as a migration
 //!   at the start of the run.
-//! - Priorities are those of the kernel: −1 with a reservation, 99 − n for real-time priority n, otherwise 120 + the nice value
-//!   nearest to its weight.
-//! - A policy may exchange the tasks of two CPUs at one instant. A kernel cannot: one of the CPUs shows its idle task between them.
+//! - Priorities are the kernel's: 99 − n for real-time priority n, −1 for other tasks with a reservation, otherwise 120
+//!   plus the nice value. The nice value is the value whose weight is closest to the weight of the task.
+//! - A policy may exchange the tasks of two CPUs at one instant. A kernel cannot. One of the two CPUs therefore
+//!   switches to its idle task first.
 //!
-//! Times are microseconds, rounded as in the kernel. A shorter run still has a line for its beginning and its end, in
-//! order. The file of a guest shows the view of the guest's kernel: without the time for which its CPUs were frozen.
+//! Times are microseconds, rounded as in the kernel. A run of less than a microsecond still has a line for its start
+//! and a line for its end, in order. The file of a guest does not show when the guest's CPUs were frozen, like a trace
+//! of the guest's kernel.
 
 use crate::output::Output;
 use crate::{Event, Header, Sink};
@@ -51,9 +54,9 @@ struct Task {
     comm: String,
     prio: i32,
     runnable: bool,
-    /// Whether the task has exited, and is still on its CPU.
+    /// Whether the task has exited and is still on its CPU.
     dead: bool,
-    /// CPU of the task by the written lines.
+    /// CPU of the task according to the written lines.
     on: Option<CpuId>,
     /// Last CPU of the task.
     last: Option<CpuId>,
@@ -62,7 +65,7 @@ struct Task {
 /// A CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
-    /// Task on the CPU by the written lines.
+    /// Task on the CPU according to the written lines.
     shown: Option<EntityId>,
     /// Current task on the CPU.
     running: Option<EntityId>,
@@ -70,13 +73,13 @@ struct Cpu {
     yields: bool,
 }
 
-/// Writes the trace of one machine in the form of ftrace. [`finish`](FtraceWriter::finish) reports errors.
+/// Writes the trace of one machine in ftrace's text format. [`finish`](FtraceWriter::finish) reports errors.
 #[derive(Debug)]
 pub struct FtraceWriter<W: Write> {
     output: Output<W>,
     tasks: BTreeMap<EntityId, Task>,
     cpus: Vec<Cpu>,
-    /// CPUs whose task may differ from the written one.
+    /// CPUs whose current task may differ from the task in the written lines.
     changed: Vec<CpuId>,
     born: u64,
     now: Instant,
@@ -91,7 +94,7 @@ impl<W: Write> FtraceWriter<W> {
         FtraceWriter { output, tasks: BTreeMap::new(), cpus, changed: Vec::new(), born: 0, now: Instant::ZERO }
     }
 
-    /// Flushes after the last event, and returns the writer.
+    /// Flushes after the last event, and returns the inner writer.
     ///
     /// # Errors
     /// The first error of the whole run.
@@ -100,7 +103,7 @@ impl<W: Write> FtraceWriter<W> {
         self.output.finish()
     }
 
-    /// Writes `event` with its `fields`, in the name of the task on `cpu`.
+    /// Writes `event` with its `fields`. The line names the task on `cpu`.
     fn line(&mut self, cpu: CpuId, event: &str, fields: &str) {
         let on = self.cpus.get(cpu.index()).and_then(|cpu| cpu.shown).and_then(|entity| self.tasks.get(&entity));
         let (comm, pid) = on.map_or(("<idle>", 0), |task| (task.comm.as_str(), task.pid));
@@ -121,7 +124,7 @@ impl<W: Write> FtraceWriter<W> {
         changed.retain(|cpu| self.cpus[cpu.index()].shown != self.cpus[cpu.index()].running);
         while !changed.is_empty() {
             let before = changed.len();
-            // A task that changes CPUs leaves its old CPU first.
+            // A task that migrates leaves its old CPU first.
             changed.retain(|&cpu| {
                 let next = self.cpus[cpu.index()].running;
                 let waits = next.and_then(|next| self.tasks.get(&next)).is_some_and(|next| next.on.is_some());
@@ -226,7 +229,7 @@ impl<W: Write> Sink for FtraceWriter<W> {
             return;
         }
         match *event {
-            // The actions of an instant arrive one by one. Switches are known when another event follows.
+            // The actions of an instant arrive one by one. The switches are complete when another event follows.
             Event::Action(Action::Stop { cpu, .. }) if at == self.now => self.put(cpu, None),
             Event::Action(Action::Run { cpu, entity, .. }) if at == self.now => self.put(cpu, Some(entity)),
             Event::Action(Action::Extend { .. } | Action::Held { .. } | Action::Kick { .. }) => {}
@@ -241,7 +244,7 @@ impl<W: Write> Sink for FtraceWriter<W> {
 }
 
 impl<W: Write> FtraceWriter<W> {
-    /// Takes an event after the actions of the last settle.
+    /// Processes an event that follows the actions of the last settle.
     fn take(&mut self, event: &Event) {
         let running = |cpu: CpuId| self.cpus.get(cpu.index()).and_then(|cpu| cpu.running);
         match *event {
@@ -262,18 +265,18 @@ impl<W: Write> FtraceWriter<W> {
             }
             Event::Action(Action::Stop { cpu, .. }) => self.put(cpu, None),
             Event::Action(Action::Run { cpu, entity, .. }) => self.put(cpu, Some(entity)),
-            // The kernel has no scheduling event for the rest.
+            // The kernel has no scheduling event for the other events.
             _ => {}
         }
     }
 }
 
-/// Returns the fields that name a task in all events but switches.
+/// Returns the fields that name a task in all events except switches.
 fn named(task: &Task) -> String {
     format!("comm={} pid={} prio={}", task.comm, task.pid, task.prio)
 }
 
-/// Returns a name in the kernel's form: cut to length, on one line.
+/// Returns a name in the kernel's format: cut to the maximum length, on one line.
 fn comm(name: &str) -> String {
     let mut comm = String::with_capacity(COMM_MAX);
     for char in name.chars().map(|char| if char.is_control() { '?' } else { char }) {
@@ -294,7 +297,7 @@ fn prio(params: &Params) -> i32 {
     }
 }
 
-/// Returns the nice value whose weight is nearest to `weight`.
+/// Returns the nice value whose weight is closest to `weight`.
 fn nice(weight: Weight) -> i32 {
     let away = |nice: &i32| Weight::nice(*nice).map_or(u32::MAX, |it| it.as_linux().abs_diff(weight.as_linux()));
     (-20..20).min_by_key(away).unwrap_or(0)

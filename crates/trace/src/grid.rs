@@ -11,8 +11,8 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Creates a grid with at most `cells` cells, fewer if there are fewer nanoseconds. `None`: there is no time or no
-    /// cell.
+    /// Creates a grid of `cells` cells, or of one cell per nanosecond if the interval is shorter. Returns `None` if the
+    /// interval is empty or `cells` is zero.
     pub(crate) fn new(from: Instant, to: Instant, cells: usize) -> Option<Grid> {
         let length = to.saturating_since(from).as_ns();
         let cells = cells.min(usize::try_from(length).unwrap_or(usize::MAX));
@@ -31,7 +31,7 @@ impl Grid {
         self.start_of(self.cells)
     }
 
-    /// Returns the start of cell `index`, which is the end of the cell before it.
+    /// Returns the start of cell `index`, which is the end of the previous cell.
     pub(crate) fn start_of(&self, index: usize) -> Instant {
         let offset = u128::from(self.length) * index as u128 / self.cells as u128;
         self.from + Nanos::ns(u64::try_from(offset).expect("an offset within the length"))
@@ -53,7 +53,7 @@ impl Grid {
         Some(usize::try_from(index).expect("an index below the number of cells"))
     }
 
-    /// Returns, for each cell, the duration of each kind. The pieces are in order of time and do not overlap.
+    /// Returns the duration of each kind of piece, for each cell. `pieces` are in order of time and do not overlap.
     pub(crate) fn tally<K: Ord + Copy>(&self, pieces: impl Iterator<Item = (Instant, Instant, K)>) -> Vec<Tally<K>> {
         let mut tallies = vec![Tally { parts: Vec::new() }; self.cells];
         for (from, to, kind) in pieces {
@@ -72,10 +72,10 @@ impl Grid {
     }
 }
 
-/// Durations of the kinds in one cell.
+/// Durations of the kinds of pieces in one cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally<K> {
-    /// Duration of each kind. No duration is zero.
+    /// Duration of each kind of piece. No duration is zero.
     parts: Vec<(K, Nanos)>,
 }
 
@@ -87,12 +87,13 @@ impl<K: Ord + Copy> Tally<K> {
         }
     }
 
-    /// Returns the sum of the durations of the kinds that `which` selects.
+    /// Returns the total duration of the kinds that `which` selects.
     pub(crate) fn total(&self, which: impl Fn(K) -> bool) -> Nanos {
         self.parts.iter().filter(|&&(kind, _)| which(kind)).map(|&(_, time)| time).sum()
     }
 
-    /// Returns the kind with the longest duration, of the kinds that `which` selects. Of several, the lowest.
+    /// Returns the kind with the longest duration among the kinds that `which` selects. Among equal durations, the
+    /// lowest kind is returned.
     pub(crate) fn longest(&self, which: impl Fn(K) -> bool) -> Option<(K, Nanos)> {
         let candidates = self.parts.iter().copied().filter(|&(kind, _)| which(kind));
         candidates.reduce(|best, next| if next.1 > best.1 { next } else { best })

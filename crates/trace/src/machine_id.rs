@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Maximum number of machines of a world: hundreds of guests on each of some hosts. Bounds the memory that a damaged
-/// file can request.
+/// Maximum number of machines of a world: hundreds of guests on each of several hosts. The limit bounds the memory that
+/// a damaged file can request.
 pub const MACHINES_MAX: usize = 4096;
 
 /// A machine of a world, by its index. A host precedes its guests.

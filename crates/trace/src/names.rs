@@ -26,12 +26,13 @@ pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Whether `c` is printable: no control character, and no mark that joins, hides or reorders others.
+/// Returns whether `c` is printable. Control characters, and marks that join, conceal or reorder other characters, are
+/// not printable.
 fn is_plain(c: char) -> bool {
     c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()
 }
 
-/// Returns `text` in at most `most` columns. If it is longer, its end is replaced by `ellipsis`.
+/// Returns `text` in at most `most` columns. An `ellipsis` replaces the end of a longer text.
 pub(crate) fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     if columns(text) <= most {
         return text.to_string();
@@ -51,8 +52,8 @@ pub(crate) fn shown(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()
 }
 
-/// Returns the labels of machines `ids` of a world, in at most `most` columns. Labels are names, with ids where names
-/// are empty or shared. `fit` shortens a text.
+/// Returns the labels of machines `ids` of a world, in at most `most` columns. A label is the name of the machine, with
+/// the id where the name is empty or shared. `fit` shortens a text.
 pub(crate) fn machines(
     header: &WorldHeader,
     ids: impl Iterator<Item = MachineId>,
@@ -70,8 +71,8 @@ pub(crate) fn machines(
     ids.map(label).collect()
 }
 
-/// Returns the labels of `rows`, in at most `most` columns. Labels are names, with ids where names are empty or shared.
-/// `fit` shortens a text.
+/// Returns the labels of `rows`, in at most `most` columns. A label is the name of the entity, with the id where the
+/// name is empty or shared. `fit` shortens a text.
 pub(crate) fn labels<'r>(
     rows: impl Iterator<Item = &'r Row> + Clone,
     most: usize,
@@ -85,7 +86,7 @@ pub(crate) fn labels<'r>(
     rows.map(label).collect()
 }
 
-/// Returns a label. The name is shortened, not the id.
+/// Returns a label. Only the name is shortened, not the id.
 fn label(name: &str, is_shared: bool, id: &str, most: usize, fit: &dyn Fn(&str, usize) -> String) -> String {
     match shown(name).trim() {
         "" => fit(id, most),

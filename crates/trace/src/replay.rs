@@ -1,21 +1,21 @@
-//! [`Replay`]: feeds the inputs of a trace to a fresh [`Machine`], and compares the machine's actions with the recorded
+//! [`Replay`]: passes the inputs of a trace to a new [`Machine`], and compares the machine's actions with the recorded
 //! actions.
 //!
 //! A trace does not record every [`Machine::settle`]. It implies a settle
 //!
-//! - before an action that does not belong to the settle before it, and
-//! - at the end of an instant with an input or a change (a freeze apart) that no settle has followed.
+//! - before an action that does not belong to the previous settle, and
+//! - at the end of an instant with a change, or with an input other than a freeze, that no settle has followed.
 //!
 //! A driver records every other settle as [`Event::Settled`]; [`SettleMarks`] decides when.
 //!
-//! The machine must equal the recorded one: same policy, knobs, topology and kicks.
+//! The machine must have the policy, knobs, topology and kicks of the recorded machine.
 
 use crate::event::{Event, Request, Sink, Trace};
 use sched::{Action, CpuId, EntityId, Input, Instant, Machine, Refused, State, Wake};
 use std::fmt;
 
-/// Replays a whole trace into `machine`, which must be without events so far. Returns the machine in the state after
-/// the trace.
+/// Replays a whole trace into `machine`, which must not have processed any event. Returns the machine in the state
+/// after the trace.
 ///
 /// # Errors
 /// The first difference between the trace and the machine.
@@ -30,12 +30,12 @@ pub fn replay(machine: Machine, trace: &Trace) -> Result<Machine, Divergence> {
     replay.finish()
 }
 
-/// An error: a trace and a machine differ.
+/// A difference between a trace and a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Divergence {
-    /// Number of the event, from 1. 0 for the header.
+    /// Number of the event, from 1; 0 for the header.
     pub number: u64,
-    /// The instant of the event.
+    /// Instant of the event.
     pub at: Instant,
     /// Description of the difference.
     pub reason: String,
@@ -49,7 +49,7 @@ impl fmt::Display for Divergence {
 
 impl std::error::Error for Divergence {}
 
-/// Replays events as they arrive, without keeping them.
+/// Replays events as they arrive, without storing them.
 #[derive(Debug)]
 pub struct Replay {
     machine: Machine,
@@ -63,7 +63,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Creates a replay into `machine`, which must be without events so far.
+    /// Creates a replay into `machine`, which must not have processed any event.
     #[must_use]
     pub fn new(machine: Machine) -> Replay {
         Replay { machine, number: 0, last: Instant::ZERO, is_unsettled: false, confirmed: 0, error: None }
@@ -140,7 +140,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Passes an input to the machine, after checking that it does not contradict the machine's state.
+    /// Checks that an input does not contradict the machine's state, and passes the input to the machine.
     fn give(&mut self, at: Instant, input: Input) -> Result<(), String> {
         match input {
             Input::Wake { entity, why } => {
@@ -204,7 +204,7 @@ impl Replay {
         if is_refused { Ok(()) } else { Err("the machine accepts the request".to_string()) }
     }
 
-    /// Settles the machine, and expects no action.
+    /// Settles the machine, and checks that there is no action.
     fn settle(&mut self, at: Instant) -> Result<(), String> {
         self.confirm_all()?;
         self.is_unsettled = false;
@@ -289,7 +289,7 @@ fn refusal(refused: Refused) -> String {
     format!("the machine refuses: {refused}")
 }
 
-/// Whether a driver settles after `event`, at the same instant.
+/// Returns whether a driver settles after `event`, at the same instant.
 fn awaits_settle(event: &Event) -> bool {
     match event {
         Event::Input(input) => !matches!(input, Input::Freeze { .. }),
@@ -309,13 +309,13 @@ fn awaits_settle(event: &Event) -> bool {
 pub struct SettleMarks {
     /// Whether an event implies a settle that has not happened yet.
     is_implied: bool,
-    /// Instant of the last settle, if it had no actions and no event has followed.
+    /// Instant of the last settle, if the settle had no actions and no event has followed.
     silent: Option<Instant>,
 }
 
 impl SettleMarks {
-    /// Processes `event`, which is recorded next. Returns whether to record [`Event::Settled`] before it, because a
-    /// settle without actions preceded it at the same instant.
+    /// Processes `event`, which the caller records next. Returns whether to record [`Event::Settled`] before `event`.
+    /// The reason is a settle without actions that preceded `event` at the same instant.
     #[inline]
     #[must_use]
     pub fn before(&mut self, at: Instant, event: &Event) -> bool {
@@ -327,7 +327,7 @@ impl SettleMarks {
         self.silent.take() == Some(at)
     }
 
-    /// Processes a settle of the machine with this number of actions, which are recorded next. Returns whether to
+    /// Processes a settle of the machine with this number of actions, which the caller records next. Returns whether to
     /// record [`Event::Settled`] now, because neither an action nor a change implies this settle.
     #[inline]
     #[must_use]

@@ -12,7 +12,7 @@ const ROWS_LEAST: usize = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
     pub(crate) machine: MachineId,
-    /// Number of machines above the machine: 0 for a host.
+    /// Number of ancestors of the machine: 0 for a host.
     pub(crate) depth: usize,
     /// Maximum number of drawn entities.
     pub(crate) rows: usize,
@@ -23,15 +23,15 @@ pub(crate) struct Share {
 /// The rows of a picture of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RowBudget {
-    /// Rows of each host, followed by those of its guests.
+    /// Rows of each host, followed by the rows of its guests.
     pub(crate) shares: Vec<Share>,
-    /// Number of machines without room.
+    /// Number of omitted machines.
     pub(crate) more: usize,
 }
 
 impl RowBudget {
-    /// Shares `rows_most` rows among the machines with entities in `from..to`, and the same number of rows of CPUs if
-    /// `cpus`.
+    /// Shares `rows_most` rows among the machines with entities in `from..to`. Shares the same number of rows of CPUs
+    /// if `cpus` is true.
     pub(crate) fn of(world: &WorldTimeline, (from, to): (Instant, Instant), rows_most: usize, cpus: bool) -> RowBudget {
         let tree = world.header.tree();
         let rows_of = |id: MachineId| world.machines[id.index()].rows.iter();
@@ -41,7 +41,7 @@ impl RowBudget {
         let cpus: Vec<usize> = tree.iter().map(|&(id, _)| cpus_of(id)).collect();
         let mut room = rows_most;
         let fits = |wanted: &&usize| {
-            // A machine without entities needs a line for its name.
+            // A machine without entities needs a line for the machine's name.
             let fits = room.checked_sub((**wanted).clamp(1, ROWS_LEAST));
             room = fits.unwrap_or(0);
             fits.is_some()
@@ -54,7 +54,7 @@ impl RowBudget {
     }
 }
 
-/// Shares `room` by max-min fairness: equal demands get equal shares, with a difference of at most one row.
+/// Shares `room` by max-min fairness. Equal demands get equal shares, with a difference of at most one row.
 fn shares(wanted: &[usize], room: usize) -> Vec<usize> {
     let given = |level: usize| wanted.iter().map(|&wish| wish.min(level)).sum::<usize>();
     let most = wanted.iter().copied().max().unwrap_or(0).min(room);

@@ -7,17 +7,17 @@ use sched::{CpuId, Instant};
 pub enum State {
     /// The entity runs on this CPU.
     Running(CpuId),
-    /// Its machine, a guest, runs the entity on this CPU, but the CPU is frozen: the entity makes no progress.
+    /// The guest runs the entity on this CPU, but the CPU is frozen. The entity makes no progress.
     Stolen(CpuId),
-    /// The entity is runnable, and waits for a CPU.
+    /// The entity is runnable and waits for a CPU.
     Waiting,
-    /// The entity is runnable, and its policy holds it for these reasons ([`sched::Held`] bits, not 0).
+    /// The entity is runnable, and its policy holds the entity for these reasons ([`sched::Held`] bits, not 0).
     Held(u8),
     /// The entity waits for an event other than a free CPU.
     Blocked,
 }
 
-/// A state with its interval: from `from` up to but without `to`, which is later.
+/// A state with its interval, from `from` (inclusive) to `to` (exclusive). `to` is later than `from`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// Start of the state.
@@ -35,14 +35,15 @@ pub struct Job {
     pub released: Instant,
     /// Deadline of the job.
     pub deadline: Instant,
-    /// Instant of the job's completion. Otherwise the instant of its entity's detach or of the end of the trace.
+    /// Instant of the job's completion. For an incomplete job, the instant when the entity was detached, or the end of
+    /// the trace.
     pub ended: Instant,
     /// Whether the job was completed.
     pub completed: bool,
 }
 
 impl Job {
-    /// Whether the job missed its deadline. A deadline at the end of the trace is not missed.
+    /// Returns whether the job missed its deadline. A deadline at the end of the trace is not missed.
     #[must_use]
     pub fn missed(&self) -> bool {
         self.ended > self.deadline

@@ -1,20 +1,21 @@
 //! [`ChromeWriter`], [`WorldChromeWriter`]: writers of the Chrome trace-event format (JSON) for ui.perfetto.dev and
 //! chrome://tracing.
 //!
-//! The file of one machine has two processes. `host` has a track per CPU whose slices are named by entity. `entities`
-//! has a track per entity that shows its state: `running`, `waiting`, `held` or `blocked`. An arrow leads from every
-//! wake-up to its run. Releases, completions and missed deadlines are instants on the entity's track. The header is in
-//! `otherData`.
+//! The file of one machine has two processes. `host` has a track per CPU. Each slice of these tracks has the name of an
+//! entity. `entities` has a track per entity that shows the entity's state: `running`, `waiting`, `held` or `blocked`.
+//! An arrow leads from every wake-up to the run that follows. Releases, completions and missed deadlines are instants
+//! on the entity's track. The header is in `otherData`.
 //!
-//! The file of a world has the same processes for each host, named after it, and one process for each guest. A guest
-//! first has a track per vCPU, which shows its task, and `frozen` time. Then it has a track per task, where frozen time
-//! is `stolen`. Below each CPU of a machine with guests, a second track shows the task that ran there in a guest: `vm:
-//! task`.
+//! The file of a world has these two processes for each host, named after the host, and one process for each guest. The
+//! first tracks of a guest are one per vCPU, which show tasks and `frozen` time. One track per task follows, where
+//! frozen time is `stolen`. Below each CPU of a machine with guests, a second track shows the guests' tasks that ran on
+//! this CPU: `vm: task`.
 //!
-//! Slices are written when they end, so only current slices are in memory. On each track, slices are in order of time.
-//! An instant or an arrow follows the slice that contains it, possibly much later.
+//! A slice is written when the slice ends, so only current slices are in memory. On each track, slices are in order of
+//! time. In the file, an instant or an arrow follows the slice that contains it, with any number of events in between.
 //!
-//! Times are microseconds with three decimals: exact to the nanosecond, up to 2^53 ns (104 days) in readers that use floats.
+//! Times are microseconds with three decimals, exact to the nanosecond. In readers that use floats, times are exact up
+//! to 2^53 ns (104 days).
 
 mod pen;
 mod world;
@@ -28,13 +29,13 @@ use std::io::{self, Write};
 
 pub use world::WorldChromeWriter;
 
-/// Process whose tracks are the CPUs. Some readers use 0 for the idle task.
+/// Number of the process whose tracks are the CPUs. Some readers use 0 for the idle task.
 const HOST: u32 = 1;
-/// Process whose tracks are the entities.
+/// Number of the process whose tracks are the entities.
 const ENTITIES: u32 = 2;
-/// Track of CPU 0. All track numbers differ from each other and from the numbers of the processes.
+/// Number of CPU 0's track. All track numbers differ from each other and from the numbers of the processes.
 const FIRST_CPU: u64 = 1_000;
-/// Track of the first entity, above the track of the last CPU.
+/// Number of the first entity's track, above the track number of the last CPU.
 const FIRST_ENTITY: u64 = 10_000;
 
 /// Writes a trace as Chrome trace events. [`finish`](ChromeWriter::finish) completes the file.
@@ -52,7 +53,7 @@ impl<W: Write> ChromeWriter<W> {
         let mut pen = Pen::new(to, FIRST_ENTITY);
         let Header { policy, cpus, seed } = header;
         let policy = json(policy);
-        // The seed is a text, because some readers treat numbers as floats.
+        // The seed is a string, because some readers convert numbers to floats.
         pen.begin(format_args!("\"policy\":{policy},\"cpus\":{cpus},\"seed\":\"{seed}\""));
         pen.process(HOST, "\"host\"", 0);
         pen.process(ENTITIES, "\"entities\"", 1);
@@ -66,8 +67,8 @@ impl<W: Write> ChromeWriter<W> {
     /// Ends the current slices, completes the file, and returns the inner writer.
     ///
     /// # Errors
-    /// The first error of the whole run: an error of the inner writer, or `InvalidData` with an
-    /// [`Inconsistent`](crate::Inconsistent) inside.
+    /// The first error of the whole run: an error of the inner writer, or `InvalidData` that contains an
+    /// [`Inconsistent`](crate::Inconsistent).
     pub fn finish(mut self) -> io::Result<W> {
         let (pen, tracks) = (&mut self.pen, &mut self.tracks);
         self.follower.finish(&mut |fact| tracks.write(pen, &fact));

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
-/// A writer of trace events, with the numbers that are unique in a file.
+/// A writer of trace events. The pen assigns the numbers that are unique in a file.
 #[derive(Debug)]
 pub(super) struct Pen<W: Write> {
     pub(super) output: Output<W>,
     line: String,
     next_track: u64,
     next_flow: u64,
-    /// Whether an event is already written. Then the next event begins with a comma.
+    /// Whether the file has an event. If so, a comma separates the next event.
     begun: bool,
 }
 
@@ -26,7 +26,7 @@ impl<W: Write> Pen<W> {
         Pen { output: Output::new(to), line: String::new(), next_track: first_track, next_flow: 1, begun: false }
     }
 
-    /// Writes the text before all events. `about` has the members of `otherData`.
+    /// Writes the text before all events. `about` contains the members of `otherData`.
     pub(super) fn begin(&mut self, about: fmt::Arguments<'_>) {
         let begin = format!("{{\"displayTimeUnit\":\"ns\",\"otherData\":{{{about}}},\n\"traceEvents\":[\n");
         self.output.write(&begin);
@@ -46,21 +46,21 @@ impl<W: Write> Pen<W> {
         self.output.write(&self.line);
     }
 
-    /// Writes the name and the place of a process.
+    /// Writes the name and the sort index of a process.
     pub(super) fn process(&mut self, process: u32, name: &str, place: usize) {
         let fact = |what, key, value| format!("\"name\":\"{what}\",\"pid\":{process},\"args\":{{\"{key}\":{value}}}");
         self.event('M', format_args!("{}", fact("process_name", "name", name)));
         self.event('M', format_args!("{}", fact("process_sort_index", "sort_index", &place.to_string())));
     }
 
-    /// Writes the name and the place of a track.
+    /// Writes the name and the sort index of a track.
     pub(super) fn track(&mut self, process: u32, track: u64, name: &str, place: u64) {
         let track = format!("\"pid\":{process},\"tid\":{track}");
         self.event('M', format_args!("\"name\":\"thread_name\",{track},\"args\":{{\"name\":{name}}}"));
         self.event('M', format_args!("\"name\":\"thread_sort_index\",{track},\"args\":{{\"sort_index\":{place}}}"));
     }
 
-    /// Returns the number of a new track.
+    /// Reserves a track number and returns it.
     pub(super) fn next_track(&mut self) -> u64 {
         self.next_track += 1;
         self.next_track - 1
@@ -90,14 +90,14 @@ impl<W: Write> Pen<W> {
     }
 }
 
-/// The processes and tracks of a machine.
+/// The numbers of a machine's processes and tracks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
-    /// Process of the CPUs.
+    /// Number of the process of the CPUs.
     pub(super) cpus: u32,
-    /// Track of CPU 0. The tracks of the other CPUs follow.
+    /// Track number of CPU 0. The tracks of the other CPUs follow.
     pub(super) first_cpu: u64,
-    /// Process of the entities.
+    /// Number of the process of the entities.
     pub(super) entities: u32,
 }
 
@@ -105,9 +105,9 @@ pub(super) struct Places {
 #[derive(Debug)]
 pub(super) struct Tracks {
     pub(super) places: Places,
-    /// Track and name of each attached entity.
+    /// Track number and name of each attached entity.
     entities: BTreeMap<EntityId, (u64, String)>,
-    /// Detached entities with their tracks. The last slice of an entity may follow until time advances.
+    /// Detached entities with their track numbers. The last slice of a detached entity may arrive until time advances.
     left: Vec<(EntityId, u64)>,
 }
 
@@ -121,7 +121,7 @@ impl Tracks {
         &self.entities[&entity].1
     }
 
-    /// Removes and returns the detached entities, to be forgotten when time has advanced.
+    /// Removes and returns the detached entities. The caller forgets these entities once time has advanced.
     pub(super) fn leaving(&mut self) -> Vec<(EntityId, u64)> {
         std::mem::take(&mut self.left)
     }
@@ -200,12 +200,12 @@ impl Tracks {
     }
 }
 
-/// Returns a text as a JSON string.
+/// Returns `text` as a JSON string.
 pub(super) fn json(text: &str) -> String {
     serde_json::to_string(text).expect("every text is a JSON string")
 }
 
-/// Form of a time: nanoseconds, in microseconds.
+/// A time in nanoseconds, displayed in microseconds.
 #[derive(Clone, Copy)]
 struct Us(u64);
 

@@ -10,17 +10,17 @@ use sched::{CpuId, EntityId, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// First track. All tracks are numbered in order of appearance, above the processes. Each machine has two process
-/// numbers.
+/// Number of the first track. Tracks are numbered in order of appearance, above the numbers of the processes. Each
+/// machine has two processes.
 const FIRST_TRACK: u64 = 10_000;
 const _: () = assert!(2 * MACHINES_MAX < 10_000);
 
 /// Writes the trace of a world as Chrome trace events. [`finish`](WorldChromeWriter::finish) completes the file.
 #[derive(Debug)]
 pub struct WorldChromeWriter<W: Write> {
-    /// Followers of the machines. `None` while in use.
+    /// Followers of the machines. A follower is `None` while it is in use.
     followers: Vec<Option<Follower>>,
-    /// Machines with an event at this instant.
+    /// Machines with an event at the current instant.
     touched: BTreeSet<MachineId>,
     scribe: Scribe<W>,
 }
@@ -28,7 +28,7 @@ pub struct WorldChromeWriter<W: Write> {
 /// The writer without the followers.
 #[derive(Debug)]
 struct Scribe<W: Write> {
-    /// Links of the world. `None`: the header is invalid, and the error is stored.
+    /// Links between the machines. `None`: the header is invalid, and the error is stored.
     levels: Option<Levels>,
     machines: Vec<Machine>,
     /// Whether the trace has ended.
@@ -40,11 +40,11 @@ struct Scribe<W: Write> {
 #[derive(Debug)]
 struct Machine {
     tracks: Tracks,
-    /// Name of the machine for its slices among those of other guests.
+    /// Name of the machine, as the prefix of slices on its host's tracks.
     name: String,
     host: Option<MachineId>,
-    /// Track below CPU 0 for the tasks of guests. The tracks of the other CPUs follow. `None`: the machine has no
-    /// guests.
+    /// Number of the track below CPU 0 for the tasks of guests. The tracks of the other CPUs follow. `None`: the
+    /// machine has no guests.
     within: Option<u64>,
     /// Last finished run of each vCPU among the machine's entities, with its CPU.
     runs: BTreeMap<EntityId, (CpuId, Span)>,
@@ -79,15 +79,15 @@ impl<W: Write> WorldChromeWriter<W> {
     /// Ends the current slices, completes the file, and returns the inner writer.
     ///
     /// # Errors
-    /// The first error of the whole run: an error of the inner writer, or `InvalidData` with an
-    /// [`Inconsistent`](crate::Inconsistent) inside.
+    /// The first error of the whole run: an error of the inner writer, or `InvalidData` that contains an
+    /// [`Inconsistent`](crate::Inconsistent).
     pub fn finish(mut self) -> io::Result<W> {
         if let Some(levels) = &self.scribe.levels {
             let (end, all) = (levels.now(), levels.header.ids());
             self.touched.extend(all.clone());
             self.flush(end);
             self.scribe.over = true;
-            // Hosts end before their guests: the runs of guests look up the runs of their host.
+            // Hosts end before their guests, because the runs of guests refer to runs of their host.
             for id in all {
                 let follower = self.followers[id.index()].take().expect("no follower is in use");
                 let (followers, scribe) = (&self.followers, &mut self.scribe);
@@ -97,7 +97,7 @@ impl<W: Write> WorldChromeWriter<W> {
         self.scribe.pen.finish()
     }
 
-    /// Emits the states that ended before `at`, the new time.
+    /// Writes the states that ended before `at`, the new time.
     fn flush(&mut self, at: Instant) {
         for id in std::mem::take(&mut self.touched) {
             let left = self.scribe.machines[id.index()].tracks.leaving();
@@ -144,7 +144,8 @@ impl<W: Write> Scribe<W> {
         let (below, above) = (levels.links.vcpu(id, entity), levels.links.entity(id, cpu));
         if let Some((guest, vcpu)) = below {
             self.machines[id.index()].runs.insert(entity, (cpu, span));
-            // The task at the end of this run continues on another CPU. At the end of the file its own run ends, too.
+            // The task at the end of this run continues on another CPU. At the end of the trace, the run of the task
+            // ends, too.
             let now = followers[guest.index()].as_ref().filter(|_| !self.over);
             if let Some((task, from)) = now.and_then(|follower| follower.running_on(vcpu))
                 && from < span.to
@@ -154,7 +155,7 @@ impl<W: Write> Scribe<W> {
         }
         let Some(host) = self.machines[id.index()].host else { return };
         let Some(vcpu) = above else { return };
-        // Earlier runs were emitted at their ends.
+        // Earlier runs were written at their ends.
         let last =
             self.machines[host.index()].runs.get(&vcpu).filter(|(_, run)| run.from < span.to && span.to <= run.to);
         let now = || followers[host.index()].as_ref()?.running(vcpu).filter(|(_, from)| *from < span.to);
@@ -176,7 +177,7 @@ impl<W: Write> Scribe<W> {
     }
 }
 
-/// Returns the header of a machine, as a member of an object.
+/// Returns the header of a machine, as a member of a JSON object.
 fn about(id: MachineId, machine: &MachineHeader) -> String {
     let (name, policy) = (json(&machine.name), json(&machine.header.policy));
     let (cpus, seed) = (machine.header.cpus, machine.header.seed);

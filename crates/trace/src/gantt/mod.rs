@@ -8,7 +8,7 @@
 //! VM3  ______________________________.....#####
 //! ```
 //!
-//! All cells have the same duration, to the nanosecond. Integer arithmetic decides the content of a cell.
+//! All cells have the same duration, to the nanosecond. The content of a cell is computed in integers.
 
 mod alphabet;
 mod section;
@@ -27,7 +27,7 @@ use section::{Line, Section};
 pub use settings::{Gantt, Glyphs};
 
 impl Gantt {
-    /// Draws a timeline. Every line ends with a line feed and has no spaces before it.
+    /// Draws a timeline. Every line ends with a line feed, without trailing spaces.
     #[must_use]
     pub fn render(&self, timeline: &Timeline) -> String {
         let Some(grid) = Grid::new(self.from, self.to, self.width) else {
@@ -39,7 +39,7 @@ impl Gantt {
     }
 
     /// Draws each host, and its guests below it. All machines share the `rows_most` rows of entities, and the same
-    /// number of rows of CPUs, by max-min fairness. Machines without room are counted.
+    /// number of rows of CPUs, by max-min fairness. The picture states the number of omitted machines.
     #[must_use]
     pub fn render_world(&self, world: &WorldTimeline) -> String {
         match Grid::new(self.from, self.to, self.width) {
@@ -139,7 +139,7 @@ impl Picture<'_> {
         offset.into_iter().chain([labels, ticks.into_iter().collect()]).collect()
     }
 
-    /// Returns the meanings of the characters in use, in lines about as wide as the cells.
+    /// Returns the meanings of the used characters, in lines about as wide as the cells.
     fn legend(&self, drawn: &[Lines]) -> Vec<String> {
         let any = |lines: &[Line], is: &dyn Fn(char) -> bool| lines.iter().flat_map(|line| line.cells.chars()).any(is);
         let of_rows = |is: &dyn Fn(char) -> bool| drawn.iter().any(|(rows, _)| any(rows, is));

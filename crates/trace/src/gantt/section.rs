@@ -10,7 +10,7 @@ use crate::world::WorldTimeline;
 use sched::{CpuId, EntityId, Nanos};
 use std::iter;
 
-/// Maximum width of the name column.
+/// Maximum width of the column of names.
 const NAME_MOST: usize = 24;
 
 /// Maximum indent of guests within guests.
@@ -46,7 +46,7 @@ pub(super) struct Section<'a> {
     alphabet: Alphabet,
     /// Entities to draw, by id.
     rows: Vec<&'a Row>,
-    /// Number of entities without room.
+    /// Number of omitted entities.
     more: usize,
     /// Number of CPUs to draw.
     cpus: usize,
@@ -57,7 +57,7 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Creates a section with at most this number of entities and CPUs of `timeline`.
+    /// Creates a section with at most `rows_most` entities and with `cpus` CPUs of `timeline`.
     pub(super) fn new(
         gantt: &'a Gantt,
         timeline: &'a Timeline,
@@ -71,7 +71,7 @@ impl<'a> Section<'a> {
         Section { gantt, timeline, grid, alphabet, rows, more, cpus, title: None, indent: 0, is_guest: false }
     }
 
-    /// Turns the section into one of several machines.
+    /// Adds the title of one of several machines, and indents the section.
     pub(super) fn of_machine(mut self, world: &WorldTimeline, share: &Share) -> Section<'a> {
         let machine = &world.header.machines[share.machine.index()];
         self.indent = 2 * share.depth.min(INDENTS_MOST);
@@ -92,12 +92,12 @@ impl<'a> Section<'a> {
         self.title.as_deref()
     }
 
-    /// Returns the number of entities without room.
+    /// Returns the number of omitted entities.
     pub(super) fn more(&self) -> usize {
         self.more
     }
 
-    /// Returns the number of CPUs without room.
+    /// Returns the number of omitted CPUs.
     pub(super) fn cpus_more(&self) -> usize {
         if self.gantt.cpus { self.timeline.cpus.len() - self.cpus } else { 0 }
     }

@@ -13,14 +13,14 @@ pub enum Glyphs {
     Unicode,
 }
 
-/// Settings of a drawing of a timeline with characters.
+/// Settings of a drawing with characters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gantt {
     /// Left edge of the picture.
     pub from: Instant,
-    /// Right edge of the picture, not shown itself.
+    /// Right edge of the picture (exclusive).
     pub to: Instant,
-    /// Number of cells. Range: 1 …. With fewer nanoseconds, fewer cells are drawn.
+    /// Number of cells. Range: 1 …. A shorter interval has one cell per nanosecond.
     pub width: usize,
     /// Characters of the picture.
     pub glyphs: Glyphs,

@@ -3,7 +3,8 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::ops::{Add, AddAssign, Sub};
 
-/// A length or a coordinate. Unit: hundredths of a pixel, so that the same picture is the same bytes everywhere.
+/// A length or a coordinate, in hundredths of a pixel. Integers make equal pictures equal byte for byte on all
+/// machines.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(super) struct Px(i64);
 
@@ -68,7 +69,7 @@ impl Display for Px {
     }
 }
 
-/// A text for an element or an attribute. Characters that XML cannot represent become U+FFFD.
+/// A text for an element or an attribute. U+FFFD replaces characters that XML cannot represent.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {
@@ -92,7 +93,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// Many strokes or boxes in one element.
+/// Several strokes or boxes in one element.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Path(String);
 
@@ -120,7 +121,7 @@ impl Path {
     }
 }
 
-/// Alignment of a text to its place.
+/// Alignment of a text relative to its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -158,12 +159,12 @@ impl Canvas {
         self.out += &other.out;
     }
 
-    /// Begins a group with these attributes.
+    /// Begins an SVG group with these attributes.
     pub(super) fn open(&mut self, attributes: &str) {
         self.add(format_args!("<g {attributes}>"));
     }
 
-    /// Begins a group at an offset.
+    /// Begins an SVG group at an offset.
     pub(super) fn open_at(&mut self, x: Px, y: Px) {
         self.add(format_args!("<g transform=\"translate({x} {y})\">"));
     }
@@ -172,7 +173,7 @@ impl Canvas {
         self.add(format_args!("</g>"));
     }
 
-    /// Adds a box with a tooltip. `data` has further attributes.
+    /// Adds a box with a tooltip. `data` contains further attributes.
     pub(super) fn labelled_block(&mut self, (x, y): (Px, Px), (width, height): (Px, Px), data: &str, label: &str) {
         let label = Escaped(label);
         self.add(format_args!(

@@ -12,9 +12,9 @@ use crate::axis::Axis;
 use crate::grid::Grid;
 use crate::timeline::{Row, State};
 
-/// Maximum number of bars that are drawn individually. Above it, rows are drawn by column.
+/// Maximum number of bars that are drawn individually. Above this number, rows are drawn by column.
 const BARS_MOST: usize = 1500;
-/// Maximum number of columns in all rows, if rows are drawn by column.
+/// Maximum number of columns in all rows, for rows that are drawn by column.
 const COLUMNS_MOST: usize = 16_000;
 
 /// The contents of a picture before layout.
@@ -41,7 +41,7 @@ impl Contents<'_> {
         ((MARGIN + left + Px::of(14)).whole(), (right + Px::of(14) + MARGIN).whole())
     }
 
-    /// Draws everything but the legend.
+    /// Draws everything except the legend.
     fn panel(&self, margins: (Px, Px)) -> Panel {
         let picture = self.picture;
         let mut panel = Panel {
@@ -90,7 +90,8 @@ impl Contents<'_> {
     }
 }
 
-/// Returns the columns by which the rows of these sections are drawn in `width`. `None`: span by span.
+/// Returns the columns for rows of `sections` in `width` that are drawn by column. `None`: the rows are drawn span by
+/// span.
 fn columns(grid: Grid, sections: &[Section<'_>], width: Px) -> Option<Grid> {
     let (from, to) = (grid.from(), grid.to());
     let drawn = |row: &&Row| row.spans_in(from, to).iter().filter(|span| span.state != State::Blocked).count();
@@ -153,7 +154,7 @@ pub(super) fn beside(title: &str, pictures: Vec<Contents<'_>>, style: &str) -> S
     let mut canvas = Canvas::default();
     let mut legend = Legend::default();
     let (mut x, mut height) = (Px::ZERO, Px::ZERO);
-    // Equal margins, so that pictures of equal width have equal scales.
+    // All pictures have equal margins, so that pictures of equal width have equal scales.
     let margins = pictures.iter().map(Contents::margins);
     let margins = margins.fold((Px::ZERO, Px::ZERO), |a, b| (a.0.max(b.0), a.1.max(b.1)));
     for contents in pictures {
@@ -169,7 +170,7 @@ pub(super) fn beside(title: &str, pictures: Vec<Contents<'_>>, style: &str) -> S
     document(title, canvas, (x.max(Px::of(i64::from(WIDTH_LEAST))), height + TITLE), &legend, style)
 }
 
-/// Returns the whole file: the drawing, and the legend below it.
+/// Returns the whole document: the drawing, and the legend below the drawing.
 fn document(title: &str, mut canvas: Canvas, (width, height): (Px, Px), legend: &Legend, style: &str) -> String {
     let mut below = Canvas::default();
     let legend_height = legend.draw(&mut below, width - MARGIN - MARGIN);

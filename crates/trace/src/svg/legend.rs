@@ -5,8 +5,8 @@ use super::style::{INK, MISSED, MUTED, WAITING};
 use crate::names;
 use std::collections::BTreeSet;
 
-/// Colour for a CPU, and colour of letters on it. Source: the colour-blind safe set of Okabe and Ito (2008), without
-/// vermilion (reserved for missed deadlines) and black; yellow is darkened for contrast with white.
+/// Colours of CPUs, each with the colour of the letters on it. Source: the colour-blind safe set of Okabe and Ito
+/// (2008), without vermilion (reserved for missed deadlines) and black. Yellow is darkened for contrast with white.
 pub(super) const COLOURS: [(&str, &str); 6] = [
     ("#0072b2", "#ffffff"),
     ("#e69f00", "#1f2328"),
@@ -16,10 +16,10 @@ pub(super) const COLOURS: [(&str, &str); 6] = [
     ("#c9b800", "#1f2328"),
 ];
 
-/// Maximum number of CPUs with a place of their own.
+/// Maximum number of CPUs with a legend entry of their own.
 const CPUS_NAMED: usize = 12;
 
-/// The drawn kinds of elements that need an explanation.
+/// The drawn types of elements that need an explanation.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Legend {
     pub(super) cpus: BTreeSet<usize>,
@@ -36,7 +36,7 @@ pub(super) struct Legend {
     pub(super) too_dense: bool,
 }
 
-/// The small picture in front of an explanation.
+/// The sample in front of an explanation.
 #[derive(Clone, Copy, Debug)]
 enum Sample {
     Colour(&'static str),
@@ -101,7 +101,7 @@ impl Legend {
         items
     }
 
-    /// Draws the legend from `(0, 0)` down, with at most this `width`. Returns its height.
+    /// Draws the legend from `(0, 0)` down, in at most `width`. Returns the height of the legend.
     pub(super) fn draw(&self, canvas: &mut Canvas, width: Px) -> Px {
         let (mut x, mut y) = (Px::ZERO, Px::ZERO);
         for (sample, text) in self.items() {
@@ -167,7 +167,7 @@ fn draw_sample(canvas: &mut Canvas, sample: Sample, x: Px, y: Px) {
     }
 }
 
-/// Returns the opacity of a bar for this share, in quarters.
+/// Returns the opacity of a bar that shows a share of `level` quarters.
 pub(super) fn shade(level: i64) -> &'static str {
     match level {
         0 | 1 => "0.3",

@@ -1,5 +1,6 @@
-//! [`Picture`]: a timeline as a self-contained SVG picture: a row per entity with a bar per run, coloured per CPU, and
-//! marks for arrivals, releases, deadlines and misses. The size of a picture is bounded for runs of any length.
+//! [`Picture`]: a timeline as a self-contained SVG picture. The picture has a row per entity with a bar per run,
+//! coloured per CPU, and marks for arrivals, releases, deadlines and misses. The size of a picture is bounded for runs
+//! of any length.
 
 mod canvas;
 mod contents;
@@ -35,8 +36,8 @@ impl Picture {
 }
 
 /// Draws several pictures in one document, from left to right, each under its own title, with one legend. An example is
-/// the same virtual machines under two policies. Pictures of equal width and length have the same scale. Pictures
-/// beyond [`PANELS_MOST`] are omitted.
+/// the same VMs under two policies. Pictures of equal width and length have the same scale. Pictures beyond
+/// [`PANELS_MOST`] are omitted.
 #[must_use]
 pub fn side_by_side(title: &str, pictures: &[(&Picture, &Timeline)]) -> String {
     beside(title, pictures.iter().take(PANELS_MOST).map(|(picture, timeline)| picture.one(timeline)).collect(), "")

@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Height of a row.
 const PITCH: Px = Px::of(56);
-/// Reduction of a row's height above its bars, and of its total height, without missed deadlines and without a second
-/// line of text.
+/// Reductions of the height above the bars of a row, and of the row's total height. Both are for rows without marks of
+/// misses and without a second line of text.
 const SPARED: (Px, Px) = (Px::of(6), Px::of(14));
-/// Height of the marks of misses, which are above the arrows. The arrows are above the bars.
+/// Height of the marks of misses. These marks are above the arrows, and the arrows are above the bars.
 const MISS: Px = Px::of(5);
 const ARROW_TOP: Px = Px::of(9);
 const ARROW_BOTTOM: Px = Px::of(19);
@@ -28,7 +28,7 @@ const BASE: Px = Px::of(42);
 const WAIT: Px = Px::of(5);
 /// Minimum width of a bar, so that every run is visible.
 const THINNEST: Px = Px::hundredths(50);
-/// Minimum distance of marks of one kind. Unit: pixels.
+/// Minimum distance between marks of one type. Unit: pixels.
 const MARK_ROOM: i64 = 9;
 
 /// Draws the texts to the left and to the right of a row.
@@ -50,7 +50,7 @@ fn percent(part: Nanos, whole: Nanos) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// Returns the request for a row, in words: its reservation, or a weight that is not the normal weight.
+/// Returns the request of a row's entity in words: a reservation, or a weight other than the normal weight.
 pub(super) fn wish(row: &Row, at: Instant) -> String {
     let params = row.asked_at(at);
     match params.reservation {
@@ -92,7 +92,7 @@ pub(super) fn entity(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, 
     beside(canvas, plot, y, [(label, &wish(row, plot.to)), (&share, &late)], alarm);
 }
 
-/// Returns, in words, the number of jobs due within `from..=to` that missed their deadlines, and whether there are any.
+/// Returns the number of jobs due within `from..=to` that missed their deadlines, in words, and whether there are any.
 pub(super) fn late(row: &Row, from: Instant, to: Instant) -> (String, bool) {
     let due: Vec<&Job> = row.jobs.iter().filter(|job| from < job.deadline && job.deadline <= to).collect();
     let missed = due.iter().filter(|job| job.missed()).count();
@@ -225,7 +225,7 @@ struct Lower {
     stolen: Path,
 }
 
-/// Draws these intervals: waiting and held time low, stolen time at the height of the bars.
+/// Draws the intervals without progress: waiting and held time low, stolen time at the height of the bars.
 fn lower(canvas: &mut Canvas, legend: &mut Legend, Lower { waiting, held, stolen }: &Lower) {
     legend.waiting |= !waiting.is_empty();
     legend.held |= !held.is_empty();
@@ -260,8 +260,7 @@ fn columns(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, grid: &Gri
     });
 }
 
-/// Draws bars by column. The colour is that of the CPU that was used longest; the darkness shows the used part of the
-/// column.
+/// Draws bars by column. The colour shows the CPU with the longest use. The darkness shows the used part of the column.
 fn shades<K: Ord + Copy>(
     canvas: &mut Canvas,
     legend: &mut Legend,
@@ -291,8 +290,8 @@ fn shades<K: Ord + Copy>(
     }
 }
 
-/// Merges neighbouring columns of the same kind. Returns, for each stretch, its first column, the column after its
-/// last, and its kind.
+/// Merges neighbouring columns of the same kind. Returns, for each stretch, its first column, the column after its last
+/// column, and its kind.
 fn stretches<K: PartialEq + Copy>(columns: usize, kind: impl Fn(usize) -> Option<K>) -> Vec<(usize, usize, K)> {
     let mut out: Vec<(usize, usize, K)> = Vec::new();
     for index in 0..columns {
@@ -305,7 +304,7 @@ fn stretches<K: PartialEq + Copy>(columns: usize, kind: impl Fn(usize) -> Option
     out
 }
 
-/// Draws releases, deadlines and periods, before the bars, which hide their stems.
+/// Draws releases, deadlines and periods. The bars are drawn later, over the stems of these marks.
 fn marks(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
     let (top, bottom, base) = (y + ARROW_TOP, y + ARROW_BOTTOM, y + BASE);
     let shown = |instants: &mut dyn Iterator<Item = Instant>| -> Vec<Instant> {

@@ -19,7 +19,7 @@ use std::iter;
 pub(super) const NOTE: Px = Px::of(24);
 /// Height of a machine's name.
 const TITLE: Px = Px::of(34);
-/// Height of the room below a machine.
+/// Height of the space below a machine.
 const BELOW: Px = Px::of(10);
 
 /// The title above the rows of one of several machines.

@@ -1,4 +1,4 @@
-//! The constants, texts and sizes that all parts of a picture share.
+//! The constants, texts and sizes that all parts of a picture use.
 
 use super::canvas::Px;
 use crate::names;
@@ -11,10 +11,10 @@ pub(super) const WAITING: &str = "#c4cad1";
 pub(super) const MISSED: &str = "#d55e00";
 pub(super) const FONTS: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
-/// Class of the root of a picture of a world, for its style.
+/// Class of the root element of a world's picture, for its style.
 pub(super) const CLASS: &str = "tactus-world";
 
-/// Width of the room around the picture.
+/// Width of the margin around the picture.
 pub(super) const MARGIN: Px = Px::of(20);
 /// Top of the rows, below the title.
 pub(super) const BODY: Px = Px::of(62);
@@ -26,7 +26,7 @@ pub(super) fn fit(text: &str, most: usize) -> String {
     names::cut(text, most, "…")
 }
 
-/// Returns the estimated width of `text`, with letters of `each` hundredths of a pixel. Font metrics are unknown.
+/// Returns the estimated width of `text`, with `each` hundredths of a pixel per letter. Font metrics are unknown.
 pub(super) fn wide(text: &str, each: i64) -> Px {
     Px::hundredths(i64::try_from(names::columns(text)).expect("a label is short") * each)
 }

@@ -6,8 +6,8 @@ use super::section::Section;
 use crate::row_budget::RowBudget;
 use crate::world::WorldTimeline;
 
-/// Style for dark pages, which replaces the colours of the light picture. Text in bars has size 10 and keeps its
-/// colour.
+/// Style for dark pages, which replaces the colours of the light picture. Text in bars has size 10 and its colour does
+/// not change.
 const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
 .tactus-world [fill=\"#ffffff\"] { fill: #0d1117 }
 .tactus-world rect[fill=\"#f6f8fa\"] { fill: #161b22; stroke: #30363d }
@@ -24,8 +24,8 @@ const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
 
 impl Picture {
     /// Draws each host, and its guests below it as blocks: a complete SVG document, for light and dark pages. All
-    /// machines share the `rows_most` rows of entities, and the same number of rows of CPUs, by max-min fairness.
-    /// Machines without room are counted.
+    /// machines share the `rows_most` rows of entities, and the same number of rows of CPUs, by max-min fairness. The
+    /// picture states the number of omitted machines.
     #[must_use]
     pub fn render_world(&self, world: &WorldTimeline) -> String {
         alone(&self.title, self.all(world), STYLE)

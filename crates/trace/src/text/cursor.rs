@@ -17,7 +17,7 @@ pub(super) struct Wrong {
     pub(super) help: String,
 }
 
-/// A place in a line.
+/// A position in a line.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     line: &'a str,
@@ -54,7 +54,7 @@ impl Word<'_> {
         if self.text == "none" { Ok(None) } else { read(self).map(Some) }
     }
 
-    /// Reads two spans of time, joined by a slash.
+    /// Reads two durations, joined by a slash.
     fn spans(&self, example: &str) -> Result<(Nanos, Nanos), Wrong> {
         let Some((left, right)) = self.text.split_once('/') else {
             return Err(self.wrong("is not two spans in nanoseconds", format!("use `{example}` or `none`")));
@@ -67,7 +67,7 @@ impl Word<'_> {
         self.number(u64::MAX).map(Nanos::ns)
     }
 
-    /// Reads three spans of time, joined by slashes.
+    /// Reads three durations, joined by slashes.
     fn warp(&self) -> Result<Warp, Wrong> {
         let wrong = || self.wrong("is not three spans in nanoseconds", "use `20000000/0/0` or `none`");
         let (by, rest) = self.text.split_once('/').ok_or_else(wrong)?;
@@ -76,7 +76,7 @@ impl Word<'_> {
         Ok(Warp { by: Word { text: by, at: self.at }.span()?, limit, rest })
     }
 
-    /// Reads `letter`, an index, and the generation behind a dot.
+    /// Reads `letter`, an index, and the generation after a dot.
     fn id(&self, letter: char) -> Result<(u32, u32), Wrong> {
         let Some(rest) = self.text.strip_prefix(letter) else {
             return Err(
@@ -110,7 +110,7 @@ impl Word<'_> {
     }
 }
 
-/// Maximum index of an id. Machines assign no larger index, and tables by index fit in memory.
+/// Maximum index of an id. Machines assign no larger index, and tables of this size fit in memory.
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 /// Maximum generation of an id.
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -165,7 +165,7 @@ impl<'a> Cursor<'a> {
         self.word().instant()
     }
 
-    /// Reads the next word. Returns it and its byte offset.
+    /// Reads the next word. Returns the word and its byte offset.
     pub(super) fn verb(&mut self) -> (&'a str, usize) {
         let word = self.word();
         (word.text, word.at)
@@ -286,7 +286,7 @@ impl<'a> Cursor<'a> {
         Ok(GroupParams { weight, quota, cap_percent, gang })
     }
 
-    /// Reads a weight in Xen's scale, with up to three quarters behind the point.
+    /// Reads a weight in Xen's scale, with quarters after the decimal point.
     fn weight(&mut self) -> Result<Weight, Wrong> {
         let word = self.field("weight")?;
         let (whole, part) = word.text.split_once('.').unwrap_or((word.text, "0"));

@@ -62,7 +62,7 @@ impl<R: BufRead> Lines<R> {
         Lines { from, bytes: Vec::new(), number: 0 }
     }
 
-    /// Reads the first line with `read`, to its end. The line must exist; `example` shows its form.
+    /// Reads the first line with `read`, to its end. The line must exist; `example` shows the format of the line.
     pub(super) fn first<T>(
         &mut self,
         read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Wrong>,
@@ -72,7 +72,7 @@ impl<R: BufRead> Lines<R> {
         self.next(read)?.ok_or_else(|| place(self.number, "", wrong()))
     }
 
-    /// Reads the next line that is neither blank nor a comment with `read`, to its end. `None`: the file ends.
+    /// Reads the next line that is neither blank nor a comment with `read`, to its end. `None`: the file has ended.
     pub(super) fn next<T>(
         &mut self,
         read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Wrong>,
@@ -115,7 +115,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Returns an error with its place in the file.
+/// Returns an error with its position in the file.
 pub(super) fn place(line: usize, text: &str, wrong: Wrong) -> TextError {
     let column = text.char_indices().take_while(|&(at, _)| at < wrong.at).count() + 1;
     TextError::Wrong { line, column, reason: wrong.reason, help: wrong.help }

@@ -1,4 +1,4 @@
-//! The text form: one header line, then one line per event, to be read, searched and compared.
+//! The text format: one header line, then one line per event, to be read, searched and compared.
 //!
 //! ```text
 //! tactus-trace 1 policy="edf" cpus=2 seed=7
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A line is a time in nanoseconds, right-aligned in 12 columns, a verb, and all fields of the verb, always in the same
-//! order. Blank lines and lines that begin with `#` are skipped. Every line ends with a line feed, including the last
-//! line: a truncated file is an error.
+//! order. Blank lines and lines that begin with `#` are skipped. Every line ends with a line feed. A last line without
+//! a line feed is an error, because the file is truncated.
 //!
 //! | verb | fields |
 //! |---|---|
@@ -49,8 +49,8 @@
 //! | `set-alarm` | `of=` `slot=` `cpu=` `at=` |
 //! | `settled`, `end` | |
 //!
-//! A world of several machines has a header for itself and one for each machine, a host before its guests. Each event names its
-//! machine after its time:
+//! A world of several machines has one header for the world and one for each machine. The header of a host precedes the
+//! headers of its guests. Each event names its machine after its time:
 //!
 //! ```text
 //! tactus-world 1 machines=2
@@ -63,7 +63,8 @@
 //!
 //! The values:
 //!
-//! - *entity*, *group*: `e3`, `g0`; `e3.2` for the third user of that index, which is below [`sched::id::ENTITIES_MAX`].
+//! - *entity*, *group*: `e3`, `g0`; `e3.2` for the third user of this index. An index is below
+//!   [`sched::id::ENTITIES_MAX`].
 //! - *machine*: `m3`, below [`MACHINES_MAX`](crate::MACHINES_MAX).
 //! - times (`until`, `deadline`, `at`, and the first column): nanoseconds, or `never`.
 //! - `name`, `policy`: in double quotes; `\"`, `\\`, `\n`, `\r`, `\t` and `\u{…}` (control characters) are escapes.
@@ -86,11 +87,11 @@ pub use reader::{Reader, WorldReader, read, read_world};
 pub(crate) use writer::Reasons;
 pub use writer::{TextWriter, WorldTextWriter};
 
-/// The version of the format. Readers refuse every other version.
+/// Version of the format. Readers refuse every other version.
 pub const VERSION: u32 = 1;
 
-/// Maximum length of a line, in bytes. The list of every second of 1024 CPUs takes 2.5 KB; the rest is for names. The
-/// limit bounds the memory of a reader of a file without line feeds.
+/// Maximum length of a line, in bytes. The longest list of CPUs (every second of 1024) takes 2.5 KB; the rest is for
+/// names. The limit bounds the memory that a reader needs for a file without line feeds.
 pub const LINE_MOST: usize = 1 << 16;
 
 /// First word of a trace.

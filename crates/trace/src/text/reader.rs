@@ -1,4 +1,4 @@
-//! [`Reader`], [`WorldReader`]: readers of the text form.
+//! [`Reader`], [`WorldReader`]: readers of the text format.
 
 use super::cursor::{Cursor, Wrong, quote};
 use super::lines::{Lines, TextError, place};
@@ -148,12 +148,12 @@ impl<R: BufRead> Iterator for WorldReader<R> {
     }
 }
 
-/// Form of the first line of a kind of trace.
+/// The first line of one of the two types of trace.
 struct Kind {
     magic: &'static str,
     what: &'static str,
     rest: &'static str,
-    /// First word of the other kind, and its name.
+    /// First word of the other type, with the error for this word.
     other: (&'static str, &'static str),
 }
 
@@ -246,7 +246,7 @@ fn about(cursor: &mut Cursor<'_>) -> Result<Header, Wrong> {
     Ok(Header { policy, cpus, seed })
 }
 
-/// Reads the instant of an event, at `last` or later.
+/// Reads the instant of an event, which must be `last` or later.
 fn time(cursor: &mut Cursor<'_>, last: &mut Instant) -> Result<Instant, Wrong> {
     let at = cursor.bare_instant()?;
     if at < *last {
@@ -301,7 +301,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
     })
 }
 
-/// Reads the fields of an input of a machine. `None`: the verb is of another kind.
+/// Reads the fields of an input of a machine. `None`: the verb is not an input.
 fn input(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Input>, Wrong> {
     Ok(Some(match verb {
         "wake" => Input::Wake { entity: line.entity()?, why: line.why()? },
@@ -323,7 +323,7 @@ fn input(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Input>, Wrong> {
     }))
 }
 
-/// Reads the fields of an action. `None`: the verb is of another kind.
+/// Reads the fields of an action. `None`: the verb is not an action.
 fn action(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Action>, Wrong> {
     Ok(Some(match verb {
         "stop" => Action::Stop { cpu: line.cpu()?, entity: line.entity()? },
@@ -337,8 +337,8 @@ fn action(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Action>, Wrong> {
     }))
 }
 
-/// Reads the fields of a change to the entities or groups of a machine, made or refused. `None`: the verb is of another
-/// kind.
+/// Reads the fields of a change to the entities or groups of a machine, made or refused. `None`: the verb is not a
+/// change.
 fn change(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Event>, Wrong> {
     let refused = |request| Event::Refused(Box::new(request));
     Ok(Some(match verb {

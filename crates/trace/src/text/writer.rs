@@ -1,4 +1,4 @@
-//! [`TextWriter`], [`WorldTextWriter`]: writers of the text form.
+//! [`TextWriter`], [`WorldTextWriter`]: writers of the text format.
 
 use super::{LINE_MOST, MAGIC, VERSION, WORLD_MAGIC};
 use crate::event::{Event, Header, Request, Sink};
@@ -12,7 +12,7 @@ use sched::{
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
-/// A writer of lines, which checks their length and the order of time.
+/// A writer of lines. The writer checks the length of lines and the order of time.
 #[derive(Debug)]
 struct Lines<W: Write> {
     output: Output<W>,
@@ -52,7 +52,7 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// Form of the policy, CPUs and seed of a header.
+/// The policy, CPUs and seed of a header, as text.
 struct About<'a>(&'a Header);
 
 impl Display for About<'_> {
@@ -62,7 +62,7 @@ impl Display for About<'_> {
     }
 }
 
-/// Writes events in the text form as they happen. [`finish`](TextWriter::finish) reports errors.
+/// Writes events in the text format as they happen. [`finish`](TextWriter::finish) reports errors.
 #[derive(Debug)]
 pub struct TextWriter<W: Write> {
     lines: Lines<W>,
@@ -82,9 +82,9 @@ impl<W: Write> TextWriter<W> {
 
     /// Flushes after the last event, and returns the inner writer.
     ///
-    /// # Errors
-    /// The first error of the run: of the inner writer, or `InvalidInput` for content outside the format (no CPUs or
-    /// too many, a line above [`LINE_MOST`], time that decreases). Nothing is written after the error.
+    /// The first error of the run: an error of the inner writer, or `InvalidInput` for content outside the format. This
+    /// content is no CPUs or too many, a line above [`LINE_MOST`], or time that decreases. Nothing is written after the
+    /// error.
     pub fn finish(self) -> io::Result<W> {
         self.lines.output.finish()
     }
@@ -96,7 +96,7 @@ impl<W: Write> Sink for TextWriter<W> {
     }
 }
 
-/// Writes the events of a world in the text form as they happen. [`finish`](WorldTextWriter::finish) reports errors.
+/// Writes the events of a world in the text format as they happen. [`finish`](WorldTextWriter::finish) reports errors.
 #[derive(Debug)]
 pub struct WorldTextWriter<W: Write> {
     lines: Lines<W>,
@@ -137,7 +137,7 @@ impl<W: Write> WorldSink for WorldTextWriter<W> {
     }
 }
 
-/// Form of an instant: a whole number of nanoseconds.
+/// An instant as text: a whole number of nanoseconds.
 struct Ns(Instant);
 
 impl Display for Ns {
@@ -146,7 +146,7 @@ impl Display for Ns {
     }
 }
 
-/// Form of a text: in double quotes, on one line.
+/// A string as text: in double quotes, on one line.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {
@@ -158,7 +158,8 @@ impl Display for Quoted<'_> {
                 '\n' => f.write_str("\\n")?,
                 '\r' => f.write_str("\\r")?,
                 '\t' => f.write_str("\\t")?,
-                // Line and paragraph separators, and marks of text direction, would hide the content of a line.
+                // Line separators, paragraph separators and marks of text direction would change the display of the
+                // line.
                 '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => write!(f, "{}", c.escape_unicode())?,
                 c if c.is_control() => write!(f, "{}", c.escape_unicode())?,
                 c => f.write_char(c)?,
@@ -172,7 +173,7 @@ const fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
 
-/// Form of an optional value: the value or `none`.
+/// An optional value as text: the value or `none`.
 struct OrNone<T>(Option<T>);
 
 impl<T: Display> Display for OrNone<T> {
@@ -185,7 +186,7 @@ impl<T: Display> Display for OrNone<T> {
 }
 
 impl Display for Event {
-    /// Writes the verb and the fields of the text form.
+    /// Writes the verb and the fields of an event.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Event::Input(input) => write_input(f, input),
@@ -269,7 +270,7 @@ fn write_refused(f: &mut Formatter<'_>, request: &Request) -> fmt::Result {
     }
 }
 
-/// Form of the parameters of an entity or a group.
+/// The parameters of an entity or a group, as text.
 struct Asked<'a, T>(&'a T);
 
 impl Display for Asked<'_, Params> {
@@ -314,7 +315,7 @@ impl Display for Asked<'_, GroupParams> {
     }
 }
 
-/// Form of the cause of a wake-up.
+/// The cause of a wake-up, as text.
 struct Reason(Wake);
 
 impl Display for Reason {
@@ -329,7 +330,7 @@ impl Display for Reason {
     }
 }
 
-/// Form of the owner and the slot of an alarm.
+/// The owner and the slot of an alarm, as text.
 struct Slot<'a>(&'a Alarm);
 
 impl Display for Slot<'_> {
@@ -344,7 +345,7 @@ impl Display for Slot<'_> {
     }
 }
 
-/// Form of [`Held`] bits: by name.
+/// [`Held`] bits as text, by name.
 pub(crate) struct Reasons(pub(crate) u8);
 
 impl Display for Reasons {

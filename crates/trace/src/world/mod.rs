@@ -1,5 +1,5 @@
-//! A world of several machines: hosts, and guests whose CPUs are entities of a host. Each machine records its own
-//! events, with its own ids. A [`WorldSink`] receives each event with its machine.
+//! A world of several machines: hosts, and guests whose CPUs are entities of a host. Each machine has its own events
+//! and its own ids. A [`WorldSink`] receives each event with its machine.
 
 mod timeline;
 mod watch;
@@ -18,14 +18,14 @@ pub use watch::WorldWatch;
 pub struct MachineHeader {
     /// Name of the machine: `host`, or the name of the VM.
     pub name: String,
-    /// Header of the machine as a single machine.
+    /// Header of the machine without its world.
     pub header: Header,
-    /// Host of a guest.
+    /// Host of the machine, if the machine is a guest.
     pub host: Option<MachineId>,
 }
 
 impl MachineHeader {
-    /// Checks that the header can belong to machine `id` of a world.
+    /// Checks that machine `id` of a world can have this header.
     ///
     /// # Errors
     /// The contradiction, and its remedy.
@@ -60,7 +60,7 @@ impl WorldHeader {
         (0..count).map(MachineId)
     }
 
-    /// Returns the header of `id`. `None`: there is no such machine.
+    /// Returns the header of `id`. `None`: the world does not contain the machine.
     #[must_use]
     pub fn machine(&self, id: MachineId) -> Option<&MachineHeader> {
         self.machines.get(id.index())
@@ -82,7 +82,7 @@ impl WorldHeader {
         self.ids().try_for_each(|id| self.machines[id.index()].check(id))
     }
 
-    /// Returns every machine with the number of machines above it: hosts by id, each followed by its guests.
+    /// Returns every machine with the number of its ancestors: hosts by id, each followed by its guests.
     pub(crate) fn tree(&self) -> Vec<(MachineId, usize)> {
         let mut guests: Vec<Vec<MachineId>> = vec![Vec::new(); self.machines.len()];
         let mut stack = Vec::new();
@@ -101,10 +101,10 @@ impl WorldHeader {
     }
 }
 
-/// A run of a world, in memory.
+/// The trace of a world, in memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WorldTrace {
-    /// Headers of the world and its machines.
+    /// Headers of the world's machines.
     pub header: WorldHeader,
     /// Events of the run in order, each with its machine.
     pub events: Vec<(MachineId, Instant, Event)>,
@@ -117,7 +117,7 @@ impl WorldTrace {
         WorldTrace { header, events: Vec::new() }
     }
 
-    /// Returns the events of one machine, as a separate trace. `None`: the world has no such machine.
+    /// Returns the events of one machine, as a separate trace. `None`: the world does not contain the machine.
     #[must_use]
     pub fn of(&self, machine: MachineId) -> Option<Trace> {
         let mut trace = Trace::new(self.header.machine(machine)?.header.clone());
@@ -140,12 +140,12 @@ impl WorldSink for WorldTrace {
     }
 }
 
-/// A receiver of the events of a world, in the order in which they happen.
+/// A receiver of the events of a world, in order.
 pub trait WorldSink {
     /// Processes the next event, which is an event of `machine`.
     fn record(&mut self, machine: MachineId, at: Instant, event: &Event);
 
-    /// Whether the sink ignores all further events, so that the world may stop passing events to it.
+    /// Returns whether the sink ignores all further events, so that the world may stop passing events to the sink.
     fn is_over(&self) -> bool {
         false
     }

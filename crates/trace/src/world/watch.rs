@@ -4,7 +4,7 @@ use super::{MachineId, WorldHeader, WorldSink, WorldTimeline, WorldTimelineBuild
 use crate::{Event, Inconsistent};
 use sched::Instant;
 
-/// Records a world up to an instant and ignores the rest, so that a long run takes no more memory.
+/// Records a world up to an instant and ignores later events. The memory use does not depend on the length of the run.
 #[derive(Debug)]
 pub struct WorldWatch {
     builder: WorldTimelineBuilder,

@@ -1,5 +1,5 @@
-//! The directory that daemon, guardian and `tactus restore` share. The directory contains the table of originals, and a
-//! lock that one dispatcher per user holds at a time.
+//! The directory that the daemon, its guardian and `tactus restore` share. The directory contains the table of
+//! originals, and a lock for one dispatcher per user.
 
 use crate::table::Table;
 use crate::{Explanation, guardian};
@@ -18,7 +18,7 @@ const DRAFT: &str = "table.new";
 /// File name of the lock, whose holder dispatches or restores.
 const LOCK: &str = "tactus.lock";
 
-/// Maximum time to wait for a guardian that restores. Restoring takes less.
+/// Maximum time to wait for a guardian that restores threads. Restoring takes less time.
 const RESTORING: Nanos = Nanos::s(1);
 
 /// The directory.
@@ -27,10 +27,10 @@ pub struct Directory {
     path: PathBuf,
 }
 
-/// Reason why this process may not dispatch or restore.
+/// Reason why this process must not dispatch or restore.
 #[derive(Debug)]
 pub enum Refused {
-    /// Another process dispatches or restores. The pid is present if it is recorded already.
+    /// Another process dispatches or restores. The pid is present once that process has recorded its pid.
     Held(Option<u32>),
     /// The lock is unavailable.
     Failed(sys::Error),
@@ -76,7 +76,7 @@ impl Directory {
         Ok(Directory::at(own.ok_or_else(none)?.join("tactus")))
     }
 
-    /// Returns the directory at `path`. The directory is created with its first file.
+    /// Returns the directory at `path`. The creation of the first file creates the directory.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Directory {
         Directory { path: path.into() }
@@ -107,7 +107,7 @@ impl Directory {
     /// Locks the directory like [`lock`](Directory::lock), without waiting.
     ///
     /// # Errors
-    /// As [`lock`](Directory::lock).
+    /// The errors of [`lock`](Directory::lock).
     pub(crate) fn try_lock(&self) -> Result<Lock, Refused> {
         shared::own_directory(&self.path).map_err(Refused::Failed)?;
         match Lock::try_lock(&self.path.join(LOCK)) {
@@ -117,15 +117,15 @@ impl Directory {
         }
     }
 
-    /// Creates a table of `rows` rows for this boot and this process, and replaces an existing one. The table appears
-    /// whole or not at all.
+    /// Creates a table of `rows` rows for this boot and this process. The table replaces an existing table, and appears
+    /// completely or not at all.
     ///
     /// # Errors
     /// There is no space, or the directory cannot be used.
     pub fn create_table(&self, rows: usize, _held: &Lock) -> Result<Table, Explanation> {
         shared::own_directory(&self.path)?;
         let draft = self.path.join(DRAFT);
-        // A process that died during the creation left this file. It had changed nothing yet.
+        // A process that died during the creation left this file. That process had changed no thread yet.
         remove(&draft)?;
         let words = Words::create(&draft, Table::words(rows))?;
         let daemon = Thread::open(std::process::id())?.identity();
@@ -137,7 +137,7 @@ impl Directory {
         Ok(table)
     }
 
-    /// Returns the existing table; `None` if there is none.
+    /// Returns the existing table; `None` if no table exists.
     ///
     /// # Errors
     /// The table cannot be opened, or this program cannot read it.
@@ -153,7 +153,7 @@ impl Directory {
         Table::open(Box::new(words)).map(Some).map_err(unreadable)
     }
 
-    /// Removes the table, if there is one. Processes that have the table open keep it.
+    /// Removes the table, if a table exists. Processes that have the table open keep access to it.
     ///
     /// # Errors
     /// The directory cannot be written.
@@ -161,7 +161,7 @@ impl Directory {
         remove(&self.path.join(TABLE))
     }
 
-    /// Removes the table if it belongs to the daemon with identity `daemon`. Leaves a later table.
+    /// Removes the table if the table belongs to the daemon with identity `daemon`. A later table stays.
     ///
     /// # Errors
     /// The table cannot be read, or the directory cannot be written.
@@ -173,7 +173,7 @@ impl Directory {
     }
 }
 
-/// Returns whether process `pid` is a guardian. A guardian with the lock restores.
+/// Returns whether process `pid` is a guardian. A guardian that holds the lock restores threads.
 fn is_guardian(pid: u32) -> bool {
     thread::status(pid).is_ok_and(|status| status.name == guardian::NAME)
 }

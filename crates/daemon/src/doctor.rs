@@ -1,4 +1,4 @@
-//! Trials of all mechanisms of enforcement on this host, on child processes. No result is guessed.
+//! Trials of all mechanisms of enforcement on this host, on child processes. Every result is an observation.
 
 mod groups;
 mod mechanism;
@@ -13,12 +13,12 @@ pub use mechanism::Mechanism;
 pub struct Finding {
     /// The mechanism.
     pub mechanism: Mechanism,
-    /// The observation, or the reason of the failure and a remedy.
+    /// The observation, or the reason for the failure and a remedy.
     pub verdict: Result<String, Explanation>,
 }
 
-/// Tries one mechanism, for a second at most, and reverts every change. Child processes end with the calling thread at
-/// the latest; for control groups, see [`clean_up`].
+/// Tries one mechanism, for at most a second, and reverts every change. Child processes end no later than the calling
+/// thread. For control groups, see [`clean_up`].
 #[must_use]
 pub fn examine(mechanism: Mechanism) -> Finding {
     let verdict = match mechanism {

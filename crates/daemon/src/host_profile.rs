@@ -56,7 +56,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// Returns whether the kernel has release `wanted` or a later one. A kernel without a release number counts as
-    /// late.
+    /// later.
     #[must_use]
     pub fn is_at_least(&self, wanted: (u32, u32)) -> bool {
         let mut numbers = self.release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
@@ -123,7 +123,7 @@ pub struct RealTime {
 pub struct Warning {
     /// Subject of the warning, in a word or two.
     pub about: &'static str,
-    /// Effect of the property, and a remedy.
+    /// Effect of the property on promises, and a remedy.
     pub reason: Explanation,
 }
 
@@ -209,7 +209,7 @@ impl HostProfile {
         }
     }
 
-    /// Returns steal time as a share of all CPU time since boot; `None` where the kernel does not count steal time.
+    /// Returns steal time as a share of all CPU time since boot; `None` where the kernel does not account steal time.
     /// Unit: parts per million.
     #[must_use]
     pub fn steal_ppm(&self) -> Option<u64> {
@@ -306,7 +306,7 @@ pub fn times() -> sys::Result<Times> {
     cpus::times()
 }
 
-/// Returns steal time as a share of `times`; `None` where the kernel does not count steal time. Unit: parts per
+/// Returns steal time as a share of `times`; `None` where the kernel does not account steal time. Unit: parts per
 /// million.
 #[must_use]
 pub fn steal_ppm(times: &Times) -> Option<u64> {
@@ -342,7 +342,7 @@ pub(crate) mod fixture {
         Bandwidth { runtime: Some(Nanos::ms(runtime_ms)), period: Nanos::s(1) }
     }
 
-    /// Returns a profile of this host in which every property that the tests check is plain.
+    /// Returns a profile of this host in which the properties that the tests check have common values.
     pub(crate) fn plain() -> HostProfile {
         let mut host = HostProfile::read().expect("there is /proc and /sys");
         host.realtime.throttling = bandwidth(950);

@@ -1,8 +1,8 @@
 //! [`Kernel`]: the only interface between the daemon or its guardian and a kernel. [`Linux`](crate::linux::Linux)
 //! implements it for real hosts; the simulated host (crate `simhost`) makes every crash, hang and refusal a test.
 //!
-//! An implementation makes no decisions, and allocates nothing between a timer and a dispatch: threads are opened once
-//! and held.
+//! An implementation makes no decisions. An implementation allocates nothing between a timer and a dispatch, because
+//! threads are opened once and stay open.
 
 use sched::{CpuId, CpuSet, Instant};
 use sys::Result;
@@ -16,10 +16,10 @@ pub mod priority {
     pub const GUARDIAN: u32 = 99;
     /// Priority of the agents.
     pub const AGENT: u32 = 98;
-    /// Priority of the dispatched client. Also of a blocked client with budget left, so that its wake-up is immediate.
+    /// Priority of the dispatched client, and of a blocked client with budget left, so that its wake-up is immediate.
     pub const RAISED: u32 = 97;
-    /// Priority of the dispatched client where other clients share its CPU. A waking client preempts it, and the agent
-    /// notices and picks one of them.
+    /// Priority of the dispatched client where other clients share its CPU. A waking client preempts the dispatched
+    /// client. The agent detects the wake-up, and the machine picks one of the clients.
     pub const AMONG_OTHERS: u32 = 96;
     /// Priority of the sentinels. Each sentinel runs when no raised thread wants its CPU.
     pub const SENTINEL: u32 = 95;
@@ -27,7 +27,8 @@ pub mod priority {
 
 /// Operations that the daemon and its guardian need from a kernel. Each call acts on one thread and returns its error.
 pub trait Kernel {
-    /// A handle of a thread. Once the thread has ended, every call returns `Gone`, even if its number is reused.
+    /// A handle of a thread. Once the thread has ended, every call returns `Gone`, even if the thread's number is
+    /// reused.
     type Thread;
 
     /// Returns the time of the monotonic clock.
@@ -127,25 +128,25 @@ pub trait Kernel {
     /// The process has ended, or the caller lacks permission.
     fn cont(&self, leader: &Self::Thread) -> Result<()>;
 
-    /// Starts or stops waking the agent of `cpu` when this blocked thread arrives on `cpu`. The thread may run only
-    /// there.
+    /// Starts or stops waking the agent of `cpu` when this blocked thread arrives on `cpu`. The thread must be confined
+    /// to `cpu`.
     ///
     /// # Errors
     /// The thread has ended, or the host does not report arrivals: poll the thread instead.
     fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()>;
 
-    /// Starts waking the keeper when this thread, which may run only on `cpu`, or a descendant there, forks. Returns
-    /// the pids of children forked since the last call. Call this function once more after the thread has ended.
+    /// Starts waking the keeper when this thread, which is confined to `cpu`, or a descendant there, forks. Returns the
+    /// pids of children forked since the last call. Call this function again after the thread has ended.
     ///
     /// # Errors
-    /// The thread has ended, or the host does not report forks: scan for them once per period.
+    /// The thread has ended, or the host does not report forks: scan for forks once per period.
     fn await_births(&self, thread: &mut Self::Thread, cpu: CpuId) -> Result<Vec<u32>> {
         let _ = (thread, cpu);
         let (what, why) = ("fork events".to_string(), "this kernel does not report them".to_string());
         Err(sys::Error::Absent { what, why, remedy: "use a kernel with perf events" })
     }
 
-    /// Starts or stops waking the agent of `cpu`, once, when no raised thread wants that CPU.
+    /// Starts waking the agent of `cpu`, once, when no raised thread wants that CPU; or stops this.
     fn await_quiet(&self, cpu: CpuId, wanted: bool);
 }
 

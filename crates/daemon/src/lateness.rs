@@ -66,7 +66,8 @@ pub struct Lateness {
 pub type Measured = [(Class, Result<Lateness, Explanation>); 2];
 
 /// Runs a thread of each class that sleeps on a grid of `interval` for `length`. The grids are half an interval apart.
-/// Calls `progress` from time to time with the elapsed time. The threads sleep almost always, and end with the call.
+/// Calls `progress` from time to time with the elapsed time. The threads end with the call, and sleep almost all the
+/// time.
 ///
 /// # Panics
 /// `interval` is zero.

@@ -64,7 +64,7 @@ impl Thread {
 
     /// Returns an event source for the agent of a CPU. The source becomes readable when the thread arrives on that CPU,
     /// while the arrival is [awaited](Kernel::await_entry). The source stays readable once the thread has ended: remove
-    /// it then.
+    /// the source then.
     ///
     /// # Errors
     /// The thread has ended, the privilege is lacking, or the kernel has no perf events.

@@ -1,12 +1,12 @@
 //! Restoring threads: by the daemon at its orderly end, by its guardian, by `tactus restore`, and by the next start on
 //! a leftover table.
 //!
-//! Restoring compares values. A value that Tactus has set is replaced by the original; a value that another process has
-//! set since is left alone. So restoring may be repeated, run twice at a time, or be interrupted and started again.
-//! First all threads leave real-time priority, so that none spins there. Then stopped processes continue, and then all
-//! affinities are restored.
+//! Restoring compares values. The original replaces a value that Tactus has set. A value that another process has set
+//! since is left alone. So restoring may be repeated, run twice at a time, or be interrupted and started again. First
+//! all threads leave real-time priority, so that no thread spins at that priority. Then stopped processes continue, and
+//! then all affinities are restored.
 //!
-//! Threads are opened by identity, one at a time. A table may hold more threads than a process may open files.
+//! Threads are opened by identity, one at a time. A table may contain more threads than a process may open files.
 //!
 //! A child whose fork began before its parent was restored appears only later, with inherited values. So restoring does
 //! not end with the last thread of the table: [`Restoring`] scans again until no thread can be in such a fork.
@@ -30,8 +30,8 @@ use sched::Nanos;
 use sys::shared::Lock;
 
 /// Maximum time that restoring waits for the ends of forks that began before. A thread without a CPU would delay the
-/// end of the daemon. It would also delay the guardian, which has promised a second and may have waited for a lock or a
-/// hung daemon.
+/// end of the daemon. A thread without a CPU would also delay the guardian, which must restore all threads within a
+/// second and may have waited for a lock or a hung daemon.
 pub const PATIENCE: Nanos = Nanos::ms(300);
 
 /// Restores the threads of `table` and their new children. While a thread may be in a fork that began before, calls
@@ -47,7 +47,7 @@ pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos
     }
 }
 
-/// Restores like [`restore`], without waiting, for a caller that restores again later.
+/// Restores threads like [`restore`], without waiting, for a caller that restores again later.
 pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
     let mut restoring = Restoring::begin(kernel, table, |_| true);
     restoring.look(kernel, table);
@@ -57,9 +57,9 @@ pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
 /// The result of a replay of a leftover table.
 #[derive(Debug)]
 pub enum Replayed {
-    /// There was no table, or all its threads had been restored.
+    /// No table existed, or all its threads had been restored.
     Nothing,
-    /// The table was from an earlier boot of the machine, whose threads are gone.
+    /// The table was from a previous boot of the machine, whose threads are gone.
     Stale,
     /// The table was restored. The table is removed if nothing is left to do.
     Done(Restored),

@@ -3,7 +3,7 @@
 //! A row is written first and then committed by the store of one word. A reader reads all of a row or none of it. The
 //! table has its full size from the start, so that recording a thread never allocates.
 //!
-//! One process records (the daemon); any process may read, clear a stop, and forget.
+//! Only the daemon records. Any process may read, clear a stop, and forget.
 
 mod entry;
 mod row;
@@ -43,7 +43,7 @@ const AT_BOOT: usize = 12;
 /// Number of words of a boot id, which is a UUID of 36 letters.
 const BOOT_WORDS: usize = 5;
 const BOOT_BYTES: usize = BOOT_WORDS * 8;
-/// The agents' beats, on cache lines of their own, away from words that the agents do not write.
+/// Beats of the agents, on cache lines of their own, away from words that the agents do not write.
 const AT_AGENT_BEATS: usize = 64;
 const HEAD: usize = AT_AGENT_BEATS + CPUS_MAX;
 
@@ -106,7 +106,7 @@ pub enum NotTable {
     Foreign,
     /// The table has another version.
     Version(u64),
-    /// The table has fewer rows than its header states.
+    /// The table has fewer rows than specified in its header.
     Cut,
 }
 
@@ -204,8 +204,8 @@ impl Table {
     /// Records a thread, not stopped. A restoring process finds the thread after this call returns; do not change the
     /// thread before.
     ///
-    /// To confine a thread to other CPUs, record the thread again first, and forget the former row afterwards. Both
-    /// rows are restored in turn, and one of them fits.
+    /// To confine a thread to other CPUs, record the thread again first, and forget the earlier row afterwards. A
+    /// restoring process restores both rows in turn, and one of the rows fits.
     ///
     /// # Errors
     /// The table is full.
@@ -247,8 +247,8 @@ impl Table {
         self.cells.load(self.at(row) + OF_STOPPED) != 0
     }
 
-    /// Returns the recorded threads in the order of their rows. The flag is recorded with the leader: whether Tactus
-    /// has stopped the process.
+    /// Returns the recorded threads in the order of their rows. The flag of a leader's row states whether Tactus has
+    /// stopped the process.
     #[must_use]
     pub fn entries(&self) -> Vec<(Row, Entry, bool)> {
         let read =
@@ -274,7 +274,7 @@ impl Table {
     }
 
     /// Sets the number of agents that beat from now on; zero while the agents are not watched. The guardian watches an
-    /// agent from its first beat on, so an agent beats once before it changes any thread.
+    /// agent from its first beat on, so an agent beats once before the agent changes any thread.
     ///
     /// # Panics
     /// There are more agents than possible CPUs.
@@ -312,7 +312,7 @@ impl Table {
         self.load_identity(AT_DAEMON).unwrap_or(Identity { tid: 0, start_time: 0 })
     }
 
-    /// Returns the boot id at the creation of the table.
+    /// Returns the boot id that was recorded at the creation of the table.
     #[must_use]
     pub fn boot(&self) -> String {
         let length =
@@ -336,7 +336,7 @@ impl Table {
         HEAD + row.0 * ROW
     }
 
-    /// Returns the words of a row in use, as of one moment.
+    /// Returns the words of a row in use, all of the same moment.
     fn read(&self, row: Row) -> Option<[u64; ROW]> {
         let at = self.at(row);
         loop {

@@ -12,7 +12,7 @@ use sys::realtime::Bandwidth;
 /// Share of each CPU that is never promised. Unit: percent.
 pub const RESERVE: u64 = 10;
 
-/// The knobs of `edf` on a real host. The machine hands out promised time only, and an overrun is subtracted from the
+/// The knobs of `edf` on a real host. The machine allocates promised time only, and an overrun is subtracted from the
 /// next slice. Periods follow the wake-ups of the client (docs/decisions/0012).
 pub const WORDS: [(&str, &str); 4] =
     [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry"), ("rest", "renew")];
@@ -44,8 +44,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Returns the terms on `host` under `edf`: the time that the kernel leaves to real-time threads, up to all but
-    /// [`RESERVE`].
+    /// Returns the terms on `host` under `edf`. Promises may use the time that the kernel leaves to real-time threads,
+    /// but not the [`RESERVE`].
     ///
     /// # Errors
     /// No promise is possible.

@@ -11,8 +11,8 @@
 //! | draw a run in a terminal or a test | [`Gantt`] |
 //! | draw a run for a report or a page | [`svg::Picture`], [`svg::side_by_side`] |
 //!
-//! For a world of several machines, hosts and guests: [`WorldTrace`], [`WorldTextWriter`], [`text::read_world`], [`WorldChromeWriter`],
-//! [`WorldTimeline`], [`Gantt::render_world`] and [`svg::Picture::render_world`].
+//! For a world of several machines, hosts and guests: [`WorldTrace`], [`WorldTextWriter`], [`text::read_world`],
+//! [`WorldChromeWriter`], [`WorldTimeline`], [`Gantt::render_world`] and [`svg::Picture::render_world`].
 //!
 //! Writers are [`Sink`]s: a writer processes events as they arrive, and reports errors at the end.
 

@@ -34,7 +34,7 @@ pub(super) struct Member<T> {
     has_ended: bool,
     /// Whether forks of the thread are awaited, where this host reports forks.
     has_awaited_births: bool,
-    /// Whether another process schedules the thread. Tactus then changes only the process of the thread.
+    /// Whether another process schedules the thread. If so, Tactus changes only the process of the thread.
     pub(super) is_released: bool,
 }
 
@@ -53,16 +53,16 @@ pub(super) struct Client<T> {
     /// Reservation of the client on this CPU.
     pub(super) reservation: Reservation,
     pub(super) members: Vec<Member<T>>,
-    /// Whether the machine has a report that the client is blocked.
+    /// Whether the client is reported to the machine as blocked.
     pub(super) is_blocked: bool,
     pub(super) level: Level,
     /// Whether Tactus has stopped the processes of the client.
     pub(super) stopped: bool,
     /// Whether a wake-up of the client is awaited.
     pub(super) awaited: bool,
-    /// Whether this host reports wake-ups of the client. Otherwise the agent polls for wake-ups.
+    /// Whether this host reports wake-ups of the client. If not, the agent polls for wake-ups.
     pub(super) reports_wakeups: bool,
-    /// Whether this host reports forks of the client's threads. Otherwise the keeper scans for forks once per period.
+    /// Whether this host reports forks of the client's threads. If not, the keeper scans for forks once per period.
     pub(super) reports_forks: bool,
     /// Number of consecutive slices that the client has used up without blocking.
     pub(super) slices_used_up: u32,
@@ -161,8 +161,8 @@ impl<T> Client<T> {
         since
     }
 
-    /// Removes ended threads, except a first thread whose process still runs. Tactus stops and continues the process
-    /// through its first thread.
+    /// Removes ended threads, except the first thread of a process that still runs. Tactus stops and continues the
+    /// process through its first thread.
     #[cold]
     fn forget_ended<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) {
         let mut at = 0;
@@ -172,7 +172,7 @@ impl<T> Client<T> {
             if has_ended && !goes_on() {
                 table.forget(row);
                 let mut ended = self.members.remove(at);
-                // The remaining children of an ended thread are known only from these reports.
+                // Only these reports name the remaining children of an ended thread.
                 self.reported.extend(kernel.await_births(&mut ended.thread, self.cpu).unwrap_or_default());
             } else {
                 at += 1;
@@ -180,7 +180,7 @@ impl<T> Client<T> {
         }
     }
 
-    /// Sets the level of the client's threads. The next read detects an ended thread.
+    /// Sets the level of the client's threads. The next read detects threads that have ended.
     pub(super) fn set_level<K: Kernel<Thread = T>>(&mut self, level: Level, kernel: &K) {
         self.level = level;
         self.set_level_from(0, kernel);
@@ -212,8 +212,8 @@ impl<T> Client<T> {
         }
     }
 
-    /// Stops the client's processes, or continues the processes that Tactus has stopped. A stop is recorded before it
-    /// takes effect, and cleared afterwards.
+    /// Stops the client's processes, or continues the processes that Tactus has stopped. The stop is recorded before
+    /// the processes stop, and cleared after they continue.
     pub(super) fn set_stopped<K: Kernel<Thread = T>>(&mut self, stopped: bool, kernel: &K, table: &Table) {
         self.stopped = stopped;
         for leader in self.members.iter().filter(|member| member.is_leader()) {
@@ -232,8 +232,8 @@ impl<T> Client<T> {
         }
     }
 
-    /// Releases the threads that another process, or a thread itself, has scheduled or moved since. Returns the reason
-    /// why the client cannot be served any more if no thread is left.
+    /// Releases the threads that were scheduled or moved since, by another process or by themselves. If no thread is
+    /// left, returns the reason why the client cannot be served any more.
     pub(super) fn release_changed_threads<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Explanation> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
@@ -245,7 +245,7 @@ impl<T> Client<T> {
                 _ => continue,
             };
             member.is_released = true;
-            // A released thread is not awaited any more, and values that Tactus has set are restored.
+            // The entry of a released thread is not awaited any more, and values that Tactus has set are restored.
             let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
             if kernel.attributes(&member.thread).is_ok_and(|found| found == level) {
                 let _ = kernel.schedule(&member.thread, member.original.attributes);
@@ -265,7 +265,7 @@ impl<T> Client<T> {
         self.set_awaited_from(0, kernel);
     }
 
-    /// Starts or stops the detection of wake-ups for the last added thread.
+    /// Starts or stops the detection of wake-ups of the last added thread.
     pub(super) fn set_awaited_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
         self.set_awaited_from(self.members.len().saturating_sub(1), kernel);
     }
@@ -292,7 +292,7 @@ impl<T> Client<T> {
         });
     }
 
-    /// Starts waking the keeper when the client's threads fork, and collects the reports so far.
+    /// Starts waking the keeper for forks of the client's threads, and collects the reports so far.
     pub(super) fn await_births<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
         self.await_births_of(kernel, |_| true);
     }
@@ -322,7 +322,7 @@ impl<T> Client<T> {
 /// Restores the affinity of a thread, unless another process has changed it.
 pub(super) fn give_back_cpus<K: Kernel>(kernel: &K, thread: &K::Thread, confined: &CpuSet, original: &CpuSet) {
     if kernel.affinity(thread).is_ok_and(|now| now == *confined) {
-        // The thread may have ended. Its CPUs may be gone; then the kernel has moved the thread already.
+        // The thread may have ended. If its original CPUs are offline, the kernel has already moved the thread.
         let _ = kernel.set_affinity(thread, original);
     }
 }

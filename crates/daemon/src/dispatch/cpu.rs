@@ -10,8 +10,8 @@ const SWITCH_MOST: Nanos = Nanos::us(20);
 pub(super) struct CpuState {
     dispatched: Option<EntityId>,
     until: Instant,
-    /// Cost of turns: the time from the start of a slice in which its client had no CPU. The timer at the end of a
-    /// slice is delayed by this cost.
+    /// Cost of turns: the time in a slice for which the client of the slice had no CPU. The timer at the end of a slice
+    /// is delayed by this cost.
     pub(super) cost: Cost,
 }
 
@@ -26,7 +26,7 @@ impl CpuState {
         self.dispatched
     }
 
-    /// Returns the end of the client's time slice; NEVER if there is no slice, the slice has ended, or the CPU idles.
+    /// Returns the end of the client's time slice. Returns NEVER if the CPU idles or the slice has ended.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
@@ -63,7 +63,7 @@ pub(super) struct Cost {
     pub(super) usual: Nanos,
     /// Instant when the current slice started.
     pub(super) begun: Instant,
-    /// CPU time used of the current slice.
+    /// Used CPU time of the current slice.
     pub(super) ran: Nanos,
     /// Duration of the last turn.
     pub(super) turn: Nanos,
@@ -74,8 +74,8 @@ impl Cost {
         (self.begun, self.ran) = (now, Nanos::ZERO);
     }
 
-    /// Records a slice in which the client had no CPU for `lost`. Returns whether `lost` exceeds the cost of a turn:
-    /// then the client has blocked.
+    /// Records a slice in which the client had no CPU for `lost`. Returns whether `lost` exceeds the cost of a turn. If
+    /// so, the client has blocked.
     pub(super) fn learn(&mut self, lost: Nanos) -> bool {
         let most = self.turn.saturating_mul(2) + SWITCH_MOST;
         let slept = lost > most;

@@ -38,7 +38,7 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) kernel: K,
     pub(super) table: Arc<Table>,
     pub(super) machine: Machine,
-    /// Time zero of the machine, by the kernel's clock.
+    /// Time zero of the machine, according to the kernel's clock.
     pub(super) epoch: Instant,
     pub(super) clients: Clients<K::Thread>,
     pub(super) trees: usize,
@@ -109,7 +109,7 @@ impl<K: Kernel> Dispatcher<K> {
         &self.machine
     }
 
-    /// Returns time zero of the [journal](Dispatcher::read_journal), by the kernel's clock.
+    /// Returns time zero of the [journal](Dispatcher::read_journal), according to the kernel's clock.
     #[must_use]
     pub fn epoch(&self) -> Instant {
         self.epoch
@@ -125,14 +125,15 @@ impl<K: Kernel> Dispatcher<K> {
         std::mem::take(&mut self.left)
     }
 
-    /// Returns the state of client `e`, by the actions carried out so far. `None`: the client is not served (any more).
+    /// Returns the state of client `e` after the actions carried out so far. `None`: the client is not served (any
+    /// more).
     #[must_use]
     pub fn state(&self, e: EntityId) -> Option<State> {
         self.clients.get(e).map(|client| self.state_of(e, client))
     }
 
-    /// Returns the end of the time slice on `cpu`, by the actions carried out so far; [`Instant::NEVER`] if there is no
-    /// slice.
+    /// Returns the end of the time slice on `cpu` after the actions carried out so far; [`Instant::NEVER`] if there is
+    /// no slice.
     #[must_use]
     pub fn until(&self, cpu: CpuId) -> Instant {
         self.cpus[cpu.index()].until()
@@ -145,7 +146,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.clients.get(e).map(|client| client.level)
     }
 
-    /// Returns whether this host reports wake-ups of `e`. Otherwise wake-ups are detected late.
+    /// Returns whether this host reports wake-ups of `e`. If not, wake-ups are detected late.
     #[must_use]
     pub fn reports_wakeups(&self, e: EntityId) -> bool {
         self.clients.get(e).is_some_and(|client| client.reports_wakeups)
@@ -196,7 +197,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Repeats the machine's decision while the machine kicks this CPU itself.
+    /// Settles the machine, and repeats this while the machine kicks `here`.
     pub(super) fn settle(&mut self, here: Option<CpuId>, now: Instant) {
         loop {
             self.actions.clear();

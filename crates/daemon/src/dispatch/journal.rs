@@ -1,9 +1,9 @@
-//! The journal of events for a reader: events of the same form as in a simulation, stored without allocating.
+//! The journal of events for a reader. Events have the format of a simulation, and are stored without allocation.
 
 use sched::{Instant, Nanos};
 use trace::Event;
 
-/// Capacity of the journal for a slow reader: some seconds of the shortest periods.
+/// Maximum number of unread events: some seconds of the shortest periods.
 pub(crate) const EVENTS_MOST: usize = 1 << 16;
 
 /// Unread events.
@@ -27,7 +27,7 @@ impl Journal {
         }
     }
 
-    /// Hands out the events and continues with `empty`, an emptied list. Returns the number of lost events.
+    /// Exchanges the events for `empty`, an emptied list. Returns the number of lost events.
     pub(super) fn exchange(&mut self, empty: &mut Vec<(Instant, Event)>) -> u64 {
         empty.clear();
         empty.reserve(EVENTS_MOST);
@@ -39,7 +39,7 @@ impl Journal {
 /// Due and delivered time of a client in its current period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ledger {
-    /// Remaining slice at the start of the period: the slice minus earlier overruns.
+    /// Remaining slice at the start of the period: the slice minus previous overruns.
     begun: i64,
     /// Whether the client has been runnable throughout the period.
     pub(super) throughout: bool,

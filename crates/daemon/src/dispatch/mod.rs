@@ -2,8 +2,8 @@
 //! dispatcher runs, so the dispatcher works on a simulated host as well.
 //!
 //! On every CPU, an *agent* takes a [turn](Dispatcher::turn) when a slice or a period ends, when a blocked client
-//! wakes, or when another agent wakes it. A turn charges the running client, passes inputs to the machine, and sets the
-//! level of every client on the CPU:
+//! wakes, or when another agent wakes this agent. A turn charges the running client, passes inputs to the machine, and
+//! sets the level of every client on the CPU:
 //!
 //! | state of the client | level of its threads |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! The dispatcher reports that a client blocks or wakes. Only the machine's actions `Run` and `Stop` start and stop
 //! the client.
 //!
-//! The machine hands out promised time only. In the remaining time the kernel schedules threads at their original
+//! The machine allocates promised time only. In the remaining time the kernel schedules threads at their original
 //! level.
 
 mod admit;

@@ -18,7 +18,7 @@ pub struct PromiseRequest {
     pub name: String,
     /// CPU time in every period, summed over all threads and CPUs of the client.
     pub reservation: Reservation,
-    /// Number of CPUs used at a time. Range: 1 …; the slice is at most this number of periods.
+    /// Number of CPUs used at the same time. Range: 1 …; the slice is at most this number of periods.
     pub cpus: usize,
     /// CPUs that the client may use.
     pub affinity: CpuSet,
@@ -71,7 +71,7 @@ impl PromiseRequest {
         Ok(Reservation { slice, period: Nanos::ns(period.as_ns() / parts), ..self.reservation })
     }
 
-    /// Expresses a refusal of the reservation per CPU in terms of the request.
+    /// Converts a refusal of the reservation per CPU into a refusal of the request.
     pub(super) fn refused(&self, refused: Refused) -> Refusal {
         match refused {
             Refused::Utilisation { free_ppm, on, .. } if self.cpus == 1 => {

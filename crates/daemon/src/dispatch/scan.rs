@@ -44,7 +44,7 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
             let pid = leader.tid;
             let Ok(held) = kernel.open_as(leader) else { continue };
             let (threads, children) = (kernel.threads(pid), kernel.children(pid));
-            // If the process has ended by now, the threads may belong to a later process with its pid.
+            // If the process has ended meanwhile, the threads may belong to a later process with the same pid.
             if kernel.status(&held).is_err() {
                 continue;
             }

@@ -7,12 +7,12 @@ use crate::kernel::{Kernel, priority};
 use sched::{Alarm, AlarmOwner, CpuId, CpuSet, EntityId, Input, Instant, Nanos, State, Wake};
 use trace::Event;
 
-/// Shortest and longest interval to poll for a wake-up that this host does not report.
+/// Minimum and maximum interval between polls for a wake-up that this host does not report.
 const POLL: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
-/// The shortest sleep of an agent while a client has budget left. The agent must leave the CPU for the client to run.
+/// The minimum sleep of an agent while a client has budget left. The client needs the CPU during this time.
 const SLEEP_LEAST: Nanos = Nanos::us(10);
 /// Number of consecutive used-up slices after which the sentinel is not used until the client blocks. A client that is
-/// alone on its CPU probably uses up the next slice, too. The sentinel costs one or two switches per slice.
+/// alone on its CPU probably uses up the next slice, too. The sentinel costs one or two context switches per slice.
 const USED_UP: u32 = 8;
 /// Maximum number of missed periods that are reported one by one.
 const PERIODS_TOLD_MOST: u64 = 1_000;
@@ -27,7 +27,7 @@ pub struct Signals {
 /// The next step of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Next {
-    /// Time of the agent's next turn, by the kernel's clock, unless the agent is woken earlier.
+    /// Instant of the agent's next turn, according to the kernel's clock, unless the agent is woken earlier.
     pub at: Instant,
     /// CPUs whose agents this agent must wake now.
     pub call: CpuSet,
@@ -64,8 +64,8 @@ impl<K: Kernel> Dispatcher<K> {
         let (until, cost) = (here.until(), &mut here.cost);
         let mut time = since.ran;
         if since.ended {
-            // The CPU time of a thread that ends between two turns is lost: charge at most the time that no other
-            // thread used.
+            // The CPU time of a thread that ended between two turns is unknown. The elapsed time of the slice is an
+            // upper bound, and is charged.
             time = time.max(now.saturating_since(cost.begun).saturating_sub(cost.ran));
         }
         if until <= now {
@@ -85,7 +85,7 @@ impl<K: Kernel> Dispatcher<K> {
         client.is_blocked = true;
         client.ledger = client.ledger.map(Ledger::interrupted);
         client.slices_used_up = 0;
-        // A thread that is not raised any more would be runnable and quiet in every turn.
+        // A thread that is not raised any more would be runnable in every turn, while the sentinel reports a quiet CPU.
         client.trouble = client.trouble.take().or_else(|| client.release_changed_threads(&self.kernel));
         self.input(now, Input::Block { cpu });
     }
@@ -112,7 +112,7 @@ impl<K: Kernel> Dispatcher<K> {
         let (deadline, left) = (self.deadline(e), self.left_of(e));
         let Some(client) = self.clients.get_mut(e) else { return };
         client.is_blocked = false;
-        // A period that started during the client's sleep does not count as runnable throughout.
+        // A period that started while the client slept does not count as runnable throughout.
         let fresh = deadline == now.saturating_add(client.reservation.period);
         client.ledger = Some(match client.ledger {
             Some(ledger) if !fresh => ledger.interrupted(),
@@ -209,7 +209,7 @@ impl<K: Kernel> Dispatcher<K> {
     fn next(&mut self, cpu: CpuId, begun: Instant) -> Instant {
         let now = self.now();
         let here = &mut self.cpus[cpu.index()];
-        // With sleeps shorter than a turn, a client with many threads would cause nothing but turns.
+        // With a sleep shorter than a turn, a client with many threads would cause turns without pause.
         let turn = now.saturating_since(begun);
         here.cost.turn = turn;
         let sleep = turn.max(SLEEP_LEAST);

@@ -1,5 +1,4 @@
-//! Control groups for trials. No group is left behind when a trial ends, the program is interrupted, or the program is
-//! killed.
+//! Control groups for trials. No group remains after a trial has ended, or after the program was interrupted or killed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::cgroup::{Group, Hierarchy, OwnGroup, Version};
@@ -17,15 +16,15 @@ fn made() -> MutexGuard<'static, Vec<(Group, String)>> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the groups of this process's trials, and ends the processes in them. Afterwards no group can be created. For
-/// a handler of interrupts, after which the process ends.
+/// Removes the groups of this process's trials, and ends the processes in these groups. Afterwards no group can be
+/// created. An interrupt handler calls this function, and then ends the process.
 pub fn clean_up() {
     let mut made = made();
     for (home, name) in made.drain(..) {
         // There is no caller to report an error to.
         let _ = empty(&home, &name);
     }
-    // Locked for good: no group can be created any more.
+    // The lock is never released, so no group can be created any more.
     std::mem::forget(made);
 }
 
@@ -85,7 +84,7 @@ impl Drop for TrialGroup {
 fn sweep(home: &Group, me: Identity) {
     for name in home.names().unwrap_or_default() {
         if maker(&name).is_some_and(|maker| maker != me && Thread::open_as(maker).is_err()) {
-            // Another process may remove it at the same time.
+            // Another process may remove the group at the same time.
             let _ = empty(home, &name);
         }
     }

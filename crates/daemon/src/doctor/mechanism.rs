@@ -3,7 +3,7 @@
 /// A mechanism to give or withhold CPU time, or to observe it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mechanism {
-    /// Dispatching by real-time priorities, as Tactus does.
+    /// Dispatching by real-time priorities, the mechanism of Tactus.
     Fifo,
     /// SCHED_DEADLINE reservations.
     Deadline,

@@ -18,12 +18,12 @@ use sys::thread::{self, Identity, Thread};
 
 /// Maximum duration of a guardian's start.
 const BEGIN: Nanos = Nanos::s(2);
-/// Maximum duration until a guardian with nothing left to guard ends. A guardian checks at every beat.
+/// Maximum duration of a guardian's end once nothing is left to guard. A guardian checks at every beat.
 const END: Nanos = Nanos::s(1);
 /// Interval between two checks of a starting guardian.
 const LOOK: Nanos = Nanos::ms(1);
 
-/// A guardian that this process has started. Dropping the handle leaves the guardian running, because this process may
+/// A guardian that this process has started. Dropping the handle does not end the guardian, because this process may
 /// end abruptly. The descriptor of the handle becomes readable when the guardian ends.
 #[derive(Debug)]
 pub struct Handle {
@@ -39,10 +39,10 @@ pub fn this_program() -> &'static Path {
 }
 
 impl Handle {
-    /// Starts `program`, by default this one, as `guardian DIRECTORY`. Returns when the guardian watches.
+    /// Starts `program` as `guardian DIRECTORY`. Returns when the guardian watches.
     ///
     /// # Errors
-    /// The guardian does not start, ends, or does not watch within two seconds. No guardian is left then.
+    /// The guardian does not start, ends, or does not watch within two seconds. After an error, no guardian is left.
     pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Explanation> {
         let failed = |why: String| Explanation::new(format!("cannot start the guardian: {why}"), "try again");
         // The guardian's working directory must not keep a file system from being unmounted.
@@ -75,7 +75,7 @@ impl Handle {
     }
 
     /// Returns whether the guardian is alive and beats, according to `table` at `now`. Call this function at least once
-    /// per beat ([`INTERVAL`](super::INTERVAL)): missed beats are counted in calls.
+    /// per beat ([`INTERVAL`](super::INTERVAL)), because missed beats are counted in calls.
     pub fn is_alive(&mut self, table: &Table, now: Instant) -> bool {
         self.pulse.is_felt(table, now) && !self.process.has_ended()
     }
@@ -86,8 +86,8 @@ impl Handle {
         self.process.pid()
     }
 
-    /// Waits for the end of a guardian with nothing left to guard: the table is finished. Kills a guardian that does
-    /// not end.
+    /// Waits for the end of a guardian with nothing left to guard, because the table is finished. Kills the guardian if
+    /// the guardian does not end.
     pub fn stop(mut self) {
         if !self.process.ends_within(END) {
             // The guardian hangs, and is not needed.

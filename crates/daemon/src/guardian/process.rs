@@ -31,7 +31,7 @@ pub struct GuardianEnd {
 }
 
 /// Turns this process into the guardian of the daemon with the table in `directory`. Returns when nothing is left to
-/// guard. The caller writes the report last, since its reader may be slow or gone.
+/// guard. The caller writes the report last, because the reader of the report may be slow or gone.
 #[must_use]
 pub fn run(directory: &Path) -> GuardianEnd {
     process::ignore_requests();
@@ -43,14 +43,15 @@ pub fn run(directory: &Path) -> GuardianEnd {
     GuardianEnd { report, is_settled }
 }
 
-/// Guards the threads. Returns whether everything is settled, and writes the guardian's actions into `report`.
+/// Guards the threads. Returns whether everything is settled, and writes a report of the guardian's actions to
+/// `report`.
 fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation> {
     let table = directory.open_table()?.ok_or_else(|| {
         let why = format!("there is no table of originals in {}", directory.path().display());
         Explanation::new(why, "start it from a daemon, which creates the table")
     })?;
     let kernel = Linux::new()?;
-    // Reported only if the guardian has to act.
+    // The complaints are reported only if the guardian has to act.
     let mut complaints = String::new();
     let me = prepare(&mut complaints)?;
     let waiting = Waiting::new()?;
@@ -96,7 +97,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
         }
         due = due.saturating_add(INTERVAL);
         if due <= clock::now() {
-            // Missed beats are skipped: after a suspension of the machine, the guardian must not count faster.
+            // Missed beats are skipped. After a suspension of the machine, the guardian must not count beats faster.
             due = clock::now().saturating_add(INTERVAL);
         }
         if waiting.next(due).is_err() {
@@ -120,7 +121,7 @@ fn prepare(report: &mut String) -> sys::Result<Thread> {
         Err(sys::Error::NotKept { .. }) => {}
         outcome => tried(outcome),
     }
-    // A guardian that was started by hand leads a process group already.
+    // A guardian that was started from a shell already leads a process group.
     let _ = process::leave_session();
     tried(clock::set_slack(Nanos::ns(1)));
     tried(memory::lock());
@@ -128,7 +129,7 @@ fn prepare(report: &mut String) -> sys::Result<Thread> {
     Thread::open(me)
 }
 
-/// Restores all threads. Returns whether everything is settled if this was the last restoration.
+/// Restores all threads. Returns whether everything is settled; `None` while the daemon still exists.
 fn bring_back(
     kernel: &Linux,
     directory: &Directory,
@@ -142,12 +143,12 @@ fn bring_back(
             Waited::Done => return Some(true),
             Waited::Held(lock) => lock,
         },
-        // The killed daemon only finishes its current calls. The changes of these calls are restored at its end.
+        // The killed daemon only finishes its current calls. The effects of these calls are restored after its end.
         DaemonState::Lives => None,
     };
     let restored = match daemon {
         DaemonState::HasEnded => restore(kernel, table, clock::sleep),
-        // Children that are being forked are found at the end of the daemon.
+        // Children that are being forked are found after the daemon has ended.
         DaemonState::Lives => restore_at_once(kernel, table),
     };
     let took = clock::now().saturating_since(begin);
@@ -180,7 +181,7 @@ enum Waited {
     Held(Option<Lock>),
 }
 
-/// Waits briefly for the lock: another holder restores all threads first, too.
+/// Waits briefly for the lock, because another holder of the lock restores all threads, too.
 fn wait_for_lock(directory: &Directory, table: &Table) -> Waited {
     for _ in 0..PATIENCE {
         match directory.try_lock() {

@@ -1,4 +1,4 @@
-//! Conclusions of the guardian from the daemon's beats, and of the daemon from the guardian's beats. They use neither a
+//! The guardian's watch over the daemon, and the daemon's watch over the guardian, by beats. The watches use neither a
 //! clock nor a kernel, so the simulated host runs the same code.
 
 use crate::table::{Beating, Table};
@@ -6,11 +6,11 @@ use sched::{Instant, Nanos};
 
 /// Interval between two beats of the guardian.
 pub const INTERVAL: Nanos = Nanos::ms(50);
-/// Number of own beats after which the other side counts as hung if it has not beaten.
+/// Number of own beats without a beat of the other side after which the other side counts as hung.
 pub const PATIENCE: u32 = 6;
-/// Number of beats after a kill without the daemon's end after which all threads are restored, and again after the same
-/// number. From its kill on, the daemon does nothing more. Its last thread may still wait for a CPU behind a raised
-/// thread.
+/// Number of beats after a kill at which all threads are restored although the daemon has not ended. Restoring is
+/// repeated at the same interval. A killed daemon does nothing more, but its last thread may still wait for a CPU
+/// behind a raised thread.
 pub const AWAITED: u32 = 2;
 /// State of the daemon, as the guardian observes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub enum Verdict {
     End,
 }
 
-/// Beats of the other side, sampled at each own beat.
+/// Beat count of the other side, sampled at each own beat.
 #[derive(Clone, Copy, Default, Debug)]
 struct LastBeat {
     beats: u64,
@@ -54,8 +54,8 @@ impl LastBeat {
     }
 }
 
-/// The guardian's watch over the daemon. A step is one beat of the guardian. Missed beats are counted in beats that the
-/// guardian itself ran, so that a suspension of the machine raises no alarm.
+/// The guardian's watch over the daemon. A step is one beat of the guardian. Missed beats are counted in beats of the
+/// guardian, so that a suspension of the machine raises no alarm.
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
     agents: Vec<LastBeat>,
@@ -80,10 +80,11 @@ impl Watch {
         self.agents.resize(table.agents(), LastBeat::default());
         let late = |(nth, last): (usize, &mut LastBeat)| {
             let beats = table.beats(Beating::Agent(nth));
-            // An agent without any beat is still starting, perhaps on a busy machine, and has raised no thread.
+            // An agent without any beat is still starting, which may take long on a busy machine. The agent has raised
+            // no thread.
             (last.is_late(beats) && beats > 0).then_some(nth)
         };
-        // Every agent is sampled, late or not.
+        // Every agent is sampled, whether late or not.
         let late: Vec<usize> = self.agents.iter_mut().enumerate().filter_map(late).collect();
         match late.first() {
             Some(&agent) => {
@@ -96,7 +97,7 @@ impl Watch {
 }
 
 /// The daemon's watch over its guardian. The daemon may check at any rate. Checks within one beat of the last counted
-/// check do not count, so that a suspension of the machine raises no alarm here either.
+/// check do not count, so that a suspension of the machine raises no alarm.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
     last: LastBeat,

@@ -1,4 +1,4 @@
-//! The sentinels: one thread on each CPU that runs, and reports this, when no raised thread wants the CPU.
+//! The sentinels: one thread on each CPU. A sentinel runs, and reports this, when no raised thread wants its CPU.
 
 use crate::kernel::priority;
 use sched::{CpuId, CpuSet};
@@ -20,7 +20,7 @@ struct Post {
 }
 
 impl Post {
-    /// Runs a sentinel. The sentinel passes the gate when it gets the CPU, so no thread above it wanted the CPU.
+    /// Runs a sentinel. A sentinel that passes the gate has the CPU, so no thread of higher priority wants the CPU.
     fn keep(&self) {
         loop {
             self.gate.pass();
@@ -34,8 +34,8 @@ impl Post {
     }
 }
 
-/// The sentinels of a host, one per CPU with an agent. Dropping this ends the sentinels, each as soon as it gets its
-/// CPU: restore raised threads before.
+/// The sentinels of a host, one per CPU with an agent. After this value is dropped, a sentinel ends as soon as it gets
+/// its CPU. Restore raised threads before.
 #[derive(Debug)]
 pub struct Sentinels {
     /// Posts of the sentinels, by the number of the CPU.
@@ -76,7 +76,7 @@ impl Sentinels {
     }
 
     /// Starts or stops waiting for a quiet CPU. The bell of the agent of `cpu` rings once, as soon as no raised thread
-    /// wants that CPU. Takes no system call where the sentinel waits for the CPU already.
+    /// wants that CPU. Makes no system call where the sentinel already waits for the CPU.
     pub fn await_quiet(&self, cpu: CpuId, wanted: bool) {
         if let Some(Some(post)) = self.posts.get(cpu.index()) {
             post.wanted.store(wanted, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! An agent: the thread on each CPU that takes its turns.
+//! An agent: the thread on each CPU that takes the turns of this CPU.
 
 use super::shared::Shared;
 use crate::dispatch::Dispatcher;
@@ -13,8 +13,8 @@ use sys::{Result, affinity, clock, thread};
 
 /// Interval between beats of an idle agent.
 pub(super) const BEAT: Nanos = Nanos::ms(100);
-/// Maximum time for which a waiting agent continues to beat. With the guardian's patience and restoring, this is less
-/// than a second.
+/// Maximum time for which a waiting agent continues to beat. The sum of this time, the guardian's patience and the
+/// duration of restoring is less than a second.
 const PATIENCE: Nanos = Nanos::ms(400);
 /// Interval between the attempts of an agent to lock the dispatcher.
 const AGAIN: Nanos = Nanos::us(20);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sys::Result;
 use sys::event::{Bell, Waiting};
 
-/// The event sources of an agent.
+/// Numbers of an agent's event sources.
 const CALL: u64 = 0;
 const QUIET: u64 = 1;
 

@@ -19,13 +19,13 @@ const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 /// Number of the keeper's bell in its event set.
 pub(super) const KEEPER_BELL: u64 = 0;
 /// Number of threads that are adopted, or whose forks are awaited, in one step. A step takes milliseconds per thread on
-/// a busy host. Meanwhile the agents wait for the dispatcher. The agent of this CPU cannot beat, since the keeper has
-/// its priority.
+/// a busy host. Meanwhile the agents wait for the dispatcher. The agent of this CPU cannot beat, because the keeper has
+/// the agent's priority.
 const AT_ONCE: usize = 16;
 /// Interval between checks of the guardian.
 const WATCH: Nanos = Nanos::ms(50);
 
-/// Turns the calling thread into the keeper. It runs below every dispatched thread.
+/// Turns the calling thread into the keeper. The keeper runs below every dispatched thread.
 pub(super) fn enter() -> Result<()> {
     attributes::set(thread::current(), Attributes::raised(priority::SENTINEL))?;
     clock::set_slack(Nanos::ns(1))
@@ -81,13 +81,13 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             watch(shared, watcher);
             has_dismissals = true;
         }
-        // Read before the scan, so that a thread that starts meanwhile causes another scan.
+        // The number is read before the scan, so that a thread that starts meanwhile causes another scan.
         let latest = shared.kernel.births().ok();
         if is_notified || latest.is_none() || latest != births {
             births = latest;
             adopt_new(shared);
         }
-        // A child whose parent has ended at once is found only now. Dismissed clients can wait.
+        // A child whose parent has ended at once is found only now. Dismissed clients are not urgent.
         if has_dismissals {
             again = finish_dismissals(shared);
         }

@@ -66,8 +66,8 @@ impl Control<'_, '_> {
         self.shared.keeper_bell.ring();
     }
 
-    /// Waits while a dismissed relative of process `pid` may still be in a fork. Otherwise the child would be recorded
-    /// with inherited values as originals.
+    /// Waits while a dismissed relative of process `pid` may still be in a fork. Without this wait, the child would be
+    /// recorded with inherited values as originals.
     fn await_leaving(&self, pid: u32) {
         let end = clock::now() + PATIENCE;
         while at_agent_priority(|| self.shared.lock().is_leaving(pid)) && clock::now() < end {
@@ -75,8 +75,8 @@ impl Control<'_, '_> {
         }
     }
 
-    /// Exchanges the events since the last call for an empty list. Returns the number of events that were lost to a
-    /// full journal.
+    /// Exchanges the events since the last call for an empty list. Returns the number of events that a full journal
+    /// lost.
     pub fn read_journal(&self, events: &mut Vec<(Instant, Event)>) -> u64 {
         // Allocate before taking the lock.
         events.clear();
@@ -90,7 +90,7 @@ impl Control<'_, '_> {
         at_agent_priority(|| self.shared.lock().take_dismissed())
     }
 
-    /// Returns time zero of the journal, by the monotonic clock.
+    /// Returns time zero of the journal, according to the monotonic clock.
     #[must_use]
     pub fn epoch(&self) -> Instant {
         at_agent_priority(|| self.shared.lock().epoch())
@@ -141,7 +141,7 @@ fn ancestors() -> Vec<u32> {
     all
 }
 
-/// Reason why the daemon did not start, or did not end in order.
+/// Reason why the daemon did not start, or ended out of order.
 #[derive(Debug)]
 pub enum Failure {
     /// Another daemon is running.
@@ -173,9 +173,9 @@ impl From<sys::Error> for Failure {
 /// See [`Failure`].
 pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Result<R, Failure> {
     let held = setup.directory.lock()?;
-    // First, restore what a dead daemon has left behind.
+    // First, threads that a dead daemon has left changed are restored.
     restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
-    // Each thread handle takes files; at the limit, requests with too many threads are refused.
+    // Each thread handle uses files. At the limit, requests with too many threads are refused.
     let _ = sys::privileges::raise_file_limit();
     memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
     let cpus = affinity::get(thread::current())?;
@@ -206,9 +206,9 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Resu
         notification: Bell::new()?,
     };
     let answer = run(&shared, &mut watcher, front);
-    // Restores once more by comparison. The table still has the threads that the dispatcher could not restore, and
-    // children of threads that were in forks. If anything is left, the guardian tries again at the end of this process,
-    // and then the next daemon at its start.
+    // All threads are restored again, by comparison. The table still has the threads that the dispatcher could not
+    // restore, and children of threads that were in forks. If anything is left, the guardian tries again at the end of
+    // this process, and then the next daemon at its start.
     if restore::restore(&kernel, &table, clock::sleep).is_settled() {
         table.finish();
         watcher.stop();
@@ -247,7 +247,7 @@ fn run<R>(
         };
         restore_all(shared);
         await_leaving(shared);
-        // From here on no thread is raised, and no agent has to beat.
+        // From here on no thread is raised, and no agent needs to beat.
         shared.table.set_agents(0);
         shared.end();
         match answer? {
@@ -271,8 +271,8 @@ fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: 
     }
 }
 
-/// Waits while dismissed clients may still have threads in forks, which the keeper scans. The agents continue to beat:
-/// the guardian restores if this process hangs.
+/// Waits while dismissed clients may still have threads in forks, which the keeper scans. The agents continue to beat,
+/// so that the guardian restores all threads if this process hangs.
 fn await_leaving(shared: &Shared<'_>) {
     let end = clock::now() + PATIENCE;
     let has_leaving =

@@ -82,7 +82,7 @@ impl<'k> Shared<'k> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.end();
         restore_all(self);
-        // No thread is raised, and the agents end. The report of the failure may therefore be slow.
+        // No thread is raised, and the agents end. The report of the failure may therefore take long.
         self.table.set_agents(0);
     }
 
@@ -98,8 +98,8 @@ impl<'k> Shared<'k> {
 pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me).ok();
-    // Without the privilege there are no agents that could be kept waiting. No child is forked in `work`, and clearing
-    // reset-on-fork would take CAP_SYS_NICE.
+    // Without the privilege, no agents exist that could be kept waiting. No child is forked in `work`, and clearing
+    // reset-on-fork would require CAP_SYS_NICE.
     let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
     let raised = attributes::apply(me, class).is_ok();
     let done = work();
@@ -109,7 +109,7 @@ pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Restores all threads: through the dispatcher where it is intact, otherwise from the table.
+/// Restores all threads: through the dispatcher if its state is intact, otherwise from the table.
 pub(super) fn restore_all(shared: &Shared<'_>) {
     let orderly = catch_unwind(AssertUnwindSafe(|| {
         at_agent_priority(|| match shared.dispatcher.lock() {

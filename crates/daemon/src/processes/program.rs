@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use sys::{clock, launch, privileges, process};
 
-/// Returns the file of program `name`: a path if it contains `/`, or else a file in one of the directories of `path`.
+/// Returns the file of program `name`: a path if `name` contains `/`, otherwise a file in a directory of `path`.
 ///
 /// # Errors
 /// The file does not exist, or is not executable.
@@ -43,7 +43,7 @@ fn unknown(name: &str) -> Explanation {
     Explanation::new(format!("there is no command `{name}` in PATH"), right)
 }
 
-/// Returns the explanation that `file` may exist, but is no executable program.
+/// Returns the explanation that `file` may exist, but is not an executable program.
 fn refused(file: &Path, name: &str) -> Explanation {
     let shown = file.display();
     match file.metadata() {
@@ -62,8 +62,8 @@ fn refused(file: &Path, name: &str) -> Explanation {
 }
 
 /// Waits at the inherited gate `gate`, and executes the program of `argv` at the time that the gate delivers. Returns
-/// only if the execution fails. If the gate is closed for good, the process ends instead. `files` is the limit of open
-/// files to restore, if an ancestor has raised it.
+/// only if the execution fails. If the gate is closed for good, the process ends. `files` is the limit of open files to
+/// restore, if an ancestor has raised the limit.
 pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Explanation {
     let begun = launch::inherited(gate).map_err(Explanation::from).and_then(|gate| start(&mut File::from(gate)));
     match begun {

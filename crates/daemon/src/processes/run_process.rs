@@ -13,12 +13,12 @@ use sys::event::Waiting;
 use sys::process::Process;
 use trace::Job;
 
-/// Maximum duration of a worker's step that takes milliseconds on an idle machine.
+/// Maximum duration of a worker's step. The step takes milliseconds on an idle machine.
 const PATIENCE: Nanos = Nanos::s(10);
 /// Maximum duration of a command's shutdown on request.
 const GRACE: Nanos = Nanos::s(2);
 
-/// A process of a live run. Dropping it ends the process.
+/// A process of a live run. Dropping this value ends the process.
 #[derive(Debug)]
 pub struct RunProcess {
     name: String,
@@ -26,7 +26,7 @@ pub struct RunProcess {
     process: Process,
     /// Gate of the process until it may start. A worker also receives the request to end through its gate.
     gate: Option<File>,
-    /// Start time of the process, once it is set.
+    /// Start time of the process, once the time is set.
     start: Option<Instant>,
     /// State of a worker; `None` for a command.
     worker: Option<Worker>,
@@ -45,7 +45,8 @@ pub(super) struct Worker {
 pub struct Outcome {
     /// Exit status of the process.
     pub status: ExitStatus,
-    /// Jobs of the process in order of release, up to the request to end, by the monotonic clock; empty for a command.
+    /// Jobs of the process in order of release, up to the request to end, according to the monotonic clock; empty for a
+    /// command.
     pub jobs: Vec<Job>,
     /// CPU time that the process measured since its start; `None` for a command.
     pub cpu_time: Option<Nanos>,
@@ -194,7 +195,7 @@ impl RunProcess {
         Ok(Outcome { status, jobs, cpu_time: Some(report.cpu_time), lost: report.lost + unknown })
     }
 
-    /// Ends the process, by force if needed.
+    /// Ends the process, if necessary by a kill.
     fn stop(&mut self) {
         self.gate = None;
         if !matches!(self.child.try_wait(), Ok(None)) {

@@ -2,7 +2,7 @@
 //!
 //! A worker has one thread, which reads the clock and its own CPU time, and allocates nothing during its work. Late
 //! jobs queue up in order, as in the simulator. The overhead of a job (falling asleep, waking, recording) is part of
-//! its work, so that `n` jobs take `n` times the work.
+//! the job's work, so that `n` jobs take `n` times the work.
 
 use super::worker_report::{JobRecord, READY, WorkerReport};
 use crate::Explanation;
@@ -14,9 +14,9 @@ use sys::{launch, process};
 
 /// Maximum delay until a worker notices a request to end.
 const GLANCE: Nanos = Nanos::ms(1);
-/// The number of the standard input in the event set.
+/// Number of the standard input in the event set.
 const REQUEST: u64 = 0;
-/// The number of the timer in the event set.
+/// Number of the timer in the event set.
 const TIMER: u64 = 1;
 
 /// The work of a process.
@@ -48,13 +48,13 @@ impl Periodic {
     }
 }
 
-/// Runs a worker. It reads its start time from standard input, works until the input is closed, and writes its report
-/// to standard output. It records up to `records` jobs.
+/// Runs a worker. The worker reads its start time from standard input, works until the input is closed, and writes its
+/// report to standard output. The worker records up to `records` jobs.
 ///
 /// # Errors
 /// The standard streams are missing, or the output is closed.
 pub fn work(work: Work, records: usize) -> Result<(), Explanation> {
-    // The parent ends the worker; the terminal does not.
+    // The parent process ends the worker; the terminal does not.
     process::ignore_requests();
     launch::end_with_parent()?;
     clock::set_slack(Nanos::ns(1))?;
@@ -78,7 +78,7 @@ fn unread(error: io::Error) -> Explanation {
 }
 
 struct Worker {
-    /// Event set with only the request to end. The other event set also has the timer.
+    /// Event set with only the request to end. Another event set contains the timer, too.
     request: Waiting,
     either: Waiting,
     timer: Timer,
@@ -115,7 +115,7 @@ impl Worker {
                     return false;
                 }
             }
-            // CPU time never exceeds elapsed time, and this clock takes no system call.
+            // CPU time never exceeds elapsed time, and reading this clock makes no system call.
             let soonest = now.saturating_add(left.min(GLANCE));
             while clock::now() < soonest {
                 std::hint::spin_loop();

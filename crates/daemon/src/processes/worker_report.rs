@@ -39,7 +39,7 @@ impl WorkerReport {
     /// Returns an empty report with preallocated memory for `room` jobs.
     pub(super) fn with_room(room: usize) -> WorkerReport {
         let some = JobRecord { released: Instant::NEVER, woke: Some(Instant::NEVER), done: Instant::NEVER };
-        // Written to once, so that no page fault occurs later.
+        // The memory is written once, so that no page fault occurs later.
         let mut jobs = vec![some; room];
         jobs.clear();
         WorkerReport { cpu_time: Nanos::ZERO, end: Instant::ZERO, lost: 0, jobs, room }

@@ -27,8 +27,8 @@ pub(super) fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, 
     threads
 }
 
-/// Restores the thread of `row`, with entry `entry` and handle `thread`. Continues the process if Tactus has stopped it
-/// and the thread is its first. The row stays; the caller forgets it.
+/// Restores the thread of `row`, with entry `entry` and handle `thread`. Continues the process if Tactus has stopped
+/// the process and the thread is its first. The row stays; the caller forgets the row.
 pub fn restore_entry<K: Kernel>(
     kernel: &K,
     table: &Table,
@@ -63,8 +63,8 @@ fn comes_last(entry: &Entry) -> bool {
     matches!(entry.original.attributes.policy, Policy::Deadline { .. })
 }
 
-/// Returns the closest attributes to `original` where the kernel refuses `original`. They are not real-time, and keep
-/// reset-on-fork set, since clearing it takes a privilege.
+/// Returns the closest attributes to `original` where the kernel refuses `original`. The returned attributes are not
+/// real-time. Their reset-on-fork stays set, because clearing reset-on-fork requires a privilege.
 fn near(original: Attributes) -> Attributes {
     let policy = match original.policy {
         fair @ (Policy::Other { .. } | Policy::Batch { .. } | Policy::Idle) => fair,
@@ -100,7 +100,7 @@ fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outco
             }
         };
         let kept = kernel.attributes(thread)?;
-        // The call by number has reached this thread.
+        // The thread still exists, so the call by number has reached this thread.
         kernel.status(thread)?;
         Ok(match refused {
             _ if kept == original => Outcome::Restored,

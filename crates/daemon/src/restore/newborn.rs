@@ -1,7 +1,7 @@
 //! Threads and processes that started since the last scan of the table's processes, and so are not in the table.
 //!
 //! A thread or process inherits the CPUs that its parent is confined to. A child of a raised thread starts as
-//! SCHED_OTHER of nice 0, since raising sets reset-on-fork. The child gets the values that an unraised parent would
+//! SCHED_OTHER of nice 0, because raising sets reset-on-fork. The child gets the values that an unraised parent would
 //! have passed on: the originals of the first thread of its parent's process. Real-time classes are not restored here:
 //! a hog that chose an ordinary class itself looks the same.
 
@@ -16,8 +16,8 @@ use sys::attributes::{Attributes, Policy};
 use sys::thread::{Identity, State};
 
 /// Maximum CPU time of a fork, plus the error of reading CPU time. Copying page tables takes 10 ms per GiB (redis.io,
-/// "Diagnosing latency issues", fork time), the rest of a fork below 1 ms. A thread on another CPU is charged at ticks,
-/// 10 ms apart at HZ=100.
+/// "Diagnosing latency issues", fork time), and the rest of a fork takes less than 1 ms. A thread on another CPU is
+/// charged at ticks, 10 ms apart at HZ=100.
 const FORK_MOST: Nanos = Nanos::ms(20);
 /// The attributes of a new child of a raised thread.
 const RESET: Attributes = Attributes::of(Policy::Other { nice: 0 });
@@ -51,8 +51,8 @@ pub(super) struct Family {
     /// Processes that are scanned, and their descendants once found.
     processes: BTreeMap<Identity, Legacy>,
     /// Threads that may be in a fork. A fork copies class and CPUs at its start, and its child appears at its end. In
-    /// between, the parent runs, waits for a CPU or sleeps uninterruptibly. A parent that was observed in another state
-    /// since is in no fork that began before.
+    /// between, the parent runs, waits for a CPU or sleeps uninterruptibly. A parent that was since observed in another
+    /// state is in no fork that began before.
     forking: Vec<Forking>,
     is_first: bool,
     /// Reason why some children may have been missed.
@@ -60,7 +60,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// Starts with `entries`, which have just been restored. `all` is the whole table.
+    /// Creates a family of `entries`, which have just been restored. `all` is the whole table.
     pub(super) fn of(entries: &[Entry], all: &[Entry]) -> Family {
         let mut processes: BTreeMap<Identity, Legacy> = BTreeMap::new();
         for entry in entries {
@@ -109,13 +109,13 @@ impl Family {
     /// inherited, and adds their outcomes.
     pub(super) fn look<K: Kernel>(&mut self, kernel: &K, threads: &mut Vec<ThreadRestored>) {
         let processes: BTreeSet<Identity> = self.forking.iter().map(|forking| forking.process).collect();
-        // A thread that is observed outside of a fork has finished it, so the scan that follows finds the child.
+        // A thread that is observed outside a fork has finished the fork, so the next scan finds the child.
         self.forget_settled(kernel);
         self.look_at(kernel, processes, threads);
         self.is_first = false;
     }
 
-    /// Removes the threads that are observed outside of a fork that began before.
+    /// Removes the threads that are observed outside a fork that began before.
     fn forget_settled<K: Kernel>(&mut self, kernel: &K) {
         let mut forking = std::mem::take(&mut self.forking);
         forking.retain_mut(|forking| {
@@ -124,14 +124,14 @@ impl Family {
             if !matches!(status.state, State::Runnable | State::Uninterruptible) {
                 return false;
             }
-            // Where CPU time is not counted, only the state of the thread decides.
+            // Where CPU time is not accounted, only the state of the thread decides.
             let Ok(usage) = kernel.usage(&thread) else { return true };
             usage.ran.saturating_sub(*forking.ran.get_or_insert(usage.ran)) < FORK_MOST
         });
         self.forking = forking;
     }
 
-    /// Scans these processes, and the descendants that are found meanwhile.
+    /// Scans `processes`, and their descendants that are found meanwhile.
     fn look_at<K: Kernel>(&mut self, kernel: &K, processes: BTreeSet<Identity>, threads: &mut Vec<ThreadRestored>) {
         let mut waiting: Vec<Identity> = processes.into_iter().collect();
         while let Some(process) = waiting.pop() {
@@ -149,8 +149,9 @@ impl Family {
                 if !self.known.contains(&identity) && self.there(kernel.process(&thread)) == Some(process.tid) {
                     self.known.insert(identity);
                     let done = bring_up(kernel, &thread, process, &legacy);
-                    // A child with correct values was forked after its parent was restored, and so are its own
-                    // children. Or another process has just restored the child, and may not scan it again.
+                    // A child with correct values was forked after its parent was restored, and so were its own
+                    // children. Another possibility is that another process has just restored the child, and may not
+                    // scan the child again.
                     if self.is_first || !matches!(done.end(), End::AsBefore | End::Left | End::Gone) {
                         self.forking.push(Forking { thread: identity, process, ran: None });
                     }
@@ -170,7 +171,7 @@ impl Family {
         }
     }
 
-    /// Returns the answer of a call about a thread; `None` if the thread has ended or the call failed.
+    /// Returns the result of a call about a thread; `None` if the thread has ended or the call failed.
     fn there<T>(&mut self, answer: sys::Result<T>) -> Option<T> {
         match answer {
             Ok(value) => return Some(value),

@@ -10,9 +10,9 @@ use sys::thread::Identity;
 pub enum Outcome {
     /// The property needed no change.
     AsBefore,
-    /// The property had the value that Tactus had set, and has the original again.
+    /// The property had the value that Tactus had set, and has the original value again.
     Restored,
-    /// Another process has set the property since. The property is left alone.
+    /// Another process has set the property since. The property is left unchanged.
     Left,
     /// The thread has ended.
     Gone,
@@ -51,7 +51,7 @@ pub struct ThreadRestored {
     pub thread: Identity,
     /// The first thread of its process.
     pub leader: Identity,
-    /// Row of the thread in the table; `None` for a thread that started since and was found.
+    /// Row of the thread in the table; `None` for a thread that started since.
     pub row: Option<Row>,
     /// Original attributes and affinity of the thread.
     pub original: Original,
@@ -157,8 +157,8 @@ pub struct Restored {
     pub damaged: usize,
     /// Reason why threads that started since may have been missed.
     pub missed: Option<Explanation>,
-    /// Threads that may still be in a fork that began before, whose child would keep inherited values. Their CPU time
-    /// was too short for a decision, and a repetition would not change this. Nothing is left to do about these threads.
+    /// Threads that may still be in a fork that began before. A child of the fork would keep inherited values. The CPU
+    /// time of these threads was too short for a decision. A repetition would not change this.
     pub unsure: Vec<Identity>,
 }
 
@@ -169,7 +169,7 @@ impl Restored {
         self.damaged == 0 && self.missed.is_none() && self.count(End::Failed) == 0
     }
 
-    /// Returns in words why threads that started since may have been missed, whether a repetition would help or not.
+    /// Returns the reasons why threads that started since may have been missed, in words; `None` without a reason.
     #[must_use]
     pub fn doubt(&self) -> Option<String> {
         let unsure = match self.unsure.len() {

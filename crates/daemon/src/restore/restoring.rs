@@ -46,14 +46,14 @@ impl Restoring {
         self.took = self.looked.saturating_since(now);
     }
 
-    /// Returns whether no thread is in a fork that began before, and all their children were found.
+    /// Returns whether no thread is in a fork that began before, and all children were found.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.family.forking().len() == 0
     }
 
     /// Returns the time to wait until the next scan; `None`: the restoration is over. The pause is at least as long as
-    /// a scan, which leaves half of a CPU to the awaited threads.
+    /// a scan, so that the awaited threads get at least half of a CPU.
     #[must_use]
     pub fn pause(&self) -> Option<Nanos> {
         (!self.is_over()).then_some(self.took.max(REST))
@@ -71,7 +71,7 @@ impl Restoring {
         &self.threads
     }
 
-    /// Returns the final outcome: there are no more scans.
+    /// Returns the final outcome. No scan follows.
     #[must_use]
     pub fn end(self) -> Restored {
         let Restoring { threads, damaged, family, .. } = self;

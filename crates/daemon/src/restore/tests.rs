@@ -16,7 +16,7 @@ fn restore(kernel: &Linux, table: &Table) -> Restored {
     super::restore(kernel, table, clock::sleep)
 }
 
-/// A table with a file of its own.
+/// A table in a file of its own.
 struct Place {
     table: Table,
     _directory: tempfile::TempDir,
@@ -69,7 +69,7 @@ fn state_becomes(tid: u32, wanted: impl Fn(State) -> bool) -> bool {
     })
 }
 
-/// A shell that ends with its handle.
+/// A shell process that ends when the value is dropped.
 struct Shell(std::process::Child);
 
 impl Shell {
@@ -202,7 +202,7 @@ fn one_that_cannot_be_what_it_was_is_said_and_the_rest_is_restored() {
     let (kernel, place) = (Linux::new().unwrap(), Place::new());
     let Some([first, _]) = two_cpus() else { return };
     let children = [(); 2].map(|()| Child::start(Work::Sleep).unwrap());
-    // No kernel knows such a class.
+    // No kernel has this class.
     let (row, entry) = place.record(children[0].pid(), first);
     let unknown = Attributes::of(Policy::Unknown(77));
     place.table.forget(row);

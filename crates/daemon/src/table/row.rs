@@ -20,7 +20,7 @@ pub(super) const OF_CONFINED: usize = OF_AFFINITY + SET;
 pub(super) const ROW: usize = 48;
 const _: () = assert!(OF_CONFINED + SET <= ROW, "a row holds all of its parts");
 
-// The bits beside a class, in the first word of attributes.
+// The bits beside the class, in the first word of attributes.
 const RESET_ON_FORK: u64 = 1 << 32;
 const RECLAIM: u64 = 1 << 33;
 const OVERRUN: u64 = 1 << 34;

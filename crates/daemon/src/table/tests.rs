@@ -62,7 +62,7 @@ fn entry(tid: u32, attributes: Attributes) -> Entry {
     }
 }
 
-/// Returns attributes of every kind, with extreme values.
+/// Returns attributes of every policy, with extreme values.
 fn every_kind() -> Vec<Attributes> {
     let deadline = |reclaim, overrun| {
         let [runtime, deadline, period] = [u64::MAX, 1, 0].map(Nanos::ns);

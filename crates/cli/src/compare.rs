@@ -21,8 +21,8 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         return Err(anyhow::anyhow!("interrupted").into());
     }
     let kept = Kept::new(&plan, &terms, played);
-    // The simulation matches this host: entities without a promise are left to the kernel, in the remaining time. The
-    // duration is the real one.
+    // The simulation matches this host: entities without a promise get the remaining time, as from the kernel. The
+    // length is the real duration of the live run.
     (scenario.host, scenario.length) = (plan::host(), kept.description.length);
     let run = Run::new(scenario.clone(), Choice::new(terms.policy, terms.predicting()));
     let predicted = run.play(Observers::none()).map(Report::of)?;

@@ -242,7 +242,7 @@ fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
     text + "\n"
 }
 
-/// Writes both files of `paper`. Each file is complete, new or old, even after an interruption.
+/// Writes both files of `paper`. After an interruption, each file is complete, either new or old.
 fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
     keep(&paper.directory.join(RECORDED), measured.to_text().as_bytes())?;
     keep(&paper.directory.join("RESULT.md"), result::text(paper, measured, verdicts).as_bytes())?;

@@ -1,5 +1,5 @@
-//! Traces in ftrace's text format: one file for the host, and one for each guest and each further host, because a
-//! kernel records its own tasks only.
+//! Traces in ftrace's text format. The host, each guest and each further host has a file of its own, because a kernel
+//! records its own tasks only.
 
 use crate::failure::{Failure, usage};
 use crate::output::Draft;

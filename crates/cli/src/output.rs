@@ -19,11 +19,12 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
 static IN_ORDER: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Guard during which an interrupt only sets a flag ([`is_interrupted`]). A second interrupt ends the program.
+/// Guard that defers interrupts: an interrupt only sets a flag ([`is_interrupted`]). A second interrupt ends the
+/// program.
 #[derive(Debug)]
 pub(crate) struct InOrder;
 
-/// Makes an interrupted operation end in order from now on.
+/// Defers interrupts until the guard is dropped, so that an operation can end in order.
 pub(crate) fn end_in_order() -> InOrder {
     IN_ORDER.store(true, Ordering::SeqCst);
     InOrder
@@ -40,14 +41,14 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Makes Ctrl-C and SIGTERM leave neither unfinished files nor control groups of trials from now on.
+/// Installs a handler that removes unfinished files and control groups of trials on Ctrl-C and SIGTERM.
 pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
     let handler = || {
         let again = INTERRUPTED.swap(true, Ordering::SeqCst);
         if IN_ORDER.load(Ordering::SeqCst) && !again {
             return;
         }
-        // The lock is held to the end: no file can be completed any more.
+        // The handler holds the lock to the end, so no file can be completed any more.
         for draft in drafts().drain(..) {
             // The file may have been removed already; there is no caller to report an error to.
             let _ = std::fs::remove_file(draft);
@@ -134,7 +135,7 @@ impl Draft {
             return Err(anyhow!("it is a directory").context(cannot()));
         }
         if path.exists() {
-            // Replacing needs permission for the directory only. A read-only file must stay.
+            // Replacing a file requires permission for the directory only. A read-only file must stay.
             let file = File::options().append(true).open(&path).with_context(cannot)?;
             if !path.is_file() {
                 return Ok(Draft { target: path, temporary: None, file });

@@ -75,7 +75,7 @@ impl Progress {
         Ok(Report::of(outcome))
     }
 
-    /// Removes the bar. If standard error is no terminal, and so showed no bar, writes `summary`.
+    /// Removes the bar. Writes `summary` if standard error is not a terminal, and so showed no bar.
     pub(crate) fn finish(self, summary: &str) {
         self.bar.finish_and_clear();
         if !std::io::stderr().is_terminal() {

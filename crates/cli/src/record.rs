@@ -79,7 +79,7 @@ pub(crate) fn begin(path: &Path) -> Result<(Form, Draft, File), Failure> {
     Ok((form, draft, file))
 }
 
-/// Recorder that stops at the end of a window, so that a long run takes no more memory.
+/// Recorder that stops at the end of a window, so that the memory use does not depend on the length of the run.
 pub(crate) struct Watch {
     /// Builder of the timeline; `None` once the window is over.
     builder: TimelineBuilder,

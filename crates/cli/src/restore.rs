@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Restore) -> Result<(), Failure> {
 
 /// Replays the table in `directory`, unless a dispatcher is running.
 fn replayed(directory: &Directory) -> Result<Replayed, Failure> {
-    // Without a leftover table, nothing is created.
+    // Without a leftover table, no file is created.
     if !directory.path().exists() {
         return Ok(Replayed::Nothing);
     }

@@ -64,7 +64,7 @@ fn needs_events(args: &Sim) -> bool {
     *json || svg.is_some() || trace.is_some() || args.ftrace.is_some() || args.jobs || args.audit || args.xenmon
 }
 
-/// Runs a task set for its totals alone, which the machines count themselves. Meters would take as long as scheduling.
+/// Runs a task set for its totals alone, which the machines count themselves. Meters would double the run time.
 fn tally(plan: &Plan, args: &Sim) -> Result<(), Failure> {
     let in_order = output::end_in_order();
     let mut totals = Vec::with_capacity(plan.choices.len());
@@ -178,7 +178,7 @@ fn title(plan: &Plan) -> String {
     format!("{}, seed {}", plan.title(), plan.seed)
 }
 
-/// Suggestions for next commands.
+/// Returns suggestions for next commands.
 fn next(plan: &Plan, args: &Sim) -> String {
     let mut ideas = Vec::new();
     if args.tasks.is_some() {

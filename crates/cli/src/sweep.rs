@@ -57,7 +57,8 @@ fn plans(args: &Sim, path: &Path, points: Vec<Point>) -> Result<Vec<(Point, Plan
             let varied = vary::set(&text, axis, &value_shown(value));
             text = varied.map_err(|wrong| Problems::from(wrong.anywhere(None).within(&source)))?;
         }
-        // Files that the scenario names are relative to its path, so the point is no part of its name.
+        // The paths of a scenario's files are relative to the path of the scenario, so its name does not include the
+        // point.
         let scenario = Scenario::with_files(&name, text.into_bytes(), Arc::new(Disk))?;
         plans.push((point, plan_of(args, scenario)?));
     }

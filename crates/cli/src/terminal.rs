@@ -1,10 +1,10 @@
-//! Text for a terminal. Text from outside must neither move the cursor nor hide or turn other text.
+//! Text for a terminal. Text from outside must neither move the cursor nor conceal or reorder other text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Returns `text` with an escape in place of each character that would drive a terminal or turn the direction of
-/// writing. Line feeds and tabs stay, and so do colours if the text `has_styles`.
+/// Returns `text` with an escape in place of each character that would control a terminal or change the direction of
+/// writing. Line feeds and tabs stay. Colours stay if the text `has_styles`.
 pub(crate) fn safe(text: &str, has_styles: bool) -> Cow<'_, str> {
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
@@ -25,7 +25,7 @@ pub(crate) fn safe(text: &str, has_styles: bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns JSON with such characters as JSON escapes. The characters occur in strings only.
+/// Returns JSON with JSON escapes for characters that would control a terminal. These characters occur in strings only.
 pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
     if json.chars().all(is_plain) {
         return Cow::Borrowed(json);
@@ -35,7 +35,7 @@ pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
         if is_plain(c) {
             shown.push(c);
         } else {
-            // All these characters are in the first plane.
+            // All these characters are in the first Unicode plane.
             let _ = write!(shown, "\\u{:04x}", u32::from(c));
         }
     }
@@ -49,8 +49,7 @@ fn is_plain(c: char) -> bool {
             && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns the length in bytes of the colour or weight (`ESC [ 1 ; 31 m`) at the start of `text`; 0 without a colour or
-/// weight.
+/// Returns the length in bytes of the colour or weight (`ESC [ 1 ; 31 m`) at the start of `text`; 0 if there is none.
 fn style(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let numbers = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();

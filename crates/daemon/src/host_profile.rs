@@ -56,7 +56,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// Returns whether the kernel has release `wanted` or a later one. A kernel without a release number counts as
-    /// later.
+    /// later than `wanted`.
     #[must_use]
     pub fn is_at_least(&self, wanted: (u32, u32)) -> bool {
         let mut numbers = self.release.split(|c: char| !c.is_ascii_digit()).map(str::parse);

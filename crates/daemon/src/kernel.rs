@@ -146,7 +146,7 @@ pub trait Kernel {
         Err(sys::Error::Absent { what, why, remedy: "use a kernel with perf events" })
     }
 
-    /// Starts waking the agent of `cpu`, once, when no raised thread wants that CPU; or stops this.
+    /// Starts or stops waiting for a quiet `cpu`. Its agent is woken once, when no raised thread wants that CPU.
     fn await_quiet(&self, cpu: CpuId, wanted: bool);
 }
 

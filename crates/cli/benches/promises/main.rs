@@ -1,12 +1,12 @@
 //! `cargo xtask bench`, its live part: promises on this machine, beside SCHED_DEADLINE and an empty loop. One run
-//! alternates between them, and reports medians with their spread.
+//! alternates between the three, and reports medians with their spread.
 //!
-//! One process that is always busy gets (period, slice) on a CPU beside two hogs. The reservation is once from
-//! SCHED_DEADLINE and once from Tactus, with a hard limit as in SCHED_DEADLINE. The kernel's record of the process's
-//! switches is the measure for both. A period is missed when the delivery by its end is less than the slice minus the
-//! overrun of the period before: both mechanisms carry overruns on. The cost of turns is measured with the usual soft
-//! limit, against an empty loop alone on its CPU, which the bound refers to. An empty loop beside the same hogs is
-//! reported as well.
+//! A process that is always busy gets (period, slice) on a CPU beside two hogs. SCHED_DEADLINE and Tactus provide this
+//! reservation in turn. Tactus uses a hard limit, as SCHED_DEADLINE does. The kernel's record of the process's switches
+//! is the measure for both. A period is missed when the delivery by its end is less than the slice minus the overrun of
+//! the previous period, because both mechanisms carry over overruns. The cost of turns is measured with the usual soft
+//! limit. Its bound is relative to an empty loop alone on its CPU. An empty loop beside the same hogs is reported as
+//! well.
 
 mod deadline;
 mod floor;
@@ -38,16 +38,16 @@ const PROMISES: [Promise; 4] = [
 const LENGTH: Nanos = Nanos::s(2);
 /// Maximum error of the delivered share. Unit: parts per million of the promise.
 const SHARE_MOST: f64 = 10_000.0;
-/// Maximum cost of a turn, in empty loops.
+/// Maximum cost of a turn, relative to an empty loop.
 const COST_MOST: f64 = 1.3;
 
-/// Result of one run of one kind.
+/// Result of one measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) tally: Tally,
     /// CPU time of Tactus per wake-up of its agent. Unit: ns.
     pub(crate) cost: f64,
-    /// Delivered reserved time by the account of Tactus, relative to the promise. Unit: parts per million.
+    /// Delivered reserved time according to Tactus, relative to the promise. Unit: parts per million.
     pub(crate) share_ppm: f64,
 }
 
@@ -110,7 +110,7 @@ fn main() {
     }
 }
 
-/// Measures both mechanisms and the empty loop, in turns.
+/// Measures both mechanisms and the empty loop, alternately.
 fn compare(promise: Promise, runs: usize) {
     let (mut theirs, mut ours, mut floors) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
@@ -121,7 +121,7 @@ fn compare(promise: Promise, runs: usize) {
         let hard = ours::measure(promise, Limit::Hard, LENGTH);
         let soft = ours::measure(promise, Limit::Soft, LENGTH);
         match (hard, soft) {
-            // Delivery is measured from outside without other output; a turn has its usual cost.
+            // Delivery is measured from outside with the hard limit. The cost of a turn is that of the soft limit.
             (Ok(hard), Ok(soft)) => ours.push(Sample { cost: soft.cost, ..hard }),
             (Err(why), _) | (_, Err(why)) => return println!("  not measured: {why}"),
         }

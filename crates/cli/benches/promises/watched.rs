@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::clock;
 use sys::switches::{Record, Switches, Turn, Wake};
 
-/// Number of periods, and of periods in which less than the slice was delivered.
+/// Number of periods, and number of periods in which less than the slice was delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) periods: u64,

@@ -12,7 +12,7 @@ use sys::{Result, affinity, clock, thread};
 
 /// Interval between the wake-ups of the witness.
 const STEP: Nanos = Nanos::us(500);
-/// Minimum lateness of an absent CPU.
+/// Minimum lateness that counts as an absent CPU.
 const LATE: Nanos = Nanos::us(200);
 /// Priority of the witness, above the agents.
 const PRIORITY: u32 = 99;
@@ -47,7 +47,7 @@ impl Witness {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the minimum time for which the CPU was away, in whole gaps that touch `from` to `to`.
+    /// Returns the minimum time for which the CPU was away, in whole gaps that overlap `from` to `to`.
     pub(crate) fn away(&self, from: Instant, to: Instant) -> Nanos {
         let gaps = self.gaps.lock().expect("no thread panics with it");
         let touching = gaps.iter().filter(|(begun, ended)| *begun < to && *ended > from);

@@ -1,5 +1,5 @@
-//! The floor: global EDF over a task set as a bare event loop with two heaps, which computes the EDF table and nothing
-//! else. The simulator's speed is measured against this loop, in the same run.
+//! The bare loop: global EDF over a task set as an event loop with two heaps. The loop computes the EDF table and
+//! nothing else. The simulator's speed is measured relative to this loop, in the same run.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -7,9 +7,9 @@ use tempfile::TempDir;
 
 /// Simulated time of set B. Unit: s.
 pub(crate) const SECONDS: u64 = 100;
-/// Minimum speed of the command on set B, in bare loops.
+/// Minimum speed of the command on set B, relative to the bare loop.
 const COMMAND_LEAST: f64 = 0.5;
-/// Number of consecutive runs of each program. The fastest run counts, so that a neighbour's burst does not.
+/// Number of consecutive runs of each program. Only the fastest run counts, which excludes bursts of other processes.
 const TRIES: usize = 3;
 
 const TWO_LEVELS: &str = include_str!("../../../../scenarios/bench-two-level.toml");
@@ -48,7 +48,7 @@ impl Inputs {
     }
 }
 
-/// Prints the speed of both commands in bare loops.
+/// Prints the speed of both commands, relative to the bare loop.
 pub(crate) fn compare(runs: usize) {
     let (set, inputs) = (set_b(), Inputs::new());
     let (mut bare, mut command, mut two_levels) = (Vec::new(), Vec::new(), Vec::new());
@@ -83,7 +83,7 @@ fn finish(mut command: Command) {
     assert!(status.success(), "the command failed: {status}");
 }
 
-/// Returns the minimum time of a few consecutive runs. Unit: s.
+/// Returns the minimum time of several consecutive runs. Unit: s.
 fn fastest(mut run: impl FnMut()) -> f64 {
     let mut timed = || {
         let start = std::time::Instant::now();

@@ -1,5 +1,5 @@
 //! Instructions of bare loop, core and commands, counted by callgrind and compared with `benches/instructions.toml`.
-//! Neither neighbours nor the machine's clock affect these figures.
+//! Neither other processes nor the clock rate affect these figures.
 
 use crate::bare_loop;
 use crate::command::{Inputs, SECONDS};
@@ -11,8 +11,8 @@ use std::process::Command;
 
 const RECORD: &str = include_str!("../../../../benches/instructions.toml");
 
-/// Counts all programs and prints them beside the record. Returns whether no program takes more than recorded, or
-/// nothing can be counted.
+/// Counts all programs and prints the counts beside the record. Returns true if no program takes more instructions than
+/// recorded, or if nothing can be counted.
 pub(crate) fn compare() -> bool {
     let record = Record::parse(RECORD).expect("the record is sound");
     if !has_callgrind() {

@@ -8,7 +8,7 @@ use sched::{
 
 const CPUS: usize = 4;
 const SIZES: [usize; 5] = [10, 100, 1_000, 10_000, 100_000];
-/// Number of rounds that are timed together, so that the clock costs nothing.
+/// Number of rounds that are timed together, so that the cost of the clock is negligible.
 const BATCH: usize = 64;
 const BATCHES: usize = 400;
 
@@ -51,7 +51,7 @@ pub(crate) fn crowd(policy: &Descriptor, size: usize) -> Crowd {
     Crowd { machine, now, alarms, sleeper }
 }
 
-/// Interval between two inputs: so short that hardly any entity uses up its slice during a run.
+/// Interval between two inputs. The interval is so short that hardly any entity uses up its slice during a run.
 const STEP: Nanos = Nanos::us(1);
 
 /// Returns the parameters of entity `i` of `size`. A policy that grants reservations gets half a CPU of reservations in
@@ -68,8 +68,8 @@ fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     }
 }
 
-/// Returns the nanoseconds of one round: the sleeper wakes, the entity on CPU 0 blocks, and the blocked entity wakes
-/// again. The policy decides after each step. The number of entities stays the same.
+/// Returns the duration of one round in nanoseconds: the sleeper wakes, the entity on CPU 0 blocks, and the blocked
+/// entity wakes again. The policy decides after each step. The number of entities stays the same.
 fn one(policy: &Descriptor, size: usize) -> f64 {
     let mut crowd = crowd(policy, size);
     let mut blocked = crowd.sleeper;

@@ -11,10 +11,10 @@ pub(crate) const SET_B: &str = include_str!("../../../conformance/tests/oracle/t
 pub(crate) const CPUS: usize = 4;
 /// Simulated time of one run.
 const END: Nanos = Nanos::s(10);
-/// Number of consecutive runs of each program. The fastest run counts, so that a neighbour's burst does not.
+/// Number of consecutive runs of each program. Only the fastest run counts, which excludes bursts of other processes.
 const TRIES: usize = 8;
 
-/// Minimum speed of the core, in bare loops.
+/// Minimum speed of the core, relative to the bare loop.
 const CORE_LEAST: f64 = 0.6;
 
 /// Speed of SimSo 0.8.5 on this set, measured on an AMD EPYC at 2.6 GHz. A run takes half a minute; `run_simso`
@@ -80,7 +80,7 @@ pub(crate) fn set_b() -> Vec<(u64, u64)> {
     tasks.iter().map(|task| (task.period.as_ns(), task.wcet.as_ns())).collect()
 }
 
-/// Runs a set in the simulator's driver without a watcher.
+/// Runs a set in the simulator's driver without observers.
 #[inline(never)]
 pub(crate) fn simulate(set: &[(u64, u64)], length: Nanos) -> Counts {
     let edf = policies::find("edf").expect("it is registered");

@@ -1,11 +1,13 @@
-//! `cargo xtask bench`: speed beside a peer, in one run, alternating, as medians with their spread.
+//! `cargo xtask bench`: the speed of Tactus beside a peer. One run alternates between both, and reports medians with
+//! their spread.
 //!
-//! - `events`: global EDF on the oracle's set B, laws on, against a bare event loop (and SimSo's figure, for its users).
+//! - `events`: global EDF on the oracle's set B, laws on, against a bare event loop (and SimSo's figure for
+//!   comparison).
 //! - `worlds`: two levels, `scenarios/bench-two-level.toml`: inputs accepted per second, and the speed-up by threads.
 //! - `decisions`: wake + put + pick per policy at 10 to 100,000 runnable entities.
 //! - `command`: `tactus sim` with its report on set B over 100 s, and on two levels, beside the bare event loop.
 //! - `counted`: instructions of bare loop, core and commands by callgrind, compared with `benches/instructions.toml`.
-//! - `instructions`: instructions of a decision by callgrind, for the record.
+//! - `instructions`: instructions of a decision by callgrind, without a bound.
 //!
 //! The benchmark fails if `counted` finds more instructions than recorded.
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// Accepted excess over the recorded number of instructions. Unit: percent.
 pub(crate) const MORE_MOST: u64 = 3;
-/// Maximum number of instructions of the command on set B, in bare loops.
+/// Maximum number of instructions of the command on set B, relative to the bare loop.
 const COMMAND_MOST: f64 = 2.0;
 /// Maximum number of instructions on two levels, relative to the first record.
 const TWO_LEVELS_MOST: f64 = 0.6;
@@ -16,7 +16,7 @@ const TWO_LEVELS_MOST: f64 = 0.6;
 pub(crate) struct Counts {
     /// Instructions of the bare event loop on set B.
     pub(crate) bare_loop: u64,
-    /// Instructions of the simulator's driver on set B, without a watcher.
+    /// Instructions of the simulator's driver on set B, without observers.
     pub(crate) core: u64,
     /// Instructions of `tactus sim --tasks` on set B, including its report.
     pub(crate) command: u64,
@@ -34,7 +34,7 @@ impl Counts {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Column {
-    /// State of the sources that was counted.
+    /// State of the counted sources.
     pub(crate) state: String,
     /// Compiler of the counted programs.
     pub(crate) rustc: String,
@@ -53,7 +53,7 @@ impl Record {
     /// Reads a record.
     ///
     /// # Errors
-    /// The text is not TOML of this form, or has no column.
+    /// The text is not TOML in this format, or contains no counts.
     pub(crate) fn parse(text: &str) -> Result<Record, String> {
         let record: Record = toml::from_str(text).map_err(|error| error.to_string())?;
         if record.recorded.is_empty() {
@@ -70,14 +70,14 @@ impl Record {
         &self.recorded[self.recorded.len() - 1].counts
     }
 
-    /// Returns the programs that take more instructions than the last column allows.
+    /// Returns the programs that take more instructions than the last recorded counts allow.
     pub(crate) fn exceeded(&self, counts: &Counts) -> Vec<&'static str> {
         let pairs = counts.rows().into_iter().zip(self.last().rows());
         let over = pairs.filter(|&((_, now), (_, then))| 100 * now > (100 + MORE_MOST) * then);
         over.map(|((name, _), _)| name).collect()
     }
 
-    /// Returns a table of `counts` beside the record, and whether the bounds are met.
+    /// Returns a table of `counts` beside the record, and whether `counts` meets the bounds.
     pub(crate) fn compare(&self, counts: &Counts) -> String {
         let mut table = String::new();
         let line = |name: &str, cells: [String; 5]| {

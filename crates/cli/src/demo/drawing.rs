@@ -5,7 +5,7 @@ use sched::{Instant, Nanos};
 
 /// Width of the drawing: one cell per millisecond.
 pub(super) const CELLS: usize = 84;
-/// Number of rows in the drawing: the two VMs with deadlines and a few others.
+/// Number of rows in the drawing: the two VMs with deadlines, and some others.
 pub(super) const ROWS_MOST: usize = 5;
 /// Number of rows in the picture: all VMs on two CPUs.
 pub(super) const PICTURE_ROWS_MOST: usize = 14;

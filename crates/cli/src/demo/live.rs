@@ -36,7 +36,7 @@ const KERNEL: &str = "the kernel";
 /// Checks whether promises can be kept on this machine.
 ///
 /// # Errors
-/// Promises cannot be kept, for this reason.
+/// Promises cannot be kept on this machine, for the returned reason.
 pub(super) fn is_possible() -> Result<(), Failure> {
     let said = |error: sys::Error| refused(&error.into());
     let child = Child::start(Work::Sleep).map_err(said)?;
@@ -66,7 +66,7 @@ fn scenario(seconds: u64) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
-/// One of the two runs, with an outside view.
+/// One of the two runs, observed from outside.
 struct Run {
     kept: Kept,
     side: Side,

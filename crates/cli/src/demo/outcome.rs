@@ -81,7 +81,7 @@ fn left_over(side: &Side) -> &'static str {
     if side.report.policy == TACTUS { "idle or other processes" } else { "idle" }
 }
 
-/// Returns a sentence, derived from the numbers, on the result of the two VMs with deadlines under each policy.
+/// Returns a sentence on the results of the two VMs with deadlines under each policy, derived from the numbers.
 pub(super) fn sentence(sides: &[&Side]) -> String {
     let mut text = String::new();
     for side in sides {

@@ -36,7 +36,7 @@ impl Watcher {
         let Some(Ok(mut watched)) = watched else { return Watcher { over, reader: None } };
         let until = Arc::clone(&over);
         let read = move || {
-            // The raised priority prevents that a process of the demo delays the reads, which take little CPU time.
+            // At the raised priority, no process of the demo delays the reads, which take little CPU time.
             let _ = attributes::apply(thread::current(), Attributes::raised(1));
             let mut all = Vec::new();
             while !until.load(Ordering::Relaxed) {
@@ -73,7 +73,7 @@ struct State {
     on: Option<CpuId>,
 }
 
-/// Returns the events of the run from the outside view, with the jobs that its workers report.
+/// Returns the events of the run according to the kernel's record, with the jobs that its workers report.
 pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(Instant, Event)> {
     let end = Instant::ZERO + played.length;
     let mut all = Vec::with_capacity(switches.len() + 64);

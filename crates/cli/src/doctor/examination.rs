@@ -18,7 +18,7 @@ pub(super) struct Examination {
 }
 
 impl Examination {
-    /// Returns the mechanisms that can keep promises here, with the share of each CPU that each mechanism may promise.
+    /// Returns the mechanisms that can keep promises on this machine, with the share of each CPU that each may promise.
     pub(super) fn promisable(&self) -> impl Iterator<Item = (Mechanism, u64)> {
         let working = self.findings.iter().filter(|finding| finding.verdict.is_ok());
         let shares = working.filter_map(|finding| Some((finding.mechanism, self.promisable_by(finding)?)));
@@ -32,7 +32,7 @@ impl Examination {
         self.host.promisable_ppm(finding.mechanism).filter(|_| ours && finding.verdict.is_ok())
     }
 
-    /// Returns whether a mechanism can keep promises here.
+    /// Returns whether a mechanism can keep promises on this machine.
     pub(super) fn keeps_promises(&self) -> bool {
         self.promisable().next().is_some()
     }

@@ -29,7 +29,7 @@ pub(crate) struct PlannedProcess {
     pub(crate) leaves: Option<Instant>,
     /// Entities of the process in the description of the run.
     pub(crate) entities: Range<usize>,
-    /// Place of the request in its file; the default if the request is not from a file.
+    /// Position of the request in its file; the default if the request is not from a file.
     place: Span,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns the refusal of the promise to process number `index`, with its place if the request is from a file.
+    /// Returns the refusal of the promise to process number `index`, with its position if the request is from a file.
     pub(crate) fn refused(&self, index: usize, refusal: &Refusal) -> Failure {
         match refusal {
             Refusal::Promise(why) => self.cannot_promise(&self.processes[index], why),
@@ -163,7 +163,7 @@ pub(crate) fn host() -> sched::Topology {
     sched::Topology::new(cpus.iter().last().map_or(1, |cpu| cpu.index() + 1))
 }
 
-/// Returns the plan of a scenario on this host's CPUs, whatever machine it describes.
+/// Returns the plan of a scenario on this host's CPUs. The machine that the scenario describes has no effect.
 pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Failure> {
     let description = RunDescription { cpus: host().cpus, ..RunDescription::of(scenario) };
     let mut processes = Vec::with_capacity(scenario.entities.len());

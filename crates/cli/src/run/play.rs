@@ -24,7 +24,7 @@ const POLL: Nanos = Nanos::ms(50);
 const GRACE: Nanos = Nanos::s(2);
 /// Time for each process to reach its gate before all processes start.
 const PREPARATION: Nanos = Nanos::ms(20);
-/// First number of processes without a promise. The table of originals has no room for this number of clients.
+/// First number of entities without a promise, above all clients: the table of originals has room for fewer clients.
 const WITHOUT_PROMISE: u32 = 1 << 12;
 /// Number of events of a long run that are stored for its picture.
 const DRAWN_MOST: usize = 200_000;
@@ -36,15 +36,16 @@ const EVENTS_MOST: usize = 4_000_000;
 pub(crate) struct Played {
     /// All events in order from the start of the run, with the jobs that workers report.
     pub(crate) events: Vec<(Instant, Event)>,
-    /// Number of events that were lost: they were read too late, or there were too many.
+    /// Number of lost events: events that were read too late, or exceeded the limit.
     pub(crate) lost: u64,
-    /// The start of the run, by the monotonic clock.
+    /// Start of the run, according to the monotonic clock.
     pub(crate) start: Instant,
     pub(crate) length: Nanos,
     pub(crate) interrupted: bool,
     /// Result of each process of the plan.
     pub(crate) ends: Vec<End>,
-    /// Measures of all entities, if they were taken during the run. A run may have more events than can be stored.
+    /// Measures of all entities, if they were taken during the run. A run may have more events than the limit of stored
+    /// events.
     pub(crate) meter: Option<Meter>,
     /// Clients that were not served to the end, with the reasons.
     pub(crate) troubles: Vec<(String, Explanation)>,
@@ -79,9 +80,9 @@ pub(crate) struct Player<'a, 'k> {
     front: Option<Control<'a, 'k>>,
     plan: &'a Plan,
     launcher: Launcher,
-    /// Time zero of the daemon, by the monotonic clock.
+    /// Time zero of the daemon, according to the monotonic clock.
     epoch: Instant,
-    /// The start of the run, by the monotonic clock.
+    /// Start of the run, according to the monotonic clock.
     start: Instant,
     running: Vec<Running>,
     ends: Vec<End>,
@@ -89,7 +90,7 @@ pub(crate) struct Player<'a, 'k> {
     /// Events of processes without a promise.
     alone: Vec<(Instant, Event)>,
     events: Vec<(Instant, Event)>,
-    /// Meter of the events. `None`: workers report their jobs at the end, and all events are measured then.
+    /// Meter of the events during the run. `None`: all events are measured at the end, when workers report their jobs.
     meter: Option<Meter>,
     fresh: Vec<(Instant, Event)>,
     lost: u64,
@@ -261,8 +262,8 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// Removes dismissed clients. The run does not wait for a process that existed before, once its promise has ended.
-    /// The run does wait for a command.
+    /// Removes dismissed clients. The run does not wait for a process that existed before the run, once its promise has
+    /// ended. The run does wait for a command.
     fn drop_dismissed(&mut self) {
         let (left, ends) = (&self.left, &self.ends);
         let is_left = |entity: &EntityId| left.iter().any(|left| left.entity == *entity);
@@ -278,7 +279,7 @@ impl Player<'_, '_> {
             let leaves = self.plan.processes[self.running[at].index].leaves;
             if leaves.is_some_and(|leaves| self.moment(leaves) <= now) {
                 let running = self.running.swap_remove(at);
-                // A failure of a process that leaves does not affect the other processes.
+                // A failure of a leaving process does not affect the other processes.
                 let _ = self.end(running);
             } else {
                 at += 1;
@@ -370,7 +371,7 @@ impl Player<'_, '_> {
     }
 }
 
-/// Returns the events of a run that ends at `end`. Processes that end with the run leave at `end`, and later events are
+/// Returns the events of a run that ends at `end`. Processes that end with the run leave at `end`. Later events are
 /// dropped.
 fn in_time(events: impl Iterator<Item = (Instant, Event)>, end: Instant) -> impl Iterator<Item = (Instant, Event)> {
     let of_run = events.filter(move |(at, event)| *at <= end || matches!(event, Event::Detach { .. }));

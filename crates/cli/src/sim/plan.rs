@@ -19,8 +19,8 @@ use trace::{MachineId, WorldHeader};
 /// The runs, with their options.
 pub(crate) struct Plan {
     pub(crate) scenario: Arc<Scenario>,
-    /// Scenarios with each task on the CPU that a policy assigns to the task, by the name of the policy, if
-    /// partitioning was requested.
+    /// Scenarios that place each task on the CPU that a policy assigns to the task, with the name of the policy. Empty
+    /// unless partitioning was requested.
     pub(crate) partitioned: Vec<(String, Arc<Scenario>)>,
     pub(crate) choices: Vec<Choice>,
     /// Policy of all guests, in place of their own.

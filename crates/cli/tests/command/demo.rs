@@ -46,7 +46,7 @@ fn the_demo_for_real_misses_less_under_promises_than_under_the_kernel() {
         let total = &runs["runs"][run]["total"];
         total["misses"].as_u64().expect("a number") + total["unfinished_late"].as_u64().expect("a number")
     };
-    // Other processes of the test machine may disturb both runs; a promise is worth an order of magnitude.
+    // Other processes of the test machine may disturb both runs. Promises must prevent nine of ten misses.
     assert!(missed(0) > 20, "a fair share is too little: {} missed", missed(0));
     assert!(missed(1) * 10 <= missed(0), "{} missed under promises, {} without", missed(1), missed(0));
     assert_eq!(place.files(), [""; 0]);

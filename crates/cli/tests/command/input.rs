@@ -1,4 +1,4 @@
-//! Invalid input: the place, the reason, the remedy, exit code 2, and nothing written.
+//! Invalid input: the position, the reason, the remedy, exit code 2, and nothing written.
 
 use super::{Place, scenario, task_set};
 

@@ -3,7 +3,7 @@
 use super::{Done, Place, tactus};
 use serde_json::Value;
 
-/// Returns a place with the tiny paper in `papers/`, with `from` replaced by `to` in its files.
+/// Returns a directory with the tiny paper in `papers/`. In its files, `to` replaces `from`.
 fn place_with(from: &str, to: &str) -> Place {
     let place = Place::new();
     for folder in ["experiments", "scenarios"] {
@@ -24,7 +24,7 @@ fn place() -> Place {
     place_with("", "")
 }
 
-/// Adds another paper beside the tiny one: a copy with `from` replaced by `to` in its claims.
+/// Adds a paper beside the tiny paper: a copy with `to` in place of `from` in its claims.
 fn add_paper(place: &Place, name: &str, from: &str, to: &str) {
     let papers = place.0.path().join("papers");
     for file in ["claims.toml", "experiments/shares.toml", "scenarios/hogs.toml"] {

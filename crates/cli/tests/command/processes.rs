@@ -24,7 +24,7 @@ fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Returns a start time that leaves time to pass it to all processes.
+/// Returns a start time that is late enough to reach all processes in time.
 fn soon() -> Instant {
     clock::now() + Nanos::ms(20)
 }

@@ -65,7 +65,7 @@ fn a_world_is_the_same_for_any_number_of_threads() {
 #[test]
 fn a_stuck_run_ends_with_its_wait_cycle() {
     let place = Place::new();
-    // Both checks of the file miss locks that meet only because of the lengths of runs.
+    // The checks of the file do not find this deadlock, which depends on the durations of `run1`.
     let app = place.file(
         "locks.json",
         r#"{ "global": { "duration": 1 }, "tasks": {

@@ -3,7 +3,7 @@
 use sched::{Instant, Nanos};
 use trace::Event;
 
-/// Maximum number of unread events: some seconds of the shortest periods.
+/// Maximum number of unread events: enough for some seconds of the shortest periods.
 pub(crate) const EVENTS_MOST: usize = 1 << 16;
 
 /// Unread events.

@@ -34,8 +34,8 @@ impl Post {
     }
 }
 
-/// The sentinels of a host, one per CPU with an agent. After this value is dropped, a sentinel ends as soon as it gets
-/// its CPU. Restore raised threads before.
+/// The sentinels of a host, one per CPU with an agent. Dropping this value ends the sentinels.
+/// A sentinel ends when the sentinel gets its CPU, so restore raised threads before.
 #[derive(Debug)]
 pub struct Sentinels {
     /// Posts of the sentinels, by the number of the CPU.

@@ -141,7 +141,7 @@ fn ancestors() -> Vec<u32> {
     all
 }
 
-/// Reason why the daemon did not start, or ended out of order.
+/// Reason why the daemon did not start, or did not end in order.
 #[derive(Debug)]
 pub enum Failure {
     /// Another daemon is running.

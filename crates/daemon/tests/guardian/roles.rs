@@ -50,8 +50,9 @@ fn impose_on_all(table: &Table, victims: &[u32]) {
     }
 }
 
-/// Runs a stand-in for the daemon, which acts on the processes `victims` and beats until its input ends. This is its
-/// orderly end. Without a live guardian, the stand-in restores all threads, starts a new guardian, and continues.
+/// Runs a stand-in for the daemon, which acts on the processes `victims` and beats until its input ends. The stand-in
+/// then ends in order. Without a live guardian, the stand-in restores all threads, starts a new guardian, and
+/// continues.
 pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     let victims: Vec<u32> = victims.iter().map(|pid| pid.parse().unwrap()).collect();
     let directory = Directory::at(directory);
@@ -80,7 +81,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
                 table.entries().into_iter().for_each(|(row, _, _)| table.forget(row));
                 say("restored");
                 guardian.kill();
-                // The start of a guardian takes longer than beats may.
+                // The start of a guardian takes longer than the interval between beats may be.
                 table.set_agents(0);
                 guardian = Handle::start(&directory, &table, this_program()).unwrap();
                 table.set_agents(1);

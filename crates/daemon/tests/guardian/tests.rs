@@ -190,7 +190,7 @@ pub(crate) fn at_any_instant_of_its_death_all_threads_are_restored() {
     let mut state = seed;
     for round in 0..8 {
         let mut scene = Scene::under("restless");
-        // Knuth's multiplicative generator, whose upper bits are the better ones.
+        // Knuth's multiplicative generator, whose upper bits are more random than its lower bits.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         clock::sleep(Nanos::us(state >> 50));
         let (daemon, begin) = (&scene.daemon.process, clock::now());

@@ -188,7 +188,7 @@ fn a_chrome_trace_holds_what_the_timeline_holds() {
     check(&Trace::new(Header { policy: "\"\\\n</script>".into(), cpus: 1024, seed: u64::MAX }));
 }
 
-/// The wake-up of a job leads to its run: every wake-up of figure 2 has its arrow.
+/// An arrow leads from the wake-up of a job to its run: every wake-up of figure 2 has an arrow.
 #[test]
 fn every_wake_that_led_to_a_run_has_an_arrow() {
     let trace = edf::run(&FIGURE_2, 1, Order::Deadline, Instant::ZERO + Nanos::ms(200));

@@ -1,4 +1,4 @@
-//! Chrome traces of worlds have the contents of the timelines of all machines, each in its place, in a form that
+//! Chrome traces of worlds have the contents of the timelines of all machines, each on the right track, in a form that
 //! readers accept.
 
 use crate::support::Random;
@@ -21,7 +21,7 @@ fn ns(value: &Value) -> u64 {
     (value.as_f64().unwrap() * 1000.0).round() as u64
 }
 
-/// A file, with the places of its contents.
+/// A file, with the positions of its contents.
 struct File {
     events: Vec<Value>,
     /// Process and track, by the names of both.

@@ -1,4 +1,4 @@
-//! The text of ftrace, line by line.
+//! ftrace's text format, line by line.
 
 use expect_test::expect;
 use sched::{Action, Class, CpuId, EntityId, Input, Instant, Params, RtPriority, Wake, Weight};
@@ -51,7 +51,7 @@ fn what_a_task_does_has_the_kernels_lines() {
         (1_000_500, wake(B)),
         (1_000_500, stop(0, A)),
         (1_000_500, run(0, B)),
-        // The task runs for no time at all, and leaves voluntarily.
+        // The task runs for no time at all, and yields.
         (2_000_000, Event::Input(Input::Yield { cpu: on })),
         (2_000_000, stop(0, B)),
         (2_000_000, run(0, A)),

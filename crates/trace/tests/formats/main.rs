@@ -1,4 +1,4 @@
-//! Traces in each of their forms: the timeline, text, Chrome, ftrace and pictures.
+//! Traces in each format: the timeline, text, Chrome, ftrace and pictures.
 
 mod chrome;
 mod chrome_world;

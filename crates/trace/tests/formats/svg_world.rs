@@ -27,7 +27,7 @@ fn machines<'a>(document: &'a Document<'_>) -> BTreeMap<String, Node<'a, 'a>> {
     all.map(|node| (node.attribute("data-machine").unwrap().to_string(), node)).collect()
 }
 
-/// Whether a node shows stolen time.
+/// Returns whether a node shows stolen time.
 fn is_stolen(node: &Node<'_, '_>) -> bool {
     node.has_tag_name("path") && node.attribute("stroke-dasharray") == Some("2 2")
 }
@@ -104,7 +104,7 @@ fn every_colour_of_the_light_picture_has_one_for_dark_pages() {
     assert_eq!(document.root_element().attribute("class"), Some("tactus-world"));
 }
 
-/// Returns a host with 16 CPUs and `guests` guests of 4 vCPUs, in each of which 3 tasks take turns.
+/// Returns a host with 16 CPUs and `guests` guests of 4 vCPUs. In each guest, 3 tasks take turns on vCPU 0.
 fn crowd(guests: u32, rounds: u32) -> WorldTimeline {
     let name = "</text><script>alert(\"x\")</script> and so on and on";
     let mut machines = vec![machine("the host", "</text>", 16, None)];

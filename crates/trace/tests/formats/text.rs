@@ -1,4 +1,4 @@
-//! The text form reads back as it was written, and its reader reports errors.
+//! A trace in the text format reads back as it was written, and the reader reports errors.
 
 use crate::support::{Random, events};
 use expect_test::{Expect, expect};
@@ -23,7 +23,7 @@ fn every_kind_of_event_reads_back_as_it_was_written() {
     }
 }
 
-/// A new event that the generator does not know would not be tested. In this case, the match fails to compile.
+/// An event that the generator lacks would not be tested. In this case, the match fails to compile.
 #[test]
 fn the_generator_knows_every_kind() {
     let kind = |event: &Event| match event {

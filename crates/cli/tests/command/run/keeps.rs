@@ -21,8 +21,8 @@ fn shares(pids: &[u32]) -> Vec<u64> {
     shares
 }
 
-/// Returns shares, and measures again after a shortfall. On a host with other dispatchers, or whose hypervisor takes
-/// its CPUs away, one second proves little. The figures stay in the output.
+/// Returns shares, and measures again after a shortfall. One second proves little on a host with other dispatchers, or
+/// where a hypervisor takes CPUs away. The figures stay in the output.
 fn shares_where(pids: &[u32], is_kept: impl Fn(&[u64]) -> bool) -> Vec<u64> {
     let mut shares_had = shares(pids);
     for _ in 0..2 {

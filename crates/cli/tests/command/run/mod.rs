@@ -44,7 +44,7 @@ const BUSY_NOW_AND_THEN: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms
 
 /// The host, for one live test at a time. Two dispatchers would use the same CPUs.
 pub(super) struct Turn {
-    // The order of the fields matters: other test processes follow when the threads of this process are done.
+    // The order of the fields matters. Other test processes start after the threads of this process have ended.
     _host: Lock,
     _process: MutexGuard<'static, ()>,
 }
@@ -160,7 +160,7 @@ fn last_cpu() -> usize {
     affinity::get(thread::current()).unwrap().iter().last().unwrap().index()
 }
 
-/// Starts a hog on every CPU, and one more. A process without a promise waits.
+/// Starts a hog on every CPU, and an additional hog, so that a process without a promise waits.
 fn hogs() -> Vec<Child> {
     let count = affinity::get(thread::current()).unwrap().len() + 1;
     (0..count).map(|_| Child::start(HOG).unwrap()).collect()

@@ -7,7 +7,7 @@ use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
 use sys::{affinity, clock, thread};
 
-/// Returns two CPUs, where there are two.
+/// Returns two CPUs, or the only CPU of a host with one.
 fn two_cpus() -> CpuSet {
     affinity::get(thread::current()).unwrap().iter().take(2).collect()
 }

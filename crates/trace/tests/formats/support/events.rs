@@ -1,4 +1,4 @@
-//! Events of every kind, with any values of their types. Their sequence need not be consistent.
+//! Events of every type, with any values of their fields. Their sequence need not be consistent.
 
 use super::Random;
 use sched::id::ENTITIES_MAX;
@@ -8,7 +8,7 @@ use sched::{
 };
 use trace::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Request, Trace, WorldHeader, WorldTrace};
 
-/// Number of kinds of events.
+/// Number of types of events.
 pub const KINDS: u64 = 46;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
@@ -181,7 +181,7 @@ fn request(r: &mut Random, kind: u64) -> Request {
     }
 }
 
-/// Returns an event of kind `kind`, below [`KINDS`].
+/// Returns an event of type `kind`, below [`KINDS`].
 pub fn event(random: &mut Random, kind: u64) -> Event {
     let r = random;
     match kind {

@@ -78,8 +78,9 @@ impl Story {
     }
 }
 
-/// Returns the trace of two VMs with a vCPU each, which take turns of 10 ms on the only CPU of a host, until one is idle.
-/// In the first, an interactive task preempts a hog. The turn of the other VM interrupts its third job, which is late.
+/// Returns the trace of two VMs with a vCPU each. The vCPUs take turns of 10 ms on the only CPU of a host, until one is
+/// idle. In the first VM, an interactive task preempts a hog. The turn of the other VM interrupts the third job of the
+/// interactive task, which is late.
 pub fn two_levels() -> WorldTrace {
     let mut story = Story::new(vec![
         machine("host", "turns", 1, None),

@@ -43,7 +43,7 @@ fn list() -> String {
     let widest = machines().iter().map(|machine| machine.name.len()).max().unwrap_or(0);
     let width = usize::from(output::width()).saturating_sub(widest + 2);
     for machine in machines() {
-        // The name is padded before it becomes bold, because escape codes would count as characters.
+        // Padding precedes the bold style, because escape codes would count as characters.
         let name = output::heading(&format!("{:widest$}", machine.name));
         for (nth, line) in output::folded(&machine.title, width).into_iter().enumerate() {
             text += &if nth == 0 { format!("{name}  {line}\n") } else { format!("{:widest$}  {line}\n", "") };

@@ -1,4 +1,4 @@
-//! `tactus doctor`: properties of this machine, and the mechanisms that work on it.
+//! `tactus doctor`: properties of this machine, and the mechanisms that work on the machine.
 
 mod examination;
 mod facts;

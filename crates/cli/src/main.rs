@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(Command::Guardian { directory }) = &cli.command {
-        // The guardian must survive signals, so it starts before a handler of interrupts is installed.
+        // The guardian must survive signals, so the guardian starts before a handler of interrupts is installed.
         let end = daemon::guardian::run(directory);
         output::complain(&end.report);
         return if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE };

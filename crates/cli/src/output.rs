@@ -48,9 +48,9 @@ pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
         if IN_ORDER.load(Ordering::SeqCst) && !again {
             return;
         }
-        // The handler holds the lock to the end, so no file can be completed any more.
+        // The handler holds the lock to the end, so no file can be completed after this point.
         for draft in drafts().drain(..) {
-            // The file may have been removed already; there is no caller to report an error to.
+            // The file may already be removed. No caller exists that could receive an error.
             let _ = std::fs::remove_file(draft);
         }
         daemon::doctor::clean_up();
@@ -115,7 +115,8 @@ pub(crate) fn heading(text: &str) -> String {
     if plain { text.to_string() } else { format!("\x1b[1m{text}\x1b[0m") }
 }
 
-/// A file under construction. The file becomes `target` when it is [kept](Draft::keep), and is removed otherwise.
+/// A file under construction. [`keep`](Draft::keep) moves the file to `target`. Without this call, dropping the value
+/// removes the file.
 #[derive(Debug)]
 pub(crate) struct Draft {
     target: PathBuf,

@@ -51,13 +51,13 @@ fn unmeasured(paper: &Paper, is_last: bool) -> String {
     format!("{key}: no results are recorded ({RECORDED}); `tactus lab run all --record` measures the paper")
 }
 
-/// Returns the recorded results of `paper`, if there are any.
+/// Returns the recorded results of `paper`, if any.
 fn recorded(paper: &Paper) -> Result<Option<Results>, Failure> {
     let path = paper.directory.join(RECORDED);
     Ok(if path.exists() { Some(Results::read(&path)?) } else { None })
 }
 
-/// Returns the latest results of `paper`, if there are any.
+/// Returns the latest results of `paper`, if any.
 fn last(suite: &Suite<'_>, paper: &Paper, directory: &Path) -> Result<Option<Results>, Failure> {
     if !directory.exists() {
         return Ok(None);

@@ -42,14 +42,15 @@ pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns whether a terminal prints this character without another effect.
+/// Returns whether a terminal prints this character without side effects.
 fn is_plain(c: char) -> bool {
     matches!(c, '\n' | '\t')
         || !c.is_control()
             && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns the length in bytes of the colour or weight (`ESC [ 1 ; 31 m`) at the start of `text`; 0 if there is none.
+/// Returns the length in bytes of the style at the start of `text`, a colour or weight such as `ESC [ 1 ; 31 m`; 0
+/// without a style.
 fn style(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let numbers = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();

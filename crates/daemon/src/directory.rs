@@ -60,7 +60,8 @@ impl From<Refused> for Explanation {
 }
 
 impl Directory {
-    /// Returns the default directory of this user: `/run/tactus` for root, `tactus` in `$XDG_RUNTIME_DIR` for others.
+    /// Returns the default directory of this user: `/run/tactus` for root, `tactus` in `$XDG_RUNTIME_DIR` for other
+    /// users.
     ///
     /// # Errors
     /// This user has no directory.
@@ -89,7 +90,7 @@ impl Directory {
     }
 
     /// Locks the directory until the lock is dropped, so that no other process dispatches or restores. Waits briefly
-    /// for a guardian that restores threads of a dispatcher that has just died.
+    /// for a guardian that restores threads of a dead dispatcher.
     ///
     /// # Errors
     /// Another process holds the lock, or the directory is not usable.

@@ -10,7 +10,7 @@ use sys::realtime::{self, Bandwidth, FairServer, GroupRuntime};
 
 /// Clock sources that are read without a system call.
 const QUICK_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"];
-/// Maximum share of steal time at which the host itself does not delay promises. Unit: parts per million.
+/// Maximum share of steal time at which the hypervisor does not delay promises. Unit: parts per million.
 const STEAL_MOST: u64 = 10_000;
 const MILLION: u64 = 1_000_000;
 /// The first kernel with fair servers. Source: kernel/sched/fair.c, Linux 6.12.
@@ -55,7 +55,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Returns whether the kernel has release `wanted` or a later one. A kernel without a release number counts as
+    /// Returns whether the kernel has release `wanted` or a later release. A kernel without a release number counts as
     /// later than `wanted`.
     #[must_use]
     pub fn is_at_least(&self, wanted: (u32, u32)) -> bool {
@@ -99,7 +99,7 @@ pub struct Cpus {
     pub isolated: CpuSet,
     /// CPUs that share a core with another CPU.
     pub siblings: CpuSet,
-    /// The cpuset of this process, where there are cpusets.
+    /// The cpuset of this process, on a host with cpusets.
     pub cpuset: Option<Cpuset>,
 }
 
@@ -118,7 +118,7 @@ pub struct RealTime {
     pub deadline_periods: Result<(Nanos, Nanos), Explanation>,
 }
 
-/// A property of a host that breaks promises, or makes them hard to keep.
+/// A property of a host that breaks promises, or makes promises hard to keep.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
     /// Subject of the warning, in a word or two.
@@ -216,7 +216,7 @@ impl HostProfile {
         steal_ppm(&self.times)
     }
 
-    /// Returns the properties that break promises, or make them hard to keep.
+    /// Returns the properties that break promises, or make promises hard to keep.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();

@@ -1,5 +1,6 @@
 //! [`Kernel`]: the only interface between the daemon or its guardian and a kernel. [`Linux`](crate::linux::Linux)
-//! implements it for real hosts; the simulated host (crate `simhost`) makes every crash, hang and refusal a test.
+//! implements the interface for real hosts. The simulated host (crate `simhost`) reproduces every crash, hang and
+//! refusal in tests.
 //!
 //! An implementation makes no decisions. An implementation allocates nothing between a timer and a dispatch, because
 //! threads are opened once and stay open.
@@ -10,7 +11,7 @@ use sys::attributes::Attributes;
 use sys::thread::{Identity, Owner, Status};
 use sys::usage::Usage;
 
-/// Real-time priorities, from the most urgent down.
+/// Real-time priorities, in descending order.
 pub mod priority {
     /// Priority of the guardian, which must preempt an agent that hangs.
     pub const GUARDIAN: u32 = 99;
@@ -25,7 +26,8 @@ pub mod priority {
     pub const SENTINEL: u32 = 95;
 }
 
-/// Operations that the daemon and its guardian need from a kernel. Each call acts on one thread and returns its error.
+/// Operations that the daemon and its guardian need from a kernel. A call that acts on a thread returns the error of
+/// this thread.
 pub trait Kernel {
     /// A handle of a thread. Once the thread has ended, every call returns `Gone`, even if the thread's number is
     /// reused.
@@ -40,7 +42,7 @@ pub trait Kernel {
     /// The thread has ended.
     fn open(&self, tid: u32) -> Result<Self::Thread>;
 
-    /// Opens the thread with this identity, and no later thread with its number.
+    /// Opens the thread with this identity, and no later thread with the same number.
     ///
     /// # Errors
     /// The thread has ended, even if its number has been reused.
@@ -85,8 +87,8 @@ pub trait Kernel {
     /// The thread has ended.
     fn process(&self, thread: &Self::Thread) -> Result<u32>;
 
-    /// Returns the CPU time and the number of dispatches of the thread. Exact when read on the CPU that the thread has
-    /// just left.
+    /// Returns the CPU time and the number of dispatches of the thread. The values are exact if the thread's last CPU
+    /// reads them immediately after the thread has stopped.
     ///
     /// # Errors
     /// The thread has ended.

@@ -78,7 +78,8 @@ impl Thread {
             Some(entry) => entry,
             None => {
                 let made = Switches::of_thread(self.held.tid(), Wake::Each)?;
-                // The event is opened by thread number. If the number were reused, this thread would have ended by now.
+                // The event is opened by thread number. If another thread had reused the number, this thread would have
+                // ended.
                 self.held.status()?;
                 made
             }
@@ -140,7 +141,7 @@ impl Linux {
     /// Number of a fork in the event set of the keeper.
     pub const BIRTH: u64 = 1;
 
-    /// Adds the events of `thread` to the set of `cpu`'s agent, unless the set has them already.
+    /// Adds the events of `thread` to the set of `cpu`'s agent, unless the set already contains the events.
     fn listen(&self, thread: &mut Thread, cpu: CpuId) -> Result<()> {
         if thread.listened {
             return Ok(());
@@ -254,7 +255,7 @@ impl Kernel for Linux {
             return Err(Error::Gone(thread.tid()));
         }
         let children = Children::of_thread(thread.held.tid(), cpu)?;
-        // The file is opened by thread number. If the number were reused, this thread would have ended by now.
+        // The file is opened by thread number. If another thread had reused the number, this thread would have ended.
         thread.held.status()?;
         keeper.add(&children, Linux::BIRTH)?;
         thread.children = Some(children);

@@ -2,14 +2,16 @@
 //! a leftover table.
 //!
 //! Restoring compares values. The original replaces a value that Tactus has set. A value that another process has set
-//! since is left alone. So restoring may be repeated, run twice at a time, or be interrupted and started again. First
-//! all threads leave real-time priority, so that no thread spins at that priority. Then stopped processes continue, and
-//! then all affinities are restored.
+//! meanwhile is left alone. So restoring may be repeated, run twice at a time, or be interrupted and started again.
+//! First all threads leave real-time priority, so that no thread spins at that priority. Then stopped processes
+//! continue, and then all affinities are restored.
 //!
-//! Threads are opened by identity, one at a time. A table may contain more threads than a process may open files.
+//! Each thread is opened by identity, and closed before the next thread. A table may contain more threads than a
+//! process may open files.
 //!
-//! A child whose fork began before its parent was restored appears only later, with inherited values. So restoring does
-//! not end with the last thread of the table: [`Restoring`] scans again until no thread can be in such a fork.
+//! A child whose fork began before its parent was restored appears after the restoration, with inherited values. So
+//! restoring does not end with the last thread of the table: [`Restoring`] scans again until no thread can be in a fork
+//! of this kind.
 
 mod entries;
 mod newborn;
@@ -29,13 +31,13 @@ use crate::table::Table;
 use sched::Nanos;
 use sys::shared::Lock;
 
-/// Maximum time that restoring waits for the ends of forks that began before. A thread without a CPU would delay the
-/// end of the daemon. A thread without a CPU would also delay the guardian, which must restore all threads within a
-/// second and may have waited for a lock or a hung daemon.
+/// Maximum time that restoring waits for forks that began before their thread was restored. A thread without a CPU
+/// would delay the end of the daemon. A thread without a CPU would also delay the guardian, which must restore all
+/// threads within a second. The guardian may have spent a part of the second on a lock or a hung daemon.
 pub const PATIENCE: Nanos = Nanos::ms(300);
 
-/// Restores the threads of `table` and their new children. While a thread may be in a fork that began before, calls
-/// `pause` between scans, for [`PATIENCE`] at most. The rows stay; only stops are cleared.
+/// Restores the threads of `table` and their new children. While a fork that began before the restoration may be in
+/// progress, calls `pause` between scans, for [`PATIENCE`] at most. The rows stay; only stops are cleared.
 pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos)) -> Restored {
     let mut restoring = Restoring::begin(kernel, table, |_| true);
     loop {

@@ -1,6 +1,6 @@
 //! The table of originals: the values of every thread before Tactus changed them, in memory that outlives the daemon.
 //!
-//! A row is written first and then committed by the store of one word. A reader reads all of a row or none of it. The
+//! A row is written first and then committed by the store of one word. A reader reads a complete row or no row. The
 //! table has its full size from the start, so that recording a thread never allocates.
 //!
 //! Only the daemon records. Any process may read, clear a stop, and forget.
@@ -102,7 +102,7 @@ impl std::error::Error for Full {}
 /// Reason why memory is not a table of originals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotTable {
-    /// The memory has no header, or an unfinished one.
+    /// The memory has no header, or an unfinished header.
     Foreign,
     /// The table has another version.
     Version(u64),
@@ -201,8 +201,8 @@ impl Table {
         self.rows
     }
 
-    /// Records a thread, not stopped. A restoring process finds the thread after this call returns; do not change the
-    /// thread before.
+    /// Records a thread, not stopped. A restoring process finds the thread after this call returns; change the thread
+    /// only afterwards.
     ///
     /// To confine a thread to other CPUs, record the thread again first, and forget the earlier row afterwards. A
     /// restoring process restores both rows in turn, and one of the rows fits.
@@ -262,7 +262,7 @@ impl Table {
         (0..self.rows).map(Row).filter_map(|row| self.read(row)).filter(|words| entry_of(words).is_none()).count()
     }
 
-    /// Counts a beat of `side`. Only `side` itself calls this function.
+    /// Counts a beat of `side`. Only `side` may call this function.
     pub fn beat(&self, side: Beating) {
         self.cells.store(side.at(), self.beats(side).wrapping_add(1));
     }
@@ -297,7 +297,7 @@ impl Table {
         self.cells.store(AT_GUARDIAN_SEQUENCE, sequence.wrapping_add(1).max(2));
     }
 
-    /// Returns the identity of the guardian; `None` before it is recorded.
+    /// Returns the identity of the guardian; `None` before the identity is recorded.
     #[must_use]
     pub fn guardian(&self) -> Option<Identity> {
         let sequence = self.cells.load(AT_GUARDIAN_SEQUENCE);
@@ -345,7 +345,7 @@ impl Table {
                 return None;
             }
             let words = std::array::from_fn(|nth| self.cells.load(at + nth));
-            // The row was not forgotten and reused meanwhile.
+            // The row was not forgotten and reused during the read.
             if self.cells.load(at + OF_USE) == uses {
                 return Some(words);
             }

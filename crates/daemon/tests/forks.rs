@@ -71,7 +71,7 @@ impl Scene {
         restore(&self.daemon, &self.table, |rest| self.pass(rest))
     }
 
-    /// Returns whether every thread has the values that it would have without Tactus.
+    /// Returns whether every thread has the values of a run without Tactus.
     fn is_as_before(&self) -> bool {
         self.host.world().differences().is_empty()
     }
@@ -91,7 +91,8 @@ fn a_child_whose_fork_outlasts_restoring_gets_the_values_it_would_have_inherited
             let restored = if patient { scene.restore() } else { first.end() };
             scene.pass(Nanos::ms(300));
             assert!(!scene.host.world().is_forking(client) && restored.is_settled());
-            // Without waiting, only one thread is found. The outcome reports this, and leaves the other thread.
+            // Without waiting, only one thread is found. The outcome reports the parent as unsure, and the child is not
+            // restored.
             assert_eq!((restored.threads.len(), restored.unsure.len()), if patient { (2, 0) } else { (1, 1) });
             assert_eq!((scene.is_as_before(), restored.doubt().is_none()), (patient, patient), "{restored}");
         }

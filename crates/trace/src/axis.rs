@@ -56,7 +56,7 @@ impl Axis {
         self.unit.pretty
     }
 
-    /// Returns the origin of the labels, if it is not zero.
+    /// Returns the origin of the labels, if the origin is not zero.
     pub(crate) fn offset(&self) -> Option<Instant> {
         (self.origin != Instant::ZERO).then_some(self.origin)
     }

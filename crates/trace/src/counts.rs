@@ -20,7 +20,7 @@ pub struct Counts {
     /// Number of jobs that were incomplete, with a past deadline, at the end of the run or when their entity was
     /// detached.
     pub unfinished_late: u64,
-    /// Maximum time from the deadline of a job to its completion. Zero if no job was late.
+    /// Maximum time from the deadline of a job to its completion. Zero if no job missed its deadline.
     pub worst_lateness: Nanos,
 }
 

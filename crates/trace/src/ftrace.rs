@@ -15,9 +15,9 @@
 //! - A policy may exchange the tasks of two CPUs at one instant. A kernel cannot. One of the two CPUs therefore
 //!   switches to its idle task first.
 //!
-//! Times are microseconds, rounded as in the kernel. A run of less than a microsecond still has a line for its start
-//! and a line for its end, in order. The file of a guest does not show when the guest's CPUs were frozen, like a trace
-//! of the guest's kernel.
+//! Times are microseconds, rounded as in the kernel. A run of less than a microsecond also has a line for its start and
+//! a line for its end, in order. The file of a guest does not show when the guest's CPUs were frozen, like a trace of
+//! the guest's kernel.
 
 use crate::output::Output;
 use crate::{Event, Header, Sink};
@@ -54,7 +54,7 @@ struct Task {
     comm: String,
     prio: i32,
     runnable: bool,
-    /// Whether the task has exited and is still on its CPU.
+    /// Whether the task has exited but not left its CPU.
     dead: bool,
     /// CPU of the task according to the written lines.
     on: Option<CpuId>,

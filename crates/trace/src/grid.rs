@@ -53,7 +53,8 @@ impl Grid {
         Some(usize::try_from(index).expect("an index below the number of cells"))
     }
 
-    /// Returns the duration of each kind of piece, for each cell. `pieces` are in order of time and do not overlap.
+    /// Returns, for each cell, the duration of each kind of `pieces`. The pieces are in order of time and do not
+    /// overlap.
     pub(crate) fn tally<K: Ord + Copy>(&self, pieces: impl Iterator<Item = (Instant, Instant, K)>) -> Vec<Tally<K>> {
         let mut tallies = vec![Tally { parts: Vec::new() }; self.cells];
         for (from, to, kind) in pieces {

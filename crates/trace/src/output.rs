@@ -23,7 +23,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Stores `error`, unless there is an error already.
+    /// Stores `error`, unless the writer already has an error.
     pub(crate) fn fail(&mut self, error: io::Error) {
         self.error.get_or_insert(error);
     }

@@ -132,7 +132,7 @@ impl Replay {
                 self.confirm_all()?;
                 self.request(at, request)?;
             }
-            // The run ends before the machine would settle again.
+            // The run ends before the next settle.
             Event::End => self.is_unsettled = false,
             _ => {}
         }
@@ -171,7 +171,7 @@ impl Replay {
                 }
             }
             Input::Kicked { cpu } => self.expect_awake(cpu)?,
-            // A stray alarm: the machine ignores it.
+            // The machine ignores a stray alarm.
             Input::Alarm { alarm } => match self.machine.alarm(alarm) {
                 Some((on, due)) if due <= at => self.expect_awake(on)?,
                 _ => return Ok(()),
@@ -204,7 +204,7 @@ impl Replay {
         if is_refused { Ok(()) } else { Err("the machine accepts the request".to_string()) }
     }
 
-    /// Settles the machine, and checks that there is no action.
+    /// Settles the machine, and checks that the settle has no action.
     fn settle(&mut self, at: Instant) -> Result<(), String> {
         self.confirm_all()?;
         self.is_unsettled = false;

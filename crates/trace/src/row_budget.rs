@@ -5,7 +5,7 @@ use crate::timeline::Row;
 use crate::world::WorldTimeline;
 use sched::Instant;
 
-/// Minimum number of rows of a shown machine. A machine with fewer rows is shown with all of them.
+/// Minimum number of rows of a shown machine. A machine with fewer rows is shown with all its rows.
 const ROWS_LEAST: usize = 3;
 
 /// The rows of one machine.

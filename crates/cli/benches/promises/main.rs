@@ -1,12 +1,11 @@
-//! `cargo xtask bench`, its live part: promises on this machine, beside SCHED_DEADLINE and an empty loop. One run
+//! The live part of `cargo xtask bench`: promises on this machine, beside SCHED_DEADLINE and an empty loop. One run
 //! alternates between the three, and reports medians with their spread.
 //!
 //! A process that is always busy gets (period, slice) on a CPU beside two hogs. SCHED_DEADLINE and Tactus provide this
 //! reservation in turn. Tactus uses a hard limit, as SCHED_DEADLINE does. The kernel's record of the process's switches
-//! is the measure for both. A period is missed when the delivery by its end is less than the slice minus the overrun of
-//! the previous period, because both mechanisms carry over overruns. The cost of turns is measured with the usual soft
-//! limit. Its bound is relative to an empty loop alone on its CPU. An empty loop beside the same hogs is reported as
-//! well.
+//! is the measure for both. Both mechanisms carry over overruns. A period is therefore missed if the delivery by its
+//! end is less than the slice minus the previous overrun. The cost of turns is measured with the usual soft limit. Its
+//! bound is relative to an empty loop alone on its CPU. An empty loop beside the same hogs is reported as well.
 
 mod deadline;
 mod floor;

@@ -116,7 +116,7 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
 pub(crate) struct Kept {
     pub(crate) periods: u64,
     pub(crate) missed: u64,
-    /// Number of missed periods in which the CPU was away for at least the missing time.
+    /// Number of missed periods in which the CPU was absent for at least the missing time.
     pub(crate) away: u64,
     /// Maximum missing time.
     pub(crate) worst: Nanos,

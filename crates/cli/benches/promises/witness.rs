@@ -1,7 +1,7 @@
 //! Detection of stolen CPU time: a hypervisor may take a CPU away without reporting steal time.
 //!
-//! A thread above all others on the CPU sleeps from one instant to the next. If even that thread wakes late, the CPU
-//! was away for at least the lateness, and no scheduler could have kept a promise.
+//! A thread with the highest priority on the CPU sleeps from one instant to the next. If this thread wakes late, the
+//! CPU was absent for at least the lateness, and no scheduler could have kept a promise.
 
 use crate::cpu;
 use sched::{CpuSet, Instant, Nanos};
@@ -20,7 +20,7 @@ const PRIORITY: u32 = 99;
 /// Watches one CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    /// Intervals in which the CPU was away.
+    /// Intervals in which the CPU was absent.
     gaps: Mutex<Vec<(Instant, Instant)>>,
     over: AtomicBool,
 }
@@ -47,7 +47,7 @@ impl Witness {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the minimum time for which the CPU was away, in whole gaps that overlap `from` to `to`.
+    /// Returns the minimum time for which the CPU was absent, in whole gaps that overlap `from` to `to`.
     pub(crate) fn away(&self, from: Instant, to: Instant) -> Nanos {
         let gaps = self.gaps.lock().expect("no thread panics with it");
         let touching = gaps.iter().filter(|(begun, ended)| *begun < to && *ended > from);

@@ -20,7 +20,7 @@ struct Task {
 pub(crate) struct Table(pub(crate) [u64; 6]);
 
 /// Returns the table of a synchronous task set (period, wcet) in `[0, end)` on `cpus` CPUs, with the rules of the EDF
-/// oracle: at one instant completions, then releases, then one decision.
+/// oracle. At one instant, completions precede releases, and releases precede one decision.
 #[inline(never)]
 pub(crate) fn run(set: &[(u64, u64)], cpus: usize, end: u64) -> Table {
     let task = |&(period, wcet): &(u64, u64)| Task { period, wcet, open: 0, left: 0, cpu: 0, begun: false };

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: the speed of Tactus beside a peer. One run alternates between both, and reports medians with
-//! their spread.
+//! `cargo xtask bench`: the speed of Tactus beside a peer. One run alternates between Tactus and the peer, and reports
+//! medians with their spread.
 //!
 //! - `events`: global EDF on the oracle's set B, laws on, against a bare event loop (and SimSo's figure for
 //!   comparison).

@@ -1,4 +1,4 @@
-//! Recorded instructions: reading them, and checking whether a program takes more.
+//! Reads recorded numbers of instructions, and checks whether a program takes more instructions.
 
 use serde::Deserialize;
 use std::fmt::Write as _;

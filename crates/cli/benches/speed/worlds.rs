@@ -1,4 +1,4 @@
-//! Two levels: number of inputs that all machines accept per second on one core, and over seeds on two cores.
+//! Two levels: number of inputs per second that all machines accept, on one core, and with several seeds on two cores.
 
 use crate::Spread;
 use run::{Choice, Observers, Run};

@@ -70,7 +70,7 @@ fn scenario(seconds: u64) -> Result<Scenario, Failure> {
 struct Run {
     kept: Kept,
     side: Side,
-    /// The schedule as the kernel reports it, or else as the dispatcher records it.
+    /// The schedule according to the kernel, or to the dispatcher if the kernel does not report switches.
     events: Vec<(Instant, Event)>,
 }
 

@@ -1,4 +1,4 @@
-//! The schedule as the kernel itself records it, which is comparable between both runs under any scheduler.
+//! The schedule according to the kernel's record, which is comparable between both runs under any scheduler.
 
 use crate::run::plan::Plan;
 use crate::run::play::Played;
@@ -113,7 +113,7 @@ pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(
     all
 }
 
-/// Converts one switch, if the switch belongs to a process of the demo.
+/// Converts one switch of a process of the demo. Ignores other switches.
 fn step(
     switch: &Switch,
     at: Instant,

@@ -18,7 +18,8 @@ pub(super) struct Examination {
 }
 
 impl Examination {
-    /// Returns the mechanisms that can keep promises on this machine, with the share of each CPU that each may promise.
+    /// Returns the mechanisms that can keep promises on this machine, with the share of each CPU that the mechanism may
+    /// promise.
     pub(super) fn promisable(&self) -> impl Iterator<Item = (Mechanism, u64)> {
         let working = self.findings.iter().filter(|finding| finding.verdict.is_ok());
         let shares = working.filter_map(|finding| Some((finding.mechanism, self.promisable_by(finding)?)));

@@ -47,7 +47,7 @@ pub(crate) enum Source {
 /// The plan of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The run as its report describes it.
+    /// Description of the run for its report.
     pub(crate) description: RunDescription,
     pub(crate) processes: Vec<PlannedProcess>,
     /// Duration of the run; `None`: until all processes have ended.

@@ -44,8 +44,8 @@ pub(crate) struct Played {
     pub(crate) interrupted: bool,
     /// Result of each process of the plan.
     pub(crate) ends: Vec<End>,
-    /// Measures of all entities, if they were taken during the run. A run may have more events than the limit of stored
-    /// events.
+    /// Measures of all entities, if they were computed during the run. A run may have more events than the limit of
+    /// stored events.
     pub(crate) meter: Option<Meter>,
     /// Clients that were not served to the end, with the reasons.
     pub(crate) troubles: Vec<(String, Explanation)>,
@@ -206,7 +206,7 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// Makes the promise of the process, if the process has a promise and there is a daemon.
+    /// Makes the promise of the process, if the plan has a promise for the process and a daemon runs.
     fn promise(&mut self, index: usize, planned: &PlannedProcess, pid: u32) -> Result<Vec<EntityId>, Failure> {
         let (Some(front), Some(request)) = (self.front, &planned.request) else { return Ok(Vec::new()) };
         let start = request.reservation.start.map(|start| self.counted(self.moment(start)));

@@ -32,7 +32,7 @@ fn the_simulated_demo_as_json_says_the_same_and_writes_nothing() {
 
 #[test]
 fn the_demo_for_real_misses_less_under_promises_than_under_the_kernel() {
-    // Where raising is not permitted, the demo simulates. Otherwise it needs the host to itself.
+    // Where raising is not permitted, the demo simulates. Otherwise the demo needs the host to itself.
     let _turn = super::run::turn();
     let place = Place::new();
     let done = place.run(&["demo", "--seconds", "2", "--json"]);

@@ -17,7 +17,8 @@ const MECHANISMS: [&str; 10] = [
     "sched_ext",
 ];
 
-/// Runs the doctor. Returns its output, and whether promises can be kept here by its exit code.
+/// Runs the doctor. Returns the output. The flag is true if promises can be kept on this machine, according to the exit
+/// code.
 fn doctor(args: &[&str]) -> (Done, bool) {
     let place = Place::new();
     let done = place.run(&[&["doctor", "--seconds", "1"], args].concat());
@@ -70,7 +71,7 @@ fn the_doctor_as_json_gives_each_failure_a_reason_and_a_remedy() {
     assert_eq!(promisable.max().is_some_and(|most| (1..=1_000_000).contains(&most)), can);
 }
 
-/// Returns the names of control groups that trials of process `doctor` have left, as far as they are visible.
+/// Returns the names of control groups that trials of process `doctor` have left, as far as the groups are visible.
 fn left_groups(doctor: u32) -> Vec<String> {
     let roots = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
     let roots = roots.chain(["/sys/fs/cgroup".into()]).filter(|path| path.is_dir());

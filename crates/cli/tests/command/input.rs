@@ -7,7 +7,7 @@ const VM: &str = "[[vm]]\nname = \"a\"\nworkload = \"hog\"\n";
 /// A valid machine.
 const MACHINE: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"edf\"\n";
 
-/// Runs a simulation that would write files, and checks that it writes none. Returns its error message.
+/// Runs a simulation that would write files, and checks that no file is written. Returns its error message.
 fn refused(place: &Place, args: &[&str]) -> String {
     let before = place.files();
     let done = place.run(args);

@@ -99,7 +99,7 @@ impl Done {
     }
 }
 
-/// Runs the command in an empty directory. Asserts that it succeeds and leaves nothing behind.
+/// Runs the command in an empty directory. Asserts that the command succeeds and leaves no file.
 fn tactus(args: &[&str]) -> String {
     let place = Place::new();
     let stdout = place.run(args).good();

@@ -24,7 +24,7 @@ fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Returns a start time that is late enough to reach all processes in time.
+/// Returns a start time in the near future, so that all processes can receive it before.
 fn soon() -> Instant {
     clock::now() + Nanos::ms(20)
 }
@@ -93,7 +93,7 @@ fn a_hog_uses_its_cpu_from_its_start_on() {
     process.go(start).unwrap();
     clock::sleep_until(start + Nanos::ms(300));
     let had = process.end().unwrap().cpu_time.unwrap();
-    // Other processes run here as well. But CPU time above the elapsed time is impossible, and so is a sleep.
+    // Other processes run here as well. CPU time cannot exceed the elapsed time, and the process cannot have slept.
     assert!((Nanos::ms(60)..Nanos::ms(400)).contains(&had), "{had}");
 }
 

@@ -73,7 +73,7 @@ pub(super) struct Client<T> {
     /// Original attributes and affinity of the client's first thread.
     pub(super) root: Option<Original>,
     pub(super) ledger: Option<Ledger>,
-    /// Reason why the client cannot be served any more.
+    /// Reason why the client can no longer be served.
     pub(super) trouble: Option<Explanation>,
 }
 
@@ -213,7 +213,7 @@ impl<T> Client<T> {
     }
 
     /// Stops the client's processes, or continues the processes that Tactus has stopped. The stop is recorded before
-    /// the processes stop, and cleared after they continue.
+    /// the processes stop, and cleared after the processes continue.
     pub(super) fn set_stopped<K: Kernel<Thread = T>>(&mut self, stopped: bool, kernel: &K, table: &Table) {
         self.stopped = stopped;
         for leader in self.members.iter().filter(|member| member.is_leader()) {
@@ -232,8 +232,8 @@ impl<T> Client<T> {
         }
     }
 
-    /// Releases the threads that were scheduled or moved since, by another process or by themselves. If no thread is
-    /// left, returns the reason why the client cannot be served any more.
+    /// Releases the threads that another process has scheduled or moved, and threads that have done so themselves. If
+    /// no thread is left, returns the reason why the client can no longer be served.
     pub(super) fn release_changed_threads<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Explanation> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
@@ -245,7 +245,7 @@ impl<T> Client<T> {
                 _ => continue,
             };
             member.is_released = true;
-            // The entry of a released thread is not awaited any more, and values that Tactus has set are restored.
+            // The entry of a released thread is no longer awaited, and values that Tactus has set are restored.
             let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
             if kernel.attributes(&member.thread).is_ok_and(|found| found == level) {
                 let _ = kernel.schedule(&member.thread, member.original.attributes);
@@ -319,10 +319,10 @@ impl<T> Client<T> {
     }
 }
 
-/// Restores the affinity of a thread, unless another process has changed it.
+/// Restores the affinity of a thread, unless another process has changed the affinity.
 pub(super) fn give_back_cpus<K: Kernel>(kernel: &K, thread: &K::Thread, confined: &CpuSet, original: &CpuSet) {
     if kernel.affinity(thread).is_ok_and(|now| now == *confined) {
-        // The thread may have ended. If its original CPUs are offline, the kernel has already moved the thread.
+        // The thread may have ended. If its original CPUs are offline, the kernel has moved the thread.
         let _ = kernel.set_affinity(thread, original);
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Due {
     pub(super) at: Instant,
 }
 
-/// A client that is not served any more.
+/// A client that the dispatcher has ceased to serve.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dismissed {
     /// Entity of the client.
@@ -49,7 +49,7 @@ pub struct Dispatcher<K: Kernel> {
     /// CPUs whose agents were woken to pick again.
     pub(super) kicked: CpuSet,
     pub(super) cpus: Vec<CpuState>,
-    /// Whether there is no guardian, so that no client is served.
+    /// Whether service is suspended because no guardian is alive.
     pub(super) suspended: bool,
     pub(super) journal: Journal,
     actions: Vec<Action>,
@@ -125,22 +125,20 @@ impl<K: Kernel> Dispatcher<K> {
         std::mem::take(&mut self.left)
     }
 
-    /// Returns the state of client `e` after the actions carried out so far. `None`: the client is not served (any
-    /// more).
+    /// Returns the state of client `e` after the actions carried out so far. `None`: the client is not served.
     #[must_use]
     pub fn state(&self, e: EntityId) -> Option<State> {
         self.clients.get(e).map(|client| self.state_of(e, client))
     }
 
-    /// Returns the end of the time slice on `cpu` after the actions carried out so far; [`Instant::NEVER`] if there is
-    /// no slice.
+    /// Returns the end of the time slice on `cpu` after the actions carried out so far; [`Instant::NEVER`] without a
+    /// slice.
     #[must_use]
     pub fn until(&self, cpu: CpuId) -> Instant {
         self.cpus[cpu.index()].until()
     }
 
-    /// Returns the level of the threads of client `e` since the last turn of its CPU. `None`: the client is not served
-    /// (any more).
+    /// Returns the level that the last turn set for the threads of client `e`. `None`: the client is not served.
     #[must_use]
     pub fn level(&self, e: EntityId) -> Option<Level> {
         self.clients.get(e).map(|client| client.level)

@@ -1,9 +1,9 @@
 //! [`Dispatcher`]: carries out the machine's actions on a kernel. The caller decides when and on which thread the
 //! dispatcher runs, so the dispatcher works on a simulated host as well.
 //!
-//! On every CPU, an *agent* takes a [turn](Dispatcher::turn) when a slice or a period ends, when a blocked client
-//! wakes, or when another agent wakes this agent. A turn charges the running client, passes inputs to the machine, and
-//! sets the level of every client on the CPU:
+//! Every CPU has an *agent*. The agent takes a [turn](Dispatcher::turn) when a slice or a period ends, when a blocked
+//! client wakes, or when another agent wakes this agent. A turn charges the running client, passes inputs to the
+//! machine, and sets the level of every client on the CPU:
 //!
 //! | state of the client | level of its threads |
 //! |---|---|

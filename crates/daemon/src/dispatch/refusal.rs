@@ -26,7 +26,7 @@ pub enum Refusal {
         /// The remedy, in the imperative.
         remedy: &'static str,
     },
-    /// The process does not exist (any more).
+    /// The process does not exist, or has ended.
     Gone(u32),
     /// The process is a kernel thread.
     KernelThread {
@@ -37,7 +37,7 @@ pub enum Refusal {
     },
     /// The process belongs to Tactus, or is an ancestor of Tactus.
     Ourselves(u32),
-    /// The process has a promise already.
+    /// The process already has a promise.
     Already {
         /// Pid of the process.
         pid: u32,

@@ -1,4 +1,4 @@
-//! A turn: the inputs that an agent reports to the machine, and the levels that it sets afterwards.
+//! A turn: the inputs that an agent reports to the machine, and the levels that the agent sets afterwards.
 
 use super::client::{Client, Level};
 use super::dispatcher::Dispatcher;
@@ -14,7 +14,7 @@ const SLEEP_LEAST: Nanos = Nanos::us(10);
 /// Number of consecutive used-up slices after which the sentinel is not used until the client blocks. A client that is
 /// alone on its CPU probably uses up the next slice, too. The sentinel costs one or two context switches per slice.
 const USED_UP: u32 = 8;
-/// Maximum number of missed periods that are reported one by one.
+/// Maximum number of missed periods that are reported individually.
 const PERIODS_TOLD_MOST: u64 = 1_000;
 
 /// Signals that an agent has received.
@@ -77,7 +77,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.input(now, Input::Ran { cpu, time });
     }
 
-    /// Blocks the running client of `cpu`, if there is one.
+    /// Blocks the running client of `cpu`, if any.
     fn block(&mut self, cpu: CpuId, now: Instant) {
         let here = &mut self.cpus[cpu.index()];
         let Some(client) = here.dispatched().and_then(|e| self.clients.get_mut(e)) else { return };
@@ -85,12 +85,13 @@ impl<K: Kernel> Dispatcher<K> {
         client.is_blocked = true;
         client.ledger = client.ledger.map(Ledger::interrupted);
         client.slices_used_up = 0;
-        // A thread that is not raised any more would be runnable in every turn, while the sentinel reports a quiet CPU.
+        // A thread that has lost its raised level would be runnable in every turn, while the sentinel reports a quiet
+        // CPU.
         client.trouble = client.trouble.take().or_else(|| client.release_changed_threads(&self.kernel));
         self.input(now, Input::Block { cpu });
     }
 
-    /// Wakes the blocked clients of `cpu` that the kernel has dispatched since.
+    /// Wakes the blocked clients of `cpu` that the kernel has dispatched since they blocked.
     fn detect_wakeups(&mut self, cpu: CpuId, now: Instant) {
         for at in 0..self.clients.slots() {
             let Some((e, client)) = self.clients.at(at, cpu) else { continue };
@@ -170,7 +171,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Sets the levels of the clients of `cpu`: first the lowered ones, then the raised ones.
+    /// Sets the levels of the clients of `cpu`: first the lowered levels, then the raised levels.
     pub(super) fn apply(&mut self, cpu: CpuId, now: Instant) {
         for down in [true, false] {
             for at in 0..self.clients.slots() {

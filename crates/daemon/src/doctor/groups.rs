@@ -28,7 +28,7 @@ pub fn clean_up() {
     std::mem::forget(made);
 }
 
-/// Thaws group `name` below `home`, kills its processes, and removes it.
+/// Thaws group `name` below `home`, kills its processes, and removes the group.
 fn empty(home: &Group, name: &str) -> Result<()> {
     let group = home.adopt(name)?;
     // A frozen group of version 1 would protect its processes even from being killed.
@@ -90,7 +90,7 @@ fn sweep(home: &Group, me: Identity) {
     }
 }
 
-/// Returns the creator of the group of this name.
+/// Returns the creator of the group with this name.
 fn maker(name: &str) -> Option<Identity> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     let mut number = || parts.next()?.parse::<u64>().ok();

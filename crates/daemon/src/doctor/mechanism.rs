@@ -1,6 +1,6 @@
 //! [`Mechanism`]: the mechanisms of enforcement.
 
-/// A mechanism to give or withhold CPU time, or to observe it.
+/// A mechanism to grant, withhold or observe CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mechanism {
     /// Dispatching by real-time priorities, the mechanism of Tactus.

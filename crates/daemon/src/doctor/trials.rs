@@ -107,7 +107,7 @@ fn stands_still(child: &Child) -> sys::Result<bool> {
         clock::sleep(Nanos::ms(10));
         Ok(meter.read()?.ran == before)
     });
-    // The child may still run for a moment: the kernel reports a thread as frozen or stopped shortly before the thread
+    // The child may run for another moment: the kernel reports a thread as frozen or stopped shortly before the thread
     // has left its CPU.
     Ok(stands?.is_some())
 }

@@ -32,7 +32,7 @@ pub struct Handle {
     pulse: Pulse,
 }
 
-/// Returns the path of this program, even if its file has been replaced since.
+/// Returns the path of this program, even if another file has replaced the program's file.
 #[must_use]
 pub fn this_program() -> &'static Path {
     Path::new("/proc/self/exe")
@@ -117,7 +117,7 @@ fn urgently<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Returns whether the table names `identity` as guardian, and this guardian has beaten since `before`.
+/// Returns whether the table names `identity` as guardian, and has more beats of this guardian than `before`.
 fn watches(table: &Table, identity: Identity, before: u64) -> bool {
     table.guardian() == Some(identity) && table.beats(Beating::Guardian) != before
 }

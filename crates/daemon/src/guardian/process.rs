@@ -1,4 +1,4 @@
-//! The guardian's process, which watches the daemon and restores all threads in its place.
+//! The guardian's process, which watches the daemon and restores all threads when the daemon cannot.
 
 use super::name::NAME;
 use super::watch::{DaemonState, INTERVAL, PATIENCE, Verdict, Watch};
@@ -18,7 +18,7 @@ use sys::shared::Lock;
 use sys::thread::{self, Thread};
 use sys::{affinity, clock, cpus, memory};
 
-/// Maximum number of threads that a report lists one by one.
+/// Maximum number of threads that a report lists individually.
 const LISTED_MOST: usize = 32;
 
 /// The end of a guardian.
@@ -106,7 +106,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
     }
 }
 
-/// Gives this process the priority to preempt a hung process, as far as permitted.
+/// Raises this process as far as permitted, so that it can preempt a hung process.
 fn prepare(report: &mut String) -> sys::Result<Thread> {
     thread::set_name(NAME);
     let me = thread::current();
@@ -177,7 +177,7 @@ fn bring_back(
 enum Waited {
     /// Another process held the lock and has restored all threads.
     Done,
-    /// This process holds the lock. `None`: the lock is unavailable, and restoring must not wait for it.
+    /// This process holds the lock. `None`: the lock is unavailable, and restoring must not wait for the lock.
     Held(Option<Lock>),
 }
 

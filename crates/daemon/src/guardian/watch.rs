@@ -80,8 +80,8 @@ impl Watch {
         self.agents.resize(table.agents(), LastBeat::default());
         let late = |(nth, last): (usize, &mut LastBeat)| {
             let beats = table.beats(Beating::Agent(nth));
-            // An agent without any beat is still starting, which may take long on a busy machine. The agent has raised
-            // no thread.
+            // An agent without a beat has not finished its start, which may take long on a busy machine. The agent has
+            // raised no thread.
             (last.is_late(beats) && beats > 0).then_some(nth)
         };
         // Every agent is sampled, whether late or not.

@@ -1,4 +1,5 @@
-//! The sentinels: one thread on each CPU. A sentinel runs, and reports this, when no raised thread wants its CPU.
+//! The sentinels: one thread on each CPU. A sentinel runs when no raised thread wants its CPU, and wakes the agent of
+//! the CPU.
 
 use crate::kernel::priority;
 use sched::{CpuId, CpuSet};
@@ -34,8 +35,8 @@ impl Post {
     }
 }
 
-/// The sentinels of a host, one per CPU with an agent. Dropping this value ends the sentinels.
-/// A sentinel ends when the sentinel gets its CPU, so restore raised threads before.
+/// The sentinels of a host, one per CPU with an agent. Dropping this value ends the sentinels. A sentinel ends when the
+/// sentinel gets its CPU, so restore raised threads first.
 #[derive(Debug)]
 pub struct Sentinels {
     /// Posts of the sentinels, by the number of the CPU.
@@ -44,7 +45,7 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts one sentinel on each of these CPUs. The sentinel rings the bell of the agent there.
+    /// Starts one sentinel on each of these CPUs. Each sentinel rings the bell of the agent on its CPU.
     ///
     /// # Errors
     /// There are too many threads, or the privilege for real-time priorities is lacking.

@@ -13,8 +13,8 @@ use sys::{Result, affinity, clock, thread};
 
 /// Interval between beats of an idle agent.
 pub(super) const BEAT: Nanos = Nanos::ms(100);
-/// Maximum time for which a waiting agent continues to beat. The sum of this time, the guardian's patience and the
-/// duration of restoring is less than a second.
+/// Maximum time for which a waiting agent continues to beat. Together with the guardian's patience and the duration of
+/// restoring, this time is less than a second.
 const PATIENCE: Nanos = Nanos::ms(400);
 /// Interval between the attempts of an agent to lock the dispatcher.
 const AGAIN: Nanos = Nanos::us(20);
@@ -28,7 +28,7 @@ pub(super) fn enter(cpu: CpuId) -> Result<()> {
 }
 
 /// Locks the dispatcher. Adopting or restoring very many threads holds the lock for long. A waiting agent therefore
-/// does not count as hung at once.
+/// continues to beat for a limited time.
 fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, place: usize) -> MutexGuard<'s, Dispatcher<&'k Linux>> {
     let patience = clock::now().saturating_add(PATIENCE);
     loop {

@@ -13,14 +13,14 @@ use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes};
 use sys::{Result, clock, thread};
 
-/// Range of the interval to scan for new threads and children where the kernel does not report them. The interval is
-/// the shortest period within this range.
+/// Range of the interval to scan for new threads and children where the kernel does not report threads and children.
+/// The interval is the shortest period within this range.
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 /// Number of the keeper's bell in its event set.
 pub(super) const KEEPER_BELL: u64 = 0;
 /// Number of threads that are adopted, or whose forks are awaited, in one step. A step takes milliseconds per thread on
-/// a busy host. Meanwhile the agents wait for the dispatcher. The agent of this CPU cannot beat, because the keeper has
-/// the agent's priority.
+/// a busy host. During a step the agents wait for the dispatcher. The agent of this CPU cannot beat, because the keeper
+/// has the agent's priority.
 const AT_ONCE: usize = 16;
 /// Interval between checks of the guardian.
 const WATCH: Nanos = Nanos::ms(50);
@@ -41,8 +41,7 @@ pub(super) struct Watcher<'s> {
 impl<'s> Watcher<'s> {
     /// Starts a guardian.
     ///
-    /// # Errors
-    /// The guardian does not start. No thread may be raised then.
+    /// # Errors The guardian does not start. No thread may be raised after this error.
     pub(super) fn start(setup: &'s Setup, table: Arc<Table>) -> std::result::Result<Watcher<'s>, Explanation> {
         let guardian = Some(Handle::start(&setup.directory, &table, &setup.executable)?);
         Ok(Watcher { setup, table, guardian })
@@ -52,7 +51,7 @@ impl<'s> Watcher<'s> {
         self.guardian.as_mut().is_some_and(|guardian| guardian.is_alive(&self.table, clock::now()))
     }
 
-    /// Kills this guardian and starts another.
+    /// Kills this guardian and starts a new guardian.
     fn replace(&mut self) -> std::result::Result<(), Explanation> {
         if let Some(dead) = self.guardian.take() {
             dead.kill();
@@ -61,7 +60,7 @@ impl<'s> Watcher<'s> {
         Ok(())
     }
 
-    /// Stops the guardian. No thread is raised any more.
+    /// Stops the guardian. No thread is raised at this point.
     pub(super) fn stop(&mut self) {
         if let Some(guardian) = self.guardian.take() {
             guardian.stop();
@@ -81,13 +80,13 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             watch(shared, watcher);
             has_dismissals = true;
         }
-        // The number is read before the scan, so that a thread that starts meanwhile causes another scan.
+        // The number is read before the scan, so that a thread that starts during the scan causes another scan.
         let latest = shared.kernel.births().ok();
         if is_notified || latest.is_none() || latest != births {
             births = latest;
             adopt_new(shared);
         }
-        // A child whose parent has ended at once is found only now. Dismissed clients are not urgent.
+        // This scan also finds children whose parents ended before the first scan. Dismissed clients are not urgent.
         if has_dismissals {
             again = finish_dismissals(shared);
         }
@@ -124,7 +123,7 @@ fn adopt_new(shared: &Shared<'_>) {
     }
 }
 
-/// Rescans for children forked by dismissed clients. Returns the pause until the next scan, if one is needed.
+/// Rescans for children forked by dismissed clients. Returns the pause until the next scan, if a scan is needed.
 fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
     let mut leaving = at_agent_priority(|| shared.lock().take_leaving());
     if leaving.is_empty() {

@@ -1,7 +1,7 @@
 //! The daemon on this host: agents, sentinels, a keeper and a guardian around one [`Dispatcher`].
 //!
-//! A thread that holds the dispatcher's lock runs at the priority of an agent: a preempted ordinary thread would keep
-//! every agent waiting.
+//! A thread that holds the dispatcher's lock runs at the priority of an agent: a preempted ordinary thread would delay
+//! every agent.
 
 mod agent;
 mod channel;
@@ -127,7 +127,7 @@ impl Control<'_, '_> {
     }
 }
 
-/// Returns this process and its ancestors. Scheduling them would delay the daemon.
+/// Returns this process and its ancestors. Scheduling these processes would delay the daemon.
 fn ancestors() -> Vec<u32> {
     let mut all = vec![std::process::id(), 1];
     let mut pid = std::process::id();
@@ -146,7 +146,7 @@ fn ancestors() -> Vec<u32> {
 pub enum Failure {
     /// Another daemon is running.
     Running(Explanation),
-    /// The daemon cannot run here.
+    /// The daemon cannot run on this host.
     Refused(Explanation),
     /// A thread of the daemon failed. All threads are restored.
     Failed(Explanation),
@@ -207,7 +207,7 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Resu
     };
     let answer = run(&shared, &mut watcher, front);
     // All threads are restored again, by comparison. The table still has the threads that the dispatcher could not
-    // restore, and children of threads that were in forks. If anything is left, the guardian tries again at the end of
+    // restore, and children of threads that were in forks. If a thread is left, the guardian tries again at the end of
     // this process, and then the next daemon at its start.
     if restore::restore(&kernel, &table, clock::sleep).is_settled() {
         table.finish();

@@ -66,7 +66,7 @@ impl<'k> Shared<'k> {
         }
     }
 
-    /// Waits until every agent has taken a turn. From then on the guardian expects beats.
+    /// Waits until every agent has taken a turn. After this call the guardian expects beats.
     pub(super) fn begin_beating(&self) {
         let has_begun = |place| self.table.beats(Beating::Agent(place)) > 0;
         while !(0..self.channels.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
@@ -98,7 +98,7 @@ impl<'k> Shared<'k> {
 pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me).ok();
-    // Without the privilege, no agents exist that could be kept waiting. No child is forked in `work`, and clearing
+    // Without the privilege, no agents exist that could be delayed. No child is forked in `work`, and clearing
     // reset-on-fork would require CAP_SYS_NICE.
     let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
     let raised = attributes::apply(me, class).is_ok();

@@ -18,7 +18,7 @@ use sys::privileges;
 pub enum Output {
     /// The standard output of this process.
     Inherited,
-    /// The standard error of this process, if standard output has another use.
+    /// The standard error of this process, whose standard output has another use.
     ToStandardError,
 }
 

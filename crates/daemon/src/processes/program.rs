@@ -74,7 +74,7 @@ pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Explanation {
     if let Some(Err(error)) = files.map(privileges::set_file_limit) {
         return error.into();
     }
-    // This process ignores terminal stops; a command handles them as usual.
+    // This process ignores terminal stops. A command handles terminal stops as usual.
     process::heed_terminal();
     let Some((name, arguments)) = argv.split_first() else {
         return Explanation::new("there is no command", "give the name of a program");

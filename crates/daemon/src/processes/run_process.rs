@@ -164,8 +164,8 @@ impl RunProcess {
         Ok(self.process.kill()?)
     }
 
-    /// Ends the process, and returns its result. A running command receives a request to end, and is killed two seconds
-    /// later.
+    /// Ends the process, and returns its result. A running command receives a request to end, and is killed if it has
+    /// not ended two seconds later.
     ///
     /// # Errors
     /// The process was a worker and sent no report. The process has ended in any case.
@@ -201,7 +201,7 @@ impl RunProcess {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // Each of these fails only if the process has ended meanwhile.
+        // Each of these calls fails only if the process has ended.
         let _ = self.process.cont();
         if self.worker.is_none() {
             let _ = self.process.terminate();
@@ -246,7 +246,7 @@ fn jobs(periodic: &Periodic, start: Instant, report: &WorkerReport) -> (Vec<Job>
     (jobs, all - most)
 }
 
-/// Waits for some output and reads it.
+/// Waits for output and reads the available part.
 fn read_some(from: &mut ChildStdout, into: &mut [u8]) -> io::Result<usize> {
     let waiting = Waiting::new().map_err(io::Error::other)?;
     waiting.add(&*from, 0).map_err(io::Error::other)?;

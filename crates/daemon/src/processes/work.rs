@@ -115,7 +115,7 @@ impl Worker {
                     return false;
                 }
             }
-            // CPU time never exceeds elapsed time, and reading this clock makes no system call.
+            // CPU time never exceeds elapsed time, and reading the clock makes no system call.
             let soonest = now.saturating_add(left.min(GLANCE));
             while clock::now() < soonest {
                 std::hint::spin_loop();
@@ -154,7 +154,7 @@ impl Worker {
     }
 }
 
-/// Reads the start time; `None` if the input ends before it.
+/// Reads the start time; `None` if the input ends before the start time.
 pub(super) fn start(input: &mut impl Read) -> Result<Option<Instant>, Explanation> {
     let mut bytes = [0; 8];
     match input.read_exact(&mut bytes) {

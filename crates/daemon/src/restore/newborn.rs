@@ -1,9 +1,9 @@
-//! Threads and processes that started since the last scan of the table's processes, and so are not in the table.
+//! Threads and processes that started since the last scan of the table's processes, and are therefore not in the table.
 //!
 //! A thread or process inherits the CPUs that its parent is confined to. A child of a raised thread starts as
 //! SCHED_OTHER of nice 0, because raising sets reset-on-fork. The child gets the values that an unraised parent would
 //! have passed on: the originals of the first thread of its parent's process. Real-time classes are not restored here:
-//! a hog that chose an ordinary class itself looks the same.
+//! a hog that set an ordinary class itself has the same attributes.
 
 use super::entries::affinity;
 use super::outcome::{End, Outcome, ThreadRestored};
@@ -35,7 +35,7 @@ struct Legacy {
 struct Forking {
     thread: Identity,
     process: Identity,
-    /// CPU time of the thread at its first observation after it was restored.
+    /// CPU time of the thread at the first observation after the thread was restored.
     ran: Option<Nanos>,
 }
 
@@ -51,8 +51,8 @@ pub(super) struct Family {
     /// Processes that are scanned, and their descendants once found.
     processes: BTreeMap<Identity, Legacy>,
     /// Threads that may be in a fork. A fork copies class and CPUs at its start, and its child appears at its end. In
-    /// between, the parent runs, waits for a CPU or sleeps uninterruptibly. A parent that was since observed in another
-    /// state is in no fork that began before.
+    /// between, the parent runs, waits for a CPU or sleeps uninterruptibly. A parent that was observed in another state
+    /// after its restoration is not in one of these forks.
     forking: Vec<Forking>,
     is_first: bool,
     /// Reason why some children may have been missed.
@@ -115,7 +115,7 @@ impl Family {
         self.is_first = false;
     }
 
-    /// Removes the threads that are observed outside a fork that began before.
+    /// Removes the threads that are observed outside a fork.
     fn forget_settled<K: Kernel>(&mut self, kernel: &K) {
         let mut forking = std::mem::take(&mut self.forking);
         forking.retain_mut(|forking| {
@@ -150,8 +150,8 @@ impl Family {
                     self.known.insert(identity);
                     let done = bring_up(kernel, &thread, process, &legacy);
                     // A child with correct values was forked after its parent was restored, and so were its own
-                    // children. Another possibility is that another process has just restored the child, and may not
-                    // scan the child again.
+                    // children. A child may also have correct values because another process has just restored the
+                    // child, and that process may not scan again.
                     if self.is_first || !matches!(done.end(), End::AsBefore | End::Left | End::Gone) {
                         self.forking.push(Forking { thread: identity, process, ran: None });
                     }

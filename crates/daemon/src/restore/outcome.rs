@@ -12,11 +12,11 @@ pub enum Outcome {
     AsBefore,
     /// The property had the value that Tactus had set, and has the original value again.
     Restored,
-    /// Another process has set the property since. The property is left unchanged.
+    /// Another process has set the property after Tactus. The property is left unchanged.
     Left,
     /// The thread has ended.
     Gone,
-    /// The property keeps the value that Tactus had set, or has the closest possible one.
+    /// The property keeps the value that Tactus had set, or has the closest possible value.
     Failed(Explanation),
 }
 
@@ -51,7 +51,7 @@ pub struct ThreadRestored {
     pub thread: Identity,
     /// The first thread of its process.
     pub leader: Identity,
-    /// Row of the thread in the table; `None` for a thread that started since.
+    /// Row of the thread in the table; `None` for a thread that is not in the table.
     pub row: Option<Row>,
     /// Original attributes and affinity of the thread.
     pub original: Original,
@@ -150,15 +150,16 @@ impl fmt::Display for ThreadRestored {
 /// The outcome for all threads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Restored {
-    /// The outcome for each thread: first the threads of the table in the order of its rows, then the threads that
-    /// started since.
+    /// The outcome for each thread: first the threads of the table in the order of its rows, then the threads that are
+    /// not in the table.
     pub threads: Vec<ThreadRestored>,
     /// The number of unreadable rows of the table.
     pub damaged: usize,
-    /// Reason why threads that started since may have been missed.
+    /// Reason why threads outside the table may have been missed.
     pub missed: Option<Explanation>,
-    /// Threads that may still be in a fork that began before. A child of the fork would keep inherited values. The CPU
-    /// time of these threads was too short for a decision. A repetition would not change this.
+    /// Threads that may be in a fork that began before they were restored. A child of the fork would keep inherited
+    /// values. The CPU time of these threads was too short for a decision. A repetition of the restoration would have
+    /// the same result.
     pub unsure: Vec<Identity>,
 }
 
@@ -169,7 +170,7 @@ impl Restored {
         self.damaged == 0 && self.missed.is_none() && self.count(End::Failed) == 0
     }
 
-    /// Returns the reasons why threads that started since may have been missed, in words; `None` without a reason.
+    /// Returns the reasons why threads outside the table may have been missed, in words; `None` without a reason.
     #[must_use]
     pub fn doubt(&self) -> Option<String> {
         let unsure = match self.unsure.len() {

@@ -10,7 +10,7 @@ use sched::{Instant, Nanos};
 /// The shortest pause between two scans.
 const REST: Nanos = Nanos::ms(1);
 
-/// Restored threads, and the threads that may still be in forks that began before.
+/// Restored threads, and the threads that may be in forks that began before their restoration.
 #[derive(Debug)]
 pub struct Restoring {
     threads: Vec<ThreadRestored>,
@@ -24,7 +24,8 @@ pub struct Restoring {
 
 impl Restoring {
     /// Restores the threads of `table` that `wanted` selects. Later [scans](Restoring::look) find new children of these
-    /// threads. The rows stay; the caller forgets them once [no thread forks](Restoring::is_over) any more.
+    /// threads. The rows stay; the caller forgets the rows once [no thread forks](Restoring::is_over) from before the
+    /// restoration.
     pub fn begin<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restoring {
         let begun = kernel.now();
         let all = table.entries();
@@ -37,7 +38,7 @@ impl Restoring {
 
     /// Scans for new children of the restored threads, and sets the values that these children would have inherited.
     pub fn look<K: Kernel>(&mut self, kernel: &K, table: &Table) {
-        // A thread that was adopted meanwhile belongs to another client.
+        // A thread that was adopted after the restoration began belongs to another client.
         let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry, _)| entry).collect();
         let now = kernel.now();
         self.family.leave_out(&all);
@@ -46,7 +47,7 @@ impl Restoring {
         self.took = self.looked.saturating_since(now);
     }
 
-    /// Returns whether no thread is in a fork that began before, and all children were found.
+    /// Returns whether all forks that began before the restoration have ended, and all children were found.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.family.forking().len() == 0

@@ -184,7 +184,7 @@ fn an_ended_thread_is_skipped_and_a_later_thread_with_its_number_is_not_touched(
     let (row, entry) = place.record(gone.pid(), first);
     place.table.set_stopped(row, true);
     drop(gone);
-    // A later thread with a number of the table.
+    // A thread that reuses a number of the table.
     let earlier = Thread::open(kept.pid()).unwrap().identity();
     let earlier = sys::thread::Identity { start_time: earlier.start_time - 1, ..earlier };
     place.table.record(&Entry { thread: earlier, leader: earlier, ..entry }).unwrap();

@@ -4,7 +4,7 @@ use sched::CpuSet;
 use sys::attributes::Attributes;
 use sys::thread::Identity;
 
-/// The values of a thread before Tactus changed it.
+/// The values of a thread before Tactus changed the thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Original {
     /// Scheduling attributes of the thread.

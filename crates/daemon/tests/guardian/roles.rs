@@ -21,8 +21,8 @@ fn say(words: &str) {
     writeln!(out, "{words}").and_then(|()| out.flush()).expect("the test listens");
 }
 
-/// Changes process `pid` as the daemon does. Records each thread, raises it where permitted, confines it to one CPU,
-/// and stops the process if `stopped`.
+/// Changes process `pid` as the daemon does. Records each thread, raises the thread where permitted, confines the
+/// thread to one CPU, and stops the process if `stopped`.
 fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
     let leader = Thread::open(pid).unwrap().identity();
     for tid in thread::threads(pid).unwrap() {

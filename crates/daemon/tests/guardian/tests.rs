@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// Time within which every thread must have its original values again.
 const PROMISED: Nanos = Nanos::s(1);
 
-/// A process of this program in another role.
+/// A process of this program in one of its roles.
 struct Role {
     begun: Begun,
     process: Process,
@@ -52,7 +52,7 @@ impl Role {
         drop(self.begun.stdin.take());
     }
 
-    /// Returns the standard error of the process, and of a guardian that it started, once both have ended.
+    /// Returns the standard error of the process, and of a guardian that the process started, once both have ended.
     fn complaints(&mut self) -> String {
         let mut text = String::new();
         self.end_of_input();
@@ -135,7 +135,7 @@ impl Scene {
         Directory::at(self.place.path())
     }
 
-    /// Asserts that there is something to restore.
+    /// Asserts that the victims have changed values to restore.
     fn assert_imposed(&self) {
         until(clock::now(), PROMISED, "the first is stopped", || now(self.pids()[0]).is_stopped);
         for (found, before) in all_now(&self.pids()).into_iter().zip(&self.before) {
@@ -194,7 +194,7 @@ pub(crate) fn at_any_instant_of_its_death_all_threads_are_restored() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         clock::sleep(Nanos::us(state >> 50));
         let (daemon, begin) = (&scene.daemon.process, clock::now());
-        // A stop is detected late: two stops are enough.
+        // A stop is detected late, so only two rounds stop the daemon.
         if round % 4 == 3 {
             daemon.stop().unwrap()
         } else {
@@ -242,7 +242,7 @@ fn guardian_is_missed(act: impl Fn(&Process) -> Result<(), Error>) {
     let another = Process::open(scene.daemon.hear_number()).unwrap();
     assert!(scene.guardian.has_ended() && scene.guardian.pid() != another.pid());
     scene.assert_imposed();
-    // The new guardian must work as well as the first one.
+    // The new guardian must also restore all threads.
     scene.guardian = another;
     let begin = clock::now();
     scene.daemon.process.kill().unwrap();

@@ -12,7 +12,8 @@
 //! this CPU: `vm: task`.
 //!
 //! A slice is written when the slice ends, so only current slices are in memory. On each track, slices are in order of
-//! time. In the file, an instant or an arrow follows the slice that contains it, with any number of events in between.
+//! time. In the file, the slice that contains an instant or an arrow comes first. Any number of events may be in
+//! between.
 //!
 //! Times are microseconds with three decimals, exact to the nanosecond. In readers that use floats, times are exact up
 //! to 2^53 ns (104 days).

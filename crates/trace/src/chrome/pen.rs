@@ -60,7 +60,7 @@ impl<W: Write> Pen<W> {
         self.event('M', format_args!("\"name\":\"thread_sort_index\",{track},\"args\":{{\"sort_index\":{place}}}"));
     }
 
-    /// Reserves a track number and returns it.
+    /// Returns a new track number.
     pub(super) fn next_track(&mut self) -> u64 {
         self.next_track += 1;
         self.next_track - 1

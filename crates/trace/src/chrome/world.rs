@@ -18,7 +18,7 @@ const _: () = assert!(2 * MACHINES_MAX < 10_000);
 /// Writes the trace of a world as Chrome trace events. [`finish`](WorldChromeWriter::finish) completes the file.
 #[derive(Debug)]
 pub struct WorldChromeWriter<W: Write> {
-    /// Followers of the machines. A follower is `None` while it is in use.
+    /// Followers of the machines. A follower in use is `None` in this list.
     followers: Vec<Option<Follower>>,
     /// Machines with an event at the current instant.
     touched: BTreeSet<MachineId>,

@@ -38,8 +38,8 @@ impl Gantt {
         Picture { gantt: self, grid, alphabet: self.glyphs.alphabet(), sections: vec![section], more: 0 }.draw()
     }
 
-    /// Draws each host, and its guests below it. All machines share the `rows_most` rows of entities, and the same
-    /// number of rows of CPUs, by max-min fairness. The picture states the number of omitted machines.
+    /// Draws each host, and its guests below the host. All machines share the `rows_most` rows of entities, and the
+    /// same number of rows of CPUs, by max-min fairness. The picture states the number of omitted machines.
     #[must_use]
     pub fn render_world(&self, world: &WorldTimeline) -> String {
         match Grid::new(self.from, self.to, self.width) {

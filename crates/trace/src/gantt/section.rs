@@ -50,14 +50,14 @@ pub(super) struct Section<'a> {
     more: usize,
     /// Number of CPUs to draw.
     cpus: usize,
-    /// Title above the rows, if there are several machines.
+    /// Title above the rows, in a picture of several machines.
     title: Option<String>,
     indent: usize,
     is_guest: bool,
 }
 
 impl<'a> Section<'a> {
-    /// Creates a section with at most `rows_most` entities and with `cpus` CPUs of `timeline`.
+    /// Creates a section with at most `rows_most` entities and the first `cpus` CPUs of `timeline`.
     pub(super) fn new(
         gantt: &'a Gantt,
         timeline: &'a Timeline,

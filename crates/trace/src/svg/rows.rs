@@ -1,4 +1,4 @@
-//! One row of a picture: its bars, its marks, and the texts beside them.
+//! One row of a picture: its bars, its marks, and the texts beside the bars.
 
 use super::canvas::{Anchor, Canvas, Path, Px, Type};
 use super::legend::{
@@ -60,7 +60,8 @@ pub(super) fn wish(row: &Row, at: Instant) -> String {
     }
 }
 
-/// Returns the heights of an entity's row: the height above its origin, and the distance below it to the next row.
+/// Returns the heights of an entity's row: the height above its origin, and the distance from the origin to the next
+/// row.
 pub(super) fn height(row: &Row, at: Instant) -> (Px, Px) {
     if row.jobs.is_empty() && wish(row, at).is_empty() { cpu_height() } else { (Px::ZERO, PITCH) }
 }

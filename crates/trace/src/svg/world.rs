@@ -1,4 +1,4 @@
-//! Pictures of worlds: each host, and below it its guests as blocks.
+//! Pictures of worlds: each host, and its guests as blocks below the host.
 
 use super::contents::{Contents, alone, beside};
 use super::picture::{PANELS_MOST, Picture};
@@ -23,7 +23,7 @@ const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
 ";
 
 impl Picture {
-    /// Draws each host, and its guests below it as blocks: a complete SVG document, for light and dark pages. All
+    /// Draws each host, and its guests as blocks below the host: a complete SVG document, for light and dark pages. All
     /// machines share the `rows_most` rows of entities, and the same number of rows of CPUs, by max-min fairness. The
     /// picture states the number of omitted machines.
     #[must_use]

@@ -86,7 +86,8 @@ impl<R: BufRead> Lines<R> {
         taken.map(Some).map_err(|wrong| place(self.number, line, wrong))
     }
 
-    /// Advances to the next line that is neither blank nor a comment, without its line feed. Returns whether it exists.
+    /// Advances to the next line that is neither blank nor a comment, without its line feed. Returns whether the line
+    /// exists.
     fn advance(&mut self) -> Result<bool, TextError> {
         loop {
             self.number += 1;

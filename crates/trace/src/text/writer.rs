@@ -35,7 +35,7 @@ impl<W: Write> Lines<W> {
         self.output.write(&self.line);
     }
 
-    /// Writes an event, with its machine if there are several.
+    /// Writes an event, with its machine in a world.
     fn event(&mut self, machine: Option<MachineId>, at: Instant, event: &Event) {
         if at < self.last {
             self.refuse(format!("an event at {at} after one at {}; help: record events in order of time", self.last));

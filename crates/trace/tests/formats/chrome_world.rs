@@ -24,7 +24,7 @@ fn ns(value: &Value) -> u64 {
 /// A file, with the positions of its contents.
 struct File {
     events: Vec<Value>,
-    /// Process and track, by the names of both.
+    /// Process and track, by the names of the process and the track.
     tracks: BTreeMap<(String, String), (u64, u64)>,
 }
 
@@ -110,7 +110,7 @@ fn check(trace: &WorldTrace) {
     flows_pair_up(&file);
 }
 
-/// Checks the tracks below the CPUs of the host: they show each run in a guest on the CPU of its vCPU at that time.
+/// Checks that the tracks below the CPUs of the host show each run of a guest's task on the CPU of its vCPU.
 fn within(world: &WorldTimeline, file: &File) {
     let host = &world.machines[0];
     let mut expected: Vec<Vec<Slice>> = vec![Vec::new(); host.cpus.len()];
@@ -134,7 +134,7 @@ fn within(world: &WorldTimeline, file: &File) {
     }
 }
 
-/// Checks that every arrow begins on a track of an entity and ends at the start of its slice on a CPU of the same
+/// Checks that every arrow begins on an entity's track and ends at the start of the entity's slice on a CPU of the same
 /// machine.
 fn flows_pair_up(file: &File) {
     let ends = |phase: &str| -> BTreeMap<u64, &Value> {

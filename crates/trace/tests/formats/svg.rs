@@ -57,7 +57,8 @@ fn bars_are_the_runs_of_the_timeline() {
         told.sort_unstable();
         assert_eq!(told, expected);
 
-        // The scale, from the longest bar that is shown in full. Every edge and every number of the axis must fit it.
+        // The scale, from the longest bar that is shown in full. Every edge and every number of the axis must match the
+        // scale.
         let whole = shown.iter().filter(|bar| bar.1 >= from.as_ns() && bar.2 <= to.as_ns());
         let longest = whole.max_by_key(|bar| bar.2 - bar.1).unwrap();
         let scale = longest.4 / (longest.2 - longest.1) as f64;
@@ -98,7 +99,7 @@ fn the_figure_of_the_paper_names_each_vm_and_its_share() {
     assert_eq!(crosses(&document), 2 + 1, "two misses, and one in the legend");
 }
 
-/// Returns the number of crosses: two strokes each, one of which goes down and to the right by 6 pixels.
+/// Returns the number of crosses: two strokes each. The first stroke goes down and to the right by 6 pixels.
 fn crosses(document: &Document<'_>) -> usize {
     let missed = document.descendants().filter(|node| node.attribute("stroke") == Some("#d55e00"));
     let strokes = |node: Node<'_, '_>| {
@@ -129,7 +130,7 @@ fn boxes(path: &str) -> Vec<(f64, f64, f64)> {
     path.split('M').skip(1).map(numbers).collect()
 }
 
-/// In a long run, the darkness of every column of a row equals its share of running, counted here from the spans.
+/// In a long run, the darkness of every column of a row equals the share of running time, computed from the spans.
 #[test]
 fn long_runs_are_drawn_by_the_column() {
     let timeline = Timeline::of(&edf::run(&BUSY, 2, Order::Turns(Nanos::us(300)), ms(3_000))).unwrap();
@@ -282,7 +283,8 @@ fn pictures_stand_side_by_side() {
     assert_eq!(bars(&document).len(), alone);
     assert!(Document::parse(&svg::side_by_side("None", &[])).is_ok());
 
-    // Pictures of equal width have equal scales, beside any other picture: one row is late, the other is not.
+    // Pictures of equal width have equal scales, beside any other picture. In one picture a job is late, in the other
+    // no job is.
     let wide = |timeline| Picture { width: 700, ..Picture::whole(timeline, "x") };
     let text = svg::side_by_side("Both", &[(&wide(&left), &left), (&wide(&right), &right)]);
     let document = Document::parse(&text).unwrap();

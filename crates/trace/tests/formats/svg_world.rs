@@ -80,14 +80,14 @@ fn each_machine_shows_its_own_runs_and_what_was_stolen() {
     assert_eq!(blocks.count(), 2, "a block for each guest");
 }
 
-/// Every element with a colour of the light picture that would be invisible on a dark page has another colour there.
+/// On a dark page, every element has another colour if its colour of the light picture would be invisible.
 #[test]
 fn every_colour_of_the_light_picture_has_one_for_dark_pages() {
     let world = WorldTimeline::of(&two_levels()).unwrap();
     let text = Picture::whole_world(&world, "x").render_world(&world);
     let document = Document::parse(&text).unwrap();
     let style = document.descendants().find(|node| node.has_tag_name("style")).unwrap().text().unwrap();
-    // Elements with one colour on both pages: bars, and the texts in them.
+    // Elements with one colour on both pages: bars, and the texts in bars.
     let on_both = ["none", "#0072b2", "#e69f00", "#d55e00", "#8c959f"];
     let mut seen = BTreeSet::new();
     for node in document.descendants().filter(|node| node.attribute("font-size") != Some("10")) {

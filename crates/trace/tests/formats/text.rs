@@ -251,7 +251,7 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A writer that takes `room` bytes and then fails.
+/// A writer that accepts `room` bytes and then fails.
 struct Full {
     room: usize,
     fails: usize,

@@ -42,7 +42,7 @@ workload = "hog"
 const KNOBS: [&str; 4] = ["enforce=hard", "placement=partitioned", "late=carry", "rest=renew"];
 /// Length of a window in which orders are compared.
 const WINDOW: Nanos = Nanos::ms(20);
-/// The first period, and the number of windows after it.
+/// Start of the first window, and number of windows.
 const BEGIN: Instant = Instant::at_ns(100_000_000);
 const WINDOWS: u64 = 44;
 /// Number of windows in which lateness may swap the order. Other processes use this machine, too.

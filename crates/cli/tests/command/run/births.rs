@@ -1,5 +1,5 @@
-//! Descendants of a client belong to its promise. Afterwards they are restored to the values that they would have
-//! without the promise.
+//! Descendants of a client belong to its promise. After the promise, the descendants have the values that they would
+//! have without the promise.
 
 use super::victim::Victim;
 use super::{Live, Now, soon, turn};
@@ -94,7 +94,7 @@ fn a_child_forked_while_the_promise_ends_is_restored() {
     }
 }
 
-/// Returns whether this host reports forks. Prints a message otherwise.
+/// Returns whether this host reports forks to the keeper. Prints a message otherwise.
 fn is_told() -> bool {
     let me = thread::current();
     let told = Children::of_thread(me, affinity::get(me).unwrap().first().unwrap());

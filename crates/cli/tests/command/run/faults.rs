@@ -93,7 +93,7 @@ fn guardian_is_missed(act: impl Fn(&Process)) {
     });
     crowd.live.await_raised(&crowd.tids);
     assert!(!crowd.live.process.has_ended());
-    // The new guardian must work as well as the first one.
+    // The new guardian must also restore all threads.
     let begin = clock::now();
     crowd.live.process.kill().unwrap();
     crowd.assert_over(begin);

@@ -22,7 +22,7 @@ fn shares(pids: &[u32]) -> Vec<u64> {
 }
 
 /// Returns shares, and measures again after a shortfall. One second proves little on a host with other dispatchers, or
-/// where a hypervisor takes CPUs away. The figures stay in the output.
+/// where a hypervisor withdraws CPUs. The figures stay in the output.
 fn shares_where(pids: &[u32], is_kept: impl Fn(&[u64]) -> bool) -> Vec<u64> {
     let mut shares_had = shares(pids);
     for _ in 0..2 {

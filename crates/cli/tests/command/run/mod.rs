@@ -1,5 +1,4 @@
-//! `tactus run` on real processes: the promises that it keeps, the values that it restores, and the requests that it
-//! refuses.
+//! `tactus run` on real processes: kept promises, restored values, and refused requests.
 //!
 //! Each test has the host to itself, cleans up its processes, and is skipped where raising is not permitted.
 
@@ -71,7 +70,7 @@ pub(super) fn turn() -> Option<Turn> {
     }
 }
 
-/// Returns whether a dispatcher other than those of these tests runs on this host.
+/// Returns whether a dispatcher that these tests did not start runs on this host.
 fn is_dispatched() -> bool {
     Directory::usual().is_ok_and(|usual| {
         let daemon = usual.open_table().ok().flatten().map(|table| table.daemon());
@@ -137,7 +136,7 @@ fn is_raised(tid: u32) -> bool {
     found && affinity::get(tid).is_ok_and(|cpus| cpus.len() == 1)
 }
 
-/// A test raised above every raised thread, so that it observes events on its own CPU, too.
+/// A test with a priority above every raised thread, so that the test observes events on its own CPU, too.
 struct Watching(Attributes);
 
 impl Watching {
@@ -186,7 +185,7 @@ impl Live {
         Live::at(place, &["scenario.toml"])
     }
 
-    /// Starts a run in a process group of its own, as a terminal starts it.
+    /// Starts a run in a process group of its own, as from a terminal.
     fn at(place: Place, args: &[&str]) -> Live {
         Live::of_command(place.command(&["run", "--directory", "live"]), place, args)
     }
@@ -207,7 +206,7 @@ impl Live {
         Live { begun, process, place }
     }
 
-    /// Starts a run with a promise to running processes. Returns once all of them are raised.
+    /// Starts a run with a promise to running processes. Returns once all these processes are raised.
     fn promise(args: &[&str], pids: &[u32]) -> Live {
         let numbers: Vec<String> = pids.iter().flat_map(|pid| ["--pid".to_string(), pid.to_string()]).collect();
         let live = Live::begin(&args.iter().copied().chain(numbers.iter().map(String::as_str)).collect::<Vec<_>>());
@@ -237,7 +236,7 @@ impl Live {
         self.place.0.path().join(name)
     }
 
-    /// Returns the active guardian, once there is one.
+    /// Waits for an active guardian, and returns its process.
     fn guardian(&self) -> Process {
         let mut found = None;
         soon("there is a guardian", || {
@@ -262,7 +261,7 @@ impl Live {
     fn done(&mut self) -> Done {
         assert!(self.process.ends_within(PATIENCE), "it ends; so far it has said {}", self.said("stderr"));
         let status = self.begun.wait().unwrap();
-        // A process killed by a signal has no code. A shell reports a code all the same.
+        // A process killed by a signal has no code. A shell reports 128 plus the signal.
         let code = status.code().or(status.signal().map(|signal| 128 + signal));
         if status.signal().is_some() {
             // The guardian's report of its actions is the last output.

@@ -74,7 +74,7 @@ impl Victim {
         pid
     }
 
-    /// Returns all descendants of the process, and records them for the cleanup.
+    /// Returns all descendants of the process, and records the descendants for the cleanup.
     pub(super) fn children(&mut self) -> Vec<u32> {
         let pids = thread::children(self.pid()).unwrap();
         self.children.extend(pids.iter().filter_map(|&pid| Process::open(pid).ok()));

@@ -18,7 +18,7 @@ pub struct Vm {
 pub enum Order {
     /// The task with the earliest deadline first.
     Deadline,
-    /// The longest waiter first. A turn lasts at most this time.
+    /// The longest waiter first. The value is the maximum duration of a turn.
     Turns(Nanos),
 }
 

@@ -131,7 +131,7 @@ pub fn walk(seed: u64, steps: usize) -> Walk {
         truths.push(truth);
     }
     walker.trace.record(walker.now, &Event::End);
-    // A pause of every entity charges its CPU time up to the end; the trace is over already.
+    // A pause of every entity charges its CPU time up to the end; the trace has ended.
     for &e in &walker.present {
         walker.machine.input(walker.now, Input::Pause { entity: e });
     }

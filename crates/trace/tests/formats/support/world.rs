@@ -223,7 +223,7 @@ impl Walk {
     }
 }
 
-/// Returns the trace with some events lost, repeated, moved, late or of another machine.
+/// Returns the trace with some events lost, repeated, moved, delayed or from another machine.
 pub fn damaged(random: &mut Random, mut trace: WorldTrace) -> WorldTrace {
     for _ in 0..=random.below(3) {
         let (at, other) = (random.index(trace.events.len()), random.index(trace.events.len()));

@@ -1,4 +1,4 @@
-//! `tactus lab`: the figures and tables of papers, run, judged and drawn.
+//! `tactus lab`: the figures and tables of papers, run, evaluated and drawn.
 
 use crate::args::{Lab, LabList, LabRun, LabWhat};
 use crate::claims::{RECORDED, named};

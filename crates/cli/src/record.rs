@@ -1,4 +1,4 @@
-//! Recording a run: a trace in a file, and the timeline of a window to draw.
+//! Recording of a run: a trace in a file, and the timeline of a window to draw.
 
 use crate::failure::{Failure, usage};
 use crate::output::Draft;

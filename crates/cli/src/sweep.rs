@@ -57,8 +57,8 @@ fn plans(args: &Sim, path: &Path, points: Vec<Point>) -> Result<Vec<(Point, Plan
             let varied = vary::set(&text, axis, &value_shown(value));
             text = varied.map_err(|wrong| Problems::from(wrong.anywhere(None).within(&source)))?;
         }
-        // The paths of a scenario's files are relative to the path of the scenario, so its name does not include the
-        // point.
+        // The paths of a scenario's files are relative to the path of the scenario, so the name of the scenario does
+        // not include the point.
         let scenario = Scenario::with_files(&name, text.into_bytes(), Arc::new(Disk))?;
         plans.push((point, plan_of(args, scenario)?));
     }

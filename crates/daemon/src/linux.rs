@@ -63,8 +63,8 @@ impl Thread {
     }
 
     /// Returns an event source for the agent of a CPU. The source becomes readable when the thread arrives on that CPU,
-    /// while the arrival is [awaited](Kernel::await_entry). The source stays readable once the thread has ended: remove
-    /// the source then.
+    /// while the arrival is [awaited](Kernel::await_entry). The source stays readable after the thread has ended, so
+    /// the caller must then remove the source.
     ///
     /// # Errors
     /// The thread has ended, the privilege is lacking, or the kernel has no perf events.

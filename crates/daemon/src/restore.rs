@@ -1,5 +1,5 @@
-//! Restoring threads: by the daemon at its orderly end, by its guardian, by `tactus restore`, and by the next start on
-//! a leftover table.
+//! Restoring threads: by the daemon at its orderly end, by its guardian, by `tactus restore`, and by the next start,
+//! from a leftover table.
 //!
 //! Restoring compares values. The original replaces a value that Tactus has set. A value that another process has set
 //! meanwhile is left alone. So restoring may be repeated, run twice at a time, or be interrupted and started again.

@@ -17,8 +17,7 @@ pub struct Counts {
     pub dispatches: u64,
     /// Number of resumptions of a job (or a hog) on a CPU other than its last CPU.
     pub migrations: u64,
-    /// Number of jobs that were incomplete, with a past deadline, at the end of the run or when their entity was
-    /// detached.
+    /// Number of incomplete jobs with a past deadline, at the end of the run or at the detachment of their entity.
     pub unfinished_late: u64,
     /// Maximum time from the deadline of a job to its completion. Zero if no job missed its deadline.
     pub worst_lateness: Nanos,

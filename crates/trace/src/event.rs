@@ -112,7 +112,7 @@ pub enum Event {
         /// Time that the interrupt adds to the pending time of earlier interrupts.
         time: Nanos,
     },
-    /// A timer that skips missed beats skipped some.
+    /// A periodic timer skipped missed beats.
     Skipped {
         /// The entity with the timer.
         entity: EntityId,

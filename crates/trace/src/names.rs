@@ -26,7 +26,7 @@ pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Returns whether `c` is printable. Control characters, and marks that join, remove or reorder other characters, are
+/// Returns whether `c` is printable. Control characters, and marks that join, conceal or reorder other characters, are
 /// not printable.
 fn is_plain(c: char) -> bool {
     c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()

@@ -23,7 +23,7 @@ mod worlds;
 
 use std::process::ExitCode;
 
-/// Median of some figures, with minimum and maximum.
+/// Median of several figures, with minimum and maximum.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     least: f64,

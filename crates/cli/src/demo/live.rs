@@ -46,7 +46,8 @@ pub(super) fn is_possible() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the demo scenario with its two periodic VMs. Its number of batch VMs makes a fair share too small.
+/// Returns the demo scenario with its two periodic VMs. With its number of batch VMs, a fair share is too small for the
+/// periodic VMs.
 fn scenario(seconds: u64) -> Result<Scenario, Failure> {
     let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
     scenario.length = Nanos::s(seconds);

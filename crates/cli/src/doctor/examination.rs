@@ -28,7 +28,7 @@ impl Examination {
 
     /// Returns the share of each CPU that the mechanism of `finding` may promise.
     pub(super) fn promisable_by(&self, finding: &Finding) -> Option<u64> {
-        // sched_ext keeps no promises yet, whether a foreign scheduler is loaded or not.
+        // sched_ext does not keep promises yet, with or without a loaded scheduler.
         let ours = finding.mechanism != Mechanism::SchedExt;
         self.host.promisable_ppm(finding.mechanism).filter(|_| ours && finding.verdict.is_ok())
     }

@@ -69,7 +69,7 @@ impl Plan {
         }
     }
 
-    /// Checks the plan. Returns an error if one of its promises would be refused everywhere.
+    /// Checks the plan. Returns an error if one of its promises would be refused on every host.
     fn checked(self) -> Result<Plan, Failure> {
         for (index, planned) in self.processes.iter().enumerate() {
             if let Some(Err(refusal)) = planned.request.as_ref().map(PromiseRequest::check) {

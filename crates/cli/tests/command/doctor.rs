@@ -1,4 +1,4 @@
-//! The examination of a machine. It reports every property, and leaves nothing behind.
+//! The examination of a machine. The examination reports every property, and leaves nothing behind.
 
 use super::{Done, Place};
 use serde_json::Value;

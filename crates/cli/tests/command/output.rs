@@ -262,7 +262,7 @@ fn the_auditor_finds_nothing_in_any_policy() {
 /// Control characters that would clear a terminal and set its title.
 const DRIVES: &str = "\x1b[2J\x1b]0;x\x07";
 
-/// Runs a command that fails, and checks that its output drives no terminal.
+/// Runs a command that fails, and checks that its output does not control a terminal.
 fn fails_without_control(place: &Place, args: &[&str]) {
     let done = place.run(args);
     let said = format!("{}{}", done.stdout, done.stderr);

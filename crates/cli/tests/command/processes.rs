@@ -1,4 +1,5 @@
-//! The processes of a live run. They wait at their gates, run their workloads, and report, and none is left behind.
+//! The processes of a live run. Each process waits at its gate, runs its workload, and reports. No process is left
+//! behind.
 
 use super::Place;
 use daemon::Explanation;
@@ -24,7 +25,7 @@ fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Returns a start time in the near future, so that all processes can receive it before.
+/// Returns a start time in the near future, which all processes receive in advance.
 fn soon() -> Instant {
     clock::now() + Nanos::ms(20)
 }

@@ -232,8 +232,8 @@ impl<T> Client<T> {
         }
     }
 
-    /// Releases the threads that another process has scheduled or moved, and threads that have done so themselves. If
-    /// no thread is left, returns the reason why the client can no longer be served.
+    /// Releases the threads that were scheduled or moved by another process or by themselves. If no thread is left,
+    /// returns the reason why the client can no longer be served.
     pub(super) fn release_changed_threads<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Explanation> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));

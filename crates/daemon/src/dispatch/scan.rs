@@ -1,4 +1,4 @@
-//! Finding the threads and processes of a client.
+//! Search for the threads and processes of a client.
 
 use crate::kernel::Kernel;
 use std::collections::BTreeSet;

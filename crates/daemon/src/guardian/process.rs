@@ -24,7 +24,7 @@ const LISTED_MOST: usize = 32;
 /// The end of a guardian.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuardianEnd {
-    /// Report of the guardian's actions, in lines for a reader; empty if there was nothing to do.
+    /// Report of the guardian's actions, as lines of text; empty without actions.
     pub report: String,
     /// Whether every thread is restored.
     pub is_settled: bool,

@@ -41,12 +41,12 @@ pub enum Verdict {
 #[derive(Clone, Copy, Default, Debug)]
 struct LastBeat {
     beats: u64,
-    /// Number of own beats since the value changed.
+    /// Number of own beats since the count changed.
     ago: u32,
 }
 
 impl LastBeat {
-    /// Returns whether the value changed at least [`PATIENCE`] own beats ago.
+    /// Returns whether the count has not changed for at least [`PATIENCE`] own beats.
     fn is_late(&mut self, beats: u64) -> bool {
         self.ago = if self.beats == beats { self.ago.saturating_add(1) } else { 0 };
         self.beats = beats;

@@ -41,7 +41,8 @@ pub(super) struct Watcher<'s> {
 impl<'s> Watcher<'s> {
     /// Starts a guardian.
     ///
-    /// # Errors The guardian does not start. No thread may be raised after this error.
+    /// # Errors
+    /// The guardian does not start. No thread may be raised after this error.
     pub(super) fn start(setup: &'s Setup, table: Arc<Table>) -> std::result::Result<Watcher<'s>, Explanation> {
         let guardian = Some(Handle::start(&setup.directory, &table, &setup.executable)?);
         Ok(Watcher { setup, table, guardian })
@@ -86,7 +87,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             births = latest;
             adopt_new(shared);
         }
-        // This scan also finds children whose parents ended before the first scan. Dismissed clients are not urgent.
+        // A child whose parent has ended at once is found only now. Dismissed clients are less urgent than new threads.
         if has_dismissals {
             again = finish_dismissals(shared);
         }

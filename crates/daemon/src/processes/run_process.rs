@@ -24,7 +24,7 @@ pub struct RunProcess {
     name: String,
     child: Child,
     process: Process,
-    /// Gate of the process until it may start. A worker also receives the request to end through its gate.
+    /// Gate of the process, until the process may start. A worker also receives the request to end through its gate.
     gate: Option<File>,
     /// Start time of the process, once the time is set.
     start: Option<Instant>,

@@ -101,7 +101,7 @@ impl Worker {
         !matches!(self.request.next(Instant::ZERO), Ok(None))
     }
 
-    /// Uses the CPU until the CPU time of the thread is `until`. Returns whether no request to end has arrived.
+    /// Uses the CPU until the CPU time of the thread is `until`. Returns false if a request to end has arrived.
     fn uses(&mut self, until: Nanos) -> bool {
         loop {
             let left = until.saturating_sub(clock::thread_time());
@@ -123,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// Sleeps until `at`. Returns whether no request to end has arrived.
+    /// Sleeps until `at`. Returns false if a request to end has arrived.
     fn sleeps(&self, at: Instant) -> bool {
         self.timer.set(at);
         loop {

@@ -1,4 +1,4 @@
-//! Restoring the entries of the table, property by property.
+//! Restores the entries of the table, property by property.
 
 use super::outcome::{Outcome, ThreadRestored};
 use crate::Explanation;

@@ -24,8 +24,7 @@ pub struct Restoring {
 
 impl Restoring {
     /// Restores the threads of `table` that `wanted` selects. Later [scans](Restoring::look) find new children of these
-    /// threads. The rows stay; the caller forgets the rows once [no thread forks](Restoring::is_over) from before the
-    /// restoration.
+    /// threads. The rows stay; the caller forgets the rows once [all earlier forks](Restoring::is_over) have ended.
     pub fn begin<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restoring {
         let begun = kernel.now();
         let all = table.entries();

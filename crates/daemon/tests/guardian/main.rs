@@ -1,4 +1,5 @@
-//! Live tests of the guardian: real processes under a daemon that is killed, stopped or ended, and likewise a guardian.
+//! Live tests of the guardian. Real processes run under a daemon, and the daemon or its guardian is killed, stopped or
+//! ended.
 //!
 //! This program has all roles. Besides the tests, the roles are a stand-in for the daemon (`daemon DIRECTORY PID…`) and
 //! the guardian (`guardian DIRECTORY`, started by the daemon). The role `restless` is a daemon that never pauses. The

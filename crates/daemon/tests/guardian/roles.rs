@@ -67,7 +67,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
             let _ = std::io::stdin().lock().read_line(&mut String::new());
             is_over.store(true, Ordering::SeqCst);
         });
-        // The beats have an agent's priority: a busy machine must not delay them.
+        // The beats have an agent's priority: a busy machine must not delay the beats.
         let _ = attributes::set(thread::current(), Attributes::raised(priority::AGENT));
         table.beat(Beating::Agent(0));
         table.set_agents(1);
@@ -100,7 +100,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs a daemon that admits, dispatches and dismisses clients as fast as it can, until it is killed.
+/// Runs a daemon that admits, dispatches and dismisses clients as fast as possible, until the process is killed.
 pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
     let victims: Vec<u32> = victims.iter().map(|pid| pid.parse().unwrap()).collect();
     let directory = Directory::at(directory);

@@ -12,8 +12,8 @@
 //! this CPU: `vm: task`.
 //!
 //! A slice is written when the slice ends, so only current slices are in memory. On each track, slices are in order of
-//! time. In the file, the slice that contains an instant or an arrow comes first. Any number of events may be in
-//! between.
+//! time. In the file, a slice precedes the instants and arrows that the slice contains, with any number of other events
+//! in between.
 //!
 //! Times are microseconds with three decimals, exact to the nanosecond. In readers that use floats, times are exact up
 //! to 2^53 ns (104 days).

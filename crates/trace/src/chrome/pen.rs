@@ -16,7 +16,7 @@ pub(super) struct Pen<W: Write> {
     line: String,
     next_track: u64,
     next_flow: u64,
-    /// Whether the file has an event. If so, a comma separates the next event.
+    /// Whether the file has an event. If so, a comma precedes the next event.
     begun: bool,
 }
 

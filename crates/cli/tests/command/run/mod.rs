@@ -284,7 +284,7 @@ impl Live {
         done
     }
 
-    /// Asserts that no process and only the lock file is left.
+    /// Asserts that no process is left, and no file except the lock file.
     fn assert_nothing_left(&self) {
         soon("the lock is free", || self.directory().lock().is_ok());
         let left = std::fs::read_dir(self.directory().path()).unwrap();
@@ -296,7 +296,7 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         if !self.process.has_ended() {
-            // A test has failed: the guardian restores.
+            // A test has failed: the guardian restores all threads.
             let _ = self.process.kill();
             let _ = self.begun.wait();
             let _ = self.directory().lock();

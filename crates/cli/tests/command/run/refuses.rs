@@ -1,4 +1,4 @@
-//! Refusals have a reason, a remedy and exit code 2. They occur before anything was started or changed.
+//! Refusals have a reason, a remedy and exit code 2. Each refusal precedes the start or change of any process.
 
 use super::super::{Done, Place};
 use super::victim::Victim;

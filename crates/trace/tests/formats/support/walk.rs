@@ -95,7 +95,7 @@ pub struct Truth {
 pub struct Walk {
     pub trace: Trace,
     pub truths: Vec<Truth>,
-    /// CPU time of every entity attached at the end, by the machine's own account.
+    /// CPU time of every entity attached at the end, according to the machine.
     pub charged: Vec<(EntityId, Nanos)>,
 }
 
@@ -131,7 +131,7 @@ pub fn walk(seed: u64, steps: usize) -> Walk {
         truths.push(truth);
     }
     walker.trace.record(walker.now, &Event::End);
-    // A pause of every entity charges its CPU time up to the end; the trace has ended.
+    // A pause charges the CPU time of each entity up to the end. The trace has ended at this point.
     for &e in &walker.present {
         walker.machine.input(walker.now, Input::Pause { entity: e });
     }
@@ -223,7 +223,7 @@ impl Walker {
     }
 }
 
-/// Returns the trace with some events lost, repeated, moved or late.
+/// Returns the trace with some events lost, repeated, moved or delayed.
 pub fn damaged(random: &mut Random, mut trace: Trace) -> Trace {
     for _ in 0..=random.below(3) {
         let (at, other) = (random.index(trace.events.len()), random.index(trace.events.len()));

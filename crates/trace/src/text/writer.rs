@@ -82,6 +82,7 @@ impl<W: Write> TextWriter<W> {
 
     /// Flushes after the last event, and returns the inner writer.
     ///
+    /// # Errors
     /// The first error of the run: an error of the inner writer, or `InvalidInput` for content outside the format.
     /// Invalid content is no CPUs, too many CPUs, a line above [`LINE_MOST`], or time that decreases. Nothing is written
     /// after the error.

@@ -34,7 +34,7 @@
 //!    other tasks run. If the task is owed time by then, its lag is set to zero. A wake-up uses the state at the last
 //!    tick or change of time slice.
 //! 10. *Join*: a task that wakes or migrates keeps the lag with which it left. V includes its own weight at that time.
-//!    New tasks have no lag. A migration keeps the remainder of a time slice.
+//!     New tasks have no lag. A migration keeps the remainder of a time slice.
 //! 11. *Weight*: a change keeps the lag in CPU time.
 //!
 //! *Groups*, *quotas*, the choice of a CPU and load balancing are as in `cfs`. Both policies are the fair class, with a

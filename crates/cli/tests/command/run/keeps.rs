@@ -21,15 +21,15 @@ fn shares(pids: &[u32]) -> Vec<u64> {
     shares
 }
 
-/// Returns shares, and measures again after a shortfall. One second proves little on a host with other dispatchers, or
-/// where a hypervisor withdraws CPUs. The figures stay in the output.
+/// Returns shares, and measures again up to twice if the promise is not kept. One second proves little on a host with
+/// other dispatchers, or where a hypervisor withdraws CPUs. The figures stay in the output.
 fn shares_where(pids: &[u32], is_kept: impl Fn(&[u64]) -> bool) -> Vec<u64> {
     let mut shares_had = shares(pids);
     for _ in 0..2 {
         if is_kept(&shares_had) {
             break;
         }
-        eprintln!("too little; measured again");
+        eprintln!("the promise is not kept; measured again");
         shares_had = shares(pids);
     }
     shares_had
@@ -44,8 +44,9 @@ fn under_a_hard_limit_no_process_gets_more_and_none_stays_stopped() {
     let hog = Child::start(HOG).unwrap();
     let before = Now::of(hog.pid());
     let live = Live::promise(&[&QUARTER[..], &["--hard"]].concat(), &[hog.pid()]);
-    let share = shares(&[hog.pid()])[0];
-    assert!((220_000..=280_000).contains(&share), "{share} ppm, and not 250000");
+    let kept = 220_000..=280_000;
+    let share = shares_where(&[hog.pid()], |shares| kept.contains(&shares[0]))[0];
+    assert!(kept.contains(&share), "{share} ppm, and not 250000");
     live.end();
     assert_eq!(Now::of(hog.pid()), before);
 }

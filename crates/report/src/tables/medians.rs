@@ -8,7 +8,7 @@ use crate::asked::shown;
 use crate::short::percent;
 use crate::spreads::{Form, Spreads, cell};
 use crate::summary::{GuestSummary, Summary, SummaryLine};
-
+/// The columns after name, request and policy: name of the number in a report, title, and form. Columns that are zero
 /// The columns after name, request and policy: name of the number in a [`Got`], title, and form. Columns that are zero
 /// throughout are omitted, except the first.
 const COLUMNS: [(&str, &str, Form); 12] = [

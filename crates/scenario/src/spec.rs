@@ -337,7 +337,7 @@ impl Scenario {
     }
 }
 
-/// Whether `entity` is a vCPU of the VM `vm`. A VM is a group of its own, and only its vCPUs have its name in this
+/// Returns whether `entity` is a vCPU of the VM `vm`. A VM is a group of its own, and only its vCPUs have its name in this
 /// group.
 pub(super) fn is_vcpu(entity: &EntitySpec, vm: &str, groups: &[Group]) -> bool {
     entity.group.is_some_and(|group| groups[group].name == vm)

@@ -68,7 +68,7 @@ fn put(table: &mut dyn TableLike, rest: &str, path: &str, value: Value) -> Resul
     }
 }
 
-/// Whether `item`, the value of `key`, is the long form: a table.
+/// Returns whether `item`, the value of `key`, is the long form: a table.
 fn is_long(key: &str, item: &Item) -> bool {
     item.is_table_like() && SHORT.iter().any(|(short, _)| *short == key)
 }

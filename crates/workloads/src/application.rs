@@ -16,17 +16,17 @@ pub trait ApplicationWorkload: fmt::Debug + Send + Sync {
         self.tasks().saturating_mul(16)
     }
 
-    /// Returns the tasks, their shared objects, the parts on other machines, and the links. `params` apply to each task
-    /// of its own machine.
+    /// Returns the tasks and their shared objects, the parts on other machines, and the links. `params` apply to every
+    /// task on the application's own machine.
     fn plan(&self, params: Params) -> Plan;
 
-    /// Returns the metric. `None`: only its jobs are measured.
+    /// Returns the metric. `None`: only the jobs of the application are measured.
     fn metric(&self) -> Option<Metric> {
         None
     }
 }
 
-/// A workload, as the settings of a scenario select it.
+/// A workload that the settings of a scenario select.
 #[derive(Clone, Debug)]
 pub enum Selected {
     /// A single entity, without steps.

@@ -13,11 +13,11 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
 /// Sound: a player fills a buffer, and then adds a period whenever a period has been played. Source of the defaults:
-/// MP3, with frames of 1152 samples at 44.1 kHz (ISO/IEC 11172-3), through a buffer of two, like a card's usual two
-/// fragments.
+/// frames of MP3, with 1152 samples at 44.1 kHz (ISO/IEC 11172-3). The buffer holds two frames, like the usual two
+/// fragments of a sound card.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Audio {
-    /// Duration of a period, which is decoded at once. Range: above zero.
+    /// Duration of a period. The player decodes a period at once. Range: above zero.
     pub period: Nanos,
     /// CPU time to decode a period.
     pub work: Length,

@@ -13,14 +13,14 @@ use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
 
-/// A bulk-synchronous program: in each superstep every node computes, then all nodes communicate with all others, and
-/// wait for the last. After `patterns` (`vsched-2005`, section 6: four nodes, compute/communicate 0.5). On one machine,
-/// the nodes are tasks, and communication takes time but no CPU. With little CPU time for the nodes, "the communication
-/// phase stays largely the same" (section 6.1). With nodes in VMs, each node sends a message to every other node over
-/// the network, and continues when it has a message from each.
+/// A bulk-synchronous program. In each superstep every node computes, then all nodes communicate with each other and
+/// wait for the last node. Source: `patterns` (`vsched-2005`, section 6: four nodes, compute/communicate 0.5). On one
+/// machine, the nodes are tasks, and communication takes time but no CPU. With little CPU time for the nodes, "the
+/// communication phase stays largely the same" (section 6.1). With nodes in VMs, each node sends a message to every
+/// other node over the network, and continues after it has received a message from every other node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bsp {
-    /// Number of nodes on its own machine. Range: 1 …; with nodes elsewhere, 1.
+    /// Number of nodes on the application's own machine. Range: 1 …; exactly 1 if `places` names VMs.
     pub nodes: u32,
     /// VMs of the other nodes. A VM that is listed twice has two nodes. Length: at most
     /// [`PLACES_MAX`](Bsp::PLACES_MAX).
@@ -33,23 +33,23 @@ pub struct Bsp {
     pub supersteps: Option<u64>,
     /// CPU time of each node in a superstep.
     pub compute: Length,
-    /// Duration of the communication. With nodes elsewhere, added to the time of the network.
+    /// Duration of the communication. If nodes are on other machines, this time is added to the time of the network.
     pub communicate: Length,
-    /// Way in which the nodes wait for the last node. With nodes elsewhere, always sleeping.
+    /// Waiting method of the nodes. If nodes are on other machines, always sleeping.
     pub waits: Waits,
 }
 
 impl Default for Bsp {
     fn default() -> Bsp {
         let (compute, communicate) = (Length::Fixed(Nanos::ms(10)), Length::Fixed(Nanos::ms(20)));
-        // A message to each of three nodes takes 20 ms on a link of 1 Gbit/s, like the communication on one machine.
+        // Messages to three nodes take 20 ms on a link of 1 Gbit/s, like the communication on one machine.
         let (places, bytes) = (Vec::new(), 833_333);
         Bsp { nodes: 4, places, bytes, flops: 0, supersteps: None, compute, communicate, waits: Waits::Sleeping }
     }
 }
 
 impl Bsp {
-    /// Maximum number of nodes elsewhere: each node has links with all others.
+    /// Maximum number of nodes on other machines. Each node has links with all others.
     pub const PLACES_MAX: usize = 63;
 
     /// Returns the number of floating-point operations of all nodes in a superstep.
@@ -58,7 +58,7 @@ impl Bsp {
         self.flops.saturating_mul(u64::from(self.nodes)).saturating_mul(1 + self.places.len() as u64)
     }
 
-    /// Returns the duration of a superstep at full speed, without the network. The mean, if lengths are random.
+    /// Returns the duration of a superstep at full speed, without the network. If lengths are random, the mean.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         mean(self.compute).saturating_add(mean(self.communicate))
@@ -85,7 +85,8 @@ impl Bsp {
 }
 
 impl Bsp {
-    /// Returns a node on its own machine and a node in each VM, with links from each node to each other.
+    /// Returns a node on the application's own machine and a node in each VM, with links from each node to every other
+    /// node.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         if self.places.is_empty() {
@@ -133,7 +134,7 @@ impl Bsp {
 }
 
 impl Waits {
-    /// Returns a barrier at which `parties` tasks wait for each other in this way.
+    /// Returns a barrier at which `parties` tasks wait for each other by this method.
     pub(super) fn barrier(self, parties: u32) -> Object {
         match self {
             Waits::Sleeping => Object::Barrier { parties },

@@ -12,7 +12,8 @@ use sim::{Application, Object, Step, TaskSpec};
 use std::sync::Arc;
 
 /// A build: make keeps the given number of compilers running (`-j`). Each compiler reads its file, computes and ends.
-/// Then make links. The parameters are free: no source states them; the defaults are about those of a kernel's C files.
+/// Then make links the files. The parameters are free: no source states them. The defaults approximate the C files of a
+/// kernel.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Build {
     /// Number of files. Range: 1 ….
@@ -21,7 +22,7 @@ pub struct Build {
     pub jobs: u32,
     /// CPU time to compile a file.
     pub compile: Length,
-    /// Time to read a file, without CPU time.
+    /// Time to read a file. The read uses no CPU time.
     pub reads: Length,
     /// CPU time to link all files.
     pub link: Length,

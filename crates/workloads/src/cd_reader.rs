@@ -11,11 +11,11 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
 
 /// A program that reads a disc from a drive whose disc turns at a constant speed (ripping a CD: `vsched-2005`, figure
-/// 10). In each turn, the drive reads a track's worth into its buffer. Without room it stops; to continue, it seeks
-/// back, and then waits for the next turn. The program requests a track's worth, waits for it and computes. In a VM,
-/// the driver of the disk handles each request and each answer. The source states the total duration, but not the
-/// drive. The default's drive reads at about ten times the speed of music (1.76 MB/s, and 50 turns per second). Its
-/// disc is 37 s long.
+/// 10). In each turn, the drive reads the data of one track into its buffer. The drive stops if its buffer is full. To
+/// continue, the drive seeks back and waits for the next turn. The program requests the data of one track, waits for
+/// the data and computes. In a VM, the driver of the disk handles each request and each answer. The source states the
+/// total duration, but not the drive. The default drive reads at about ten times the speed of an audio CD (1.76 MB/s,
+/// and 50 turns per second). The default disc lasts 37 s.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CdReader {
     /// Number of turns of the disc. Range: 1 ….
@@ -30,7 +30,7 @@ pub struct CdReader {
     pub work: Length,
 }
 
-/// Amount of data of a turn, which affects no result. Unit: bytes.
+/// Amount of data of a turn. The amount affects no result. Unit: bytes.
 const TRACK: u64 = 35_280;
 /// Size of a request: a command packet of ATAPI (SFF-8020i). Unit: bytes.
 const COMMAND: u64 = 12;

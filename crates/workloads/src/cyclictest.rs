@@ -11,8 +11,9 @@ use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
-/// Threads that sleep until a timer ends, and measure their delay. Source: cyclictest.c, rt-tests 2.6: `interval` is
-/// `-i`, `threads` `-t`, `distance` `-d`, `loops` `-l`. A thread that is too late for its next beat skips it.
+/// Threads that sleep until a timer expires, and measure their delay. Source: cyclictest.c, rt-tests 2.6: `interval` is
+/// `-i`, `threads` is `-t`, `distance` is `-d`, `loops` is `-l`. A thread that is too late for its next beat skips the
+/// beat.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cyclictest {
     /// Time from one wake-up of the first thread to the next. Range: above zero.
@@ -23,8 +24,8 @@ pub struct Cyclictest {
     pub distance: Nanos,
     /// Number of wake-ups of each thread. `None`: without end.
     pub loops: Option<u64>,
-    /// CPU time from the start of a thread's run to its read of the clock. It models the rest of the interrupt, the
-    /// return from the kernel and cold caches, and is part of the measured delay.
+    /// CPU time from the start of a thread's run to its read of the clock. This time models the rest of the interrupt,
+    /// the return from the kernel and cold caches. The measured delay includes this time.
     pub overhead: Length,
     /// CPU time of a thread before it sleeps again.
     pub work: Length,

@@ -10,7 +10,7 @@ use sched::Params;
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
-/// Reads or writes a disk block by block, each after the previous block, like dd without a page cache (`oflag=direct`).
+/// Reads or writes a disk block by block, one after the other, like dd without a page cache (`oflag=direct`).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dd {
     /// Size of a block. Unit: bytes. Range: 1 … [`BLOCK_MAX`](Dd::BLOCK_MAX).

@@ -1,11 +1,10 @@
-//! [`WorkloadDescriptor`]: the registration of a workload. The keys of a scenario, the manual's tests and the reader
-//! are derived from it.
+//! [`WorkloadDescriptor`]: the registration of a workload. The keys of a scenario, the tests of the manual and the
+//! reader derive from the descriptor.
 
 use crate::Settings;
 use crate::application::Selected;
 
-/// Reads the settings of a workload. `None`: a setting is wrong or missing, and the findings of `settings` have the
-/// problem.
+/// Reads the settings of a workload. `None`: a setting is wrong or missing, and `settings` has recorded the problem.
 pub type ReadSettings = fn(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected>;
 
 /// The registered properties of a workload.

@@ -26,7 +26,7 @@ enum Operation {
     Read(u64),
     /// Writes this number of bytes into a file of the thread.
     Write(u64),
-    /// Writes this number of bytes into a file that all threads write to, one after the other.
+    /// Writes this number of bytes into a shared file. Threads write to the file one after the other.
     Log(u64),
     /// Waits until the data that the thread has written is on the disk.
     Sync,
@@ -41,14 +41,14 @@ pub enum Mix {
     Varmail,
     /// A file server, which creates, appends to, reads and deletes files.
     Fileserver,
-    /// A web server, which reads ten files for each line of the log.
+    /// A web server, which reads ten files for each line that it appends to the log.
     Webserver,
-    /// A web proxy, which replaces one file for five that it reads.
+    /// A web proxy, which replaces one file for every five files that it reads.
     Webproxy,
 }
 
-/// Mean size of these files: meanfilesize and meanappendsize. An append has any size up to meanappendsize; its mean
-/// size is half of that.
+/// Mean size of the files: filebench's meanfilesize and meanappendsize. An append has any size up to meanappendsize;
+/// its mean size is half of that.
 const FILE: u64 = 16 << 10;
 const LARGE: u64 = 128 << 10;
 const APPEND: u64 = (16 << 10) / 2;
@@ -93,10 +93,10 @@ impl Mix {
     }
 }
 
-/// A file server's threads, after filebench: each repeats the operations of its mix. Files have their mean sizes. Reads
-/// hit the page cache or miss it by a fixed pattern, in which each thread has another position. Writes go to the page
-/// cache, and to the disk in the background or while a thread waits for it (fsync). The CPU time of an operation and
-/// the cache are free parameters: filebench does not state them.
+/// Threads of a file server, modelled on filebench: each thread repeats the operations of the mix. Files have their
+/// mean sizes. Reads hit or miss the page cache by a fixed pattern; each thread starts at its own position in the
+/// pattern. Writes go to the page cache. From there, data goes to the disk in the background, or while a thread waits
+/// for the disk (fsync). The CPU time of an operation and the cache are free parameters: filebench does not state them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Filebench {
     /// Operations of the threads.
@@ -125,7 +125,7 @@ struct Disk {
 }
 
 impl Filebench {
-    /// Maximum size of one write, which must fit into `dirty`. Unit: bytes.
+    /// Maximum size of one write. A write must fit into `dirty`. Unit: bytes.
     pub const DIRTY_LEAST: u64 = LARGE;
 
     /// Returns the workload with filebench's values.
@@ -149,7 +149,7 @@ impl Filebench {
     #[must_use]
     pub fn steps(&self) -> u64 {
         let each = self.mix.operations().len() as u64 * 7;
-        // A repeated pattern, and the remaining loops.
+        // The repeated pattern, and the remaining loops.
         each * 2 * self.pattern() * u64::from(self.threads) + 16
     }
 
@@ -208,7 +208,7 @@ impl Filebench {
         steps
     }
 
-    /// Returns the steps of all operations once: turn number `turn` of a round of thread number `number`.
+    /// Returns the steps of one repetition of all operations: turn number `turn` of a round of thread number `number`.
     fn turn(&self, number: u64, turn: u64, disk: Disk) -> Vec<Step> {
         let (mut steps, mut unsaved) = (Vec::new(), 0);
         let (all, missed) = (self.reads() * self.pattern(), 100 - self.hits);
@@ -246,7 +246,7 @@ impl Filebench {
         Step::Run(Nanos::ns(1_000_000_000).scale(bytes, self.copy).into())
     }
 
-    /// Whether threads wait until the disk has their data.
+    /// Returns whether threads wait until the disk has their data.
     fn synchronises(&self) -> bool {
         self.mix.operations().contains(&Sync)
     }
@@ -256,7 +256,7 @@ impl Filebench {
         if self.synchronises() {
             return None;
         }
-        // The size of every write is a multiple of that.
+        // The size of every write is a multiple of this size.
         let parts = self.operations().written / APPEND;
         let times = self.loops.map(|loops| loops.saturating_mul(parts).saturating_mul(u64::from(self.threads)));
         Some(vec![Step::Repeat { times, body: vec![Step::Receive { pipe: written, bytes: APPEND }] }])

@@ -13,7 +13,7 @@ use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// The way in which threads wait for each other at the end of a round.
+/// The waiting method of threads at the end of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waits {
     /// Waiting threads block (OMP_WAIT_POLICY=passive).
@@ -22,19 +22,19 @@ pub enum Waits {
     Spinning,
 }
 
-/// A team of threads: each computes its part, and all wait for the last. Then the first thread continues alone for a
-/// while, and the next round begins. Within a part, threads take the team's spin lock.
+/// A team of threads. Each thread computes its part, and all threads wait for the last thread. Then the first thread
+/// continues alone for a while, and the next round begins. Within a part, threads take the team's spin lock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ForkJoin {
     /// Number of threads. Range: 1 ….
     pub threads: u32,
     /// Number of rounds. `None`: without end.
     pub rounds: Option<u64>,
-    /// CPU time of each thread in a round, without the time with the lock.
+    /// CPU time of each thread in a round, excluding the time with the lock.
     pub work: Length,
     /// CPU time of the first thread alone between two rounds.
     pub serial: Length,
-    /// Way in which the threads wait for each other.
+    /// Waiting method of the threads.
     pub waits: Waits,
     /// Number of times that each thread takes the lock in a round.
     pub locks: u32,
@@ -43,10 +43,10 @@ pub struct ForkJoin {
 }
 
 impl ForkJoin {
-    /// Maximum number of locks of a round: each takes a few steps.
+    /// Maximum number of locks of a round. Each lock takes a few steps.
     pub const LOCKS_MAX: u32 = 10_000;
 
-    /// Returns four threads without end and without a lock. Each has `work` in a round, and sleeps while it waits.
+    /// Returns four endless threads without a lock. Each thread computes `work` in a round, and sleeps while it waits.
     #[must_use]
     pub fn new(work: Length) -> ForkJoin {
         ForkJoin {
@@ -120,7 +120,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     settings.done(team)
 }
 
-/// Reads the way in which the threads of a team wait for each other.
+/// Reads the waiting method of a team's threads.
 pub(crate) fn waits(value: &DeValue<'_>) -> Result<Waits, Wrong> {
     form::word(
         "waits",

@@ -12,9 +12,9 @@ use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
-/// A game: at every beat it reads the player's input, computes the world and draws it. It skips beats for which it is
-/// too late. Anchor of the default: `vsched-2005`, figure 11, where a game with sound is good with a sixth of the CPU
-/// and is not with a ninth.
+/// A game. At every beat, the game reads the player's input, computes the world and draws a picture. The game skips
+/// beats for which it is too late. Anchor of the default: `vsched-2005`, figure 11. A game with sound is good with a
+/// sixth of the CPU, and is not good with a ninth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Game {
     /// Picture rate. Unit: thousandths of a picture per second. Range: 1 …
@@ -27,7 +27,8 @@ pub struct Game {
 }
 
 impl Default for Game {
-    /// Returns a game with 30 pictures per second, which take a seventh of a CPU together, and sound with little work.
+    /// Returns a game with 30 pictures per second, and sound with little work. The pictures take a seventh of a CPU in
+    /// total.
     fn default() -> Game {
         let sound = Audio { work: Length::Fixed(Nanos::us(200)), ..Audio::default() };
         Game { fps_milli: 30_000, work: Length::Fixed(Nanos::us(4_800)), sound: Some(sound) }

@@ -27,7 +27,7 @@ pub enum Channel {
 /// wait until all of them have started and the parent releases them. The measurement lasts from the release to the end
 /// of the last task.
 ///
-/// Processes and threads are equal for a scheduler, so there is no such choice.
+/// Processes and threads are equal for a scheduler, so the workload has no setting for them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hackbench {
     /// Number of groups. Range: 1 ….
@@ -60,7 +60,7 @@ impl Default for Hackbench {
 }
 
 impl Hackbench {
-    /// Maximum number of senders of a group: every sender has a step for each receiver.
+    /// Maximum number of senders of a group. Every sender has a step for each receiver.
     pub const FDS_MAX: u32 = 1000;
     /// Maximum size of a message: the capacity of a pipe. Unit: bytes.
     pub const DATASIZE_MAX: u64 = 65_536;
@@ -74,11 +74,12 @@ impl Hackbench {
     /// Returns the capacity of a channel. Unit: bytes.
     fn capacity(&self) -> u64 {
         match self.channel {
-            // 16 pages; a message that does not fit into the rest of its page begins the next one (fs/pipe.c, pipe_write).
+            // 16 pages. A message that does not fit into the rest of a page begins the next page (fs/pipe.c,
+            // pipe_write).
             Channel::Pipes if self.datasize <= 4096 => 16 * (4096 / self.datasize) * self.datasize,
             Channel::Pipes => 65_536,
-            // net.core.wmem_default is 212,992 bytes, of which a message takes its buffer (powers of two from 512, with 320 bytes of
-            // its own) and 256 for its sk_buff (net/unix/af_unix.c, unix_stream_sendmsg; SKB_TRUESIZE).
+            // net.core.wmem_default is 212,992 bytes. A message takes a buffer (a power of two from 512, with 320 bytes
+            // of overhead) and 256 bytes for the sk_buff (net/unix/af_unix.c, unix_stream_sendmsg; SKB_TRUESIZE).
             Channel::Sockets => {
                 let buffer = (self.datasize + 320).next_power_of_two().max(512) + 256;
                 (212_992 / buffer).max(1) * self.datasize
@@ -166,7 +167,7 @@ impl ApplicationWorkload for Hackbench {
     }
 
     fn steps(&self) -> u64 {
-        // A receiver has few steps. All senders of a group together have two for each receiver.
+        // A receiver has few steps. All senders of a group together have two steps for each receiver.
         8 * u64::from(self.groups) * u64::from(self.fds)
     }
 

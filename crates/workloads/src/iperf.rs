@@ -28,11 +28,11 @@ pub enum Direction {
 pub struct Iperf {
     /// Number of connections. Range: 1 ….
     pub streams: u32,
-    /// Maximum amount of data on its way, per connection. Unit: bytes. Range: [`BLOCK`](Iperf::BLOCK) ….
+    /// Maximum amount of unacknowledged data per connection. Unit: bytes. Range: [`BLOCK`](Iperf::BLOCK) ….
     pub window: u64,
     /// Direction of the data.
     pub direction: Direction,
-    /// CPU time to send or receive a block, without packets.
+    /// CPU time to send or receive a block, excluding packets.
     pub work: Length,
 }
 
@@ -45,10 +45,10 @@ impl Default for Iperf {
 }
 
 impl Iperf {
-    /// Size of a write and of a read. Source: iperf 2.0, its option -l, 8 KB. Unit: bytes.
+    /// Size of a write and of a read. Source: option -l of iperf 2.0, 8 KB. Unit: bytes.
     pub const BLOCK: u64 = 8_192;
 
-    /// Returns senders and receivers: for each stream, one on the application's machine and one outside.
+    /// Returns a sender and a receiver for each stream: one on the application's machine and one outside.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan::default();

@@ -7,7 +7,7 @@ use sched::{Nanos, Refused};
 use sim::program::Length;
 use toml::de::DeValue;
 
-/// Form of a duration that may be random, for help texts.
+/// Format of a duration that may be random, for help texts.
 const LENGTH: &str =
     "\"2ms\", { uniform = [\"1ms\", \"3ms\"] }, { exponential = \"2ms\" } or { at-least = [\"1ms\", \"2ms\"] }";
 
@@ -96,7 +96,7 @@ pub fn mean(length: Length) -> Nanos {
     }
 }
 
-/// Whether `length` is always zero.
+/// Returns whether `length` is always zero.
 #[must_use]
 pub fn is_nothing(length: Length) -> bool {
     match length {

@@ -1,4 +1,5 @@
-//! Named workloads: each converts a few documented parameters to an [`Application`](sim::Application), and has a metric.
+//! Named workloads. Each workload converts a few documented parameters to an [`Application`](sim::Application), and has
+//! a metric.
 //!
 //! [`ALL`] lists the workloads. Each is one file with its parameters, its tasks, its metric and its
 //! [`WorkloadDescriptor`].

@@ -13,10 +13,10 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// Playback of a load trace: the given number of tasks is runnable in the mean, step by step. After Dinda and
-/// O'Hallaron, Realistic CPU workloads through host load trace playback (LCR 2000), which `vsched-2005`, section 6.2,
-/// uses. At a load of 1.5, one worker is runnable in all of the step and another in its first half, with any CPU time
-/// that they get.
+/// Playback of a load trace. In each step, the given mean number of tasks is runnable. Source: Dinda and O'Hallaron,
+/// Realistic CPU workloads through host load trace playback (LCR 2000), used in `vsched-2005`, section 6.2. At a load
+/// of 1.5, one worker is runnable throughout the step, and another in the first half of the step. The CPU time that the
+/// workers receive does not matter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoadPlayback {
     /// Load of each step. Unit: thousandths. Range: 0 … [`LOAD_MILLI_MAX`](LoadPlayback::LOAD_MILLI_MAX). Length: at

@@ -16,11 +16,12 @@ use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
 
-/// A stream that is processed in small batches, like Spark Streaming. The data of an interval is a batch, due at the
-/// end of the interval. The batch passes through stages. In each stage, all workers do their part and wait for the last
-/// worker. A batch that takes longer than an interval delays the next batches. `poris` (section 6.4) counts words in
-/// this way, and states no parameters: all are free. With workers in VMs, a driver sends each worker its part of a
-/// stage, which the worker's threads process together. Then the driver waits for the results.
+/// A stream that is processed in small batches, like Spark Streaming. The data of an interval is a batch. The batch
+/// becomes due at the end of the interval, and passes through stages. In each stage, all workers process their parts
+/// and wait for the last worker. A batch that takes longer than an interval delays the next batches. `poris` (section
+/// 6.4) counts words with this method. The paper states no parameters, so all parameters are free. With workers in VMs,
+/// a driver sends each worker its part of a stage and waits for the results. The threads of a worker process the part
+/// together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MicroBatch {
     /// Time from one batch to the next. Range: above zero.
@@ -33,13 +34,14 @@ pub struct MicroBatch {
     pub places: Vec<String>,
     /// Number of threads of each worker in a VM. Range: 1 ….
     pub threads: u32,
-    /// Way in which the threads of a worker wait for each other.
+    /// Waiting method of the threads of a worker.
     pub waits: Waits,
-    /// CPU time of the driver to launch the part of a thread in a stage. This time limits the gain from more threads.
+    /// CPU time of the driver to launch the part of a thread in a stage. This time limits the gain from additional
+    /// threads.
     pub launch: Length,
     /// Data that the driver sends to all workers together in a stage. Unit: bytes. Range: 1 ….
     pub input: u64,
-    /// Data that each worker sends back. Unit: bytes. Range: 1 ….
+    /// Data that each worker returns. Unit: bytes. Range: 1 ….
     pub output: u64,
     /// Number of records of a batch. 0: records are not counted.
     pub records: u64,
@@ -134,8 +136,8 @@ impl MicroBatch {
         let takes = worker.share("input", Object::Inbox { room: 1 << 50 });
         let gives = worker.share("output", Object::Port { window: u64::MAX });
         let meeting = self.waits.barrier(self.threads);
-        // A single thread needs no barrier. A thread sleeps while it waits for the next part, because its VM has
-        // nothing else to do.
+        // A single thread needs no barrier. A thread sleeps while it waits for the next part, because its VM has no
+        // other work.
         let fork = (self.threads > 1).then(|| worker.share("fork", Object::Barrier { parties: self.threads }));
         let join = (self.threads > 1).then(|| worker.share("join", meeting));
         for thread in 0..self.threads {

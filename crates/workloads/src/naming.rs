@@ -4,8 +4,8 @@ use sim::{Application, Step, TaskGroup, TaskSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Returns `application` with the name `name`. A task that is alone at the start gets this name. All other tasks have
-/// it before their own: `name/thread-1`.
+/// Returns `application` with the name `name`. If a single task exists at the start, the task has this name. Otherwise,
+/// the name precedes the names of all tasks: `name/thread-1`.
 #[must_use]
 pub fn called(name: &str, application: &Application) -> Application {
     let mut renamed = Renamed { name, known: BTreeMap::new() };

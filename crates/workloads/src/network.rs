@@ -17,7 +17,7 @@ pub enum Device {
     Drive,
 }
 
-/// The place of a part of an application beyond its own machine.
+/// The machine of a part of an application beyond the application's own machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum At {
     /// Outside, where each task has its own CPU.
@@ -29,7 +29,7 @@ pub enum At {
 /// A part of an application on another machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Peer {
-    /// Place of the part.
+    /// Machine of the part.
     pub at: At,
     /// Application of the part.
     pub application: Application,
@@ -38,7 +38,7 @@ pub struct Peer {
 /// A port or an inbox of one part of an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
-    /// Number of the part: 0 is on its own machine, then its peers.
+    /// Number of the part: 0 is on the application's own machine; the peers follow.
     pub part: usize,
     /// Object of the part.
     pub object: ObjectId,
@@ -55,9 +55,9 @@ pub struct Link {
     pub to: End,
     /// Device that carries the data.
     pub over: Device,
-    /// Number of full packets per acknowledgement. `None`: the sender learns at once which data was read.
+    /// Number of full packets per acknowledgement. `None`: the sender is notified at once when data is read.
     pub acks: Option<u32>,
-    /// Whether dropped data is sent again.
+    /// Whether the sender retransmits dropped data.
     pub reliable: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Plan {
     pub links: Vec<Link>,
     /// Number of the part that the metric measures.
     pub measured: usize,
-    /// Size of a message, if every part sends one to each other part in every round. Unit: bytes.
+    /// Size of a message, if every part sends a message to every other part in each round. Unit: bytes.
     pub exchange: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ impl Plan {
         Plan { application, ..Plan::default() }
     }
 
-    /// Connects a port of one part with an inbox of another over the network. Lost packets are sent again.
+    /// Connects a port of one part with an inbox of another over the network. Lost packets are retransmitted.
     pub fn link(&mut self, name: impl Into<String>, from: (usize, ObjectId), to: (usize, ObjectId)) -> &mut Link {
         let end = |(part, object)| End { part, object };
         let link =
@@ -92,13 +92,13 @@ impl Plan {
         self.links.last_mut().expect("just added")
     }
 
-    /// Connects a disk with tasks of its own machine: data sent by the port returns in the inbox when the request is
-    /// done.
+    /// Connects a disk with tasks of the application's own machine. Data sent by the port returns in the inbox on
+    /// completion of the request.
     pub fn disk(&mut self, name: impl Into<String>, port: ObjectId, inbox: ObjectId) {
         self.link(name, (0, port), (0, inbox)).over = Device::Disk;
     }
 
-    /// Whether the plan uses `device`.
+    /// Returns whether the plan uses `device`.
     #[must_use]
     pub fn uses(&self, device: Device) -> bool {
         self.links.iter().any(|link| link.over == device)
@@ -108,30 +108,30 @@ impl Plan {
 /// The parts of a scenario's workload beyond its machine.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Reach {
-    /// Parts elsewhere. Each task has the application's name before its own.
+    /// Parts on other machines. Each task has the application's name before its own.
     pub peers: Vec<Peer>,
     /// Links between the parts.
     pub links: Vec<Link>,
-    /// Number of the part that the metric measures: 0 is on its own machine, then its peers.
+    /// Number of the part that the metric measures: 0 is on the application's own machine; the peers follow.
     pub measured: usize,
-    /// Size of a message, if every part sends one to each other part in every round. Unit: bytes.
+    /// Size of a message, if every part sends a message to every other part in each round. Unit: bytes.
     pub exchange: Option<u64>,
 }
 
 impl Reach {
-    /// Whether the workload uses `device`.
+    /// Returns whether the workload uses `device`.
     #[must_use]
     pub fn uses(&self, device: Device) -> bool {
         self.links.iter().any(|link| link.over == device)
     }
 
-    /// Whether the driver of `device` handles data of the workload.
+    /// Returns whether the driver of `device` handles data of the workload.
     #[must_use]
     pub fn passes(&self, device: Device) -> bool {
         self.uses(device) || device == Device::Disk && self.uses(Device::Drive)
     }
 
-    /// Whether the metric measures a part outside.
+    /// Returns whether the metric measures a part outside.
     #[must_use]
     pub fn is_measured_outside(&self) -> bool {
         self.peer_measured().is_some_and(|peer| peer.at == At::Outside)

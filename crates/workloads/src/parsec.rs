@@ -34,8 +34,9 @@ const fn program(name: &'static str, instructions_m: u64, locks: u64, meetings: 
 
 /// The 13 programs, in alphabetical order. Source: Bienia et al., The PARSEC Benchmark Suite: Characterization and
 /// Architectural Implications, Princeton TR-811-08 (2008), table 2 (input simlarge, eight cores): instructions, locks,
-/// and barriers with conditions, to three digits. `raytrace` appeared with PARSEC 2.0 and is not in that table. Its
-/// threads only take tiles from a queue, so it has a few locks and only the last meeting (Bienia, dissertation, 2011).
+/// and barriers with conditions, to three digits. `raytrace` appeared with PARSEC 2.0 and is not in that table. The
+/// threads of `raytrace` only take tiles from a queue, so the program has a few locks and only the final barrier
+/// (Bienia, dissertation, 2011).
 pub const PROGRAMS: [Program; 13] = [
     program("blackscholes", 2_670, 0, 8),
     program("bodytrack", 14_000, 115_000, 619 + 2_040),
@@ -53,8 +54,8 @@ pub const PROGRAMS: [Program; 13] = [
 ];
 
 /// One of 13 fork-join programs with the synchronisation frequencies of PARSEC. Each thread computes, takes the team's
-/// lock, and meets the other threads at the rate of its program. An instruction takes a nanosecond. Other properties of
-/// the programs (pipelines, unequal parts) are not modelled.
+/// lock, and waits for the other threads at the rates of its program. An instruction takes a nanosecond. Other
+/// properties of the programs (pipelines, unequal parts) are not modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parsec {
     /// Program of the suite.
@@ -63,7 +64,7 @@ pub struct Parsec {
     pub threads: u32,
     /// CPU time of each thread, including the time with the lock.
     pub work: Nanos,
-    /// Way in which the threads wait for each other, also for locks.
+    /// Waiting method of the threads, also for locks.
     pub waits: Waits,
 }
 
@@ -80,8 +81,8 @@ impl Parsec {
     /// Time for which a thread holds a lock.
     pub const HOLD: Nanos = Nanos::ns(500);
     /// Maximum number of locks per millisecond of work. Above it, one lock stands for several. The locks of
-    /// `fluidanimate` (1,260 in a millisecond, each for another cell) rarely contend, and would dominate the
-    /// simulator's time.
+    /// `fluidanimate` (1,260 in a millisecond, each for a different cell) rarely contend. Simulating each of them would
+    /// take most of the simulator's time.
     pub const LOCKS_PER_MS_MAX: u64 = 20;
     /// Maximum work of a thread.
     pub const WORK_MAX: Nanos = Nanos::s(3600);
@@ -106,7 +107,7 @@ impl Parsec {
     }
 
     /// Returns the duration if each thread has a CPU, and nothing has a cost. All threads arrive at the first lock of a
-    /// round at once, and the last waits for all others. From then on the threads arrive one after the other.
+    /// round at once, and the last thread waits for all others. From then on the threads arrive one after the other.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         let Round { rounds, locks, part } = self.round();

@@ -18,8 +18,8 @@ use toml::de::DeValue;
 
 /// A job in every period, like [`sim::Periodic`], with random work or a random phase.
 ///
-/// A job counts from the instant at which its task begins it, not from the start of its period. The metric `Woke`
-/// measures the delay between them.
+/// The measured duration of a job starts when its task begins the job, not at the start of the period. The metric
+/// `Woke` measures the delay between these instants.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Periodic {
     /// Time from one job to the next. Range: above zero.
@@ -51,7 +51,7 @@ impl Periodic {
                 Length::Uniform { least: Nanos::ZERO, most: Nanos::ns(self.period.as_ns().saturating_sub(1)) }
             }
         };
-        // A task whose job is late finds the next period begun, and does not wait.
+        // A task with a late job does not wait, because the next period has already begun.
         let body = vec![
             Step::JobBegins { deadline: Some(self.deadline) },
             Step::Run(self.work),
@@ -115,7 +115,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     fits.then(|| Selected::Application(Arc::new(jobs)))
 }
 
-/// Whether constant work, or the minimum of random work, fits into `bound`.
+/// Returns whether constant work, or the minimum of random work, fits into `bound`.
 fn fits(work: Placed<Length>, what: &str, bound: Option<Placed<Nanos>>, findings: &mut Findings) -> bool {
     let least = least(work.value);
     let Some(bound) = bound.filter(|bound| least > bound.value) else { return true };

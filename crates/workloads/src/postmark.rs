@@ -15,16 +15,15 @@ use sim::{Application, Object, Step, TaskSpec};
 
 /// Number of transactions of one job. Their computation is one run, and their data goes to the disk as one request.
 const JOB: u64 = 10;
-/// Period of the pattern of cache misses, in jobs. With shares in tenths and percents, the numbers in a period are
-/// whole.
+/// Period of the pattern of cache misses, in jobs. Shares in tenths and percent give whole numbers in a period.
 const ROUND: u64 = 100;
 
-/// A mail server's small files, after Postmark 1.5 (Katcher, NetApp TR3022). The program creates files, executes
-/// transactions, and deletes the remaining files. A transaction reads a file or appends to a file, and creates or
-/// deletes a file, with equal probability. Reads hit the page cache or miss it. Writes go to the page cache, and to the
-/// disk in the background while there is room for waiting data. Files have their mean sizes. The disk determines the
-/// cost of its requests. The CPU time of an operation, the cache and the share of written-back data are free
-/// parameters: the program does not state them.
+/// The small files of a mail server, modelled on Postmark 1.5 (Katcher, NetApp TR3022). The program creates files,
+/// executes transactions, and deletes the remaining files. A transaction reads a file or appends to a file, and creates
+/// or deletes a file, with equal probability. Reads hit or miss the page cache. Writes go to the page cache, and from
+/// there to the disk in the background. A write waits while there is no room for more waiting data. Files have their
+/// mean sizes. The disk determines the cost of its requests. The CPU time of an operation, the cache and the share of
+/// written-back data are free parameters: the program does not state them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Postmark {
     /// Initial number of files. Range: 1 ….
@@ -33,13 +32,14 @@ pub struct Postmark {
     pub sizes: (u64, u64),
     /// Number of transactions. Range: 1 ….
     pub transactions: u64,
-    /// Number of ten transactions that read, and do not append (`bias read`). Range: 0 … 10.
+    /// Number of transactions out of ten that read, and do not append (`bias read`). Range: 0 … 10.
     pub reads: u64,
     /// CPU time of each operation. A transaction has two operations.
     pub work: Nanos,
     /// Share of read data that is in the page cache. Unit: percent. Range: 0 … 100.
     pub hits: u64,
-    /// Share of written data that goes to the disk; other files are deleted before. Unit: percent. Range: 0 … 100.
+    /// Share of written data that goes to the disk; other files are deleted before write-back. Unit: percent. Range: 0
+    /// … 100.
     pub written_back: u64,
     /// Maximum amount of data that waits for write-back. Unit: bytes.
     pub dirty: u64,
@@ -80,9 +80,9 @@ impl Postmark {
 
     /// Returns the mean size of an append, and the mean size of a read. Unit: bytes.
     ///
-    /// An append takes any part of the difference between the maximum size and the size of its file, so half of it in
-    /// the mean. Half of all transactions delete a file. A new file leaves room of half of the maximum less the minimum
-    /// in the mean. Over the life of a file, `10 / (10 + appends)` of this room are left.
+    /// An append has any size up to the difference between the maximum size and the size of the file. The mean append
+    /// is half of this difference. Half of all transactions delete a file. In the mean, a new file leaves room of half
+    /// of the maximum size less the minimum size. Over the life of a file, `10 / (10 + appends)` of this room are left.
     #[must_use]
     pub fn append_and_read(&self) -> (u64, u64) {
         let (low, high) = self.sizes;
@@ -91,7 +91,7 @@ impl Postmark {
         ((room / 2).max(1), high - room)
     }
 
-    /// Returns the amount of data that this number of transactions writes to the disk in the end. Unit: bytes.
+    /// Returns the total amount of data that this number of transactions writes to the disk. Unit: bytes.
     fn write(&self, transactions: u64) -> u64 {
         let (append, _) = self.append_and_read();
         let ten = self.new_file() * 5 + append * (10 - self.reads);
@@ -174,7 +174,8 @@ impl Postmark {
 
     /// Returns the steps of job number `job` of a round, with this number of transactions.
     fn job(&self, transactions: u64, job: u64, disk: Disk) -> Vec<Step> {
-        // Misses of a thousand transactions. The misses of this job are the total after it less the total before it.
+        // Misses of a thousand transactions. The misses of this job are the total after the job less the total before
+        // the job.
         let each = self.reads * (100 - self.hits);
         let misses = (job * JOB + transactions) * each / 1_000 - job * JOB * each / 1_000;
         let (_, read) = self.append_and_read();
@@ -263,7 +264,7 @@ impl ApplicationWorkload for Postmark {
     }
 
     fn steps(&self) -> u64 {
-        // A round has a hundred jobs of ten transactions, each of which may miss the cache.
+        // A round has a hundred jobs of ten transactions. Every transaction may miss the cache.
         16_384
     }
 

@@ -11,10 +11,10 @@ use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
-/// Capacity of an inbox, above all data on its way. Unit: bytes.
+/// Capacity of an inbox, above all data in transit. Unit: bytes.
 const ROOM: u64 = 1 << 40;
 
-/// A distributed search: the root sends a query to all leaves, each in another VM, and waits for the last answer.
+/// A distributed search: the root sends a query to all leaves, which run in other VMs, and waits for the last answer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Search {
     /// VMs with a leaf. A VM that is listed twice has two leaves. Length: at least one.

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use toml::de::DeValue;
 
 /// Maximum number of tasks of an application, and of all applications of a scenario. A file of a few bytes can request
-/// any number, and each task takes about half a kilobyte before it runs.
+/// any number. Each task takes about half a kilobyte before it runs.
 pub const TASKS_MAX: usize = 1 << 20;
 
-/// Reads settings with a default, and records whether a setting was wrong.
+/// A reader of settings with defaults, which records whether a setting was wrong.
 #[derive(Debug)]
 pub struct Settings<'t, 'a, 'i, 'f> {
     /// Name of the workload, and the shortest valid value of `workload`.
@@ -25,7 +25,7 @@ pub struct Settings<'t, 'a, 'i, 'f> {
     pub table: &'t Table<'a, 'i>,
     /// Problems found so far.
     pub findings: &'f mut Findings,
-    /// Whether this table has no problem so far.
+    /// Whether the table has no problem so far.
     pub right: bool,
 }
 
@@ -39,12 +39,12 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
         Settings { name, example, table, findings, right: true }
     }
 
-    /// Returns `workload`, if there was no problem.
+    /// Returns `workload` if the table has no problem.
     pub fn done(&self, workload: impl ApplicationWorkload + 'static) -> Option<Selected> {
         self.right.then(|| Selected::Application(Arc::new(workload)))
     }
 
-    /// Reads the value of `key` in `form`. `None`: it is absent or wrong.
+    /// Reads the value of `key` in `form`. `None`: the value is absent or wrong.
     pub fn read<T>(&mut self, key: &str, form: impl FnOnce(&'a DeValue<'i>) -> Result<T, Wrong>) -> Option<T> {
         match self.table.read(key, form, self.findings) {
             Given::Absent => None,
@@ -115,7 +115,7 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
 /// Maximum number of rounds, loops or launches: the largest number of TOML.
 pub const ROUNDS_MAX: u64 = i64::MAX as u64;
 
-/// The number of parts on its own machine, or the VMs of the parts.
+/// The number of parts on the application's own machine, or the VMs of the parts.
 pub(crate) enum Where {
     Here(u32),
     Vms(Vec<String>),
@@ -136,7 +136,7 @@ pub(crate) fn places(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str,
     read.unwrap_or(Where::Here(here))
 }
 
-/// Refuses `keys` that are given although they are for `what` alone.
+/// Refuses given `keys` that are valid only for `what`.
 pub(crate) fn only(settings: &mut Settings<'_, '_, '_, '_>, keys: &[&str], what: &str) {
     for key in keys {
         if settings.table.get(key).is_some() {
@@ -159,5 +159,5 @@ pub(crate) fn percent(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str
     settings.read(key, |value| form::count(key, value, 0..=100)).unwrap_or(default)
 }
 
-/// Maximum number of clients: each has its own CPU, and the source of requests has a CPU, too.
+/// Maximum number of clients. Each client and the source of requests have their own CPU.
 pub(crate) const CLIENTS_MAX: u32 = CPUS_MAX as u32 - 1;

@@ -8,9 +8,8 @@ use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
-/// Memory streaming, after STREAM (McCalpin). Threads repeatedly pass through arrays that exceed all caches, and wait
-/// for each other after each pass. The metric is bandwidth. Interference by other tasks costs a switch and a cold
-/// cache.
+/// Memory streaming, modelled on STREAM (McCalpin). Threads repeatedly pass through arrays that exceed all caches, and
+/// wait for each other after each pass. The metric is bandwidth. Other tasks cost a switch and a cold cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stream {
     /// Number of threads. Range: 1 ….

@@ -7,7 +7,7 @@ fn us(n: u64) -> Length {
     Length::Fixed(Nanos::us(n))
 }
 
-/// Calls `each` with every step of a task, of its loops and of its children, and the step's number of executions.
+/// Calls `each` with every step of a task, its loops and its children, and with the number of executions of the step.
 /// Endless loops count once.
 fn walk(steps: &[Step], times: u64, each: &mut impl FnMut(&Step, u64)) {
     for step in steps {
@@ -38,7 +38,7 @@ fn the_messages_of_hackbench_are_sent_and_received() {
     assert_eq!(bytes(|step| if let Step::Receive { bytes, .. } = step { *bytes } else { 0 }), 100 * messages);
     assert_eq!(total(&tasks, |step| u64::from(matches!(step, Step::Fork(_)))), 24);
     assert_eq!((bench.tasks(), tasks.len()), (25, 1));
-    // Every task posts once and waits at the start once.
+    // Every task posts once, and waits once at the start.
     let posts = total(&tasks, |step| u64::from(matches!(step, Step::Post(_))));
     let takes = total(&tasks, |step| u64::from(matches!(step, Step::Take(_))));
     let comers = total(&tasks, |step| u64::from(matches!(step, Step::Barrier(_))));

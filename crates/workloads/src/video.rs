@@ -19,8 +19,9 @@ use toml::de::DeValue;
 pub enum Frames {
     /// The player shows all frames, and the film takes longer (`poris`, section 6.2: MPlayer 1.1 drops none).
     All {
-        /// Maximum delay that the player catches up with, by showing frames as soon as they are decoded. Above it, the
-        /// player continues as if it had not been late. Without sound this is 200 ms in mplayer.c of MPlayer 1.1.
+        /// Maximum delay that the player recovers from by showing frames as soon as they are decoded. Above this
+        /// maximum, the player continues as if there had been no delay. In mplayer.c of MPlayer 1.1, the maximum is 200
+        /// ms without sound.
         catches_up: Nanos,
     },
     /// The player neither decodes nor shows a frame that is more than `late` behind (`bmq`, section 4.4:
@@ -36,7 +37,7 @@ impl Frames {
     pub const LATE: Nanos = Nanos::ms(100);
 }
 
-/// A film: the player decodes each frame as soon as the previous frame is shown, and shows it when it is due.
+/// A film: the player decodes each frame as soon as the previous frame is shown, and shows the frame when it is due.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Video {
     /// Frame rate. Unit: thousandths of a frame per second. Range: 1 … [`FPS_MILLI_MAX`](Video::FPS_MILLI_MAX).
@@ -47,7 +48,7 @@ pub struct Video {
     pub decode: Length,
     /// Number of threads that decode a frame in equal parts. Range: 1 ….
     pub threads: u32,
-    /// Way in which the threads wait for each other, before and after a frame.
+    /// Waiting method of the threads, before and after a frame.
     pub waits: Waits,
     /// Treatment of late frames.
     pub frames: Frames,

@@ -19,8 +19,9 @@ const HEADERS: u64 = 20 + 8 + 12;
 /// Capacity of a socket. Source: net.core.rmem_default of Linux, 212,992. Unit: bytes.
 const SOCKET: u64 = 212_992;
 
-/// Incoming telephone calls: outside, a speaker sends a packet at every beat. A task on its own machine reads the
-/// packets of its call. Lost packets are not sent again, and packets that are read too late are not played.
+/// Incoming telephone calls. Outside, a speaker sends a packet at every beat. A task on the application's own machine
+/// reads the packets of its call. Lost packets are not retransmitted, and packets that are read too late are not
+/// played.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Voip {
     /// Number of calls. Range: 1 ….
@@ -44,7 +45,7 @@ impl Voip {
     /// Returns the size of each packet on the wire below Ethernet. Unit: bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        // Bits per second, and the resulting bytes per packet.
+        // Bits per second, converted to bytes per packet.
         let rate = match self.phone.codec {
             Codec::G711 | Codec::G711Concealed => 64_000,
             Codec::G729 => 8_000,

@@ -8,8 +8,8 @@ use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Step, TaskSpec};
 
-/// A browsing user: clicks or scrolls, waits for the answer, looks at it, and continues. The parameters are free: no
-/// source states them; the defaults are a page that scrolls at the pace of a finger.
+/// A browsing user: clicks or scrolls, waits for the answer, reads the answer, and continues. The parameters are free:
+/// no source states them. The defaults model a page that scrolls with a finger.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Web {
     /// Time from an answer to the next click.

@@ -15,11 +15,11 @@ use sim::{Application, Object, Step, TaskSpec};
 
 /// Size of a packet without data, or with a request: headers alone (RFC 791 and RFC 9293). Unit: bytes.
 const SMALL: u64 = 40;
-/// Maximum amount of data in a packet of Ethernet, whose 1500 bytes have 40 of headers. Unit: bytes.
+/// Maximum amount of data in an Ethernet packet of 1500 bytes with 40 bytes of headers. Unit: bytes.
 const SEGMENT_MOST: u64 = 1_460;
-/// Maximum number of segments on their way: 64 KB, the window of TCP without scaling (RFC 9293, section 3.1).
+/// Maximum number of unacknowledged segments: 64 KB, the window of TCP without scaling (RFC 9293, section 3.1).
 const WINDOW_MOST: u64 = 65_535 / SEGMENT_MOST;
-/// Capacity of an inbox, above the data of a connection on its way. Unit: bytes.
+/// Capacity of an inbox, above the data of a connection in transit. Unit: bytes.
 const ROOM: u64 = 1 << 30;
 
 /// The arrival process of requests.
@@ -38,9 +38,9 @@ pub enum Arrivals {
 }
 
 /// A web server with a worker for each connection, and its clients outside. Each request has its own connection, packet
-/// by packet, like httperf in xen-three-2007 section 5.1. First SYN, SYN/ACK, ACK and GET; then the answer in equal
-/// segments, at once or by slow start, with an acknowledgement for every two; then FIN, FIN, ACK. Half of the CPU time
-/// precedes the first byte of the answer; the rest goes with its segments.
+/// by packet, like httperf in xen-three-2007 section 5.1. The packets are SYN, SYN/ACK, ACK and GET, then the answer,
+/// then FIN, FIN, ACK. The answer has equal segments, sent at once or by slow start, with an acknowledgement for every
+/// two segments. Half of the CPU time precedes the first byte of the answer. The other half is spent on the segments.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WebServer {
     /// Arrival process of requests.
@@ -49,19 +49,19 @@ pub struct WebServer {
     pub clients: u32,
     /// Size of an answer. Unit: bytes. Range: 1 … [`RESPONSE_MAX`](WebServer::RESPONSE_MAX).
     pub response: u64,
-    /// Number of segments of an answer before the first acknowledgement: 3 in Linux (RFC 3390). Each acknowledgement
-    /// releases three more segments: it is for two segments, and opens the window by one (slow start, RFC 5681).
+    /// Number of segments of an answer before the first acknowledgement: 3 in Linux (RFC 3390). Each acknowledgement is
+    /// for two segments, and opens the window by one segment, so it releases three segments (slow start, RFC 5681).
     /// `None`: all segments. Range: 2 ….
     pub window: Option<u32>,
-    /// CPU time of a request, without packets.
+    /// CPU time of a request, excluding packets.
     pub service: Length,
-    /// Interval in which the clients start at random instants, so that they are out of step.
+    /// Interval in which the clients start at random instants, so that their requests do not coincide.
     pub spread: Nanos,
 }
 
 impl Default for WebServer {
     /// Returns the server fitted to tables 1 and 2 of xen-three-2007: 60 clients without think time, and files of 10
-    /// KB. A request takes 641 us in total. The service takes 545 us of this time and varies by 30 %.
+    /// KB. A request takes 641 us in total. The service takes 545 us of this time, and varies by 30 %.
     fn default() -> WebServer {
         let service = Length::Uniform { least: Nanos::ns(381_500), most: Nanos::ns(708_500) };
         let think = Length::Fixed(Nanos::ZERO);
@@ -140,7 +140,7 @@ impl WebServer {
         plan
     }
 
-    /// Adds the task that creates requests at random instants. A free client sends each request.
+    /// Adds the task that creates requests at random instants. An idle client sends each request.
     fn made(&self, rate_milli: u64, clients: &mut Application) -> ObjectId {
         let wanted = clients.share("wanted", Object::Semaphore { most: u32::MAX });
         let gap = Length::Exponential { mean: Nanos::ns(1_000_000_000_000 / rate_milli) };

@@ -104,7 +104,7 @@ impl Asked {
         asked
     }
 
-    /// Whether the object requests nothing except CPUs.
+    /// Returns whether the object requests nothing except CPUs.
     fn is_silent(&self) -> bool {
         self.policy.is_none()
             && self.priority.is_none()

@@ -48,7 +48,7 @@ pub(super) fn signallers<'f>(threads: &[Thread<'f>], forks: &Forks) -> Signaller
     all
 }
 
-/// Whether there are several threads of this kind, which can wake each other.
+/// Returns whether there are several threads of this kind, which can wake each other.
 pub(super) fn is_many(thread: &Thread<'_>, forked: bool) -> bool {
     thread.instances.value > 1 || forked
 }

@@ -306,7 +306,7 @@ impl Thread<'_> {
         self.phases.iter().map(|phase| phase.events.len()).sum()
     }
 
-    /// Whether the thread never ends by itself.
+    /// Returns whether the thread never ends by itself.
     pub(super) fn is_endless(&self) -> bool {
         self.rounds.is_none() || self.phases.iter().any(|phase| phase.rounds.is_none())
     }

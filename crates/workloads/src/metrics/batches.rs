@@ -15,7 +15,7 @@ pub(super) struct Batches {
     over: Option<Instant>,
     done: u64,
     took: Durations,
-    /// Start of counting, and number of batches completed before it.
+    /// Start of counting, and number of batches completed before the start.
     from: Instant,
     before: u64,
 }
@@ -56,7 +56,7 @@ impl Gauge for Batches {
         let come = there.as_ns() / self.interval.as_ns();
         let mut reading = Reading::default();
         reading.add("batches", batches);
-        // For an application with an end, only the batches that arrived by then are due.
+        // An application that has ended has no open batches.
         let open = if self.over.is_some() { 0 } else { come.saturating_sub(self.done) };
         reading.add("open", open);
         reading.add("batches_per_s_milli", per_second(batches, counted));

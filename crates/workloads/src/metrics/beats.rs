@@ -1,4 +1,4 @@
-//! Pictures at every beat: the regularity of their times.
+//! The regularity of pictures that are due at every beat.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second};

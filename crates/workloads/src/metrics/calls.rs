@@ -1,4 +1,4 @@
-//! Telephone calls, as their receivers get the packets.
+//! Telephone calls, measured at the receivers of their packets.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::Reading;
@@ -6,8 +6,8 @@ use super::voip::{Call, Phone};
 use sched::Instant;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The gauge of calls. Task `call-3` reads the packets of link number 3 in order of arrival, each in a job at whose end
-/// it can be played.
+/// The gauge of calls. Task `call-3` reads the packets of link number 3 in order of arrival, each packet in one job. At
+/// the end of the job, the packet can be played.
 #[derive(Debug)]
 pub(super) struct Calls {
     phone: Phone,
@@ -81,9 +81,9 @@ impl Gauge for Calls {
 }
 
 impl Packets {
-    /// Returns the quality of a call. Packets that are unread at `end` can be played then at the earliest.
+    /// Returns the quality of a call. Packets that are unread at `end` can be played at `end` at the earliest.
     fn hear(&mut self, phone: Phone, end: Instant) -> Reading {
-        // A packet that has just arrived is no evidence yet.
+        // A packet that has just arrived may still be read in time.
         let late = |sent: &Instant| end.saturating_since(*sent) > phone.buffer.saturating_add(phone.packet);
         self.read.extend(self.unread.drain(..).filter(late).map(|sent| (sent, end)));
         self.read.sort_unstable();

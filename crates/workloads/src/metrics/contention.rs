@@ -35,7 +35,7 @@ impl Contention {
         }
     }
 
-    /// Counts up to `at`, second by second.
+    /// Adds the time up to `at`, second by second.
     fn count_to(&mut self, at: Instant) {
         let Some(began) = self.began else { return };
         let many = self.awake.len() as u64;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use trace::{Event, Sink};
 
-/// The link of each flow of the world that belongs to a measured application: the application's name and the number of
-/// the link. The code that creates the links adds the entries.
+/// The link of each flow that belongs to a measured application: the application's name and the number of the link. The
+/// code that creates the links adds the entries.
 pub type FlowNames = Rc<RefCell<BTreeMap<u32, (String, u32)>>>;
 
 /// Measures the applications of one machine, as a [`Sink`] of its events.
@@ -24,7 +24,7 @@ pub struct Metrics {
     /// Entity that runs on each CPU, by CPU.
     running: Vec<Option<EntityId>>,
     flow_names: FlowNames,
-    /// Instant at which the metrics start to count, until then.
+    /// Instant at which the metrics start to count. `None` after this instant.
     from: Option<Instant>,
 }
 
@@ -53,7 +53,7 @@ impl Metrics {
         }
     }
 
-    /// Whether there is no application to measure.
+    /// Returns whether there is no application to measure.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.gauges.is_empty()

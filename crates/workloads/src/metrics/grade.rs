@@ -3,8 +3,8 @@
 use sched::Nanos;
 
 /// The grades of the study of interactive VMs (`vsched-2005`, figure 11: good, tiny jitter, small jitter, jitter; worse
-/// MP3 is "noisy" there). The bounds between the grades are constants here, derived from properties of displays and
-/// people and not from any result.
+/// MP3 is "noisy" in that figure). The bounds between the grades are constants here, derived from properties of
+/// displays and people and not from any result.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Grade {
     /// Unnoticeable for users.
@@ -19,17 +19,17 @@ pub enum Grade {
 
 impl Grade {
     /// Bounds for the distance of pictures from their beat, for 19 of 20 pictures. A display shows a picture every 16.7
-    /// ms (60 Hz). A picture with a delay below a third of that is nearly always in time. With half of that it is late
-    /// half of the time, and above a whole one always.
+    /// ms (60 Hz). A picture whose delay is below a third of this period is nearly always in time. With a delay of half
+    /// a period, the picture is late half of the time. With a delay above a whole period, the picture is always late.
     pub const PICTURES: [Nanos; 3] = [Nanos::us(5_556), Nanos::us(8_333), Nanos::us(16_667)];
 
-    /// Bounds for the duration of an answer, for 19 of 20 answers. Up to 0.1 s an answer seems immediate, and from a
-    /// second on it breaks a train of thought (Miller 1968; Nielsen 1993, chapter 5). The two bounds between divide
-    /// that in equal ratios.
+    /// Bounds for the duration of an answer, for 19 of 20 answers. An answer within 0.1 s seems immediate. An answer
+    /// after more than a second interrupts the user's thoughts (Miller 1968; Nielsen 1993, chapter 5). The other bounds
+    /// divide the range between these two in equal ratios.
     pub const ANSWERS: [Nanos; 3] = [Nanos::ms(100), Nanos::ms(215), Nanos::ms(464)];
 
-    /// Bounds for the number of clicks per minute: interruptions of sound. One per minute may be a fault of the record;
-    /// one every ten seconds is not.
+    /// Bounds for the number of clicks per minute: interruptions of sound. One click per minute may be a fault of the
+    /// recording; one click every ten seconds is not.
     pub const CLICKS_PER_MINUTE: [u64; 3] = [0, 1, 6];
 
     /// Returns the grade for three bounds: up to the first, the second, the third, or beyond.
@@ -46,7 +46,7 @@ impl Grade {
         self as u64
     }
 
-    /// Returns the word for a number of a report. Numbers beyond 3 have the last word.
+    /// Returns the word for a number of a report. Numbers beyond 3 return the last word.
     #[must_use]
     pub fn word(number: u64) -> &'static str {
         match number {

@@ -1,9 +1,9 @@
 //! The metrics of applications: each application has a [`Metric`], and [`Metrics`] measures it, as a
 //! [`Sink`](trace::Sink) of its machine.
 //!
-//! The tasks of an application are known by their names: the application's name, or `name/role`. Their reports (starts
-//! and ends of jobs, skipped beats) and their events (arrival, wake-up, block, departure) suffice for all metrics. So a
-//! metric does not depend on policies or on the simulator.
+//! A task belongs to an application by its name: the application's name, or `name/role`. Their reports (starts and ends
+//! of jobs, skipped beats) and their events (arrival, wake-up, block, departure) suffice for all metrics. Metrics
+//! therefore do not depend on policies or on the simulator.
 //!
 //! To add a metric: a file here with a `Gauge`, a variant of [`Metric`] that creates it, and a row in `docs/report.md`.
 

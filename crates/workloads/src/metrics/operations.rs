@@ -9,7 +9,7 @@ use trace::Durations;
 /// The relation between the jobs and the operations of a program that works on files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operations {
-    /// Whether an operation is a transaction, which has several parts and no duration of its own.
+    /// Whether an operation is a transaction. A transaction has several parts and no duration of its own.
     pub is_transactions: bool,
     /// Number of jobs that equal `operations`. Range: 1 ….
     pub jobs: u64,
@@ -94,7 +94,7 @@ impl Gauge for Counted {
     fn read(&mut self, end: Instant) -> Reading {
         let all = self.operations(self.jobs);
         let count = all - self.operations(self.before);
-        // A task with an unfinished operation is measured up to the end.
+        // A task with an unfinished operation is measured up to the end of the run.
         let is_going_on = !self.open.is_empty() || self.of.most.is_some_and(|most| all < most);
         let until = if is_going_on && self.there > 0 { end } else { self.done };
         let took = until.saturating_since(self.began.unwrap_or(until));

@@ -91,7 +91,7 @@ impl Gauge for Picture {
         let began = self.began.unwrap_or(end);
         let over = if unplayed == 0 { self.last } else { end };
         let playback = over.saturating_since(began);
-        // Seconds without a shown frame count, too.
+        // Seconds without a shown frame also count.
         let seconds = usize::try_from(playback.as_ns().div_ceil(1_000_000_000)).unwrap_or(usize::MAX);
         if self.seconds.len() < seconds {
             self.seconds.resize(seconds, 0);

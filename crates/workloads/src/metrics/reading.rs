@@ -3,7 +3,7 @@
 use sched::Nanos;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// The values of a metric: numbers with names, in their order of relevance for people.
+/// The values of a metric: numbers with names, in order of relevance for readers.
 ///
 /// A name ends in its unit: `_ns`, `_ppm` (millionths), `_milli` (thousandths). Other numbers are counts, and `grade`
 /// is a [`Grade`](super::Grade).
@@ -41,7 +41,7 @@ impl Reading {
     }
 }
 
-/// Values with names, in order. JSON: an object.
+/// Values with names, in order. In JSON: an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named<T>(pub Vec<(&'static str, T)>);
 
@@ -52,7 +52,7 @@ impl<T> Default for Named<T> {
 }
 
 impl<T> Named<T> {
-    /// Whether there are no values.
+    /// Returns whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -68,7 +68,7 @@ impl<T: Serialize> Serialize for Named<T> {
 }
 
 /// Returns `part` of `whole` in parts of `unit`, rounded down. 0 if `whole` is zero. The maximum number if the result
-/// exceeds it.
+/// exceeds the range.
 pub(super) fn ratio(part: u64, unit: u64, whole: u64) -> u64 {
     let parts = (u128::from(part) * u128::from(unit)).checked_div(u128::from(whole)).unwrap_or(0);
     u64::try_from(parts).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Requests to a server, as its clients measure them.
+//! Requests to a server, measured by the server's clients.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second};
@@ -6,11 +6,12 @@ use sched::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use trace::Durations;
 
-/// Role of a task whose jobs create requests: the n-th completed job of other tasks answers its n-th job.
+/// Role of a task whose jobs create requests: the n-th completed job of the other tasks answers the n-th job of this
+/// task.
 pub(crate) const ARRIVALS: &str = "arrivals";
 
-/// The duration of each request, from its creation, or from its due time by the clock of its task, to its answer.
-/// Requests that are open at the end of the run are counted separately.
+/// The duration of each request, from its creation to its answer. Without a task `arrivals`, the duration starts at the
+/// due time by the clock of the client. Requests that are open at the end of the run are counted separately.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     came: Option<Instant>,

@@ -16,7 +16,7 @@ pub(super) struct Rounds {
     gone: bool,
     rounds: u64,
     took: Durations,
-    /// Whether the current round began before counting did.
+    /// Whether the current round began before counting started.
     partial: bool,
 }
 
@@ -54,14 +54,14 @@ impl Gauge for Rounds {
     }
 
     fn begin(&mut self, at: Instant) {
-        // The current round counts neither before nor after the start.
+        // The current round counts neither before nor after the start of counting.
         self.partial = self.began.is_some();
         self.began = self.began.map(|began| began.max(at));
         (self.rounds, self.took) = (0, Durations::default());
     }
 
     fn read(&mut self, end: Instant) -> Reading {
-        // The current round does not count, but a run that hangs in it must not appear fast.
+        // The current round does not count, but a run that hangs in this round must not appear fast.
         let over = self.last.filter(|&last| self.gone || end.saturating_since(last) <= self.took.longest());
         let took = over.unwrap_or(end).saturating_since(self.began.unwrap_or(end));
         let mut reading = Reading::default();

@@ -9,7 +9,7 @@ use sched::{Instant, Nanos};
 /// The parameters of the sound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sound {
-    /// Duration of a period, which is written at once. Range: above zero.
+    /// Duration of a period. The player writes a period at once. Range: above zero.
     pub period: Nanos,
     /// Capacity of the buffer, in periods. Range: 1 ….
     pub periods: u32,
@@ -17,7 +17,7 @@ pub struct Sound {
 
 /// The buffer of a sound card. Every job that the player completes adds one period. The card starts to play when the
 /// buffer is full for the first time, and resumes as soon as the buffer is not empty. Periods that arrive at a full
-/// buffer are not played: late sound is not made up for.
+/// buffer are not played.
 #[derive(Debug)]
 pub(super) struct Buffer {
     sound: Sound,
@@ -25,7 +25,7 @@ pub(super) struct Buffer {
     level: Nanos,
     upto: Instant,
     plays: bool,
-    /// Instant since which the buffer is empty while the card should play.
+    /// Instant at which the buffer ran empty while the card should play.
     empty: Option<Instant>,
     began: Instant,
     underruns: u64,
@@ -116,9 +116,9 @@ impl Buffer {
         let clicks = super::reading::ratio(self.underruns, 60_000_000_000, minutes);
         match (self.filled, self.plays) {
             (0, _) | (_, false) => Grade::Jitter,
-            // A click every two minutes rounds to zero, but is more than no click.
+            // A rate of one click in two minutes rounds to zero, but is more than no clicks.
             _ if clicks == 0 && self.underruns > 0 => Grade::Tiny,
-            // Sound with silence in more than a tenth of the time is useless, with any number of clicks.
+            // Sound that is silent for more than a tenth of the time is useless, regardless of the number of clicks.
             _ if self.silence.as_ns() > played.as_ns() / 10 => Grade::Jitter,
             _ => Grade::of(&clicks, &Grade::CLICKS_PER_MINUTE),
         }

@@ -1,4 +1,4 @@
-//! Transfers over a network, or from a disk.
+//! Transfers over a network, or to or from a disk.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, ratio};

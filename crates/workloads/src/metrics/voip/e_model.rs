@@ -1,17 +1,17 @@
 //! [`rate`]: the E-model of ITU-T G.107 (03/2005): the quality of a line from its properties.
 //!
-//! R = Ro − Is − Id − Ie,eff + A, each term as in the recommendation's section 3. Parameters that a call over packets
-//! does not change have their default values (its table 2). All functions are from `libm`, so that the result is equal
-//! on every machine.
+//! R = Ro − Is − Id − Ie,eff + A, with the terms of the recommendation's section 3. Parameters that a call over packets
+//! does not change have the default values of table 2. All functions are from `libm`, so that the result is equal on
+//! every machine.
 
 use libm::{exp, log10, pow, sqrt};
 
 /// The coding of speech. Source of the figures: ITU-T G.113 (11/2007), appendix I, tables I.3 and I.4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Codec {
-    /// 64 kbit/s, with silence in gaps.
+    /// 64 kbit/s, with silence in place of lost packets.
     G711,
-    /// 64 kbit/s, with gaps filled from earlier speech (packet loss concealment).
+    /// 64 kbit/s, with earlier speech in place of lost packets (packet loss concealment).
     G711Concealed,
     /// 8 kbit/s, with voice activity detection (annexes A and B).
     G729,
@@ -45,8 +45,8 @@ impl Codec {
 pub struct Line {
     /// Coding of speech.
     pub codec: Codec,
-    /// Delay from mouth to ear (T and Ta of the model; the round trip Tr is twice that). Unit: milliseconds. Range: 0
-    /// ….
+    /// Delay from mouth to ear (T and Ta of the model; the round trip Tr is twice this delay). Unit: milliseconds.
+    /// Range: 0 ….
     pub one_way_ms: f64,
     /// Share of packets that are not played. Unit: percent. Range: 0 … 100.
     pub loss_percent: f64,
@@ -55,7 +55,7 @@ pub struct Line {
 }
 
 impl Default for Line {
-    /// Returns the recommendation's default: no delay, no loss, the codec of a fixed network.
+    /// Returns the default of the recommendation: no delay, no loss, and the codec of a fixed network.
     fn default() -> Line {
         Line { codec: Codec::G711, one_way_ms: 0.0, loss_percent: 0.0, burst: 1.0 }
     }
@@ -118,7 +118,7 @@ fn bend(x: f64, n: f64) -> f64 {
     pow(1.0 + pow(x, n), 1.0 / n)
 }
 
-/// No: returns all noise together, in dBm0p (3-3 to 3-7).
+/// Returns No, the sum of all noise, in dBm0p (3-3 to 3-7).
 fn noise() -> f64 {
     let olr = SLR + RLR;
     let sending = PS - SLR - DS - 100.0 + 0.004 * pow(PS - olr - DS - 14.0, 2.0);
@@ -128,7 +128,7 @@ fn noise() -> f64 {
     10.0 * log10(power(NC) + power(sending) + power(receiving) + power(floor))
 }
 
-/// Is: returns the impairment by too loud a connection, a wrong side tone, and quantising (3-8 to 3-18).
+/// Returns Is, the impairment by a too loud connection, a wrong side tone, and quantising (3-8 to 3-18).
 fn simultaneous(ro: f64, noise: f64, line: &Line) -> f64 {
     let xolr = SLR + RLR + 0.2 * (64.0 + noise - RLR);
     let loud = 20.0 * (bend(xolr / 8.0, 8.0) - xolr / 8.0);
@@ -150,7 +150,7 @@ fn side_tone(stmro: f64) -> f64 {
         + 29.0
 }
 
-/// Id: returns the impairment by the talker's echo, the listener's echo, and the delay itself (3-19 to 3-28).
+/// Returns Id, the impairment by the talker's echo, the listener's echo, and the delay itself (3-19 to 3-28).
 fn delay(ro: f64, noise: f64, line: &Line) -> f64 {
     let t = line.one_way_ms;
     let terv = TELR - 40.0 * log10((1.0 + t / 10.0) / (1.0 + t / 150.0)) + 6.0 * exp(-0.3 * t * t);
@@ -161,7 +161,7 @@ fn delay(ro: f64, noise: f64, line: &Line) -> f64 {
     talker + listener + absolute(t)
 }
 
-/// Idd: returns the impairment by a delay of `t` milliseconds without any echo (3-27 and 3-28).
+/// Returns Idd, the impairment by a delay of `t` milliseconds without any echo (3-27 and 3-28).
 pub(super) fn absolute(t: f64) -> f64 {
     if t <= 100.0 {
         return 0.0;
@@ -170,7 +170,7 @@ pub(super) fn absolute(t: f64) -> f64 {
     25.0 * (bend(x, 6.0) - 3.0 * bend(x / 3.0, 6.0) + 2.0)
 }
 
-/// Ie,eff: returns the impairment by the codec and by missing packets (3-29).
+/// Returns Ie,eff, the impairment by the codec and by missing packets (3-29).
 fn equipment(line: &Line) -> f64 {
     let (ie, loss) = (line.codec.impairment(), line.loss_percent);
     ie + (95.0 - ie) * loss / (loss / line.burst + line.codec.robustness())
@@ -181,7 +181,7 @@ pub(super) fn score(r: f64) -> f64 {
     match r {
         r if r <= 0.0 => 1.0,
         r if r >= 100.0 => 4.5,
-        // Between 0 and 6.5, the polynomial is below the scale.
+        // For R between 0 and 6.5, the polynomial is below the scale.
         r => (1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6).max(1.0),
     }
 }

@@ -3,8 +3,8 @@
 use sched::{Instant, Nanos};
 
 /// The mean change of the transit time from one packet to the next: J += (|D| − J) / 16 for each packet that arrives,
-/// where D is the difference to the packet that arrived before it. Stored in sixteenths of a nanosecond, as the
-/// appendix stores it in sixteenths of its clock.
+/// where D is the difference to the packet that arrived before. The estimate is stored in sixteenths of a nanosecond;
+/// the appendix stores the estimate in sixteenths of its clock unit.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Jitter {
     /// Transit time of the last packet.
@@ -32,7 +32,7 @@ impl Jitter {
         Nanos::ns(self.sixteenths >> 4)
     }
 
-    /// Returns the mean of all estimates so far. Zero if there is none.
+    /// Returns the mean of all estimates so far. Zero if there are no estimates.
     #[must_use]
     pub fn mean(self) -> Nanos {
         Nanos::ns(self.sum.checked_div(self.packets).unwrap_or(0))

@@ -1,8 +1,8 @@
 //! A telephone call over packets: its quality, from the sending and arrival times of its packets.
 //!
 //! [`Call`] processes packets in order of sending. [`Call::read`] returns jitter (RFC 3550), lost packets, packets that
-//! arrived too late to be played, and the mean opinion score (ITU-T G.107). The module is pure arithmetic; the carrier
-//! of the packets feeds it.
+//! arrived too late to be played, and the mean opinion score (ITU-T G.107). The module is pure arithmetic; its caller
+//! carries the packets and reports their times.
 
 mod e_model;
 mod jitter;
@@ -22,8 +22,8 @@ pub struct Phone {
     pub codec: Codec,
     /// Duration of speech in a packet. Source of the default: 20 ms, RFC 3551, section 4.2. Range: above zero.
     pub packet: Nanos,
-    /// Time for which the play-out buffer holds the first packet; the maximum delay of other packets. Default: 60 ms,
-    /// three packets. Range: any.
+    /// Time for which the play-out buffer holds the first packet, and maximum additional delay of later packets.
+    /// Default: 60 ms, three packets. Range: any.
     pub buffer: Nanos,
 }
 
@@ -50,7 +50,7 @@ impl Call {
         Call { phone, jitter: Jitter::default(), playout: Playout::new(phone.buffer), under_way: Vec::new() }
     }
 
-    /// Records the next packet, in the order of sending: its sending and arrival times. `None`: the packet was lost.
+    /// Records the sending and arrival times of the next packet, in the order of sending. `None`: the packet was lost.
     pub fn packet(&mut self, sent: Instant, arrived: Option<Instant>) {
         self.playout.packet(sent, arrived);
         if let Some(arrived) = arrived {

@@ -1,14 +1,14 @@
-//! [`Playout`]: the buffer that plays packets at an even pace.
+//! [`Playout`]: the buffer that plays packets at a constant rate.
 
 use sched::{Instant, Nanos};
 
-/// A buffer of fixed length. It holds the first packet that arrives for that time. It plays every other packet with the
-/// distance to the first at which it was sent. A packet that arrives later is discarded; a packet that never arrives is
-/// lost.
+/// A buffer of fixed length. The buffer holds the first packet that arrives for this length. Every other packet is
+/// played as long after the first packet as it was sent after the first packet. A packet that arrives after its playing
+/// time is discarded; a packet that never arrives is lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Playout {
     holds: Nanos,
-    /// Time from the sending of any packet to its playing.
+    /// Time from the sending of a packet to its playing, equal for all packets.
     delay: Option<Nanos>,
     /// Number of sent packets.
     pub packets: u64,

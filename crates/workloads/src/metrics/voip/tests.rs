@@ -32,7 +32,7 @@ fn delay_matters_from_a_tenth_of_a_second_on_and_more_and_more() {
     let r = |one_way_ms| rate(&Line { one_way_ms, ..Line::default() }).r;
     let fall: Vec<f64> = [0.0, 100.0, 150.0, 200.0, 300.0, 400.0].windows(2).map(|at| r(at[0]) - r(at[1])).collect();
     assert!(fall.iter().all(|fall| *fall > 0.0), "{fall:?}");
-    // Without echo, delays up to 100 ms have no effect. Then the values are those of the table in G.113 (02/1996).
+    // Without echo, delays up to 100 ms have no effect. The values are then those of the table in G.113 (02/1996).
     for (t, right) in [(100.0, 0.0), (200.0, 3.0), (300.0, 15.0), (400.0, 25.0), (800.0, 40.0)] {
         assert!(near(absolute(t), right, 1.0), "{t} ms: {}", absolute(t));
     }
@@ -53,7 +53,7 @@ fn loss_costs_what_the_codec_lets_it_cost() {
 #[test]
 fn jitter_is_that_of_the_rfc() {
     let mut jitter = Jitter::default();
-    // Transit times of 10, 26 and 10 ms: each differs by 16 ms from the one before.
+    // Transit times of 10, 26 and 10 ms: each time differs from the previous time by 16 ms.
     for (sent, arrived) in [(0, 10_000), (20_000, 46_000), (40_000, 50_000)] {
         jitter.packet(at(sent), at(arrived));
     }
@@ -82,8 +82,8 @@ fn a_call_without_loss_has_the_score_of_its_codec() {
 #[test]
 fn what_never_comes_is_lost_and_what_comes_too_late_is_discarded() {
     let mut call = Call::new(Phone { buffer: Nanos::ms(60), ..Phone::default() });
-    // The first transit time is 5 ms, so each packet must arrive within 65 ms. Every tenth is lost; every tenth plus
-    // five arrives after 65.001 ms.
+    // The first transit time is 5 ms, so each packet must arrive within 65 ms. Every tenth packet is lost. The fifth
+    // packet after each lost packet arrives after 65.001 ms.
     for n in 0..100 {
         let under_way = match n % 10 {
             3 => None,

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// Maximum number of events of all threads of all files of rt-app together.
 const EVENTS_MAX: u64 = 1 << 22;
 
-/// The workload of a member, in the form of the scenario.
+/// The workload of a member, as the scenario stores it.
 #[derive(Debug)]
 pub(super) enum Made {
     Entity(Workload),
@@ -40,7 +40,7 @@ pub(super) struct Applications {
 }
 
 impl Applications {
-    /// Returns the tasks that execute `work`, which is at `at`, and the number of tasks that are not yet counted.
+    /// Returns the tasks that execute `work` at span `at`, and the number of tasks that are not yet counted.
     pub(super) fn make(
         &mut self,
         work: &Work,

@@ -14,7 +14,7 @@ use input::source::{Placed, Span};
 use sched::id::CPUS_MAX;
 use sched::{Nanos, Topology};
 
-/// Returns the scenario of `file`. `None`: something is wrong, and `findings` has the problem.
+/// Returns the scenario of `file`. `None`: the values have a problem, which is in `findings`.
 pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
     let host = host(&file, findings);
     if file.name.is_absent() {
@@ -75,7 +75,7 @@ fn missing(message: &str, right: &str, findings: &mut Findings) {
     findings.add(Problem::new(message).at(Span::default(), "in this file").help(format!("use {right}")));
 }
 
-/// Returns the topology of the host. `None`: it has a problem.
+/// Returns the topology of the host. `None`: the topology has a problem.
 fn host(file: &File, findings: &mut Findings) -> Option<Topology> {
     if file.cpus.is_absent() {
         missing("the scenario has no number of CPUs", &format!("cpus = 1, up to {CPUS_MAX}"), findings);

@@ -16,12 +16,12 @@ const BOOST: &str = "\"rr:8\", \"fifo:50\" or \"nice:-20\"";
 /// Minimum budget, window, limit and tick.
 const LEAST: Nanos = Nanos::us(1);
 
-/// The places in the file of settings that a policy may reject. The default if a setting is absent.
+/// The spans of settings that a policy may reject. If a setting is absent, the default span.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CoordinationPlaces {
-    /// Place of the boost, or of the coordination as a whole.
+    /// Span of the boost, or of the coordination as a whole.
     pub boost: Span,
-    /// Place of the detector, or of the coordination as a whole.
+    /// Span of the detector, or of the coordination as a whole.
     pub detector: Span,
 }
 

@@ -1,9 +1,9 @@
-//! `count`: one `[[vm]]` or `[[task]]` for many.
+//! `count`: one `[[vm]]` or `[[task]]` that stands for many.
 //!
 //! Before the scenario is read, a table with `count = 64` is replaced by 64 copies. In copy number *i* (from 0), `{i}`
-//! in a text becomes *i* (`{i:02}`: with at least two digits). A list or a [`Range`] in the place of a single value
-//! becomes its element *i*, from the start again after the last. Copies keep the places of their original text, so that
-//! a problem of a copy points at the line.
+//! in a text becomes *i* (`{i:02}`: with at least two digits). If a list or a [`Range`] stands for a single value, its
+//! element *i* replaces it. After the last element, the first element follows. Copies keep the spans of their original
+//! text, so that a problem of a copy points at the line.
 
 use crate::{SCENARIO_ENTITIES_MAX, form};
 use input::problem::{Findings, Problem, quoted};
@@ -69,7 +69,7 @@ struct Copies<'i, 'f> {
 }
 
 impl<'i> Copies<'i, '_> {
-    /// Replaces the counted tables of `table`, which is part of copy number `copy` of a counted table, or of none.
+    /// Replaces the counted tables of `table`. `copy`: the number of the copy that contains `table`, if any.
     fn expand(&mut self, table: &mut DeTable<'i>, copy: Option<usize>) {
         for key in COUNTED {
             let Some(value) = table.get_mut(key) else { continue };
@@ -128,7 +128,7 @@ impl<'i> Copies<'i, '_> {
         expanded.collect()
     }
 
-    /// Refuses copies that share a name. A later check of names compares places, which copies share.
+    /// Refuses copies that share a name. A later check of names compares spans, and copies share their spans.
     fn refuse_equal_names(&mut self, copies: &[DeTable<'i>], count: Span) {
         let mut names = BTreeSet::new();
         let named = copies.iter().filter_map(|copy| copy.get("name"));
@@ -181,7 +181,7 @@ impl<'i> Copies<'i, '_> {
                     return Spanned::new(at, DeValue::Array(values.collect()));
                 }
                 match values.get(copy % values.len().max(1)).cloned() {
-                    // An element stands for a single value: its own lists are values of their keys.
+                    // An element stands for a single value. Lists inside the element are values of their keys.
                     Some(element) if element.get_ref().is_array() => self.list(element, copy),
                     Some(element) => self.walked(element, "", Some(copy)),
                     None => Spanned::new(at, DeValue::Array(values)),
@@ -192,7 +192,7 @@ impl<'i> Copies<'i, '_> {
         }
     }
 
-    /// Returns the list `value` in copy number `copy`: converts all elements, and selects none of them.
+    /// Returns the list `value` in copy number `copy`. Converts all elements, and selects none of them.
     fn list(&mut self, value: Spanned<DeValue<'i>>, copy: usize) -> Spanned<DeValue<'i>> {
         let at = value.span();
         match value.into_inner() {
@@ -250,7 +250,7 @@ fn numbered(text: &str, copy: usize) -> Option<String> {
     is_found.then(|| numbered + rest)
 }
 
-/// Returns the width of the number in a placeholder, and the text after the placeholder. `text` follows `{i`.
+/// Returns the width of the number in a placeholder, and the text after the placeholder. `text` starts after `{i`.
 fn placeholder(text: &str) -> Option<(usize, &str)> {
     let (form, after) = text.split_once('}')?;
     let width = match form.strip_prefix(":0") {

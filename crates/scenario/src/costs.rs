@@ -1,5 +1,5 @@
 //! [`Machine`]: the costs of scheduling on the machines of the papers' measurements, and on a current machine. Each
-//! machine is a file in `costs/`, in which every figure has its source beside it. `docs/costs.md` describes their use.
+//! machine is a file in `costs/`, with a source for every figure. `docs/costs.md` describes the use of these machines.
 
 use input::duration;
 use input::problem::{Problem, Problems, Wrong, quoted, right_instead};
@@ -34,9 +34,9 @@ static MACHINES: LazyLock<Vec<Machine>> = LazyLock::new(|| {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// The paper that names the machine states the figure, or the figure was fitted to the paper's results.
+    /// The figure is stated in the paper that names the machine, or was fitted to the results of the paper.
     Paper,
-    /// The figure was measured or documented. The source names the measurement, with its hardware, or the document.
+    /// The figure was measured or documented. The source names the document, or the measurement and its hardware.
     Measured,
     /// The figure is assumed. The source gives the reason for the assumption.
     Assumed,
@@ -47,7 +47,7 @@ pub enum Basis {
 pub struct Figure {
     /// Key of the figure, as in a scenario.
     pub key: &'static str,
-    /// Value for people: `3.8us`, `2000`.
+    /// Display form of the value: `3.8us`, `2000`.
     pub value: String,
     /// Foundation of the figure.
     pub basis: Basis,
@@ -92,7 +92,7 @@ pub fn machine(name: &str) -> Result<&'static Machine, Problems> {
     find(name).map_err(|wrong| wrong.anywhere(None).into())
 }
 
-/// Returns the machine with this `name`, or the error for the place of the name.
+/// Returns the machine with this `name`, or the error, which is located at the name.
 pub(crate) fn find(name: &str) -> Result<&'static Machine, Wrong> {
     machines().iter().find(|machine| machine.name == name).ok_or_else(|| {
         let names: Vec<&str> = machines().iter().map(|machine| machine.name).collect();
@@ -189,7 +189,7 @@ impl Machine {
     /// Reads `text`, the file of the machine `name`.
     ///
     /// # Errors
-    /// The file is no TOML, a key is missing or unknown, a value is out of range, or a figure has no source.
+    /// The file is not TOML, a key is missing or unknown, a value is out of range, or a figure has no source.
     pub fn read(name: &'static str, text: &str) -> Result<Machine, Problems> {
         let mut reading = Reading { source: Source::new(format!("costs/{name}.toml"), text), figures: Vec::new() };
         let file: File = toml::from_str(text).map_err(|error| {

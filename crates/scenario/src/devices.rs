@@ -6,7 +6,7 @@ use sim::program::{Length, Notify};
 use workloads::mean;
 use workloads::network::Device;
 
-/// Name of the machine for everything outside the scenario's machines: clients, peers.
+/// Name of the machine for clients and peers outside the scenario's machines.
 pub const OUTSIDE: &str = "outside";
 
 /// The settings of `[network]`.
@@ -14,10 +14,10 @@ pub const OUTSIDE: &str = "outside";
 pub struct NetworkSpec {
     /// Latency from one machine to another, one way.
     pub latency: Length,
-    /// Latency between machines of one host. `None`: as between other machines.
+    /// Latency between machines of one host. `None`: equal to `latency`.
     pub local: Option<Length>,
-    /// Bandwidth of the link of each machine of the scenario, each way; with several hosts, of each host. Unit: bytes
-    /// per second. `None`: unlimited.
+    /// Bandwidth of each link, each way. Every machine of the scenario has a link; with several hosts, every host.
+    /// Unit: bytes per second. `None`: unlimited.
     pub bandwidth: Option<u64>,
     /// Maximum size of a packet. Unit: bytes.
     pub packet: u32,
@@ -29,14 +29,14 @@ pub struct NetworkSpec {
     pub received: Length,
     /// Maximum number of packets that wait for the guest's kernel; further packets are dropped.
     pub ring: u32,
-    /// Place of the network in the file.
+    /// Span of the network in the file.
     pub place: Span,
 }
 
 impl NetworkSpec {
-    /// Returns the time until each of several equally fast nodes has `bytes` from each other node, and the time that
-    /// the busiest link needs for all data. CPU time is left out, and random latencies count with their mean. `plugs`:
-    /// the link of each node.
+    /// Returns the time until each of several equally fast nodes has received `bytes` from every other node. Also
+    /// returns the time that the busiest link needs for all data. CPU time is excluded, and random latencies count with
+    /// their mean. `plugs`: the link of each node.
     #[must_use]
     pub fn exchange(&self, plugs: &[usize], bytes: u64) -> (Nanos, Nanos) {
         let passing = |bytes| self.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::s(1).scale(bytes, rate));
@@ -54,7 +54,7 @@ impl NetworkSpec {
     }
 }
 
-/// The settings of `[disk]`: one disk per host, shared by its machines.
+/// The settings of `[disk]`. Each host has one disk, which its machines share.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DiskSpec {
     /// Seek and rotation time of each request.
@@ -63,14 +63,14 @@ pub struct DiskSpec {
     pub bandwidth: Option<u64>,
     /// Driver that handles the requests of VMs.
     pub drivers: Drivers,
-    /// Place of the disk in the file.
+    /// Span of the disk in the file.
     pub place: Span,
 }
 
 /// The driver that handles the packets or requests of VMs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Drivers {
-    /// Place where the driver runs.
+    /// Location of the driver.
     pub way: Way,
     /// CPU time of each event. In the hypervisor: constant.
     pub event: Length,
@@ -81,11 +81,11 @@ pub struct Drivers {
     /// Whether the driver notifies guests once per pass over all waiting packets. Otherwise it notifies them of each
     /// packet at once.
     pub passes: bool,
-    /// CPU time of the VM to notify the driver, beside the call to its host.
+    /// CPU time of the VM to notify the driver, excluding the call to its host.
     pub kick: Nanos,
 }
 
-/// The place where a driver of a device runs.
+/// The location of a device's driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Way {
     /// A thread of the host for each VM, for this device alone.
@@ -99,11 +99,12 @@ pub enum Way {
     },
     /// The hypervisor, by interrupts.
     Hypervisor,
-    /// No driver outside the VM: the device is the VM's own.
+    /// No driver outside the VM. The device belongs to the VM.
     Direct,
 }
 
-/// Returns the name of the host's thread that drives `device` for a VM. `None`: there is no such thread.
+/// Returns the name of the host's thread that drives `device` for a VM. `None`: no thread of the host drives the
+/// device.
 #[must_use]
 pub fn thread_of(vm: &str, way: &Way, device: Device) -> Option<String> {
     Some(match (way, device) {

@@ -1,4 +1,4 @@
-//! The TOML form: the typed values, each with its place. `check` compares the values with each other.
+//! The TOML format: the typed values with their spans. `check` compares the values with each other.
 
 use super::form;
 use super::guest;

@@ -1,4 +1,4 @@
-//! Forms of single values in a scenario, beside the forms of all inputs ([`input::form`]).
+//! Formats of single values in a scenario, in addition to the formats of all inputs ([`input::form`]).
 
 pub(super) use input::form::*;
 
@@ -10,7 +10,7 @@ use sched::{Class, CpuSet, Limit, Quota, RtPriority, Weight};
 use sim::guest::{Spinning, Steal};
 use toml::de::DeValue;
 
-/// Maximum number of vCPUs of one VM: a guest is a machine of its own.
+/// Maximum number of vCPUs of one VM. A guest is a machine, so the limit is that of a machine.
 pub(super) const VCPUS_MAX: usize = CPUS_MAX;
 /// Maximum cap: all CPUs of the largest machine. Unit: percent of one CPU.
 const CAP_MAX: u32 = 100 * CPUS_MAX as u32;
@@ -133,7 +133,7 @@ pub(super) fn cpu_list(value: &DeValue<'_>) -> Result<CpuSet, Wrong> {
     })
 }
 
-/// Reads the treatment of an entity beyond its slice.
+/// Reads the limit of a reservation: `soft` or `hard`.
 pub(super) fn limit(value: &DeValue<'_>) -> Result<Limit, Wrong> {
     word("limit", value, &[("soft", Limit::Soft), ("hard", Limit::Hard)], "\"soft\" or \"hard\"")
 }
@@ -181,7 +181,7 @@ pub(super) fn spin(value: &DeValue<'_>) -> Result<Spinning, Wrong> {
     }
 }
 
-/// Reads whether a guest knows its stolen time.
+/// Reads whether a guest can observe its steal time.
 pub(super) fn steal(value: &DeValue<'_>) -> Result<Steal, Wrong> {
     word("steal", value, &[("hidden", Steal::Hidden), ("known", Steal::Known)], "\"hidden\" or \"known\"")
 }

@@ -16,7 +16,7 @@ pub(super) struct Homes {
     pub(super) members: Vec<usize>,
 }
 
-/// Returns the hosts of all groups and members on `level`, from `hosts` hosts. `parents`: the groups of its members.
+/// Returns the hosts of all groups and members on `level`, out of `hosts` hosts. `parents`: the group of each member.
 pub(super) fn homes(
     level: &Level,
     tree: &Tree,
@@ -38,8 +38,8 @@ pub(super) fn homes(
     Homes { groups, members }
 }
 
-/// Returns the named host. A named host must equal the host of the enclosing group `around`, which is given with its
-/// place.
+/// Returns the named host. A named host must equal the host of the enclosing group `around`. The second element of
+/// `around` is the group's span.
 fn home(named: &Given<usize>, around: Option<(usize, Span)>, hosts: usize, findings: &mut Findings) -> usize {
     let Given::Right(Placed { value: number, at }) = *named else { return around.map_or(0, |(host, _)| host) };
     if number > hosts {
@@ -57,7 +57,7 @@ fn home(named: &Given<usize>, around: Option<(usize, Span)>, hosts: usize, findi
     number - 1
 }
 
-/// Checks that no guest has the name of a host, if there are several.
+/// Checks that no guest has the name of a host, if the scenario has several hosts.
 pub(super) fn clashes(checked: &Checked, hosts: usize, findings: &mut Findings) {
     for guest in checked.guests.iter().filter(|_| hosts > 1) {
         let number = guest.name.strip_prefix("host-").and_then(|number| number.parse::<usize>().ok());

@@ -1,6 +1,6 @@
 //! [`Kind`]: a VM or a task.
 
-/// The kind of a member.
+/// The type of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Vm,
@@ -8,7 +8,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the name of the kind in the file.
+    /// Returns the name of the type in the file.
     pub(super) fn noun(self) -> &'static str {
         match self {
             Kind::Vm => "the vm",

@@ -41,8 +41,8 @@ impl Counts {
     }
 }
 
-/// Returns the population of `level` on `hosts` machines that are each a `host`. `None`: something is wrong, and
-/// `findings` has the problem.
+/// Returns the population of `level` on `hosts` machines with the topology `host`. `None`: the values have a problem,
+/// which is in `findings`.
 pub(super) fn check(
     mut level: Level,
     (host, hosts): (Option<&Topology>, usize),
@@ -92,7 +92,7 @@ fn twice(members: &[MemberTable], findings: &mut Findings) {
     }
 }
 
-/// Returns the workload of a member. `None`: the member has a problem, or there are too many members by now.
+/// Returns the workload of a member. `None`: the member has a problem, or the number of members exceeds the maximum.
 fn make(
     member: &MemberTable,
     asked: Option<&Asked>,
@@ -169,7 +169,7 @@ fn under(
 }
 
 impl Checked {
-    /// Adds a member in a group of a host: its entities or its application, and the group and guest of a VM.
+    /// Adds a member to a group of a host: the entities or the application, and for a VM also its group and guest.
     fn expand(
         &mut self,
         member: MemberTable,
@@ -241,10 +241,10 @@ impl Checked {
 }
 
 impl GuestSpec {
-    /// Returns the guest in a VM that arrives at `arrival`: no entity in it arrives earlier.
+    /// Returns the guest of a VM that arrives at `arrival`. Entities in the guest arrive at `arrival` or later.
     fn come(mut self, arrival: Instant) -> GuestSpec {
         for peer in self.applications.iter_mut().flat_map(|spec| &mut spec.reach.peers) {
-            // On another machine, tasks of all VMs meet.
+            // On the machine of a peer, tasks of several VMs need distinct names.
             peer.application = workloads::within(&self.name, &peer.application);
         }
         for entity in &mut self.entities {

@@ -1,6 +1,6 @@
 //! [`Scenario`]: a machine, its entities, and their requests. It is read from TOML; `docs/scenarios.md` is the manual.
 //!
-//! Reading has two stages: `file` reads the typed values one by one; `check` compares the values with each other.
+//! Reading has two stages. `file` reads the typed values one by one, and `check` compares the values with each other.
 //! Neither stage stops at the first error.
 
 mod application;
@@ -44,7 +44,7 @@ pub use sim::{Costs, JobEnd, Periodic, Workload};
 pub use spec::{AppSpec, EntitySpec, Group, GuestSpec, ManagerSpec, PolicyChoice, Real, Scenario, Target};
 
 impl Scenario {
-    /// Reads the contents of the file `name`, which names no other file.
+    /// Reads the contents of the file `name`, which must name no other file.
     ///
     /// # Errors
     /// The problems of [`with_files`](Scenario::with_files), or a named file is missing.
@@ -52,10 +52,11 @@ impl Scenario {
         Scenario::with_files(name, bytes, Arc::new(NoFiles))
     }
 
-    /// Reads the contents of the file `name`, and the files of `files` that it names: paths that continue its own.
+    /// Reads the contents of the file `name`, and the files of `files` that it names. Paths are relative to the path of
+    /// `name`.
     ///
     /// # Errors
-    /// All errors in the file, each with its place and its remedy; of TOML's syntax errors, only the first.
+    /// All errors in the file, each with its span and its remedy. Only the first syntax error of TOML is reported.
     pub fn with_files(name: &str, bytes: Vec<u8>, files: Arc<dyn Files>) -> Result<Scenario, Problems> {
         let source = input::text::decode(name, bytes)?;
         let mut findings = Findings::with_files(&source, files);

@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Keys of `[manager]`.
 pub(crate) const MANAGER_KEYS: &[&str] = &["interval", "gain", "least", "most", "targets"];
 
-/// Maximum assignment to a VM, which is the maximum cap. Unit: percent of one CPU.
+/// Maximum assignment to a VM, equal to the maximum cap. Unit: percent of one CPU.
 const SHARE_MAX: u64 = 102_400;
 
 /// `[manager]` as typed.

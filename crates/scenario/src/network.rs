@@ -38,35 +38,35 @@ pub(crate) const NETWORK_KEYS: &[&str] = &[
 pub(crate) const DISK_KEYS: &[&str] =
     &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "tells", "kick"];
 
-/// Default latency, one way, from one machine of a room to another through a switch. No source states it; S2's round
-/// trip is 0.3 ms.
+/// Default latency, one way, from one machine of a room to another through a switch. No source states this latency. The
+/// round trip in S2 is 0.3 ms.
 const LATENCY: Nanos = Nanos::us(50);
-/// Default size of a packet: Ethernet's (IEEE 802.3). Unit: bytes.
+/// Default size of a packet, equal to Ethernet's (IEEE 802.3). Unit: bytes.
 const PACKET: u32 = 1_500;
-/// Maximum size of a packet: IP's. Unit: bytes.
+/// Maximum size of a packet, equal to IP's. Unit: bytes.
 const PACKET_MAX: u64 = 65_535;
-/// Default CPU time of an event. 2 to 5 us on current hardware (assumed).
+/// Default CPU time of an event. Current hardware takes 2 to 5 us (assumed).
 const EVENT: Nanos = Nanos::us(4);
 /// Maximum number of packets that wait for a guest's kernel. Source: netdev_max_backlog's default, 1000
 /// (net/core/hotdata.c of Linux 6.18). Xen's and virtio's rings hold 256 packets; further packets wait in a queue of
-/// about that length in front of the ring.
+/// about 1000 packets in front of the ring.
 const RING: u32 = 1_000;
 /// Maximum number of packets that can wait in front of a link.
 const ROOM_MAX: u64 = 1 << 30;
 
-/// `[network]` or `[disk]` as typed. Its driver domain need not exist.
+/// `[network]` or `[disk]` as typed. The existence of the driver domain is not yet checked.
 #[derive(Debug)]
 pub(super) struct Typed<T> {
     spec: T,
     at: Places,
 }
 
-/// The places in the file that choose the driver of a device.
+/// The spans of the settings that choose the driver of a device.
 #[derive(Clone, Debug)]
 struct Places {
-    /// Place of the whole table.
+    /// Span of the whole table.
     table: Span,
-    /// Place of each domain, if any are named.
+    /// Span of each domain, if any are named.
     domains: Vec<Span>,
 }
 
@@ -115,7 +115,7 @@ pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed
     Some(Typed { spec: DiskSpec { service, bandwidth, drivers, place: table.at }, at })
 }
 
-/// Reads the driver of a device, and the places in the file that choose it.
+/// Reads the driver of a device, and the spans of the settings that choose the driver.
 fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings) -> (Drivers, Places) {
     let way = table.read("drivers", |value| form::word("drivers", value, ways, right), findings);
     let domain = table.read("domain", domains, findings);
@@ -161,7 +161,7 @@ fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings)
     (Drivers { way, event: event.map_or(EVENT.into(), |event| event.value), notify, delay, passes, kick }, places)
 }
 
-/// Reads the domains of split drivers: one domain, or one for each host, each with the place of its name.
+/// Reads the domains of split drivers: one domain, or one domain for each host, with the spans of their names.
 fn domains(value: &DeValue<'_>) -> Result<Vec<Placed<String>>, Wrong> {
     let DeValue::Array(values) = value else {
         return Ok(vec![Placed { value: form::reference("domain", value)?, at: Span::default() }]);
@@ -179,7 +179,7 @@ type Words = (&'static [(&'static str, &'static str)], &'static str);
 const WAYS: [(&str, &str); 5] =
     [("vhost", "vhost"), ("emulator", "emulator"), ("split", "split"), ("hypervisor", "hypervisor"), ("none", "none")];
 const RIGHT_WAY: &str = "\"vhost\", \"emulator\", \"split\", \"hypervisor\" or \"none\"";
-/// Words for the driver of a disk. A separate thread for a disk is usually called iothread.
+/// Words for the driver of a disk. The usual name of a separate thread for a disk is iothread.
 const DISK_WAYS: [(&str, &str); 6] = [WAYS[0], ("iothread", "vhost"), WAYS[1], WAYS[2], WAYS[3], WAYS[4]];
 const RIGHT_DISK_WAY: &str = "\"iothread\" (or \"vhost\"), \"emulator\", \"split\", \"hypervisor\" or \"none\"";
 
@@ -193,8 +193,8 @@ fn tells(value: &DeValue<'_>) -> Result<bool, Wrong> {
     form::word("tells", value, &[("each", false), ("passes", true)], "\"each\" or \"passes\"")
 }
 
-/// Connects the machines once their entities are known. Checks that every application has the devices that it uses, and
-/// that it arrives after all of them.
+/// Connects the machines after their entities have been read. Checks that every application has the devices that it
+/// uses, and arrives after all of them.
 pub(super) fn check(
     hosts: usize,
     (network, disk): (Option<Typed<NetworkSpec>>, Option<Typed<DiskSpec>>),
@@ -264,7 +264,7 @@ fn full_speed(hosts: usize, network: &NetworkSpec, checked: &mut Checked) {
     }
     for (spec, taken) in all_mut(checked).zip(taken) {
         if let (Some(Metric::Rounds { alone, .. }), Some((time, link))) = (&mut spec.metric, taken) {
-            // Nodes that share a link are out of step, so that the link is never idle.
+            // Nodes that share a link communicate at different times, so that the link is never idle.
             *alone = alone.saturating_add(time).max(link);
         }
     }
@@ -275,7 +275,8 @@ fn home(checked: &Checked, guest: usize) -> usize {
     checked.entities[checked.guests[guest].vcpus.start].host
 }
 
-/// Checks that each host has a driver domain if one of its guests needs it. `homes`: the hosts that have a driver domain.
+/// Checks that each host has a driver domain if one of its guests needs a driver domain. `homes`: the hosts that have a
+/// driver domain.
 fn undriven(device: Device, homes: &BTreeMap<usize, Span>, checked: &Checked, findings: &mut Findings) {
     for (of, spec) in all(checked).filter(|(_, spec)| spec.reach.uses(device)) {
         let elsewhere =
@@ -293,7 +294,7 @@ fn undriven(device: Device, homes: &BTreeMap<usize, Span>, checked: &Checked, fi
     }
 }
 
-/// Checks that an emulator's thread is notified of all devices in one way.
+/// Checks that an emulator's thread is notified of all devices by the same rule.
 fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Findings) {
     let [Some((_, network, there)), Some((_, disk, here))] = ways else { return };
     if (&network.way, &disk.way) != (&Way::Emulator, &Way::Emulator) {
@@ -382,7 +383,8 @@ fn outside(checked: &Checked, findings: &mut Findings) {
     }
 }
 
-/// Checks that no name equals that of a thread that drives devices, or of the machine outside.
+/// Checks that no name equals the name of a thread that drives devices, of the machine outside, or of an application
+/// with a part on the same machine.
 fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], findings: &mut Findings) {
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut inside: BTreeSet<String> = BTreeSet::new();

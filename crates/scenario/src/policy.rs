@@ -35,7 +35,7 @@ pub(super) fn policy(top: &Table<'_, '_>, findings: &mut Findings) -> Given<Poli
     Given::Right(Placed { value: PolicyTable { name, knobs }, at })
 }
 
-/// Reads the knobs as written. The policy knows which knobs exist.
+/// Reads the knobs as written. The policy later rejects unknown knobs.
 fn knobs(policy: &Table<'_, '_>, findings: &mut Findings) -> Vec<KnobSetting> {
     let Some((value, at)) = policy.get("knobs") else { return Vec::new() };
     let Some(entries) = value.as_table() else {

@@ -15,7 +15,8 @@ pub const SAMPLES_MAX: u64 = 1_000_000;
 /// Settings of the reports of every VM's CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SamplesSpec {
-    /// Time from one sample to the next. Above zero, and long enough for at most [`SAMPLES_MAX`] samples; default 1 s.
+    /// Time from one sample to the next. Above zero, and large enough that the run has at most [`SAMPLES_MAX`] samples.
+    /// Default: 1 s.
     pub interval: Nanos,
     /// End of a sample; default [`SampledAt::Clock`].
     pub at: SampledAt,
@@ -27,8 +28,8 @@ pub enum SampledAt {
     /// At the end of its interval.
     #[default]
     Clock,
-    /// At the first start or end of a turn after the interval, like XenMon, which reads a trace of turns. Source: as
-    /// remembered of `xenbaked.c`, `advance_next_datapoint`.
+    /// At the first start or end of an execution after the interval, like XenMon, which reads a trace of executions.
+    /// Source: `xenbaked.c`, `advance_next_datapoint`, from memory.
     Switches,
 }
 

@@ -13,17 +13,16 @@ use std::ops::Range;
 use workloads::metrics::Metric;
 use workloads::network::{At, Device, Reach};
 
-/// The process of an entity in a live run, if it is not one of our processes that execute its workload.
+/// The process of an entity in a live run, if the process is not a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Real {
-    /// A program to start, with its arguments: at least its name, and no zero bytes.
+    /// A program to start and its arguments: at least the name of the program, and no zero bytes.
     Command(Vec<String>),
     /// A running process, by its pid.
     Pid(u32),
 }
 
-/// A checked scenario: every referenced name exists, every value is in its range, and every reservation fits its
-/// period.
+/// A checked scenario. Every referenced name exists, every value is in its range, and every slice fits into its period.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Title of the scenario.
@@ -36,7 +35,7 @@ pub struct Scenario {
     pub length: Nanos,
     /// Time at the start of a run that all measurements exclude. Below `length`; default zero.
     pub warm_up: Nanos,
-    /// Place of the warm-up. The default if the file has none.
+    /// Span of the warm-up. The default if the file has none.
     pub warm_up_place: Span,
     /// Seed of the run, if the file has one.
     pub seed: Option<u64>,
@@ -64,14 +63,14 @@ pub struct Scenario {
     pub source: Source,
 }
 
-/// A policy as written.
+/// A policy, as the scenario names it.
 #[derive(Clone, Debug)]
 pub struct PolicyChoice {
-    /// Name of the policy, which need not exist.
+    /// Name of the policy, not checked against a registry.
     pub name: String,
-    /// Place of the name.
+    /// Span of the name.
     pub place: Span,
-    /// Knobs of the policy, which need not exist, in the order of the file.
+    /// Knobs of the policy, in the order of the file, not checked against the policy.
     pub knobs: Vec<KnobSetting>,
 }
 
@@ -82,11 +81,11 @@ pub struct Group {
     pub name: String,
     /// Parent of the group, an earlier index of [`Scenario::groups`]. `None`: the root.
     pub parent: Option<usize>,
-    /// Host of the group, from 0. Of a group in a guest: 0.
+    /// Host of the group, from 0. In a guest: 0.
     pub host: usize,
     /// Requested parameters of the group.
     pub params: GroupParams,
-    /// Place of the definition of the group.
+    /// Span of the definition of the group.
     pub place: Span,
 }
 
@@ -97,7 +96,7 @@ pub struct EntitySpec {
     pub name: String,
     /// Group of the entity, an index of [`Scenario::groups`], on the same host. `None`: the root.
     pub group: Option<usize>,
-    /// Host of the entity, from 0. Of a task in a guest: 0.
+    /// Host of the entity, from 0. In a guest: 0.
     pub host: usize,
     /// Instant of the entity's arrival. Before the end of the run.
     pub arrival: Instant,
@@ -105,20 +104,20 @@ pub struct EntitySpec {
     pub leaves: Option<Instant>,
     /// Requested parameters of the entity. The `group` in them is the root's until the group has an id.
     ///
-    /// A vCPU has the weight of its VM. This changes nothing among its equal siblings, and serves policies without
-    /// groups.
+    /// A vCPU has the weight of its VM. Among siblings, equal weights have no effect. Policies without groups use the
+    /// weight.
     pub params: Params,
-    /// Changes of the reservation with their instants, in order of time. Only on the host.
+    /// Changes of the reservation with their instants, in order of time (host only).
     pub changes: Vec<(Instant, Reservation)>,
-    /// Workload of the entity. Of a real process, its model in a simulation.
+    /// Workload of the entity. For a real process, the model of the process in a simulation.
     pub workload: Workload,
     /// Time that a CPU needs to switch to the entity. `None`: the time of the costs.
     pub switch: Option<Nanos>,
-    /// Process of the entity in a live run. `None`: one of our processes, which executes the workload.
+    /// Process of the entity in a live run. `None`: a worker, which executes the workload.
     pub real: Option<Real>,
-    /// Place of the process's name. The default if there is none.
+    /// Span of the process's name. The default if there is none.
     pub real_place: Span,
-    /// Place of the request: the slice, or else the name.
+    /// Span of the request: the slice, or else the name.
     pub place: Span,
 }
 
@@ -133,7 +132,7 @@ pub struct AppSpec {
     pub host: usize,
     /// Instant of the application's arrival. Before the end of the run.
     pub arrival: Instant,
-    /// Instant at which its unfinished tasks leave, after its arrival. `None`: never.
+    /// Instant at which the application's unfinished tasks leave, after its arrival. `None`: never.
     pub leaves: Option<Instant>,
     /// Tasks of the application. Each has the application's name before its own (`name/thread-0`). A single task at the
     /// start has the application's name alone. The `group` of their parameters is the root's until the group has an id.
@@ -142,7 +141,7 @@ pub struct AppSpec {
     pub metric: Option<Metric>,
     /// Parts of the application on other machines, and the links between them.
     pub reach: Reach,
-    /// Place of the workload.
+    /// Span of the workload.
     pub place: Span,
 }
 
@@ -151,13 +150,13 @@ pub struct AppSpec {
 pub struct GuestSpec {
     /// Name of the VM.
     pub name: String,
-    /// vCPUs of the VM, by place in [`Scenario::entities`]. The workload of a vCPU is [`Workload::Vcpu`].
+    /// vCPUs of the VM, by index in [`Scenario::entities`]. The workload of a vCPU is [`Workload::Vcpu`].
     pub vcpus: Range<usize>,
     /// Policy of the guest, if the file names one.
     pub policy: Option<PolicyChoice>,
     /// Settings of the guest.
     pub guest: sim::Guest,
-    /// Places of the settings for the coordination of guest and host.
+    /// Spans of the settings for the coordination of guest and host.
     pub coordination_places: CoordinationPlaces,
     /// Groups of the guest, each after its parent.
     pub groups: Vec<Group>,
@@ -166,14 +165,14 @@ pub struct GuestSpec {
     pub entities: Vec<EntitySpec>,
     /// Applications in the guest, in the order of the file.
     pub applications: Vec<AppSpec>,
-    /// Place that makes the VM one with a guest.
+    /// Span of the key or table that gives the VM a guest.
     pub place: Span,
 }
 
 /// A workload manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ManagerSpec {
-    /// Time from one turn to the next. Above zero; default 5 s.
+    /// Time from one turn of the manager to the next. Above zero; default 5 s.
     pub interval: Nanos,
     /// Share of a consumption deficit that is added to an assignment. Unit: percent; range 1 to 1000, default 100.
     pub gain_percent: u64,
@@ -183,7 +182,7 @@ pub struct ManagerSpec {
     pub most_ppm: u64,
     /// Managed VMs, in alphabetical order.
     pub targets: Vec<Target>,
-    /// Place of the manager.
+    /// Span of the manager.
     pub place: Span,
 }
 
@@ -211,11 +210,11 @@ impl Scenario {
         self.length.saturating_sub(self.warm_up)
     }
 
-    /// Checks that the scenario has only entities of one machine, which is all that `runner` supports.
+    /// Checks that the scenario has only entities of one machine. `runner` supports nothing else.
     ///
     /// # Errors
-    /// There is a guest, an application, a manager, a network, a disk or a warm-up. The problem has the place of the
-    /// first.
+    /// There is a guest, an application, a manager, a network, a disk or a warm-up. The problem has the span of the
+    /// first of them.
     pub fn only_entities(&self, runner: &str) -> Result<(), Problems> {
         if self.hosts > 1 {
             let problem = Problem::new(format!("the scenario has {} hosts, and {runner} has one", self.hosts));
@@ -251,7 +250,7 @@ impl Scenario {
         self.entities[self.guests[guest].vcpus.start].host
     }
 
-    /// Returns the problem of a refused request of entity number `entity`, with the place of the request.
+    /// Returns the problem of a refused request of entity number `entity`, with the span of the request.
     #[must_use]
     pub fn refused(&self, entity: usize, why: &Refused) -> Problems {
         let asking = &self.entities[entity];
@@ -259,8 +258,8 @@ impl Scenario {
         Wrong::from(why).said_of(&asking.name).anywhere(place).within(&self.source).into()
     }
 
-    /// Returns the problem of entity number `entity` whose command or pid is not available, with the remedy `right` and
-    /// the place of the name.
+    /// Returns the problem of entity number `entity` whose command or pid is not available. The problem has the remedy
+    /// `right` and the span of the name.
     #[must_use]
     pub fn refused_real(&self, entity: usize, why: &str, right: &str) -> Problems {
         let asking = &self.entities[entity];
@@ -276,7 +275,7 @@ impl Scenario {
         peers.filter(|peer| peer.at == At::Outside).map(|peer| peer.application.tasks.len()).sum()
     }
 
-    /// Returns every application with the number of its guest. `None`: it is on the host.
+    /// Returns every application with the number of its guest. `None`: the application is on the host.
     pub fn all_applications(&self) -> impl Iterator<Item = (Option<usize>, &AppSpec)> {
         let host = self.applications.iter().map(|spec| (None, spec));
         let guests = self.guests.iter().enumerate();
@@ -337,18 +336,18 @@ impl Scenario {
     }
 }
 
-/// Returns whether `entity` is a vCPU of the VM `vm`. A VM is a group of its own, and only its vCPUs have its name in this
-/// group.
+/// Returns whether `entity` is a vCPU of the VM `vm`. A VM has its own group, and only the VM's vCPUs have the VM's
+/// name in this group.
 pub(super) fn is_vcpu(entity: &EntitySpec, vm: &str, groups: &[Group]) -> bool {
     entity.group.is_some_and(|group| groups[group].name == vm)
         && entity.name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl PolicyChoice {
-    /// Returns the policy of that name in `registry`. `scenario` is the scenario that chose it.
+    /// Returns the policy with the chosen name in `registry`. `scenario` is the scenario that names the policy.
     ///
     /// # Errors
-    /// There is no policy of that name.
+    /// There is no policy with this name.
     pub fn find(&self, registry: &[&'static Descriptor], scenario: &Scenario) -> Result<&'static Descriptor, Problems> {
         if let Some(policy) = registry.iter().find(|policy| policy.name == self.name) {
             return Ok(policy);

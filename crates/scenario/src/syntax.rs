@@ -1,5 +1,4 @@
-//! Conversion of text to a TOML document of bounded size. Errors of TOML's own parser have the form of all other
-//! problems.
+//! Conversion of text to a TOML document of bounded size. Errors of TOML's own parser are converted to problems.
 
 use input::problem::Problem;
 use input::source::Span;
@@ -8,7 +7,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 use toml_parser::lexer::TokenKind;
 
-/// Maximum depth of the parser, which is its own limit.
+/// Maximum depth of nesting, equal to the limit of TOML's parser.
 const DEPTH_MAX: usize = 80;
 
 /// Maximum number of tables in a file. A table with a single key takes 1.2 kB, even for the two bytes of `.a`
@@ -25,7 +24,7 @@ pub(super) fn parse(text: &str) -> Result<DeTable<'_>, Problem> {
     DeTable::parse(text).map(Spanned::into_inner).map_err(|error| problem(&error, text))
 }
 
-/// Checks that the text is not JSON, whose first bracket TOML's parser cannot explain.
+/// Checks that the text is not JSON. TOML's parser has no helpful error for the first bracket of JSON.
 fn is_no_json(text: &str) -> Result<(), Problem> {
     let start = text.len() - text.trim_start().len();
     if !text[start..].starts_with('{') {
@@ -41,7 +40,7 @@ fn bounded(text: &str) -> Result<(), Problem> {
     for (tokens, token) in toml_parser::Source::new(text).lex().enumerate() {
         brackets += match token.kind() {
             TokenKind::Dot | TokenKind::LeftCurlyBracket => 2,
-            // A header has two brackets, or opens the table above it as well.
+            // A header has two brackets, or also opens the enclosing table.
             TokenKind::LeftSquareBracket => 1,
             _ => 0,
         };

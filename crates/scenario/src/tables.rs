@@ -15,7 +15,7 @@ use toml::de::DeValue;
 /// Keys of `[[group]]`.
 pub(crate) const GROUP_KEYS: &[&str] =
     &["name", "parent", "weight", "nice", "cgroup_weight", "cap", "quota", "gang", "host"];
-/// Keys of a guest's `[[vm.group]]`: a guest has one machine.
+/// Keys of a guest's `[[vm.group]]`. A guest is one machine, so the key `host` is absent.
 pub(crate) const GUEST_GROUP_KEYS: &[&str] = GROUP_KEYS.split_at(GROUP_KEYS.len() - 1).0;
 /// Keys of `[[vm]]`.
 pub(crate) const VM_KEYS: &[&str] = &[
@@ -50,7 +50,7 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "group",
     "task",
 ];
-/// Keys of `[[task]]`: those of a VM, without the keys that only a group or a guest can have.
+/// Keys of `[[task]]`: the keys of `[[vm]]` without the keys that only a group or a guest can have.
 pub(crate) const TASK_KEYS: &[&str] = &[
     "name",
     "count",
@@ -78,16 +78,16 @@ pub(crate) const TASK_KEYS: &[&str] = &[
 pub(crate) const CHANGE_KEYS: &[&str] = &["at", "slice", "period"];
 /// Keys of `warp`.
 pub(crate) const WARP_KEYS: &[&str] = &["by", "limit", "rest"];
-/// Keys of a guest's `[[vm.task]]`: those of a task, without its host and without the keys of a real process.
+/// Keys of a guest's `[[vm.task]]`: the keys of `[[task]]` without the host and without the keys of a real process.
 pub(crate) const GUEST_TASK_KEYS: &[&str] = TASK_KEYS.split_at(TASK_KEYS.len() - 3).0;
 
-/// Keys of `[[task]]`, and the tables of other keys.
+/// Keys of `[[task]]`, and the tables that contain other keys.
 pub(super) const TASK_FORM: TableForm<'static> =
     TableForm { what: "[[task]]", keys: TASK_KEYS, elsewhere: task_elsewhere };
-/// Keys of `[[group]]`, and the tables of other keys.
+/// Keys of `[[group]]`, and the tables that contain other keys.
 pub(super) const GROUP_FORM: TableForm<'static> =
     TableForm { what: "[[group]]", keys: GROUP_KEYS, elsewhere: group_elsewhere };
-/// Keys of `[[vm.task]]`, and the tables of other keys.
+/// Keys of `[[vm.task]]`, and the tables that contain other keys.
 pub(super) const GUEST_TASK_FORM: TableForm<'static> =
     TableForm { what: "[[vm.task]]", keys: GUEST_TASK_KEYS, elsewhere: guest_task_elsewhere };
 
@@ -125,10 +125,10 @@ pub(super) struct Level {
     pub(super) members: Vec<MemberTable>,
 }
 
-/// The common settings of `[[group]]` and `[[vm]]`: a name, a place in the tree, a share and ceilings.
+/// The common settings of `[[group]]` and `[[vm]]`: a name, a parent, a share and ceilings.
 #[derive(Debug)]
 pub(super) struct GroupTable {
-    /// Place of the header.
+    /// Span of the header.
     pub(super) at: Span,
     pub(super) name: Given<String>,
     pub(super) parent: Given<String>,
@@ -168,10 +168,10 @@ pub(super) struct MemberTable {
     pub(super) guest: Option<GuestTable>,
 }
 
-/// `[[vm.change]]`: another reservation from an instant on.
+/// `[[vm.change]]`: a new reservation that takes effect at an instant.
 #[derive(Debug)]
 pub(super) struct ChangeTable {
-    /// Place of the header.
+    /// Span of the header.
     pub(super) place: Span,
     pub(super) at: Given<Nanos>,
     pub(super) slice: Given<Nanos>,
@@ -195,7 +195,7 @@ impl ChangeTable {
 /// The guest of a VM.
 #[derive(Debug)]
 pub(super) struct GuestTable {
-    /// Place that makes the VM one with a guest.
+    /// Span of the key or table that gives the VM a guest.
     pub(super) at: Span,
     pub(super) policy: Given<PolicyTable>,
     pub(super) guest: Guest,

@@ -72,10 +72,10 @@ impl Task {
     }
 }
 
-/// Reads the contents of the file `name`: its tasks in the order of the file, at least one.
+/// Reads the contents of the file `name`. Returns the tasks in the order of the file, at least one task.
 ///
 /// # Errors
-/// All errors in the file, each with its place and its remedy.
+/// All errors in the file, each with its span and its remedy.
 pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Vec<Task>, Problems> {
     let source = input::text::decode(name, bytes)?;
     let mut findings = Findings::new(&source);
@@ -123,22 +123,22 @@ fn empty(message: &str, right: &str) -> Problem {
     Problem::new(message).at(Span::default(), "in this file").help(format!("use {right}"))
 }
 
-/// The fields of a line, with their places.
+/// The fields of a line, with their spans.
 struct Row {
-    /// Fields of the line: at most one more than a valid line has.
+    /// Fields of the line: at most one field more than in a valid line.
     fields: Vec<Placed<String>>,
     /// Number of fields of the line.
     count: usize,
     at: Span,
 }
 
-/// Returns the row that `record` was read from, which ends before byte `end`. The reader knows the start of a record,
-/// not the places of its fields.
+/// Returns the row of `record`, which ends before byte `end`. The reader reports the start of a record, but not the
+/// spans of its fields.
 fn row(source: &Source, record: &ByteRecord, end: u64) -> Row {
     let at = |text: &str, byte: u64| floor(text, usize::try_from(byte).unwrap_or(usize::MAX));
     let text = &source.text()[..at(source.text(), end)];
     let begin = record.position().map_or(0, |position| at(text, position.byte()));
-    // The position may still be at the line ends before the record, or at a byte order mark.
+    // The position may still be at line ends before the record, or at a byte order mark.
     let mut start = text.len() - text[begin..].trim_start_matches(['\r', '\n', '\u{feff}']).len();
     let row_start = start;
     let mut fields = Vec::new();
@@ -157,7 +157,7 @@ fn row(source: &Source, record: &ByteRecord, end: u64) -> Row {
 fn field_length(text: &str) -> usize {
     let ends = |rest: &str| rest.find([',', '\r', '\n']).unwrap_or(rest.len());
     let Some(mut rest) = text.strip_prefix('"') else { return ends(text) };
-    // Two quotes stand for one. A quote within an unquoted field stands for itself.
+    // Two quotes stand for one quote. A quote within an unquoted field stands for itself.
     loop {
         let Some(quote) = rest.find('"') else { return text.len() };
         rest = &rest[quote + 1..];

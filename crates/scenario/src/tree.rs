@@ -1,4 +1,4 @@
-//! Names and their referents, and the nesting of groups.
+//! The groups and members behind names, and the nesting of groups.
 
 use super::kind::Kind;
 use super::tables::{GroupTable, Level};
@@ -9,7 +9,7 @@ use input::table::Given;
 use sched::GroupParams;
 use std::collections::BTreeMap;
 
-/// The referent of a name: a group, by its number, or a member.
+/// The object with a name: a group, by its number, or a member.
 #[derive(Clone, Copy)]
 pub(super) enum Named {
     Group(usize),
@@ -86,7 +86,7 @@ impl Tree {
         let parents: Vec<Option<usize>> =
             groups.iter().map(|group| parent(group, "the group", names, findings)).collect();
         let mut tree = Tree { depths: vec![0; parents.len()], parents };
-        // The walk on which each group was first visited. A second visit on the same walk closes a cycle.
+        // The walk in which each group was first visited. A second visit in the same walk closes a cycle.
         let mut met = vec![usize::MAX; groups.len()];
         for start in 0..groups.len() {
             let mut path = Vec::new();
@@ -104,7 +104,7 @@ impl Tree {
             for &group in path.iter().rev() {
                 depth += 1;
                 tree.depths[group] = depth;
-                // Only the first group that is too deep is reported: all groups below it are too deep, too.
+                // Only the first group that is too deep is reported, because all groups below it are also too deep.
                 if depth == GROUP_DEPTH_MAX + 1 {
                     let problem = Problem::new("groups are nested too deep");
                     let at = groups[group].parent.at().unwrap_or(groups[group].at);
@@ -128,7 +128,7 @@ impl Tree {
         self.parents[group]
     }
 
-    /// Returns the groups, each after its parent and on its host, and the new number of each group.
+    /// Returns the groups on their hosts, each group after its parent, and the new number of each group.
     pub(super) fn ordered(&self, tables: Vec<GroupTable>, hosts: &[usize]) -> (Vec<Group>, Vec<usize>) {
         let order = self.order();
         let mut index = vec![0; tables.len()];

@@ -1,14 +1,15 @@
-//! [`set`]: a scenario with one value changed, named by its path: `vm.batch.count`, `policy`, `costs.machine`.
+//! [`set`]: a scenario with one changed value. The value is named by its path: `vm.batch.count`, `policy`,
+//! `costs.machine`.
 //!
-//! The text keeps its lines and comments, so that problems of the changed scenario point at the right place.
+//! The text keeps its lines and comments, so that problems of the changed scenario point at the correct lines.
 
 use input::problem::{Wrong, nearest, quoted};
 use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
 
-/// Keys whose value is a table or, in the short form, one text; with the key of that text in the table.
+/// Keys whose value is a table or, in the short form, one text. The second string is the key of this text in the table.
 const SHORT: [(&str, &str); 3] = [("policy", "name"), ("guest", "policy"), ("costs", "machine")];
 
-/// Returns `text` with `value` at `path`, in place of any old value. A value that is not TOML by itself is a text:
+/// Returns `text` with `value` at `path`; an old value is replaced. A value that is not TOML by itself becomes a text:
 /// `credit`, `3ms`.
 ///
 /// A path selects tables by key, and elements of `[[vm]]`, `[[task]]` and `[[group]]` by name:
@@ -37,7 +38,7 @@ fn put(table: &mut dyn TableLike, rest: &str, path: &str, value: Value) -> Resul
         }
         match table.get_mut(rest) {
             Some(item) if is_long(rest, item) => rename(rest, item, value),
-            // The comment and the spaces around a value stay.
+            // The comment and the spaces around a value are kept.
             Some(Item::Value(old)) => {
                 let decor = old.decor().clone();
                 *old = value;

@@ -1,4 +1,4 @@
-//! `workload`, as typed: the use of CPU time by a member.
+//! `workload`, as typed: the behaviour of a member.
 
 use super::form;
 use super::kind::Kind;
@@ -25,7 +25,7 @@ pub(super) enum Work {
     RtApp(String),
 }
 
-/// Reads `"hog"`, or a table with one workload's name.
+/// Reads `"hog"`, or a table with the name of one workload.
 pub(super) fn read(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) -> Given<Work> {
     let Some((value, at)) = member.get("workload") else {
         let help = format!("use workload = {RIGHT}");

@@ -23,7 +23,7 @@ pub(super) const ASKING: &[&str] = &[
     "taskgroup",
 ];
 
-/// A scheduling policy of Linux, as rt-app knows it.
+/// A scheduling policy of Linux that rt-app supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Policy {
     Other,
@@ -92,8 +92,8 @@ impl Asked {
         }
     }
 
-    /// Reads the requests of a thread. Under SCHED_DEADLINE, the property names of older versions of rt-app are
-    /// accepted, too.
+    /// Reads the requests of a thread. Under SCHED_DEADLINE, the property names of older versions of rt-app are also
+    /// accepted.
     pub(super) fn of_thread(object: &Object<'_, '_>, default: Policy, findings: &mut Findings) -> Asked {
         let mut asked = Asked::read(object, findings);
         if asked.policy.map_or(default, |policy| policy.value) == Policy::Deadline {
@@ -115,7 +115,7 @@ impl Asked {
     }
 }
 
-/// Reads the properties without effect here, so that values that rt-app rejects are rejected.
+/// Reads the properties without effect in a simulation. Rejects values that rt-app rejects.
 fn no_effect(object: &Object<'_, '_>, findings: &mut Findings) {
     for key in ["util_min", "util_max"] {
         object.read(key, |key, value| integer(key, value, (-1, 1024), "a whole number from 0 to 1024"), findings);
@@ -158,7 +158,7 @@ impl Standing {
     }
 
     /// Returns the requests at the start of a phase with the requests `phase`. Properties that the phase omits keep
-    /// their values. The CPUs become the thread's own again.
+    /// their values, except the CPUs, which return to those of the thread.
     pub(super) fn next(&self, thread: &Asked, phase: &Asked) -> Standing {
         let cpus = phase.cpus.or(thread.cpus);
         if phase.is_silent() {
@@ -181,7 +181,7 @@ impl Standing {
     /// Returns the requests as parameters of an entity.
     ///
     /// # Errors
-    /// The policy has no such priority or promise.
+    /// The policy does not support the requested priority or promise.
     pub(super) fn params(&self) -> Result<Params, Problem> {
         let Asked { priority, runtime, .. } = self.asked;
         let mut params = Params::default();

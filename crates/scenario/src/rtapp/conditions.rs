@@ -37,7 +37,7 @@ pub(super) fn signals(event: Event<'_>) -> Option<&str> {
 /// The threads that signal each condition.
 pub(super) type Signallers<'f> = BTreeMap<&'f str, BTreeSet<usize>>;
 
-/// Returns, for each condition, the threads that signal it, of the threads that ever exist.
+/// Returns the threads that signal each condition. Includes only threads that ever exist.
 pub(super) fn signallers<'f>(threads: &[Thread<'f>], forks: &Forks) -> Signallers<'f> {
     let mut all = Signallers::new();
     for (i, thread) in alive(threads, forks) {
@@ -48,7 +48,7 @@ pub(super) fn signallers<'f>(threads: &[Thread<'f>], forks: &Forks) -> Signaller
     all
 }
 
-/// Returns whether there are several threads of this kind, which can wake each other.
+/// Returns whether several instances of `thread` exist. These instances can wake each other.
 pub(super) fn is_many(thread: &Thread<'_>, forked: bool) -> bool {
     thread.instances.value > 1 || forked
 }

@@ -32,7 +32,7 @@ const EVENTS: &[&str] = &[
 /// CPU.
 const BYTES_PER_US: u64 = 10_000;
 
-/// An event of a thread. Texts are names.
+/// An event of a thread. Strings in variants are names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event<'f> {
     Run(Nanos),
@@ -50,8 +50,8 @@ pub(super) enum Event<'f> {
     },
     Signal(&'f str),
     Broadcast(&'f str),
-    /// Signals, then waits. By rt-app's manual, the event takes the mutex; by its code and examples, the thread holds
-    /// it already. So the event takes the mutex unless the thread holds it.
+    /// Signals, then waits. According to rt-app's manual, the event takes the mutex. According to rt-app's code and
+    /// examples, the thread already holds the mutex. Here, the event takes the mutex unless the thread holds it.
     Sync {
         condition: &'f str,
         mutex: &'f str,
@@ -67,8 +67,8 @@ pub(super) enum Event<'f> {
 /// Returns the event that `key` names: an event's name and an optional distinction (`run`, `run2`, `sleep_b`,
 /// `lock-1`).
 ///
-/// rt-app accepts any key that begins with the name of an event, such as `runn` and `locked`. Here, no small letter may
-/// follow.
+/// rt-app accepts any key that begins with the name of an event, such as `runn` and `locked`. This function accepts no
+/// lower-case letter after the name.
 pub(super) fn named(key: &str) -> Option<&'static str> {
     let ends = |name: &str| key.strip_prefix(name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_lowercase()));
     EVENTS.iter().copied().find(|name| ends(name))
@@ -219,5 +219,5 @@ fn of<'f, 'a>(
     Some(object)
 }
 
-/// An event and its place.
+/// An event and its span.
 pub(super) type PlacedEvent<'f> = (Event<'f>, Span);

@@ -29,7 +29,7 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
 pub(crate) const SETTINGS: &[&str] = &["duration", "default_policy", "pi_enabled"];
 /// Properties of a thread, beside its requests to the scheduler.
 pub(crate) const THREAD_KEYS: &[&str] = &["instance", "loop", "delay", "phases"];
-/// Kinds of resources. The declaration of a resource has no effect, as in rt-app.
+/// Types of resources. The declaration of a resource has no effect, as in rt-app.
 const RESOURCES: &[&str] = &[
     "mutex",
     "timer",
@@ -60,7 +60,7 @@ pub(super) struct File<'f> {
 #[derive(Debug)]
 pub(super) struct Thread<'f> {
     pub(super) name: &'f str,
-    /// Place of the name.
+    /// Span of the name.
     pub(super) at: Span,
     /// Initial number of these threads.
     pub(super) instances: Placed<u64>,
@@ -76,7 +76,7 @@ pub(super) struct Thread<'f> {
 /// A phase of a thread.
 #[derive(Debug)]
 pub(super) struct Phase<'f> {
-    /// Place of the name of the phase, or of the thread.
+    /// Span of the name of the phase, or of the thread.
     pub(super) at: Span,
     /// Number of repetitions of the events. `None`: without end.
     pub(super) rounds: Option<u64>,
@@ -119,7 +119,7 @@ impl<'f> File<'f> {
     }
 }
 
-/// Reports the keys outside of `keys`.
+/// Reports the keys that are not in `keys`.
 fn known(what: &str, object: &Object<'_, '_>, keys: &[&str], findings: &mut Findings) {
     for (key, _) in object.entries.iter().filter(|(key, _)| !keys.contains(&key.value.as_ref())) {
         findings.add_at(key.at, || {
@@ -200,8 +200,8 @@ fn thread<'f>(
     let thread =
         |rounds, phases| Thread { name: &name.value, at: name.at, instances, delay, rounds, asked, group, phases };
     let Some(phases) = object.get("phases") else {
-        // The thread is its only phase. With a `loop`, the phase has this number of repetitions, once; without it, the
-        // phase has no end.
+        // The thread itself is its only phase. With a `loop`, the thread executes the phase once, with this number of
+        // repetitions. Without a `loop`, the phase repeats without end.
         let events = events(&object, &name.value, ("a thread", is_property), findings);
         let only =
             Phase { at: name.at, rounds: rounds.unwrap_or(Some(1)), asked: Asked::default(), group: None, events };
@@ -283,7 +283,7 @@ fn events<'f>(
     events
 }
 
-/// Checks that the name is printable, and that neither `/` nor outer spaces make it ambiguous.
+/// Checks that the name is printable, and that neither `/` nor leading or trailing spaces make the name ambiguous.
 fn named(name: &Placed<std::borrow::Cow<'_, str>>, findings: &mut Findings) {
     let text = &name.value;
     let reason = match () {

@@ -8,7 +8,7 @@ use input::source::Span;
 use sched::Nanos;
 use std::collections::BTreeMap;
 
-/// Maximum number of generations of threads: forks of forks of forks.
+/// Maximum number of generations of threads: the depth of nested forks.
 const GENERATIONS_MAX: usize = 32;
 
 /// The forks between the threads of a file.
@@ -89,7 +89,7 @@ impl Forks {
                         findings.add(bomb(name, at, duration));
                         return false;
                     }
-                    // Threads that end make room. A loop that takes no time creates all threads at once.
+                    // Threads that have ended do not count. A loop that takes no time creates all threads at once.
                     let at_once = own.is_zero() && round.is_zero();
                     let ends = !threads[child].is_endless() && !at_once;
                     sum = sum.saturating_add(if ends { family[child] } else { more });

@@ -43,7 +43,7 @@ fn is_path(text: &str) -> bool {
 /// The groups of a file.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// Places of the groups in `groups`, by path without the first slash.
+    /// Indices of the groups in `groups`, by path without the first slash.
     places: BTreeMap<String, usize>,
     /// Paths that the file names.
     paths: BTreeMap<String, Option<u32>>,
@@ -51,7 +51,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Returns the place of the group at `path`. Creates a new group, and its parents. `None` for "/".
+    /// Returns the index of the group at `path`. Creates the group and its parents if they are new. `None` for "/".
     ///
     /// # Errors
     /// The file names too many groups.

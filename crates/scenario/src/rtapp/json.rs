@@ -1,6 +1,6 @@
-//! Conversion of text to values, each with its place. Accepts features of rt-app's own files beyond JSON: comments, a
-//! comma after the last entry, and repeated keys in their order. Also accepts keys without a value (`"suspend",`),
-//! which its script workgen completes.
+//! Conversion of text to values with their spans. Accepts features of rt-app's own files beyond JSON: comments, a comma
+//! after the last entry, and repeated keys in their order. Keys may lack a value (`"suspend",`); rt-app's script
+//! workgen completes such keys.
 
 use input::problem::Problem;
 use input::source::{Placed, Span};
@@ -11,10 +11,10 @@ use std::borrow::Cow;
 
 /// Maximum depth of nested values: rt-app's own files need 5.
 const DEPTH_MAX: usize = 32;
-/// Maximum number of values in a file. With their places they take about a hundred times as many bytes.
+/// Maximum number of values in a file. The values and their spans take about a hundred times the bytes of the file.
 const VALUES_MAX: usize = 1 << 20;
 
-/// A value with its place.
+/// A value with its span.
 #[derive(Debug)]
 pub(super) enum Json<'a> {
     /// No value: a key alone.
@@ -32,7 +32,7 @@ pub(super) enum Json<'a> {
 pub(super) type Entries<'a> = Vec<(Placed<Cow<'a, str>>, Placed<Json<'a>>)>;
 
 impl Json<'_> {
-    /// Returns the kind of the value, with an article.
+    /// Returns the type of the value, with an article.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Json::Absent => "nothing",
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the place of the next token.
+    /// Returns the span of the next token.
     fn here(&self) -> Span {
         match self.token {
             Some(_) => Span { start: self.scanner.token_start(), end: self.scanner.token_end() },
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         Problem::new(message).at(self.here(), label).help(format!("use {right}"))
     }
 
-    /// Counts one more value, and reports an excess.
+    /// Counts a value, and reports an excess.
     fn count(&mut self) -> Result<(), Problem> {
         self.values += 1;
         match self.values {
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
             Some(Token::Number(digits)) => Json::Number(digits),
             Some(Token::Boolean(on)) => Json::Switch(on),
             Some(Token::Null) => Json::Null,
-            // Spellings that json-c reads, and that Python writes.
+            // Spellings that json-c reads and Python writes.
             Some(Token::Word(word)) if word.eq_ignore_ascii_case("true") => Json::Switch(true),
             Some(Token::Word(word)) if word.eq_ignore_ascii_case("false") => Json::Switch(false),
             other => {

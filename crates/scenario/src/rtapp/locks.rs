@@ -1,5 +1,5 @@
-//! The mutexes of threads, event by event. No thread unlocks a mutex that it does not hold, locks a mutex twice, or
-//! holds a mutex forever.
+//! The mutexes of threads, event by event. Checks that no thread unlocks a mutex that it does not hold, locks a mutex
+//! twice, or holds a mutex forever.
 
 use super::event::Event;
 use super::file::Thread;
@@ -7,12 +7,12 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::BTreeMap;
 
-/// The mutexes that a thread holds, with the places of the events that took them.
+/// The mutexes that a thread holds, with the spans of the events that took the mutexes.
 type Held<'f> = BTreeMap<&'f str, Span>;
 
 /// Follows `thread` through two rounds of every loop, up to the first problem.
 ///
-/// Records for each sync whether it has to take its mutex first.
+/// Records for each sync event whether the event must take its mutex first.
 pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {
     let mut held = Held::new();
     let twice = |rounds: Option<u64>| rounds.map_or(2, |rounds| rounds.min(2));

@@ -2,8 +2,8 @@
 //! of the simulator.
 //!
 //! Facts are from its manual (doc/tutorial.txt) and, where the manual is not clear, from the program
-//! (src/rt-app_parse_config.c, src/rt-app.c). `docs/scenarios.md` lists the properties without an effect here, and the
-//! differences.
+//! (src/rt-app_parse_config.c, src/rt-app.c). `docs/scenarios.md` lists the properties without an effect in a
+//! simulation, and the differences from rt-app.
 //!
 //! The conversion has three stages: `json` reads values, `file` reads threads and events, `program` creates tasks.
 //! `locks`, `forks` and `waits` find threads that would wait or multiply forever.
@@ -63,7 +63,7 @@ impl RtApp {
     /// Reads the contents of the file `name`.
     ///
     /// # Errors
-    /// All errors in the file, each with its place and its remedy; of syntax errors, only the first.
+    /// All errors in the file, each with its span and its remedy. Only the first syntax error is reported.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<RtApp, Problems> {
         let source = input::text::decode(name, bytes)?;
         let mut findings = Findings::new(&source);

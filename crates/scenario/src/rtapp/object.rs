@@ -1,4 +1,5 @@
-//! [`Object`]: an object whose properties are read by name. It reports unreadable properties, and continues.
+//! [`Object`]: an object whose properties are read by name. The object reports unreadable properties, and reading
+//! continues.
 
 use super::json::{Entries, Json};
 use input::problem::{Findings, Problem, Wrong, quoted};
@@ -15,7 +16,7 @@ pub(super) struct Object<'f, 'a> {
 }
 
 impl<'f, 'a> Object<'f, 'a> {
-    /// Creates an object from the `value` of `key`. `None`: the value is no object.
+    /// Creates an object from the `value` of `key`. `None`: the value is not an object.
     pub(super) fn of(key: &str, value: &'f Placed<Json<'a>>, findings: &mut Findings) -> Option<Object<'f, 'a>> {
         match &value.value {
             Json::Object(entries) => Some(Object { entries, at: value.at }),
@@ -44,7 +45,7 @@ impl<'f, 'a> Object<'f, 'a> {
         self.entries.iter().find(|(name, _)| name.value == key).map(|(_, value)| value)
     }
 
-    /// Reads the value of `key` in a form.
+    /// Reads the value of `key` in a format.
     pub(super) fn read<T>(
         &self,
         key: &'static str,
@@ -62,7 +63,7 @@ impl<'f, 'a> Object<'f, 'a> {
     }
 }
 
-/// Returns the error of a value of a kind that `key` does not accept.
+/// Returns the error for a value of a type that `key` does not accept.
 pub(super) fn mistyped(key: &str, value: &Json<'_>, right: &str) -> Wrong {
     let message = match value {
         Json::Absent => format!("{} has no value", quoted(key)),

@@ -1,4 +1,5 @@
-//! Endless loops that take no time, alone or through waits for threads with such loops.
+//! Endless loops that take no time, by themselves or because they wait for threads with endless loops that take no
+//! time.
 
 use super::conditions::{Signallers, alive, events, is_many, signals, waits_for};
 use super::event::Event;
@@ -8,7 +9,8 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of rounds without any time from which a loop counts as endless: all of them would happen at one instant.
+/// Minimum number of rounds at which a loop that takes no time counts as endless. All rounds would happen at one
+/// instant.
 const ROUNDS_AT_ONCE_MAX: u64 = 1 << 20;
 
 /// Reports the loops that take no time.
@@ -28,7 +30,7 @@ pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, signallers: &Signalle
 #[derive(Debug)]
 struct Round<'f> {
     thread: usize,
-    /// Place for a problem with the loop.
+    /// Span for a problem with the loop.
     at: Span,
     events: Vec<Event<'f>>,
 }
@@ -50,7 +52,7 @@ struct Pace<'f> {
     paced: Vec<bool>,
     /// Number of loops that are not known to take time, by thread.
     unpaced: Vec<usize>,
-    /// Whether there are several threads of this kind, by thread.
+    /// Whether several instances of the thread exist, by thread.
     many: Vec<bool>,
     /// Loops that wait for each condition, and threads that signal the condition and have loops not known to take time.
     waiters: BTreeMap<&'f str, Vec<usize>>,
@@ -132,7 +134,7 @@ impl<'f> Pace<'f> {
             }
             for name in std::mem::take(&mut self.signals_of[thread]) {
                 let quick = self.quick.entry(name).or_default();
-                // With several quick threads left, no waiter depends on slow threads alone.
+                // While several quick threads are left, no waiter depends only on slow threads.
                 if quick.remove(&thread) && quick.len() <= 1 {
                     self.wake(name);
                 }

@@ -17,10 +17,10 @@ use std::sync::Arc;
 /// Maximum number of timers of one thread.
 const TIMERS_MAX: usize = 16;
 
-/// Maximum number of steps of all threads together: each thread has its own steps.
+/// Maximum number of steps of all threads together. Threads do not share steps.
 const STEPS_MAX: u64 = 1 << 22;
 
-/// The kinds of objects that events name. Each kind has its own names.
+/// The types of objects that events name. Each type has its own namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Mutex,
@@ -173,7 +173,7 @@ impl Making {
         let mut steps = Vec::with_capacity(phase.events.len());
         for &(event, at) in &phase.events {
             if let Event::Timer { name, period, mode } = event {
-                // A period of zero is over before a thread can wait for it.
+                // A period of zero ends before a thread can wait for its end.
                 if period.is_zero() {
                     continue;
                 }

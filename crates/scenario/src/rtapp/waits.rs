@@ -38,8 +38,8 @@ fn unwoken(threads: &[Thread<'_>], forks: &Forks, signallers: &Signallers<'_>, f
     }
 }
 
-/// Returns the number of threads that each barrier waits for: all that name it, as in rt-app. A thread that names it
-/// twice counts twice.
+/// Returns the number of threads that each barrier waits for. As in rt-app, these are all threads that name the
+/// barrier. A thread that names a barrier twice counts twice.
 pub(super) fn parties(threads: &[Thread<'_>], forks: &Forks) -> BTreeMap<String, u64> {
     let mut parties = BTreeMap::new();
     for (_, thread) in alive(threads, forks) {
@@ -86,7 +86,7 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
     }
 }
 
-/// Reports a timer that several threads share: each of them uses up its beats.
+/// Reports a timer that several threads share. Each thread would consume beats of the other threads.
 fn timers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
     let mut users: BTreeMap<&str, usize> = BTreeMap::new();
     for (i, thread) in alive(threads, forks) {

@@ -1,4 +1,4 @@
-//! `count`: one table for many.
+//! `count`: one table that stands for many.
 
 use crate::rendered;
 use scenario::Scenario;
@@ -13,7 +13,7 @@ fn refused(text: &str) -> String {
     rendered(&Scenario::from_bytes("x.toml", format!("{START}{text}").into()).expect_err("the scenario is wrong"))
 }
 
-/// Returns a scenario without the places of its text, for comparison.
+/// Returns a scenario without the spans of its text, for comparison.
 fn shown(scenario: &Scenario) -> String {
     let Scenario { groups, entities, applications, guests, .. } = scenario;
     let text = format!("{groups:#?}{entities:#?}{applications:#?}{guests:#?}");

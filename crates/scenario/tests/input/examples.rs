@@ -1,4 +1,4 @@
-//! Valid input has the meaning that the manual documents.
+//! Tests that valid input has the meaning that the manual documents.
 
 use input::files::{Files, Unreadable};
 use scenario::{Costs, JobEnd, Periodic, Real, Scenario, Workload};

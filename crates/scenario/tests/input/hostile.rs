@@ -1,4 +1,4 @@
-//! Hostile or damaged input: never a panic, never unbounded time, always a place within the file.
+//! Hostile or damaged input causes no panic and no unbounded time. Every problem has a span within the file.
 #![expect(clippy::disallowed_methods, reason = "that time is bounded can only be seen on a clock")]
 
 use crate::rendered;
@@ -104,7 +104,7 @@ fn damage(rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Checks that every problem has a place in the file and is printable.
+/// Checks that every problem is printable and has a span in the file.
 fn check(problems: &Problems, bytes: &[u8]) {
     let lines = 1 + bytes.iter().filter(|&&byte| byte == b'\n').count();
     assert!(!problems.shown().is_empty() && problems.shown().len() <= problems.count());
@@ -182,7 +182,7 @@ fn a_hundred_thousand_lines_take_about_a_second() {
     assert!(said.contains(&format!("[x:{}:10]", last + 3)) && said.contains("did you mean `g9998`"), "{said}");
     assert!(said_of_syntax.unwrap_err().contains(&format!("[x:{last}:")));
     assert!(said_of_all.unwrap_err().contains("errors in x"));
-    // Each takes a tenth of a second; a quadratic algorithm takes minutes.
+    // Each file takes a tenth of a second; a quadratic algorithm takes minutes.
     for elapsed in [right, wrong, syntax, everywhere] {
         assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
     }

@@ -1,4 +1,4 @@
-//! Knobs, from a file and from a command line.
+//! Tests of knobs, from a file and from a command line.
 
 use crate::rendered;
 use expect_test::expect_file;

@@ -1,5 +1,5 @@
 //! Guests and applications in scenarios: valid input has the meaning that the manual documents, and every error has its
-//! place.
+//! span.
 
 use expect_test::expect_file;
 use input::files::{Files, Unreadable};
@@ -19,7 +19,7 @@ fn parse(text: &str) -> Scenario {
     Scenario::from_bytes("x.toml", format!("{START}{text}").into()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Returns the problems of each of `parts` as the rest of a scenario of two CPUs.
+/// Returns the problems of each of `parts` as the rest of a scenario with two CPUs.
 fn said(parts: &[&str]) -> String {
     let said = |part: &&str| {
         let text = format!("{START}{part}\n");

@@ -141,8 +141,8 @@ fn phases_ask_for_something_else_and_keep_what_they_do_not_name() {
     let [task] = app.application.tasks.as_slice() else { panic!("one") };
     assert_eq!(task.params, begin);
     let ask = |affinity| Step::Ask(Box::new(Params { class: fifo, affinity, ..Params::default() }));
-    // The first round begins with the initial requests; the next rounds with those of the last phase, on the thread's
-    // own CPUs.
+    // The first round begins with the initial requests. Later rounds begin with the requests of the last phase, on the
+    // thread's own CPUs.
     let later = vec![ask(cpus(&[2, 3])), run(1), ask(cpus(&[1])), run(1)];
     assert_eq!(task.steps, [run(1), ask(cpus(&[1])), run(1), Step::Repeat { times: None, body: later }]);
 }
@@ -207,7 +207,7 @@ fn policies_become_classes_shares_and_promises() {
     assert_eq!(params(dl), Params { reservation: Some(promised), ..default });
     promised.limit = Limit::Soft;
     assert_eq!(params(&format!("{dl}, \"dl-reclaim\" : true")), Params { reservation: Some(promised), ..default });
-    // Old names, and omitted properties.
+    // Names from older versions, and omitted properties.
     let old = "\"policy\" : \"SCHED_DEADLINE\", \"period\" : 20000, \"phases\" : {} "
         .replace("\"phases\" : {}", "\"runtime\" : 5000");
     let promised = Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::ms(5), Nanos::ms(20)) };
@@ -281,7 +281,7 @@ fn threads_are_counted_before_there_are_any() {
     let text = format!("{{ \"tasks\" : {{ {chain} \"t40\" : {{ \"loop\" : 1, \"run\" : 1 }} }} }}");
     let deep = RtApp::from_bytes("x.json", text.into()).unwrap_err().to_string();
     assert_eq!(deep, "x.json:9:33: forks are too deep; use at most 32 generations");
-    // With a duration, endless forks are bounded by it.
+    // A duration bounds endless forks.
     let bounded = "{ \"global\" : { \"duration\" : 1 }, \"tasks\" : {
         \"t\" : { \"sleep\" : 100000, \"fork\" : \"u\" }, \"u\" : { \"instance\" : 0, \"run\" : 1, \"sleep\" : 99 } } }";
     assert_eq!(read(bounded).threads, 1 + 11);

@@ -1,4 +1,4 @@
-//! Task sets.
+//! Tests of task sets.
 
 use crate::rendered;
 use expect_test::expect_file;

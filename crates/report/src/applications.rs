@@ -44,8 +44,8 @@ impl AppReport {
 }
 
 impl AppSummary {
-    /// Returns the summaries of `runs`, which differ only in their seed. Their applications are the same, in the same
-    /// order.
+    /// Returns the summaries of `runs`, which differ only in their seed. All runs have the same applications in the
+    /// same order.
     pub(crate) fn all<'r>(runs: impl Iterator<Item = &'r [AppReport]>) -> Vec<AppSummary> {
         let runs: Vec<&[AppReport]> = runs.collect();
         let most = runs.iter().map(|run| run.len()).max().unwrap_or(0);

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Asked {
     /// Weight in Linux's scale, 1024 = normal.
     pub weight_linux: u32,
-    /// CPU time promised in every period.
+    /// CPU time that the promise gives in every period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slice_ns: Option<u64>,
     /// Period of the promise.
@@ -36,7 +36,7 @@ pub struct Asked {
 impl Asked {
     pub(crate) fn by(entity: &EntityDescription, run: &RunDescription) -> Asked {
         let mut asked = Asked::with(&entity.params);
-        // The ceilings of a VM with one vCPU are in the group around it.
+        // The ceilings of a VM with one vCPU are in the group that contains the vCPU.
         let group = entity.group.map(|group| &run.groups[group]).filter(|group| group.name == entity.name);
         if let Some(group) = group {
             asked.limit_by(&group.params);
@@ -84,7 +84,7 @@ fn class(class: Class) -> Option<String> {
     }
 }
 
-/// Returns the request in a few words.
+/// Returns the request as a short text.
 pub(crate) fn shown(asked: &Asked) -> String {
     let mut words = Vec::new();
     if let (Some(slice), Some(period)) = (asked.slice_ns, asked.period_ns) {

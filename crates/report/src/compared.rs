@@ -38,7 +38,7 @@ pub struct ComparedEntity {
     pub observed: Option<Got>,
 }
 
-/// Pairs `predicted`, the report of a simulation, with `observed`, the report of a live run of the same scenario.
+/// Pairs the report `predicted` of a simulation with the report `observed` of a live run of the same scenario.
 #[must_use]
 pub fn compared(predicted: &Report, observed: &Report) -> Compared {
     let mut came: BTreeMap<&str, Got> = observed.entities.iter().map(|it| (it.name.as_str(), it.got)).collect();

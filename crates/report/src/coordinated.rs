@@ -64,9 +64,9 @@ impl CoordinationSpreads {
 pub struct CoordinationGot {
     /// Protocol of the guest and its host.
     pub protocol: &'static str,
-    /// Number of new requests that the guest sent its host, by any means.
+    /// Number of new requests that the guest sent to its host, by any mechanism.
     pub hints: u64,
-    /// Number of new requests per thousand seconds, so that it stays a whole number.
+    /// Number of new requests per thousand seconds. The unit keeps the number whole.
     pub hints_per_1000_s: u64,
     /// Number of hypercalls.
     pub hypercalls: u64,
@@ -87,7 +87,7 @@ pub struct CoordinationGot {
 }
 
 impl CoordinationGot {
-    /// Returns the results of coordination `with` in a run of `length`.
+    /// Returns the results of the coordination `with` in a run of `length`.
     #[must_use]
     pub fn new(with: &Coordination, got: &Coordinated, length: Nanos) -> CoordinationGot {
         let of_second = u128::from(got.hints) * 1_000_000_000_000 / u128::from(length.as_ns().max(1));

@@ -15,7 +15,7 @@ pub struct RunDescription {
     pub cpus: usize,
     /// Length of the run.
     pub length: Nanos,
-    /// Warm-up at the beginning of the run, which is not measured.
+    /// Warm-up at the beginning of the run. Measurements exclude the warm-up.
     pub warm_up: Nanos,
     /// Entities, in the order of the report. Names are unique.
     pub entities: Vec<EntityDescription>,

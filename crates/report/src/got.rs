@@ -11,8 +11,7 @@ use trace::Durations;
 pub struct Entity {
     /// Display name of the entity.
     pub name: String,
-    /// Number of tasks of one name that the entry stands for. The tasks were forked one after the other, and their
-    /// results are added up.
+    /// Number of tasks of one name whose results the entry sums. The tasks were forked one after the other.
     #[serde(skip_serializing_if = "is_one")]
     pub instances: u64,
     /// VM or other group of the entity.
@@ -54,8 +53,7 @@ pub struct GroupGot {
     pub siblings: Option<SiblingDelays>,
 }
 
-/// Times for which members of a gang were runnable, and did not run, while other members ran; see
-/// [`measure::Siblings`].
+/// Times for which members of a gang waited while other members ran; see [`measure::Siblings`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct SiblingDelays {
     /// Number of sibling delays.
@@ -148,7 +146,7 @@ pub struct Got {
     pub response_p99_ns: u64,
     /// Maximum response time.
     pub response_max_ns: u64,
-    /// In a guest, time on a CPU that was frozen.
+    /// Time for which the entity was on a frozen CPU (guests only).
     pub stolen_ns: u64,
     /// Number of times that the entity waited for a spin lock.
     pub spins: u64,
@@ -156,11 +154,12 @@ pub struct Got {
     pub spun_ns: u64,
     /// Time for which the entity was runnable, but held by the policy.
     pub held_ns: u64,
-    /// Number of times that a job began or resumed running.
+    /// Number of times that a job of the entity began or resumed. Without jobs, number of times that the entity began
+    /// to run.
     pub dispatches: u64,
     /// Number of times that the entity was preempted with work left.
     pub preemptions: u64,
-    /// Number of times that the entity resumed on another CPU than the CPU it was preempted on.
+    /// Number of times that the entity resumed on a CPU other than its last CPU.
     pub migrations: u64,
 }
 
@@ -228,7 +227,7 @@ pub(crate) fn there(member: &Member, (from, end): (Instant, Instant)) -> Nanos {
     member.left.unwrap_or(end).saturating_since(member.came.max(from))
 }
 
-/// Returns the display name of the entity: `name`, or `name ×20` for twenty instances.
+/// Returns the display name of the entity: `name`, or `name ×20` for 20 instances.
 pub(crate) fn called(entity: &Entity) -> String {
     match entity.instances {
         1 => entity.name.clone(),

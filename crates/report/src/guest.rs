@@ -92,8 +92,8 @@ impl GuestReport {
     }
 }
 
-/// Returns the tasks by name, in the order in which the first task of each name arrived. Tasks that share a name are
-/// added up.
+/// Returns the tasks by name, in the order in which the first task of each name arrived. The results of tasks that
+/// share a name are added up.
 pub(crate) fn tasks<'m>(
     members: impl Iterator<Item = &'m Member>,
     meter: &Meter,

@@ -46,19 +46,19 @@ pub use xenmon::{DomainGot, DomainReport, DomainSpreads, HostReport, HostSpreads
 
 use serde::Serialize;
 
-/// Several runs, as `--json` prints them.
+/// Several runs, in the form of `--json`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Runs<'a> {
-    /// Whether time was simulated.
+    /// Whether the runs were simulated.
     pub simulated: bool,
     /// One run for each policy, in the order of the request.
     pub runs: &'a [Report],
 }
 
-/// Runs over several seeds, as `--json` prints them.
+/// Runs over several seeds, in the form of `--json`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SeededRuns<'a> {
-    /// Whether time was simulated.
+    /// Whether the runs were simulated.
     pub simulated: bool,
     /// One run for each policy and seed, in the order of the request.
     pub runs: &'a [Report],

@@ -1,4 +1,4 @@
-//! [`ManagerReport`]: the CPU time that a workload manager assigned, the CPU time consumed, and whether the assignment
+//! [`ManagerReport`]: the CPU time that a workload manager assigned, the consumed CPU time, and whether the assignment
 //! settled.
 
 use measure::statistics::Spread;
@@ -18,7 +18,7 @@ pub struct ManagerReport {
     pub vms: Vec<ManagedVm>,
 }
 
-/// A managed VM. The last half is the last half of its intervals.
+/// A managed VM. "The last half" means the last half of the VM's intervals.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ManagedVm {
     /// Name of the VM.

@@ -61,7 +61,7 @@ pub struct Report {
     /// Applications that could not continue and waited until the run stopped them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<Stall>,
-    /// Results of the domains, as Xen's performance monitor reports them, if the monitor was requested.
+    /// Results of the domains, as Xen's performance monitor reports them, if the report was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xenmon: Option<XenMonReport>,
     /// All jobs in order of release, if the list of jobs was requested.
@@ -127,7 +127,7 @@ impl Report {
         }
     }
 
-    /// Records the sibling delays of the gangs. The gangs come from `siblings`, their names from `meter`.
+    /// Records the sibling delays of the gangs in `siblings`. `meter` has the names of the gangs.
     fn tell_siblings(&mut self, siblings: &Siblings, meter: &Meter) {
         for (group, delays) in siblings.gangs() {
             let name = meter.group(group).map(|(name, _)| name);
@@ -148,13 +148,13 @@ impl Report {
     }
 }
 
-/// Returns the report of the live run `run` that `meter` has measured from start to end. `run.length` is its real
-/// length, and `grants` has the promise to each entity.
+/// Returns the report of the live run `run`, which `meter` has measured from start to end. `run.length` is the real
+/// length of the run, and `grants` has the promise to each entity.
 ///
-/// Each entity is found by its name. The groups are those of the description, even if the trace has no event of them.
+/// Entities are matched by name. The groups are those of the description, even if the trace has no event of them.
 ///
 /// # Panics
-/// The number of grants differs from the number of entities.
+/// Panics if the number of grants differs from the number of entities.
 #[must_use]
 pub fn observed(
     run: &RunDescription,
@@ -168,8 +168,8 @@ pub fn observed(
     Report::new(run, policy, knobs, seed, std::slice::from_ref(meter), grants)
 }
 
-/// Returns the member of each entity of the scenario; `None`: the entity had not arrived when the run ended. Names are
-/// unique, and each entity arrives once.
+/// Returns the member of each entity of the scenario. `None`: the entity had not arrived at the end of the run. Names
+/// are unique, and each entity arrives once.
 fn present<'m>(run: &RunDescription, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
     let members = meters.iter().flat_map(Meter::members);
     let named: BTreeMap<&str, &Member> = members.map(|member| (member.name.as_str(), member)).collect();
@@ -181,7 +181,7 @@ fn is_alone(hosts: &usize) -> bool {
     *hosts == 1
 }
 
-/// Returns the tasks of applications: members of the run that are no entities of the scenario.
+/// Returns the tasks of applications: members of the run that are not entities of the scenario.
 fn others<'m>(run: &RunDescription, meter: &'m Meter) -> impl Iterator<Item = &'m Member> + use<'m> {
     let named: std::collections::BTreeSet<String> = run.entities.iter().map(|entity| entity.name.clone()).collect();
     meter.members().iter().filter(move |member| !named.contains(&member.name))

@@ -24,7 +24,7 @@ pub struct Summary {
     pub cpus: usize,
     /// Length of each run. Unit: nanoseconds.
     pub length_ns: u64,
-    /// Length of the warm-up at the beginning of each run, which is not measured. Unit: nanoseconds.
+    /// Length of the warm-up at the beginning of each run. Measurements exclude the warm-up. Unit: nanoseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub warm_up_ns: u64,
     /// The seeds of the runs, in order.
@@ -46,7 +46,7 @@ pub struct Summary {
     /// Results of the scenario's workload manager, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerSummary>,
-    /// Medians of the domains of each host, if the monitor was requested.
+    /// Medians of the domains of each host, if XenMon was requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xenmon: Vec<HostSpreads>,
 }
@@ -140,8 +140,7 @@ fn group(group: &GroupGot) -> (&str, &Asked, &Got) {
     (&group.name, &group.asked, &group.got)
 }
 
-/// Returns the lines of all `runs`, one for each name. A name that occurs several times in a run is distinguished by
-/// its number.
+/// Returns the lines of all `runs`, one for each name. Equal names in a run are distinguished by numbers.
 fn lines<'r>(runs: impl Iterator<Item = impl Iterator<Item = (&'r str, &'r Asked, &'r Got)>>) -> Vec<SummaryLine> {
     let mut order: Vec<(&str, &Asked, Vec<&Got>)> = Vec::new();
     let mut index: BTreeMap<(&str, usize), usize> = BTreeMap::new();

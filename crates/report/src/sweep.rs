@@ -22,21 +22,21 @@ pub struct SweptPoint {
     pub medians: Vec<Summary>,
 }
 
-/// A sweep, as `--json` prints it.
+/// A sweep, in the form of `--json`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Swept<'s> {
-    /// Whether time was simulated.
+    /// Whether the runs were simulated.
     pub simulated: bool,
     /// Points in the order of the axes. The last axis changes fastest.
     pub points: &'s [SweptPoint],
 }
 
-/// Returns the table of `points`: a line for each entity of the host and each task of a guest (`vm/task`), at every
-/// point, under every policy.
+/// Returns the table of `points`. At every point and under every policy, each entity of the host and each task of a
+/// guest (`vm/task`) has a line.
 #[must_use]
 pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
     let axes: Vec<&str> = points.first().map(|it| it.point.keys().map(String::as_str).collect()).unwrap_or_default();
-    // A policy that is an axis has a column already.
+    // A policy that is an axis already has a column.
     let has_policies = !axes.contains(&"policy") && points.iter().any(|it| it.medians.len() > 1);
     let mut header = axes.iter().map(|axis| (*axis).to_string()).collect::<Vec<_>>();
     header.extend([String::new(), "asked".to_string()]);
@@ -65,8 +65,8 @@ pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
     table_of(&header, &rows, widths) + &more
 }
 
-/// Returns name, request and numbers of each line of `summary`: entities of the host, tasks of guests, and the total of
-/// the host.
+/// Returns the name, request and numbers of each line of `summary`: entities of the host, tasks of guests, and the
+/// total of the host.
 fn lines(summary: &Summary) -> Vec<(String, String, &Spreads)> {
     let line = |of: Option<&str>, line: &'_ SummaryLine| {
         (of.map_or(line.name.clone(), |of| format!("{of}/{}", line.name)), shown(&line.asked))
@@ -90,14 +90,14 @@ fn lines(summary: &Summary) -> Vec<(String, String, &Spreads)> {
 /// (`entity`, `group`, `application` or `total`), `name`, `metric`, `median`, `low`, `high`.
 ///
 /// # Panics
-/// Never: writing to memory does not fail.
+/// Never panics, because writing to memory cannot fail.
 #[must_use]
 pub fn swept_csv(points: &[SweptPoint]) -> String {
     let mut csv = csv::Writer::from_writer(Vec::new());
     let axes = points.first().map(|it| it.point.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     let columns = ["policy", "machine", "kind", "name", "metric", "median", "low", "high"].map(str::to_string);
     let in_memory = "memory takes every record";
-    // The policy of a point is in its own column, whether it is an axis or not.
+    // The policy of a point has its own column, even if the policy is an axis.
     csv.write_record(axes.iter().filter(|axis| *axis != "policy").chain(&columns)).expect(in_memory);
     for SweptPoint { point, medians } in points {
         for summary in medians {

@@ -14,9 +14,9 @@ use trace::WorldHeader;
 /// Results of the domains of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct XenMonReport {
-    /// Time at the beginning that is not measured. Unit: nanoseconds.
+    /// Length of the warm-up, which measurements exclude. Unit: nanoseconds.
     pub warm_up_ns: u64,
-    /// Time that is measured. Unit: nanoseconds.
+    /// Measured time. Unit: nanoseconds.
     pub measured_ns: u64,
     /// Results of each host.
     pub hosts: Vec<HostReport>,
@@ -54,7 +54,7 @@ pub struct DomainReport {
 /// Results of a domain during the measurement. Times are sums over all vCPUs of the domain, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct DomainGot {
-    /// Time for which the vCPUs of the domain were present: CPU time, waiting and blocked time.
+    /// Time for which the vCPUs of the domain were present: the sum of CPU time, waiting time and blocked time.
     pub there_ns: u64,
     /// CPU time.
     pub cpu_ns: u64,
@@ -64,19 +64,19 @@ pub struct DomainGot {
     pub cpu_per_execution_ns: u64,
     /// Mean length of the time slices of the domain that had an end.
     pub allocated_per_execution_ns: u64,
-    /// Time for which the vCPUs were runnable and not running.
+    /// Time for which the vCPUs were waiting or held.
     pub waited_ns: u64,
     /// Waiting time in millionths of the measured time.
     pub waited_ppm: u64,
     /// Waiting time per execution.
     pub waited_per_execution_ns: u64,
-    /// Time for which the vCPUs were neither running nor waiting.
+    /// Time for which the vCPUs were blocked.
     pub blocked_ns: u64,
     /// Blocked time in millionths of the measured time.
     pub blocked_ppm: u64,
     /// Blocked time per I/O event.
     pub blocked_per_io_ns: u64,
-    /// Number of executions: dispatches, and slices that immediately followed another slice.
+    /// Number of executions: dispatches, and time slices that immediately followed another time slice.
     pub executions: u64,
     /// Number of executions per thousand seconds.
     pub executions_per_1000s: u64,
@@ -119,7 +119,7 @@ impl DomainGot {
 }
 
 impl XenMonReport {
-    /// Returns the report of `monitor` for a run of `length`, of which the monitor excluded `warm_up`.
+    /// Returns the report of `monitor` for a run of `length`. The monitor excluded the warm-up `warm_up`.
     #[must_use]
     pub fn new(monitor: &XenMon, header: &WorldHeader, warm_up: Nanos, length: Nanos) -> XenMonReport {
         let measured = length.saturating_sub(warm_up);

@@ -1,4 +1,4 @@
-//! The pages of the book about policies, generated from their descriptors and essays and from a run of each.
+//! The pages of the book about policies, generated from descriptors, essays, and a run under each policy.
 //!
 //! A test compares `docs/policies/NAME.md` and `.svg` with the results of [`page`] and [`picture`].
 
@@ -22,7 +22,7 @@ const INFALLIBLE: &str = "writing to a string cannot fail";
 /// Returns the page about `policy` in Markdown. `scenario` is the title of the run in the page's picture.
 ///
 /// # Panics
-/// Never: writing to a string cannot fail.
+/// Never panics, because writing to a string cannot fail.
 #[must_use]
 pub fn page(policy: &Descriptor, scenario: &str) -> String {
     let Descriptor { name, title, good_for, bad_at, source, .. } = *policy;
@@ -62,7 +62,7 @@ fn knobs(knobs: &[Knob]) -> String {
 /// Returns the table of all `policies`, in Markdown.
 ///
 /// # Panics
-/// Never: writing to a string cannot fail.
+/// Never panics, because writing to a string cannot fail.
 #[must_use]
 pub fn index(policies: &[&Descriptor]) -> String {
     let mut page = "<!-- Generated; `cargo xtask golden --update` writes it anew. -->\n# The policies\n\n\
@@ -84,7 +84,7 @@ pub fn index(policies: &[&Descriptor]) -> String {
 /// The policy refuses a request of the scenario.
 ///
 /// # Panics
-/// The run contradicts itself.
+/// Panics if the trace of the run is inconsistent.
 pub fn picture(policy: &Descriptor, scenario: &Scenario) -> Result<String, Problems> {
     let mut shown = scenario.clone();
     shown.length = SHOWN;

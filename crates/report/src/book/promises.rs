@@ -11,12 +11,12 @@ pub struct Promise {
     pub words: String,
 }
 
-/// Evaluates `of` for eight equal hogs, with a policy's defaults, on this many CPUs.
+/// Evaluates `of` for eight equal hogs on `cpus` CPUs, with the defaults of the policy.
 fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, cpus, limits, false, of)
 }
 
-/// Evaluates `of` for eight hogs in a gang, with a policy's defaults.
+/// Evaluates `of` for eight hogs in a gang, with the defaults of the policy.
 fn ask_of_gangs<T>(policy: &Descriptor, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, 4, false, true, of)
 }
@@ -31,13 +31,13 @@ fn ask_of<T>(policy: &Descriptor, cpus: usize, limits: bool, gangs: bool, of: im
     })
 }
 
-/// Returns the delay after which, and the CPUs among which, an idle CPU finds work.
+/// Returns the delay until an idle CPU finds work, and the CPUs from which the idle CPU takes work.
 #[must_use]
 pub fn scope(policy: &Descriptor) -> Conserving {
     ask(policy, 4, false, policy.conserving)
 }
 
-/// Returns in words the delay after which, and the CPUs among which, an idle CPU finds work.
+/// Returns in words the delay until an idle CPU finds work, and the CPUs from which the idle CPU takes work.
 #[must_use]
 pub fn scope_in_words(policy: &Descriptor) -> String {
     let within = |slack: Nanos| if slack.is_zero() { String::new() } else { format!(" for more than {slack}") };

@@ -1,11 +1,11 @@
-//! [`Grid`]: an aligned table, and the choice of columns that fit a width.
+//! [`Grid`]: an aligned table, and the selection of columns that fit a width.
 
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
 /// Maximum number of rows that a table shows.
 pub(crate) const ROWS_MAX: usize = 40;
 
-/// Maximum width of a table, in characters. Range: 40 and more.
+/// Maximum width of a table, in characters. Range: 40 ….
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Widths(pub u16);
 
@@ -34,7 +34,8 @@ impl Grid {
         self.table.add_row(row);
     }
 
-    /// Returns the text of the table under `header`, with the columns that `is_kept`, and the number of the others.
+    /// Returns the text of the table under `header` with the columns that `is_kept` selects, and the number of omitted
+    /// columns.
     fn with_columns(mut self, header: Vec<String>, is_kept: impl Fn(usize) -> bool) -> String {
         let header = self.aligned(header);
         self.table.set_header(header);
@@ -64,7 +65,7 @@ pub(crate) fn and_more(count: usize) -> String {
     if count > 0 { format!("… and {count} more (see --json)\n") } else { String::new() }
 }
 
-/// A table before the choice of the columns that fit a width.
+/// A table before the selection of columns that fit the width.
 pub(crate) struct Wide<C> {
     /// Titles of the columns of words. These columns come first and are never omitted.
     pub(crate) words: Vec<String>,
@@ -75,8 +76,8 @@ pub(crate) struct Wide<C> {
 }
 
 impl<C> Wide<C> {
-    /// Returns the text of the table with the columns that have room. Columns of numbers are omitted in the order of
-    /// `least_missed`, compared by `is`. `titles` returns the titles of the remaining columns of numbers.
+    /// Returns the text of the table with the columns that fit. Columns of numbers are omitted in the order of
+    /// `least_missed`; `is` compares columns. `titles` returns the titles of the remaining columns of numbers.
     pub(crate) fn fitted<L>(
         self,
         least_missed: &[L],

@@ -4,7 +4,7 @@ use super::grid::{Wide, Widths};
 use crate::got::Got;
 use crate::short::{percent, short};
 
-/// The columns, in order. Columns without information and columns without room are omitted.
+/// The columns, in order. Columns without information and columns that do not fit are omitted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 enum Column {
     Name,
@@ -96,7 +96,7 @@ impl Column {
         }
     }
 
-    /// Returns whether the column has information about `got`, in a table of kind `whose`.
+    /// Returns whether the column has information about `got` in a table about `whose`.
     fn matters(self, whose: Whose, granted: Option<u64>, got: &Got) -> bool {
         match self {
             Column::Response | Column::ResponsePercentile | Column::ResponseLongest => {
@@ -120,9 +120,9 @@ impl Column {
 /// Subject of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Whose {
-    /// A host, or a machine by itself.
+    /// A host, or a single machine.
     Host,
-    /// A guest: it has steal time, and its jobs have response times.
+    /// A guest, whose tasks have steal time and whose jobs have response times.
     Guest,
 }
 
@@ -185,7 +185,8 @@ pub(crate) fn table_of(lines: &[Line<'_>], whose: Whose, several: bool, widths: 
     )
 }
 
-/// Returns the titles of `columns`. The first column of waits or responses names its subject.
+/// Returns the titles of `columns`. The title of the first column of waits or responses includes the subject of the
+/// column.
 fn titles(columns: &[&Column]) -> Vec<String> {
     let (mut waits, mut responses) = ("wait ", "response ");
     let title = |column: &&Column| match column {

@@ -8,9 +8,9 @@ use crate::asked::shown;
 use crate::short::percent;
 use crate::spreads::{Form, Spreads, cell};
 use crate::summary::{GuestSummary, Summary, SummaryLine};
-/// The columns after name, request and policy: name of the number in a report, title, and form. Columns that are zero
-/// The columns after name, request and policy: name of the number in a [`Got`], title, and form. Columns that are zero
-/// throughout are omitted, except the first.
+
+/// The columns after name, request and policy: name of the number in a report, title, and form. Columns with only
+/// zeros are omitted, except the first column.
 const COLUMNS: [(&str, &str, Form); 12] = [
     ("delivered_ppm", "got", Form::Percent),
     ("misses", "late", Form::Count),
@@ -39,11 +39,11 @@ const LEAST_MISSED: [&str; 9] = [
     "stolen_ns",
 ];
 
-/// A line of a table: one word for each column of words, and numbers.
+/// A line of a table: a word for each column of words, and the numbers.
 pub(crate) type Row<'a> = (Vec<String>, &'a Spreads);
 
-/// Returns the table of `rows` under `words`, the headers of its columns of words. Columns of numbers without room are
-/// omitted.
+/// Returns the table of `rows` under `words`, the headers of its columns of words. Columns of numbers that do not fit
+/// are omitted.
 pub(crate) fn table_of(words: &[String], rows: &[Row<'_>], widths: Widths) -> String {
     let matters = |name: &str, nth: usize| {
         nth == 0 || rows.iter().any(|(_, got)| got.get(name).is_some_and(|spread| spread.high > 0))
@@ -64,7 +64,7 @@ pub(crate) fn table_of(words: &[String], rows: &[Row<'_>], widths: Widths) -> St
     )
 }
 
-/// Returns the rows of one kind of line in all `summaries`: each name once, with a row for each policy, and the total.
+/// Returns the rows of one type of line in all `summaries`: a row for each name and policy, and the total.
 fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) -> String {
     let count = of.iter().map(|(_, lines, _)| lines.len()).max().unwrap_or(0);
     let most = (ROWS_MAX / of.len().max(1)).max(1).min(count);
@@ -90,7 +90,7 @@ fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) ->
     table_of(&header, &rows, widths) + &and_more(count - most)
 }
 
-/// Returns the tables of medians of several policies, which had the same seeds, and of the guests, with a legend.
+/// Returns the tables of medians under several policies with the same seeds, and the tables of guests, with a legend.
 /// `summaries` has at least one element.
 #[must_use]
 pub fn medians(summaries: &[Summary], widths: Widths) -> String {

@@ -1,4 +1,4 @@
-//! Reports as tables for people.
+//! Reports as tables for readers.
 
 pub(crate) mod applications;
 pub(crate) mod grid;

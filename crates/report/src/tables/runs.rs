@@ -6,7 +6,7 @@ use crate::asked::shown;
 use crate::got::{Entity, GroupGot, called};
 use crate::run_report::Report;
 
-/// Returns the table of a run: a line for each entity and one for the total.
+/// Returns the table of a run, with a line for each entity and a line for the total.
 #[must_use]
 pub fn table(report: &Report, widths: Widths) -> String {
     comparison(std::slice::from_ref(report), widths)
@@ -36,8 +36,8 @@ pub fn comparison(reports: &[Report], widths: Widths) -> String {
     table_of(&lines, Whose::Host, reports.len() > 1, widths) + &and_more(entities - most) + &unfinished(&late)
 }
 
-/// Names the policies under which jobs were open at the end although their deadline had passed. `all` has each policy
-/// and the number of these jobs.
+/// Returns a note on the policies under which jobs were unfinished at the end after their deadline. `all` has each
+/// policy and the number of these jobs.
 pub(super) fn unfinished(all: &[(&str, u64)]) -> String {
     let mut text = String::new();
     for (policy, count) in all.iter().filter(|(_, count)| *count > 0) {

@@ -1,4 +1,4 @@
-//! The tables of domains, in the form of Xen's performance monitor.
+//! The tables of domains, in the format of Xen's performance monitor.
 
 use super::grid::{ROWS_MAX, Wide, Widths, and_more};
 use crate::run_report::Report;
@@ -61,7 +61,7 @@ const LEAST_MISSED: [&str; 8] = [
 /// Columns on I/O, which are omitted if there was no I/O.
 const ON_IO: [&str; 4] = ["blocked_per_io_ns", "io", "io_per_1000s", "io_per_1000_executions"];
 
-/// The column that is omitted if no slice has an end.
+/// The column that is omitted if no time slice has an end.
 const ALLOCATED: &str = "allocated_per_execution_ns";
 
 /// Information that is present in any row of a table.
@@ -69,7 +69,7 @@ const ALLOCATED: &str = "allocated_per_execution_ns";
 struct Has {
     /// Whether there was I/O.
     io: bool,
-    /// Whether slices have an end.
+    /// Whether time slices have an end.
     ends: bool,
 }
 
@@ -95,13 +95,13 @@ fn table(rows: &[Row<'_>], has: Has, widths: Widths) -> String {
     )
 }
 
-/// Returns the numbers of `got`, each in the form of its column.
+/// Returns the numbers of `got`, formatted for their columns.
 fn shown(got: &DomainGot) -> Vec<(String, String)> {
     let form = |of: &str| COLUMNS.iter().find(|(name, ..)| *name == of).map(|(_, _, form)| *form);
     numbers(got).filter_map(|(name, number)| form(&name).map(|form| (name, form.show(number)))).collect()
 }
 
-/// Returns the medians in `got`, each in the form of its column, with the interval where there is one.
+/// Returns the medians in `got`, formatted for their columns, with their intervals if they have intervals.
 fn shown_medians(got: &Spreads) -> Vec<(String, String)> {
     let show = |(of, _, form): &(&str, &str, Form)| {
         let [median, low, high] = [got[*of].median, got[*of].low, got[*of].high].map(|number| form.show(number));

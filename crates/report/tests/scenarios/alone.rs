@@ -1,4 +1,4 @@
-//! A run of a scenario under its own policy, and the reading of its only application, `it`.
+//! A run of a scenario under the scenario's own policy, and the reading of the only application, `it`.
 
 use report::{AppReport, Report};
 use run::{Observers, Run};
@@ -9,7 +9,7 @@ pub(crate) fn parse(text: &str) -> Scenario {
     Scenario::from_bytes("test.toml", text.as_bytes().to_vec()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Runs the scenario under its own policy, with an auditor.
+/// Runs the scenario under the scenario's own policy, with an auditor.
 pub(crate) fn played(scenario: &Scenario) -> Report {
     let choice = run::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
     let run = Run { seed: 1, ..Run::new(scenario.clone(), choice) };

@@ -1,4 +1,4 @@
-//! Applications and their metrics: alone, each has the calculated result; beside hogs, the result is worse.
+//! Applications and their metrics. Alone, each application has the calculated result. Beside hogs, the result is worse.
 
 use report::{AppReport, Report, Summary, Widths, applications, medians};
 use run::{Observers, Run};
@@ -26,8 +26,8 @@ fn alone(cpus: usize, length: &str, workload: &str) -> Reading {
     reading(&played(&scenario(cpus, length, "cfs", &tasks), 1))
 }
 
-/// Returns the reading beside real-time hogs that leave a fifth of the time: in every 500 ms the hogs use 400 ms of
-/// each CPU, in one piece.
+/// Returns the reading beside real-time hogs that leave a fifth of the time: in every 500 ms, the hogs use 400 ms of
+/// each CPU without interruption.
 fn beside_hogs(cpus: usize, length: &str, workload: &str) -> Reading {
     let mut tasks = format!("[[task]]\nname = \"it\"\nworkload.{workload}\n");
     for cpu in 0..cpus {
@@ -110,14 +110,14 @@ fn a_player_that_shows_all_frames_takes_longer_and_one_that_drops_frames_does_no
 
 #[test]
 fn a_player_catches_up_unless_it_is_too_far_behind() {
-    // The film has no CPU for 400 ms of every 500. Then ten frames are due at once, which take 40 ms.
+    // The film has no CPU for 400 ms of every 500 ms. Ten frames are then due at once, and take 40 ms.
     let film = |late| format!("video = {{ fps = 25, length = \"4s\", decode = \"4ms\", late = \"{late}\" }}");
     let playback = |late| of(&beside_hogs(1, "40s", &film(late)), "playback_ns");
     assert!(playback("500ms") < 5_000_000_000, "{}", playback("500ms"));
     for late in ["0s", "200ms"] {
         assert!(playback(late) > 12_000_000_000, "a player farther behind than {late} begins anew: {}", playback(late));
     }
-    // Where nothing is late, the limit makes no difference.
+    // Without late frames, the limit has no effect.
     let it = alone(1, "5s", &film("200ms"));
     says(&it, &[("shown", 100), ("playback_ns", 4_000_000_000), ("jitter_max_ns", 0)]);
 }
@@ -126,8 +126,8 @@ fn a_player_catches_up_unless_it_is_too_far_behind() {
 fn sound_breaks_off_only_where_its_buffer_runs_empty() {
     let it = alone(1, "10s", "audio = { period = \"20ms\", work = \"2ms\", buffers = 2, length = \"9s\" }");
     says(&it, &[("underruns", 0), ("silence_ns", 0), ("periods", 450 + 2), ("sound_grade", 0)]);
-    // The player has no CPU for 400 ms of every 500, of which the buffer covers 40. The samples of the other 100 ms are
-    // written late in one step and lost.
+    // The player has no CPU for 400 ms of every 500 ms. The buffer covers 40 ms of this time. The samples of the other
+    // 100 ms are written late in one step and lost.
     let short = beside_hogs(1, "10s", "audio = { period = \"20ms\", work = \"1ms\", buffers = 2 }");
     assert!((18..=21).contains(&of(&short, "underruns")), "{short:?}");
     assert!(of(&short, "silence_ns") > 6_000_000_000, "{short:?}");
@@ -173,7 +173,8 @@ fn supersteps_at_full_speed_take_what_they_compute_and_communicate() {
         let hogged = beside_hogs(4, "20s", &bsp);
         assert!(of(&hogged, "speed_ppm") < 700_000, "{hogged:?}");
     }
-    // With two of four at a time, the computation takes twice as long, and the communication does not.
+    // With two of four nodes running at a time, the computation takes twice the time, and the communication takes the
+    // same time.
     let it = alone(2, "3s", "bsp = { supersteps = 20, compute = \"10ms\", communicate = \"20ms\" }");
     assert!((600_000..=1_000_000).contains(&of(&it, "speed_ppm")), "{it:?}");
 }
@@ -193,7 +194,7 @@ fn each_program_of_parsec_takes_its_critical_path() {
             assert!((Nanos::us(19_900)..Nanos::us(20_500)).contains(&right), "{}: {right}", program.name);
         }
     }
-    // Programs that meet often lose more to a hog on one CPU than programs that never meet.
+    // Programs with frequent barriers lose more time to a hog on one CPU than programs without barriers.
     let hogged = |program: &str| {
         let mut tasks = format!(
             "[[task]]\nname = \"it\"\nworkload.parsec = {{ program = \"{program}\", threads = 4, work = \"200ms\" }}\n"
@@ -222,7 +223,7 @@ fn a_build_takes_its_turns_and_its_link() {
     // 4 + 4 + 2 files.
     let it = alone(4, "1s", build);
     says(&it, &[("took_ns", 3 * 25_000_000 + 30_000_000), ("unfinished", 0), ("speed_ppm", 1_000_000)]);
-    // One CPU does all the work. Reads in the meantime cost nothing, except the first and the last read.
+    // One CPU does all the work. Reads overlap with the work and cost no time, except the first and the last read.
     let one = of(&alone(1, "1s", build), "took_ns");
     assert!((235_000_000..=260_000_000).contains(&one), "{one}");
     let hogged = beside_hogs(1, "5s", build);
@@ -255,8 +256,8 @@ fn played_back_load_is_what_was_asked_for_in_every_step() {
     says(&it, &[("contention_milli", 1_187), ("asked_milli", 1_187)]);
     let seconds = vec![2_000, 1_000, 0, 0, 500, 0, 3_000, 3_000];
     assert_eq!(it.series.0, [("contention_milli", seconds)]);
-    // A task that waits for a CPU is runnable as well. Contention is the load on other tasks, not the CPU time of this
-    // task.
+    // A task that waits for a CPU is also runnable. Contention is the load on other tasks, not the CPU time of the task
+    // itself.
     let one = alone(1, "10s", "load_playback = { loads = [1.5], step = \"4s\" }");
     let contention = of(&one, "contention_milli");
     assert!((1_500..=1_510).contains(&contention), "{one:?}");

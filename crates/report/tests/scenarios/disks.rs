@@ -1,4 +1,4 @@
-//! Workloads on files and drives: alone, each has the calculated result.
+//! Workloads on files and drives. Alone, each workload has the calculated result.
 
 use crate::alone::{near, of, parse, played, reading};
 use report::{AppReport, Report};
@@ -16,11 +16,11 @@ fn on_host(devices: &str, workload: &str) -> Reading {
 #[test]
 fn a_transaction_takes_its_cpu_time_and_what_is_not_in_the_cache() {
     let disk = "[disk]\nservice = \"5ms\"";
-    // Two operations of 20 us each, and a read of 5 ms for every twentieth.
+    // Two operations of 20 us each, and a read of 5 ms in every twentieth transaction.
     let it = on_host(disk, "postmark = { transactions = 5000, written_back = 0 }");
     assert_eq!((of(&it, "took_ns"), of(&it, "transactions")), (5_000 * 40_000 + 250 * 5_000_000, 5_000), "{it:?}");
     assert_eq!((of(&it, "transactions_per_s_milli"), of(&it, "unfinished")), (3_448_276, 0));
-    // The rest of a round, and of ten rounds, counts by its actual length.
+    // Incomplete rounds and jobs count with their actual length.
     let odd = on_host(disk, "postmark = { transactions = 4567, hits = 100, written_back = 0 }");
     assert_eq!((of(&odd, "took_ns"), of(&odd, "transactions")), (4_567 * 40_000, 4_567), "{odd:?}");
     // Mean sizes: a read of a file includes all appended data.
@@ -43,12 +43,13 @@ fn a_writer_faster_than_the_disk_waits_for_it() {
 #[test]
 fn a_mail_server_is_as_fast_as_its_disk_synchronises() {
     let disk = "[disk]\nservice = \"5ms\"";
-    // 13 operations of 10 us, two appends of 8 KiB and two reads of 16 KiB at 4 GB/s, and two that wait for the disk.
+    // 13 operations of 10 us, two appends of 8 KiB and two reads of 16 KiB at 4 GB/s, and two operations that wait for
+    // the disk.
     let one = on_host(disk, "filebench = { mix = \"varmail\", threads = 1, loops = 100, hits = 100 }");
     let turn = 130_000 + 4 * 2_048 + 4_096 + 2 * 5_000_000;
     assert_eq!((of(&one, "took_ns"), of(&one, "operations")), (100 * turn, 1_300), "{one:?}");
     assert_eq!((of(&one, "operation_mean_ns"), of(&one, "operation_max_ns")), (turn / 13, 5_010_000), "{one:?}");
-    // 200 requests per second, and two for each turn of 13; 2.2 where a tenth of the reads misses.
+    // 200 requests per second. Each turn of 13 operations makes two requests, or 2.2 if a tenth of the reads misses.
     let many = |hits: u64| on_host(disk, &format!("filebench = {{ mix = \"varmail\", hits = {hits} }}"));
     near(&many(100), "operations_per_s_milli", 1_300_000, 5);
     near(&many(90), "operations_per_s_milli", 1_300_000 * 20 / 22, 5);
@@ -104,10 +105,10 @@ fn a_drive_that_is_not_kept_up_with_seeks_back() {
         );
         reading(&played(&parse(&text.replace("cfs", "linux"))).applications)
     };
-    // The turn of 240 ms finds no room until 311 ms, when the first waiting turn has been computed. The next turn is at
-    // 320 ms, not 260.
+    // The turn of 240 ms has no room until 311 ms, when the first waiting turn has been computed. The next turn is at
+    // 320 ms, not at 260 ms.
     assert_eq!(of(&held_up("0s"), "took_ns"), 1_001_000_000 + 60_000_000);
-    // The turn finds its place at 411 ms, and continues at 420 ms.
+    // The turn has room at 411 ms, and continues at 420 ms.
     assert_eq!(of(&held_up("100ms"), "took_ns"), 1_001_000_000 + 160_000_000);
 }
 
@@ -132,7 +133,8 @@ fn ripping_a_disc_takes_as_long_as_without_vsched_where_its_slice_is_large_enoug
         let (took, _, unfinished) = vsched(slice, period);
         assert!(took < 37_200_000_000 && unfinished == 0, "{slice} of {period}: {took}");
     }
-    // The computation of 1850 turns takes 1.85 s: with 4 % of a CPU at least 46 s, with 2 % at least 92 s.
+    // The computation of 1850 turns takes 1.85 s of CPU time. With 4 % of a CPU, this is at least 46 s; with 2 %, at
+    // least 92 s.
     for (slice, least) in [("4ms", 46), ("2ms", 92)] {
         let (took, _, unfinished) = vsched(slice, "100ms");
         assert!(took > least * 1_000_000_000 && unfinished == 0, "{slice} of 100 ms: {took}");
@@ -183,8 +185,8 @@ fn a_vm_pays_for_telling_its_emulator() {
         ));
         report.entities.iter().find(|entity| entity.name == "vm").expect("the VM").got.delivered_ns
     };
-    // Once for each request, before the program continues. The last request has no continuation; a completion is the
-    // emulator's business.
+    // One notification for each request, before the program continues. After the last request, the program does not
+    // continue. The emulator handles completions.
     assert_eq!(used("70us") - used("0s"), 99 * 70_000);
 }
 

@@ -106,7 +106,7 @@ fn guests_have_tables_of_their_own() {
     let both = guests(&[report.clone(), other], Widths(120));
     assert!(both.contains("under credit2 4ms stolen, 20.0% of its vCPUs' time, in 2 pieces"), "{both}");
     assert_eq!(both.matches("\nreader").count(), 1, "each task once, with a line for each policy:\n{both}");
-    // On the host there is no steal time, and a report without guests has neither table nor field.
+    // The host has no steal time, and a report without guests has neither the table nor the field.
     let alone = Report { guests: Vec::new(), ..report.clone() };
     assert_eq!(guests(std::slice::from_ref(&alone), Widths(120)), "");
     let json = |report: &Report| serde_json::to_value(report).expect("it can be written");
@@ -157,7 +157,7 @@ fn guests_have_medians_of_their_own_over_many_runs() {
     assert!(both.contains(" more columns need a larger --width"), "{both}");
 }
 
-/// Runs a VM that coordinates with its host in the way `how`.
+/// Runs a VM that coordinates with its host by the protocol `how`.
 fn coordinated(host: &str, guest: &str, how: &str) -> Result<Report, String> {
     let text = format!(
         "name = \"x\"\ncpus = 1\nlength = \"2s\"\npolicy = \"{host}\"\ncosts = \"cortex-a15\"\ntask = [{{ name = \"hog\", workload = \"hog\" }}]\n\

@@ -13,7 +13,7 @@ fn parse(text: &str) -> Scenario {
     read(text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Runs the scenario under its own policy with an auditor, and passes its events to `other`, too.
+/// Runs the scenario under its own policy with an auditor, and also passes its events to `other`.
 fn watched(scenario: &Scenario, other: &mut dyn WorldSink) -> Report {
     let choice = run::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
     let run = Run { seed: 1, ..Run::new(scenario.clone(), choice) };
@@ -49,7 +49,7 @@ fn each_host_has_its_own_cpus_and_its_own_policy() {
         assert_eq!((is, *host), (name, Some("host-2")));
         assert!(ppm.abs_diff(500_000) < 10_000, "{ppm}");
     }
-    // The third host has nothing to do.
+    // The third host has no work.
     assert_eq!((report.hosts, report.cpus), (3, 1));
     assert!(report.total.delivered_ppm.abs_diff(666_667) <= 1, "{:?}", report.total);
     let scenario = parse(&text);
@@ -120,9 +120,10 @@ fn a_search_over_two_hosts_takes_what_the_links_and_the_wire_take() {
     let report = played(&(head(2, 1, "cfs") + network + PAIR));
     let it = &report.guests[0].applications[0];
     let response = it.values.0.iter().find(|(name, _)| *name == "response_max_ns").map(|it| it.1);
-    // 1000 bytes out and in at a millionth of a second each, twice; the wire twice; and the leaf's work.
+    // The sum of four transfers of 1000 bytes at a microsecond per byte, the latency of the wire twice, and the leaf's
+    // work.
     assert_eq!(response, Some(1_000_000 + 2 * (2 * 1_000_000 + 100_000)));
-    // On one host, no packet leaves the host: only the wire is the same.
+    // On one host, no packet leaves the host, and only the latency of the wire is the same.
     let near = PAIR.replace("host = 2", "host = 1");
     let report = played(&(head(2, 2, "cfs") + network + &near));
     let it = &report.guests[0].applications[0];
@@ -145,7 +146,7 @@ fn a_device_driver_is_on_the_host_of_its_vm() {
     }
 }
 
-/// Returns a reading of the first guest's application, or else of the host's.
+/// Returns a reading of the first guest's application. Without a guest, returns a reading of the host's application.
 #[track_caller]
 fn says(report: &Report, name: &str) -> u64 {
     let guests = report.guests.iter().flat_map(|guest| &guest.applications);
@@ -154,7 +155,7 @@ fn says(report: &Report, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("{name} in {it:?}")).1
 }
 
-/// Returns four nodes, each in a VM of its own: on hosts `homes`, with request `asked`.
+/// Returns four nodes, each in its own VM, on hosts `homes` and with request `asked`.
 fn nodes(homes: [usize; 4], asked: &str, bsp: &str) -> String {
     let vm = |n: usize| format!("[[vm]]\nname = \"vm{n}\"\nhost = {}\n{asked}", homes[n - 1]);
     let bsp = format!("workload.bsp = {{ nodes = [\"vm2\", \"vm3\", \"vm4\"], compute = \"10ms\", {bsp} }}\n");
@@ -169,7 +170,7 @@ const SLOW: &str =
 #[test]
 fn a_program_across_hosts_runs_at_full_speed() {
     let bsp = "bytes = 10000, flops = 411000, supersteps = 20";
-    // 30 ms to send to three other nodes, a packet more to receive, and the wire.
+    // 30 ms to send to three other nodes, the time to receive one more packet, and the latency of the wire.
     let superstep = 10_000_000 + 30_000_000 + 1_000_000 + 100_000;
     for (hosts, cpus, homes) in [(4, 1, [1, 2, 3, 4]), (1, 4, [1; 4])] {
         let slow = if hosts == 1 { SLOW.replace("local = \"10us\"\n", "") } else { SLOW.to_string() };
@@ -216,7 +217,7 @@ fn batches_across_hosts_take_their_launches_and_their_parts() {
              interval = \"1ms\", batches = 10, records = 1000, record_work = \"40us\", launch = \"1ms\", waits = \"{waits}\" }}\n"
         )
     };
-    // Two stages of 40 ms, split. The second worker begins when all threads have been launched.
+    // Two stages of 40 ms, split between the workers. The second worker begins after the launch of all threads.
     for (threads, waits, stage_us) in
         [(1, "sleeping", 2_000 + 20_000), (2, "spinning", 4_000 + 10_000), (2, "sleeping", 14_000)]
     {

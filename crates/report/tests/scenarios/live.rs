@@ -1,4 +1,4 @@
-//! A live run is reported in pieces. The joined pieces are measured like a simulation.
+//! A live run is reported in parts. The joined parts are measured like a simulation.
 
 use expect_test::expect;
 use measure::Meter;
@@ -81,7 +81,7 @@ fn simulated(scenario: &Scenario) -> (Report, Trace, Choice) {
     (report.unwrap_or_else(|problems| panic!("{problems}")), trace, choice)
 }
 
-/// Returns the grants, as the simulation reported them.
+/// Returns the grants that the simulation reported.
 fn grants(report: &Report) -> Vec<Option<Grant>> {
     let grant = |ppm: u64| Grant { slice: Nanos::ns(ppm), period: Nanos::ns(1_000_000) };
     report.entities.iter().map(|entity| entity.granted_ppm.map(grant)).collect()

@@ -12,7 +12,7 @@ const HOST: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"round-ro
 const GUEST: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"cfs\"\n[[vm]]\nname = \"v\"\nguest = \"round-robin\"\n\
     [[vm.task]]\nname = \"a\"\nworkload = \"hog\"\n[[vm.task]]\nname = \"b\"\nworkload = \"hog\"\n";
 
-/// Returns round robin with the time slice `text`, which is known at run time only. `built` counts its constructions.
+/// Returns round robin with the time slice `text`, which is only known at run time. `built` counts its constructions.
 fn made(text: String, built: &Arc<AtomicUsize>) -> Choice {
     let built = Arc::clone(built);
     let build = move |host: &Topology| -> Result<Box<dyn Policy>, Refused> {

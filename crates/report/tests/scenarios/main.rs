@@ -1,4 +1,4 @@
-//! Whole scenarios, run and reported: the result of each key, by arithmetic.
+//! Whole scenarios, run and reported. Arithmetic gives the expected result of each key.
 
 mod alone;
 mod applications;

@@ -42,7 +42,7 @@ fn alert(policy: &str, percent: u64, interval: &str) -> Report {
 
 #[test]
 fn a_workload_manager_settles_under_sedf_and_oscillates_under_credit() {
-    // From 30 % on, the caps of Credit are exact enough in the paper's figure 7, too.
+    // From 30 %, the caps of Credit are exact enough in the paper's figure 7, too.
     for percent in [5, 10, 20] {
         let [sedf, credit] = ["sedf", "credit"].map(|policy| managed(&alert(policy, percent, "1s"))[0].clone());
         assert!(sedf.settled && sedf.error_ppm <= 20_000, "{sedf:?}");
@@ -127,7 +127,7 @@ fn what_is_refused_leaves_all_vcpus_as_they_were() {
     assert!(a.consumed_ppm.iter().all(|&ppm| ppm.abs_diff(200_000) < 10_000), "and both have as much: {a:?}");
 }
 
-/// A managed VM whose work changes at random.
+/// A managed VM whose work varies at random.
 const BY_CHANCE: &str = "name = \"by chance\"\ncpus = 1\nlength = \"20s\"\npolicy = \"credit\"\n\
     [manager]\ninterval = \"1s\"\ntargets = { a = 30 }\n\
     [[vm]]\nname = \"a\"\ncap = 20\n[[vm.task]]\nname = \"t\"\nworkload.web = {}\n\

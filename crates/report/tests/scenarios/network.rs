@@ -1,4 +1,5 @@
-//! Networks and disks of scenarios, and the applications that use them: alone, each has the calculated result.
+//! Networks and disks of scenarios, and the applications that use them. Alone, each application has the calculated
+//! result.
 
 use crate::alone::{near, of, parse, played, reading};
 use report::Report;
@@ -13,7 +14,7 @@ fn on_host(devices: &str, workload: &str) -> Reading {
     reading(&played(&parse(&text)).applications)
 }
 
-/// Returns the reading of `workload` in a VM of its own.
+/// Returns the reading of `workload` in its own VM.
 fn in_vm(devices: &str, workload: &str) -> (Reading, Report) {
     let text = format!("{HEAD}{devices}\n[[vm]]\nname = \"vm\"\n[[vm.task]]\nname = \"it\"\nworkload.{workload}\n");
     let report = played(&parse(&text));
@@ -29,7 +30,7 @@ fn iperf_gets_what_the_line_carries_or_a_window_in_each_round_trip() {
         let line = "[network]\nbandwidth = \"100Mbit\"\nlatency = \"50us\"";
         near(&on_host(line, &iperf(65_536)), "mbit_per_s_milli", 100_000, 5);
         let far = "[network]\nlatency = \"5ms\"";
-        // 64 KiB in 10 ms, and the time to write them.
+        // 64 KiB in 10 ms, and the time to write the data.
         near(&on_host(far, &iperf(65_536)), "mbit_per_s_milli", 52_429, 10);
         for way in WAYS {
             let line = format!("{line}\ndrivers = \"{way}\"");
@@ -64,7 +65,7 @@ fn a_web_server_answers_as_many_as_it_has_cpu_time_for() {
         let (it, _) = in_vm(&network, web);
         near(&it, "requests_per_s_milli", 1_000_000, 30);
     }
-    // Seven packets each way and 14 ways on the wire: no packet waits for another.
+    // Seven packets each way, with 14 latencies of the wire. No packet waits for another packet.
     let one = "web_server = { clients = 1, response = 1000, service = \"1ms\", think = \"10ms\", spread = \"0s\" }";
     let it = on_host("[network]\nlatency = \"100us\"", one);
     assert_eq!(of(&it, "response_p50_ns"), of(&it, "response_max_ns"));
@@ -74,7 +75,8 @@ fn a_web_server_answers_as_many_as_it_has_cpu_time_for() {
 
 #[test]
 fn an_answer_may_begin_slowly() {
-    // Alone, 10 KB are eight segments. A window of three sends 3, 3 and 2, a round trip of 200 us apart.
+    // Alone, 10 KB are eight segments. A window of three sends 3, 3 and 2 segments, with a round trip of 200 us between
+    // them.
     let took = |window: &str| {
         let web =
             format!("web_server = {{ clients = 1, service = \"1ms\", think = \"10ms\", spread = \"0s\"{window} }}");
@@ -86,7 +88,7 @@ fn an_answer_may_begin_slowly() {
     let slow = took(", window = 3") - at_once;
     assert!((200_000..=400_000).contains(&slow), "{slow}");
     assert!(took(", window = 2") > took(", window = 3"));
-    // One response of a megabyte, with the maximum window, and every acknowledgement read.
+    // One response of a megabyte, with the maximum window. The server reads every acknowledgement.
     let big = "web_server = { clients = 1, response = 1000000, service = \"1ms\", spread = \"0s\", window = 2 }";
     assert!(of(&on_host("[network]\nlatency = \"100us\"", big), "requests") > 10);
 }
@@ -122,7 +124,8 @@ fn requests_at_a_rate_wait_from_when_they_were_made() {
     near(&low, "requests_per_s_milli", 200_000, 100);
     assert!(of(&low, "response_p50_ns") < 3_000_000, "{low:?}");
     near(&high, "requests_per_s_milli", 1_000_000, 60);
-    // Twice the number of requests that the server can answer: after two seconds, the server is one second behind.
+    // The clients send twice the number of requests that the server can answer. After two seconds, the server is one
+    // second late.
     assert!(of(&high, "response_max_ns") > 800_000_000, "{high:?}");
     assert!(of(&high, "open") > 1_500, "{high:?}");
 }
@@ -145,7 +148,7 @@ fn calls_sound_as_their_codec_does() {
     near(&it, "delay_deviation_ns", 5_000_000, 30);
 }
 
-/// Like a socket, but of the guest's kernel, whose thread has no CPU for 400 ms of every 500.
+/// The ring of the guest's kernel is limited like a socket. The kernel's thread has no CPU for 400 ms of every 500 ms.
 #[test]
 fn a_guests_ring_has_room_for_so_many_packets() {
     let lost = |ring: &str| {
@@ -171,7 +174,7 @@ fn calls_lose_what_their_socket_has_no_room_for() {
     )
     .replace("cfs", "linux");
     let it = reading(&played(&parse(&text)).applications);
-    // In 400 ms, 20 packets of each call arrive, and two find room.
+    // In 400 ms, 20 packets of each call arrive, and two of them fit into the ring.
     assert!((600_000..800_000).contains(&of(&it, "lost_ppm")), "{it:?}");
     assert!(of(&it, "mos_milli") < 1_100, "{it:?}");
 }
@@ -209,7 +212,7 @@ fn a_device_driver_uses_cpu_time_for_every_event() {
     let (it, report) = in_vm(network, web);
     let done = of(&it, "requests");
     let thread = report.entities.iter().find(|entity| entity.name == "vhost-vm").expect("it is in the report");
-    // Four packets out, of two events each, and five in.
+    // Four outgoing packets with two events each, and five incoming packets.
     assert_eq!(thread.got.delivered_ns, done * (4 * 2 + 5) * 10_000, "{it:?}");
     let receiver =
         report.guests[0].entities.iter().find(|entity| entity.name == "network").expect("it is in the report");
@@ -285,6 +288,6 @@ fn a_user_of_a_vm_that_boots_late_comes_with_it() {
          [[vm]]\nname = \"late\"\narrival = \"500ms\"\nguest = \"cfs\"\n"
     );
     let it = reading(&played(&parse(&text)).guests[0].applications);
-    // The mean duration of a search is 11 ms and two ways on the wire.
+    // The mean duration of a search is 11 ms and two latencies of the wire.
     assert!((90..=170).contains(&of(&it, "requests")), "{it:?}");
 }

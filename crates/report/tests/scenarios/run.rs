@@ -53,11 +53,11 @@ fn a_refusal_names_the_place_and_what_would_fit() {
 
 #[test]
 fn jobs_still_late_at_the_end_are_counted_apart_and_said() {
-    // Two VMs request 8 of every 10 ms: every period, 6 ms are left over.
+    // Two VMs request 8 ms of every 10 ms. In every period, 6 ms of these requests do not fit.
     let vm = |name| format!("[[vm]]\nname = \"{name}\"\nworkload.periodic = {{ period = \"10ms\", work = \"8ms\" }}\n");
     let report = run(&format!("{}{}{}", MACHINE.replace("edf", "round-robin"), vm("a"), vm("b")));
     let total = report.total;
-    // Each VM releases 10 jobs. 100 ms are enough for 12 of the 20, and the jobs released at 90 ms are not late yet.
+    // Each VM releases 10 jobs. In 100 ms, 12 of the 20 jobs complete. The jobs released at 90 ms are not late yet.
     assert_eq!((total.releases, total.completions), (20, 12));
     assert_eq!(total.unfinished_late, 6);
     assert!(table(&report, Widths(120)).contains("6 jobs were late and still unfinished at the end."));

@@ -3,13 +3,13 @@
 //! scheduler; the schedulers differ in the frequency of Dom0's dispatches.
 //!
 //! The free parameters are set once, in the scenario. In Dom1, a kernel thread handles all packets that have arrived
-//! (NAPI), and workers run until they block, in turns. In Dom0, packets and housekeeping take turns. Both events of a
-//! transmission arrive at once. Half of a packet's time on the wire is constant, the rest exponential. An execution is
-//! a turn that the scheduler grants, also to a domain that has the CPU already (an extra quantum of SEDF). Dom1 arrives
-//! a moment after Dom0; in the model that was fitted, both begin together. Dom0's housekeeping begins at nine moments
-//! of Xen's periods, and medians count. With SEDF without extra time, period 10 ms, the result depends on the distance
-//! between the period starts of both domains: 519 to 646 turns per second if Dom1 arrives up to 3 ms later, 100 to 300
-//! beyond.
+//! (NAPI), and workers run in turns until they block. In Dom0, packets and housekeeping alternate. Both events of a
+//! transmission arrive at once. Half of a packet's time on the wire is constant, and the rest is exponential. An
+//! execution is a time slice that the scheduler grants, also to a domain that already has the CPU (an extra quantum of
+//! SEDF). Dom1 arrives shortly after Dom0; in the fitted model, both begin together. Dom0's housekeeping begins at nine
+//! instants of Xen's periods, and the tests use medians. With SEDF without extra time and a period of 10 ms, the result
+//! depends on the distance between the period starts of the domains. The result is 519 to 646 executions per second if
+//! Dom1 arrives up to 3 ms later, and 100 to 300 if it arrives after that.
 
 use measure::XenMon;
 use report::{AppReport, Report, XenMonReport};
@@ -22,14 +22,14 @@ const SCENARIO: &str = include_str!("../../../../scenarios/xen-io.toml");
 /// A row of tables 1 and 2 of Cherkasova et al. 2007.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// CPU shares. Unit: per cent.
+    /// CPU shares. Unit: percent.
     dom0: f64,
     dom1: f64,
     /// Requests per second.
     requests: f64,
-    /// Turns of Dom0 per second.
+    /// Executions of Dom0 per second.
     executions: f64,
-    /// I/O events per turn.
+    /// I/O events per execution.
     io: f64,
 }
 
@@ -85,7 +85,7 @@ impl Xen {
         }
     }
 
-    /// Returns the scenario without Dom0's own activity.
+    /// Returns the scenario without the housekeeping of Dom0.
     fn quiet(&self) -> Xen {
         let (before, rest) = self.0.split_once("[[vm.task]]\nname = \"housekeeping\"").expect("it is there");
         let (_, after) = rest.split_once("\n\n").expect("it is not the last");
@@ -145,8 +145,8 @@ fn families() -> [(&'static str, [(Row, Row); 3]); 3] {
     ]
 }
 
-/// Section 13.4: the order of each column within a family, requests within 30 %, executions and I/O within a factor of
-/// 2, with one exception.
+/// Section 13.4 of the comparison: the order of each column within a family, requests within 30 %, and executions and
+/// I/O within a factor of 2, with one exception.
 #[test]
 fn tables_1_and_2_of_the_comparison_of_xens_schedulers() {
     let mut beyond = Vec::new();

@@ -1,4 +1,5 @@
-//! Runs in steps. A run in steps gives the report of an uninterrupted run, and can be cancelled quickly at any time.
+//! Runs in steps. A run in steps gives the same report as an uninterrupted run, and can be cancelled quickly at any
+//! time.
 
 use crate::alone::parse;
 use report::Report;
@@ -128,8 +129,8 @@ fn a_run_is_cancelled_after_the_step_that_says_so() {
     assert!(steps > 1, "{steps} steps");
 }
 
-/// Returns the longest step of `run`. For each step, the fastest of three runs counts: steps are the same in each run,
-/// and other processes need CPUs, too.
+/// Returns the longest step of `run`. For each step, the fastest of three runs counts, because other processes also use
+/// CPUs. The steps are the same in each run.
 #[expect(clippy::disallowed_methods, reason = "the promise is one about time")]
 fn longest_step(run: &Run) -> (usize, Duration) {
     let timed = || {

@@ -1,4 +1,4 @@
-//! Measurements after a warm-up. The warm-up does not change the run. The measurement is the difference to a run that
+//! Measurements after a warm-up. The warm-up does not change the run. The measurement is the difference from a run that
 //! ends with the warm-up.
 
 use report::{AppReport, Entity, GuestReport, Report};
@@ -100,12 +100,13 @@ fn shares_and_rates_are_of_the_time_that_is_measured() {
     let text = hog.replace("length = \"1s\"", "length = \"1s\"\nwarm_up = \"200ms\"\npolicy = \"cfs\"");
     let report = played(&text, Nanos::s(1), Nanos::ms(200));
     let shares: Vec<u64> = report.entities.iter().map(|it| it.got.delivered_ppm / 10_000).collect();
-    // 400 ms alone and half of 400 ms, of 800 ms; and half of the 400 ms of its presence.
+    // Out of 800 ms, the first task has 400 ms alone and half of the other 400 ms. The second task has half of its 400
+    // ms.
     assert_eq!((shares, report.total.delivered_ppm), (vec![75, 50], 1_000_000));
     let rounds =
         "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"cfs\"\n[[task]]\nname = \"s\"\nworkload.stream = {}\n";
     let report = played(rounds, Nanos::s(1), Nanos::ms(205));
-    // Alone, the application has its maximum speed wherever counting begins: the current round does not count.
+    // Alone, the application has its maximum speed at any start of counting, because the current round does not count.
     let speed = report.applications[0].values.0.iter().find(|(name, _)| *name == "speed_ppm").expect("it is told").1;
     assert_eq!(speed, 1_000_000);
 }

@@ -91,7 +91,7 @@ fn cyclictest_measures_every_beat() {
         let late = &alone.late[thread];
         assert!(late.len() == 50 && late.iter().all(|&late| late <= Nanos::us(1)), "{thread}: {late:?}");
     }
-    // A thread that works past two beats skips them.
+    // A thread that works beyond two beats skips these beats.
     let slow = Cyclictest { work: us(2500), loops: Some(10), ..Cyclictest::default() };
     let record = on_host(&application(&slow), 1, 0, Nanos::s(1));
     assert_eq!(record.late["thread-0"], [Nanos::ZERO; 10], "it waits for the third");
@@ -117,7 +117,7 @@ fn a_team_is_as_fast_as_its_slowest() {
         let least = Instant::ZERO + Nanos::us(4 * 3 * 1000 + 4 * 50);
         assert!(few.ended >= least, "{waits:?}: no thread computes for nothing, until {}", few.ended);
     }
-    // Three threads hold the lock ten times each in every round.
+    // In every round, each of three threads holds the lock ten times.
     let locks = ForkJoin { threads: 3, rounds: Some(2), locks: 10, hold: us(100), ..ForkJoin::new(us(11)) };
     let record = on_host(&application(&locks), 3, 0, Nanos::s(1));
     assert!(record.jobs["thread-0"].iter().all(|&took| took >= Nanos::ms(3)), "{:?}", record.jobs["thread-0"]);
@@ -153,7 +153,8 @@ fn every_event_of_rt_app_is_done() {
     }
 }
 
-/// Two busy threads are in one group and one in another: the groups share the CPU, then their threads.
+/// Two busy threads are in one group, and a third thread is in another group. The groups share the CPU, then their
+/// threads.
 #[test]
 fn threads_of_rt_app_share_by_task_group() {
     let thread = |name: &str, phases: &str| format!("\"{name}\" : {{ \"phases\" : {{ {phases} }} }}");

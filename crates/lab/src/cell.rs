@@ -25,7 +25,7 @@ pub struct Cell<'e> {
     pub point: Point,
     /// Seed of the run: 1, 2, ….
     pub seed: u32,
-    /// The scenario, made from the experiment's template.
+    /// Text of the scenario, created from the experiment's template.
     pub text: String,
     /// Simulated length of the run.
     pub length: Nanos,
@@ -37,7 +37,7 @@ impl<'e> Cell<'e> {
     /// Returns the run of `experiment` at `point` with `seed`.
     ///
     /// # Errors
-    /// The template cannot be filled in, or yields no scenario.
+    /// The template cannot be rendered, or its text is not a valid scenario.
     pub fn new(experiment: &'e Experiment, extent: Extent, point: &Point, seed: u32) -> Result<Cell<'e>, Problem> {
         let mut variables = experiment.constants(extent);
         variables.extend(point.clone());
@@ -82,7 +82,7 @@ impl<'e> Cell<'e> {
     /// Runs the cell while `goes_on` returns true, and measures it. `None`: the run was cancelled.
     ///
     /// # Errors
-    /// The scenario cannot be run, or an expression cannot use its report.
+    /// The scenario cannot be run, or the evaluation of an expression fails.
     pub fn play(&self, goes_on: impl FnMut(Progress) -> bool) -> Result<Option<Measured>, Problem> {
         let outcome = self.report(self.scenario()?, goes_on);
         let (report, refused) = match outcome {
@@ -146,7 +146,7 @@ impl<'e> Cell<'e> {
     }
 }
 
-/// Returns the variables of a run for expressions: its `report`, and by name its `tasks`, `groups`, `apps`, `guests`
+/// Returns the variables of a run for expressions: the `report` and, by name, the `tasks`, `groups`, `apps`, `guests`
 /// (each with `tasks` and `apps`), `domains` and `samples`.
 fn views(report: &Report) -> BTreeMap<&'static str, Value> {
     fn named<'r, T: serde::Serialize + 'r>(all: impl Iterator<Item = (&'r String, T)>) -> Value {

@@ -15,7 +15,8 @@ pub struct Claim {
     pub id: String,
     /// The claim, in our words.
     pub claim: String,
-    /// Reason why the claim does not hold as the paper states it, if it does not, with the evidence of the experiments.
+    /// Reason why the claim does not hold as stated in the paper, with the evidence of the experiments. `None` if the
+    /// claim holds.
     #[serde(default)]
     pub why: Option<String>,
     /// Checks of the claim.
@@ -26,7 +27,7 @@ pub struct Claim {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Subject of the check. It may name the variables of `each` in braces.
+    /// Subject of the check. May name the variables of `each` in braces.
     pub what: String,
     /// Expression that computes a number from the measurements with one seed.
     pub measure: String,
@@ -43,20 +44,20 @@ pub struct Check {
     /// Upper bound of the number, exclusive.
     #[serde(default)]
     pub below: Option<f64>,
-    /// Elements of a check that is evaluated several times: variables of the expression, and the printed value as
-    /// `paper`.
+    /// Elements of a check that is evaluated several times. An element has the variables of the expression, and the
+    /// printed value as `paper`.
     #[serde(default)]
     pub each: Vec<Point>,
-    /// Number of elements that may miss.
+    /// Number of elements that may be outside the accepted range.
     #[serde(default)]
     pub may_miss: usize,
-    /// Whether a free parameter was calibrated with the check. Such a check is shown and proves nothing.
+    /// Whether a free parameter was calibrated with the check. An anchor is displayed and proves nothing.
     #[serde(default)]
     pub anchor: bool,
     /// Unit of the number.
     #[serde(default)]
     pub unit: String,
-    /// A world in which the claim is false: the results of some points replace the results of others.
+    /// A world in which the claim is false: the results of some points replace the results of other points.
     #[serde(default)]
     pub wrong: Option<Wrong>,
 }

@@ -39,7 +39,7 @@ pub(crate) fn environment() -> Environment<'static> {
 }
 
 /// Returns a number from `low` up to `high`, drawn by `seed` for the name `what`. Equal arguments give equal numbers,
-/// and different arguments independent numbers.
+/// and different arguments give independent numbers.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are what a number has")]
 fn draw(seed: u64, what: &str, low: f64, high: f64) -> f64 {
     let mut hasher = blake3::Hasher::new();
@@ -49,7 +49,7 @@ fn draw(seed: u64, what: &str, low: f64, high: f64) -> f64 {
     low + (high - low) * ((u64::from_le_bytes(bits) >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
-/// Checks that `expression` is an expression. Its names are checked only at its evaluation.
+/// Checks the syntax of `expression`. Names are checked only at the evaluation.
 pub(crate) fn compiles(expression: &str) -> Result<(), Error> {
     Environment::new().compile_expression(expression).map(drop)
 }
@@ -71,7 +71,7 @@ fn deviation(list: &[f64]) -> Result<f64, Error> {
     Ok(libm::sqrt(squares / (list.len().max(2) - 1) as f64))
 }
 
-/// Returns the value below which the given share of `list` lies, interpolated between two values.
+/// Returns the quantile of `list` at the given share, interpolated between two values.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -104,7 +104,7 @@ fn relative(list: &[f64], reference: f64) -> Result<Vec<f64>, Error> {
     Ok(list.iter().map(|number| ((number - reference) / reference * 1e6).round() / 1e6).collect())
 }
 
-/// Returns the means of every `count` neighbours. Fewer values at the end are omitted.
+/// Returns the means of every `count` neighbours. An incomplete last group is omitted.
 fn means(list: &[f64], count: usize) -> Result<Vec<f64>, Error> {
     if count == 0 {
         return Err(none_of("mean"));
@@ -226,7 +226,7 @@ fn matches(point: &Point, of: &Point) -> bool {
     of.iter().all(|(axis, value)| point.get(axis) == Some(value))
 }
 
-/// Converts `value` into a number; a switch is 0 or 1.
+/// Converts `value` to a number; a switch is 0 or 1.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     f64::try_from(value.clone()).ok().or_else(|| bool::try_from(value.clone()).ok().map(|it| f64::from(u8::from(it))))
 }

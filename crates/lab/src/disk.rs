@@ -10,8 +10,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The files of this machine. Names in a text are read only if they are regular files: a device may have no end, and a
-/// pipe no writer.
+/// The files of this machine. Files that a text names are read only if they are regular files, because a device may
+/// have no end and a pipe may have no writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Disk;
 
@@ -26,7 +26,7 @@ impl Files for Disk {
     }
 }
 
-/// Reads the bytes at `path`, up to the number that shows that there are too many.
+/// Reads the bytes at `path`, up to the first byte above the maximum size.
 fn begin(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;

@@ -1,4 +1,4 @@
-//! [`Experiment`]: a figure or table, as a scenario, its variations, and its metrics.
+//! [`Experiment`]: a figure or table, as a scenario with variations and metrics.
 //!
 //! The file is TOML; `docs/experiments.md` explains each key.
 
@@ -14,13 +14,13 @@ pub use run::sweep::{Point, Value, point_shown as shown};
 /// Default number of seeds of an experiment.
 pub const SEEDS: u32 = 5;
 
-/// Size of the part of an experiment that is run.
+/// Part of an experiment that is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Extent {
     /// The part that runs in reasonable time.
     #[default]
     Usual,
-    /// The size of the paper.
+    /// The experiment at the size of the paper.
     Full,
     /// A few points of the usual part, to check that results match the record.
     Smoke,
@@ -30,7 +30,7 @@ pub enum Extent {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Name of the experiment: the name of its file, without the ending.
+    /// Name of the experiment: the name of its file, without the extension.
     #[serde(skip)]
     pub name: String,
     /// Path of the file.
@@ -47,10 +47,10 @@ pub struct Experiment {
     /// Constants for the template.
     #[serde(default)]
     pub with: Point,
-    /// Axes. Each value of one axis is combined with each value of all others.
+    /// Axes. Each value of one axis is combined with each value of all other axes.
     #[serde(default)]
     pub sweep: Sweep,
-    /// Settings that belong together. Each point is combined with each point of the sweep.
+    /// Points of settings that vary together. Each point is combined with each point of the sweep.
     #[serde(default)]
     pub point: Vec<Point>,
     /// Number of seeds; by default [`SEEDS`].
@@ -59,8 +59,8 @@ pub struct Experiment {
     /// Start of the measurement by Xen's performance monitor (`domains` in the expressions); `None`: no monitor.
     #[serde(default)]
     pub xenmon: Option<String>,
-    /// Whether a policy may refuse a request of the scenario. After a refusal, `refused` is true in the expressions and
-    /// there is no report.
+    /// Whether a policy may refuse a request of the scenario. After a refusal, `refused` is true in the expressions,
+    /// and the report is absent.
     #[serde(default)]
     pub may_refuse: bool,
     /// Metrics: name → expression over the report.
@@ -86,13 +86,13 @@ pub struct Experiment {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {
-    /// Constants that replace the usual ones.
+    /// Constants that replace the usual constants.
     #[serde(default)]
     pub with: Point,
-    /// Values of axes that replace the usual ones.
+    /// Values of axes that replace the usual values.
     #[serde(default)]
     pub sweep: Sweep,
-    /// Number of seeds that replaces the usual one.
+    /// Number of seeds that replaces the usual number.
     #[serde(default)]
     pub seeds: Option<u32>,
 }
@@ -105,7 +105,7 @@ pub struct Plot {
     pub name: String,
     /// Title of the figure.
     pub title: String,
-    /// Form of the figure.
+    /// Type of the figure.
     #[serde(default)]
     pub kind: Kind,
     /// Axis or metric of the horizontal axis. For a [`Kind::Cdf`] and a [`Kind::Distribution`], only a title.
@@ -115,16 +115,16 @@ pub struct Plot {
     /// Labels of the axes, with units; by default the names of axis and metric.
     #[serde(default)]
     pub labels: Option<[String; 2]>,
-    /// Axes whose values have curves of their own.
+    /// Axes whose values have separate curves.
     #[serde(default)]
     pub curves: Vec<String>,
     /// Points that the figure shows; by default all points.
     #[serde(default, rename = "where")]
     pub only: Point,
-    /// Axes of the picture that are logarithmic.
+    /// Logarithmic axes of the picture.
     #[serde(default)]
     pub log: Vec<Axis>,
-    /// Divisor of the metric, for its unit in the picture.
+    /// Divisor of the metric, which gives the unit in the picture.
     #[serde(default)]
     pub unit: Option<f64>,
     /// Range of the picture's axes, `[low, high]`; by default the range of the values.
@@ -145,7 +145,7 @@ pub enum Axis {
     Y,
 }
 
-/// Form of a figure.
+/// Type of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -258,7 +258,7 @@ impl Experiment {
         plots.chain(self.schedule.iter().map(|schedule| schedule.name.as_str()))
     }
 
-    /// Returns all variables in the order of the file: the axes of the points, then the axes of the sweep.
+    /// Returns all axes in the order of the file: the axes of the points, then the axes of the sweep.
     #[must_use]
     pub fn axes(&self) -> Vec<&String> {
         let mut axes: Vec<&String> = self.point.iter().flat_map(|point| point.keys()).collect();
@@ -273,7 +273,8 @@ impl Experiment {
         axes
     }
 
-    /// Returns every point of the experiment: all of the sweep for the first of its points, then for the next.
+    /// Returns every point of the experiment: the whole sweep for the first element of `point`, then for the next
+    /// element.
     #[must_use]
     pub fn points(&self, extent: Extent) -> Vec<Point> {
         let mut sweep = self.sweep.clone();

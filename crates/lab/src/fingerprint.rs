@@ -1,7 +1,7 @@
 //! [`fingerprint`]: one hash of the sources that determine the measurements of a run.
 //!
-//! The build script of this crate embeds the hash. A finished run stays known when the program is built again from the
-//! same sources, and is repeated when the sources change.
+//! The build script of this crate embeds the hash. The results of a finished run stay valid if the program is built
+//! again from the same sources. If the sources change, the run is repeated.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(crate::store::SOURCES, fingerprint(&workspace()).expect("it can be read"));
     }
 
-    /// Finds the crates of this workspace that `package` is built from, itself included.
+    /// Finds the crates of this workspace that `package` is built from, including `package`.
     fn built_from(package: &str, found: &mut BTreeSet<String>) {
         let manifest = workspace().join("crates").join(package).join("Cargo.toml");
         let Ok(text) = std::fs::read_to_string(manifest) else { return };

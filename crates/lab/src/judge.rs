@@ -34,9 +34,9 @@ pub struct Verdict<'p> {
     pub claim: &'p str,
     /// Status of the claim.
     pub status: Status,
-    /// Reason why the claim does not hold as the paper states it.
+    /// Reason why the claim does not hold as stated in the paper.
     pub why: Option<&'p str>,
-    /// Checks of the claim, in order; one for each element of an `each`.
+    /// Checks of the claim, in order. A check with `each` has an entry for every element.
     pub checks: Vec<Judged>,
 }
 
@@ -58,15 +58,15 @@ pub struct Judged {
     pub low: f64,
     /// High end of the interval.
     pub high: f64,
-    /// Whether all of the interval is accepted.
+    /// Whether the whole interval is accepted.
     pub holds: bool,
     /// Whether a parameter was calibrated with the check, so that the check proves nothing.
     pub anchor: bool,
-    /// Whether the check is one of several, some of which may miss.
+    /// Whether the check is one of several elements, and some elements may fail.
     pub may_miss: bool,
-    /// Whether the check fails in its wrong world, as required; `None`: there is no wrong world.
+    /// Whether the check fails in its wrong world, as required; `None`: the check has no wrong world.
     pub rejects_wrong: Option<bool>,
-    /// Whether the wrong world replaces none of the requested points, and so equals the measured world.
+    /// Whether the wrong world replaces none of the requested points. An idle wrong world equals the measured world.
     #[serde(skip)]
     pub wrong_is_idle: bool,
     /// Number of seeds.
@@ -85,10 +85,10 @@ impl Status {
     }
 }
 
-/// Judges the claims of `paper` that `asked` selects, by `results`.
+/// Evaluates the claims of `paper` that `asked` selects, with `results`.
 ///
 /// # Errors
-/// An expression cannot use the measurements, or a wrong world lacks a point.
+/// The evaluation of an expression fails, or a wrong world lacks a point.
 pub fn judge<'p>(
     paper: &'p Paper,
     results: &Results,
@@ -128,9 +128,9 @@ fn verdict<'p>(paper: &'p Paper, claim: &'p Claim, results: &Arc<Results>) -> Re
     Ok(Verdict { id: &claim.id, claim: &claim.claim, status, why: claim.why.as_deref(), checks })
 }
 
-/// Returns whether a check, `judged` for each of several elements, rejects its wrong world, and whether this world is
-/// idle for all of them. Several elements are one check. The check rejects the world if too many elements miss in it,
-/// and not only elements that miss in any world.
+/// Returns whether a check, `judged` for each element, rejects its wrong world, and whether the wrong world is idle for
+/// all elements. All elements form one check. The check rejects the wrong world if too many elements fail in the wrong
+/// world. Elements that fail in every world are not sufficient.
 fn rejection(judged: &[Judged], may_miss: usize) -> (bool, bool) {
     let rejecting = || judged.iter().filter(|it| it.rejects_wrong == Some(true));
     let is_idle = judged.iter().all(|it| it.rejects_wrong.is_some() && it.wrong_is_idle);
@@ -217,7 +217,8 @@ fn measured(
 }
 
 /// Returns the median of `numbers`, and the interval that contains the median of all seeds with a confidence of 95 %.
-/// With fewer than six numbers, the interval is from the minimum to the maximum: 93.75 % with five.
+/// With fewer than six numbers, the interval is from the minimum to the maximum; with five numbers, the confidence is
+/// 93.75 %.
 pub(crate) fn interval(numbers: &[f64]) -> (f64, f64, f64) {
     let mut numbers = numbers.to_vec();
     numbers.sort_by(f64::total_cmp);

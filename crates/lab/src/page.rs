@@ -31,7 +31,7 @@ pub struct Report<'p> {
 pub struct Picture<'p> {
     /// Experiment of the picture.
     pub experiment: &'p Experiment,
-    /// Name of the picture's file, without an ending.
+    /// Name of the picture's file, without an extension.
     pub name: &'p str,
     /// Title of the picture.
     pub title: &'p str,
@@ -42,18 +42,18 @@ pub struct Picture<'p> {
 /// Source of a picture.
 #[derive(Clone, Debug)]
 pub enum Drawing {
-    /// A figure, which can be drawn in several forms.
+    /// A figure, which can be drawn in several formats.
     Figure(Box<Figure>),
     /// An SVG document.
     Svg(String),
 }
 
 impl<'p> Report<'p> {
-    /// Judges the claims of `paper` that `asks` selects, and creates their figures. The caller runs the schedules. A
+    /// Evaluates the claims of `paper` that `asks` selects, and creates the figures. The caller runs the schedules. A
     /// claim has no verdict if one of its experiments was not run.
     ///
     /// # Errors
-    /// An expression cannot use the measurements, or a plot cannot show them.
+    /// The evaluation of an expression fails, or a plot cannot show the measurements.
     pub fn new(paper: &'p Paper, results: Option<Results>, asks: impl Fn(&str) -> bool) -> Result<Report<'p>, Problem> {
         let mut report = Report { paper, results, verdicts: Vec::new(), open: Vec::new(), pictures: Vec::new() };
         let asked = || paper.claims.iter().map(|claim| claim.id.as_str()).filter(|id| asks(id));
@@ -173,7 +173,7 @@ struct ExperimentValues<'r> {
 /// Returns the page of `reports`.
 ///
 /// # Panics
-/// Never: the template is valid, and its values are complete.
+/// Never panics, because the template is valid and its values are complete.
 #[must_use]
 pub fn html(reports: &[Report<'_>]) -> String {
     let count = |status| reports.iter().map(|report| report.count(status)).sum();
@@ -264,7 +264,7 @@ fn check(check: &Judged) -> CheckValues<'_> {
 fn figure<'r>(paper: &Paper, picture: &'r Picture<'_>) -> FigureValues<'r> {
     let Experiment { figure, name, claims, .. } = picture.experiment;
     let svg = picture.drawing.svg();
-    // The text before the root element is for files alone.
+    // The text before the root element is only needed in files.
     let begin = svg.find("<svg").unwrap_or(0);
     FigureValues {
         place: place(paper, picture),

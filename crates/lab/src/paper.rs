@@ -1,4 +1,4 @@
-//! [`Paper`]: the claims of one source, and the experiments that test them.
+//! [`Paper`]: the claims of one source, and the experiments that test these claims.
 
 use crate::claim::{self, Claim};
 use crate::experiment::Experiment;
@@ -73,7 +73,7 @@ impl Paper {
     /// Reads every paper in `directory`, by name.
     ///
     /// # Errors
-    /// As for [`read`](Paper::read); or there is no paper.
+    /// The errors of [`read`](Paper::read), or the directory contains no paper.
     pub fn all(directory: &Path) -> Result<Vec<Paper>, Problem> {
         if !directory.is_dir() {
             let right = "`papers/` of the repository, in the working directory or the directory of --papers";

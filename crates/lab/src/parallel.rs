@@ -1,4 +1,4 @@
-//! [`in_order`]: many pieces of work on several threads, with the same outcome as on one thread.
+//! [`in_order`]: parallel work on several threads, with the same outcome as on one thread.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Returns the results of `work` for 0, 1, … `count`−1 in this order, computed on up to `threads` threads.
 ///
 /// # Errors
-/// Returns the first error in this order. Pieces that have not begun by then do not begin.
+/// Returns the first error in this order. Calls of `work` that have not begun at an error do not begin.
 ///
 /// # Panics
-/// `work` panics.
+/// Panics if `work` panics.
 pub fn in_order<T: Send, E: Send>(
     count: usize,
     threads: usize,
@@ -34,7 +34,7 @@ pub fn in_order<T: Send, E: Send>(
     });
     let mut done = Vec::with_capacity(count);
     for outcome in outcomes {
-        // Pieces begin in order, so every missing piece follows a failed piece.
+        // Calls begin in order, so every missing result follows a failed call.
         match outcome.into_inner().expect("no thread panics while it holds the lock") {
             Some(outcome) => done.push(outcome?),
             None => unreachable!("what was not begun comes after what was refused"),
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn the_outcome_is_in_order_for_any_number_of_threads() {
         for threads in [1, 2, 3, 16] {
-            // Later pieces have less to do.
+            // Later calls have less work.
             let work = |index: usize| {
                 let busy = (0..(20 - index) * 10_000).fold(0_u64, |sum, step| sum ^ (step as u64).wrapping_mul(31));
                 Ok::<_, ()>((index, busy))

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// An error with its place and remedy.
+/// An error with its location and remedy.
 #[derive(Debug, Error)]
 pub enum Problem {
     /// A file cannot be read or written.
@@ -23,7 +23,7 @@ pub enum Problem {
         path: PathBuf,
         /// The error, with the key or expression.
         what: String,
-        /// The valid form.
+        /// The valid syntax or value.
         right: String,
     },
     /// The scenario of an experiment is invalid, or cannot be run.

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Measurements of one run: name → a number, a switch, a list of numbers or of pairs, or nothing.
+/// Measurements of one run, by name: a number, a switch, a list of numbers or of pairs, or nothing.
 pub type Measured = IndexMap<String, serde_json::Value>;
 
 /// A point with its measurements.
@@ -38,16 +38,16 @@ impl Results {
     /// Reads the output of [`to_text`](Results::to_text).
     ///
     /// # Errors
-    /// The file cannot be read, or has another format.
+    /// The file cannot be read, or has an invalid format.
     pub fn read(path: &Path) -> Result<Results, Problem> {
         serde_json::from_str(&read(path)?)
             .map_err(|why| Problem::wrong(path, why.to_string(), "what `tactus lab run all --record` writes"))
     }
 
-    /// Formats the results as text, with a line for each point, so that changes are readable.
+    /// Formats the results as text, with a line for each point. Changes of the text are therefore readable.
     ///
     /// # Panics
-    /// Never: all results have a JSON form.
+    /// Never panics, because all results can be converted to JSON.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!("{{\n\"version\": {},\n\"experiments\": {{", json(&self.version));

@@ -33,7 +33,7 @@ impl Schedule {
     /// Runs the chart's point of `experiment` with the first seed and draws the Gantt chart as an SVG document.
     ///
     /// # Errors
-    /// The number of such points is not one, or the point cannot be run.
+    /// The number of matching points is not one, or the point cannot be run.
     pub fn draw(&self, experiment: &Experiment) -> Result<String, Problem> {
         let mut points = experiment.points(Extent::Usual);
         points.retain(|point| self.point.iter().all(|(axis, value)| point.get(axis) == Some(value)));

@@ -19,8 +19,8 @@ struct Line {
     measured: Measured,
 }
 
-/// Fingerprint of the sources, and of the lock file, that determine the measurements of a run. The executable does not
-/// matter: it differs on every machine, and with every change of the command line.
+/// Fingerprint of the sources and the lock file that determine the measurements of a run. The executable is not part of
+/// the fingerprint, because it differs on every machine and with every change of the command line.
 pub const SOURCES: &str = env!("TACTUS_SOURCES");
 
 /// Finished runs, by all inputs that determine their outcome.
@@ -34,7 +34,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in `directory`, which is created if missing, for sources with this fingerprint ([`SOURCES`]).
+    /// Opens the store in `directory` for sources with this fingerprint ([`SOURCES`]). Creates a missing directory.
     /// Incomplete or broken lines are ignored.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Store {
         hash.finalize().to_hex().to_string()
     }
 
-    /// Returns the measurements of the run with these `inputs`, if they are stored.
+    /// Returns the stored measurements of the run with these `inputs`.
     #[must_use]
     pub fn get(&self, inputs: &str) -> Option<&Measured> {
         self.known.get(&self.key(inputs))
@@ -79,7 +79,7 @@ impl Store {
         let line = Line { key: key.clone(), measured: measured.clone() };
         let mut text = serde_json::to_string(&line).expect("all of it can be JSON");
         text.push('\n');
-        // The line is written in one piece: an interrupted process leaves a whole line or none.
+        // The line is written in one operation, so an interrupted process leaves a whole line or no line.
         self.file.write_all(text.as_bytes()).map_err(|why| Problem::unwritten(&self.path, why))?;
         self.known.insert(key, measured);
         Ok(())

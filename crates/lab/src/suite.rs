@@ -19,13 +19,13 @@ pub struct Suite<'p> {
     pub claims: &'p [String],
     /// Size of each experiment.
     pub extent: Extent,
-    /// Number of seeds, in place of the experiments' own numbers.
+    /// Number of seeds, which replaces the experiments' own numbers.
     pub seeds: Option<u32>,
 }
 
 /// Observes progress, from several threads.
 pub trait Watch: Sync {
-    /// Starts a simulation of `length` in `cells` runs, of which `known` are in the store.
+    /// Starts a simulation of `length` in `cells` runs. The store already has `known` runs.
     fn begins(&self, length: Nanos, cells: usize, known: usize);
     /// Reports further simulated time of the runs.
     fn simulated(&self, _length: Nanos) {}
@@ -39,7 +39,7 @@ impl<'p> Suite<'p> {
     /// Checks that the requested claims exist.
     ///
     /// # Errors
-    /// There is no claim with this id. The error lists the existing claims.
+    /// No claim has this id. The error lists the existing claims.
     pub fn check(&self) -> Result<(), Problem> {
         let ids: Vec<&str> =
             self.papers.iter().flat_map(|paper| &paper.claims).map(|claim| claim.id.as_str()).collect();
@@ -78,7 +78,7 @@ impl<'p> Suite<'p> {
     /// Returns every run of the suite: for each experiment, all seeds of the first point, then all seeds of the next.
     ///
     /// # Errors
-    /// A template cannot be filled in, or yields no scenario.
+    /// A template cannot be rendered, or its text is not a valid scenario.
     pub fn cells(&self) -> Result<Vec<Cell<'p>>, Problem> {
         let mut cells = Vec::new();
         for experiment in self.papers.iter().flat_map(|paper| self.experiments(paper)) {
@@ -94,11 +94,11 @@ impl<'p> Suite<'p> {
     /// Runs the cells that are not in `store`, on `threads` threads, and returns the measurements of each paper.
     ///
     /// # Errors
-    /// A run fails, its outcome cannot be stored, or the suite was interrupted, which cancels the current runs.
-    /// Finished runs are in the store.
+    /// A run fails, its outcome cannot be stored, or the suite was interrupted. An interruption cancels the current
+    /// runs. Finished runs are in the store.
     ///
     /// # Panics
-    /// A run panics.
+    /// Panics if a run panics.
     pub fn play(&self, store: &Mutex<Store>, threads: usize, watch: &dyn Watch) -> Result<Vec<Results>, Problem> {
         self.check()?;
         let cells = self.cells()?;
@@ -133,11 +133,11 @@ impl<'p> Suite<'p> {
         Ok(self.papers.iter().map(|paper| self.gather(paper, &mut measured)).collect())
     }
 
-    /// Returns the results of `paper` in `store`, without a run: each experiment whose points are all known, with the
-    /// number of known seeds.
+    /// Returns the results of `paper` in `store`, without running anything. Includes every experiment whose points are
+    /// all in the store, with the number of stored seeds.
     ///
     /// # Errors
-    /// A template cannot be filled in, or yields no scenario.
+    /// A template cannot be rendered, or its text is not a valid scenario.
     pub fn known(&self, paper: &'p Paper, store: &Store) -> Result<Results, Problem> {
         let mut results = Results { version: env!("CARGO_PKG_VERSION").to_string(), ..Results::default() };
         for experiment in self.experiments(paper) {
@@ -191,8 +191,8 @@ impl Watch for Unwatched {
     }
 }
 
-/// Returns the differences between two results of the same experiments: experiment, point and metric of each. Compares
-/// only what both results contain.
+/// Returns the differences between two results of the same experiments, each with its experiment, point and metric.
+/// Compares only points and metrics that both results contain.
 #[must_use]
 pub fn differences(recorded: &Results, anew: &Results) -> Vec<String> {
     let mut found = Vec::new();

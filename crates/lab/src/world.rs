@@ -5,7 +5,8 @@ use serde::Deserialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A wrong world. Where an expression reads points like `of`, the points with the values of `is` replace them.
+/// A wrong world. If an expression reads points that match `of`, the points with the values of `is` replace these
+/// points.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wrong {
@@ -15,7 +16,7 @@ pub struct Wrong {
     pub is: Point,
 }
 
-/// The points whose results an expression reads: the requested points or, in a wrong world, others.
+/// The points whose results an expression reads: the requested points or, in a wrong world, their replacements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     wrong: Option<Wrong>,
@@ -28,7 +29,7 @@ impl World {
         World { wrong: Some(wrong.clone()), ..World::default() }
     }
 
-    /// Returns the rule of the world; `None`: everything is as measured.
+    /// Returns the rule of the wrong world. `None`: the world is as measured.
     pub(crate) fn wrong(&self) -> Option<&Wrong> {
         self.wrong.as_ref()
     }

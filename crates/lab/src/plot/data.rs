@@ -17,7 +17,7 @@ pub struct Figure {
     pub about: String,
     pub(super) kind: Kind,
     pub(super) labels: [String; 2],
-    /// Labels of the places of the first axis, if the axis is not numeric.
+    /// Labels of the positions on the first axis, if the axis is not numeric.
     pub(super) places: Option<Vec<String>>,
     pub(super) log: [bool; 2],
     pub(super) range: [Option<[f64; 2]>; 2],
@@ -30,7 +30,7 @@ pub(super) struct Curve {
     /// Name of the curve in an experiment: the values of its axes.
     key: String,
     pub(super) name: String,
-    /// Number of the colour. Curves of the same colour and marks belong together.
+    /// Number of the colour. Related curves have equal colours and marks.
     pub(super) colour: usize,
     pub(super) is_papers: bool,
     pub(super) marks: Vec<Mark>,
@@ -56,8 +56,8 @@ impl Mark {
 const WHISKERS: f64 = 0.05;
 
 impl Figure {
-    /// Returns the figure of `plot` in `experiment`, from `results`; `paper` is its name. `None`: the experiment was
-    /// not run.
+    /// Returns the figure of `plot` in `experiment`, from `results`. `paper` is the name of the paper. `None`: the
+    /// experiment was not run.
     ///
     /// # Errors
     /// The plot cannot show the measurements.
@@ -99,8 +99,8 @@ struct Making<'p> {
     places: Option<Vec<String>>,
 }
 
-/// Returns the labels of the places of the first axis: its values, if they are not numeric, or if bars or boxes stand
-/// at them.
+/// Returns the labels of the positions on the first axis. The labels are the values of the axis. Only axes with bars,
+/// boxes or values that are not numeric have labels.
 fn places(plot: &Plot, rows: &[&Row]) -> Option<Vec<String>> {
     if matches!(plot.kind, Kind::Cdf | Kind::Distribution) {
         return None;
@@ -129,7 +129,7 @@ fn named(value: &Value) -> String {
     }
 }
 
-/// Formats a value of `axis` for the name of a curve. A switch is formatted as its subject.
+/// Formats a value of `axis` for the name of a curve. A switch is formatted as the name of the axis.
 fn label(axis: &str, value: &Value) -> String {
     match value.as_bool() {
         Some(true) => axis.replace('_', " "),
@@ -186,8 +186,8 @@ impl Making<'_> {
         self.plot.paper.iter().map(curve).collect()
     }
 
-    /// Returns the position of a number on the first axis: its own place, if the axis has places and a place for this
-    /// number. Otherwise, returns the number.
+    /// Returns the position of a number on the first axis. Returns the index of the number's label, if the number has a
+    /// label. Otherwise, returns the number.
     fn place(&self, x: f64) -> f64 {
         let places = self.places.as_deref().unwrap_or_default();
         places.iter().position(|name| *name == shown(x)).map_or(x, count)
@@ -256,7 +256,7 @@ impl Making<'_> {
         Ok(all)
     }
 
-    /// Returns the share of the values, of all seeds, at or below each value.
+    /// Returns the share of the values of all seeds at or below each value.
     fn cdf(&self, rows: &[&Row]) -> Result<Vec<Mark>, Problem> {
         let unit = self.plot.unit.unwrap_or(1.0);
         let mut values = Vec::new();
@@ -265,7 +265,7 @@ impl Making<'_> {
         }
         values.sort_by(f64::total_cmp);
         let size = count(values.len());
-        // At most the number of steps that can be distinguished in a picture.
+        // At most the number of steps that are distinguishable in a picture.
         let every = values.len().div_ceil(CDF_MOST).max(1);
         let is_kept = |nth: usize| nth.is_multiple_of(every) || nth + 1 == values.len();
         let kept = values.iter().enumerate().filter(|(nth, _)| is_kept(*nth));
@@ -298,5 +298,5 @@ impl Making<'_> {
     }
 }
 
-/// Maximum number of steps of a drawn cdf.
+/// Maximum number of steps of a drawn CDF.
 const CDF_MOST: usize = 400;

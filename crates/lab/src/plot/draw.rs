@@ -85,8 +85,8 @@ impl<'f> Layout<'f> {
         self.axes(pen)?;
         let (papers, measured): (Vec<&Curve>, Vec<&Curve>) =
             self.figure.curves.iter().partition(|curve| curve.is_papers);
-        // Lines of the paper are drawn first, so that full marks are visible in its hollow marks. Marks of the paper
-        // are drawn on top of bars and boxes.
+        // Lines of the paper are drawn first, so that full marks are visible inside the paper's hollow marks. Marks of
+        // the paper are drawn on top of bars and boxes.
         let columns = matches!(self.figure.kind, Kind::Bars | Kind::Boxes);
         let curves = if columns { [measured, papers] } else { [papers, measured] };
         for curve in curves.into_iter().flatten() {
@@ -323,7 +323,7 @@ fn legend(figure: &Figure, y: f64) -> (Vec<(Place, Item)>, f64) {
     (placed, end + ROW / 2.0)
 }
 
-/// Returns the ranges in which `marks` follow one another without a gap. A rare value is not joined to distant values.
+/// Returns the ranges of `marks` without gaps. A rare value is not joined to distant values.
 fn pieces(marks: &[Mark]) -> impl Iterator<Item = std::ops::Range<usize>> {
     let steps = marks.windows(2).map(|two| two[1].x - two[0].x);
     let gap = steps.fold(f64::INFINITY, f64::min) * 1.5;

@@ -1,4 +1,4 @@
-//! Figures of papers, drawn from the measurements, beside the paper's own values.
+//! Figures of papers, drawn from the measurements and the values that the paper prints.
 //!
 //! [`Figure::of`] collects the data of a plot; [`Figure::svg`] and [`Figure::png`] draw it. Equal results give equal
 //! bytes on every machine, because the font is part of this crate.
@@ -21,7 +21,7 @@ impl Figure {
     /// Returns the figure as an SVG document.
     ///
     /// # Panics
-    /// Never: the figure is drawn into memory.
+    /// Never panics, because the figure is drawn into memory.
     #[must_use]
     pub fn svg(&self) -> String {
         let layout = Layout::of(self);
@@ -38,7 +38,7 @@ impl Figure {
     /// Returns the figure as a PNG file.
     ///
     /// # Panics
-    /// Never: the figure is drawn into memory.
+    /// Never panics, because the figure is drawn into memory.
     #[must_use]
     pub fn png(&self) -> Vec<u8> {
         let layout = Layout::of(self);

@@ -1,4 +1,4 @@
-//! [`Pen`]: lines, marks and texts of a picture, in picture pixels. A bitmap may have several pixels for each.
+//! [`Pen`]: lines, marks and texts of a picture, in picture pixels. A bitmap may have several pixels per picture pixel.
 
 use plotters::coord::Shift;
 use plotters::drawing::DrawingAreaErrorKind;
@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, FontTransform, IntoTextStyle, ShapeStyle, register_font};
 use std::sync::Once;
 
-/// Colours of letters, frames, less important parts, and grid lines.
+/// Colours of letters, frames, secondary parts, and grid lines.
 pub(super) const INK: RGBColor = RGBColor(0x1f, 0x23, 0x28);
 pub(super) const MUTED: RGBColor = RGBColor(0x65, 0x6d, 0x76);
 pub(super) const AXIS: RGBColor = RGBColor(0x8c, 0x95, 0x9f);
@@ -63,13 +63,13 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     f64::from(measured.expect("the font is there").0)
 }
 
-/// Position of a text relative to its place.
+/// Alignment of a text relative to its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Anchor {
     Start,
     Middle,
     End,
-    /// Centred on its place, and read upwards.
+    /// Centred on the position, and read upwards.
     Upwards,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Pen<'a, B: DrawingBackend> {
     area: &'a DrawingArea<B, Shift>,
     /// Number of bitmap pixels per picture pixel.
     scale: f64,
-    /// Vertical offset between the middle of a text and its middle in plotters. Unit: size of the text.
+    /// Vertical offset between the middle of a text and the middle that plotters uses. Unit: size of the text.
     low: f64,
 }
 
@@ -88,7 +88,7 @@ const BITMAP_LOW: f64 = 0.2;
 impl<'a, B: DrawingBackend> Pen<'a, B> {
     pub(super) fn new(area: &'a DrawingArea<B, Shift>, scale: u32) -> Pen<'a, B> {
         with_font();
-        // Viewers centre the text of an SVG document themselves.
+        // Viewers of SVG documents centre texts.
         let low = if scale > 1 { BITMAP_LOW } else { 0.0 };
         Pen { area, scale: f64::from(scale), low }
     }
@@ -123,7 +123,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         points.windows(2).try_for_each(|two| self.area.draw(&PathElement::new(two.to_vec(), stroke)))
     }
 
-    /// Draws a mark for one of very many values.
+    /// Draws a mark for one value of very many values.
     pub(super) fn dot(&self, at: Place, colour: RGBColor) -> Drawn<B> {
         self.area.draw(&Circle::new(self.at(at), self.length(1.5), colour.filled()))
     }

@@ -1,6 +1,6 @@
 //! [`Scale`]: the position of a value along an axis, and the marks of the axis.
 
-/// An axis of a picture. Values beyond its ends lie at its ends.
+/// An axis of a picture. Values beyond an end of the axis lie at this end.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Scale {
     low: f64,
@@ -36,8 +36,8 @@ impl Scale {
         Scale { low, high, is_log: false, ticks: round_steps(low, high) }
     }
 
-    /// Returns a logarithmic scale, with equal steps for equal ratios. Values that are not above zero lie at its low
-    /// end.
+    /// Returns a logarithmic scale, with equal steps for equal ratios. Values that are not above zero lie at the low
+    /// end of the scale.
     pub(super) fn log(values: &[f64], range: Option<[f64; 2]>) -> Scale {
         let positive = values.iter().copied().filter(|value| *value > 0.0);
         let (low, high) = ends(positive).unwrap_or((1.0, 10.0));
@@ -48,14 +48,14 @@ impl Scale {
         Scale { low, high, is_log: true, ticks: decades(low, high) }
     }
 
-    /// Returns a scale with the places 0, 1, 2, … for `names`.
+    /// Returns a scale with the positions 0, 1, 2, … for `names`.
     pub(super) fn places(names: &[String]) -> Scale {
         let ticks: Vec<(f64, String)> =
             names.iter().enumerate().map(|(nth, name)| (count(nth), name.clone())).collect();
         Scale { low: -0.5, high: count(names.len().max(1)) - 0.5, is_log: false, ticks }
     }
 
-    /// Replaces the marks by marks at `values`, if there are few values.
+    /// Replaces the marks by marks at `values`, if the number of values is small.
     pub(super) fn marked_at(mut self, values: &[f64]) -> Scale {
         let mut values: Vec<f64> = values.iter().copied().filter(|value| self.is_log && *value > 0.0).collect();
         values.sort_by(f64::total_cmp);
@@ -125,7 +125,8 @@ fn in_steps(value: f64, step: f64) -> String {
     if text.trim_start_matches('-').chars().all(|c| "0.".contains(c)) { "0".to_string() } else { text }
 }
 
-/// Returns marks at powers of ten, and between them if there are few powers. `low` and `high` are logarithms.
+/// Returns marks at powers of ten, and also between the powers if the range has few powers. `low` and `high` are
+/// logarithms.
 fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
     let every = libm::ceil((high - low) / count(TICKS_MOST)).max(1.0);
     let between: &[f64] = match high - low {
@@ -144,7 +145,7 @@ fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
 pub(super) fn shown(value: f64) -> String {
     let size = libm::fabs(value);
     if size == 0.0 || (1e-4..1e6).contains(&size) {
-        // The rounding error of a product of decimal fractions is not shown.
+        // Rounding errors of products of decimal fractions are not displayed.
         let text = format!("{value:.6}");
         return text.trim_end_matches('0').trim_end_matches('.').to_string();
     }

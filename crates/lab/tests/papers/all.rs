@@ -1,4 +1,4 @@
-//! The papers of this repository in `papers/`.
+//! Tests of the papers in `papers/`.
 
 use crate::played::suite;
 use lab::cell::Cell;
@@ -79,7 +79,7 @@ fn named(check: &Check) -> Vec<&str> {
     quoted.collect()
 }
 
-/// Every template at every point gives a readable scenario, at the size of the paper, with every value of every axis.
+/// At the size of the paper, every template gives a valid scenario at every point, with every value of every axis.
 #[test]
 fn every_point_of_every_experiment_is_a_scenario() {
     for paper in papers() {

@@ -1,4 +1,4 @@
-//! Figures and pages, drawn from measurements.
+//! Tests of figures and pages, drawn from measurements.
 
 use crate::played::play;
 use crate::tiny::Tiny;

@@ -1,4 +1,4 @@
-//! Files of papers: their meaning, and their errors.
+//! Tests of the files of papers: meaning and errors.
 
 use crate::tiny::Tiny;
 use lab::Suite;

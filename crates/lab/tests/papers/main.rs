@@ -1,4 +1,4 @@
-//! Papers as experiments, from their files to pages for readers.
+//! Tests of papers as experiments, from files to pages for readers.
 
 mod all;
 mod figures;

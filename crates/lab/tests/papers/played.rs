@@ -1,4 +1,4 @@
-//! Runs of papers: stored, judged, compared and written results.
+//! Tests of runs of papers: stored, evaluated, compared and written results.
 
 use crate::tiny::Tiny;
 use lab::cell::Cell;
@@ -163,7 +163,7 @@ fn a_wrong_world_is_not_rejected_by_what_misses_in_any_world() {
         let results = play(std::slice::from_ref(&paper), Extent::Usual);
         judge(&paper, &results, |id| id == "T1").expect("it is judged")[0].checks[0].rejects_wrong
     };
-    // Round robin, too, gives half to equal entities, and more than 10 % to others.
+    // Round robin also gives half of a CPU to each of two equal entities, and more than 10 % to other entities.
     assert_eq!(of("{ of = { policy = \"eevdf\" }, is = { policy = \"round-robin\" } }"), Some(false));
     assert_eq!(of("{ of = { weight = 1024 }, is = { weight = 3072 } }"), Some(true));
 }

@@ -1,4 +1,4 @@
-//! A paper of one short experiment, in a directory of its own.
+//! A paper with one short experiment, in its own directory.
 
 use lab::{Paper, Problem};
 use std::path::{Path, PathBuf};

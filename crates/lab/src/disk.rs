@@ -10,8 +10,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The files of this machine. Files that a text names are read only if they are regular files, because a device may
-/// have no end and a pipe may have no writer.
+/// The files of this machine. Files that a text names are read only if they are regular files. A device may have no
+/// end, and a pipe may have no writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Disk;
 

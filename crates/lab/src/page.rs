@@ -16,7 +16,7 @@ use serde::Serialize;
 pub struct Report<'p> {
     /// The paper.
     pub paper: &'p Paper,
-    /// Measurements; `None`: nothing was measured.
+    /// Measurements; `None`: no run was measured.
     pub results: Option<Results>,
     /// Verdicts of the requested claims that were measured.
     pub verdicts: Vec<Verdict<'p>>,

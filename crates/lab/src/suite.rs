@@ -133,8 +133,8 @@ impl<'p> Suite<'p> {
         Ok(self.papers.iter().map(|paper| self.gather(paper, &mut measured)).collect())
     }
 
-    /// Returns the results of `paper` in `store`, without running anything. Includes every experiment whose points are
-    /// all in the store, with the number of stored seeds.
+    /// Returns the results of `paper` in `store`, without running experiments. Includes every experiment whose points
+    /// are all in the store, with the number of stored seeds.
     ///
     /// # Errors
     /// A template cannot be rendered, or its text is not a valid scenario.
@@ -191,7 +191,7 @@ impl Watch for Unwatched {
     }
 }
 
-/// Returns the differences between two results of the same experiments, each with its experiment, point and metric.
+/// Returns the differences between two results of the same experiments, with their experiments, points and metrics.
 /// Compares only points and metrics that both results contain.
 #[must_use]
 pub fn differences(recorded: &Results, anew: &Results) -> Vec<String> {

@@ -82,7 +82,7 @@ impl RunDescription {
         }
     }
 
-    /// Returns the name of host number `host`, if there are several.
+    /// Returns the name of host number `host` if the run has several hosts.
     #[must_use]
     pub fn host_among_several(&self, host: usize) -> Option<String> {
         self.hosts.get(host).filter(|_| self.hosts.len() > 1).cloned()

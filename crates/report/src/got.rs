@@ -16,7 +16,7 @@ pub struct Entity {
     pub instances: u64,
     /// VM or other group of the entity.
     pub group: Option<String>,
-    /// Host of the entity, if there are several hosts.
+    /// Host of the entity, if the run has several hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Arrival of the entity, or of the first of its instances. Unit: nanoseconds since the start.

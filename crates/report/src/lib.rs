@@ -1,4 +1,4 @@
-//! Reports of runs, as tables and as JSON. `docs/report.md` describes the JSON form of a [`Report`].
+//! Reports of runs, as tables and as JSON. `docs/report.md` describes the JSON format of a [`Report`].
 
 mod applications;
 mod asked;
@@ -46,7 +46,7 @@ pub use xenmon::{DomainGot, DomainReport, DomainSpreads, HostReport, HostSpreads
 
 use serde::Serialize;
 
-/// Several runs, in the form of `--json`.
+/// Several runs, in the format of `--json`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Runs<'a> {
     /// Whether the runs were simulated.
@@ -55,7 +55,7 @@ pub struct Runs<'a> {
     pub runs: &'a [Report],
 }
 
-/// Runs over several seeds, in the form of `--json`.
+/// Runs over several seeds, in the format of `--json`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SeededRuns<'a> {
     /// Whether the runs were simulated.

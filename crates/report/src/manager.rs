@@ -72,7 +72,7 @@ pub struct ManagedSpreads {
 }
 
 impl ManagerSummary {
-    /// Returns the summary of the `managers` of runs that differ only in their seed; `None`: there is no manager.
+    /// Returns the summary of the `managers` of runs that differ only in their seed; `None`: the runs have no manager.
     pub(crate) fn new<'r>(managers: impl Iterator<Item = &'r ManagerReport>) -> Option<ManagerSummary> {
         let managers: Vec<&ManagerReport> = managers.collect();
         let first = managers.first()?;

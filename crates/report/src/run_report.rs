@@ -26,7 +26,7 @@ pub struct Report {
     pub policy: String,
     /// Knobs of the policy and their values, in words.
     pub knobs: BTreeMap<&'static str, String>,
-    /// Number of hosts, if there are several.
+    /// Number of hosts. Omitted from JSON for a single host.
     #[serde(skip_serializing_if = "is_alone")]
     pub hosts: usize,
     /// CPUs of the machine, or of each host.
@@ -52,7 +52,7 @@ pub struct Report {
     /// Results of the guests of the scenario's VMs, in the order of the scenario. Empty if no VM has a guest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestReport>,
-    /// Results of the scenario's workload manager, if there is one.
+    /// Results of the scenario's optional workload manager.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerReport>,
     /// CPU time of the scenario's VMs in each interval, if the scenario requests samples.

@@ -18,7 +18,7 @@ pub fn short(ns: u64) -> String {
     }
     for (i, &(unit, name)) in UNITS.iter().enumerate() {
         for (decimals, most) in [(100, 10), (10, 100), (1, 1_000)] {
-            // Rounded to hundredths, tenths or ones of the unit.
+            // Rounded to hundredths, tenths or whole units.
             let parts = u64::try_from((u128::from(ns) * decimals + u128::from(unit) / 2) / u128::from(unit));
             let parts = parts.unwrap_or(u64::MAX);
             let decimals = decimals as u64;

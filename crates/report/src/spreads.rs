@@ -1,4 +1,4 @@
-//! [`Spreads`]: medians over several runs, by name, and their display form.
+//! [`Spreads`]: medians over several runs, by name, and their display format.
 
 use crate::short::{percent, short};
 use measure::statistics::Spread;
@@ -25,7 +25,7 @@ pub(crate) fn spreads<'g, G: Serialize + 'g>(of: impl Iterator<Item = &'g G>) ->
     values.into_iter().map(|(name, values)| (name, Spread::of(&values))).collect()
 }
 
-/// Display form of a column's numbers.
+/// Display format of a column's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Percent,

@@ -43,7 +43,7 @@ pub struct Summary {
     /// Medians of the guests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestSummary>,
-    /// Results of the scenario's workload manager, if there is one.
+    /// Results of the scenario's optional workload manager.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerSummary>,
     /// Medians of the domains of each host, if XenMon was requested.

@@ -22,7 +22,7 @@ pub struct SweptPoint {
     pub medians: Vec<Summary>,
 }
 
-/// A sweep, in the form of `--json`.
+/// A sweep, in the format of `--json`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Swept<'s> {
     /// Whether the runs were simulated.

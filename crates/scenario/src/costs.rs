@@ -47,7 +47,7 @@ pub enum Basis {
 pub struct Figure {
     /// Key of the figure, as in a scenario.
     pub key: &'static str,
-    /// Display form of the value: `3.8us`, `2000`.
+    /// Display format of the value: `3.8us`, `2000`.
     pub value: String,
     /// Foundation of the figure.
     pub basis: Basis,
@@ -87,7 +87,7 @@ pub fn machines() -> &'static [Machine] {
 /// Returns the machine with this `name`.
 ///
 /// # Errors
-/// There is no such machine. The problem names the most similar machine.
+/// No machine has this name. The problem names the most similar machine.
 pub fn machine(name: &str) -> Result<&'static Machine, Problems> {
     find(name).map_err(|wrong| wrong.anywhere(None).into())
 }

@@ -12,12 +12,12 @@ pub const OUTSIDE: &str = "outside";
 /// The settings of `[network]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NetworkSpec {
-    /// Latency from one machine to another, one way.
+    /// One-way latency from one machine to another.
     pub latency: Length,
     /// Latency between machines of one host. `None`: equal to `latency`.
     pub local: Option<Length>,
-    /// Bandwidth of each link, each way. Every machine of the scenario has a link; with several hosts, every host.
-    /// Unit: bytes per second. `None`: unlimited.
+    /// Bandwidth of each link, in each direction. Every machine of the scenario has a link; with several hosts, every
+    /// host. Unit: bytes per second. `None`: unlimited.
     pub bandwidth: Option<u64>,
     /// Maximum size of a packet. Unit: bytes.
     pub packet: u32,
@@ -94,7 +94,7 @@ pub enum Way {
     Emulator,
     /// The kernel of a VM on the same host (Xen's split drivers).
     Split {
-        /// Names of the driver domains, at most one on each host. Each has a guest.
+        /// Names of the driver domains, at most one domain on each host. Each domain has a guest.
         domains: Vec<String>,
     },
     /// The hypervisor, by interrupts.

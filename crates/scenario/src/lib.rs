@@ -1,4 +1,5 @@
-//! [`Scenario`]: a machine, its entities, and their requests. It is read from TOML; `docs/scenarios.md` is the manual.
+//! [`Scenario`]: a machine, its entities, and their requests. Scenarios are read from TOML; `docs/scenarios.md` is the
+//! manual.
 //!
 //! Reading has two stages. `file` reads the typed values one by one, and `check` compares the values with each other.
 //! Neither stage stops at the first error.

@@ -25,7 +25,7 @@ pub(super) struct ManagerTable {
     targets: Vec<(Placed<String>, u64)>,
 }
 
-/// Reads the manager, if there is one.
+/// Reads the optional manager.
 pub(super) fn read(top: &Table<'_, '_>, findings: &mut Findings) -> Option<ManagerTable> {
     let table = top.table("manager", ("[manager]", MANAGER_KEYS), findings)?;
     let interval = table.read("interval", |value| form::time_above_zero("interval", value), findings).value();

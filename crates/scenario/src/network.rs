@@ -38,7 +38,7 @@ pub(crate) const NETWORK_KEYS: &[&str] = &[
 pub(crate) const DISK_KEYS: &[&str] =
     &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "tells", "kick"];
 
-/// Default latency, one way, from one machine of a room to another through a switch. No source states this latency. The
+/// Default one-way latency from one machine of a room to another through a switch. No source states this latency. The
 /// round trip in S2 is 0.3 ms.
 const LATENCY: Nanos = Nanos::us(50);
 /// Default size of a packet, equal to Ethernet's (IEEE 802.3). Unit: bytes.
@@ -70,7 +70,7 @@ struct Places {
     domains: Vec<Span>,
 }
 
-/// Reads `[network]`, if there is one.
+/// Reads the optional `[network]`.
 pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed<NetworkSpec>> {
     let table = top.table("network", ("[network]", NETWORK_KEYS), findings)?;
     let latency = table.read("latency", |value| length::length("latency", value), findings).value();
@@ -105,7 +105,7 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
     Some(Typed { spec, at })
 }
 
-/// Reads `[disk]`, if there is one.
+/// Reads the optional `[disk]`.
 pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed<DiskSpec>> {
     let table = top.table("disk", ("[disk]", DISK_KEYS), findings)?;
     let service = table.read("service", |value| length::length("service", value), findings).value();
@@ -383,7 +383,7 @@ fn outside(checked: &Checked, findings: &mut Findings) {
     }
 }
 
-/// Checks that no name equals the name of a thread that drives devices, of the machine outside, or of an application
+/// Checks names. No name may equal that of a thread that drives devices, of the machine outside, or of an application
 /// with a part on the same machine.
 fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], findings: &mut Findings) {
     let mut taken: BTreeSet<String> = BTreeSet::new();

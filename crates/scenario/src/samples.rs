@@ -33,7 +33,7 @@ pub enum SampledAt {
     Switches,
 }
 
-/// Reads `[samples]`, if it exists.
+/// Reads the optional `[samples]`.
 pub(super) fn read(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Placed<SamplesSpec>> {
     let table = top.table("samples", ("[samples]", SAMPLES_KEYS), findings)?;
     let interval = table.read("interval", |value| form::time_above_zero("interval", value), findings).value();

@@ -51,13 +51,13 @@ pub struct Scenario {
     pub applications: Vec<AppSpec>,
     /// VMs whose guests have their own schedulers, in the order of the file.
     pub guests: Vec<GuestSpec>,
-    /// Manager that assigns shares to VMs during the run, if there is one.
+    /// Optional manager that assigns shares to VMs during the run.
     pub manager: Option<ManagerSpec>,
     /// Interval of the reports of every VM's CPU time, if the scenario requests them.
     pub samples: Option<SamplesSpec>,
-    /// Network between the machines, if there is one.
+    /// Optional network between the machines.
     pub network: Option<NetworkSpec>,
-    /// Disk that all machines share, if there is one.
+    /// Optional disk of each host, which the host's machines share.
     pub disk: Option<DiskSpec>,
     /// Text of the scenario. The default if it has no text.
     pub source: Source,
@@ -115,7 +115,7 @@ pub struct EntitySpec {
     pub switch: Option<Nanos>,
     /// Process of the entity in a live run. `None`: a worker, which executes the workload.
     pub real: Option<Real>,
-    /// Span of the process's name. The default if there is none.
+    /// Span of the command or pid. The default for a worker.
     pub real_place: Span,
     /// Span of the request: the slice, or else the name.
     pub place: Span,
@@ -134,8 +134,9 @@ pub struct AppSpec {
     pub arrival: Instant,
     /// Instant at which the application's unfinished tasks leave, after its arrival. `None`: never.
     pub leaves: Option<Instant>,
-    /// Tasks of the application. Each has the application's name before its own (`name/thread-0`). A single task at the
-    /// start has the application's name alone. The `group` of their parameters is the root's until the group has an id.
+    /// Tasks of the application. The application's name precedes the name of each task (`name/thread-0`). A single task
+    /// at the start has the application's name alone. The `group` of their parameters is the root's until the group has
+    /// an id.
     pub application: Application,
     /// Metric of the application, beside its jobs.
     pub metric: Option<Metric>,
@@ -213,8 +214,8 @@ impl Scenario {
     /// Checks that the scenario has only entities of one machine. `runner` supports nothing else.
     ///
     /// # Errors
-    /// There is a guest, an application, a manager, a network, a disk or a warm-up. The problem has the span of the
-    /// first of them.
+    /// The scenario has a guest, an application, a manager, a network, a disk or a warm-up. The problem has the span of
+    /// the first of them.
     pub fn only_entities(&self, runner: &str) -> Result<(), Problems> {
         if self.hosts > 1 {
             let problem = Problem::new(format!("the scenario has {} hosts, and {runner} has one", self.hosts));
@@ -268,7 +269,7 @@ impl Scenario {
         Wrong::new(why, "cannot be had", help).said_of(&asking.name).anywhere(place).within(&self.source).into()
     }
 
-    /// Returns the number of tasks outside. 0: there is no machine outside.
+    /// Returns the number of tasks outside. 0: the scenario has no machine outside.
     #[must_use]
     pub fn outside(&self) -> usize {
         let peers = self.all_applications().flat_map(|(_, spec)| &spec.reach.peers);
@@ -288,7 +289,7 @@ impl Scenario {
         self.guests.iter().position(|guest| guest.name == name)
     }
 
-    /// Returns the drivers of `device`, if there is such a device.
+    /// Returns the drivers of `device`, if the scenario has the device.
     #[must_use]
     pub fn drivers(&self, device: Device) -> Option<&Drivers> {
         match device {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A workload that is an application: related tasks on one machine, with parts on other machines.
 pub trait ApplicationWorkload: fmt::Debug + Send + Sync {
-    /// Returns the maximum number of concurrent tasks. `u64::MAX` if it is larger.
+    /// Returns the maximum number of concurrent tasks. `u64::MAX` if the number exceeds the range.
     fn tasks(&self) -> u64;
 
     /// Returns the approximate number of steps of all tasks together. The number bounds the memory of a scenario.

@@ -17,7 +17,7 @@ use sim::{Application, Object, Step, TaskSpec};
 /// wait for the last node. Source: `patterns` (`vsched-2005`, section 6: four nodes, compute/communicate 0.5). On one
 /// machine, the nodes are tasks, and communication takes time but no CPU. With little CPU time for the nodes, "the
 /// communication phase stays largely the same" (section 6.1). With nodes in VMs, each node sends a message to every
-/// other node over the network, and continues after it has received a message from every other node.
+/// other node over the network. A node continues after it has received a message from every other node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bsp {
     /// Number of nodes on the application's own machine. Range: 1 …; exactly 1 if `places` names VMs.

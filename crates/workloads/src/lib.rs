@@ -1,7 +1,7 @@
 //! Named workloads. Each workload converts a few documented parameters to an [`Application`](sim::Application), and has
 //! a metric.
 //!
-//! [`ALL`] lists the workloads. Each is one file with its parameters, its tasks, its metric and its
+//! [`ALL`] lists the workloads. Each workload is one file with its parameters, its tasks, its metric and its
 //! [`WorkloadDescriptor`].
 
 mod application;

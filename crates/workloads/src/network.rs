@@ -1,7 +1,7 @@
-//! The resources of an application beyond its own machine: a network, disks, and its parts elsewhere.
+//! The resources of an application beyond its own machine: a network, disks, and parts on other machines.
 //!
-//! An application with such resources is a [`Plan`]: the tasks on its own machine, its [`Peer`]s elsewhere, and the
-//! [`Link`]s between their ports and inboxes.
+//! An application with such resources is a [`Plan`]: the tasks on its own machine, its [`Peer`]s on other machines, and
+//! the [`Link`]s between their ports and inboxes.
 
 use sim::Application;
 use sim::program::ObjectId;

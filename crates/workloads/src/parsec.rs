@@ -106,7 +106,7 @@ impl Parsec {
         Round { rounds, locks, part: Nanos::ns((computes.as_ns() / (locks + 1)).max(1)) }
     }
 
-    /// Returns the duration if each thread has a CPU, and nothing has a cost. All threads arrive at the first lock of a
+    /// Returns the duration if each thread has a CPU, and all costs are zero. All threads arrive at the first lock of a
     /// round at once, and the last thread waits for all others. From then on the threads arrive one after the other.
     #[must_use]
     pub fn alone(&self) -> Nanos {

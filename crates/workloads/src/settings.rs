@@ -121,7 +121,7 @@ pub(crate) enum Where {
     Vms(Vec<String>),
 }
 
-/// Reads `nodes = 4` or `nodes = ["vm2", "vm3"]`, the latter with at most `most` VMs.
+/// Reads `nodes = 4` or `nodes = ["vm2", "vm3"]`. A list has at most `most` VMs.
 pub(crate) fn places(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str, here: u32, most: usize) -> Where {
     let read = settings.read(key, |value| match value {
         DeValue::Array(names) if names.len() > most => Err(Wrong::new(

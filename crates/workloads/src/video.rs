@@ -17,10 +17,10 @@ use toml::de::DeValue;
 /// The treatment of late frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frames {
-    /// The player shows all frames, and the film takes longer (`poris`, section 6.2: MPlayer 1.1 drops none).
+    /// The player shows all frames, and the film takes longer (`poris`, section 6.2: MPlayer 1.1 drops no frames).
     All {
         /// Maximum delay that the player recovers from by showing frames as soon as they are decoded. Above this
-        /// maximum, the player continues as if there had been no delay. In mplayer.c of MPlayer 1.1, the maximum is 200
+        /// maximum, the player continues as if no delay had occurred. In mplayer.c of MPlayer 1.1, the maximum is 200
         /// ms without sound.
         catches_up: Nanos,
     },

@@ -92,7 +92,8 @@ impl WebServer {
         (40 + rounds) * u64::from(self.clients)
     }
 
-    /// Returns the CPU time before the first byte, and the CPU time of each segment. Only the former is random.
+    /// Returns the CPU time before the first byte, and the CPU time of each segment. Only the time before the first
+    /// byte is random.
     fn service(&self) -> (Length, Nanos) {
         let half = Nanos::ns(mean(self.service).as_ns() / 2);
         let each = Nanos::ns(half.as_ns() / self.segments());

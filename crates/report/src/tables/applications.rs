@@ -7,10 +7,10 @@ use crate::short::{percent, short};
 use measure::statistics::Spread;
 use workloads::metrics::{Grade, Named};
 
-/// Display form of a number.
+/// Display format of a number.
 type Form = fn(u64) -> String;
 
-/// Returns `name` without its unit, and the display form of its numbers.
+/// Returns `name` without its unit, and the display format of its numbers.
 fn form(name: &str) -> (String, Form) {
     fn milli(value: u64) -> String {
         let text = format!("{}.{:03}", value / 1000, value % 1000);
@@ -28,7 +28,7 @@ fn form(name: &str) -> (String, Form) {
     (name.replace('_', " "), form)
 }
 
-/// Formats values in the form `fps 24, shown 1440, …`.
+/// Formats values as `fps 24, shown 1440, …`.
 fn sentence<T: Copy>(values: &Named<T>, cell: impl Fn(T, Form) -> String) -> String {
     let said = values.0.iter().map(|&(name, value)| {
         let (name, form) = form(name);
@@ -42,7 +42,7 @@ fn spread(spread: Spread, form: Form) -> String {
     if low == high { median } else { format!("{median} ({low}–{high})") }
 }
 
-/// Returns a line for each application and policy: name, metric, policy, values. Empty if there are no applications.
+/// Returns a line for each application and policy: name, metric, policy, values. Empty without applications.
 fn table<A>(of: &[(&str, &[A])], line: impl Fn(&A) -> (String, &'static str, String)) -> String {
     let most = of.iter().map(|(_, apps)| apps.len()).max().unwrap_or(0);
     if most == 0 {
@@ -75,7 +75,7 @@ pub(super) fn summed(of: &[(&str, &[AppSummary])]) -> String {
 }
 
 /// Returns the metrics of the host's applications, with a line for each policy of `reports`, which are runs of one
-/// scenario. Empty if there are no applications.
+/// scenario. Empty without applications.
 #[must_use]
 pub fn applications(reports: &[Report]) -> String {
     let of: Vec<_> = reports.iter().map(|report| (report.policy.as_str(), report.applications.as_slice())).collect();

@@ -33,7 +33,7 @@ pub fn manager(reports: &[Report]) -> String {
     format!("\nManaged, in the last half (see --json for every interval):\n{grid}")
 }
 
-/// Returns the medians of the managers' results under each policy. Empty if there is no manager.
+/// Returns the medians of the managers' results under each policy. Empty without a manager.
 pub(crate) fn manager_medians(summaries: &[Summary]) -> String {
     if summaries.iter().all(|summary| summary.manager.is_none()) {
         return String::new();

@@ -48,7 +48,7 @@ pub(super) fn unfinished(all: &[(&str, u64)]) -> String {
     text
 }
 
-/// Returns the table of the groups that contain more than one entity. Empty if there are no such groups.
+/// Returns the table of the groups that contain more than one entity. Empty if no group contains more than one entity.
 #[must_use]
 pub fn groups(reports: &[Report], widths: Widths) -> String {
     let shared = |report: &'_ Report| report.groups.iter().filter(|group| group.entities > 1).count();

@@ -3,7 +3,7 @@
 use crate::run_report::Report;
 use crate::stalls::Stall;
 
-/// Returns the stalls of runs. Empty if there are no stalls.
+/// Returns the stalls of runs. Empty without stalls.
 #[must_use]
 pub fn stalls(reports: &[Report]) -> String {
     let mut text = String::new();

@@ -7,7 +7,7 @@ use crate::spreads::{Spreads, numbers};
 use crate::summary::Summary;
 use crate::xenmon::DomainGot;
 
-/// Display form of a column's numbers.
+/// Display format of a column's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     Percent,
@@ -28,7 +28,7 @@ impl Form {
     }
 }
 
-/// The columns after the name: name of the number in a [`DomainGot`], title, and form.
+/// The columns after the name: name of the number in a [`DomainGot`], title, and display format.
 const COLUMNS: [(&str, &str, Form); 14] = [
     ("cpu_ns", "CPU time", Form::Time),
     ("cpu_ppm", "CPU", Form::Percent),
@@ -58,7 +58,7 @@ const LEAST_MISSED: [&str; 8] = [
     "waited_per_execution_ns",
 ];
 
-/// Columns on I/O, which are omitted if there was no I/O.
+/// Columns on I/O, which are omitted if no I/O occurred.
 const ON_IO: [&str; 4] = ["blocked_per_io_ns", "io", "io_per_1000s", "io_per_1000_executions"];
 
 /// The column that is omitted if no time slice has an end.
@@ -67,7 +67,7 @@ const ALLOCATED: &str = "allocated_per_execution_ns";
 /// Information that is present in any row of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Has {
-    /// Whether there was I/O.
+    /// Whether I/O occurred.
     io: bool,
     /// Whether time slices have an end.
     ends: bool,
@@ -101,7 +101,7 @@ fn shown(got: &DomainGot) -> Vec<(String, String)> {
     numbers(got).filter_map(|(name, number)| form(&name).map(|form| (name, form.show(number)))).collect()
 }
 
-/// Returns the medians in `got`, formatted for their columns, with their intervals if they have intervals.
+/// Returns the medians in `got`, formatted for their columns, with any intervals.
 fn shown_medians(got: &Spreads) -> Vec<(String, String)> {
     let show = |(of, _, form): &(&str, &str, Form)| {
         let [median, low, high] = [got[*of].median, got[*of].low, got[*of].high].map(|number| form.show(number));

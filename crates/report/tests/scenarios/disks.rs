@@ -43,8 +43,7 @@ fn a_writer_faster_than_the_disk_waits_for_it() {
 #[test]
 fn a_mail_server_is_as_fast_as_its_disk_synchronises() {
     let disk = "[disk]\nservice = \"5ms\"";
-    // 13 operations of 10 us, two appends of 8 KiB and two reads of 16 KiB at 4 GB/s, and two operations that wait for
-    // the disk.
+    // 13 operations of 10 us, two appends of 8 KiB and two reads of 16 KiB at 4 GB/s. Two operations wait for the disk.
     let one = on_host(disk, "filebench = { mix = \"varmail\", threads = 1, loops = 100, hits = 100 }");
     let turn = 130_000 + 4 * 2_048 + 4_096 + 2 * 5_000_000;
     assert_eq!((of(&one, "took_ns"), of(&one, "operations")), (100 * turn, 1_300), "{one:?}");

@@ -65,7 +65,7 @@ fn a_web_server_answers_as_many_as_it_has_cpu_time_for() {
         let (it, _) = in_vm(&network, web);
         near(&it, "requests_per_s_milli", 1_000_000, 30);
     }
-    // Seven packets each way, with 14 latencies of the wire. No packet waits for another packet.
+    // Seven packets in each direction, with 14 wire latencies. No packet waits for another packet.
     let one = "web_server = { clients = 1, response = 1000, service = \"1ms\", think = \"10ms\", spread = \"0s\" }";
     let it = on_host("[network]\nlatency = \"100us\"", one);
     assert_eq!(of(&it, "response_p50_ns"), of(&it, "response_max_ns"));

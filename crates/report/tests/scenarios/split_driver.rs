@@ -9,7 +9,7 @@
 //! SEDF). Dom1 arrives shortly after Dom0; in the fitted model, both begin together. Dom0's housekeeping begins at nine
 //! instants of Xen's periods, and the tests use medians. With SEDF without extra time and a period of 10 ms, the result
 //! depends on the distance between the period starts of the domains. The result is 519 to 646 executions per second if
-//! Dom1 arrives up to 3 ms later, and 100 to 300 if it arrives after that.
+//! Dom1 arrives up to 3 ms later. For longer delays, the result is 100 to 300.
 
 use measure::XenMon;
 use report::{AppReport, Report, XenMonReport};

@@ -25,8 +25,8 @@ pub(super) struct Forks {
 }
 
 impl Forks {
-    /// Returns the forks of the threads. `None`: a fork names no thread, forks do not end, or there are too many
-    /// threads; `findings` has the problem.
+    /// Returns the forks of the threads. `None`: a fork names no thread, forks do not end, or the number of threads
+    /// exceeds the maximum. `findings` has the problem.
     pub(super) fn check(threads: &[Thread<'_>], duration: Option<Nanos>, findings: &mut Findings) -> Option<Forks> {
         let names: BTreeMap<&str, usize> = threads.iter().enumerate().map(|(i, thread)| (thread.name, i)).collect();
         let mut children: Vec<Vec<(usize, Span)>> = vec![Vec::new(); threads.len()];

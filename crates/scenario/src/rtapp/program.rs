@@ -156,8 +156,8 @@ impl Making {
         Some(Made { params, steps: enters.into_iter().chain(steps).collect() })
     }
 
-    /// Returns the step into the group of a path, if there is one. `None`: the path is invalid, and `findings` has the
-    /// problem.
+    /// Returns the step into the group of a path, if `path` is given. `None`: the path is invalid, and `findings` has
+    /// the problem.
     fn enter(&mut self, path: Option<Placed<&str>>, findings: &mut Findings) -> Option<Option<Step>> {
         let Some(Placed { value: path, at }) = path else { return Some(None) };
         let place = self.groups.place(path, at).map_err(|problem| findings.add(problem)).ok()?;

@@ -53,7 +53,7 @@ impl Metrics {
         }
     }
 
-    /// Returns whether there is no application to measure.
+    /// Returns whether no application is measured.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.gauges.is_empty()

@@ -43,7 +43,7 @@ pub(crate) trait Gauge: Debug {
     /// name alone.
     fn note(&mut self, at: Instant, role: &str, fact: Fact);
 
-    /// Starts to count at `at`: earlier events no longer affect any number. A gauge without tasks has nothing to reset.
+    /// Starts to count at `at`. Events before `at` no longer affect any number. A gauge without tasks needs no reset.
     fn begin(&mut self, at: Instant);
 
     /// Returns the reading at the end of the run.

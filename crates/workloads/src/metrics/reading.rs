@@ -52,7 +52,7 @@ impl<T> Default for Named<T> {
 }
 
 impl<T> Named<T> {
-    /// Returns whether there are no values.
+    /// Returns whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

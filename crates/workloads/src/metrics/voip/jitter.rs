@@ -32,7 +32,7 @@ impl Jitter {
         Nanos::ns(self.sixteenths >> 4)
     }
 
-    /// Returns the mean of all estimates so far. Zero if there are no estimates.
+    /// Returns the mean of all estimates so far. Zero before the first estimate.
     #[must_use]
     pub fn mean(self) -> Nanos {
         Nanos::ns(self.sum.checked_div(self.packets).unwrap_or(0))

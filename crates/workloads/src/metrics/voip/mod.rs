@@ -94,7 +94,7 @@ impl Call {
     }
 }
 
-/// Returns the mean, rounded down. 0 if there are no values.
+/// Returns the mean, rounded down. 0 without values.
 fn mean(of: impl ExactSizeIterator<Item = u64>) -> u64 {
     let count = of.len() as u128;
     let sum: u128 = of.map(u128::from).sum();

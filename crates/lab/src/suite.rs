@@ -107,7 +107,7 @@ impl<'p> Suite<'p> {
             let store = store.lock().expect("no thread panics while it holds the lock");
             inputs.iter().map(|inputs| store.get(inputs).is_some()).collect()
         };
-        // The longest runs begin first, so that no thread is left with a long run at the end.
+        // The longest runs begin first, so that no thread has a long run at the end.
         let mut open: Vec<usize> = (0..cells.len()).filter(|&nth| !known[nth]).collect();
         open.sort_by_key(|&nth| std::cmp::Reverse(cells[nth].length));
         let left = open.iter().fold(0_u64, |sum, &nth| sum.saturating_add(cells[nth].length.as_ns()));

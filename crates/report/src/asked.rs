@@ -36,7 +36,7 @@ pub struct Asked {
 impl Asked {
     pub(crate) fn by(entity: &EntityDescription, run: &RunDescription) -> Asked {
         let mut asked = Asked::with(&entity.params);
-        // The ceilings of a VM with one vCPU are in the group that contains the vCPU.
+        // The cap and quota of a VM with one vCPU are in the group that contains the vCPU.
         let group = entity.group.map(|group| &run.groups[group]).filter(|group| group.name == entity.name);
         if let Some(group) = group {
             asked.limit_by(&group.params);

@@ -106,12 +106,12 @@ fn scaled(
     weight(number).ok_or_else(|| out_of_range(key, right))
 }
 
-/// Reads a ceiling in percent of one CPU.
+/// Reads a cap, in percent of one CPU.
 pub(super) fn cap(value: &DeValue<'_>) -> Result<u32, Wrong> {
     integer_in("cap", value, 1..=CAP_MAX, ", in percent of one CPU; for no cap leave it out")
 }
 
-/// Reads a ceiling as in `cpu.max`: `50ms/100ms`.
+/// Reads a quota as in `cpu.max`: `50ms/100ms`.
 pub(super) fn quota(value: &DeValue<'_>) -> Result<Quota, Wrong> {
     const RIGHT: &str = "CPU time and period in quotes, such as \"50ms/100ms\"";
     let typed = text("quota", value, RIGHT)?;

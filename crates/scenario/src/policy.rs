@@ -11,7 +11,7 @@ use toml::de::DeValue;
 /// Keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
 
-/// `[policy]`.
+/// `[policy]` as typed.
 #[derive(Debug)]
 pub(super) struct PolicyTable {
     pub(super) name: Given<String>,

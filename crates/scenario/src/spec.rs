@@ -138,7 +138,7 @@ pub struct AppSpec {
     /// at the start has the application's name alone. The `group` of their parameters is the root's until the group has
     /// an id.
     pub application: Application,
-    /// Metric of the application, beside its jobs.
+    /// Metric of the application, in addition to its jobs.
     pub metric: Option<Metric>,
     /// Parts of the application on other machines, and the links between them.
     pub reach: Reach,

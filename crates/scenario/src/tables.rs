@@ -125,7 +125,7 @@ pub(super) struct Level {
     pub(super) members: Vec<MemberTable>,
 }
 
-/// The common settings of `[[group]]` and `[[vm]]`: a name, a parent, a share and ceilings.
+/// The common settings of `[[group]]` and `[[vm]]`: name, parent, share, cap, quota, gang and host.
 #[derive(Debug)]
 pub(super) struct GroupTable {
     /// Span of the header.
@@ -136,15 +136,15 @@ pub(super) struct GroupTable {
     pub(super) cap: Given<u32>,
     pub(super) quota: Given<Quota>,
     pub(super) gang: Given<bool>,
-    /// Host, counted from 1.
+    /// Number of the host, from 1.
     pub(super) host: Given<usize>,
 }
 
-/// `[[vm]]` or `[[task]]`.
+/// `[[vm]]` or `[[task]]` as typed.
 #[derive(Debug)]
 pub(super) struct MemberTable {
     pub(super) kind: Kind,
-    /// Group settings. A task has no ceilings.
+    /// Group settings. A task has no cap and no quota.
     pub(super) group: GroupTable,
     pub(super) vcpus: Given<usize>,
     pub(super) slice: Given<Nanos>,

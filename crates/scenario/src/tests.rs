@@ -39,7 +39,7 @@ fn the_manual_has_every_key_and_no_other() {
         assert_eq!(documented(title), keys, "{title}");
     }
     for workload in workloads::ALL {
-        // Section `workload` explains the periodic workload, too.
+        // Section `workload` also explains the periodic workload.
         let title = if workload.name == "periodic" { "workload" } else { workload.name };
         assert_eq!(documented(title), workload.keys, "{title}");
     }

@@ -58,7 +58,8 @@ impl Bsp {
         self.flops.saturating_mul(u64::from(self.nodes)).saturating_mul(1 + self.places.len() as u64)
     }
 
-    /// Returns the duration of a superstep at full speed, without the network. If lengths are random, the mean.
+    /// Returns the duration of a superstep at full speed, excluding the network. If lengths are random, returns the
+    /// mean.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         mean(self.compute).saturating_add(mean(self.communicate))

@@ -45,7 +45,7 @@ impl Default for CdReader {
 }
 
 impl CdReader {
-    /// Returns the duration for a program that keeps up with the drive, without the work for the last turn.
+    /// Returns the duration for a program that keeps up with the drive, excluding the work for the last turn.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         self.turn.saturating_mul(self.turns)

@@ -48,7 +48,7 @@ pub enum Mix {
 }
 
 /// Mean size of the files: filebench's meanfilesize and meanappendsize. An append has any size up to meanappendsize;
-/// its mean size is half of that.
+/// the mean size is half of meanappendsize.
 const FILE: u64 = 16 << 10;
 const LARGE: u64 = 128 << 10;
 const APPEND: u64 = (16 << 10) / 2;
@@ -105,7 +105,7 @@ pub struct Filebench {
     pub threads: u32,
     /// Number of repetitions per thread. `None`: without end.
     pub loops: Option<u64>,
-    /// CPU time of each operation, without copying.
+    /// CPU time of each operation, excluding copying.
     pub work: Length,
     /// Copy bandwidth. Unit: bytes per second. Range: 1 ….
     pub copy: u64,

@@ -53,7 +53,7 @@ impl Default for Hackbench {
             loops: 100,
             datasize: 100,
             channel: Channel::Sockets,
-            // About a system call and a copy of 100 bytes.
+            // Approximate time of a system call and a copy of 100 bytes.
             work: Length::Fixed(Nanos::us(1)),
         }
     }

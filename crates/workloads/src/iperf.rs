@@ -84,7 +84,7 @@ impl Iperf {
     }
 }
 
-/// Maximum of any size. Unit: bytes.
+/// Maximum of every size. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Entry of the workload in [`ALL`](crate::ALL).

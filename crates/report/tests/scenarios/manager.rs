@@ -20,7 +20,7 @@ fn managed(report: &Report) -> &[ManagedVm] {
     &report.manager.as_ref().expect("there is a manager").vms
 }
 
-/// Runs ALERT of S2 section 5.2: a hog with an allocation of `percent`, beside Dom0 with hardly any work, managed every
+/// Runs ALERT of S2 section 5.2: a hog with an allocation of `percent`, beside Dom0 with little work, managed every
 /// `interval`.
 fn alert(policy: &str, percent: u64, interval: &str) -> Report {
     let (slice, limit) = (percent * 100, "limit = \"hard\"");
@@ -42,7 +42,7 @@ fn alert(policy: &str, percent: u64, interval: &str) -> Report {
 
 #[test]
 fn a_workload_manager_settles_under_sedf_and_oscillates_under_credit() {
-    // From 30 %, the caps of Credit are exact enough in the paper's figure 7, too.
+    // From 30 %, the caps of Credit are also exact enough in figure 7 of the paper.
     for percent in [5, 10, 20] {
         let [sedf, credit] = ["sedf", "credit"].map(|policy| managed(&alert(policy, percent, "1s"))[0].clone());
         assert!(sedf.settled && sedf.error_ppm <= 20_000, "{sedf:?}");

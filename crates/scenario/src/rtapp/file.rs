@@ -27,7 +27,7 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
 ];
 /// Settings with an effect.
 pub(crate) const SETTINGS: &[&str] = &["duration", "default_policy", "pi_enabled"];
-/// Properties of a thread, beside its requests to the scheduler.
+/// Properties of a thread, in addition to its requests to the scheduler.
 pub(crate) const THREAD_KEYS: &[&str] = &["instance", "loop", "delay", "phases"];
 /// Types of resources. The declaration of a resource has no effect, as in rt-app.
 const RESOURCES: &[&str] = &[

@@ -4,7 +4,7 @@ use sched::Nanos;
 
 /// The grades of the study of interactive VMs (`vsched-2005`, figure 11: good, tiny jitter, small jitter, jitter; the
 /// figure calls bad MP3 "noisy"). The bounds between the grades are constants here, derived from properties of displays
-/// and people and not from any result.
+/// and users, and not from results.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Grade {
     /// Unnoticeable for users.

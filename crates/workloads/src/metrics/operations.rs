@@ -9,7 +9,7 @@ use trace::Durations;
 /// The relation between the jobs and the operations of a program that works on files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operations {
-    /// Whether an operation is a transaction. A transaction has several parts and no duration of its own.
+    /// Whether an operation is a transaction. A transaction has several parts and no measured duration.
     pub is_transactions: bool,
     /// Number of jobs that equal `operations`. Range: 1 ….
     pub jobs: u64,

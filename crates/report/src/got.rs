@@ -101,9 +101,9 @@ pub struct Got {
     pub worst_lateness_ns: u64,
     /// Number of reservation periods that ended.
     pub periods: u64,
-    /// Number of periods in which the entity was runnable throughout.
+    /// Number of evaluated periods: the entity was runnable or held throughout.
     pub periods_judged: u64,
-    /// Number of periods with a runnable entity throughout in which less than the slice was delivered.
+    /// Number of evaluated periods in which the entity received less than the slice.
     pub periods_missed: u64,
     /// Maximum CPU time missing from the slice in a missed period.
     pub worst_shortfall_ns: u64,

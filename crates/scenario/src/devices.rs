@@ -1,4 +1,4 @@
-//! The connections between the machines of a scenario: a network, a disk, and the drivers that handle packets and requests.
+//! Connections between the machines of a scenario: a network, a disk, and the drivers of packets and requests.
 
 use input::source::Span;
 use sched::Nanos;

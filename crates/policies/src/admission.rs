@@ -1,14 +1,14 @@
 //! Admission control: the reservations granted never exceed what the CPUs can supply.
 //!
-//! On one CPU, EDF meets every deadline if and only if Σ slice/period ≤ 1 (Liu and Layland 1973). This holds if each
-//! deadline is the end of the period and no entity blocks. It also holds if a blocked entity forfeits the time that its
-//! pause would cost the others, as here. On m CPUs under global EDF, Σ ≤ m and each utilisation ≤ 1 bound the tardiness
-//! (Devi and Anderson 2005), but do not exclude it.
+//! On one CPU, EDF meets every deadline if and only if Σ slice/period ≤ 1 (Liu and Layland 1973). The theorem requires
+//! that each deadline is the end of its period and that no entity blocks. The theorem also holds if a blocked entity
+//! forfeits the time that its block would cost the other entities, as here. On m CPUs under global EDF, Σ ≤ m and each
+//! utilisation ≤ 1 bound the tardiness (Devi and Anderson 2005). Tardiness is still possible.
 
 use sched::{CpuId, CpuSet, Nanos, Reservation};
 
-/// The utilisation of one whole CPU, in fixed point. A utilisation is rounded down by less than one unit; the exact
-/// test below corrects for it.
+/// The utilisation of one whole CPU, in fixed point. Rounding down loses less than one unit per utilisation; the exact
+/// test of admission control corrects the loss.
 pub(crate) const ONE: u64 = 1 << 40;
 
 /// A share of one CPU.
@@ -85,8 +85,8 @@ impl Admission {
         Admission { books, cpus: cpus as u64, percent: 100 - reserve_percent, partitioned }
     }
 
-    /// Admits `wish` on the first CPU in `allowed` where it fits, or on the machine as a whole. If `first` is given,
-    /// that CPU is tried first. `others` yields the utilisations already admitted on a CPU, for the exact test.
+    /// Admits `wish` on the first CPU in `allowed` where `wish` fits, or on the machine as a whole. `first`, if given,
+    /// is the CPU tried first. `others` yields the utilisations already admitted on a CPU, for the exact test.
     pub(crate) fn admit<'a, I: Iterator<Item = &'a Utilisation>>(
         &mut self,
         wish: Utilisation,
@@ -125,7 +125,7 @@ impl Admission {
         book.count -= 1;
     }
 
-    /// Adds a utilisation again that has just been removed.
+    /// Restores a utilisation that has just been removed.
     pub(crate) fn restore(&mut self, promised: Utilisation, on: Option<CpuId>) {
         self.enter(on.map_or(0, CpuId::index), promised);
     }
@@ -145,7 +145,7 @@ impl Admission {
             slice: ppm,
             period: MILLION,
         };
-        // The limit and the accounts round down, so the exact value may differ by one millionth.
+        // The limit and the accounts are rounded down, so the exact value may differ by one millionth.
         let there = [ppm + 1, ppm].into_iter().filter(|&ppm| ppm <= MILLION);
         there.filter(|&ppm| self.fits(book, share(ppm), others())).max().unwrap_or(ppm.saturating_sub(1))
     }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_refusal_states_what_still_fits() {
-        // VSched §3.1: with R = 0.05, (20, 5) and (50, 20) are admitted, (100, 40) on top would be 1.05.
+        // VSched §3.1: with R = 0.05, (20, 5) and (50, 20) are admitted. With (100, 40), the sum would be 1.05.
         let mut books = Admission::new(1, 5, true);
         let held = [share(5, 20), share(20, 50)];
         for (i, wish) in held.iter().enumerate() {

@@ -60,12 +60,13 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 struct Balance {
     fair: Fair<LeastVruntime>,
     coschedule: bool,
-    /// Entity that the last pick of each CPU chose.
+    /// Entity of the last pick on each CPU.
     last: Vec<Option<EntityId>>,
 }
 
 impl Balance {
-    /// Kicks the CPUs of the waiting siblings of `e`, which has just been dispatched. They pick these siblings first.
+    /// Kicks the CPUs of the waiting siblings of `e`, which has just been dispatched. These CPUs pick the siblings
+    /// first.
     fn call_siblings(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let group = cx.params(e).group;
         if group == GroupId::ROOT {

@@ -57,9 +57,9 @@ enum Cheat {
     Allocates,
     /// Law 4: never picks every eighth entity that wakes.
     Forgets,
-    /// Sets its alarm a nanosecond ahead, again and again.
+    /// Sets an alarm one nanosecond ahead, repeatedly.
     Hurries,
-    /// Law 11: every third time, leaves a CPU idle although an entity waits.
+    /// Law 11: leaves the CPU idle at every third pick, although an entity waits.
     Idles,
     /// Kicks its own CPU at every pick, so that no decision is ever final.
     Kicks,
@@ -71,15 +71,15 @@ enum Cheat {
     PicksHeld,
     /// Refuses a change, but records the change.
     Refuses,
-    /// Law 8: queries an entity that was detached.
+    /// Law 8: queries a detached entity.
     Remembers,
     /// Law 7: sets an alarm to the current instant.
     Rings,
     /// Law 12: runs the entity of index 0 only when no other entity waits.
     Starves,
-    /// Law 2: picks the first entity of the queue, whatever its affinity.
+    /// Law 2: picks the first entity of the queue, regardless of its affinity.
     Strays,
-    /// Law 10: decides by data other than its inputs.
+    /// Law 10: bases decisions on data other than its inputs.
     Wavers,
 }
 

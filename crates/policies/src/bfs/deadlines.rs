@@ -4,7 +4,7 @@ use sched::{Knobs, Nanos};
 
 const NICES: usize = 40;
 
-/// Returns the ratios of nice −20 to 19. Each ratio is a tenth more than the previous one, rounded down. Source:
+/// Returns the ratios of nice −20 to 19. Each ratio exceeds the previous ratio by a tenth, rounded down. Source:
 /// `prio_ratios`, kernel/sched/bfs.c.
 const fn ratios(first: u64) -> [u64; NICES] {
     let mut all = [first; NICES];
@@ -29,12 +29,12 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Returns the lengths for this number of CPUs by the knobs `rr-interval`, `binary-milliseconds`, `ratios` and
+    /// Returns the lengths for `cpus` CPUs, from the knobs `rr-interval`, `binary-milliseconds`, `ratios` and
     /// `scale-interval`.
     pub(crate) fn new(knobs: &Knobs, cpus: usize) -> Lengths {
         let factor = if knobs.on("scale-interval") { 1 + u64::from(cpus.ilog2()) } else { 1 };
         let interval = knobs.time("rr-interval").saturating_mul(factor);
-        // In the code, a millisecond is 1,024 us in time slices and 2^20 ns in deadlines.
+        // In bfs.c, a millisecond is 1,024 us in time slices and 2^20 ns in deadlines.
         let binary = knobs.on("binary-milliseconds");
         let slice = if binary { interval.scale(1_024, 1_000) } else { interval };
         let unit = if binary { interval.scale(1 << 20, 1_000_000) } else { interval };
@@ -42,7 +42,7 @@ impl Lengths {
         Lengths { slice, offsets: table.map(|ratio| unit.scale(ratio, 128)) }
     }
 
-    /// Returns a time slice of exactly this length, and deadlines in the same unit.
+    /// Returns a time slice of exactly `interval`, and deadlines in the same unit.
     pub(crate) fn exact(interval: Nanos) -> Lengths {
         Lengths { slice: interval, offsets: LATER.map(|ratio| interval.scale(ratio, 128)) }
     }

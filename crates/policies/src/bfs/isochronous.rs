@@ -1,4 +1,4 @@
-//! SCHED_ISO: the fraction of recent ticks that were real-time or isochronous, and whether it exceeds the limit.
+//! SCHED_ISO: the fraction of recent ticks that were real-time or isochronous, and its limit.
 
 use sched::Nanos;
 
@@ -7,7 +7,7 @@ const UNIT: u64 = 100;
 /// The window over which the account decays.
 const WINDOW: Nanos = Nanos::s(5);
 
-/// The account of real-time and isochronous ticks, and whether it exceeds its limit.
+/// The account of real-time and isochronous ticks, with its limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Account {
     period: u64,
@@ -37,7 +37,7 @@ impl Account {
         }
     }
 
-    /// Returns true if isochronous entities are ranked as normal entities.
+    /// Returns whether isochronous entities are ranked as normal entities.
     pub(crate) fn is_refractory(&self) -> bool {
         self.refractory
     }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn too_much_for_too_long_is_refractory_until_it_has_paid_off() {
-        // 5 s of 1 ms ticks on one CPU: the account forgets by 1/5001 a tick.
+        // 5 s of 1 ms ticks on one CPU: the account decays by 1/5001 per tick.
         let mut account = Account::new(Nanos::ms(1), 1, 70);
         let mut ticks = 0;
         while !account.is_refractory() {
@@ -62,9 +62,9 @@ mod tests {
             account.tick(false);
             paid += 1;
         }
-        // From 70 to 62 parts, by 70 down to 62 units and one more per tick.
+        // From 70 to 62 %, the account decays by 71 units per tick at first and by 63 units at last.
         assert!((580..640).contains(&paid), "{paid}");
-        // Gain and loss are equal at 70 parts when 71 of 171 ticks are urgent, 41.5 %.
+        // Gain and loss are equal at 70 % if 71 of 171 ticks are urgent (41.5 %).
         (0..100_000).for_each(|n| account.tick(n % 100 < 41));
         assert!(!account.is_refractory());
         (0..100_000).for_each(|n| account.tick(n % 100 < 43));

@@ -153,7 +153,8 @@ pub(crate) struct Parts {
     pub(crate) interactive: bool,
     /// Effect of a yield.
     pub(crate) yields: Yields,
-    /// Number of nice levels by which an entity must be better to keep its sibling thread idle; `None`: it never does.
+    /// Minimum difference of nice levels at which an entity keeps its sibling thread idle; `None`: sibling threads are
+    /// never kept idle.
     pub(crate) smt_nice: Option<i32>,
     /// Entity whose yield was ignored, by CPU.
     pub(crate) ignored_yields: Vec<Option<EntityId>>,
@@ -163,7 +164,7 @@ pub(crate) struct Parts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Yields {
     Ignored,
-    /// A yield to an entity that is at least as urgent.
+    /// A yield to entities that are at least as urgent as the yielding entity.
     ToBetter,
     /// A yield to any entity: the yielding entity gets a new time slice and a new deadline.
     Expire,
@@ -209,7 +210,7 @@ const fn ticker(cpu: CpuId) -> Alarm {
 }
 
 impl Bfs {
-    /// Creates a scheduler of this shape without stickiness; `knobs` has `tick` and `iso-cpu`.
+    /// Creates a scheduler of this shape without sticky entities; `knobs` has `tick` and `iso-cpu`.
     pub(crate) fn new(host: &Topology, knobs: &Knobs, lengths: Lengths, shape: Shape) -> Bfs {
         let tick = knobs.time("tick");
         let current = Current { rank: Rank::IDLE, deadline: Instant::NEVER, nice: 0, dither: false };
@@ -308,8 +309,8 @@ impl Bfs {
         }
     }
 
-    /// Returns the best idle CPU for `e` that has not been kicked: its own CPU, else a near CPU, else a CPU whose
-    /// neighbours idle.
+    /// Returns the best idle CPU for `e` that has not been kicked: the CPU with the minimum sum of three penalties. The
+    /// penalties are: 0, 1, 2 or 8 for the distance from the last CPU of `e`; 4 for a busy cache; 16 for a busy core.
     fn best_idle(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |cpu: CpuId| cx.running(cpu) == Running::Idle;
@@ -367,7 +368,7 @@ impl Bfs {
         }
     }
 
-    /// Gives a forked child its parent's deadline and half of the rest of the parent's time slice.
+    /// Gives a forked child its parent's deadline and half of the remainder of the parent's time slice.
     fn fork(&mut self, e: EntityId, parent: EntityId, cx: &mut Cx<'_>) {
         if let State::Running(cpu) = cx.state(parent)
             && let Some((ran_by, ran)) = cx.take_ran(cpu)
@@ -516,7 +517,8 @@ impl Policy for Bfs {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         let task = self.tasks[e.index()];
-        // This applies to a blocking entity, too: schedule() of bfs.c calls check_deadline before it tests for a block.
+        // This test applies to a blocking entity, too: schedule() of bfs.c calls check_deadline before it tests for a
+        // block.
         if self.counts_slices(e) && task.slice < RESCHEDULE {
             self.refill(e, cx.now());
         }

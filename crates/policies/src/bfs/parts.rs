@@ -4,9 +4,9 @@ use super::{Bfs, Parts, Shape, Yields};
 use sched::{CpuId, Cx, EntityId, Instant, Running};
 
 impl Bfs {
-    /// Returns the entity to run on `cpu`. An entity whose yield was ignored is first. If interactive, the most urgent
-    /// head of all queues follows; among equals, the head of the nearer queue. Otherwise the head of the CPU's own
-    /// queue follows, or the head of another queue if the own queue is empty.
+    /// Returns the entity to run on `cpu`: an entity whose yield was ignored, if there is one. Otherwise, with
+    /// `interactive`, returns the most urgent head of all queues; among equals, the head of the nearest queue. Without
+    /// `interactive`, returns the head of the CPU's own queue, or the head of another queue if the own queue is empty.
     pub(super) fn best_of_parts(&self, parts: &Parts, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         if let Some(e) = parts.ignored_yields[cpu.index()].filter(|&e| self.queue.contains(e) && cx.may_run(e, cpu)) {
             return Some(e);
@@ -30,8 +30,7 @@ impl Bfs {
         best.map(|(_, e)| e)
     }
 
-    /// Returns true if a sibling thread of `cpu` runs a much more urgent entity than `e`. Then `e` must not run on
-    /// `cpu`.
+    /// Returns whether `e` must not run on `cpu`, because a sibling thread runs a much more urgent entity.
     pub(super) fn is_kept_off(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let Shape::Parts(Parts { smt_nice: Some(levels), .. }) = self.shape else { return false };
         let host = cx.topology();

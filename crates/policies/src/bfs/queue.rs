@@ -49,7 +49,7 @@ impl DeadlineQueues {
         }
     }
 
-    /// Makes room for `e`. Call this at attach.
+    /// Reserves memory for `e`. Call this method when `e` is attached.
     pub(super) fn reserve(&mut self, e: EntityId) {
         self.real_time.reserve(e);
         self.deadlines.reserve(e, (Instant::ZERO, 0));
@@ -107,9 +107,9 @@ impl DeadlineQueues {
         no_real_time && (0..TREES * self.queues).all(|tree| self.deadlines.is_empty(tree))
     }
 
-    /// Returns the entity of queue 0 to run on `cpu`. Of the best rank with an eligible entity, it is the first of the
-    /// list, or the earliest effective deadline. An entity that is sticky on another CPU counts as later by its
-    /// `distance`.
+    /// Returns the entity of queue 0 to run on `cpu`. Within the best rank that has an eligible entity, this is the
+    /// first entity of the list, or the entity with the earliest effective deadline. The effective deadline of an
+    /// entity that is sticky on another CPU is later by `distance`.
     pub(super) fn best(&self, cpu: CpuId, cx: &Cx<'_>, distance: impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));
         let found = real_time.or_else(|| (0..TREES).find_map(|tree| self.earliest(tree, cpu, cx, &distance)));
@@ -118,7 +118,7 @@ impl DeadlineQueues {
         found
     }
 
-    /// Returns the entity that the source picks: one list per rank in order of arrival, scanned to the end.
+    /// Returns the pick of bfs.c: a full scan of one list per rank, in order of arrival.
     #[cfg(test)]
     fn scanned(&self, cpu: CpuId, cx: &Cx<'_>, distance: &impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));

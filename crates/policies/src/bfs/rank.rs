@@ -1,6 +1,7 @@
 //! [`Rank`]: the order of the classes and of the real-time priorities.
 
-/// The urgency class; lower is more urgent: stop class, the real-time priorities from 99 down, ISO, NORMAL, IDLEPRIO.
+/// The rank of an entity; a lower rank is more urgent. The order is: stop class, real-time priorities from 99 down,
+/// ISO, NORMAL, IDLEPRIO.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Rank(pub(super) u8);
 

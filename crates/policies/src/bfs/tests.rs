@@ -1,4 +1,4 @@
-//! BFS against the rules of bfs.c, with a worked example, all in virtual time.
+//! Tests of BFS against the rules of bfs.c, with a worked example, in virtual time.
 
 use super::POLICY;
 use crate::fixture::{
@@ -61,8 +61,7 @@ fn the_worked_example() {
     assert!(host.machine().state(d) == State::Waiting);
 }
 
-/// The deadline of a waiting task is fixed, so it acts twice: shares are about proportional to the square of the
-/// ratios.
+/// The deadline of a waiting task does not move, so shares are about proportional to the square of the ratios.
 #[test]
 fn nice_19_has_three_per_cent_beside_nice_0() {
     let mut host = host(1, &[]);
@@ -97,8 +96,8 @@ fn classes_go_before_deadlines() {
     assert_eq!(runs(&host, 0), Some(order[0]), "at once");
 }
 
-/// SCHED_ISO has its part of a CPU over seconds, for any demand: the first seconds completely, then 41 or 24 %, and its
-/// share as a normal task.
+/// A greedy SCHED_ISO task receives the whole CPU for the first seconds. Afterwards the task receives 41 or 24 % as an
+/// isochronous task, and its share as a normal task in addition.
 #[test]
 fn isochronous_tasks_are_held_to_their_part() {
     for (percent, range) in [(70, 41..=56), (30, 24..=36)] {
@@ -125,7 +124,8 @@ fn a_wake_up_takes_the_nearest_idle_cpu_or_the_worst_running() {
     run_through(&mut host, 200);
     host.wake(e, Wake::Timer);
     run_through(&mut host, 300);
-    // CPU 1 shares the busy core: 1 + 4 + 16. CPU 2 shares the cache: 2 + 4. CPU 4 has another cache, all idle: 8.
+    // Penalties of idle CPUs. CPU 1 shares the busy core: 1 + 4 + 16. CPU 2 shares the cache: 2 + 4. CPU 4 has another
+    // cache, all idle: 8.
     assert_eq!(runs(&host, 2), Some(e));
     let filler: Vec<EntityId> = (0..6).map(|_| hog(&mut host, nice(0))).collect();
     run_through(&mut host, 400);
@@ -151,7 +151,7 @@ fn a_fork_halves_the_slice_and_keeps_the_deadline() {
     let child = scripted(&mut host, nice(0));
     host.wake(child, Wake::New { parent: Some(parent) });
     assert_eq!(deadline_us(&host, child), deadline_us(&host, parent));
-    // Half of 6.144 ms minus 2 ms, and the nanosecond by which these tests are late.
+    // Half of (6.144 ms − 2 ms), minus the nanosecond by which these tests are late.
     assert_eq!((shows(&host, child, "slice"), shows(&host, parent, "slice")), (2_071_999, 2_071_999));
     // With less than 200 us left, parent and child get a new time slice.
     run_through(&mut host, 3_950);
@@ -161,8 +161,7 @@ fn a_fork_halves_the_slice_and_keeps_the_deadline() {
     assert_eq!(shows(&host, late, "slice"), 6_144_000);
 }
 
-/// A task preempted with time left is sticky: its deadline counts as later on other CPUs, and it is first on its own
-/// CPU.
+/// A task preempted with time left is sticky: other CPUs postpone its deadline, and its own CPU picks the task first.
 #[test]
 fn a_sticky_task_stays_where_it_was() {
     for (locality, moves) in [(0, false), (2, true)] {
@@ -171,11 +170,11 @@ fn a_sticky_task_stays_where_it_was() {
         let (stays, other) = (hog(&mut host, pinned(0)), hog(&mut host, pinned(1)));
         run_through(&mut host, 1_000);
         host.adjust(stays, nice(0)).expect("it is accepted");
-        // Preempted on CPU 0 by a real-time task, the task waits there, sticky.
+        // A real-time task preempts the task on CPU 0. The preempted task waits for CPU 0 and is sticky.
         let urgent = hog(&mut host, Params { affinity: CpuSet::one(CPU), ..fifo(1) });
         run_through(&mut host, 2_000);
         assert_eq!((runs(&host, 0), runs(&host, 1)), (Some(urgent), Some(other)));
-        // CPU 1 chooses between the sticky task and a task with a slightly later deadline.
+        // CPU 1 chooses between the sticky task and a task whose deadline is slightly later.
         let fresh = hog(&mut host, pinned(1));
         run_through(&mut host, 3_000);
         host.block(CpuId::new(1));
@@ -197,8 +196,8 @@ fn a_directed_yield_gives_away_the_time_slice() {
     assert_eq!((runs(&host, 0), deadline_us(&host, taker)), (Some(taker), deadline));
 }
 
-/// A sleeper keeps its deadline, but not for ever. If it blocks with its time slice used up, it gets a new time slice
-/// and a new deadline.
+/// A sleeper keeps its deadline until its time slice is used up. A task that blocks with a used-up time slice gets a
+/// new time slice and a new deadline.
 #[test]
 fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
     let mut host = host(1, &[]);
@@ -215,7 +214,7 @@ fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
         run_through(&mut host, start + length);
         host.block(CPU);
     }
-    // 44 us are left, less than the 100 us that count.
+    // 44 us are left, less than the minimum of 100 us.
     assert_eq!(shows(&host, e, "slice"), 6_144_000);
     assert_eq!(deadline_us(&host, e), 60_700 + 41_091);
 }
@@ -277,7 +276,7 @@ fn expired_deadlines_can_go_by_arrival() {
     }
 }
 
-/// Random wake-ups, blocks and preemptions on four CPUs: the tree finds the task that the scan finds (asserted at every
+/// Random wake-ups, blocks and preemptions on four CPUs: the tree and the scan find the same task (asserted at every
 /// pick).
 #[test]
 fn the_tree_finds_the_same_task_as_the_scan_of_the_source() {

@@ -120,9 +120,9 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Engine::new(Bmq::new(knobs), host, knobs)))
 }
 
-/// Returns the maximum wait of an entity. Levels are strict. Only an entity that competes with equals that never sleep
-/// is certain to run. All equals sink to the last level, each after as many time slices as a boost has steps, and
-/// alternate there.
+/// Returns the maximum wait of an entity. Levels are strict, so there is a bound only among equal entities that never
+/// sleep. All of these entities sink to the last level and alternate there. Each uses up one time slice per step of its
+/// boost before it reaches that level.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let unequal = load.weight_least != load.weight_most;
     if unequal || project_c::has_real_time(load) || load.has_sleepers || load.has_changes || load.has_affinity {

@@ -59,7 +59,7 @@ impl Bmq {
         matches!(self.version, Version::V66 | Version::V612)
     }
 
-    /// Returns the best boost that a task of this kind can reach; `None`: its boost never improves.
+    /// Returns the best boost that a task of `kind` can reach; `None`: its boost never improves.
     fn best_of(&self, kind: Kind) -> Option<Boost> {
         match kind {
             Kind::Normal => Some(self.best.max(-self.reach())),

@@ -1,4 +1,4 @@
-//! BMQ's rule: levels, boosts, versions, and a worked example.
+//! Tests of BMQ's rule: levels, boosts, versions, and a worked example.
 
 use super::POLICY;
 use super::rule::Bmq;
@@ -75,7 +75,7 @@ fn the_thresholds_of_a_short_run() {
 
 #[test]
 fn the_worked_example_step_by_step() {
-    // 1. A hog loses a step with each time slice that it uses up, to +7.
+    // 1. A hog loses a step with each time slice that it uses up, down to +7.
     let mut lab = Lab::bmq(1);
     let interactive = lab.attach(nice(0));
     let hog = lab.hog(nice(0));
@@ -96,8 +96,8 @@ fn the_worked_example_step_by_step() {
     lab.block(interactive);
     assert_eq!(lab.boost(interactive), -2);
     assert_eq!(lab.running(0), Some(hog));
-    // 4. A second hog of the same level waits for the end of the time slice. (It ran for 3 ms and slept for 1.2: neither
-    // counts as brief running or long sleeping.)
+    // 4. A second hog of the same level waits for the end of the time slice. (The second hog runs for 3 ms and sleeps
+    // for 1.2 ms: neither a short run nor a long sleep.)
     let second = lab.hog(nice(0));
     use_up(&mut lab, 7);
     assert_eq!((lab.running(0), lab.level(second)), (Some(hog), 117));
@@ -110,7 +110,7 @@ fn the_worked_example_step_by_step() {
     assert_eq!(lab.until(0), lab.now() + Nanos::ms(3));
     use_up(&mut lab, 1);
     assert_eq!((lab.running(0), lab.until(0)), (Some(second), lab.now() + (SLICE - Nanos::ms(3))));
-    // 5. A yield costs the boost, but not yet the position.
+    // 5. A yield removes the boost, but does not change the position yet.
     lab.wake(interactive);
     assert_eq!((lab.running(0), lab.level(interactive)), (Some(interactive), 112));
     lab.yields(interactive);
@@ -125,7 +125,7 @@ fn the_worked_example_step_by_step() {
 fn a_longer_run_changes_nothing_and_a_long_sleep_boosts_by_one_step() {
     let mut lab = Lab::bmq(1);
     let e = lab.hog(nice(0));
-    // The threshold at 0 is 16.384 µs: the run is not below it.
+    // The threshold at boost 0 is 16.384 µs; the run is not shorter.
     burst(&mut lab, e, Nanos::ns(16_384), SLICE);
     assert_eq!(lab.boost(e), 0);
     burst(&mut lab, e, Nanos::ns(16_383), SLICE);
@@ -146,7 +146,7 @@ fn a_run_is_counted_from_when_the_cpu_switched_to_it() {
     lab.block(urgent);
     burst(&mut lab, e, Nanos::us(10), Nanos::us(1));
     assert_eq!(lab.boost(e), -1, "10 us, not 1.01 ms");
-    // A used-up time slice that is followed by another is one run.
+    // Consecutive time slices of a task count as one run.
     let mut lab = Lab::bmq(1);
     let e = lab.hog(nice(0));
     use_up(&mut lab, 1);
@@ -163,7 +163,7 @@ fn an_interactive_tasks_boost_falls_to_the_least_and_is_reported() {
         burst(&mut lab, e, Nanos::ns(100), Nanos::ms(10));
         told.push((lab.boost(e), lab.host.machine().interactive(e)));
     }
-    // Two steps each: for the short run and for the long sleep.
+    // Each burst gains two steps: one for the short run and one for the long sleep.
     assert_eq!(told[..4], [(-2, true), (-4, true), (-6, true), (-7, true)]);
     assert_eq!(told[8], (-7, true));
     // The boost decays by one step with each time slice used up.
@@ -312,7 +312,7 @@ fn equals_that_never_sleep_wait_no_longer_than_stated() {
     let mut lab = Lab::bmq(1);
     let oldest = lab.hog(nice(0));
     use_up(&mut lab, 7);
-    // Three better tasks keep it waiting until their levels are lower.
+    // Three tasks with better levels keep the oldest task waiting until their levels have decayed.
     for _ in 0..3 {
         lab.hog(nice(0));
     }
@@ -336,8 +336,8 @@ fn a_better_level_starves_a_worse_one() {
     assert_eq!(lab.host.machine().charged(worse), before);
 }
 
-/// A letter is a quarter of a time slice. `i` wakes at every twelfth letter, from the sixth on, and runs for one
-/// letter.
+/// A letter stands for a quarter of a time slice. `i` wakes at every twelfth letter, from the sixth on, and runs for
+/// one letter.
 #[test]
 fn the_essays_picture_is_true() {
     let mut lab = Lab::of(&POLICY, sched::Topology::new(1), &[]);

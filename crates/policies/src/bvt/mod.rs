@@ -115,10 +115,10 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Returns the maximum distance from the weighted share. With exact charges, the virtual times of two entities differ
-/// by at most four terms at the minimum weight. They are one time slice alone (10 C), an allowance and two charging
-/// units. With double charges, an entity loses time without bound. With rounding, shares drift: a time slice of exactly
-/// C is charged an MCU less than a slice that is a nanosecond longer.
+/// Returns the maximum distance from the weighted share. With exact charges, there is a bound for the difference
+/// between the virtual times of two entities. The bound is the sum, at the minimum weight, of the time slice of a lone
+/// entity (10 C), an allowance and two charging units. With double charges, an entity loses time without bound. With
+/// rounding, shares drift: a time slice of exactly C is charged an MCU less than a slice that is a nanosecond longer.
 fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = !knobs.on("recharge") && !knobs.on("rounding") || knobs.word("rule") == "textbook";
@@ -129,10 +129,10 @@ fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(turns.saturating_mul(load.weight_most.div_ceil(load.weight_least.max(1))))
 }
 
-/// Returns the maximum wait of an entity. All other entities may first have to advance by two leads: one time slice (10
-/// C) at the other end of the weights, and a warp. There is no bound in three cases. A lone entity that is charged
-/// repeatedly leads by all its CPU time. New entities may begin behind. When the clock overflows, a sleeper returns
-/// most of a clock ahead.
+/// Returns the maximum wait of an entity. Before the entity runs, all other entities may have to advance by two leads:
+/// a time slice (10 C) at the opposite extreme of the weights, and a warp. There is no bound in three cases. First, a
+/// lone entity that is charged repeatedly leads by all its CPU time. Second, new entities may begin behind. Third, when
+/// the clock overflows, a sleeper returns most of a clock ahead.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_changes || knobs.on("recharge") && knobs.word("rule") != "textbook" || overflows(knobs) {
@@ -149,7 +149,7 @@ fn overflows(knobs: &Knobs) -> bool {
     knobs.get("clock-bits") < i64::from(BITS_ENOUGH)
 }
 
-/// Virtual time, in nanoseconds at normal weight; 10,000 equal one unit of Xen's.
+/// Virtual time, in nanoseconds at normal weight; 10,000 ns equal one unit of Xen.
 type VirtualNs = i64;
 const XEN_UNIT: VirtualNs = 10_000;
 
@@ -193,7 +193,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     }))
 }
 
-/// Number of bits from which the clock practically never overflows.
+/// Minimum number of bits with which the clock practically never overflows.
 const BITS_ENOUGH: u32 = 49;
 /// Limit of virtual time. The minimum is its negative; the scheduler's virtual time is reduced when it reaches this
 /// value.
@@ -211,9 +211,9 @@ impl Clock {
         if self.bits >= BITS_ENOUGH { time.max(-ENDLESS) } else { time.rem_euclid(XEN_UNIT << self.bits) }
     }
 
-    /// Returns the amount to subtract from all virtual times when the scheduler's virtual time has reached `time`. It
-    /// is fourteen sixteenths of the range, once `time` reaches fifteen. A 64-bit clock is reduced, too, but then no
-    /// virtual time wraps around.
+    /// Returns the amount to subtract from all virtual times when the scheduler's virtual time has reached `time`:
+    /// 14/16 of the range, once `time` reaches 15/16. Virtual times of a 64-bit clock are reduced, too, but never wrap
+    /// around.
     fn overflow(self, time: VirtualNs) -> Option<VirtualNs> {
         if self.bits >= BITS_ENOUGH {
             return (time >= ENDLESS).then_some(ENDLESS);
@@ -229,13 +229,13 @@ struct Member {
     /// Weight of the entity in Linux's scale.
     weight: u64,
     actual: VirtualNs,
-    /// Effective virtual time at the last wake-up or stop. A warp that starts later counts from the next wake-up or
+    /// Effective virtual time at the last wake-up or stop. A warp that starts later takes effect at the next wake-up or
     /// stop.
     effective: VirtualNs,
-    /// Place of the entity in the list, while it waits.
+    /// Position of the entity in the list, while the entity waits.
     place: i64,
     warp: Option<Warp>,
-    /// Whether the warp counts now.
+    /// Whether the warp is in effect.
     warped: bool,
     /// Whether the warp may start again.
     warpback: bool,
@@ -266,13 +266,13 @@ struct Bvt {
     settings: Settings,
     /// State of each entity, by index.
     members: Vec<Member>,
-    /// Waiting entities of each CPU, by effective virtual time and place in the list.
+    /// Waiting entities of each CPU, by effective virtual time and position in the list.
     by_effective: Trees<(VirtualNs, i64)>,
-    /// Waiting entities of each CPU, by actual virtual time and place in the list.
+    /// Waiting entities of each CPU, by actual virtual time and position in the list.
     by_actual: Trees<(VirtualNs, i64)>,
     homes: Homes,
     cpus: Vec<Cpu>,
-    /// Places before the first entity and after the last.
+    /// Positions before the first entity and after the last entity.
     head: i64,
     tail: i64,
 }
@@ -327,8 +327,8 @@ impl Bvt {
         self.by_effective.remove(e)
     }
 
-    /// Lets `e`, which waits at the head of its list, preempt the running entity of its CPU, or shortens the time slice
-    /// there.
+    /// Lets `e`, which waits at the head of its list, preempt the running entity of its CPU, or shortens the current
+    /// time slice there.
     fn challenge(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Member { home, effective: mine, .. } = self.members[e.index()];
         let runs = match cx.running(home) {
@@ -359,7 +359,7 @@ impl Bvt {
         }
     }
 
-    /// Subtracts `off` from all virtual times on `cpu`; smaller ones wrap around to the end of the clock.
+    /// Subtracts `off` from all virtual times on `cpu`; virtual times below `off` wrap around to the end of the clock.
     fn turn_back(&mut self, cpu: CpuId, off: VirtualNs) {
         let clock = self.settings.clock;
         self.cpus[cpu.index()].virtual_time -= off;
@@ -367,7 +367,7 @@ impl Bvt {
             member.actual = clock.shown(member.actual - off);
             member.effective = clock.shown(member.effective - off);
         }
-        // Moves all entries to the other half of the trees and back, because entries that wrap change their place.
+        // Moves all entries to the other half of the trees and back, because entries that wrap change their position.
         let (here, aside) = (cpu.index(), cpu.index() + self.cpus.len());
         for (from, to) in [(here, aside), (aside, here)] {
             while let Some((_, e)) = self.by_effective.pop(from) {
@@ -382,7 +382,7 @@ impl Bvt {
     /// Starts or ends the warp of `e`.
     fn turn_warp(&mut self, e: EntityId, warped: bool, cx: &mut Cx<'_>) {
         self.member(e).warped = warped;
-        // In Xen, a waiting entity keeps the effective virtual time it was queued with.
+        // In Xen, a waiting entity keeps the effective virtual time with which it was enqueued.
         if self.settings.wakers_wait && self.remove(e) {
             self.refresh(e);
             self.push(e, self.members[e.index()].place);
@@ -488,7 +488,7 @@ impl Policy for Bvt {
                 self.turn_warp(e, false, cx);
             }
             WARP_END => {
-                // The entity continues; the change counts from the next decision.
+                // The entity continues; the change takes effect at the next decision.
                 self.member(e).warped = false;
                 cx.set_alarm(
                     warp_alarm(e, WARP_AGAIN),
@@ -510,7 +510,7 @@ impl Policy for Bvt {
             self.member(e).ran = Nanos::ZERO;
         }
         cx.clear_alarm(warp_alarm(e, WARP_END));
-        // A blocked entity counts as switched away from, even if the CPU becomes idle.
+        // A block counts as a switch to another entity, even if the CPU becomes idle.
         self.cpus[cpu.index()].last = (prev.why != StopReason::Blocked).then_some(e);
         if prev.why == StopReason::Blocked {
             return;

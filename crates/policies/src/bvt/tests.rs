@@ -1,4 +1,4 @@
-//! BVT against the rules of sched_bvt.c, with a worked example, all in virtual time.
+//! Tests of BVT against the rules of sched_bvt.c, with a worked example, in virtual time.
 
 use super::POLICY;
 use crate::fixture::{CPU, awake as hog, host_under, run_through_us as run_through, running, scripted, weighing};
@@ -29,7 +29,7 @@ fn percents(host: &Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
 }
 
 /// Worked example: D1 is a hog, D0 has short bursts; C = 5 ms. The driver of these tests is a nanosecond late, and
-/// charges are rounded up. So every time here is a nanosecond before the value of the table.
+/// charges are rounded up. So every instant here precedes the instant of the table by a nanosecond.
 #[test]
 fn the_worked_example() {
     let mut host = host(1, &[]);
@@ -55,11 +55,11 @@ fn the_worked_example() {
     assert_eq!(runs(&host), Some(d1), "70 is behind 60: a whole C from the dispatch at 750");
     until(&mut host, 5_760);
     assert_eq!(runs(&host), Some(d0));
-    // The timer is 1 ns late, because (70 - 60) / 10 counts as nanoseconds: one MCU more than 540.
+    // The timer is 1 ns late, because (70 - 60) / 10 counts as nanoseconds. The charge is one MCU more than 540.
     assert_eq!(avt(&host, d1), 550);
 }
 
-/// Two equal hogs alternate after about C; the source intends twice that.
+/// Two equal hogs alternate after about C; the source intends 2 C.
 #[test]
 fn hogs_alternate_after_c_or_twice_that() {
     for (unit, first, turn) in [(0, 5_000, 5_000), (1, 5_000, 10_000)] {
@@ -83,7 +83,7 @@ fn twice_the_weight_is_half_the_advance() {
     assert_eq!(percents(&host, &all, Nanos::s(3)), [33, 67]);
 }
 
-/// The heavier domain is chosen repeatedly, and pays for its first run each time.
+/// The heavier domain is chosen repeatedly, and is charged for its first run each time.
 #[test]
 fn a_domain_that_is_chosen_again_pays_again() {
     let mut host = host(1, &[]);
@@ -94,11 +94,11 @@ fn a_domain_that_is_chosen_again_pays_again() {
     let mut lone = self::host(1, &[]);
     let e = hog(&mut lone, Params::default());
     run_through(&mut lone, 150_100);
-    // 50 ms, then 100, then 150.
+    // The charges are for 50 ms, then 100, then 150.
     assert_eq!(avt(&lone, e), 10 * (500 + 1_000 + 1_500));
 }
 
-/// A sleeper is raised to the scheduler's virtual time: it receives no compensation, and starves no other domain.
+/// A sleeper is raised to the scheduler's virtual time, so it receives no compensation and starves no other domain.
 #[test]
 fn a_sleeper_gets_no_catch_up() {
     let mut host = host(1, &[]);
@@ -112,7 +112,7 @@ fn a_sleeper_gets_no_catch_up() {
     assert!(host.machine().charged(busy) + host.machine().charged(other) >= Nanos::ms(2_190));
 }
 
-/// A run is too long by a nanosecond for each MCU of the lead, so it is charged one MCU more.
+/// A run is too long by a nanosecond for each MCU of the lead, so the run is charged one more MCU.
 #[test]
 fn two_hogs_are_charged_as_in_the_table() {
     let mut host = host(1, &[]);
@@ -129,8 +129,8 @@ fn two_hogs_are_charged_as_in_the_table() {
     assert_eq!(ran, [10_000_100, 10_000_001]);
 }
 
-/// The error is at most C and an MCU. With exact charges, this holds for equals, for any two domains, and
-/// for the excess of any domain; with Xen's charges, for equals.
+/// The error of shares is at most C plus an MCU. With exact charges, the bound holds for equal domains, for any two
+/// domains, and for the excess of any domain. With Xen's charges, the bound holds for equal domains.
 #[test]
 fn shares_err_by_an_allowance_and_an_mcu() {
     let unlike = [&[256, 512][..], &[100, 1_000], &[256, 512, 1_024, 64, 777]];
@@ -159,7 +159,7 @@ fn shares_err_by_an_allowance_and_an_mcu() {
     }
 }
 
-/// With equal weights, no domain is further from its share than C and a charging unit once all are attached.
+/// With equal weights, every domain is within C and a charging unit of its share, once all domains are attached.
 #[test]
 fn equal_shares_err_by_an_allowance_and_an_mcu() {
     let mut host = host(1, &[]);
@@ -184,7 +184,7 @@ fn three_on_two_cpus_get_100_50_and_50() {
     let mut host = host(2, &[]);
     let all: Vec<EntityId> = (0..3).map(|_| hog(&mut host, Params::default())).collect();
     host.run_until(Instant::ZERO + Nanos::s(4));
-    // The running entities have yet to be charged.
+    // The running entities have not been charged yet.
     all.iter().for_each(|&e| host.pause(e));
     let mut shares = percents(&host, &all, Nanos::s(4));
     shares.sort_unstable();
@@ -203,7 +203,7 @@ fn the_first_entity_is_placed_on_the_first_cpu_it_may_run_on() {
     assert_eq!(host.machine().running(CpuId::new(1)), Some(all[0]), "it lives where it may");
 }
 
-/// Textbook: a woken domain preempts only beyond the allowance; charges are exact.
+/// With the textbook rule, a woken domain preempts only beyond the allowance, and charges are exact.
 #[test]
 fn the_textbook_makes_wakers_wait_for_the_allowance() {
     for (rule, at_once) in [(0, true), (1, false)] {
@@ -213,7 +213,7 @@ fn the_textbook_makes_wakers_wait_for_the_allowance() {
         host.wake(waker, Wake::Interrupt);
         run_through(&mut host, 2_010);
         assert_eq!(runs(&host) == Some(waker), at_once);
-        // The domain now lags by more than C: 0 to 5 ms.
+        // The domain now lags by more than C: its virtual time is 0, that of the other domain 5 ms.
         run_through(&mut host, 5_100);
         assert_eq!(runs(&host), Some(waker));
         if rule == 1 {
@@ -237,7 +237,7 @@ fn rounding_charges_every_dispatch_for_a_whole_mcu() {
     }
 }
 
-/// A warped entity runs ahead by its warp and no more.
+/// A warped entity runs ahead by at most its warp.
 #[test]
 fn a_warp_borrows_from_the_future() {
     let mut host = host(1, &[]);
@@ -251,7 +251,7 @@ fn a_warp_borrows_from_the_future() {
     assert!((2_000..4_100).contains(&(ahead - behind)), "30 ms are 3,000 units: {ahead} {behind}");
 }
 
-/// The warp stops counting after its limit, and counts again after its rest; without a rest, never again.
+/// A warp ends after its limit and resumes after its rest. Without a rest, the warp never resumes.
 #[test]
 fn a_warp_has_a_limit_and_a_rest() {
     let warped = |host: &Driver<'_>, e| host.machine().inspect(e, "warped") == Some(1);
@@ -272,8 +272,8 @@ fn a_warp_has_a_limit_and_a_rest() {
     assert!(matches!(host.machine().state(e), State::Waiting | State::Running(_)));
 }
 
-/// The clock of 32 bits, scaled to 16: at 0xf000, every domain is set back by 0xe000. A domain that fell asleep below
-/// that value is ahead afterwards.
+/// The 32-bit clock, scaled to 16 bits: at 0xf000, the virtual times of all domains are reduced by 0xe000. A domain
+/// that blocked below 0xe000 is ahead afterwards.
 #[test]
 fn a_domain_that_sleeps_through_an_overflow_comes_out_ahead() {
     for (bits, waits) in [(64, false), (16, true)] {
@@ -308,7 +308,7 @@ fn a_warp_below_zero_is_last_on_a_small_clock() {
     }
 }
 
-/// The extremes of the parameters: nothing overflows except the 32-bit clock.
+/// At the extremes of the parameters, only the 32-bit clock overflows.
 #[test]
 fn the_longest_warp_and_the_greatest_weights_overflow_nothing() {
     for bits in [64, 49, 48, 12] {
@@ -323,7 +323,7 @@ fn the_longest_warp_and_the_greatest_weights_overflow_nothing() {
     }
 }
 
-/// A light domain alone pays repeatedly for all its runs: its virtual time is set back before it overflows.
+/// A lone light domain is charged repeatedly for all its runs. Its virtual time is reduced before it overflows.
 #[test]
 fn an_endless_clock_is_turned_back_in_time() {
     let mut host = host(1, &[("context-allowance", 1_000_000_000)]);
@@ -337,7 +337,7 @@ fn an_endless_clock_is_turned_back_in_time() {
     assert_eq!(runs(&host), Some(sleeper));
 }
 
-/// All waiting domains are set back alike and keep their order.
+/// An overflow reduces the virtual times of all waiting domains equally, so their order does not change.
 #[test]
 fn an_overflow_keeps_the_shares_of_running_domains() {
     let mut host = host(1, &[("clock-bits", 12), ("recharge", 0), ("context-allowance", 1_000_000)]);
@@ -346,8 +346,8 @@ fn an_overflow_keeps_the_shares_of_running_domains() {
     assert_eq!(percents(&host, &all, Nanos::s(10)), [25, 50, 25]);
 }
 
-/// A warp that counts again while its domain waits has effect at the domain's next stop or wake-up; in the textbook at
-/// once.
+/// A warp that resumes while its domain waits takes effect at the domain's next stop or wake-up. With the textbook
+/// rule, the warp takes effect at once.
 #[test]
 fn a_warp_that_counts_again_takes_effect_late() {
     for (rule, at_once) in [(0, false), (1, true)] {
@@ -364,7 +364,8 @@ fn a_warp_that_counts_again_takes_effect_late() {
     }
 }
 
-/// With unequal weights, some domains have runs of exactly C more often; runs a nanosecond longer cost an MCU more.
+/// With unequal weights, some domains have runs of exactly C more often than other domains. A run that is a nanosecond
+/// longer than C is charged an additional MCU.
 #[test]
 fn rounding_makes_shares_drift() {
     for (rounding, drifts) in [(1, true), (0, false)] {
@@ -382,7 +383,7 @@ fn rounding_makes_shares_drift() {
     }
 }
 
-/// A run alone lasts ten allowances; a burst costs whole charging units, each by its length.
+/// A run of a lone domain lasts ten allowances. A burst is charged in whole charging units.
 #[test]
 fn the_allowance_and_the_charging_unit_are_knobs() {
     for (allowance_us, mcu_us, turn_us, charged) in

@@ -4,16 +4,19 @@ use super::tunables::Times;
 use crate::fair::{NICE_0, SHARES_LEAST};
 use sched::{LoadBounds, Nanos, Weight};
 
-/// Returns the maximum distance from the weighted share. Consider two entities that are always runnable. The clock of
-/// one can be ahead by the sum of two spans. They are its late start (rule 3: its time slice) and its longest run (rule
-/// 6: its time slice, to the next tick). The running entity was the first in order, except under rule 8, which prefers
-/// only entities that have just arrived. An entity can be behind by the sum of the leads of all others. Its place may
-/// change from one end of that range to the other. The time slices of a round sum to one round, or to a minimum each.
-/// But a time slice by which an entity started late was its part of a smaller set of entities. The parts of the second
-/// and all later entities sum to at most the logarithm of the growth of the set since the first.
+/// Returns the maximum distance from the weighted share, for entities that are always runnable. The clock of an entity
+/// can lead the clock of another by at most two spans. The first span is its late start (rule 3): one time slice. The
+/// second span is its longest run (rule 6): one time slice, up to the next tick. A running entity was first in order
+/// when picked. The exception is rule 8, which prefers only entities that have just arrived. An entity can lag by the
+/// sum of the leads of all other entities. Its distance from the share may change from one end of this range to the
+/// other.
 ///
-/// The kernel's clocks lose fractions of nanoseconds, and heavier tasks lose more. The sum of these losses is
-/// unbounded. So there is a bound only if clocks are exact or no weight loses any fraction.
+/// The time slices of a round sum to one round, or to one minimum per entity. But the late start of an entity is its
+/// time slice at its arrival, when the set of entities may have been smaller. In rounds, the late starts of all
+/// entities except the first sum to at most the logarithm of the growth of the set since then.
+///
+/// The kernel's clocks lose fractions of nanoseconds, and the clocks of heavier tasks lose more. The sum of these
+/// losses is unbounded. So there is a bound only if clocks are exact or no weight loses any fraction.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (tunables, times) = Times::new(load.host, load.knobs);
     let loses_nothing = load.weight_least == NICE_0 && load.weight_most == NICE_0;
@@ -35,11 +38,11 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(period + run.saturating_mul(count) + late)
 }
 
-/// Returns the maximum wait of an entity. A waiting entity keeps its vruntime, and all other clocks only grow; when
-/// they have passed it, the entity runs. In one queue of n, the lead of an entity has at most four parts: one long run
-/// of the lightest, a time slice's debit, a sleeper's credit and a wake-up granularity of the lightest. The other
-/// entities catch up at the rate of the heaviest. In a nested group, all of this happens within the group's share of
-/// time, at every level.
+/// Returns the maximum wait of an entity. A waiting entity keeps its vruntime, and the clocks of all other entities
+/// only grow. The entity runs once all other clocks have passed its vruntime. In a queue of n entities, the lead of an
+/// entity has at most four parts: one long run of the lightest, a debit of one time slice, a sleeper's credit and a
+/// wake-up granularity of the lightest. The other entities catch up at the rate of the heaviest. In a nested group, the
+/// entities advance only within the group's share of time, at every level.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;

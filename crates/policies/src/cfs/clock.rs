@@ -8,7 +8,7 @@ use sched::{CpuId, FairPosition, Nanos, Virtual};
 #[derive(Debug)]
 pub(crate) struct LeastVruntime(pub(super) Times);
 
-/// The CFS state of a node. Its vruntime is relative to `min_vruntime` while it moves between queues.
+/// The CFS state of a node. The vruntime is relative to `min_vruntime` while the node moves between queues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     /// Value of `sum_exec` at the last dispatch of the node.
@@ -22,7 +22,7 @@ type Queues = RunQueues<LeastVruntime>;
 impl Queues {
     // ---- Rule 1: charge ----
 
-    /// Advances `min_vruntime` to the minimum runnable vruntime of `queue`. It never decreases.
+    /// Advances `min_vruntime` to the minimum runnable vruntime of `queue`; `min_vruntime` never decreases.
     fn advance(&mut self, queue: usize) {
         let current = self.queue(queue).current.filter(|&id| self.node(id).queued);
         let current = current.map(|id| self.node(id).vruntime);
@@ -38,8 +38,8 @@ impl Queues {
 
     // ---- Rule 2: period and time slice ----
 
-    /// Returns the time slice of `id`: its part of the round. For a node that is not runnable, returns the part that it
-    /// would have.
+    /// Returns the time slice of `id`: its part of the round. For a node that is not runnable, returns the part that
+    /// the node would have.
     fn slice(&self, id: NodeId) -> Nanos {
         let queue = self.queue(self.node(id).queue);
         let tasks = if self.rule.0.alt_period { self.root(queue.cpu).tasks.all } else { queue.nodes };
@@ -56,7 +56,7 @@ impl Queues {
 
     // ---- Rules 3 to 5: placement ----
 
-    /// Gives `id` a sleeper's credit: raises its vruntime to at most this distance before `min_vruntime` (rule 4).
+    /// Gives `id` a sleeper's credit: raises its vruntime to `min_vruntime` minus the credit, if it is lower (rule 4).
     fn place_sleeper(&mut self, id: NodeId) {
         let earliest = self.queue(self.node(id).queue).min_vruntime.minus(self.rule.0.credit);
         let node = self.node_mut(id);
@@ -104,8 +104,8 @@ impl Order for LeastVruntime {
 impl Rule for LeastVruntime {
     // ---- Joining and leaving ----
 
-    /// Places the child at `from`, but not before the `min_vruntime` of its queue plus a time slice. Its vruntime is
-    /// relative from here on, because it may run on another CPU.
+    /// Places the child at `from`, but not before the `min_vruntime` of its queue plus a time slice. Then makes the
+    /// child's vruntime relative, because the child may run on another CPU.
     fn place_forked(queues: &mut Queues, id: NodeId, from: Option<Virtual>) {
         let min = queues.queue(queues.node(id).queue).min_vruntime;
         let debit = if queues.rule.0.start_debit { queues.scaled(queues.slice(id), id) } else { Nanos::ZERO };
@@ -174,7 +174,7 @@ impl Rule for LeastVruntime {
         }
         queues.count_out(id);
         if leaving == Leaving::Move {
-            // This precedes the advance of `min_vruntime` that follows from the removal of the node.
+            // The clock is detached before `min_vruntime` advances because of the removal of the node.
             LeastVruntime::detach_clock(queues, id);
         }
         queues.advance(queue);

@@ -89,7 +89,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(new(host, knobs)))
 }
 
-/// Returns the CFS policy itself, for policies built over it.
+/// Returns the CFS policy, for policies built over CFS.
 pub(crate) fn new(host: &Topology, knobs: &Knobs) -> Fair<LeastVruntime> {
     let (tunables, times) = Times::new(host, knobs);
     Fair::new(host, tunables, LeastVruntime(times))

@@ -55,13 +55,13 @@ const OWN: [Knob; 13] = [
 /// The knobs, at the defaults of v5.13.
 pub(super) const KNOBS: [Knob; fair::KNOBS.len() + OWN.len()] = fair::with_own(&OWN);
 
-/// The values in force, scaled for a host.
+/// The values of the knobs in force, scaled for a host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) latency: Nanos,
     pub(super) min_granularity: Nanos,
     pub(super) wakeup_granularity: Nanos,
-    /// Number of tasks from which a queue is long (buddies count); beyond it the round grows.
+    /// Number of tasks from which a queue is long: buddies take effect. With more tasks, the round grows.
     pub(super) long_queue: u32,
     /// Maximum distance before `min_vruntime` at which a sleeper is placed.
     pub(super) credit: Nanos,

@@ -20,7 +20,8 @@ pub(super) fn promised(host: Topology, entities: u64, weights: (u64, u64), group
     (slack, (POLICY.starvation)(&load).expect("no entity starves"))
 }
 
-/// Returns two CPUs: a scripted task runs on CPU 0, two hogs on CPU 1. One hog has waited for `since`.
+/// Returns a host of two CPUs, and a hog that has waited for `since`. A scripted task runs on CPU 0; the waiting hog
+/// and another hog share CPU 1.
 fn one_waits(since: Nanos, knobs: &[(&str, i64)]) -> (World, EntityId) {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(2), &knobs);
@@ -108,7 +109,7 @@ fn a_task_heavier_than_half_the_difference_stays_at_first() {
         world.until_ms(40);
         heavy.iter().for_each(|&e| world.host.adjust(e, nice(-5)).unwrap());
         world.host.adjust(light, nice(0)).unwrap();
-        // The first balance: two CPUs, 16 times 2 ms after the last one.
+        // The first balance after the changes of affinity: with two CPUs, a busy CPU balances every 16 times 2 ms.
         world.until_ms(66);
         let moved = [heavy[0], heavy[1], light].map(|e| world.cpu_of(e) == 1);
         assert!(!moved[0] && !moved[1], "half of 4145 is less than 3121");
@@ -227,7 +228,7 @@ fn threads_of_a_core_are_balanced_first() {
     assert!(both[0]);
 }
 
-/// Performs a long mixed run: hogs, periodic tasks, tasks with affinities, all weights, groups, no quotas.
+/// Performs a long mixed run of hogs, periodic tasks, affinities, all weights and groups, without quotas.
 fn mixed_run(host: Topology, seed: u64) {
     let mut world = World::with(host, &[]);
     let mut dice = Dice(seed);
@@ -293,8 +294,8 @@ fn an_equal_share_is_delivered_within_the_starvation_bound() {
 
 #[test]
 fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
-    // If busy CPUs balanced at even numbers of ticks, they would always find the same hog waiting, and it would get
-    // half a CPU. While time slices and balances coincide, a hog may still get up to 0.06 of a CPU more or less.
+    // If busy CPUs balanced at even numbers of ticks, they would always find the same hog waiting, which would get half
+    // a CPU. While time slices and balances coincide, a hog may still get up to 0.06 of a CPU more or less.
     for in_groups in 0..=3 {
         let mut world = World::with(Topology::new(2), &[]);
         let hogs = [0, 1, 2].map(|n| {

@@ -5,7 +5,7 @@ use crate::fair::{PERIOD, SLACK};
 use crate::fixture;
 use sched::{Alarm, AlarmOwner, Input};
 
-/// Returns a group of 50 ms in 100 ms, and a hog in this group pinned to each of two CPUs.
+/// Returns a group with a quota of 50 ms in 100 ms, and its two hogs, each pinned to a CPU.
 fn two_limited_hogs() -> (World, GroupId, [EntityId; 2]) {
     let mut world = World::new(2);
     let group = world.limited_group(Nanos::ms(50), Nanos::ms(100), GroupId::ROOT);
@@ -90,7 +90,8 @@ fn a_throttled_inner_group_leaves_the_outer_one_to_its_siblings() {
     let sibling = world.hog(within(outer, nice(0)));
     world.until_ms(10_000);
     assert_near(world.ran(deep) + world.ran(sibling), Nanos::s(6), Nanos::ms(5));
-    // Every 100 ms, the inner group has 10 ms of the first 20, and half of the rest of the outer group's 60 at 50.
+    // In every 100 ms, the inner group gets 10 of the first 20 ms. From 50 ms on, it gets half of the 10 ms that are
+    // left of the outer quota.
     assert_near(world.ran(deep), Nanos::ms(1_500), Nanos::ms(100));
 }
 
@@ -265,8 +266,8 @@ fn a_throttled_group_returns_with_a_sleepers_credit_only() {
         let before = world.ran(outside);
         world.until_ms(1_025);
         let ran = world.ran(outside) - before;
-        // The task is at most 3 ms ahead: it runs first, then they alternate. Without the move, it is far behind and
-        // uses its quota at once.
+        // The throttled task is owed at most 3 ms: it runs first, then both tasks alternate. Without the placement, the
+        // task is owed far more and uses its quota at once.
         assert_eq!(ran >= Nanos::ms(7), outside_first, "{ran}");
         assert_eq!(is_held(&world, inside), !outside_first);
     }

@@ -1,4 +1,4 @@
-//! Changes of parameters, arrivals and departures, and late alarms.
+//! Tests of changes of parameters, arrivals and departures, and late alarms.
 
 use super::*;
 use crate::fixture;

@@ -1,4 +1,4 @@
-//! Long random runs of all inputs and changes, against the laws.
+//! Long random runs of all inputs and changes, checked against the laws.
 
 use super::balancing::promised;
 

@@ -1,4 +1,4 @@
-//! Every knob has its effect, and there is no such effect without it.
+//! Tests that each knob has its effect, and that the effect is absent without the knob.
 
 use super::*;
 
@@ -144,7 +144,7 @@ fn in_a_long_queue_the_last_buddy_runs_after_the_woken_task() {
     for on in [1, 0] {
         let (mut world, _, wakee) = crowd(&[("last-buddy", on)]);
         let running = world.running(0);
-        // The buddy has run a little; without its mark, it would not be picked.
+        // The buddy has run briefly; without the mark, the queue would not pick this buddy.
         world.host.run_until(world.host.now() + Nanos::us(300));
         assert_eq!(world.running(0), running);
         world.wake(wakee);
@@ -174,7 +174,7 @@ fn in_a_long_queue_the_last_woken_task_runs_next_without_preempting() {
     }
 }
 
-/// Returns whether CPU 0 pulls at once when its task blocks. CPU 1 has two hogs without affinity, one of which ran
+/// Returns whether CPU 0 pulls at once when its task blocks. CPU 1 has two hogs without affinity; one hog last ran
 /// `since` ago.
 fn pulls(knobs: &[(&str, i64)], since: Nanos) -> bool {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
@@ -240,8 +240,7 @@ fn cache_hot_buddies_stay_behind() {
     }
 }
 
-/// Creates seventeen tasks on CPU 0 and one on CPU 1. Only one of the tasks on CPU 0 may migrate, and it is the last
-/// buddy there.
+/// Creates seventeen tasks on CPU 0 and one on CPU 1. Only the last buddy of CPU 0 may migrate.
 fn last_buddy_of_a_long_queue(world: &mut World) -> EntityId {
     let wakee = world.scripted(on(&[0], nice(-10)));
     let hogs = world.hogs(16, on(&[0], nice(0)));
@@ -289,7 +288,8 @@ fn wake_affine_weight_draws_a_wakee_to_the_less_loaded_cpu() {
 
 #[test]
 fn wake_affine_bias_prefers_the_wakers_cpu() {
-    // 2048 here against 1991 (nice -3) there; with 8 % more there, it moves.
+    // The load is 2048 on the waker's CPU and 1991 (nice -3) on the wakee's CPU. The wakee moves if the latter counts 8
+    // % more.
     assert_eq!(wakes_on(&[], false, -3), 0);
     assert_eq!(wakes_on(&[("wake-affine-bias", 0)], false, -3), 1);
 }

@@ -1,4 +1,4 @@
-//! The rules of the essay, and those of the fair class, each on the simulated host.
+//! Tests of the rules of the essay and of the fair class, each on the simulated host.
 
 mod balancing;
 mod bandwidth;

@@ -1,4 +1,4 @@
-//! The CPUs on which tasks wake and start.
+//! Tests of the CPUs on which tasks wake and start.
 
 use super::*;
 
@@ -116,7 +116,7 @@ fn a_waker_of_many_leaves_them_where_they_are() {
         world.host.detach(other);
         world.settle();
     }
-    // Wide now: 8 against 4. CPU 1 idles, and is the waker's sibling.
+    // The wake-up is wide now: 8 against 4. CPU 1 idles, and is the waker's sibling.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 3);
     let mut narrow = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
@@ -168,7 +168,7 @@ fn the_cpu_it_woke_others_from_is_looked_at_before_the_rest() {
     world.settle();
     wake_by(&mut world, other, e, false);
     world.host.block(CpuId::new(5));
-    // A new affinity changes the task's CPU, so its last CPU is not the CPU from which it woke the other task.
+    // A new affinity changes the task's CPU, so its last CPU is not the CPU from which the task woke the other task.
     world.host.adjust(e, on(&[2], nice(0))).unwrap();
     world.wake(e);
     world.settle();
@@ -195,7 +195,7 @@ fn forked_tasks_spread_over_idle_cpus_then_over_the_least_loaded() {
         world.settle();
         cpus.push(world.cpu_of(child));
     }
-    // First the cache with two idle CPUs, then, among equals, the parent's cache.
+    // The cache with two idle CPUs is first; among equals, the parent's cache is first.
     assert_eq!(cpus, [2, 1, 3]);
     let heavy = world.scripted(nice(-5));
     world.host.wake(heavy, Wake::New { parent: Some(parent) });

@@ -1,9 +1,9 @@
-//! Rules 1 to 10, on one CPU. The examples are those of the specification.
+//! Tests of rules 1 to 10 on one CPU, with the examples of the specification.
 
 use super::*;
 
-/// Wakes B. On CPU 0 of four, B has run alone for `slept_at` and sleeps; A has run from there to 100 ms on the virtual
-/// clock.
+/// Wakes B on CPU 0 of four CPUs. B has run alone for `slept_at` and sleeps; since then A has run, to 100 ms on the
+/// virtual clock.
 fn wakes_at_100(b: Params, slept_at: u64) -> (World, EntityId, EntityId) {
     let mut world = World::with(Topology::new(4), &[("start-debit", 0)]);
     let b = world.scripted(on(&[0], b));
@@ -69,7 +69,7 @@ fn example_a4_rule_4_a_short_sleeper_keeps_its_vruntime_and_does_not_preempt() {
 
 #[test]
 fn rule_2_three_hogs_get_their_weights_within_one_slice() {
-    // Without the debits of the starts, which differ.
+    // The debits of the starts differ, so they are off.
     let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let hogs = [0, 5, -5].map(|n| world.hog(nice(n)));
     world.until_ms(10_000);
@@ -100,7 +100,8 @@ fn rule_3_a_forked_child_starts_a_slice_behind() {
     let child = world.scripted(nice(0));
     world.host.wake(child, Wake::New { parent: Some(parent) });
     world.settle();
-    // The parent began with the debit of a task that is alone, 6 ms, and has run for 10 ms. Two tasks have 3 ms each.
+    // The parent began with the debit of a lone task, 6 ms, and has run for 10 ms. The slices of two tasks are 3 ms
+    // each.
     assert_eq!((world.vruntime(parent), world.vruntime(child)), (ms(16), ms(19)));
     assert_eq!(world.running(0), Some(parent));
     world.until_ms(13);
@@ -164,7 +165,7 @@ fn rule_6_a_slice_ends_at_the_first_tick_after_it() {
     world.until_ms(40);
     let turns = world.record.borrow().turns.clone();
     let lengths: Vec<u64> = turns.iter().map(|turn| turn.to.since(turn.from).as_ns() / 1_000_000).collect();
-    // 3 ms are not more than a slice of 3 ms; 4 ms are.
+    // A run of 3 ms does not exceed a slice of 3 ms; a run of 4 ms does.
     assert!(lengths.iter().all(|&length| length == 4), "{lengths:?}");
     assert!(turns.windows(2).all(|pair| pair[0].entity != pair[1].entity));
     assert_eq!(world.ran(a).as_ns().abs_diff(world.ran(b).as_ns()), 0);
@@ -199,7 +200,7 @@ fn rule_6_a_task_a_time_slice_ahead_stops_before_its_own_is_over() {
 
 #[test]
 fn rule_6_buddies_do_not_bring_back_a_task_after_its_time_slice() {
-    // With so coarse a granularity every buddy is fair.
+    // With this coarse granularity, every buddy is near enough to the first node to be picked.
     let mut world = World::with(Topology::new(1), &[("wakeup-granularity", ms(1_000)), ("start-debit", 0)]);
     let group = world.group(1024, GroupId::ROOT);
     let inside = world.hogs(2, within(group, nice(0)));
@@ -211,7 +212,7 @@ fn rule_6_buddies_do_not_bring_back_a_task_after_its_time_slice() {
         }
     }
     let start = world.host.now();
-    // A member of the group blocks while it waits: its group becomes the next buddy, and already runs.
+    // A member of the group blocks while the member waits: its group becomes the next buddy, and already runs.
     let waits = inside.into_iter().find(|&e| world.running(0) != Some(e)).unwrap();
     world.host.pause(waits);
     while world.running(0) != Some(outside) {

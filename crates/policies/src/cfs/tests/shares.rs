@@ -1,4 +1,4 @@
-//! The accuracy of shares, also in the long run.
+//! Tests of the accuracy of shares, also in long runs.
 
 use super::*;
 use sched::LoadBounds;
@@ -19,8 +19,8 @@ fn promised(knobs: &[(&str, i64)], weights: &[u32]) -> Option<Nanos> {
     (POLICY.guarantees.shares)(&load)
 }
 
-/// Returns the largest distance of a task from its share since the last attachment. Tasks are attached at distances of
-/// `apart`, and the last one runs for `length`.
+/// Returns the largest distance of a task from its share since the last attachment. Tasks are attached at intervals of
+/// `apart`, and the last task runs for `length`.
 fn worst(knobs: &[(&str, i64)], weights: &[u32], apart: Nanos, length: Nanos) -> Nanos {
     let mut world = World::with(Topology::new(1), knobs);
     let (mut hogs, mut sum, mut worst) = (Vec::new(), 0, Nanos::ZERO);

@@ -1,4 +1,4 @@
-//! v3.17, and the knobs for its differences.
+//! Tests of v3.17, and of the knobs for its differences.
 
 use super::knobs::{slices, wakes_on};
 use super::placement::{sleeper_of, wake_by, waker_on, wakers_on};
@@ -30,7 +30,7 @@ fn v3_17_sizes_the_round_by_one_queue() {
 
 // ---- Balancing ----
 
-/// Returns the first run on CPU 1, which has four hogs, of a hog of CPU 0, which has `many` hogs.
+/// Returns the instant at which a hog of CPU 0 first runs on CPU 1. CPU 0 has `many` hogs, CPU 1 has four.
 fn moved_at(knobs: &[(&str, i64)], many: usize) -> Option<Instant> {
     let mut world = World::with(Topology::new(2), knobs);
     let movable = world.hogs(many, on(&[0], nice(0)));
@@ -84,7 +84,7 @@ fn in_v3_17_an_even_balance_draws_a_wakee_near() {
         wakers_on(&mut world, &[1]);
         world.hog(on(&[1], nice(0)));
         world.settle();
-        // Two tasks of nice 0 are there, and two here including the wakee.
+        // The wakee's CPU has two tasks of nice 0; the waker's CPU has two tasks including the wakee.
         wake_by(&mut world, e, waker, false);
         assert_eq!(world.cpu_of(e), cpu, "version {version}");
     }

@@ -83,7 +83,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let rule = if knobs.word("version") == "4" { Rule::Leader } else { Rule::Lagging };
     let threshold = knobs.time("threshold");
-    // If both were equal, a leader would stop and resume again and again at one instant.
+    // With equal values, a leader would stop and resume repeatedly at one instant.
     let resume = knobs.time("resume").min(threshold.scale(9, 10));
     Ok(Skewed::build(host, knobs, rule, threshold, resume))
 }

@@ -33,8 +33,8 @@ impl Background {
         }
     }
 
-    /// Kicks every idle CPU on which a waiting entity may run: the CPU kicked at its wake-up may run another entity
-    /// now.
+    /// Kicks every idle CPU on which a waiting entity may run: the CPU kicked at the entity's wake-up may run another
+    /// entity now.
     fn call_idle_cpus(&self, but: Option<CpuId>, cx: &mut Cx<'_>) {
         if self.queue.all_empty() {
             return;

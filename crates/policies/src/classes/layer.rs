@@ -4,7 +4,7 @@ use sched::{CpuId, Cx, EntityId, Policy};
 
 /// A class above the last.
 pub(crate) trait Layer: Policy {
-    /// Records that `e`, which is attached and blocked as far as the class knows, already runs on `cpu`.
+    /// Records that `e` already runs on `cpu`. For this class, `e` was attached and blocked until now.
     fn adopt(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>);
 
     /// Records that a class above takes `cpu`. Called at each pick of that class.

@@ -1,10 +1,11 @@
 //! [`Classes`]: an ordered set of scheduling classes, as in Linux: stop, deadline, real-time, and a class below.
-//! `deadline`, `rt` and `linux` are built from it.
+//! `deadline`, `rt` and `linux` are built from [`Classes`].
 //!
-//! On every CPU the most urgent class picks first; the next class gets the CPUs that are left. When a class takes a
-//! CPU, each class below is notified and moves its waiting entities elsewhere. An entity that changes class leaves the
-//! old one as if it blocked, and enters the new one as if it woke. An entity that changes class while it runs continues
-//! at once in a class above the last class. In the last class the entity has to be picked first.
+//! On every CPU, the most urgent class picks first; the next class gets the CPUs that are left. When a class takes a
+//! CPU, each class below is notified and moves its waiting entities to other CPUs. An entity that changes class leaves
+//! the old class as if the entity blocked, and enters the new class as if the entity woke. An entity that changes class
+//! while it runs continues at once in a class above the last class. In the last class, the entity has to be picked
+//! first.
 
 mod background;
 mod layer;
@@ -80,7 +81,7 @@ pub(crate) struct Parts {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     level: Level,
-    /// Whether the entity still runs from its previous class, while the last class treats it as blocked.
+    /// Whether the entity still runs for its previous class, while the last class treats the entity as blocked.
     joining: bool,
     /// Whether the entity is raised above the last class, and its CPU time there since.
     is_raised: bool,
@@ -166,7 +167,7 @@ impl Parts {
         }
     }
 
-    /// Reports to `level`, and to the classes above it down to below `by`, that `by` takes `cpu`.
+    /// Reports to the classes below `by`, down to `level`, that `by` takes `cpu`.
     fn take(&mut self, cpu: CpuId, by: Level, cx: &mut Cx<'_>) {
         for level in [Level::Deadline, Level::Rt].into_iter().filter(|&level| level > by) {
             let view = &mut self.view(level, cx);

@@ -2,8 +2,9 @@
 //!
 //! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*. The CPU time of
 //! fair tasks outside the server is charged to its budget. The server becomes active only when the time left before its
-//! deadline equals the rest of its budget. Then it runs fair tasks at that deadline. From then on it gets a budget in
-//! every period, and is not deferred, until fair tasks use up a whole budget outside the server.
+//! deadline equals the rest of its budget. Then the server runs fair tasks at that deadline. From then on, the server
+//! gets a budget in every period and is not deferred. This ends when fair tasks use up a whole budget outside the
+//! server.
 
 use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservation, Running};
 
@@ -176,7 +177,7 @@ impl FairServers {
         if server.phase == Phase::Active {
             self.throttle(cpu, cx);
         } else {
-            // Fair tasks used up the budget outside the server: none starves.
+            // Fair tasks used up the budget outside the server, so no fair task starves.
             server.starved = false;
             self.begin(cpu, cx);
         }
@@ -238,7 +239,7 @@ impl FairServers {
         (server.phase == Phase::Active).then_some(server.deadline)
     }
 
-    /// Returns when the budget is used up, if fair tasks run from now on.
+    /// Returns the instant at which the budget is used up, if fair tasks run from `now` on.
     pub(crate) fn end(&self, cpu: CpuId, now: Instant) -> Instant {
         let left = Nanos::ns(self.servers[cpu.index()].left.max(1).unsigned_abs());
         now.saturating_add(left).round_up(self.grain)

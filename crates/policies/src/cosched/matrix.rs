@@ -44,7 +44,7 @@ impl Matrix {
         }
     }
 
-    /// Makes room for `e`, which has no cell yet.
+    /// Reserves memory for `e`, which has no cell yet.
     pub(super) fn reserve(&mut self, e: EntityId) {
         if self.members.len() <= e.index() {
             self.members.resize(e.index() + 1, Member { place: None, runnable: false });
@@ -70,8 +70,8 @@ impl Matrix {
         self.runnable.get(row).is_some_and(|&count| count > 0)
     }
 
-    /// Returns the next active row after `row` in cyclic order, or the first active row; `row` itself if it is the only
-    /// one.
+    /// Returns the next active row after `row` in cyclic order, or the first active row if `row` is `None`. Returns
+    /// `row` itself if no other row is active.
     pub(super) fn next_active(&self, row: Option<usize>) -> Option<usize> {
         let after = row.map_or(0, |row| row + 1);
         let masked = |word: usize, mask: u64| {
@@ -108,8 +108,8 @@ impl Matrix {
         }
     }
 
-    /// Places `gang` in the first row that has room for all members. No member has a cell; each is given with its
-    /// allowed CPUs. A member that finds no free CPU even in an empty row is placed in another row.
+    /// Places `gang` in the first row that has room for all members. No member has a cell; `gang` lists each member
+    /// with its allowed CPUs. A member for which even an empty row has no free CPU is placed in another row.
     pub(super) fn seat(&mut self, gang: &[(EntityId, CpuSet)]) {
         let mut rest = gang.to_vec();
         while !rest.is_empty() {
@@ -131,8 +131,8 @@ impl Matrix {
         }
     }
 
-    /// Returns free CPUs of `row` for the maximum number of members of `gang`. The member with the fewest free CPUs
-    /// chooses first.
+    /// Returns an assignment of free CPUs of `row` to the maximum number of members of `gang`. The member with the
+    /// fewest free CPUs is assigned first.
     fn fit(&self, row: usize, gang: &[(EntityId, CpuSet)]) -> Vec<(EntityId, CpuId)> {
         let mut free: CpuSet = (0..self.cpus).map(CpuId::new).filter(|&cpu| self.at(row, cpu).is_none()).collect();
         let mut order: Vec<_> = gang.iter().map(|(e, allowed)| (allowed.and(&free).len(), *e, allowed)).collect();

@@ -59,15 +59,15 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Returns the maximum time until an entity runs after a kick for it. A CPU that is kicked for an entity picks the
-/// first entity that it may run, perhaps another one. The first entity is then picked at the next end of a row's time
-/// slice.
+/// Returns the maximum time until an entity runs after a kick for the entity. A CPU that is kicked for an entity picks
+/// the first entity that may run there, which may be another entity. Then the kick's entity is picked at the next end
+/// of a row's time slice.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
 /// Returns the maximum wait of an entity. There are no more rows than entities, and each row runs once before any row
-/// runs twice. But a gang is placed again whenever a member arrives or changes, perhaps in a row that has just run.
+/// runs twice. But a gang is placed again whenever a member arrives or changes, and the new row may have just run.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let moved = load.has_changes && load.group_depth > 0;
     (!moved).then(|| load.knobs.time("quantum").saturating_mul(load.entities + 1))
@@ -106,7 +106,7 @@ impl Cosched {
         Some(self.matrix.place(e).row) == self.row && !self.yielded[e.index()]
     }
 
-    /// Enqueues `e` and kicks a CPU: its own CPU if its row is current, else an idle CPU.
+    /// Enqueues `e` and kicks a CPU: its own CPU if that CPU idles or the row of `e` is current, else an idle CPU.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Place { cpu, .. } = self.matrix.place(e);
         self.waiting.push_back(cpu.index(), e);
@@ -148,7 +148,7 @@ impl Cosched {
     }
 
     /// Kicks an idle CPU for a waiting entity that is not about to run on its own CPU. `picking` may have been kicked
-    /// for this entity and have picked another one.
+    /// for this entity, but may have picked another entity.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.waiting.all_empty() || !cx.topology().iter().any(idle) {
@@ -170,7 +170,7 @@ impl Cosched {
         waiting.into_iter().for_each(|e| self.enqueue(e, cx));
     }
 
-    /// Places `e` and its gang again, or `e` alone.
+    /// Places `e` again, together with its gang if it is in a gang.
     fn reseat_with(&mut self, e: EntityId, group: GroupId, cx: &mut Cx<'_>) {
         if group == GroupId::ROOT || !cx.group_params(group).gang {
             return self.reseat(&[e], cx);

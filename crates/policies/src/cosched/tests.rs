@@ -1,4 +1,4 @@
-//! Co-scheduling: the cells of vCPUs, the time slices of rows, and the vCPUs that fill empty cells.
+//! Tests of co-scheduling: the cells of vCPUs, the time slices of rows, and the vCPUs that fill empty cells.
 
 use super::POLICY;
 use super::matrix::{Matrix, Place};

@@ -9,7 +9,7 @@ use sched::Nanos;
 pub(crate) struct Account {
     /// Remaining credits; negative: overspent.
     pub(crate) credit: i64,
-    /// CPU time not burnt yet, in nanoseconds: between charges at most half a credit's worth, to either side.
+    /// CPU time not burnt yet, in nanoseconds. Between charges, its magnitude is at most half a credit.
     remainder: i64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Grant {
     pub(crate) to_head: bool,
 }
 
-/// The state of one accounting: the credits still to be distributed, while the active domains are visited in the order
+/// The state of an accounting: the credits still to be distributed, while the active domains are visited in the order
 /// of their list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
@@ -58,7 +58,7 @@ pub(crate) struct Round {
     weight_left: u128,
     /// Total overspent credit at the last accounting.
     debt: u128,
-    /// Whether a domain visited already could have used more.
+    /// Whether a domain visited already could have used more credits than it received.
     wanting: bool,
 }
 
@@ -75,7 +75,7 @@ impl Round {
     pub(crate) fn grant(&mut self, domain: &Domain) -> Grant {
         let (weight, members) = (u128::from(domain.counted), u128::from(domain.active));
         self.weight_left -= weight;
-        // At most the credit with which all its members run throughout, and its part of the debt; or its cap.
+        // The peak is the credit with which all members run throughout plus the domain's part of the debt, or the cap.
         let mut peak = members * self.per_cpu + (self.debt * weight).div_ceil(self.weight);
         let mut park_below = None;
         if let Some(percent) = domain.cap {

@@ -17,10 +17,10 @@ pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// Returns the maximum wait of an entity. An OVER entity earns at least its share every period, from −300 at worst. It
-/// is sorted in at the next tick, and then has at most one time slice of every other entity before it. BOOST is a
-/// strict priority. Two entities that wake each other in turn and stay in credit can starve all others. So there is no
-/// bound if an entity sleeps or is paused.
+/// Returns the maximum wait of an entity. An OVER entity starts at −300 credits at worst and earns at least its share
+/// every period. The next tick sorts the queue; then at most one time slice of every other entity precedes the entity.
+/// BOOST is a strict priority: two entities that wake each other in turn and stay in credit can starve all others. So
+/// there is no bound if an entity sleeps or is paused.
 pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_sleepers || load.has_changes {
         return None;
@@ -32,7 +32,7 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let competitors = entities * in_xens_scale(load.weight_most);
     let members = if load.group_depth == 0 { 1 } else { entities };
     let share = most * load.host.cpus as u128 * in_xens_scale(load.weight_least) / (competitors * members);
-    // A cap may leave a member no more credit than the rounding does.
+    // With a cap, rounding up may be the only credit that a member earns.
     let earned = if load.has_limits { 1 } else { share.clamp(1, most) };
     let periods = u64::try_from(most.div_ceil(earned)).expect("at most what an account can owe") + 1;
     let turns = settings.longest_turn().saturating_mul(load.entities);
@@ -41,22 +41,23 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 
 /// Returns the CPU time that the `n` active members of a capped domain can receive beyond the cap.
 ///
-/// An accounting gives a domain at most its cap rounded up to a credit, and each member its part rounded up once more.
-/// So the excess is up to `n` credits. It forgives a member the debt beyond −300. Only a member that was not parked can
-/// have such a debt. It arises in one period, from no less than −⌈cap/n⌉ (and one credit because charging rounds). So
-/// excess and forgiveness together are at most ⌈cap/n⌉ and that credit, for each member. Hence `2n` credits a period.
+/// An accounting gives a domain at most its cap, rounded up to a credit, and each member its part, rounded up again. So
+/// the excess is up to `n` credits. The accounting also forgives a member the debt beyond −300. Only a member that was
+/// not parked can have this debt. The debt arises in one period, from no less than −⌈cap/n⌉ (and one credit because
+/// charging rounds). So excess and forgiveness together are at most ⌈cap/n⌉ and that credit, for each member. Hence the
+/// bound is `2n` credits per period.
 ///
-/// When a member becomes active, the parts of the other members shrink. The debt that they were allowed before then
-/// exceeds the new part. The credit that the member lost when it left the list, more than 300, compensates for that,
-/// except the first time.
+/// When a member becomes active, the parts of the other members shrink. The debt that these members were allowed before
+/// then exceeds the new part. The new member lost more than 300 credits when it left the list. This loss compensates
+/// for the debt, except the first time.
 ///
-/// In addition, a member can hold 300 credits when a span begins. When it ends, the member can owe its part and a whole
-/// period's CPU time. The member can have earned before the span the credits for its CPU time in the span. It can also
-/// run for a tick before accounting finds it.
+/// In addition, a member can hold 300 credits at the beginning of a span. At the end of the span, the member can owe
+/// its part and a whole period's CPU time. The member can also have earned, before the span, the credits for its CPU
+/// time in the span. Finally, the member can run for a tick before an accounting finds the member.
 ///
-/// There is no bound if a capped member can avoid ticks: if it sleeps, or has time slices shorter than a tick. The same
-/// holds if accounts do not record the CPU time (`sampled`) or are only halved when they overflow. It also holds if
-/// indebted members continue to run until they stop.
+/// There is no bound if a capped member can avoid ticks: if it sleeps, or has time slices shorter than a tick. There is
+/// no bound, either, if accounts do not record the CPU time (`sampled`) or are only halved when they overflow. The same
+/// holds if indebted members continue to run until they stop.
 pub(crate) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let exact = settings.charging != Charging::Sampled

@@ -1,4 +1,4 @@
-//! Cyclic choices of CPUs: each choice begins behind the last one.
+//! Cyclic choices of CPUs: each choice begins after the previous choice.
 
 use sched::{CpuId, CpuSet};
 
@@ -13,7 +13,7 @@ pub(crate) fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
     cycle(cpu, set).next()
 }
 
-/// Whether a choice of CPU is carried out.
+/// Whether a choice of CPU advances the cursor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Commit {
     Yes,

@@ -8,12 +8,13 @@ use sched::{EntityId, GroupId, GroupParams, Params};
 /// The null link.
 const NONE: u32 = u32::MAX;
 
-/// A domain: the dense number of its record.
+/// The identity of a domain: the dense number of its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DomainId(u32);
 
 impl DomainId {
-    /// Returns the domain of an entity with these parameters: its group, or the entity itself if it is in no group.
+    /// Returns the domain of an entity with these parameters: its group, or the entity itself if the entity has no
+    /// group.
     pub(crate) fn of(e: EntityId, params: &Params) -> DomainId {
         match params.group {
             GroupId::ROOT => DomainId(2 * number(e.index()) + 1),
@@ -45,7 +46,8 @@ pub(crate) struct Domain {
     pub(crate) cap: Option<u32>,
     /// Number of active members of the domain.
     pub(crate) active: u64,
-    /// Weight with which the domain competes: its own weight, or that times its active members; 0 if none is active.
+    /// Weight with which the domain competes: its own weight, or its own weight times the number of its active members;
+    /// 0 if no member is active.
     pub(crate) counted: u64,
     first: u32,
 }
@@ -81,7 +83,7 @@ fn remove(links: &mut [Link], head: &mut u32, n: u32) {
     }
 }
 
-/// The domains; see the module's text.
+/// The domains; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Domains {
     domains: Vec<Domain>,
@@ -111,7 +113,7 @@ impl Domains {
         }
     }
 
-    /// Makes room for `e` and for its own domain. Call this at attach.
+    /// Reserves memory for `e` and for its own domain. Call this method when `e` is attached.
     pub(crate) fn reserve(&mut self, e: EntityId, params: &Params) {
         if self.members.len() <= e.index() {
             self.members.resize(e.index() + 1, e);

@@ -1,11 +1,11 @@
-//! Insertion by laxity: the entity's tolerable delay determines its place in the queue.
+//! Insertion by laxity: the entity's tolerable delay determines its position in the queue.
 
 use super::Credit;
 use sched::{CpuId, Cx, EntityId, Nanos, Running};
 
 impl Credit {
-    /// Makes an entity that wakes UNDER with a stated delay enter the queue by this delay. Each entity ahead of it is
-    /// expected to run for `ahead`.
+    /// Makes an entity that wakes UNDER with a tolerable delay enter the queue by this delay. `ahead`: the expected run
+    /// time of each entity in front.
     pub(crate) fn by_laxity(self, ahead: Nanos) -> Credit {
         Credit { by_laxity: Some(ahead), ..self }
     }
@@ -22,8 +22,8 @@ impl Credit {
         }
     }
 
-    /// Returns the number of entities that may be ahead of an entity on `cpu` that tolerates `laxity`, and its expected
-    /// wait there.
+    /// Returns the number of entities that may precede an entity with this `laxity` on `cpu`, and the expected wait of
+    /// the entity there.
     fn place_for(&self, laxity: Nanos, cpu: CpuId, cx: &Cx<'_>) -> (usize, Nanos) {
         let each = self.by_laxity.unwrap_or(self.settings.slice);
         let Some(rest) = self.rest_of_turn(cpu, cx) else { return (0, Nanos::ZERO) };
@@ -32,8 +32,9 @@ impl Credit {
         (ahead, rest.saturating_add(each.saturating_mul(ahead as u64)))
     }
 
-    /// Enqueues `e`, which wakes UNDER, on its home or a near CPU, where its wait is shortest. Its place there is the
-    /// last that `laxity` allows. It preempts the running entity if even the head of the queue is not soon enough.
+    /// Enqueues `e`, which wakes UNDER, on the CPU with its shortest wait: its home or a near CPU. The position of `e`
+    /// is the last position that `laxity` allows. If even the head of the queue is too late, `e` preempts the running
+    /// entity.
     pub(crate) fn enqueue_by_laxity(&mut self, e: EntityId, laxity: Nanos, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         let cost = |cpu: CpuId| {

@@ -147,7 +147,7 @@ struct Vcpu {
     /// Instant at which the entity last stopped running.
     stopped: Option<Instant>,
     parked: bool,
-    /// Whether the entity is queued on a better CPU when it stops.
+    /// Whether the entity moves to a CPU better than its home when it stops.
     migrating: bool,
     /// Whether the entity has yielded and has not run since.
     yielded: bool,
@@ -178,7 +178,7 @@ struct Cpu {
     stolen_from: CpuId,
 }
 
-/// The scheduler of Xen 4.0.1. Policies built over it can access its queues, priorities and accounts.
+/// The scheduler of Xen 4.0.1. Policies built over `Credit` can access its queues, priorities and accounts.
 #[derive(Debug)]
 pub(crate) struct Credit {
     settings: Settings,
@@ -233,7 +233,7 @@ impl Credit {
         self.cpus[cpu.index()].homes += 1;
     }
 
-    /// Migrates `e` after a change of its affinity, if `e` must move or a better CPU is available.
+    /// Migrates `e` after a change of its affinity, if `e` must move or a CPU better than its home is available.
     pub(crate) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let queued = self.queues.queue_of(e);
         if cx.may_run(e, self.vcpu(e).home) {
@@ -272,7 +272,7 @@ impl Credit {
         self.tickle(e, home, cx);
     }
 
-    /// Moves `e`, which waits unqueued or is blocked, to the best CPU for it.
+    /// Moves `e`, which is blocked or waits without being queued, to the best CPU for `e`.
     fn migrate(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.vcpu(e).migrating = false;
         let best = self.pick_cpu(e, Commit::Yes, cx);
@@ -314,7 +314,7 @@ impl Credit {
         Some(e)
     }
 
-    /// Returns the entity that has just stopped on `cpu`, if the rate limit lets it continue, and the remaining
+    /// Returns the entity that has just stopped on `cpu`, if the rate limit lets the entity continue, and the remaining
     /// duration.
     pub(crate) fn continues(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<(EntityId, Nanos)> {
         let e = self.cpus[cpu.index()].stopped?;

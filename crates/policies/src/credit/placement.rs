@@ -1,5 +1,5 @@
 //! The placement of entities: the CPUs that a wake-up kicks, the entities that an idle or less urgent CPU steals, and
-//! the idle CPUs that are better.
+//! the choice of an entity's home.
 
 use crate::credit::Credit;
 use crate::credit::cursor::{Commit, cycle, next_in};
@@ -38,7 +38,7 @@ impl Credit {
         self.idlers.contains(cpu) || self.called.contains(cpu)
     }
 
-    /// Kicks the idle `cpu`. In versions where a wake-up kicks one CPU only, it then counts as busy.
+    /// Kicks the idle `cpu`. In versions where a wake-up kicks one CPU only, the CPU then counts as busy.
     fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.settings.tickle_one && self.idlers.remove(cpu) {
             self.called.insert(cpu);
@@ -46,8 +46,8 @@ impl Credit {
         cx.kick(cpu);
     }
 
-    /// Kicks CPUs that may run `e`, which has just been queued on `cpu`. It kicks `cpu` itself if it idles or runs a
-    /// less urgent entity. If `cpu` does not idle, it kicks all idle CPUs on which `e` may run.
+    /// Kicks CPUs for `e`, which has just been queued on `cpu`. Kicks `cpu` itself if `cpu` idles or runs an entity
+    /// less urgent than `e`. If `cpu` does not idle, also kicks all idle CPUs on which `e` may run.
     pub(crate) fn tickle(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idles(cpu) {
             self.cpus[cpu.index()].queued_while_idle = true;
@@ -97,8 +97,8 @@ impl Credit {
         Some(stolen)
     }
 
-    /// Finds work for `cpu` in the queues of other CPUs. It is the first entity of the first queue that is more urgent
-    /// than `than` (`None`: any entity) and may migrate.
+    /// Finds work for `cpu` in the queues of other CPUs: in the first possible queue, the first entity that may migrate
+    /// and is more urgent than `than` (`None`: any entity).
     fn find_to_steal(
         &self,
         cpu: CpuId,
@@ -137,8 +137,8 @@ impl Credit {
         running || self.queues.iter(cpu).nth(1).is_some()
     }
 
-    /// Returns whether `e`, which is queued, is parked after its next time slice and gets that time slice on its own
-    /// CPU. With hand-off, an idle CPU may run it.
+    /// Returns whether `e`, which is queued, gets another time slice on its own CPU and is then parked. With hand-off,
+    /// an idle CPU may run `e` instead.
     fn awaits_parking(&self, e: EntityId) -> bool {
         self.vcpus[e.index()].parked && !self.settings.hand_off
     }
@@ -156,9 +156,9 @@ impl Credit {
         }
     }
 
-    /// Returns the best CPU for `e`: its own (or the next one on which it may run), unless an idle CPU has more idle
-    /// neighbours. Neighbours are counted by cache and, within one cache, by core. `Commit::Yes` advances the cursor
-    /// that spreads such choices.
+    /// Returns the best CPU for `e`: its own CPU (or the next CPU on which `e` may run), unless an idle CPU has more
+    /// idle neighbours. Neighbours are counted by cache and, within one cache, by core. `Commit::Yes` advances the
+    /// cursor that spreads these choices.
     pub(crate) fn pick_cpu(&mut self, e: EntityId, commit: Commit, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let home = self.vcpus[e.index()].home;
@@ -212,8 +212,8 @@ impl Credit {
         next_in(best, &allowed.and(&self.idlers)).unwrap_or(best)
     }
 
-    /// Moves `e`, which is queued and was left waiting, to an idle CPU, if there is one. The idle CPU may run `e` and
-    /// has not been kicked.
+    /// Moves `e`, which is queued and was left waiting, to an idle CPU that may run `e` and has not been kicked, if one
+    /// exists.
     pub(crate) fn hand_off(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.is_hot(e, cx) {
             return;
@@ -229,8 +229,7 @@ impl Credit {
         }
     }
 
-    /// Offers each waiting entity to the idle CPUs, because a wake-up kicked one CPU only, which may run another
-    /// entity.
+    /// Offers each waiting entity to the idle CPUs. A wake-up kicks one CPU only, and that CPU may run another entity.
     pub(crate) fn offer_all(&mut self, cx: &mut Cx<'_>) {
         if !self.settings.hand_off || self.idlers.is_empty() {
             return;

@@ -1,9 +1,9 @@
 //! [`RunQueues`]: a run queue per CPU, and the priority of each entity.
 //!
-//! A queue is one list. An entity is inserted behind all entities whose priority is at least its own. In a sorted list
-//! this means: last in its class. Accounting changes priorities of queued entities, but not their places. Until the
-//! next [`sort`](RunQueues::sort) the list is out of order. Rules that search for a priority (insertion, stealing)
-//! follow the order of the list, not of the priorities.
+//! A queue is one list. An entity is inserted behind all entities whose priority is at least its own. In a sorted list,
+//! the entity is then last in its class. Accounting changes priorities of queued entities, but not their positions.
+//! Until the next [`sort`](RunQueues::sort), the list is out of order. Rules that search for a priority (insertion,
+//! stealing) follow the order of the list, not of the priorities.
 //!
 //! Xen walks the list for each insertion. Here the first entity below each priority is cached, so that insertion takes
 //! O(1) unless a priority has changed since.
@@ -37,7 +37,7 @@ impl Priority {
     }
 }
 
-/// The first entity of a queue below some priority, if it is known.
+/// The first entity of a queue below some priority, if this entity is cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Below {
     Unknown,
@@ -67,7 +67,7 @@ impl RunQueues {
         }
     }
 
-    /// Makes room for `e`, which begins UNDER. Call this at attach.
+    /// Reserves memory for `e`, which begins UNDER. Call this method when `e` is attached.
     pub(crate) fn reserve(&mut self, e: EntityId) {
         self.lists.reserve(e);
         if self.priorities.len() <= e.index() {
@@ -81,7 +81,7 @@ impl RunQueues {
         self.priorities[e.index()]
     }
 
-    /// Changes the priority of `e`. If `e` is queued, its place does not change.
+    /// Changes the priority of `e`. If `e` is queued, its position does not change.
     pub(crate) fn set_priority(&mut self, e: EntityId, to: Priority) {
         if core::mem::replace(&mut self.priorities[e.index()], to) != to
             && let Some(queue) = self.lists.list_of(e)
@@ -124,7 +124,7 @@ impl RunQueues {
             None => self.lists.push_back(cpu.index(), e),
         }
         self.occupied.insert(cpu);
-        // For priorities above that of `e`, the first entity below is now `e` if it was the entity behind `e`.
+        // For priorities above that of `e`: if the first entity below was the entity behind `e`, then `e` is first now.
         for below in &mut self.below[cpu.index()][priority as usize + 1..] {
             if *below == Below::Known(behind) {
                 *below = Below::Known(Some(e));
@@ -143,8 +143,8 @@ impl RunQueues {
         self.below[cpu.index()] = [Below::Unknown; PRIORITIES];
     }
 
-    /// Inserts `e` into the queue of `cpu` with at most `ahead` entities in front of it, and no further ahead than its
-    /// priority allows. Returns the number in front.
+    /// Inserts `e` into the queue of `cpu` with at most `ahead` entities in front, but in no position that its priority
+    /// does not allow. Returns the number of entities in front.
     pub(crate) fn insert_ahead(&mut self, cpu: CpuId, e: EntityId, ahead: usize) -> usize {
         let priority = self.priority(e);
         let place = self.iter(cpu).take(ahead).take_while(|&other| self.priority(other) >= priority).count();
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[4], e[3], e[2], e[1], e[0]]);
     }
 
-    /// Inserts as Xen does: by iteration over the list.
+    /// Inserts `e` by iteration over the list, like Xen.
     fn walk(list: &mut Vec<EntityId>, e: EntityId, priority: impl Fn(EntityId) -> Priority) {
         let at = list.iter().position(|&other| priority(e) > priority(other)).unwrap_or(list.len());
         list.insert(at, e);

@@ -105,7 +105,7 @@ const RATELIMIT_LEAST: Nanos = Nanos::us(100);
 /// The conversion of CPU time to burnt credits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Charging {
-    /// The nearest whole number; the remainder is kept.
+    /// Rounded to the nearest whole number; the remainder is kept.
     Nearest,
     /// Rounded down; the remainder is kept.
     Floor,
@@ -113,16 +113,16 @@ pub(crate) enum Charging {
     Sampled,
 }
 
-/// The entities that are parked.
+/// The entities that an accounting parks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Parking {
-    /// Entities that owe more than their part of the cap, at once.
+    /// Entities that owe more than their part of the cap are parked at once.
     BelowCap,
-    /// Entities that owe any credit, when they next stop.
+    /// Entities that owe any credit are parked when they next stop.
     InDebt,
 }
 
-/// The treatment of an account above a period's credits.
+/// The treatment of an account that exceeds a period's credits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Overflow {
     Empty,
@@ -161,7 +161,7 @@ pub(crate) struct Settings {
     pub(crate) overflow: Overflow,
     pub(crate) begins_active: bool,
     pub(crate) parking: Parking,
-    /// Whether an unparked entity waits for the next decision of its CPU, and idling has time slices.
+    /// Whether an unparked entity waits for the next decision of its CPU, and the idle vCPU has time slices.
     pub(crate) unparked_waits: bool,
     /// Whether a wake-up kicks one idle CPU instead of all.
     pub(crate) tickle_one: bool,
@@ -175,7 +175,7 @@ pub(crate) struct Settings {
     pub(crate) relocate: bool,
 }
 
-/// Returns the word of a knob; `None` if the knob leaves the choice to the version, or the policy does not have it.
+/// Returns the word of a knob; `None` if the version decides, or if the policy does not have the knob.
 fn word(knobs: &Knobs, name: &str) -> Option<&'static str> {
     let offered = knobs.iter().any(|(knob, _)| knob.name == name);
     offered.then(|| knobs.word(name)).filter(|&word| word != "version")

@@ -141,8 +141,8 @@ impl Credit {
         self.vcpu(e).parked = true;
         self.queues.set_priority(e, Priority::Over);
         let at_once = self.settings.parking == Parking::BelowCap;
-        // In 3.0.3 PARKED is a priority, and places do not change: an entity that waits ahead of the idle vCPU still
-        // runs.
+        // In 3.0.3, PARKED is a priority, and positions do not change: an entity that waits ahead of the idle vCPU
+        // still runs.
         if at_once || !(matches!(cx.state(e), State::Running(_)) || self.queues.queue_of(e).is_some()) {
             self.queues.remove(e);
             cx.hold(e, Held::Parked);
@@ -160,7 +160,7 @@ impl Credit {
             return self.enqueue(e, cx);
         }
         self.queues.insert(self.vcpus[e.index()].home, e);
-        // In 3.0.3, idling has time slices like running, and a CPU searches for work at the end of each slice.
+        // In 3.0.3, the idle vCPU has time slices, too, and a CPU searches for work at the end of each slice.
         let slice = self.settings.slice;
         let idlers = self.idlers.and(&cx.allowed(e));
         for cpu in idlers.iter() {

@@ -5,7 +5,7 @@ use super::runqueue::clock;
 use crate::credit::cursor::next_in;
 use sched::{CpuId, Cx, EntityId, State};
 
-/// A move that balancing may make, and the difference of load that it would leave.
+/// A candidate move of balancing, and the load difference that the move would leave.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     left: i64,
@@ -31,7 +31,7 @@ impl Credit2 {
         self.vcpus[e.index()].load.update(&mut 0, at, &self.settings);
     }
 
-    // ---- Belonging ----
+    // ---- Membership ----
 
     /// Recomputes the heaviest weight of a run queue.
     pub(super) fn find_heaviest(&mut self, queue: usize) {
@@ -122,7 +122,7 @@ impl Credit2 {
         }
     }
 
-    // ---- Evening out ----
+    // ---- Balancing ----
 
     /// Balances `queue` with the queue whose load differs most from its own, by moving one entity or swapping two.
     /// `cpu` is about to run `chosen`.
@@ -192,7 +192,7 @@ impl Credit2 {
             && (cx.may_run_anywhere(e) || !self.queues[to].cpus.and(&cx.allowed(e)).is_empty())
     }
 
-    /// Moves `e` to another run queue: at once, or at its next stop if it runs or is about to.
+    /// Moves `e` to another run queue: at once, or at its next stop if `e` runs or is about to run.
     fn migrate(&mut self, e: EntityId, to: usize, (cpu, chosen): (CpuId, EntityId), cx: &mut Cx<'_>) {
         let queued = self.waiting.contains(e);
         let state = cx.state(e);

@@ -20,10 +20,10 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// Returns the maximum wait of an entity. Between two resets, an entity runs for at most its credit and one time slice:
-/// an epoch has `n` such runs. A waiting entity gets at each reset the same credit as the others. After three resets,
-/// starting at −10 ms, it has the maximum credit of any entity. Then at most one epoch passes before it has more than
-/// all others. One more epoch covers entities that win ties and resist migration.
+/// Returns the maximum wait of an entity. Between two resets (an epoch), each of `n` entities runs for at most its
+/// credit and one time slice. At each reset, a waiting entity gets the same credit as the other entities. After three
+/// resets, starting at −10 ms, the waiting entity has the maximum credit of any entity. Then at most one epoch passes
+/// before it has more credit than all others. One more epoch covers entities that win ties and resist migration.
 ///
 /// There is no bound if parameters change, because each new entity brings new credit. There is no bound, either, if
 /// entities that wake and sleep make loads differ in alternating directions. Balancing could then move an entity each
@@ -40,11 +40,12 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(each.saturating_mul(load.entities).saturating_mul(5 * queues))
 }
 
-/// Returns the maximum distance from the weighted share. An account is the credit given minus the time run, at the
-/// weight's rate, unless it is limited at a reset or clipped at the bottom. Its minimum is the negative shortest time
-/// slice at the lightest's rate; its maximum is the limit after a reset. So two accounts differ by at most that width,
-/// once at the beginning of the span and once at its end. An entity that was at the bottom before makes one reset give
-/// twice the credit. If the shortest time slice alone can cost more than the bottom allows, there is no bound.
+/// Returns the maximum distance from the weighted share. An account is the credit given minus the CPU time used, at the
+/// rate of the weight. A reset may limit the account, and the bottom may clip it. The minimum of an account is the
+/// negative shortest time slice at the rate of the lightest weight. The maximum is the limit after a reset. So two
+/// accounts differ by at most this width, once at the beginning of the span and once at its end. An entity that was at
+/// the bottom before makes one reset give twice the credit. If the shortest time slice alone can cost more than the
+/// bottom allows, there is no bound.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let settings = Settings::read(load.knobs);
     let ratio = load.weight_most.div_ceil(load.weight_least.max(1));
@@ -56,9 +57,10 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(width.saturating_mul(2) + settings.max_timer() + Nanos::us(1))
 }
 
-/// Returns the bound of a cap. In every quota period a domain gets its cap's part of it, neither rounded nor forgiven.
-/// A span may begin with a full pool and with members that hold the quotas of a quota period. It may end with another
-/// filling and with each member overrun by the shortest time slice. A pool never needs more time than all CPUs can run.
+/// Returns the bound of a cap. In every quota period, a domain gets exactly the part that its cap states, neither
+/// rounded nor forgiven. A span may begin with a full pool and with members that hold the quotas of a quota period. The
+/// span may end with another filling and with each member overrun by the shortest time slice. A pool never needs more
+/// time than all CPUs can run.
 pub(super) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let pools = settings.cap_period.saturating_mul(3 * load.host.cpus as u64);

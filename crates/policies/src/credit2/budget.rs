@@ -34,7 +34,7 @@ impl Credit2 {
         self.domains[self.vcpus[e.index()].domain.index()].cap.is_some()
     }
 
-    /// Returns whether `e` may run. If its quota is used up, it takes another one or is parked.
+    /// Returns whether `e` may run. If its quota is used up, `e` takes another quota or is parked.
     pub(super) fn has_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         if !self.is_capped(e) || self.vcpus[e.index()].budget > 0 {
             return true;
@@ -76,7 +76,7 @@ impl Credit2 {
         }
     }
 
-    /// Gives back to the pool the rest of the quota of `e`, which has stopped, for other members.
+    /// Gives the rest of the quota of `e`, which has stopped, back to the pool for other members.
     pub(super) fn return_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Some(left) = self.is_capped(e).then(|| self.vcpus[e.index()].budget).filter(|&left| left > 0) else {
             return;

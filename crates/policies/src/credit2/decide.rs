@@ -80,7 +80,7 @@ impl Credit2 {
     fn candidate(&mut self, cpu: CpuId, current: Option<EntityId>, cx: &mut Cx<'_>) -> Option<EntityId> {
         let now = cx.now();
         let mut yields = false;
-        // This is less credit than any entity can have.
+        // No entity can have less credit.
         let mut to_beat = -self.settings.credit - 1;
         if let Some(e) = current {
             let vcpu = &self.vcpus[e.index()];
@@ -115,12 +115,12 @@ impl Credit2 {
         current
     }
 
-    /// Returns whether the CPU that `vcpu` has kicked has not decided yet.
+    /// Returns whether a CPU other than `cpu` was kicked for `vcpu` and has not picked yet.
     fn is_left_to_another(&self, vcpu: &Vcpu, cpu: CpuId, queue: usize) -> bool {
         vcpu.tickled.is_some_and(|other| other != cpu && self.queues[queue].tickled.contains(other))
     }
 
-    /// Returns the time slice of `e`; `given_way` is the entity that ran before.
+    /// Returns the time slice of `e`. `given_way`: the entity that ran before.
     fn turn(&self, e: EntityId, queue: usize, goes_on: bool, given_way: Option<EntityId>, cx: &Cx<'_>) -> Nanos {
         let vcpu = &self.vcpus[e.index()];
         let ran = if goes_on { cx.now().since(vcpu.begun) } else { Nanos::ZERO };
@@ -141,7 +141,7 @@ impl Credit2 {
     fn reset(&mut self, queue: usize, next: EntityId, cx: &mut Cx<'_>) {
         let credit = self.settings.credit;
         let most = credit + self.settings.carry_over;
-        // An entity whose credit was clipped at the bottom leaves its debt nevertheless.
+        // An entity whose credit was clipped at the bottom gets double credit, so that it is out of debt, too.
         let given = if self.vcpus[next.index()].credit == -credit { 2 * credit } else { credit };
         let mut member = self.members.first(queue);
         while let Some(e) = member {
@@ -163,7 +163,7 @@ impl Credit2 {
         }
     }
 
-    // ---- Kicking ----
+    // ---- Kicks ----
 
     /// Kicks `cpu`.
     pub(super) fn call(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
@@ -185,8 +185,8 @@ impl Credit2 {
         }
     }
 
-    /// Returns the busy CPU that `e` is to preempt. It is the home of `e` if `e` has more credit than the entity there,
-    /// else the CPU with the largest difference.
+    /// Returns the busy CPU that `e` is to preempt: the home of `e` if `e` has more credit than the entity that runs
+    /// there, else the CPU with the largest difference of credit.
     fn find_preempted(&mut self, e: EntityId, home: CpuId, allowed: &CpuSet, cx: &mut Cx<'_>) -> Option<CpuId> {
         let queue = &self.queues[self.cpus[home.index()].queue];
         let mut busy = queue.cpus.minus(&queue.idle).minus(&queue.tickled).and(allowed);
@@ -203,8 +203,8 @@ impl Credit2 {
         best.1
     }
 
-    /// Returns the credit of `e` minus the credit of the entity that runs on `cpu`, minus the migration resistance.
-    /// Negative if that entity has just begun.
+    /// Returns the credit of `e` minus the credit of the entity that runs on `cpu`, minus the migration resistance. The
+    /// result is negative if the running entity has just begun its run.
     fn score(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> i64 {
         let Running::Mine { entity, .. } = cx.running(cpu) else { return -1 };
         let spared = self.settings.ratelimit.saturating_sub(self.settings.ratelimit_tolerance);

@@ -10,7 +10,7 @@ pub(super) struct RunQueue {
     pub(super) cpus: CpuSet,
     /// CPUs of the queue that idle.
     pub(super) idle: CpuSet,
-    /// CPUs that were kicked and have not decided yet.
+    /// CPUs that were kicked and have not picked yet.
     pub(super) tickled: CpuSet,
     /// CPUs whose whole core idles and was not kicked.
     pub(super) smt_idle: CpuSet,
@@ -40,7 +40,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Returns the load of an entity that is new at `at`: the estimate is that it is runnable half of the time.
+    /// Returns the load of an entity that is new at `at`, which is estimated to be runnable half of the time.
     pub(super) fn of_newcomer(at: u64, settings: &Settings) -> Load {
         Load { now: 0, average: 1 << (settings.precision_shift - 1), updated: at }
     }
@@ -89,7 +89,7 @@ impl RunQueue {
         self.core_is_taken(cpu, siblings);
     }
 
-    /// Records that `cpu` decides.
+    /// Records that `cpu` picks.
     pub(super) fn answers(&mut self, cpu: CpuId, siblings: &CpuSet) {
         if self.tickled.remove(cpu) {
             self.core_may_be_free(siblings);

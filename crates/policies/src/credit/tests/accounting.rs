@@ -1,4 +1,4 @@
-//! The credit of each vCPU (7.3-3, 7.3-9), caps and parking.
+//! Tests of the credit of each vCPU (7.3-3, 7.3-9), of caps and of parking.
 
 use super::*;
 use crate::credit::accounting::{Grant, Round};
@@ -41,12 +41,12 @@ fn credits_are_dealt_by_weight_and_among_active_members_equally() {
 
 #[test]
 fn unused_credit_of_a_domain_goes_to_the_next_ones() {
-    // 768 of 1280 on two CPUs would be 360, but one entity can use only 300. So (360 − 300) · 1280 / 512 = 150 more for
-    // the rest, that is (600 + 150) · 256 / 1280 = 150 each.
+    // Weight 768 of 1280 on two CPUs earns 360, but one entity can use only 300. So the total for the rest grows by
+    // (360 − 300) · 1280 / 512 = 150. Each of the rest earns (600 + 150) · 256 / 1280 = 150.
     let grants = round(2, 0, &[(768, 1, None), (256, 1, None), (256, 1, None)]);
     assert_eq!(each(&grants), [300, 150, 150]);
     assert!(grants.iter().all(|grant| !grant.to_head), "no earlier vCPU had too little");
-    // At the tail of the list, the domain's surplus is too late for the other domains, so it is moved to the head.
+    // At the tail of the list, the domain's surplus is too late for the other domains, so the domain moves to the head.
     let grants = round(2, 0, &[(256, 1, None), (256, 1, None), (768, 1, None)]);
     assert_eq!(each(&grants), [120, 120, 300]);
     assert_eq!(grants.iter().map(|grant| grant.to_head).collect::<Vec<_>>(), [false, false, true]);
@@ -275,7 +275,8 @@ fn late_ticks_and_accountings_come_once_and_keep_their_phase() {
     };
     let actions = machine.settle(Instant::ZERO);
     assert_eq!((set_at(actions, tick), set_at(actions, accounting)), (Some(at(10)), Some(at(30))));
-    // The driver is late, at 74 ms. It delivers the accounting first, which finds that the tick is due as well.
+    // The driver is late, at 74 ms. The driver delivers the accounting first, and the accounting finds the tick due,
+    // too.
     machine.input(at(74), Input::Alarm { alarm: accounting });
     machine.input(at(74), Input::Alarm { alarm: tick });
     machine.input(at(74), Input::Expire { cpu: CPU });

@@ -1,4 +1,4 @@
-//! The accuracy of caps: the bound of the descriptor, against runs of hogs and the auditor.
+//! Tests of the accuracy of caps: the bound of the descriptor, against runs of hogs and the auditor.
 
 use super::*;
 use sched::{CapBound, LoadBounds};
@@ -7,7 +7,7 @@ use sim::auditor::{LimitTolerance, Promises};
 
 const ENTITIES: u64 = 7;
 
-/// Returns the stated bound for hogs on this number of CPUs under these knobs.
+/// Returns the bound that the descriptor states for hogs on `cpus` CPUs with these knobs.
 fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleepers: bool) -> Option<CapBound> {
     let mut knobs = POLICY.defaults();
     for &(name, word) in words {
@@ -77,7 +77,7 @@ fn no_bound_is_stated_if_a_vcpu_can_avoid_ticks() {
     for words in [("charging", "sampled"), ("overflow", "halve"), ("parking", "in-debt"), ("version", "4.23")] {
         assert_eq!(stated(1, &[words], &[], false), None);
     }
-    // The reason: a vCPU that sleeps at every tick is never active, and its cap is never checked.
+    // No bound is stated with sleepers: a vCPU that sleeps at every tick is never active, and its cap is never checked.
     let mut host = host(1);
     let vm = group(&mut host, capped(10));
     let e = scripted(&mut host, member(vm));

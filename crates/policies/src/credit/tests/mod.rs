@@ -1,4 +1,4 @@
-//! Credit against the rules of sched_credit.c, Xen 4.0.1, with worked examples, all in virtual time.
+//! Tests of Credit against the rules of sched_credit.c, Xen 4.0.1, with worked examples, in virtual time.
 
 mod accounting;
 mod caps;

@@ -1,9 +1,9 @@
-//! Several CPUs: stealing (7.3-7), kicks of idle CPUs (7.3-4), better CPUs (7.3-8), hand-off, affinity.
+//! Tests of several CPUs: stealing (7.3-7), kicks of idle CPUs (7.3-4), better CPUs (7.3-8), hand-off, affinity.
 
 use super::*;
 
-/// Returns `[x, y, z]` on two CPUs. On CPU 0, x, pinned and OVER, waits behind the running entity. On CPU 1, a boosted
-/// entity runs, and behind it wait `[BOOST y, UNDER z]`.
+/// Returns a host of two CPUs, and its vCPUs `[x, y, z]`. On CPU 0, x, pinned and OVER, waits behind the running
+/// entity. On CPU 1, a boosted entity runs, and `[BOOST y, UNDER z]` wait behind it.
 fn example_4() -> (Driver<'static>, [EntityId; 3]) {
     let mut host = host(2);
     // A cap just below one CPU makes an entity OVER without parking it.
@@ -37,7 +37,7 @@ fn example_4_a_cpu_with_an_over_head_takes_the_first_more_urgent_one() {
     }
 }
 
-/// Returns `cpus` CPUs, each with a pinned hog, after 31 ms.
+/// Returns a host of `cpus` CPUs, each with a pinned hog, after 31 ms.
 fn busy<'a>(cpus: usize) -> (Driver<'a>, Vec<EntityId>) {
     let mut host = host(cpus);
     let hogs = (0..cpus).map(|cpu| hog(&mut host, pinned(CpuId::new(cpu)))).collect();
@@ -116,7 +116,8 @@ fn a_wake_up_behind_its_equal_is_taken_by_an_idle_cpu_at_once() {
     assert_eq!((running(&host, OTHER), running(&host, CPU)), (Some(first), Some(second)));
 }
 
-/// Returns a hog on CPU 1 that may run anywhere, and a wake-up pinned there, while CPU 0 idles.
+/// Returns a hog that may run anywhere and waits on CPU 1, while CPU 0 idles. A woken vCPU, pinned to CPU 1, has
+/// preempted the hog.
 fn displaced_by_a_pinned_one<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, EntityId) {
     let mut host = host_of(sched::Topology::new(2), knobs);
     let free = living_on(&mut host, OTHER);
@@ -133,7 +134,7 @@ fn displaced_by_a_pinned_one<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, EntityId
 fn a_displaced_entity_goes_to_an_idle_cpu() {
     let (host, free) = displaced_by_a_pinned_one(&[]);
     assert_eq!(running(&host, CPU), Some(free));
-    // Xen 4.0.1 leaves the entity there at every tick.
+    // Xen 4.0.1 leaves the entity waiting at every tick.
     let (mut host, free) = displaced_by_a_pinned_one(&[("hand-off", 0)]);
     host.run_until(at(45));
     assert_eq!((running(&host, CPU), host.machine().state(free)), (None, State::Waiting));
@@ -171,7 +172,7 @@ fn affinity_moves_waiting_running_and_sleeping_vcpus() {
     interrupt(&mut host, waits);
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), host.machine().state(hogs[0])), (Some(waits), State::Waiting));
-    // The entity waits on CPU 0. It preempts on CPU 1, boosted as if it had woken there.
+    // The entity waits on CPU 0. On CPU 1, the entity preempts, boosted as after a wake-up.
     host.adjust(hogs[0], pinned(OTHER)).expect("accepted");
     run_through(&mut host, 32);
     assert_eq!((running(&host, OTHER), priority(&host, hogs[0])), (Some(hogs[0]), BOOST));

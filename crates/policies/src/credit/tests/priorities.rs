@@ -1,4 +1,4 @@
-//! BOOST, UNDER and OVER: the order of vCPUs on one CPU (7.3-2, 7.3-4 to 7.3-6).
+//! Tests of BOOST, UNDER and OVER: the order of vCPUs on one CPU (7.3-2, 7.3-4 to 7.3-6).
 
 use super::*;
 
@@ -134,7 +134,7 @@ fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
     assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(b), at(103)));
 }
 
-/// Returns the vCPU that runs next after r, which runs, pauses at `ms`. CPU 1 has the queue `[p, q]`, and its ticks are
+/// Returns the vCPU that runs after the running vCPU r pauses at `ms`. CPU 1 has the queue `[p, q]`, and its ticks are
 /// at 5, 15 … 65 ms. Until the accounting at 60 ms, p is UNDER and q OVER; afterwards the reverse.
 fn next_after_pause(ms: u64) -> &'static str {
     let mut host = host_of(sched::Topology::new(2), &[("tick-stagger", 5_000_000)]);

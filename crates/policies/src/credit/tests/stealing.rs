@@ -1,4 +1,5 @@
-//! Several CPUs, where the versions differ: the CPUs that a wake-up kicks, and the CPUs from which an idle CPU steals.
+//! Tests of version differences on several CPUs: the CPUs that a wake-up kicks, and the CPUs from which an idle CPU
+//! steals.
 
 use super::*;
 
@@ -69,7 +70,7 @@ fn a_preempted_vcpu_moves_to_an_idle_cpu() {
 }
 
 /// Returns the CPU from which CPU 2 steals first, and the CPU where it searches next. The CPUs are under two caches. On
-/// CPU 1 and CPU 3 a vCPU waits behind a boosted one. CPU 2, under the cache of CPU 3, runs out of work.
+/// CPU 1 and CPU 3, a vCPU waits behind a boosted vCPU. CPU 2, under the cache of CPU 3, runs out of work.
 fn stolen_from(words: &[(&str, &str)]) -> [usize; 2] {
     let words: Vec<(&str, &str)> = words.iter().copied().chain([("tickle", "all-idle")]).collect();
     let mut host = worded(sched::Topology { cpus: 6, smt: 1, llc: 3 }, &words, &[]);
@@ -117,8 +118,8 @@ fn the_same_cache_is_looked_at_first_and_in_turn() {
     assert_eq!(stolen_from(&TODAY), [1, 0]);
 }
 
-/// Returns the CPU that runs `next`. At one instant, the running entity of CPU 1 blocks, with `next` behind it, and CPU
-/// 0 runs out of work.
+/// Returns the CPU that runs `next`, which waits behind the running entity of CPU 1. At one instant, this entity blocks
+/// and CPU 0 runs out of work.
 fn thief_of_the_only_vcpu(words: &[(&str, &str)]) -> usize {
     let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
     let [here, there] = [CPU, OTHER].map(|cpu| scripted(&mut host, pinned(cpu)));

@@ -1,4 +1,4 @@
-//! The differences between 3.0.3, 4.0.1 and 4.23, each by its knob and by its version.
+//! Tests of the differences between 3.0.3, 4.0.1 and 4.23, each by its knob and by its version.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn accounts_may_be_kept_in_milliseconds() {
         first.yield_now(CPU);
     }
     run_through(&mut first, 30);
-    // Ticks found the heavy one at 10 and 30 ms, the light one at 20 ms.
+    // Ticks found the heavy vCPU at 10 and 30 ms, the light vCPU at 20 ms.
     assert_eq!([heavy, light].map(|e| credit(&first, e)), [-20 + 30, -10 + 1]);
     run_through(&mut first, 300);
     assert!(credit(&first, light) >= -30, "the clamp");
@@ -106,7 +106,7 @@ fn a_weight_is_for_all_members_or_for_each() {
         host.run_until(at(30_000));
         assert_shares(&mut host, &parts, Nanos::s(30), Nanos::ms(off));
     }
-    // Two CPUs, weights 256 for each of two and 512 for one: T = 600, W = 1024, so 150 each and 300.
+    // Two CPUs; two entities of weight 256 each, and one of weight 512: T = 600, W = 1024, so 150 each and 300.
     let mut table = crate::credit::domains::Domains::new(true);
     let ids: Vec<GroupId> = (1..3).map(|n| GroupId::new(n, 0)).collect();
     for (&id, (weight, members)) in ids.iter().zip([(256, 0..2), (512, 2..3)]) {
@@ -198,7 +198,7 @@ fn an_unparked_vcpu_calls_its_cpu_or_waits_for_the_end_of_an_idle_time_slice() {
 
 #[test]
 fn a_vcpu_parked_while_it_waits_has_its_time_slice_first() {
-    // The vCPU runs into debt, unnoticed by its cap, yields, and is parked while it waits.
+    // The vCPU runs into debt before the first accounting, yields, and is parked while it waits.
     for (words, runs) in [(&[][..], false), (&[("parking", "in-debt")], true), (&FIRST, true)] {
         let mut host = worded(sched::Topology::new(1), words, &[]);
         let vm = group(&mut host, capped(10));
@@ -242,7 +242,8 @@ fn an_idle_cpu_gives_an_entity_its_last_turn_before_parking_only_with_hand_off()
 
 #[test]
 fn an_account_that_overflows_may_be_emptied_after_the_balance_is_taken() {
-    // Two vCPUs wait, a light one in debt. The credit of the first is in the balance, and forgives no debt.
+    // A heavy blocked vCPU earns credit; a light hog is in debt. With `empty-late`, the credit of the heavy vCPU is in
+    // the balance, and forgives no debt.
     let credits = |overflow: &str| {
         let mut host = one_cpu(&[("overflow", overflow), ("begins", "active"), ("boost", "off")]);
         let rich = scripted(&mut host, weighing(60_000));
@@ -307,7 +308,7 @@ fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
     interrupt(&mut host, io);
     run_through_us(&mut host, 30_100);
     assert_eq!(running(&host, CPU), Some(io), "a vCPU that has run for long is preempted at once");
-    // At 40 ms a tick ends the boost; both vCPUs are UNDER. The first blocks and wakes, and gets a new time slice.
+    // At 40 ms, a tick ends the boost; both vCPUs are UNDER. The first vCPU blocks, wakes, and gets a new time slice.
     run_through_us(&mut host, 40_000);
     host.block(CPU);
     run_through_us(&mut host, 40_001);

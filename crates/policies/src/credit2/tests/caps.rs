@@ -1,4 +1,4 @@
-//! Caps: pools, quotas, debts and parking.
+//! Tests of caps: pools, quotas, debts and parking.
 
 use super::*;
 use sched::{CapBound, Held};
@@ -73,7 +73,7 @@ fn what_is_given_back_unparks_others() {
 
 #[test]
 fn an_overrun_of_the_quota_leaves_a_debt() {
-    // 2 % of 10 ms are 0.2 ms, but the shortest time slice is 1 ms: the debt is 0.8 ms, as much as four quota periods.
+    // 2 % of 10 ms are 0.2 ms, but the shortest time slice is 1 ms: the debt of 0.8 ms lasts for four quota periods.
     let mut host = host(1);
     let vm = group(&mut host, capped(2));
     let e = hog(&mut host, member(vm));
@@ -94,7 +94,7 @@ fn unused_budget_is_not_saved() {
     interrupt(&mut host, e);
     run_through(&mut host, 98_001);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (None, 1));
-    // The sleeping vCPU is unparked by the filling, and does not run.
+    // The filling unparks the sleeping vCPU, which does not run.
     host.pause(e);
     run_through(&mut host, 101_000);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (None, 0));
@@ -146,7 +146,7 @@ fn a_parked_vcpu_that_leaves_its_domain_runs() {
     host.adjust(e, Params::default()).expect("accepted");
     run_through(&mut host, 2_000);
     assert_eq!((running(&host, CPU), host.machine().is_held(e)), (Some(e), false));
-    // A running vCPU that joins the domain pays from then on; the pool is consistent.
+    // A running vCPU that joins the domain is charged to the pool from then on; the pool is consistent.
     host.adjust(e, member(vm)).expect("accepted");
     run_through(&mut host, 2_000);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (None, 1));

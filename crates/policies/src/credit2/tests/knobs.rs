@@ -1,4 +1,4 @@
-//! Each knob has its effect.
+//! Tests that each knob has its effect.
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn ratelimit_is_how_long_a_turn_is_left_alone() {
         interrupt(&mut host, second);
         run_through(&mut host, 600);
         assert_eq!(running(&host, CPU) == Some(second), preempts, "{knobs:?}");
-        // With more tolerance, the CPU is kicked, so its time slice is computed again.
+        // With the higher tolerance, the CPU is kicked, so its time slice is computed again.
         let called = knobs.iter().any(|(name, _)| *name == "ratelimit-tolerance");
         assert_eq!(host.machine().until(CPU) < at(2_000), called, "{knobs:?}");
     }

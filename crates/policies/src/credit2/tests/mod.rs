@@ -1,4 +1,4 @@
-//! Credit2 against the rules and the order of steps of Xen's credit2.c, all in virtual time.
+//! Tests of Credit2 against the rules and the order of steps of Xen's credit2.c, in virtual time.
 
 mod caps;
 mod knobs;
@@ -31,8 +31,8 @@ fn credit(host: &Driver<'_>, e: EntityId) -> i64 {
     shows(host, e, "credit") / 1_000
 }
 
-/// Returns the decisions on CPU 0 up to `us`, each with its begin, entity and end. An entity that continues is not
-/// repeated.
+/// Returns the runs on CPU 0 up to `us`, each with its beginning in microseconds and its entity. Consecutive runs of an
+/// entity count as one.
 fn turns(host: &mut Driver<'_>, us: u64) -> Vec<(u64, EntityId)> {
     let mut turns: Vec<(u64, EntityId)> = Vec::new();
     let mut now = host.now().as_ns() / 1_000;
@@ -47,7 +47,7 @@ fn turns(host: &mut Driver<'_>, us: u64) -> Vec<(u64, EntityId)> {
     turns
 }
 
-/// Returns a load of hogs of normal weight, without groups.
+/// Returns load bounds for hogs of normal weight, without groups.
 fn load<'a>(host: &'a sched::Topology, knobs: &'a Knobs, entities: u64) -> LoadBounds<'a> {
     LoadBounds::of_hogs(host, knobs, entities)
 }

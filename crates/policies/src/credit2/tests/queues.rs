@@ -1,4 +1,4 @@
-//! Several CPUs: run queues, kicks, migration resistance, loads and load balancing.
+//! Tests of several CPUs: run queues, kicks, migration resistance, loads and load balancing.
 
 use super::*;
 use crate::credit2::runqueue::{Load, partition};
@@ -81,7 +81,7 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
 
 #[test]
 fn an_idle_cpu_takes_a_vcpu_with_hardly_any_credit() {
-    // Clipped at −10 ms, on a CPU that another vCPU takes.
+    // The credit is clipped at −10 ms, on a CPU that another vCPU takes.
     for (hand_off, moves) in [(1, true), (0, false)] {
         let mut host = host_of(Shape::new(2), &[("hand-off", hand_off)]);
         let light = scripted(&mut host, Params { affinity: CpuSet::one(OTHER), ..weighing(16) });
@@ -128,8 +128,8 @@ fn loads_are_averages_of_the_runnable_vcpus() {
     assert_eq!((load.average, planned), (3 * whole, 3 * whole), "nothing older than the window counts");
 }
 
-/// Returns the number of hogs on CPU 0 after ten seconds, and the numbers of migrations until five seconds and after.
-/// Each of two run queues has one CPU. `ours` hogs are on CPU 0 and `theirs` on CPU 1 after the affinities are removed.
+/// Returns the number of hogs on CPU 0 ten seconds after the affinities are removed, and the number of migrations in
+/// the last five seconds. Each of two run queues has one CPU. `ours` hogs start on CPU 0 and `theirs` on CPU 1.
 fn evened_out(ours: usize, theirs: usize, knobs: &[(&str, i64)]) -> (usize, u64) {
     let mut host = host_of(Shape { cpus: 2, smt: 1, llc: 1 }, knobs);
     let on = [vec![CPU; ours], vec![OTHER; theirs]].concat();

@@ -1,4 +1,4 @@
-//! One run queue on one CPU: credit burning, time slices, resets, yields, wake-ups.
+//! Tests of one run queue on one CPU: credit burning, time slices, resets, yields, wake-ups.
 
 use super::*;
 
@@ -23,9 +23,9 @@ fn the_example_in_xens_order_of_steps() {
 
 #[test]
 fn the_example_of_policies_md_with_the_preempted_vcpu_counted() {
-    // A has 10 − 2 = 8, B 2 ms down to 8: a tie, B keeps the CPU. The example lets B run for another ms, but the rest
-    // of the rate limit is zero. So B runs for the shortest time slice, 0.5 ms, down to 7.5. A (8) is 0.5 ahead: 0.25
-    // ms, raised to 1 ms.
+    // A has 10 − 2 = 8, B 2 ms down to 8: a tie, so B keeps the CPU. The example lets B run for another ms, but the
+    // rest of the rate limit is zero. So B runs for the shortest time slice, 0.5 ms, down to 7.5. A (8) is 0.5 ahead:
+    // 0.25 ms, raised to 1 ms.
     let (mut host, [a, b]) = two(&[("count-stopped", 1)]);
     assert_eq!(turns(&mut host, 4_400), [(0, a), (1_000, b), (3_500, a)]);
     run_through(&mut host, 3_500);
@@ -201,7 +201,7 @@ fn shares_are_within_the_bound_at_every_moment() {
         let load = LoadBounds { weight_least, weight_most, ..load(&shape, &knobs, entities) };
         let bound = (POLICY.guarantees.shares)(&load).expect("the weights are close");
         for step in 1..600 {
-            // Odd instants, also within time slices.
+            // Instants that are not multiples of a time slice.
             let now = 1_313 * step;
             host.run_until(at(now));
             assert_shares(&mut host, &hogs, Nanos::us(now), bound);

@@ -35,13 +35,13 @@ pub(super) struct Account {
     pub(super) deadline: Instant,
     /// End of the throttling, if the entity is throttled: its slice was used up or given up.
     pub(super) throttled: Option<Instant>,
-    /// Start of the first period, if the reservation names one: all periods are bound to it.
+    /// Start of the first period, if the reservation names a start: all periods are bound to this instant.
     start: Option<Instant>,
     /// Whether the entity has woken yet.
     begun: bool,
     /// Whether the entity waits for its first period.
     first: bool,
-    /// Whether the next period could have begun while the entity was blocked, and begins at the wake-up.
+    /// Whether the entity was blocked when its next period could have begun, so that the period begins at the wake-up.
     lapsed: bool,
     /// Whether the entity reclaims unused bandwidth.
     pub(super) reclaims: bool,
@@ -238,8 +238,8 @@ impl Account {
         self.throttled
     }
 
-    /// Returns when the share of the entity is free if it blocks now: from then on, its remaining slice would last
-    /// until the deadline (the 0-lag time).
+    /// Returns the instant at which the share of the entity is free if the entity blocks now. From this instant, the
+    /// remaining slice would last until the deadline (the 0-lag time).
     pub(super) fn zero_lag(&self) -> Instant {
         let (span, slice) = (u128::from(self.share.span().as_ns()), u128::from(self.slice.as_ns()));
         let product = u128::from(self.left.unsigned_abs()) * span;

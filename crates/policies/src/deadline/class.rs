@@ -203,7 +203,8 @@ impl Deadline {
 
     // ---- States ----
 
-    /// Returns when the slice of `e` is used up on `cpu`, if `e` runs from now on; never, if slices end at ticks.
+    /// Returns the instant at which the slice of `e` is used up, if `e` runs on `cpu` from `now` on. Returns
+    /// `Instant::NEVER` if slices end at ticks.
     fn slice_end(&self, e: EntityId, cpu: CpuId, now: Instant) -> Instant {
         if self.tick.is_some() {
             return Instant::NEVER;
@@ -271,8 +272,8 @@ impl Deadline {
         }
     }
 
-    /// Ends the throttling of `e`, which is or was blocked, unless it owes more. Returns whether the throttling is
-    /// over.
+    /// Ends the throttling of `e`, which is or was blocked, unless `e` owes more than the new slice. Returns whether
+    /// the throttling is over.
     fn renew_asleep(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let now = cx.now();
         if !self.lapses {
@@ -339,7 +340,7 @@ impl Deadline {
         }
     }
 
-    /// Returns the decision for `cpu`: an entity with a deadline before `than`, if that is given.
+    /// Returns the decision for `cpu`: an entity with a deadline before `than`, if `than` is given.
     pub(crate) fn pick_before(&mut self, cpu: CpuId, than: Option<Instant>, cx: &mut Cx<'_>) -> Decision {
         let picked = self.queues.pick(cpu, than.map_or(Rank::Other, Rank::Urgency), cx);
         self.follow(cx);
@@ -374,7 +375,7 @@ impl Layer for Deadline {
 impl Policy for Deadline {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let asked = self.asked(cx.params(e), cx.topology())?;
-        // An entity that was detached and returns before its bandwidth was released takes the bandwidth over.
+        // An entity that was detached and returns before its bandwidth was released takes over this bandwidth.
         let back = self.leaving.iter().position(|gone| gone.id == e);
         let gone = back.map(|at| self.leaving[at]);
         if let Some(gone) = &gone {
@@ -499,7 +500,7 @@ impl Policy for Deadline {
                 cx.release(e, Held::Depleted);
                 self.enqueue(e, cx);
             }
-            // The entity was to stop, but has not stopped yet.
+            // The task is about to stop, but has not stopped yet.
             State::Running(_) => {
                 self.account(e).replenish(now);
                 cx.release(e, Held::Depleted);

@@ -136,15 +136,15 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Classes::new(host, parts)))
 }
 
-/// Returns the maximum wait of an entity. Deadlines are strict. Without reservations, each other entity first runs for
-/// one time slice, on the one CPU to which all may be confined.
+/// Returns the maximum wait of an entity. Deadlines are strict, so there is a bound only without reservations. Then
+/// each other entity first runs for one time slice, on the one CPU to which all may be confined.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_reservations).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }
 
 /// Returns the maximum part of a slice that can be missing. On one CPU, if slices end exactly, the entity receives
-/// every slice in every period, to the nanosecond. An entity that blocks begins new periods, which is not visible from
-/// outside.
+/// every slice in every period, to the nanosecond. An entity that blocks begins new periods, which an observer cannot
+/// detect.
 pub(crate) fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = knobs.on("hrtick") && knobs.word("admission") == "density";

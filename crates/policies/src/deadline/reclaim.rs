@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(rate(Formula::V65, 95, &[(10, true), (50, true)]), 631);
         assert_eq!(rate(Formula::V513, 95, &[(10, true), (50, false)]), 150);
         assert_eq!(rate(Formula::V65, 95, &[(10, true), (50, false)]), 105);
-        // Where the whole CPU may be promised, the formulas agree.
+        // If the whole CPU may be reserved, the formulas agree.
         for formula in [Formula::V513, Formula::V65] {
             assert_eq!(rate(formula, 100, &[(50, true), (50, true)]), 1_000);
             assert_eq!(rate(formula, 100, &[(50, true), (50, false)]), 500);

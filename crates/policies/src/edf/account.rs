@@ -148,8 +148,8 @@ impl Account {
     }
 
     /// Updates the account at a wake-up. If the entity was blocked for the whole period, a new period begins now,
-    /// unless its reservation names a start. Otherwise the time for which it was blocked is charged. The remaining
-    /// slice then stays at least its share of the rest of the period.
+    /// unless its reservation names a start. Otherwise the blocked time is charged, but the remaining slice stays at
+    /// least its share of the rest of the period.
     pub(super) fn wake(&mut self, late: Late, rest: Rest, now: Instant) {
         self.slept = true;
         if !self.fixed && (now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline) {
@@ -183,7 +183,7 @@ impl Account {
         if self.hard { BudgetState::Depleted } else { BudgetState::Background }
     }
 
-    /// Ends the use of the slice: the entity is held until its next period, or competes for unreserved time.
+    /// Handles the end of the slice: the entity is held until its next period, or competes for unreserved time.
     pub(super) fn deplete(&mut self) {
         self.state = self.depleted();
     }

@@ -11,8 +11,8 @@ use std::hint::select_unpredictable;
 
 const READY: usize = 0;
 
-/// The urgency of an entity: the earlier deadline first, then the lower index. It is one wide number, because comparing
-/// it is the most frequent operation.
+/// The urgency of an entity: the earlier deadline first, then the lower index. The key is one wide number, because keys
+/// are compared most frequently of all operations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key(u128);
 
@@ -42,8 +42,8 @@ pub(super) struct Global {
     urgency: Vec<Key>,
     /// Entities chosen by the current plan that have no seat yet, in order of key.
     chosen: Vec<EntityId>,
-    /// Whether anything except wake-ups, blocking and preemption changed since the last plan. Then an entity in the
-    /// queue may now preempt another.
+    /// Whether an event other than a wake-up, a block or a preemption occurred since the last plan. Then an entity in
+    /// the queue may now preempt another entity.
     changed: bool,
     /// Number of entities whose affinity excludes some CPU.
     restricted: usize,
@@ -104,7 +104,7 @@ impl Global {
 
     /// Makes the two most frequent plans without the general algorithm of [`choose`](Global::choose): one entity woke,
     /// or one CPU is free. Nothing else may have changed since a plan after which no entity in the queue could preempt
-    /// another. Returns whether one of these two plans applied.
+    /// another entity. Returns whether one of these two plans applied.
     #[inline]
     fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
         let (worst, urgency) = self.least_urgent();
@@ -138,7 +138,7 @@ impl Global {
         }
     }
 
-    /// Finds the entities to run in addition to those that run and stay, and seats them.
+    /// Finds and seats the entities to run in addition to those that continue to run.
     fn choose(&mut self, cx: &mut Cx<'_>) {
         self.queue_woken();
         let mut free = self.urgency.iter().filter(|&&key| key == Key::FREE).count();
@@ -343,7 +343,7 @@ impl Policy for Global {
         self.changed |= prev.why != StopReason::Kicked;
         self.edf.judge(e, prev.why);
         self.edf.enqueue(e, cx);
-        // With the plan made, it can only have omitted an entity with a restricted affinity, or an entity that runs on
+        // The plan is made. It can only have omitted an entity with a restricted affinity, or an entity that runs on
         // unreserved time.
         if self.restricted > 0 || self.edf.account(e).state == BudgetState::Background {
             self.call_for(e, cx);

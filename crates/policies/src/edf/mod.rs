@@ -123,14 +123,14 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
 }
 
 /// Returns the maximum part of a slice that can be missing. On one CPU per entity, every slice is delivered in every
-/// period, to the nanosecond. An entity that is attached, detached or changed gets its slice at once. The slice that
-/// its predecessor has used is then still owed to other entities.
+/// period, to the nanosecond. There is no bound with changes: a new or changed entity gets its slice at once. The slice
+/// that its predecessor has used is then still owed to other entities.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_changes {
         return None;
     }
     let knobs = load.knobs;
-    // If periods begin again at wake-ups, an observer cannot determine which periods were guaranteed.
+    // If periods begin at wake-ups, an observer cannot determine which periods were guaranteed.
     let keeps_periods = knobs.word("rest") == "keep";
     let exact = keeps_periods
         && knobs.word("enforce") != "none"

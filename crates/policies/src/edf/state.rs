@@ -19,7 +19,7 @@ const fn period_end(e: EntityId) -> Alarm {
     Alarm { owner: AlarmOwner::Entity(e), slot: 0 }
 }
 
-/// The state that the placements and `gang_edf` share: accounts, admission control, and the two kinds of queues.
+/// The state that the placements and `gang_edf` share: accounts, admission control, and both types of queues.
 pub(crate) struct Edf {
     pub(super) enforce: Enforce,
     pub(super) late: Late,
@@ -103,14 +103,14 @@ impl Edf {
         Ok(())
     }
 
-    /// Makes room in the queues, because any attached entity may wait in the queue of its CPU.
+    /// Reserves memory in the queues, because any attached entity may wait in the queue of its CPU.
     fn make_room(&mut self, e: EntityId) {
         let queue = self.queue(e);
         self.ready.reserve(e, queue, self.members);
     }
 
-    /// Returns the reservation of `e`. In a gang, it must equal the reservations of the siblings, with a common start,
-    /// on a CPU that no sibling has.
+    /// Returns the reservation of `e`. In a gang, the reservation must equal the reservations of the siblings, with a
+    /// common start, on a CPU that no sibling has.
     fn terms(&self, e: EntityId, cx: &Cx<'_>) -> Result<Terms, Refused> {
         let params = cx.params(e);
         let mut terms = Terms { asked: params.reservation, taken: CpuSet::EMPTY };
@@ -288,7 +288,8 @@ impl Edf {
         }
     }
 
-    /// Runs `e` on reserved time until that time is used up; without enforcement, until it stops.
+    /// Returns the decision to run `e` on reserved time until that time is used up; without enforcement, until `e`
+    /// stops.
     pub(super) fn reserved_slice(&self, e: EntityId, now: Instant) -> Decision {
         match self.enforce {
             Enforce::None => Decision::forever(e),

@@ -1,4 +1,4 @@
-//! A worked example of VSched §3, and each knob.
+//! Tests of a worked example of VSched §3, and of each knob.
 
 use super::POLICY;
 use crate::fixture::{self, at_ms as at, host_with, reserving};
@@ -57,7 +57,7 @@ fn the_worked_example_of_vsched() {
     let hard = knobs(&[("enforce", "hard")], &[]);
     let entities = [(promise(20, 5), HOG), (promise(50, 20), HOG)];
     assert_eq!(turns(&hard, 60, &entities), "A 0-5, B 5-20, A 20-25, B 25-30, A 40-45, B 50-60");
-    // Soft: from 30 to 40 ms they run round robin in the unreserved time; the time they run there is not charged.
+    // Soft: from 30 to 40 ms, both entities run round robin in the unreserved time, which is not charged to a slice.
     assert_eq!(turns(&knobs(&[], &[]), 60, &entities), "A 0-5, B 5-20, A 20-25, B 25-30, A 30-45, B 45-60");
     for placement in ["partitioned", "global"] {
         let same = knobs(&[("enforce", "hard"), ("placement", placement)], &[]);
@@ -87,7 +87,7 @@ fn a_soft_slice_leaves_its_entity_the_unreserved_time() {
 #[test]
 fn timers_of_a_grain_end_slices_at_its_multiples() {
     let coarse = knobs(&[("enforce", "hard")], &[("grain", 10_000_000)]);
-    // VSched §3.3: the slice error is at most the grain.
+    // VSched §3.3: the error of a slice is at most the grain.
     assert_eq!(turns(&coarse, 60, &[(promise(20, 5), HOG)]), "A 0-10, A 20-30, A 40-50");
 }
 
@@ -182,7 +182,7 @@ fn time_lost_to_an_interrupt_is_delivered_later() {
     assert!(machine.settle(at(20)).contains(&Action::Run { cpu, entity: e, until: at(24) }));
 }
 
-/// With `renew`, a period begins at a wake-up, so the entity never waits for another grid.
+/// With `renew`, a period begins at a wake-up, so the entity never waits for the end of an old period.
 #[test]
 fn with_renew_periods_follow_the_wake_ups() {
     use sched::{Input, Wake};
@@ -195,7 +195,7 @@ fn with_renew_periods_follow_the_wake_ups() {
         let _ = machine.settle(at(0));
         machine.input(at(1), Input::Block { cpu });
         let _ = machine.settle(at(1));
-        // 3 ms are left for 2 ms ahead.
+        // 3 ms of the slice are left, but only 2 ms of the period.
         machine.input(at(8), Input::Wake { entity: e, why: Wake::Resumed });
         let _ = machine.settle(at(8));
         let show = |name| machine.inspect(e, name).expect("edf shows it");

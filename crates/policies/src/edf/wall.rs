@@ -1,10 +1,10 @@
 //! `charge = wall`: VSched's own core (VSched §3.2), which cannot detect that an entity blocks.
 //!
-//! The core makes a choice at the end of a period, at the end of a slice and when the set of entities changes. It
-//! *chooses* the entity of earliest deadline with a remaining slice, runnable or not, and charges that entity for the
-//! time until the next choice. While the chosen entity is blocked, all runnable entities run round robin, as
-//! SCHED_OTHER processes would. Each choice costs the core the CPU time of the knob `decision`. During that time its
-//! process has the CPU: no entity runs, and none is charged. Events in that time are handled afterwards.
+//! The core makes a choice at the end of a period, at the end of a slice and when the set of entities changes. The core
+//! *chooses* the entity of earliest deadline with a remaining slice, runnable or not. The time until the next choice is
+//! charged to that entity. While the chosen entity is blocked, all runnable entities run round robin, as SCHED_OTHER
+//! processes would. Each choice costs the core the CPU time of the knob `decision`. During that time, the process of
+//! the core has the CPU: no entity runs, and none is charged. Events during a decision are handled afterwards.
 
 use super::account::BudgetState;
 use super::state::Edf;
@@ -200,7 +200,7 @@ impl Policy for Wall {
 
     fn plan(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
-        // Waiting entities are considered once the decisions are complete.
+        // Waiting entities are considered after all decisions are complete.
         if self.decided.iter().all(|&at| at <= now) {
             self.edf.call_for_background(cx);
         }

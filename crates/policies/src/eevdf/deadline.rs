@@ -24,7 +24,8 @@ pub(super) struct Request {
     owes: bool,
     /// Whether the node is new and has not been placed yet.
     initial: bool,
-    /// End of the protection after a pick: the node's deadline while this is unchanged, or a value of its clock.
+    /// End of the protection after a pick: the node's deadline, while the deadline is unchanged, or a value of the
+    /// node's clock.
     protection: Option<Virtual>,
 }
 
@@ -52,7 +53,7 @@ impl Summary for Extremes {
     }
 }
 
-/// The maximum by which yields postpone a deadline: far from the end of the clock, and years away.
+/// The maximum by which yields postpone a deadline: years, but far below the range of the clock.
 const PUT_OFF_MOST: i64 = 1 << 60;
 
 type Queues = RunQueues<EarliestDeadline>;
@@ -92,7 +93,7 @@ impl Queues {
         min.moved(i64::try_from(ahead).expect("an average is not beyond the numbers it is made of"))
     }
 
-    /// Returns whether this vruntime is not ahead of the average of `queue`. The result is exact, without a division.
+    /// Returns whether this vruntime is not ahead of the average of `queue`. The result is exact and needs no division.
     fn is_eligible_at(&self, queue: usize, vruntime: Virtual) -> bool {
         let (moment, weight) = self.balance(queue);
         i128::from(vruntime.ahead_of(self.queue(queue).min_vruntime)) * i128::from(weight) <= moment
@@ -116,7 +117,7 @@ impl Queues {
         self.node_mut(id).own.lag = self.lag(id).clamp(-most, most);
     }
 
-    /// Advances `min_vruntime` to the minimum vruntime queued in `queue`. It never decreases.
+    /// Advances `min_vruntime` to the minimum vruntime queued in `queue`; `min_vruntime` never decreases.
     fn advance(&mut self, queue: usize) {
         let running = self.running(queue).map(|node| node.vruntime);
         let waiting = self.summary(queue).map(|extremes| extremes.least_vruntime);
@@ -163,8 +164,8 @@ impl Queues {
 
     // ---- Placing ----
 
-    /// Sets the clock of `id`, which is about to be queued, so that its lag is the same as when it left. The average
-    /// then includes its own weight.
+    /// Sets the clock of `id`, which is about to be queued, so that its lag is the same as when the node left its
+    /// queue. The average then includes the node's own weight.
     fn place(&mut self, id: NodeId) {
         let Node { queue, weight, own, vruntime, .. } = *self.node(id);
         let debt = if own.owes { vruntime.ahead_of(Virtual::ZERO) } else { 0 };
@@ -202,9 +203,9 @@ impl Queues {
         }
     }
 
-    /// Returns whether no other node may be picked for now.
+    /// Returns whether `id` currently excludes all other nodes from being picked.
     fn bars_others(&self, id: NodeId) -> bool {
-        // In v6.17, a node is protected for a while even without run-to-parity.
+        // In v6.17, a node is protected for a limited time even without run-to-parity.
         let counts = self.rule.0.run_to_parity || self.rule.0.protection == Protection::Shortest;
         counts && self.is_protected(id) && self.is_eligible(id)
     }
@@ -361,7 +362,7 @@ impl Rule for EarliestDeadline {
         }
     }
 
-    /// Dequeues a node. A node with a debt that blocks stays queued until it is picked, which is not before the debt is
+    /// Dequeues a node. A node that blocks with a debt stays queued until it is picked, which is not before the debt is
     /// paid.
     fn leave(queues: &mut Queues, id: NodeId, leaving: Leaving) -> bool {
         queues.clear_buddies(id);
@@ -390,7 +391,7 @@ impl Rule for EarliestDeadline {
         true
     }
 
-    /// Resumes a node, and places it again if its debt is paid by now.
+    /// Resumes a node, and places it again if its debt has been paid.
     fn resume(queues: &mut Queues, id: NodeId) {
         queues.set_delayed(id, false);
         queues.keep_lag(id);

@@ -5,8 +5,8 @@
 //! core, the cores of the cache, the caches of the machine.
 //!
 //! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, reduced: no
-//! capacities, no NUMA distances, running tasks stay. A kicked idle CPU always searches, for any interval of its
-//! domain.
+//! capacities, no NUMA distances, running tasks stay. A kicked idle CPU always searches, regardless of the interval of
+//! its domain.
 
 use super::Fair;
 use super::domain::{Balancing, Level, span};
@@ -36,11 +36,11 @@ enum Amount {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Pulled {
     moved: usize,
-    /// Whether a task was left because it was cache-hot or too heavy, and might move another time.
+    /// Whether a task was left because it was cache-hot or too heavy, so that it may move at a later pull.
     left: bool,
 }
 
-/// Whether a task may be pulled.
+/// The result of a test whether a task may be pulled.
 #[derive(PartialEq, Eq)]
 enum Fit {
     Yes,
@@ -51,7 +51,8 @@ enum Fit {
 impl<R: Rule> Fair<R> {
     // ---- CPUs without work ----
 
-    /// Pulls one task for `cpu`, which has no task to run, from the busiest CPU of the nearest domain with such a CPU.
+    /// Pulls one task for `cpu`, which has no task to run. The source is the busiest CPU of the nearest domain that has
+    /// a task to pull.
     pub(super) fn pull_for_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let called = core::mem::take(&mut self.cpus[cpu.index()].called);
         let idles_long = self.cpus[cpu.index()].average_idle >= self.queues.tunables.migration_cost;
@@ -89,7 +90,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Returns whether `cpu` would still have a task to run after one task left.
+    /// Returns whether `cpu` would still have a task to run after the loss of one task.
     fn can_spare(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let tasks = self.queues.root(cpu).tasks.all;
         tasks >= 2 || tasks == 1 && cx.running(cpu) == Running::Above
@@ -139,8 +140,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Returns the balancing interval of a busy CPU, for a domain that idle CPUs balance every `interval`. It is a tick
-    /// shorter than a multiple, so that it does not always find the same tasks waiting. Source:
+    /// Returns the balancing interval of a busy CPU, for a domain that idle CPUs balance every `interval`. The result
+    /// is a tick shorter than a multiple, so that a balance does not always find the same tasks waiting. Source:
     /// `get_sd_balance_interval`, kernel/sched/fair.c, v5.10 and later.
     fn busy_interval(&self, interval: Nanos) -> Nanos {
         let tunables = &self.queues.tunables;
@@ -148,7 +149,7 @@ impl<R: Rule> Fair<R> {
         if tunables.off_beat { long.saturating_sub(tunables.tick).max(tunables.tick) } else { long }
     }
 
-    /// Returns whether `cpu` balances for its whole group: one CPU does, the first that idles, else the first.
+    /// Returns whether `cpu` balances for its whole group. The first idle CPU of the group does, else the first CPU.
     fn balances_for_group(&self, cpu: CpuId, level: usize, cx: &Cx<'_>) -> bool {
         let mut group = span(cx.topology(), cpu, self.levels[level].group);
         let first = group.next();
@@ -204,7 +205,7 @@ impl<R: Rule> Fair<R> {
                 Amount::Task => 1,
                 Amount::Load(_) => self.queues.root_load(NodeId::task(e)).max(1),
             };
-            // Each failure doubles the weight of the tasks that may move.
+            // Each failure doubles the maximum weight of a task that may move.
             let shift = self.cpus[to.index()].balancing[level].failed.min(63);
             let mut fit = self.fit(e, pull, cx);
             if fit == Fit::Yes && weight >> shift > wanted {

@@ -1,11 +1,11 @@
 //! Quotas: a group's CPU time per quota period (`cpu.max`), over all CPUs.
 //!
-//! In every quota period the group's pool is filled up to the quota. A CPU that runs the group takes bandwidth slices
+//! In every quota period, the group's pool is filled up to the quota. A CPU that runs the group takes bandwidth slices
 //! of 5 ms from the pool. When a slice is used up and the pool is empty, the group is throttled on that CPU. Its group
-//! entity leaves the queue above, and all tasks below it are held. The tasks are released when a later quota period
-//! pays the debt and one nanosecond. CPU time is charged at ticks and switches, so a CPU may overdraw by a tick; the
-//! next quota period pays. A CPU on which the group becomes idle keeps 1 ms of its bandwidth slice and returns the
-//! rest. A slack timer distributes the rest to throttled queues.
+//! entity leaves the queue above, and all tasks below the group entity are held. The tasks are released when a later
+//! quota period pays the debt and one nanosecond. CPU time is charged at ticks and switches, so a CPU may overdraw by a
+//! tick; the next quota period pays. A CPU on which the group becomes idle keeps 1 ms of its bandwidth slice and
+//! returns the rest. A slack timer distributes the rest to throttled queues.
 //!
 //! Source: kernel/sched/fair.c (CFS bandwidth), v5.13; Documentation/scheduler/sched-bwc.
 
@@ -18,13 +18,14 @@ use sched::{Cx, EntityId, GroupId, Nanos, Quota, Running};
 
 /// Part of its bandwidth slice that an idle CPU keeps. Source: `min_cfs_rq_runtime`.
 const KEPT: Nanos = Nanos::ms(1);
-/// Delay with which returned quota is distributed, so that more can be returned. Source: `cfs_bandwidth_slack_period`.
+/// Delay with which returned quota is distributed, so that more quota can be returned meanwhile. Source:
+/// `cfs_bandwidth_slack_period`.
 const SLACK_PERIOD: Nanos = Nanos::ms(5);
 /// Time before the next refill in which the slack timer is not used. Source: `min_bandwidth_expiration`.
 const REFILL_NEAR: Nanos = Nanos::ms(2);
 
 impl<R: Rule> Fair<R> {
-    // ---- What is asked ----
+    // ---- Requests ----
 
     /// Sets the quota of a group: the pool is full, debts are dropped, and no queue is throttled.
     pub(super) fn set_quota(&mut self, g: GroupId, quota: Option<Quota>, cx: &mut Cx<'_>) {
@@ -50,7 +51,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    // ---- Spending ----
+    // ---- Charges ----
 
     /// Charges `ran` to the quota of the group of `queue`.
     pub(super) fn account(&mut self, at: usize, ran: Nanos, cx: &mut Cx<'_>) {
@@ -84,7 +85,7 @@ impl<R: Rule> Fair<R> {
         queue.remaining > 0
     }
 
-    /// Throttles the group when the first node has joined `queue`, if the group has no quota.
+    /// Throttles the group when the first node has joined `queue`, if the group has no quota left.
     pub(super) fn check_enqueue(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue(at);
         if !queue.limited || queue.current.is_some() || queue.throttled {
@@ -104,7 +105,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Gives back to the pool the quota that `queue`, which has no node left, does not keep.
+    /// Gives the quota that `queue`, which has no node left, does not keep back to the pool.
     pub(super) fn return_quota(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue_mut(at);
         let kept = KEPT.as_ns().cast_signed();

@@ -4,9 +4,9 @@ use super::tunables::{CACHE_NICE_TRIES, MIGRATE_MOST};
 use sched::{Conserving, LoadBounds, Nanos};
 
 /// Returns the time until an idle CPU finds waiting work. An idle CPU is kicked at a tick of the CPU where a task
-/// waits. That tick arrives within one tick period. It examines 32 tasks; the tasks that it cannot move are examined
-/// last at the next tick. A cache-hot task moves at the third kick, so each kick may fail twice. With quotas, a task
-/// may not be able to move because its group is throttled on the idle CPU: then there is no bound.
+/// waits, within one tick period. The idle CPU examines 32 tasks; the tasks that cannot move are examined last at the
+/// next tick. A cache-hot task moves at the third kick, so each kick may fail twice. With quotas, a task may not be
+/// able to move because its group is throttled on the idle CPU: then there is no bound.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_limits {
         return Conserving::Never;

@@ -52,7 +52,7 @@ impl<R: Rule> Fair<R> {
     }
 
     /// Adds `id` and the blocked group entities above it to their queues. Adds `tasks` to the runnable tasks of these
-    /// and all queues above, up to the first throttled one.
+    /// queues and all queues above, up to the first throttled queue.
     pub(super) fn join_chain(&mut self, id: NodeId, mut placing: Placing, tasks: Tasks, cx: &mut Cx<'_>) {
         let mut at = Some(id);
         while let Some(id) = at {
@@ -93,8 +93,9 @@ impl<R: Rule> Fair<R> {
     }
 
     /// Removes `id` from its queue. Group entities above it whose queues are then empty leave, too, unless they are
-    /// delayed. Subtracts `tasks` from the runnable tasks of these and all queues above, up to the first throttled one.
-    /// Returns the lowest group entity that stays because other nodes are left in its queue, if the walk reaches it.
+    /// delayed. Subtracts `tasks` from the runnable tasks of these queues and all queues above, up to the first
+    /// throttled queue. Returns the lowest group entity that stays because its queue has other nodes, if the walk
+    /// reaches it.
     pub(super) fn leave_chain(
         &mut self,
         id: NodeId,
@@ -202,7 +203,7 @@ impl<R: Rule> Fair<R> {
         self.enqueue(e, Placing::Keep, cx);
     }
 
-    /// Assigns `e`, which is not runnable and has a relative vruntime, to `cpu`. It is no longer cache-hot.
+    /// Assigns `e`, which is not runnable and has a relative vruntime, to `cpu`, where `e` is not cache-hot.
     pub(super) fn assign(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) {
         let queue = self.queues.queue_of(cx.params(e).group, cpu);
         self.queues.node_mut(NodeId::task(e)).queue = queue;

@@ -8,11 +8,11 @@
 //!
 //! The class may share its CPUs with a more urgent and a less urgent class.
 //!
-//! Differences from the kernel: loads are the weights that are runnable now, not decayed averages. All CPUs of a cache
-//! are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches for work at once. Running
-//! tasks are not migrated. Entities of real-time classes count as SCHED_OTHER if this class runs them; reservations are
-//! ignored. A runnable task that moves to another class and comes back keeps its distance from the others. The kernel
-//! (before v6.6) drops the distance of the task that is furthest behind.
+//! The class differs from the kernel as follows. Loads are the weights that are runnable now, not decayed averages. All
+//! CPUs of a cache are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches for work at
+//! once. Running tasks are not migrated. Entities of real-time classes count as SCHED_OTHER if this class runs them;
+//! reservations are ignored. A runnable task that moves to another class and comes back keeps its distance from the
+//! other tasks. The kernel (before v6.6) drops the distance of the task that is furthest behind.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c, v5.13 and later.
 
@@ -67,15 +67,14 @@ struct Task {
     member: bool,
     /// CPU in whose queues the entity is, or was last.
     cpu: CpuId,
-    /// Last CPU on which the entity woke other tasks: another place where its cache may be warm.
+    /// Last CPU on which the entity woke other tasks: another CPU whose cache may be warm.
     recent_cpu: CpuId,
     flips: Flips,
     /// Instant at which the entity last ran, if it was on this CPU.
     ran_at: Option<Instant>,
     /// Whether the entity is held because a group above it is throttled.
     held: bool,
-    /// Whether the entity is back from another class, for which it left `recent_cpu`, and has not been runnable here
-    /// since.
+    /// Whether the entity left `recent_cpu` for another class, is back, and has not been runnable in this class since.
     returns: bool,
 }
 
@@ -164,7 +163,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Places the forked `e` behind the other tasks of the queue on which it is created, perhaps on another CPU.
+    /// Places the forked `e` behind the other tasks of the queue in which it is created. `e` may then start on another
+    /// CPU.
     fn fork(&mut self, e: EntityId, parent: Option<EntityId>, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let why = Wake::New { parent };
@@ -244,7 +244,7 @@ fn shares_of(params: &GroupParams) -> u64 {
 impl<R: Rule> Policy for Fair<R> {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let cpu = cx.last_cpu(e);
-        // Names are unique: a returning entity has been in another class since.
+        // Ids are unique: an entity with the same id returns from another class.
         let before = self.tasks.get(e.index()).filter(|task| task.id == e);
         let (returns, recent_cpu) = (before.is_some(), before.map_or(cpu, |task| task.cpu));
         let flips = Flips::NONE;
@@ -362,8 +362,8 @@ impl<R: Rule> Policy for Fair<R> {
         self.dequeue(e, Leaving::Halt, cx);
     }
 
-    /// Charges `e` for its time in another class. The task waits on its previous CPU, wherever it ran in the other
-    /// class: this class decides the number of tasks that wait on each CPU.
+    /// Charges `e` for its time in another class. The task waits on its previous CPU, regardless of its CPU in the
+    /// other class: this class decides the number of tasks that wait on each CPU.
     fn owe(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let Task { recent_cpu: home, cpu, returns, .. } = self.tasks[e.index()];

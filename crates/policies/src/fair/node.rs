@@ -1,8 +1,8 @@
 //! The nodes that wait in run queues.
 //!
-//! A node is a task or a group entity. A group entity represents the group's queue on one CPU in the queue above. Both
-//! kinds share one index space, so that both can wait in one tree. The task of entity `i` is node `2 i`, the group
-//! entity that owns queue `q` is node `2 q + 1`.
+//! A node is a task or a group entity. A group entity represents the group's queue on one CPU in the queue above. Tasks
+//! and group entities share one index space, so that both can wait in one tree. The task of entity `i` is node `2 i`,
+//! the group entity that owns queue `q` is node `2 q + 1`.
 
 use sched::{Class, EntityId, Nanos, Params, Virtual, Weight};
 
@@ -59,7 +59,7 @@ impl From<EntityId> for NodeId {
 pub(crate) struct Node<N> {
     pub(crate) weight: u64,
     pub(crate) vruntime: Virtual,
-    /// Fractions of a nanosecond, in `1 / weight`, by which the node's clock lags the time it ran.
+    /// Fractions of a nanosecond, in `1 / weight`, by which the node's clock lags the CPU time of the node.
     pub(crate) rest: u64,
     pub(crate) sum_exec: Nanos,
     /// Queue in which the node is, or was last.
@@ -70,7 +70,7 @@ pub(crate) struct Node<N> {
     pub(crate) delayed: bool,
     /// Whether the node is a SCHED_IDLE task.
     pub(crate) idle: bool,
-    /// Number of the CPU's decision in which the node was last put back; 0: it has left since.
+    /// Number of the CPU's decision in which the node was last put back; 0: the node has left since.
     pub(crate) put_in: u64,
     /// State of the rule for this node.
     pub(crate) own: N,

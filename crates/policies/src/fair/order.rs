@@ -20,6 +20,6 @@ pub(crate) trait Order: Debug + Send + Sized + 'static {
     /// The initial state of a queue.
     const QUEUE: Self::Queue;
 
-    /// Returns the place of `node` in its tree if it joins as the `arrival`-th, and its summary.
+    /// Returns the key of `node` in its tree if the node joins as the `arrival`-th, and its summary.
     fn order(node: &Node<Self::Node>, arrival: u64) -> (Self::Key, Self::Summary);
 }

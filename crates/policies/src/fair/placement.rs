@@ -33,7 +33,7 @@ impl<R: Rule> Fair<R> {
         self.queues.root(cpu).load
     }
 
-    // ---- Where a task may be put ----
+    // ---- Allowed CPUs ----
 
     /// Returns whether `e` may be put in the queue of `cpu`: its affinity must allow it. If siblings are kept apart, no
     /// sibling may be runnable there, unless every allowed CPU has one.
@@ -93,13 +93,14 @@ impl<R: Rule> Fair<R> {
         let (a, b) = (self.tasks[waker.index()].flips.count, self.tasks[e.index()].flips.count);
         let (least, most, factor) = (a.min(b), a.max(b), host.llc as u64);
         if self.queues.tunables.old_affinity {
-            // v3.17: the woken task has many partners, and the waker many times more.
+            // In v3.17, the woken task has many partners, and the waker has many times that number.
             return b > factor && a > factor * b;
         }
         least >= factor && most >= least * factor
     }
 
-    /// Returns whether the waker's CPU is better because it idles or is about to; `None` if it is not.
+    /// Returns `Some(true)` if the waker's CPU is better because it idles or is about to idle. Returns `Some(false)` if
+    /// both CPUs idle, and `None` if idleness does not decide.
     fn affine_idle(&self, prev: CpuId, this: CpuId, sync: bool, cx: &Cx<'_>) -> Option<bool> {
         if !self.queues.tunables.wake_affine_idle {
             return None;
@@ -110,8 +111,9 @@ impl<R: Rule> Fair<R> {
         (sync && self.queues.root(this).tasks.all == 1 && cx.running(this) != Running::Above).then_some(true)
     }
 
-    /// Returns whether the waker's CPU is less loaded. `e` is blocked, so its weight is in neither load. It is added to
-    /// the load of the waker's CPU, and need not be subtracted from the load of its own CPU.
+    /// Returns whether the waker's CPU is less loaded than the last CPU of `e`. `e` is blocked, so its weight is in
+    /// neither load. The weight is added to the load of the waker's CPU, and need not be subtracted from the other
+    /// load.
     fn affine_weight(&self, e: EntityId, waker: EntityId, sync: bool, cx: &Cx<'_>) -> bool {
         let tunables = &self.queues.tunables;
         if !tunables.wake_affine_weight {
@@ -167,8 +169,8 @@ impl<R: Rule> Fair<R> {
         cache().find(|&cpu| good(cpu)).unwrap_or(target)
     }
 
-    /// Returns an idle CPU as in v3.17. It is in the first fully idle core under the cache of `target`, from its own
-    /// core on, else an idle thread of its own core.
+    /// Returns an idle CPU as in v3.17: in the first fully idle core under the cache of `target`, from the core of
+    /// `target` on; else an idle thread of the core of `target`.
     fn idle_core(&self, e: EntityId, target: CpuId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |&cpu: &CpuId| cpu != target && self.is_as_good_as_idle(cpu, cx);
@@ -183,8 +185,8 @@ impl<R: Rule> Fair<R> {
 
     // ---- Fork ----
 
-    /// Returns the CPU to start on, in order of distance from `here`. It is in the cache with the most idle CPUs or the
-    /// minimum load. There, it is the CPU that has been idle for the shortest time or has the minimum load.
+    /// Returns the CPU to start on, in order of distance from `here`. The CPU is in the cache with the most idle CPUs
+    /// or the minimum load. In this cache, the CPU has been idle for the shortest time or has the minimum load.
     pub(super) fn idlest(&self, e: EntityId, here: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();
         let caches = host.cpus.div_ceil(host.llc);
@@ -216,7 +218,7 @@ impl<R: Rule> Fair<R> {
     }
 
     /// Returns a key that is minimal for the best CPU of a new task. Idle CPUs are first, by number of idle threads on
-    /// the core, then by most recent idling. The least loaded CPU follows; `here` is first among equals.
+    /// the core, then by most recent idling. The least loaded CPU follows; among equals, `here` is first.
     fn reluctance(&self, cpu: CpuId, here: CpuId, cx: &Cx<'_>) -> (bool, usize, u64, bool, usize) {
         let idle = self.is_idle(cpu, cx);
         let threads = span(cx.topology(), cpu, cx.topology().smt).filter(|&other| !self.is_idle(other, cx)).count();
@@ -256,8 +258,8 @@ struct CacheSum {
 }
 
 impl CacheSum {
-    /// Returns whether this cache is a better place to start than `best`, which counts as `imbalance` percent of its
-    /// load.
+    /// Returns whether a task should start under this cache rather than `best`, which counts as `imbalance` percent of
+    /// its load.
     fn is_idler(&self, best: &CacheSum, imbalance: u64) -> bool {
         if self.idle != best.idle {
             return self.idle > best.idle;

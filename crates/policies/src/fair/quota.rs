@@ -2,7 +2,7 @@
 
 use sched::{Alarm, AlarmOwner, GroupId, Instant, Nanos, Quota};
 
-/// The alarm slots of a group.
+/// The slot of the refill timer, among the alarm slots of a group.
 pub(crate) const PERIOD: u8 = 0;
 /// The slot of the slack timer; see [`PERIOD`].
 pub(crate) const SLACK: u8 = 1;
@@ -15,7 +15,7 @@ pub(super) struct Bandwidth {
     pub(super) pool: Nanos,
     /// Whether no CPU has taken quota since the last refill.
     pub(super) idle: bool,
-    /// The period boundary to which the alarm was last set; quota periods are counted from it.
+    /// The period boundary at which the alarm was last set; quota periods are counted from this boundary.
     pub(super) boundary: Instant,
     /// First throttled queue; the others follow in `next_throttled`. The queue throttled longest is first.
     pub(super) first: Option<usize>,

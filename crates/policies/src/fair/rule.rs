@@ -1,5 +1,5 @@
-//! [`Rule`]: the part that the fair class leaves open: the order within a queue, the end of a run, and the placement of
-//! a joining node.
+//! [`Rule`]: the decisions that differ between fair policies: the order within a queue, the end of a run, and the
+//! placement of a joining node.
 
 use super::node::NodeId;
 use super::order::Order;
@@ -45,7 +45,7 @@ pub(crate) trait Rule: Order {
     /// task may join another queue.
     fn place_forked(queues: &mut RunQueues<Self>, id: NodeId, from: Option<Virtual>);
 
-    /// Lets `child`, just placed, run before `parent`, which is current. Returns whether it will.
+    /// Lets `child`, just placed, run before `parent`, which is current. Returns whether `child` will run first.
     fn let_pass(_queues: &mut RunQueues<Self>, _child: NodeId, _parent: NodeId) -> bool {
         false
     }
@@ -56,11 +56,11 @@ pub(crate) trait Rule: Order {
     /// Moves `id`, which is blocked, to another queue, where its lag is the same as in this queue.
     fn move_sleeper(queues: &mut RunQueues<Self>, id: NodeId, queue: usize);
 
-    /// Handles the move of the task `id`, out of its queue, to another class, from which it may return. `sleeps`: it is
-    /// blocked.
+    /// Handles the move of the task `id`, out of its queue, to another class, from which the task may return. `sleeps`:
+    /// the task is blocked.
     fn leave_class(_queues: &mut RunQueues<Self>, _id: NodeId, _sleeps: bool) {}
 
-    /// Returns the task `id`, not runnable, to its queue, at the same distance as when it left.
+    /// Returns the task `id`, not runnable, to its queue, at the same distance as when the task left.
     fn come_back(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
     /// Charges CPU time to `id`, which neither runs nor is in a tree.
@@ -69,7 +69,7 @@ pub(crate) trait Rule: Order {
     /// Adds `id`, which becomes runnable, to its queue.
     fn join(queues: &mut RunQueues<Self>, id: NodeId, placing: Placing);
 
-    /// Removes `id`, which is no longer runnable. Returns whether it has left its queue; if not, it is `delayed`.
+    /// Removes `id`, which is no longer runnable. Returns whether `id` has left its queue; if not, `id` is `delayed`.
     fn leave(queues: &mut RunQueues<Self>, id: NodeId, leaving: Leaving) -> bool;
 
     /// Resumes `id`, which is delayed and becomes runnable again.
@@ -96,11 +96,11 @@ pub(crate) trait Rule: Order {
         Verdict::Stays
     }
 
-    /// Returns the next node of `queue`, which has a waiting node and no current one. The next node leaves instead if
-    /// it is delayed. A node that was put back in this `turn` of the CPU ran until now.
+    /// Returns the next node of `queue`, which has a waiting node and no current node. If the next node is delayed, the
+    /// node leaves its queue instead of running. A node that was put back in this `turn` of the CPU ran until now.
     fn next_of(queues: &RunQueues<Self>, queue: usize, turn: u64) -> NodeId;
 
-    /// Records that `id` is now current in its queue. `goes_on`: it was stopped at this instant and continues.
+    /// Records that `id` is now current in its queue. `goes_on`: the node was stopped at this instant and continues.
     fn started(_queues: &mut RunQueues<Self>, _id: NodeId, _goes_on: bool) {}
 
     /// Handles a yield of `id`, which runs.
@@ -108,15 +108,15 @@ pub(crate) trait Rule: Order {
 
     // ---- Wake-up preemption ----
 
-    /// Handles the arrival of the task `id` on the CPU of the running task `running`. Returns whether it was made a
+    /// Handles the arrival of the task `id` on the CPU of the running task `running`. Returns whether `id` was made a
     /// buddy.
     fn greet(queues: &mut RunQueues<Self>, id: NodeId, running: NodeId, arrival: Arrival) -> bool;
 
-    /// Returns whether `wakee` preempts `running`, current in the same queue and charged. `greeted`: it was made a
+    /// Returns whether `wakee` preempts `running`, current in the same queue and charged. `greeted`: `wakee` was made a
     /// buddy already.
     fn preempts(queues: &mut RunQueues<Self>, wakee: NodeId, running: NodeId, greeted: bool) -> bool;
 
-    /// Prepares the preemption of `running`, which is current, by `wakee`, perhaps in another queue of the CPU.
+    /// Prepares the preemption of `running`, which is current, by `wakee`, which may be in another queue of the CPU.
     fn preempted(queues: &mut RunQueues<Self>, wakee: NodeId, running: NodeId);
 
     // ---- Inspection ----

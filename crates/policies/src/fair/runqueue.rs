@@ -1,8 +1,8 @@
 //! The run queues: one per CPU and, for every group, one more per CPU. Queue `g · cpus + c` belongs to group `g` on CPU
 //! `c`; the root is group 0.
 //!
-//! This module keeps only loads, counts and buddies. The order of the queues belongs to the [`Order`]. `transitions`
-//! contains the changes in which its rule takes part.
+//! This module keeps only loads, counts and buddies. The [`Order`] defines the order of the queues. `transitions`
+//! contains the changes that involve the rule.
 
 use super::node::{NICE_0, Node, NodeId};
 use super::order::Order;
@@ -35,7 +35,7 @@ impl Buddy {
 pub(crate) struct RunQueue<Q> {
     pub(crate) cpu: CpuId,
     pub(crate) group: usize,
-    /// Queue of the group entity of this queue; `None` for the root.
+    /// Queue that contains the group entity of this queue; `None` for the root.
     pub(crate) up: Option<usize>,
     /// Number of steps to the root.
     pub(crate) depth: u32,
@@ -47,9 +47,9 @@ pub(crate) struct RunQueue<Q> {
     pub(crate) tasks: Tasks,
     /// Number of delayed nodes of the CPU; only at a root.
     pub(crate) delayed: u32,
-    /// Minimum vruntime of a queued node; it never decreases.
+    /// Minimum vruntime of a queued node, which never decreases.
     pub(crate) min_vruntime: Virtual,
-    /// Node that runs, or whose queue holds the running node; not in the tree.
+    /// Node that runs, or that owns the queue of the running node; not in the tree.
     pub(crate) current: Option<NodeId>,
     /// Node that was put back last.
     pub(crate) put_back: Option<NodeId>,
@@ -81,7 +81,7 @@ pub(super) struct GroupShare {
     pub(super) load: u64,
 }
 
-/// The clock with which a node joins a queue: with the credit of a sleeper, or as it left.
+/// The clock of a node that joins a queue: with the credit of a sleeper, or unchanged since the node left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placing {
     Credit,
@@ -251,7 +251,8 @@ impl<R: Order> RunQueues<R> {
         self.trees.summary(queue)
     }
 
-    /// Returns `a` and `b`, runnable on one CPU, or the group entities above them, in their common queue.
+    /// Returns the ancestors of `a` and `b`, runnable on one CPU, in their common queue: the nodes themselves or group
+    /// entities above them.
     pub(crate) fn siblings(&self, mut a: NodeId, mut b: NodeId) -> (NodeId, NodeId) {
         let depth = |id: NodeId| self.queue(self.node(id).queue).depth;
         let up = |id: NodeId| self.above(id).expect("a queue below the root has a group entity");
@@ -291,7 +292,7 @@ impl<R: Order> RunQueues<R> {
 
     // ---- The tree ----
 
-    /// Updates the summary of `id`. Its place has not changed.
+    /// Updates the summary of `id`, whose position has not changed.
     pub(crate) fn resummarise(&mut self, id: NodeId) {
         if self.is_in_tree(id) {
             let (_, summary) = R::order(self.node(id), 0);

@@ -1,7 +1,7 @@
 //! The tick, and the reasons for a CPU to pick again: an expired time slice, or a wake-up that preempts.
 //!
-//! A CPU ticks while a tick can matter: while a task waits there or on another CPU, or while a quota is being spent.
-//! All CPUs tick at the same instants, the multiples of the tick period.
+//! A CPU ticks while a tick can have an effect: while a task waits on this or another CPU, or while a quota is being
+//! used. All CPUs tick at the same instants, the multiples of the tick period.
 
 use super::Fair;
 use super::node::NodeId;
@@ -39,7 +39,7 @@ impl<R: Rule> Fair<R> {
                 Verdict::Stays => {}
                 Verdict::Expired => {
                     cx.kick(cpu);
-                    // Buddies do not bring back a node whose time slice is used up.
+                    // A node whose time slice is used up must not be preferred as a buddy.
                     self.queues.clear_buddies(id);
                 }
                 Verdict::Ahead => cx.kick(cpu),
@@ -48,9 +48,9 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    // ---- When to tick ----
+    // ---- Setting the tick ----
 
-    /// Sets the tick of `cpu` if it can matter and is not set.
+    /// Sets the tick of `cpu` if the tick can have an effect and is not set.
     pub(super) fn arm_tick(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.needs_tick(cpu) && cx.alarm_at(tick_of(cpu)).is_none() {
             let at = cx.now().next_tick(self.queues.tunables.tick, Nanos::ZERO);

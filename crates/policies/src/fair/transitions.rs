@@ -1,5 +1,5 @@
-//! The changes of the run queues in which the [`Rule`] takes part: membership, waiting, running, and the weights of
-//! group entities.
+//! The changes of the run queues that involve the [`Rule`]: membership, waiting, running, and the weights of group
+//! entities.
 
 use super::node::{Node, NodeId, load_of};
 use super::rule::Rule;
@@ -63,7 +63,7 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- Running and stopping ----
 
-    /// Makes `id` current in its queue. It continues if it was put back in the same decision.
+    /// Makes `id` current in its queue. The node continues if it was put back in the same decision.
     pub(crate) fn switch_in(&mut self, id: NodeId, turn: u64) {
         if self.node(id).queued {
             self.pull(id);
@@ -73,7 +73,7 @@ impl<R: Rule> RunQueues<R> {
         R::started(self, id, put_in == turn);
     }
 
-    /// Puts back `id`, current in its queue; it joins the tree if it is still queued.
+    /// Puts back `id`, current in its queue. The node joins the tree if it is still queued.
     pub(crate) fn switch_out(&mut self, id: NodeId, turn: u64) {
         let queue = &mut self.queues[self.nodes[id.index()].queue];
         assert_eq!(queue.current, Some(id), "the stopped node was running");
@@ -92,7 +92,7 @@ impl<R: Rule> RunQueues<R> {
     pub(crate) fn update_share(&mut self, id: NodeId) {
         let Some(own) = id.own_queue() else { return };
         if self.node(id).delayed && self.queues[own].nodes == 0 {
-            // The node pays its debt with the weight it had.
+            // The node pays its debt with its previous weight.
             return;
         }
         let GroupShare { shares, load } = self.groups[self.queues[own].group];

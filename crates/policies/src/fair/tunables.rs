@@ -95,11 +95,11 @@ pub(crate) struct Tunables {
     /// Whether a woken task moves only to fully idle cores under its cache, and to threads of its core.
     pub(super) whole_cores: bool,
     pub(super) idle_class_cpus: bool,
-    /// Whether busy CPUs balance a tick sooner than at a multiple of the interval: see `balance`.
+    /// Whether busy CPUs balance one tick before a multiple of the interval: see `balance`.
     pub(super) off_beat: bool,
     /// Whether wake-ups are placed as in v3.17: see `placement`.
     pub(super) old_affinity: bool,
-    /// Whether an unthrottled group is placed like a woken group; otherwise it keeps its place.
+    /// Whether an unthrottled group is placed like a woken group; otherwise its position does not change.
     pub(crate) place_unthrottled: bool,
 }
 
@@ -131,8 +131,8 @@ impl Tunables {
         }
     }
 
-    /// Returns the values as in v3.17. Later features are off, whatever the values of their knobs. Numbers left at
-    /// their defaults have the values of that version.
+    /// Returns the values as in v3.17. Later features are off, regardless of their knobs. Numbers left at their
+    /// defaults have the values of v3.17.
     pub(crate) fn as_in_v3_17(self, knobs: &Knobs) -> Tunables {
         Tunables {
             imbalance: or_default(knobs, "imbalance", 125).unsigned_abs(),
@@ -153,7 +153,7 @@ impl Tunables {
     }
 }
 
-/// Returns a knob's value, or `instead` if it is left at its default: the default of another version.
+/// Returns a knob's value, or `instead`, the default of another version, if the knob has its default value.
 pub(crate) fn or_default(knobs: &Knobs, name: &str, instead: i64) -> i64 {
     let is_default = |(knob, value): (&Knob, i64)| knob.name == name && knob.default == value;
     if knobs.iter().any(is_default) { instead } else { knobs.get(name) }

@@ -1,4 +1,4 @@
-//! Admission control: reservations that are admitted and refused, the reasons, and the return of bandwidth.
+//! Tests of admission control: reservations that are admitted and refused, the reasons, and the return of bandwidth.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The deadline class without other classes.
+//! Tests of the deadline class without other classes.
 
 mod admission;
 mod churn;
@@ -13,7 +13,7 @@ use crate::fixture::{
 use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake};
 use sim::{Costs, Driver, Workload};
 
-/// Words of knobs, and values.
+/// Knobs set by words, and knobs set by values.
 type Settings<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, i64)]);
 
 /// Plain CBS: no reclaiming, every CPU may be reserved in full.

@@ -1,4 +1,4 @@
-//! GRUB: the tasks that reclaim unused bandwidth, and the amount.
+//! Tests of GRUB: the tasks that reclaim unused bandwidth, and the amount.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn the_example_of_the_kernels_documentation() {
     }
 }
 
-/// A task of 10 % alone: 10 / 0.15, 10 / (0.10 / 0.95), and 10 ms of 100.
+/// The CPU time of a lone task of 10 %, by formula: 10 / 0.15, 10 / (0.10 / 0.95), and 10 ms of 100.
 #[test]
 fn each_formula_gives_away_its_part_of_what_is_free() {
     let got = |formula, limit| {

@@ -1,4 +1,4 @@
-//! The wake-up rule, throttling, yields, ties: deadline.c, v5.13.
+//! Tests of the wake-up rule, throttling, yields and ties: deadline.c, v5.13.
 
 use super::*;
 use sched::Input;
@@ -264,7 +264,7 @@ fn a_changed_reservation_cuts_what_is_left_and_keeps_the_deadline() {
     assert_eq!(account(&host, e), (5, 100));
     run_through(&mut host, 15);
     assert!(host.machine().is_held(e));
-    // The larger slice counts from the next period on.
+    // The larger slice takes effect at the next period.
     host.adjust(e, with(promise(80, 100))).expect("it fits");
     host.run_until(at(100));
     assert_eq!(host.machine().charged(e), Nanos::ms(15));

@@ -1,5 +1,5 @@
-//! The guarantees: no late job on one CPU for any behaviour of the other tasks; on several CPUs, no job later than the
-//! bound.
+//! Tests of the guarantees: on one CPU no job is late, regardless of the other tasks; on several CPUs no job is later
+//! than the bound.
 
 use super::*;
 use crate::fixture::Dice;

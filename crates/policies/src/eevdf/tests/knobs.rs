@@ -1,4 +1,4 @@
-//! Every knob has its effect, and there is no such effect without it.
+//! Tests that each knob has its effect, and that the effect is absent without the knob.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The rules of the essay, each on the simulated host.
+//! Tests of the rules of the essay, each on the simulated host.
 
 mod changes;
 mod knobs;
@@ -10,7 +10,7 @@ use crate::fair::world::*;
 use sched::{Class, CpuId, EntityId, GroupId, Instant, Nanos, Params, Topology, Wake};
 use sim::Costs;
 
-/// Returns one CPU with these knobs.
+/// Returns a host of one CPU with these knobs.
 fn one(knobs: &[(&str, i64)]) -> World {
     World::under(&POLICY, Topology::new(1), knobs, Costs::NONE)
 }
@@ -45,7 +45,7 @@ fn block(world: &mut World) {
     world.settle();
 }
 
-/// Advances time until `e` runs on CPU 0, or does not.
+/// Advances time until `e` runs on CPU 0; if `runs` is false, until `e` does not run there.
 fn until_running(world: &mut World, e: EntityId, runs: bool) {
     while (world.running(0) == Some(e)) != runs {
         world.host.run_until(world.host.now() + Nanos::us(10));

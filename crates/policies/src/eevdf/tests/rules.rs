@@ -1,4 +1,4 @@
-//! The task that runs, and the end of its time slice.
+//! Tests of the task that runs, and of the end of its time slice.
 
 use super::*;
 use sched::LoadBounds;
@@ -66,7 +66,7 @@ fn rule_4_the_earliest_deadline_goes_first_among_equals_in_lag() {
         world.settle();
         let e = world.running(0).unwrap();
         order.push(slices[sleepers.iter().position(|&other| other == e).unwrap()]);
-        // Before it has run long enough to affect the others.
+        // The task blocks before its run affects the other tasks.
         world.host.block(CpuId::new(0));
     }
     assert_eq!(order, [200, 700, 1_500, 3_000]);
@@ -114,7 +114,8 @@ fn rule_5_a_wake_up_shows_that_a_slice_is_over() {
 #[test]
 fn rule_6_a_running_task_is_protected_until_its_deadline() {
     for (parity, preempts) in [(1, false), (0, true)] {
-        // The wakee is heavier: its deadline is earlier, but it asks for no shorter slice.
+        // The wakee is heavier, so its deadline is earlier, but it does not request a shorter slice than the running
+        // task.
         let mut world = one(&[("base-slice", ms(3)), ("run-to-parity", parity), ("tick", ms(10))]);
         let wakee = world.scripted(nice(-10));
         let hog = world.hog(nice(0));
@@ -285,8 +286,8 @@ fn the_pictures_in_the_essay_are_true() {
 
 #[test]
 fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
-    // If busy CPUs balanced at even numbers of ticks, they would always find the same hog waiting, and it would get
-    // half a CPU. While time slices and balances coincide, a hog may still get up to 0.06 of a CPU more or less.
+    // If busy CPUs balanced at even numbers of ticks, they would always find the same hog waiting, which would get half
+    // a CPU. While time slices and balances coincide, a hog may still get up to 0.06 of a CPU more or less.
     for in_groups in 0..=3 {
         let mut world = several(2, &[]);
         let hogs = [0, 1, 2].map(|n| {

@@ -1,4 +1,4 @@
-//! The lag of sleepers.
+//! Tests of the lag of sleepers.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn the_worked_example_with_delayed_dequeue() {
     world.until_ms(6);
     assert_eq!((world.running(0), world.inspect(a, "delayed")), (Some(b), 1));
     world.settle();
-    // B has used up its slice as well, and both deadlines are equal: A is picked, and so leaves.
+    // B has used up its slice as well, and both deadlines are equal: A is picked, and is therefore dequeued.
     assert_eq!((world.running(0), world.inspect(a, "delayed"), lag(&world, a)), (Some(b), 0, 0));
     world.wake(a);
     assert_eq!(world.vruntime(a), world.vruntime(b), "not 3 ms behind: the debt is paid");
@@ -61,8 +61,8 @@ fn a_task_that_sleeps_in_debt_and_wakes_soon_still_owes() {
     }
 }
 
-/// Returns the lag of a task at its wake-up, and whether it was picked. The task slept with a debt of 0.6 ms, beside a
-/// time slice of `slice`.
+/// Returns the lag of a task at its wake-up, and whether the task was picked. The task slept with a debt of 0.6 ms,
+/// beside a time slice of `slice`.
 fn owed_after_paying(tick: Nanos, slice: Nanos, sleeps: Nanos, zero: i64) -> (i64, bool) {
     let times = [("tick", tick), ("base-slice", slice)].map(|(name, time)| (name, time.as_ns().cast_signed()));
     let mut world = one(&[("delay-zero", zero), times[0], times[1]]);
@@ -91,8 +91,8 @@ fn a_debt_that_no_tick_has_found_paid_is_paid_back() {
     // At the tick at 2 ms, the other task has caught up; half of the 0.5 ms since then is owed.
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 1).0 - us(250)).abs() < 10);
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 0).0 - us(650)).abs() < 10);
-    // No tick charges the running task. It is not updated before the woken task is placed, so half of all time is owed
-    // to the woken task.
+    // No tick charges the running task, and the task is not updated before the woken task is placed. So half of all
+    // time is owed to the woken task.
     for zero in [1, 0] {
         assert_eq!(owed_after_paying(Nanos::ms(20), slice, sleeps, zero), (us(650), false));
     }
@@ -159,7 +159,7 @@ fn a_cpu_with_none_but_delayed_sleepers_idles_and_forgets_them() {
 
 #[test]
 fn a_group_all_of_whose_tasks_sleep_stays_as_well() {
-    // A group that left in debt would be placed behind again; a delayed group has paid.
+    // A group that left in debt would be placed behind again; a delayed group has paid its debt.
     for delay in [1, 0] {
         let mut world = one(&[("delay-dequeue", delay)]);
         let group = world.group(1024, GroupId::ROOT);

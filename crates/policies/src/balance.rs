@@ -171,8 +171,8 @@ mod tests {
         (0..vcpus).map(|_| scripted(host, member(vm))).collect()
     }
 
-    /// Returns the number of 400 samples in which two siblings are on one CPU. The host has two VMs of three vCPUs that
-    /// sleep and wake, and five hogs.
+    /// Returns the number of samples, of 400, in which two siblings are on one CPU. The host has two VMs of three vCPUs
+    /// that sleep and wake, and five hogs.
     fn stacked(policy: &Descriptor) -> usize {
         let mut host = host_under(policy, Topology::new(4), &[]);
         let vms = [vm(&mut host, 3), vm(&mut host, 3)];

@@ -355,7 +355,8 @@ impl Bfs {
         }
     }
 
-    /// Kicks an idle CPU for the entity for which `picking` was kicked, if the entity still waits and may run there.
+    /// Kicks an idle CPU for the entity for which `picking` was kicked, if the entity still waits and may run on the
+    /// idle CPU.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.queue.is_empty() || !cx.topology().iter().any(idle) {

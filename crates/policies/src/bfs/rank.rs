@@ -10,7 +10,7 @@ impl Rank {
     pub(super) const NORMAL: Rank = Rank(101);
     pub(super) const IDLE: Rank = Rank(102);
 
-    /// Returns the index of the deadline tree of this rank, if it has one.
+    /// Returns the index of the deadline tree of this rank, if the rank has a deadline tree.
     pub(super) fn tree(self) -> Option<usize> {
         self.0.checked_sub(Rank::ISO).map(usize::from)
     }

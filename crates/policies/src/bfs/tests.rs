@@ -103,7 +103,8 @@ fn isochronous_tasks_are_held_to_their_part() {
     for (percent, range) in [(70, 41..=56), (30, 24..=36)] {
         let mut host = host(1, &[("iso-cpu", percent)]);
         let greedy = hog(&mut host, of(Class::Isochronous));
-        // The deadlines of this hog are earlier while the isochronous task counts as a normal task.
+        // The deadlines of this hog are earlier than those of the isochronous task while that task counts as a normal
+        // task.
         hog(&mut host, nice(-20));
         run_through(&mut host, 60_000_000);
         let part = host.machine().charged(greedy).as_ns() / 600_000_000;
@@ -174,7 +175,7 @@ fn a_sticky_task_stays_where_it_was() {
         let urgent = hog(&mut host, Params { affinity: CpuSet::one(CPU), ..fifo(1) });
         run_through(&mut host, 2_000);
         assert_eq!((runs(&host, 0), runs(&host, 1)), (Some(urgent), Some(other)));
-        // CPU 1 chooses between the sticky task and a task whose deadline is slightly later.
+        // CPU 1 chooses between the sticky task and a task whose deadline is slightly later than the sticky task's.
         let fresh = hog(&mut host, pinned(1));
         run_through(&mut host, 3_000);
         host.block(CpuId::new(1));

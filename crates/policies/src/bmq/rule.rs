@@ -36,7 +36,7 @@ impl Bmq {
             "6.12" => Version::V612,
             _ => Version::V513,
         };
-        // Up to 5.12 in decimal units, from 5.13 in binary ones: `4 << 20`, `100 << 10`.
+        // Units are decimal up to 5.12 and binary from 5.13 on: `4 << 20`, `100 << 10`.
         let (unit, small_unit) = if version == Version::Upto512 { (1_000_000, 1_000) } else { (1 << 20, 1 << 10) };
         let boost = |knob: &str| Boost::try_from(knobs.get(knob)).expect("its range is small");
         Bmq {

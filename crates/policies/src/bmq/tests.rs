@@ -125,7 +125,7 @@ fn the_worked_example_step_by_step() {
 fn a_longer_run_changes_nothing_and_a_long_sleep_boosts_by_one_step() {
     let mut lab = Lab::bmq(1);
     let e = lab.hog(nice(0));
-    // The threshold at boost 0 is 16.384 µs; the run is not shorter.
+    // The threshold at boost 0 is 16.384 µs; the run is not shorter than the threshold.
     burst(&mut lab, e, Nanos::ns(16_384), SLICE);
     assert_eq!(lab.boost(e), 0);
     burst(&mut lab, e, Nanos::ns(16_383), SLICE);
@@ -277,7 +277,7 @@ fn version_6_12_boosts_at_every_block_and_by_the_length_of_the_sleep_only_if_men
     for (knob, boost) in [("on", -1), ("off", -3)] {
         let mut lab = Lab::bmq_with(1, &[("version", "6.12"), ("sleep-is-bool", knob)]);
         let e = lab.hog(nice(0));
-        // One step for blocking; 10 ms is more than twice 2^22 ns.
+        // One step for the block; 10 ms is more than twice 2^22 ns.
         burst(&mut lab, e, Nanos::ms(4), Nanos::ms(10));
         assert_eq!(lab.boost(e), boost, "sleep-is-bool {knob}");
     }

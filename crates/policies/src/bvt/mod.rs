@@ -195,8 +195,8 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 
 /// Minimum number of bits with which the clock practically never overflows.
 const BITS_ENOUGH: u32 = 49;
-/// Limit of virtual time. The minimum is its negative; the scheduler's virtual time is reduced when it reaches this
-/// value.
+/// Limit of virtual time. The minimum is the negative limit; virtual times are reduced when the scheduler's virtual
+/// time reaches the limit.
 const ENDLESS: VirtualNs = 1 << 61;
 
 /// A clock with this number of bits, in Xen's units.
@@ -229,8 +229,8 @@ struct Member {
     /// Weight of the entity in Linux's scale.
     weight: u64,
     actual: VirtualNs,
-    /// Effective virtual time at the last wake-up or stop. A warp that starts later takes effect at the next wake-up or
-    /// stop.
+    /// Effective virtual time at the last wake-up or stop. If a warp starts after that, it takes effect at the next
+    /// wake-up or stop.
     effective: VirtualNs,
     /// Position of the entity in the list, while the entity waits.
     place: i64,

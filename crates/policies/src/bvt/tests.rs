@@ -282,7 +282,7 @@ fn a_domain_that_sleeps_through_an_overflow_comes_out_ahead() {
         run_through(&mut host, 50);
         host.block(CPU);
         let busy = hog(&mut host, Params::default());
-        // The last decision before the overflow is at 600 ms, the next 50 ms later.
+        // The last decision before the overflow is at 600 ms, the next decision 50 ms later.
         run_through(&mut host, 650_100);
         let units = if waits { 65_000 - 0xe000 } else { 65_000 };
         assert!((units..units + 200).contains(&avt(&host, busy)), "{}", avt(&host, busy));

@@ -56,7 +56,7 @@ impl Queues {
 
     // ---- Rules 3 to 5: placement ----
 
-    /// Gives `id` a sleeper's credit: raises its vruntime to `min_vruntime` minus the credit, if it is lower (rule 4).
+    /// Gives `id` a sleeper's credit: raises its vruntime to at least `min_vruntime` minus the credit (rule 4).
     fn place_sleeper(&mut self, id: NodeId) {
         let earliest = self.queue(self.node(id).queue).min_vruntime.minus(self.rule.0.credit);
         let node = self.node_mut(id);

@@ -65,14 +65,14 @@ pub(crate) struct Bases {
     pub(crate) below: AlarmBase,
 }
 
-/// The parts of a composition. An entity that requests a missing class belongs to the last one.
+/// The parts of a composition. An entity that requests a missing class belongs to the last class.
 pub(crate) struct Parts {
     pub(crate) stop: Option<Stop>,
     pub(crate) deadline: Option<Deadline>,
     pub(crate) rt: Option<Rt>,
     pub(crate) servers: Option<FairServers>,
     pub(crate) below: Below,
-    /// Whether an entity that returns to the last class is charged there for the time it ran above that class.
+    /// Whether an entity that returns to the last class is charged in this class for the time it ran above.
     pub(crate) boosts_pay: bool,
     pub(crate) bases: Bases,
 }
@@ -83,7 +83,7 @@ struct Member {
     level: Level,
     /// Whether the entity still runs for its previous class, while the last class treats the entity as blocked.
     joining: bool,
-    /// Whether the entity is raised above the last class, and its CPU time there since.
+    /// Whether the entity is raised above the last class, and its CPU time above that class since.
     is_raised: bool,
     raised: Nanos,
 }
@@ -251,7 +251,7 @@ impl Classes {
         }
         let view = &mut self.parts.view(level, cx);
         self.parts.policy(level).detach(e, view);
-        // A hold of the old class does not apply in the new one.
+        // A hold of the old class does not apply in the new class.
         for held in Held::ALL {
             cx.release(e, held);
         }
@@ -282,7 +282,7 @@ impl Classes {
         }
     }
 
-    /// Empties `cpu`, or records that `e`, which runs there, leaves its class.
+    /// Empties `cpu`, or records that `e`, which runs on `cpu`, leaves its class.
     fn vacate(&mut self, cpu: CpuId, e: EntityId, cx: &mut Cx<'_>) {
         let Some(Seat { level, since }) = self.seats[cpu.index()].take() else { return };
         let member = &mut self.members[e.index()];
@@ -308,7 +308,7 @@ impl Classes {
         }
     }
 
-    /// Runs the first of the fair tasks that compete on `cpu` at `deadline`, if there is one.
+    /// Runs the first of the fair tasks that compete on `cpu` at `deadline`, if any task competes.
     fn pick_served(&mut self, cpu: CpuId, deadline: Instant, cx: &mut Cx<'_>) -> Decision {
         let view = &mut self.parts.view(Level::Below, cx);
         let slice = self.parts.below.policy().pick(cpu, view);

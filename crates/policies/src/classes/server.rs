@@ -3,8 +3,8 @@
 //! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*. The CPU time of
 //! fair tasks outside the server is charged to its budget. The server becomes active only when the time left before its
 //! deadline equals the rest of its budget. Then the server runs fair tasks at that deadline. From then on, the server
-//! gets a budget in every period and is not deferred. This ends when fair tasks use up a whole budget outside the
-//! server.
+//! gets a budget in every period and is not deferred. The server is deferred again when fair tasks use up a whole
+//! budget outside the server.
 
 use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservation, Running};
 
@@ -35,7 +35,7 @@ enum Phase {
     Deferred,
     /// The server competes at its deadline.
     Active,
-    /// The budget of the server is used up; it waits for the next period.
+    /// The budget of the server is used up; the server waits for the next period.
     Throttled,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct FairServers {
     period: Nanos,
     /// Number of fair tasks that are not blocked.
     runnable: u64,
-    /// Granularity of time slices: they end at its multiples.
+    /// Granularity of time slices; time slices end at its multiples.
     grain: Nanos,
 }
 
@@ -67,7 +67,7 @@ const fn alarm_of(cpu: CpuId) -> Alarm {
 }
 
 impl FairServers {
-    /// Returns the reservation of each server, if there are servers.
+    /// Returns the reservation of each server; `None` if the knobs select no servers.
     pub(crate) fn promise(knobs: &Knobs) -> Option<Reservation> {
         let (runtime, period) = (knobs.time("fair-server-runtime"), knobs.time("fair-server-period"));
         knobs.on("fair-server").then(|| Reservation::new(runtime, period.max(runtime)))
@@ -233,7 +233,7 @@ impl FairServers {
 
     // ---- The decision ----
 
-    /// Returns the deadline at which fair tasks compete on `cpu` now, if they do.
+    /// Returns the deadline at which fair tasks compete on `cpu` now; `None` if they do not compete.
     pub(crate) fn deadline(&self, cpu: CpuId) -> Option<Instant> {
         let server = &self.servers[cpu.index()];
         (server.phase == Phase::Active).then_some(server.deadline)

@@ -1,7 +1,7 @@
 //! [`Stop`]: the stop class. Its entities run before all others until they block; equals run in order of arrival.
 //!
-//! The kernel has one such thread for each CPU, bound to that CPU. Here the number is not limited, and an entity that
-//! may migrate is pushed or pulled like a real-time task.
+//! The kernel has one stop thread for each CPU, bound to that CPU. Here the number of entities is not limited, and an
+//! entity that may migrate is pushed or pulled like a real-time task.
 
 use super::layer::Layer;
 use crate::most_urgent::{MostUrgent, Rank};

@@ -60,8 +60,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 /// Returns the maximum time until an entity runs after a kick for the entity. A CPU that is kicked for an entity picks
-/// the first entity that may run there, which may be another entity. Then the kick's entity is picked at the next end
-/// of a row's time slice.
+/// the first entity that may run on the CPU, which may be another entity. Then the kick's entity is picked at the next
+/// end of a row's time slice.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
@@ -140,7 +140,7 @@ impl Cosched {
             self.yielded[owner.index()] = false;
             match cx.state(owner) {
                 State::Waiting => cx.kick(cpu),
-                // The entity fills a cell elsewhere: it is preempted there and runs on its own CPU.
+                // The entity fills a cell of another CPU: it is preempted there and runs on its own CPU.
                 State::Running(other) if other != cpu => cx.kick(other),
                 State::Running(_) | State::Blocked => {}
             }

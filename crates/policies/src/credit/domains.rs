@@ -1,4 +1,4 @@
-//! [`Domains`]: the entities that earn together, their weight and cap, and which of them are active.
+//! [`Domains`]: the entities that earn together, their weight and cap, and the list of active entities.
 //!
 //! A group is a domain; an entity in no group is a domain of its own. Domains and their active members are kept in
 //! lists. The heads of these lists are stored with their owners, because the number of domains is not known in advance.

@@ -147,7 +147,7 @@ struct Vcpu {
     /// Instant at which the entity last stopped running.
     stopped: Option<Instant>,
     parked: bool,
-    /// Whether the entity moves to a CPU better than its home when it stops.
+    /// Whether the entity moves to another CPU when it stops, because that CPU is better than its home.
     migrating: bool,
     /// Whether the entity has yielded and has not run since.
     yielded: bool,
@@ -291,8 +291,8 @@ impl Credit {
         self.cpus[home.index()].stopped == Some(e)
     }
 
-    /// Enqueues the entity that has just stopped on `cpu` again, last in its class. Returns the entity if it is queued
-    /// there.
+    /// Enqueues the entity that has just stopped on `cpu` again, last in its class. Returns the entity if its queue is
+    /// still that of `cpu`.
     pub(crate) fn requeue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if self.must_migrate(e, cx) {

@@ -22,7 +22,7 @@ impl Credit {
         };
         let chosen = stolen.or(head);
         if stolen.is_some() && head.is_some() {
-            // The entities of its own queue still wait: an idle CPU may have relied on this CPU to run them.
+            // The entities in the queue of this CPU still wait: an idle CPU may have relied on this CPU to run them.
             self.cpus[cpu.index()].queued_while_idle = true;
         }
         if chosen.is_none() {
@@ -212,8 +212,8 @@ impl Credit {
         next_in(best, &allowed.and(&self.idlers)).unwrap_or(best)
     }
 
-    /// Moves `e`, which is queued and was left waiting, to an idle CPU that may run `e` and has not been kicked, if one
-    /// exists.
+    /// Moves `e`, which is queued and was left waiting, to an idle CPU, if any. The idle CPU may run `e` and has not
+    /// been kicked.
     pub(crate) fn hand_off(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.is_hot(e, cx) {
             return;

@@ -90,7 +90,7 @@ impl RunQueues {
         }
     }
 
-    /// Returns the CPU in whose queue `e` is, if it is queued.
+    /// Returns the CPU in whose queue `e` waits; `None` if `e` is not queued.
     pub(crate) fn queue_of(&self, e: EntityId) -> Option<CpuId> {
         self.lists.list_of(e).map(CpuId::new)
     }
@@ -132,7 +132,7 @@ impl RunQueues {
         }
     }
 
-    /// Inserts `e` into the queue of `cpu` behind the first less urgent entity, if there is one.
+    /// Inserts `e` into the queue of `cpu` behind the first less urgent entity, if any.
     pub(crate) fn insert_behind_one(&mut self, cpu: CpuId, e: EntityId) {
         let priority = self.priority(e);
         match self.first_below(cpu, priority).map(|below| self.lists.next(below)) {
@@ -186,7 +186,7 @@ impl RunQueues {
         true
     }
 
-    /// Moves all UNDER and more urgent entities in the queue of `cpu` ahead of the OVER ones; otherwise keeps the
+    /// Moves all UNDER and more urgent entities in the queue of `cpu` ahead of the OVER entities; otherwise keeps the
     /// order.
     pub(crate) fn sort(&mut self, cpu: CpuId) {
         let Some(over) = self.first_below(cpu, Priority::Under) else { return };

@@ -2,7 +2,7 @@
 
 use sched::{Knob, Knobs, Nanos, Refused};
 
-/// Versions of Credit; the first one is the default.
+/// Versions of Credit; the first version is the default.
 const VERSIONS: &[&str] = &["4.0.1", "3.0.3", "4.23"];
 
 /// The knobs. A knob set to `version` follows the version.
@@ -109,16 +109,16 @@ pub(crate) enum Charging {
     Nearest,
     /// Rounded down; the remainder is kept.
     Floor,
-    /// A tick charges a whole tick to the entity it finds running.
+    /// A tick charges a whole tick to the running entity.
     Sampled,
 }
 
-/// The entities that an accounting parks.
+/// The entities that are parked, and the instant of parking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Parking {
-    /// Entities that owe more than their part of the cap are parked at once.
+    /// Entities that owe more than their part of the cap, at once.
     BelowCap,
-    /// Entities that owe any credit are parked when they next stop.
+    /// Entities that owe any credit, at their next stop.
     InDebt,
 }
 

@@ -8,7 +8,7 @@ use super::{ACCOUNTING, Credit, MASTER, idle_turn, ticker};
 use sched::{CpuId, Cx, EntityId, Held, Nanos, Running, State};
 
 impl Credit {
-    /// Sets the ticker of `cpu`, on which an entity runs, and the accounting timer, unless they are set.
+    /// Sets the ticker of `cpu`, on which an entity runs, and the accounting timer, unless both are set already.
     pub(super) fn start_timers(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if cx.alarm_at(ticker(cpu)).is_none() {
             let stagger = self.settings.tick_stagger.saturating_mul(cpu.index() as u64);
@@ -24,7 +24,7 @@ impl Credit {
         cx.set_alarm(ACCOUNTING, MASTER, cx.now().next_tick(self.settings.period, Nanos::ZERO));
     }
 
-    /// Handles a tick of `cpu`: examines the entity that runs there or has stopped there at this instant.
+    /// Handles a tick of `cpu`: examines the entity that runs on `cpu` or has stopped on `cpu` at this instant.
     pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let running = match cx.running(cpu) {
             Running::Mine { entity, .. } => Some(entity),
@@ -95,7 +95,7 @@ impl Credit {
         self.set_accounting(cx);
     }
 
-    /// Pays one active entity and updates its state. Returns its account.
+    /// Adds its grant to the account of an active entity and updates the entity's state. Returns the account.
     fn pay(&mut self, e: EntityId, grant: Grant, most: i64, cx: &mut Cx<'_>) -> i64 {
         let vcpu = &mut self.vcpus[e.index()];
         vcpu.account.credit += grant.each;

@@ -11,7 +11,7 @@ fn run_queues(host: &Topology, knobs: &Knobs) -> usize {
 }
 
 /// Returns the time until an idle CPU finds waiting work. With hand-off, an idle CPU finds work at once within one run
-/// queue. With several queues, an idle CPU does not search the others; loads are balanced later.
+/// queue. With several queues, an idle CPU does not search the other queues; load balancing moves the work later.
 pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if Settings::read(load.knobs).hand_off && run_queues(load.host, load.knobs) == 1 {
         Conserving::Global { slack: Nanos::ZERO }

@@ -42,7 +42,7 @@ impl Credit2 {
         let domain = self.vcpus[e.index()].domain;
         let quota = self.quota(domain).as_ns().cast_signed();
         let record = &mut self.domains[domain.index()];
-        // The pool pays for the overrun.
+        // The overrun is charged to the pool.
         record.pool += self.vcpus[e.index()].budget;
         let taken = record.pool.clamp(0, quota);
         record.pool -= taken;

@@ -4,7 +4,7 @@ use super::{Credit2, Vcpu};
 use crate::credit::cursor::next_in;
 use sched::{CpuId, CpuSet, Cx, Decision, EntityId, Nanos, Running, State};
 
-/// Returns `cpu` if it is in `set`, else the next CPU of `set`.
+/// Returns `cpu` if `set` contains it, else the next CPU of `set`.
 fn this_or_next(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
     if set.contains(cpu) { Some(cpu) } else { next_in(cpu, set) }
 }
@@ -172,7 +172,7 @@ impl Credit2 {
         cx.kick(cpu);
     }
 
-    /// Kicks the CPU that is best for `e`, which was just queued, if there is one.
+    /// Kicks the CPU that is best for `e`, which was just queued, if any CPU may run `e` now.
     pub(super) fn tickle(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         let queue = self.cpus[home.index()].queue;
@@ -217,7 +217,7 @@ impl Credit2 {
         vcpu.credit - self.vcpus[entity.index()].credit - resist
     }
 
-    /// Kicks idle CPUs for the entities in `queue` that are not left to a CPU that was kicked already.
+    /// Kicks idle CPUs for the entities in `queue`, except entities for which a kicked CPU has not picked yet.
     pub(super) fn hand_off(&mut self, queue: usize, cx: &mut Cx<'_>) {
         if !self.settings.hand_off || self.waiting.is_empty(queue) {
             return;

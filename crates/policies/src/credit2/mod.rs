@@ -142,7 +142,7 @@ pub(crate) struct Credit2 {
     vcpus: Vec<Vcpu>,
     cpus: Vec<Cpu>,
     domains: Vec<Domain>,
-    /// Parked entities, by domain, the last one first.
+    /// Parked entities, by domain, the most recently parked entity first.
     parked: Trees<u64>,
     arrivals: u64,
     /// Buffer for reordering a queue.

@@ -127,8 +127,8 @@ pub(super) fn siblings(host: &Topology, cpu: CpuId) -> CpuSet {
     host.iter().filter(|&other| host.share_core(cpu, other)).collect()
 }
 
-/// Returns the run queues of `host`. CPUs of one domain share a run queue, up to a limit. Beyond the limit, they are
-/// spread evenly over several queues.
+/// Returns the run queues of `host`. CPUs of one domain share a run queue, up to a limit. Beyond the limit, the CPUs
+/// are spread evenly over several queues.
 pub(super) fn partition(host: &Topology, settings: &Settings) -> Vec<RunQueue> {
     let together = |a: CpuId, b: CpuId| match settings.share {
         Share::Cpu => false,

@@ -134,7 +134,7 @@ impl Deadline {
         self.account(e).charge(used);
     }
 
-    /// Charges the running entity of `cpu`, before the rate there changes.
+    /// Charges the running entity of `cpu`, before the rate on `cpu` changes.
     fn settle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.reclaim.is_on()
             && let Some((e, ran)) = cx.take_ran(cpu)
@@ -144,7 +144,7 @@ impl Deadline {
     }
 
     /// Updates the end of the slice on `cpu` after a change of the rate or of the remaining slice. If the new end is
-    /// later, the entity is picked again at the old end.
+    /// later than the old end, the entity is picked again at the old end.
     fn retime(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         let Running::Mine { entity, .. } = cx.running(cpu) else { return };
         if self.queues.running(cpu) != Some(entity) || self.task(entity).account.throttled.is_some() {

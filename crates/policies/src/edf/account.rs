@@ -27,7 +27,7 @@ pub(super) enum Rest {
 pub(super) enum Enforce {
     /// No effect: a job runs until it completes.
     None,
-    /// Each reservation decides; soft unless the reservation is hard.
+    /// The limit of each reservation applies: soft unless the reservation is hard.
     Soft,
     /// Every reservation is hard.
     Hard,
@@ -102,7 +102,7 @@ impl Account {
         self.hard = enforce == Enforce::Hard || reservation.limit == Limit::Hard;
         self.utilisation = Utilisation::of(reservation);
         self.fixed = reservation.start.is_some();
-        // A period without a slice, which ends when the first one begins.
+        // A period without a slice, which ends when the first period begins.
         self.deadline = reservation.start.unwrap_or(now).max(now);
         self.balance = 0;
         if self.deadline == now {

@@ -75,7 +75,7 @@ impl Global {
         if account.state == BudgetState::Reserved { Key::of(account.deadline, e) } else { Key::BACKGROUND }
     }
 
-    /// Enqueues again the entities that an earlier plan requested and no CPU has picked.
+    /// Puts the entities that an earlier plan requested and no CPU has picked back into the queue.
     fn unseat_all(&mut self, cx: &Cx<'_>) {
         self.changed = true;
         for cpu in cx.topology().iter() {
@@ -172,7 +172,8 @@ impl Global {
         }
     }
 
-    /// Returns the lowest free CPU, or else the CPU of the least urgent running entity, with the urgency there.
+    /// Returns the lowest free CPU, or else the CPU of the least urgent running entity. Also returns the urgency on
+    /// this CPU.
     #[inline]
     fn least_urgent(&self) -> (CpuId, Key) {
         // The result is unpredictable, so no branch should depend on it.
@@ -243,7 +244,7 @@ impl Policy for Global {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.edf.attach(e, cx)?;
         self.note_restricted(e, !cx.may_run_anywhere(e));
-        // One scan of the queue may find that no entity in it may run on a free CPU.
+        // One scan of the queue may find that no queued entity may run on a free CPU.
         self.chosen.reserve(self.edf.members);
         self.woken.reserve(self.edf.members);
         Ok(())

@@ -35,8 +35,8 @@ pub(crate) struct Edf {
     pub(super) admission: Admission,
     /// Waiting entities with a remaining slice: one queue per CPU when partitioned, else one queue.
     pub(super) ready: Heaps<Instant>,
-    /// Entities that wait for unreserved time: one list per CPU for the entities assigned to it, and a last list for
-    /// all others.
+    /// Entities that wait for unreserved time: one list per CPU for the entities assigned to the CPU, and a last list
+    /// for all others.
     pub(super) background: Lists,
     /// Arrival counter that orders the heads of two background lists.
     pub(super) arrivals: u64,
@@ -253,7 +253,7 @@ impl Edf {
         }
     }
 
-    /// Removes and returns the background entity that has waited longest among those that may run on `cpu`.
+    /// Removes and returns the background entity that has waited longest, among the entities that may run on `cpu`.
     pub(super) fn pop_background(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let here = self.background.first(cpu.index());
         let anywhere = self.background.iter(self.cpus).find(|&e| cx.may_run(e, cpu));
@@ -322,7 +322,7 @@ impl Edf {
         self.arm(e, cx);
     }
 
-    /// Sets the alarm at the end of the period of `e`, if it has one.
+    /// Sets the alarm at the end of the period of `e`, if `e` has a period.
     pub(super) fn arm(&self, e: EntityId, cx: &mut Cx<'_>) {
         if self.enforce == Enforce::None {
             return;

@@ -135,7 +135,7 @@ fn without_enforcement_jobs_run_to_their_end_and_late_ones_keep_their_deadline()
         (promise(10, 6), Workload::Periodic(job)),
         (promise(15, 6), { Workload::Periodic(Periodic { period: Nanos::ms(15), deadline: Nanos::ms(15), ..job }) }),
     ];
-    // Deadlines: A 10, B 15, A 20, and both 30, where the lower index runs first.
+    // Deadlines: A 10, B 15, A 20, and both 30. At 30, the lower index runs first.
     assert_eq!(
         turns(&knobs(&[("enforce", "none")], &[]), 30, &entities),
         "A 0-6, B 6-12, A 12-18, B 18-20, A 20-26, B 26-30"

@@ -82,7 +82,7 @@ impl Wall {
         }
     }
 
-    /// Enqueues `e`, which is runnable. Its CPU picks again if `e` is the chosen entity there.
+    /// Enqueues `e`, which is runnable. Its CPU picks again if `e` is the chosen entity of the CPU.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.edf.account(e).state == BudgetState::Depleted {
             cx.hold(e, Held::Depleted);

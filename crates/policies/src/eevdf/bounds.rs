@@ -7,8 +7,8 @@ use sched::{LoadBounds, Nanos, Weight};
 /// Returns the maximum distance from the weighted share. Only an entity that is owed time is picked, and that entity
 /// runs at most to the first tick after its time slice. So no entity is ever ahead of its share by more than a time
 /// slice and a tick. An entity can be behind by the sum of the leads of all other entities. Between two instants, its
-/// distance may change from one end of this range to the other. Time slices are the base slice; longer requests make
-/// the bound coarser. Clocks count whole nanoseconds of normal weight.
+/// distance may change from one end of this range to the other. Time slices are the base slice; requests for longer
+/// slices increase the bound. Clocks count whole nanoseconds of normal weight.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (tunables, requests) = Requests::new(load.host, load.knobs);
     let grain = Nanos::ns(load.weight_most.div_ceil(1024) + 1);

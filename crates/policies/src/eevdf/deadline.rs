@@ -137,7 +137,7 @@ impl Queues {
         self.scaled(self.node(id).own.slice, id)
     }
 
-    /// Starts the next time slice if the current one is used up. Returns whether it was used up.
+    /// Starts the next time slice if the current time slice is used up. Returns whether it was used up.
     fn renew(&mut self, id: NodeId) -> bool {
         let slice = self.virtual_slice(id);
         let node = self.node_mut(id);

@@ -1,8 +1,8 @@
 //! Load balancing: moves waiting tasks to CPUs with less load.
 //!
-//! A CPU about to idle pulls a task if it can. A CPU that ticks while tasks wait there kicks idle CPUs, which then
-//! pull. Busy CPUs compare loads at intervals, and pull half the difference. Nearest CPUs are first: the threads of the
-//! core, the cores of the cache, the caches of the machine.
+//! A CPU about to idle pulls a task if any task can move. A CPU that ticks while tasks wait in its queue kicks idle
+//! CPUs, which then pull. Busy CPUs compare loads at intervals, and pull half the difference. Nearest CPUs are first:
+//! the threads of the core, the cores of the cache, the caches of the machine.
 //!
 //! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, reduced: no
 //! capacities, no NUMA distances, running tasks stay. A kicked idle CPU always searches, regardless of the interval of
@@ -96,7 +96,7 @@ impl<R: Rule> Fair<R> {
         tasks >= 2 || tasks == 1 && cx.running(cpu) == Running::Above
     }
 
-    /// Kicks, at a tick of `cpu`, an idle CPU for each task that waits here and may run there.
+    /// At a tick of `cpu`, kicks an idle CPU for each task that waits on `cpu` and may run on the idle CPU.
     pub(super) fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idle.is_empty() || !self.can_spare(cpu, cx) {
             return;
@@ -129,7 +129,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Busy CPUs ----
 
-    /// Balances the domains that are due, at a tick of `cpu` while it runs a task.
+    /// Balances the domains that are due, at a tick of `cpu` while a task runs on `cpu`.
     pub(super) fn balance_busy(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         for level in 0..self.levels.len() {
             let Balancing { last, interval, .. } = self.cpus[cpu.index()].balancing[level];
@@ -188,7 +188,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Pulling ----
 
-    /// Moves waiting tasks, beginning with those that ran longest ago.
+    /// Moves waiting tasks; the tasks that ran longest ago are first.
     fn pull(&mut self, pull: &Pull, cx: &mut Cx<'_>) -> Pulled {
         let &Pull { from, to, level, ref amount } = pull;
         let mut pulled = Pulled { moved: 0, left: false };

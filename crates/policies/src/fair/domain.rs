@@ -20,7 +20,7 @@ impl Level {
         levels.map(|(span, group, imbalance)| Level { span, group, imbalance }).collect()
     }
 
-    /// Returns the time between two balances of an idle CPU, if the last one found tasks to pull.
+    /// Returns the time between two balances of an idle CPU, if the last balance found tasks to pull.
     pub(super) const fn interval(&self) -> Nanos {
         Nanos::ms(self.span as u64)
     }

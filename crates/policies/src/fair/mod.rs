@@ -70,7 +70,7 @@ struct Task {
     /// Last CPU on which the entity woke other tasks: another CPU whose cache may be warm.
     recent_cpu: CpuId,
     flips: Flips,
-    /// Instant at which the entity last ran, if it was on this CPU.
+    /// Instant at which the entity last ran, if the run was on `cpu`.
     ran_at: Option<Instant>,
     /// Whether the entity is held because a group above it is throttled.
     held: bool,
@@ -86,7 +86,7 @@ struct Cpu {
     turn: u64,
     /// Instant at which the previous task of this decision was put back.
     put_at: Instant,
-    /// Instant from which the CPU has no task to run; `None`: it has a task, or a task woke there.
+    /// Instant from which the CPU has no task to run; `None`: the CPU has a task, or a task woke there.
     idle_since: Option<Instant>,
     average_idle: Nanos,
     /// Whether the tick of another CPU kicked this CPU to pull tasks.

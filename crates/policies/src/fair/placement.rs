@@ -1,4 +1,4 @@
-//! The CPU of a woken or forked task: near its waker or its last CPU, and an idle CPU if there is one.
+//! The CPU of a woken or forked task: near its waker or its last CPU, and idle if possible.
 //!
 //! Source: kernel/sched/fair.c (`select_task_rq_fair` and below), v5.13, reduced. Load is the weight that is runnable
 //! now, not its decayed average. The search for an idle CPU covers the whole cache.
@@ -35,8 +35,8 @@ impl<R: Rule> Fair<R> {
 
     // ---- Allowed CPUs ----
 
-    /// Returns whether `e` may be put in the queue of `cpu`: its affinity must allow it. If siblings are kept apart, no
-    /// sibling may be runnable there, unless every allowed CPU has one.
+    /// Returns whether `e` may be put in the queue of `cpu`: its affinity must allow `cpu`. If siblings are kept apart,
+    /// no sibling may be runnable on `cpu`, unless every allowed CPU has a runnable sibling.
     #[inline]
     pub(super) fn may_be_put(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         cx.may_run(e, cpu) && (!self.apart || self.is_apart(e, cpu, cx))
@@ -137,7 +137,7 @@ impl<R: Rule> Fair<R> {
         here < there + u64::from(sync || tunables.old_affinity)
     }
 
-    /// Returns an idle CPU that shares the cache of `target`, if there is one for `e`; else `target`.
+    /// Returns an idle CPU that shares the cache of `target` and may run `e`; else `target`.
     fn idle_sibling(&mut self, e: EntityId, prev: CpuId, target: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();
         // Most CPUs are busy, so this is tested first.
@@ -204,7 +204,7 @@ impl<R: Rule> Fair<R> {
         allowed.min_by_key(|&cpu| self.reluctance(cpu, here, cx)).expect("the cache has an allowed CPU")
     }
 
-    /// Returns the load of the CPUs of a cache on which `e` may run; `None` if there are none.
+    /// Returns the load of the CPUs of a cache on which `e` may run; `None` if no CPU of the cache may run `e`.
     fn sum_cache(&self, e: EntityId, cache: usize, cx: &Cx<'_>) -> Option<CacheSum> {
         let mut sum = CacheSum { cache, cpus: 0, idle: 0, load: 0 };
         for cpu in span(cx.topology(), CpuId::new(cache * cx.topology().llc), cx.topology().llc) {

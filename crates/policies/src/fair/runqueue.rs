@@ -308,7 +308,7 @@ impl<R: Order> RunQueues<R> {
     // ---- Running and stopping ----
 
     /// Advances the clock of `id`, current in its queue, by `ran`. If `exact`, fractions of a nanosecond are carried
-    /// over. Otherwise they are lost, and a heavy node gains up to a nanosecond of its clock each time.
+    /// over. Otherwise fractions are lost, and a heavy node gains up to a nanosecond of its clock each time.
     pub(crate) fn run_clock(&mut self, id: NodeId, ran: Nanos, exact: bool) {
         let node = self.node_mut(id);
         node.sum_exec += ran;

@@ -30,7 +30,7 @@ impl<R: Rule> Fair<R> {
         self.arm_tick(cpu, cx);
     }
 
-    /// Ends, at every level, the time slice of the running node if it is used up.
+    /// At every level, ends the time slice of the running node if the time slice is used up.
     fn tick_chain(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let mut at = Some(NodeId::task(e));
         while let Some(id) = at {
@@ -89,7 +89,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Sets the ticks of busy CPUs while tasks wait here, so that they compare their loads with the load of this CPU.
+    /// Sets the ticks of busy CPUs while tasks wait here, so that busy CPUs compare their loads with the load of this
+    /// CPU.
     fn arm_other_ticks(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.queues.root(cpu).tasks.all >= 2 {
             let busy = cx.topology().iter().filter(|&other| self.cpus[other.index()].current.is_some());
@@ -99,7 +100,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Wake-up preemption ----
 
-    /// Kicks the CPU of `e`, which is runnable there now, if the CPU must pick again.
+    /// Kicks the CPU of `e`, which is now runnable on this CPU, if the CPU must pick again.
     pub(super) fn check_preempt(&mut self, e: EntityId, arrival: Arrival, cx: &mut Cx<'_>) {
         let (cpu, id) = (self.tasks[e.index()].cpu, NodeId::task(e));
         if self.queues.is_throttled(self.queues.node(id).queue) {

@@ -185,7 +185,7 @@ fn hogs_freed_from_one_cpu_spread_evenly() {
 
 #[test]
 fn busy_cpus_balance_loads_not_numbers() {
-    // One heavy hog weighs as much as three light ones.
+    // One heavy hog weighs as much as three light hogs.
     let mut world = World::new(2);
     let heavy = world.hog(nice(-5));
     let light = world.hogs(3, nice(0));
@@ -294,8 +294,8 @@ fn an_equal_share_is_delivered_within_the_starvation_bound() {
 
 #[test]
 fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
-    // If busy CPUs balanced at even numbers of ticks, they would always find the same hog waiting, which would get half
-    // a CPU. While time slices and balances coincide, a hog may still get up to 0.06 of a CPU more or less.
+    // If busy CPUs balanced at even numbers of ticks, the balances would always find the same hog waiting, which would
+    // get half a CPU. While time slices and balances coincide, a hog may still get up to 0.06 of a CPU more or less.
     for in_groups in 0..=3 {
         let mut world = World::with(Topology::new(2), &[]);
         let hogs = [0, 1, 2].map(|n| {

@@ -198,7 +198,7 @@ fn a_group_that_goes_idle_returns_all_but_a_millisecond() {
     for cpu in 1..4 {
         world.host.block(CpuId::new(cpu));
     }
-    // Each task used 2.1 ms and returns 1.9: 5.7 ms, distributed 5 ms later.
+    // Each task used 2.1 ms and returns 1.9 ms. The sum of 5.7 ms is distributed 5 ms later.
     world.host.run_until(Instant::at_ns(15_100_000));
     assert!(is_held(&world, hog));
     world.settle();
@@ -266,8 +266,8 @@ fn a_throttled_group_returns_with_a_sleepers_credit_only() {
         let before = world.ran(outside);
         world.until_ms(1_025);
         let ran = world.ran(outside) - before;
-        // The throttled task is owed at most 3 ms: it runs first, then both tasks alternate. Without the placement, the
-        // task is owed far more and uses its quota at once.
+        // The throttled task is owed at most 3 ms: this task runs first, then both tasks alternate. Without the
+        // placement, the task is owed far more and uses its quota at once.
         assert_eq!(ran >= Nanos::ms(7), outside_first, "{ran}");
         assert_eq!(is_held(&world, inside), !outside_first);
     }
@@ -290,7 +290,7 @@ fn a_refill_pays_debts_and_a_nanosecond_each() {
 
 #[test]
 fn an_idle_cpu_pulls_no_task_whose_group_is_throttled_there() {
-    // CPU 1 has a bandwidth slice of 10 ms, CPU 0 one of 50.
+    // CPU 1 has a bandwidth slice of 10 ms, CPU 0 a slice of 50 ms.
     let mut world = World::with(Topology::new(2), &[("bandwidth-slice", ms(50))]);
     let group = world.limited_group(Nanos::ms(60), Nanos::ms(100), GroupId::ROOT);
     let free = world.hogs(2, on(&[0], within(group, nice(0))));

@@ -137,7 +137,8 @@ fn a_class_changes_in_every_state() {
     let normal = world.hogs(2, on(&[0], nice(0)));
     world.until_ms(100);
     assert_eq!(world.running(1), Some(e));
-    // CPU 1 counts as idle while only this task runs there, but not once the task is of the normal class.
+    // CPU 1 counts as idle while only this SCHED_IDLE task runs there, but not after the task's change to the normal
+    // class.
     world.host.adjust(e, nice(0)).unwrap();
     world.until_ms(200);
     let sleeper = world.scripted(on(&[1], nice(0)));

@@ -141,7 +141,7 @@ fn a_group_with_a_blocked_member_continues_its_time_slice() {
 
 #[test]
 fn a_part_that_slept_has_no_more_credit_than_a_task() {
-    // The group's part on CPU 0 has slept for ten seconds when a member is moved there.
+    // The group's part on CPU 0 has slept for ten seconds when a member is moved to CPU 0.
     let mut world = World::new(2);
     let group = world.group(1024, GroupId::ROOT);
     let sleeper = world.scripted(on(&[0], within(group, nice(0))));

@@ -123,8 +123,8 @@ fn child_runs_first_changes_places() {
     }
 }
 
-/// Returns nine hogs, one at the start of its time slice, and three tasks that slept for a second: two SCHED_BATCH, one
-/// normal.
+/// Returns a host with nine hogs and three tasks that slept for a second: two SCHED_BATCH, one normal. One hog is at
+/// the start of its time slice.
 fn crowd(knobs: &[(&str, i64)]) -> (World, [EntityId; 2], EntityId) {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(1), &knobs);
@@ -288,8 +288,8 @@ fn wake_affine_weight_draws_a_wakee_to_the_less_loaded_cpu() {
 
 #[test]
 fn wake_affine_bias_prefers_the_wakers_cpu() {
-    // The load is 2048 on the waker's CPU and 1991 (nice -3) on the wakee's CPU. The wakee moves if the latter counts 8
-    // % more.
+    // The load is 2048 on the waker's CPU and 1991 (nice -3) on the wakee's CPU. The wakee moves if the load of the
+    // wakee's CPU counts 8 % more.
     assert_eq!(wakes_on(&[], false, -3), 0);
     assert_eq!(wakes_on(&[("wake-affine-bias", 0)], false, -3), 1);
 }

@@ -69,7 +69,7 @@ fn example_a4_rule_4_a_short_sleeper_keeps_its_vruntime_and_does_not_preempt() {
 
 #[test]
 fn rule_2_three_hogs_get_their_weights_within_one_slice() {
-    // The debits of the starts differ, so they are off.
+    // Start debits differ between the tasks, so the debits are off.
     let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let hogs = [0, 5, -5].map(|n| world.hog(nice(n)));
     world.until_ms(10_000);

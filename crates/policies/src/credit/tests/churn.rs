@@ -56,7 +56,7 @@ fn churn(shape: sched::Topology, knobs: &[(&str, i64)], costs: Costs, seed: u64)
     assert_eq!((POLICY.starvation)(&load), None);
     let Conserving::Global { mut slack } = (POLICY.conserving)(&load) else { panic!("it is conserving") };
     if !costs.kick.is_zero() {
-        // A kicked CPU picks later, and another CPU may have been faster.
+        // A kicked CPU picks later, and another CPU may have picked the entity before.
         slack = Nanos::s(1);
     }
     let mut host = host_of_costs(&POLICY, shape, &values, costs);

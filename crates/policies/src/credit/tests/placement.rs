@@ -56,7 +56,7 @@ fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
 fn a_cpu_that_runs_dry_looks_at_the_next_higher_number_first() {
     let (mut host, hogs) = busy(4);
     let waiting = [0, 1, 3].map(|cpu| living_on(&mut host, CpuId::new(cpu)));
-    // Each hog wakes behind a boosted entity of its CPU, so that it stays there.
+    // Each hog wakes behind a boosted entity of its CPU, so that the hog stays there.
     for cpu in [0, 1, 3] {
         let boosted = scripted(&mut host, pinned(CpuId::new(cpu)));
         interrupt(&mut host, boosted);
@@ -94,7 +94,7 @@ fn an_idle_cpu_takes_over_work_too() {
 #[test]
 fn stealing_ends_at_the_first_that_is_not_more_urgent() {
     let (mut host, [x, y, z]) = example_4();
-    // y and z stay on CPU 1; behind them, another OVER entity that may migrate waits.
+    // y and z stay on CPU 1; behind both, another OVER entity that may migrate waits.
     for e in [y, z] {
         host.adjust(e, pinned(OTHER)).expect("accepted");
     }

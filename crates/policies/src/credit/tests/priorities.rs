@@ -21,7 +21,7 @@ fn example_3_a_woken_vcpu_with_credit_preempts_until_a_tick_finds_it() {
         assert_eq!((running(&host, CPU), priority(&host, io)), (Some(busy), BOOST));
     }
     assert_eq!((credit(&host, io), shows(&host, io, "active")), (-40, 0));
-    // A tick finds the vCPU.
+    // A tick finds the vCPU running.
     host.run_until(at(19));
     interrupt(&mut host, io);
     run_through(&mut host, 20);
@@ -54,14 +54,14 @@ fn an_over_vcpu_is_not_boosted() {
     run_through(&mut host, 10);
     interrupt(&mut host, heavy);
     run_through(&mut host, 30);
-    // A tick found both vCPUs: the light one earns 2 of 300 credits and has used 100.
+    // A tick found both vCPUs: the light vCPU earns 2 of 300 credits and has used 100.
     assert_eq!((priority(&host, light), priority(&host, heavy)), (OVER, UNDER));
     host.pause(light);
     run_through(&mut host, 31);
     interrupt(&mut host, light);
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), priority(&host, light)), (Some(heavy), OVER));
-    // A sleeper stays OVER until an accounting; it does not preempt UNDER vCPUs.
+    // A sleeper stays OVER until an accounting; the sleeper does not preempt UNDER vCPUs.
     host.run_until(at(59));
     assert_eq!(running(&host, CPU), Some(heavy));
 }

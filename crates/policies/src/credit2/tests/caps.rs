@@ -157,7 +157,7 @@ fn a_parked_vcpu_that_leaves_its_domain_runs() {
 
 #[test]
 fn vcpus_behind_a_parked_one_get_an_idle_cpu() {
-    // Three vCPUs wait on one CPU; two of them find no budget.
+    // Three vCPUs wait on one CPU; for two of them, no budget is left.
     for (hand_off, runs) in [(1, true), (0, false)] {
         let mut host = host_of(sched::Topology::new(1), &[("hand-off", hand_off)]);
         let vm = group(&mut host, capped(10));

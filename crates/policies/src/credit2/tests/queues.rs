@@ -154,7 +154,7 @@ fn loads_are_evened_out_and_then_left_alone() {
 
 #[test]
 fn small_differences_are_tolerated() {
-    // Two and one: more load than CPUs, but a migration only reverses the difference.
+    // Two hogs against one: more load than CPUs, but a migration only reverses the difference.
     assert_eq!(evened_out(2, 1, &[]), (2, 0));
     // With a tolerance of four entities, no entity is moved at all.
     assert_eq!(evened_out(4, 1, &[("balance-over", 2)]), (4, 0));

@@ -86,8 +86,8 @@ fn a_reset_leaves_10_ms_and_a_half_at_most() {
 
 #[test]
 fn a_vcpu_at_the_least_credit_has_credit_after_one_reset() {
-    // 1 ms costs the light vCPU 64 ms of credit. It is clipped at −10 ms, and a reset gives it 20. Its first time slice
-    // ends at 1 ms, its second would at 1.5 ms.
+    // 1 ms costs the light vCPU 64 ms of credit. The credit is clipped at −10 ms, and a reset gives 20 ms. The first
+    // time slice ends at 1 ms, the second would end at 1.5 ms.
     let mut host = host(1);
     let light = scripted(&mut host, weighing(16));
     let heavy = scripted(&mut host, weighing(1024));
@@ -164,8 +164,8 @@ fn equals_take_turns_in_the_order_in_which_they_came() {
     let mut host = host(1);
     let hogs = [(), (), ()].map(|()| hog(&mut host, Params::default()));
     let [a, b, c] = hogs;
-    // Each vCPU runs for 1 ms because the next has as much credit. The last one then ties with the first and keeps the
-    // CPU for the shortest time slice.
+    // Each vCPU runs for 1 ms because the next vCPU has the same credit. The last vCPU then ties with the first and
+    // keeps the CPU for the shortest time slice.
     assert_eq!(turns(&mut host, 3_600), [(0, a), (1_000, b), (2_000, c), (3_500, a)]);
 }
 
@@ -212,7 +212,7 @@ fn shares_are_within_the_bound_at_every_moment() {
 
 #[test]
 fn shares_err_where_the_shortest_turn_costs_more_than_can_be_owed() {
-    // The reason why no bound is stated: the light vCPU runs for 1 ms and pays 20 ms of credit, not 64.
+    // The reason why no bound is stated: the light vCPU runs for 1 ms and is charged 20 ms of credit, not 64.
     let mut host = host(1);
     let [light, _] = [16, 1024].map(|weight| hog(&mut host, weighing(weight)));
     host.run_until(at(3_000_000));

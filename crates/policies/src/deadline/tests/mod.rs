@@ -54,7 +54,7 @@ fn account(host: &Driver<'_>, e: EntityId) -> (i64, i64) {
     (show("remaining"), show("deadline"))
 }
 
-/// Returns the tasks on CPU 0, one letter for each millisecond from now on; a dot for another task or none.
+/// Returns the tasks on CPU 0, one letter for each millisecond from now on. A dot stands for another task or no task.
 fn gantt(host: &mut Driver<'_>, names: &[(EntityId, char)], ms: u64) -> String {
     let mut letters = String::new();
     for _ in 0..ms {

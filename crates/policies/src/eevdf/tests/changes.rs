@@ -4,7 +4,7 @@ use super::*;
 use crate::fixture;
 use sched::{GroupParams, Input, Machine, Weight};
 
-/// Returns a host with a hog on CPU 0, and a task that sleeps there with a debt of 0.3 ms.
+/// Returns a host with a hog on CPU 0, and a task that sleeps on CPU 0 with a debt of 0.3 ms.
 fn with_delayed(cpus: usize) -> (World, EntityId, EntityId) {
     let mut world = several(cpus, &[("tick", ms(20)), ("base-slice", ms(if cpus == 1 { 5 } else { 30 }))]);
     let a = world.scripted(on(&[0], nice(0)));

@@ -147,8 +147,8 @@ fn without_run_to_parity_v6_17_still_grants_a_base_slice() {
 
 #[test]
 fn a_short_request_behind_another_woken_task_shortens_the_protection() {
-    // A batch task waits with the earliest deadline, but it does not end the protection. Then a task that ends it
-    // wakes.
+    // A batch task waits with the earliest deadline, but does not end the protection. Then a task that ends the
+    // protection wakes.
     for (knobs, peace) in [(&[V6_17][..], 7), (&[], 1), (&[V6_17, ("preempt-short", 0)], 8)] {
         let knobs: Vec<_> =
             [("base-slice", ms(8)), ("place-deadline-initial", 0)].iter().chain(knobs).copied().collect();

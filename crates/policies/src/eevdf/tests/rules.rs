@@ -212,7 +212,7 @@ fn rule_8_a_yielder_is_not_left_in_peace() {
     world.until_ms(10);
     let b = world.hog(nice(0));
     world.settle();
-    // Neither task has a lag; the new task's deadline is earlier.
+    // Neither task has a lag; the new task's deadline is the earlier of the two.
     if world.running(0) == Some(a) {
         world.host.yield_now(CpuId::new(0));
         world.settle();

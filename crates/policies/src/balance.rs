@@ -203,7 +203,7 @@ mod tests {
         assert!(stacked(&cfs::POLICY) > 20, "CFS stacks them all the time");
     }
 
-    /// With more vCPUs than CPUs, the rule has no effect, and every vCPU runs.
+    /// If the VM has more vCPUs than the host has CPUs, the rule has no effect, and every vCPU runs.
     #[test]
     fn a_vm_wider_than_the_machine_still_runs() {
         let mut host = host_under(&POLICY, Topology::new(2), &[]);
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Returns the number of milliseconds, of 2,000, in which both vCPUs of a VM run, beside a hog on each CPU.
+    /// Returns the number of milliseconds, of 2,000, in which both vCPUs of a VM run. The host has a hog on each CPU.
     fn together(coschedule: bool) -> usize {
         let mut host = host_under(&POLICY, Topology::new(2), &[("coschedule", i64::from(coschedule))]);
         let both = vm(&mut host, 2);

@@ -61,7 +61,7 @@ enum Cheat {
     Hurries,
     /// Law 11: leaves the CPU idle at every third pick, although an entity waits.
     Idles,
-    /// Kicks its own CPU at every pick, so that no decision is ever final.
+    /// Kicks its own CPU at every pick, so that the CPU never stops picking.
     Kicks,
     /// Law 1: returns a time slice that has already ended.
     Past,

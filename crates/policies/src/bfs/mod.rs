@@ -108,7 +108,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Remainder of a time slice below which the slice counts as used up. Source: `RESCHED_US`, bfs.c.
+/// Minimum remainder of a time slice; a smaller remainder counts as used up. Source: `RESCHED_US`, bfs.c.
 const RESCHEDULE: Nanos = Nanos::us(100);
 
 #[derive(Clone, Copy, Debug)]
@@ -333,7 +333,7 @@ impl Bfs {
     }
 
     /// Kicks the CPU that runs the least urgent entity, if that entity is less urgent than `e`, which waits in the
-    /// queue of `near`. Does nothing for a `sync` wake-up.
+    /// queue of `near`. Does nothing at a `sync` wake-up.
     fn preempt(&self, e: EntityId, near: CpuId, sync: bool, cx: &mut Cx<'_>) {
         let rank = self.rank(e, self.queue_of(near));
         if sync || rank == Rank::IDLE {

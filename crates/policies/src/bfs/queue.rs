@@ -97,7 +97,7 @@ impl DeadlineQueues {
         self.real_time.iter(queue).chain(trees.flat_map(|tree| self.deadlines.iter(tree).map(|(_, e)| e)))
     }
 
-    /// Returns the entity of `queue` to run on `cpu`, without regard to stickiness: the first for which `fits` is true.
+    /// Returns the first entity of `queue` for which `fits` is true, without regard to stickiness.
     pub(super) fn first(&self, queue: usize, fits: impl Fn(EntityId) -> bool) -> Option<EntityId> {
         self.iter_of(queue).find(|&e| fits(e))
     }
@@ -107,9 +107,9 @@ impl DeadlineQueues {
         no_real_time && (0..TREES * self.queues).all(|tree| self.deadlines.is_empty(tree))
     }
 
-    /// Returns the entity of queue 0 to run on `cpu`. Within the best rank that has an eligible entity, this is the
-    /// first entity of the list, or the entity with the earliest effective deadline. The effective deadline of an
-    /// entity that is sticky on another CPU is later by `distance`.
+    /// Returns the entity of queue 0 to run on `cpu`. Within the best rank that has an eligible entity, picks the first
+    /// entity of the list, or the entity with the earliest effective deadline. The effective deadline of an entity that
+    /// is sticky on another CPU is later by `distance`.
     pub(super) fn best(&self, cpu: CpuId, cx: &Cx<'_>, distance: impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));
         let found = real_time.or_else(|| (0..TREES).find_map(|tree| self.earliest(tree, cpu, cx, &distance)));
@@ -146,7 +146,7 @@ impl DeadlineQueues {
         let free = self.deadlines.iter(tree).find(|&(_, e)| elsewhere(e).is_none() && cx.may_run(e, cpu));
         let left = |deadline: Instant| i128::from(deadline.as_ns()) - i128::from(cx.now().as_ns());
         let mut best = free.map(|((deadline, arrival), e)| ((left(deadline), arrival), e));
-        // At most one entity per CPU is sticky; all others are in the order of the tree.
+        // At most one entity per CPU is sticky; all other entities are in the order of the tree.
         for (home, e) in self.sticky.iter().enumerate().filter_map(|(home, &e)| Some((CpuId::new(home), e?))) {
             if home == cpu || self.deadlines.tree_of(e) != Some(tree) || !cx.may_run(e, cpu) {
                 continue;

@@ -234,8 +234,7 @@ fn a_batch_task_loses_its_place_when_it_is_preempted() {
     }
 }
 
-/// Dither: a task dispatched in the first half of a tick does not run into another tick if its time slice is nearly
-/// over.
+/// Dither: a task dispatched in the first half of a tick stops before the next tick if its time slice is nearly over.
 #[test]
 fn a_task_dispatched_early_in_a_tick_stops_before_its_time_slice_is_over() {
     for (start, end) in [(200, 6_000..6_200), (600, 7_000..7_200)] {

@@ -1,4 +1,4 @@
-//! The rule of BMQ: changes of the boost, and the level that follows from it, in four versions.
+//! The rule of BMQ: changes of the boost, and the resulting level, in four versions.
 
 use crate::project_c::{self, Expired, Kind, Layout, Level, Rule, Task, Yielder};
 use sched::{Instant, Knobs, Nanos, Position};
@@ -49,8 +49,8 @@ impl Bmq {
         }
     }
 
-    /// Returns the limit of boosts, which range from its negative to this value. Source: MAX_PRIORITY_ADJ,
-    /// include/linux/sched/prio.h.
+    /// Returns the limit of boosts: a boost is at least minus the limit and at most the limit. Source:
+    /// MAX_PRIORITY_ADJ, include/linux/sched/prio.h.
     pub(super) fn reach(&self) -> Boost {
         if self.is_6() { 12 } else { 7 }
     }
@@ -149,7 +149,7 @@ impl Rule for Bmq {
             }
             return;
         }
-        // The code shifts a boolean here, and 1 >> 22 is zero.
+        // The code shifts a boolean in this version, and 1 >> 22 is zero.
         let slept = if self.sleep_is_bool { u64::from(!slept.is_zero()) } else { slept.as_ns() };
         let most = u64::from(2 * self.reach().unsigned_abs());
         if slept > 0 {

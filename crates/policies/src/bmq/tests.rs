@@ -23,7 +23,7 @@ fn use_up(lab: &mut Lab, slices: usize) {
     (0..slices).for_each(|_| lab.end_slice(0));
 }
 
-/// Blocks `e` after it has run for `run`, and wakes it `sleep` later.
+/// Blocks `e` after a run of `run`, and wakes `e` after a sleep of `sleep`.
 fn burst(lab: &mut Lab, e: EntityId, run: Nanos, sleep: Nanos) {
     lab.pass(run);
     lab.block(e);

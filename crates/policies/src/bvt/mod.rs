@@ -520,7 +520,7 @@ impl Policy for Bvt {
             self.refresh(e);
             return self.push_tail(e);
         }
-        // The entity stops on this CPU and wakes on the other CPU.
+        // The entity stops on this CPU and wakes on the destination CPU.
         self.member(e).actual = self.cpus[home.index()].virtual_time;
         self.refresh(e);
         self.push_head(e);

@@ -65,7 +65,7 @@ fn hogs_alternate_after_c_or_twice_that() {
     for (unit, first, turn) in [(0, 5_000, 5_000), (1, 5_000, 10_000)] {
         let mut host = host(1, &[("slice-unit", unit)]);
         let (a, b) = (hog(&mut host, Params::default()), hog(&mut host, Params::default()));
-        // Among equals, the entity that woke last is first in the list.
+        // Among equal entities, the entity that woke last is first in the list.
         run_through(&mut host, 100);
         assert_eq!(runs(&host), Some(b));
         for n in 0..6 {
@@ -124,7 +124,7 @@ fn two_hogs_are_charged_as_in_the_table() {
         run_through(&mut host, us + 1);
         assert_eq!((runs(&host), [d0, d1].map(|e| avt(&host, e))), (Some(running), avts), "after {us} us");
     }
-    // The runs of D0 were 50 ns too long, the second run of D1 1 ns.
+    // The runs of D0 were 50 ns too long, the second run of D1 was 1 ns too long.
     let ran = [d0, d1].map(|e| host.machine().charged(e).as_ns());
     assert_eq!(ran, [10_000_100, 10_000_001]);
 }
@@ -273,7 +273,7 @@ fn a_warp_has_a_limit_and_a_rest() {
 }
 
 /// The 32-bit clock, scaled to 16 bits: at 0xf000, the virtual times of all domains are reduced by 0xe000. A domain
-/// that blocked below 0xe000 is ahead afterwards.
+/// that blocked below 0xe000 is ahead of the other domains afterwards.
 #[test]
 fn a_domain_that_sleeps_through_an_overflow_comes_out_ahead() {
     for (bits, waits) in [(64, false), (16, true)] {
@@ -329,7 +329,7 @@ fn an_endless_clock_is_turned_back_in_time() {
     let mut host = host(1, &[("context-allowance", 1_000_000_000)]);
     let lone = hog(&mut host, Params { weight: Weight::linux(1).expect("in range"), ..Params::default() });
     let sleeper = scripted(&mut host, Params::default());
-    // Runs of 10 s: after n of them, 10 n (n + 1) / 2 s are charged, times 1024.
+    // Runs of 10 s: after n runs, 10 n (n + 1) / 2 s are charged, times 1024.
     run_through(&mut host, 400_000_000_000);
     assert!(avt(&host, lone) < (1 << 61) / 10_000 + 1_024 * 400_000 * 10_000, "{}", avt(&host, lone));
     host.wake(sleeper, Wake::Timer);

@@ -153,7 +153,7 @@ impl Parts {
     }
 
     /// Returns the class for these parameters. If real-time classes are present, an entity gets the class that it
-    /// requests. Otherwise only a reservation counts.
+    /// requests. Otherwise only a reservation determines the class.
     fn level_for(&self, params: &Params) -> Level {
         let reserved = params.reservation.is_some() && (self.rt.is_none() || params.class == Class::Normal);
         if params.class == Class::Stop && self.stop.is_some() {
@@ -205,7 +205,7 @@ impl Classes {
             _ => (before.is_raised, before.raised),
         };
         self.members[e.index()] = Member { level, joining, is_raised, raised };
-        // The last class must not observe an entity that it still has to pick.
+        // The last class must not observe an entity before it picks the entity.
         cx.classify(e, if joining { Level::Stop } else { level } as u8);
     }
 

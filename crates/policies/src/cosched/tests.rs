@@ -14,7 +14,7 @@ fn scripted(host: &mut Driver<'_>, group: GroupId) -> EntityId {
     awake(host, member(group))
 }
 
-/// Two gangs of two and a hog on two CPUs: the picture of the essay.
+/// Two gangs of two and a hog on two CPUs, as in the picture of the essay.
 #[test]
 fn rows_take_turns_and_a_hole_is_filled() {
     let mut host = host(2);

@@ -2,7 +2,7 @@
 
 use sched::{CpuId, CpuSet};
 
-/// Returns the CPUs of `set` in cyclic order, beginning with the next higher number after `cpu`.
+/// Returns the CPUs of `set` in cyclic order, beginning with the first CPU after `cpu`.
 pub(super) fn cycle(cpu: CpuId, set: &CpuSet) -> impl Iterator<Item = CpuId> + '_ {
     let after = set.iter().filter(move |&other| other > cpu);
     after.chain(set.iter().take_while(move |&other| other <= cpu))

@@ -178,8 +178,8 @@ impl Domains {
         self.member_links[e.index()].listed
     }
 
-    /// Puts `e` at the head of the active list of `domain`. If `domain` was not active, it becomes the head of the
-    /// active domains.
+    /// Puts `e` at the head of the active list of `domain`. If `domain` was not active, puts `domain` at the head of
+    /// the active domains.
     pub(crate) fn activate(&mut self, e: EntityId, domain: DomainId) {
         let record = &mut self.domains[domain.index()];
         push_front(&mut self.member_links, &mut record.first, number(e.index()));

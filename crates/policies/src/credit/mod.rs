@@ -166,7 +166,7 @@ struct Cpu {
     cursor: Option<CpuId>,
     /// Entity that has stopped on this CPU at this instant and waits, but is not queued yet.
     stopped: Option<EntityId>,
-    /// Whether an entity was queued here while the CPU idled, so that no other CPU was kicked.
+    /// Whether an entity was queued on this CPU while the CPU idled, so that no other CPU was kicked.
     queued_while_idle: bool,
     /// Instant at which the CPU last found no entity to run.
     idles_since: Instant,
@@ -252,7 +252,7 @@ impl Credit {
 
     // ---- Queueing ----
 
-    /// Enqueues the waiting `e` on its home and kicks CPUs for it. An UNDER entity is boosted.
+    /// Enqueues the waiting `e` on its home and kicks CPUs for `e`. An UNDER entity is boosted.
     pub(crate) fn enqueue_woken(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.settings.boost && self.queues.priority(e) == Priority::Under {
             self.queues.set_priority(e, Priority::Boost);
@@ -265,7 +265,7 @@ impl Credit {
         if self.settings.boost_migrated { self.enqueue_woken(e, cx) } else { self.enqueue(e, cx) }
     }
 
-    /// Enqueues the waiting `e` on its home, and kicks CPUs for it.
+    /// Enqueues the waiting `e` on its home and kicks CPUs for `e`.
     pub(crate) fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         self.queues.insert(home, e);
@@ -341,7 +341,7 @@ impl Credit {
         self.settings.slice = slice;
     }
 
-    /// Dispatches `e`, which is queued, on `cpu`; `stopped` has just been queued there again.
+    /// Dispatches `e`, which is queued, on `cpu`. `stopped`: the entity that has just been queued on `cpu` again.
     pub(crate) fn begin(&mut self, e: EntityId, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
         self.queues.remove(e);
         self.set_home(e, cpu);
@@ -360,7 +360,7 @@ impl Credit {
         }
     }
 
-    /// Moves an entity that a decision for `cpu` left waiting to an idle CPU, if one is available.
+    /// Moves an entity that a decision for `cpu` left waiting to an idle CPU, if any CPU is idle.
     fn hand_off_left(&mut self, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
         let queued_while_idle = core::mem::take(&mut self.cpus[cpu.index()].queued_while_idle);
         if !self.settings.hand_off || self.idlers.is_empty() {

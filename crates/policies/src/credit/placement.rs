@@ -80,7 +80,7 @@ impl Credit {
         self.call_idle(next, cx);
     }
 
-    /// Steals work for `cpu` from other queues, unless it has tried recently.
+    /// Steals work for `cpu` from other queues, unless the last attempt of `cpu` was recent.
     fn steal(&mut self, cpu: CpuId, than: Option<Priority>, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let interval = self.settings.steal_interval;
         let tried = &mut self.cpus[cpu.index()].tried_to_steal;
@@ -97,8 +97,8 @@ impl Credit {
         Some(stolen)
     }
 
-    /// Finds work for `cpu` in the queues of other CPUs: in the first possible queue, the first entity that may migrate
-    /// and is more urgent than `than` (`None`: any entity).
+    /// Finds work for `cpu` in the queues of other CPUs: the first entity that may migrate and is more urgent than
+    /// `than` (`None`: any entity).
     fn find_to_steal(
         &self,
         cpu: CpuId,
@@ -130,7 +130,7 @@ impl Credit {
         })
     }
 
-    /// Returns whether `cpu`, whose queue is not empty, has two entities to run; a running or just stopped entity
+    /// Returns whether `cpu`, whose queue is not empty, has two entities to run. A running or just stopped entity
     /// counts.
     fn has_two(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let running = matches!(cx.running(cpu), Running::Mine { .. }) || self.cpus[cpu.index()].stopped.is_some();
@@ -198,8 +198,8 @@ impl Credit {
         best
     }
 
-    /// Returns `best`. If other entities wait or run there and another CPU of `allowed` idles, returns the next idle
-    /// CPU.
+    /// Returns `best` if no entity other than `e` waits or runs there. Otherwise returns the next idle CPU of
+    /// `allowed`, or `best` if no CPU idles.
     fn idle_rather_than(&self, best: CpuId, e: EntityId, allowed: &CpuSet, cx: &Cx<'_>) -> CpuId {
         let alone = match cx.running(best) {
             Running::Mine { entity, .. } => entity == e,
@@ -240,7 +240,7 @@ impl Credit {
         }
     }
 
-    /// Hands over each entity in the queue of `cpu` that an idle CPU may run.
+    /// Hands over each entity in the queue of `cpu` for which an idle CPU exists.
     pub(crate) fn hand_off_queue(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let mut next = self.queues.first(cpu);
         while let Some(e) = next

@@ -143,8 +143,8 @@ impl RunQueues {
         self.below[cpu.index()] = [Below::Unknown; PRIORITIES];
     }
 
-    /// Inserts `e` into the queue of `cpu` with at most `ahead` entities in front, but in no position that its priority
-    /// does not allow. Returns the number of entities in front.
+    /// Inserts `e` into the queue of `cpu` behind the first `ahead` entities, but in front of the first entity that is
+    /// less urgent than `e`. Returns the number of entities in front.
     pub(crate) fn insert_ahead(&mut self, cpu: CpuId, e: EntityId, ahead: usize) -> usize {
         let priority = self.priority(e);
         let place = self.iter(cpu).take(ahead).take_while(|&other| self.priority(other) >= priority).count();

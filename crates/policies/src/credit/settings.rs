@@ -138,7 +138,7 @@ pub(crate) enum Steal {
     Busy,
     /// All queues.
     Any,
-    /// The queues of CPUs with two entities to run, under the same cache first.
+    /// The queues of CPUs with two entities to run; queues under the same cache are first.
     Near,
 }
 
@@ -270,7 +270,8 @@ impl Settings {
         if self.ratelimit.is_zero() { self.slice } else { self.slice.max(self.ratelimit + RATELIMIT_LEAST) }
     }
 
-    /// Returns whether an idle CPU may skip an entity that it could run, so that ticks have to offer the entity again.
+    /// Returns whether an idle CPU may skip an entity that could run there, so that ticks have to offer the entity
+    /// again.
     pub(crate) fn passes_over(&self) -> bool {
         !self.migration_delay.is_zero() || !self.steal_interval.is_zero() || self.yield_behind
     }

@@ -1,4 +1,4 @@
-//! Ticks, which charge and move the running entity, and the accounting, which distributes credits and parks.
+//! Ticks, which charge and move the running entity, and the accounting, which distributes credits and parks entities.
 
 use super::accounting::{Grant, Round};
 use super::cursor::Commit;

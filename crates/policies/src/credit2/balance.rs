@@ -86,7 +86,7 @@ impl Credit2 {
         cpu
     }
 
-    /// Moves `e`, which is not queued, running or counted as load, to the best CPU for it.
+    /// Moves `e`, which is not queued, running or counted as load, to the best CPU for `e`.
     pub(super) fn move_home(&mut self, e: EntityId, cx: &Cx<'_>) {
         let at = self.queue_of(e);
         let home = self.pick_home(e, Some(at), cx);
@@ -147,7 +147,8 @@ impl Credit2 {
         }
     }
 
-    /// Returns whether the loads differ by more than the tolerance, which is smaller if there is more load than CPUs.
+    /// Returns whether the loads differ by more than the tolerance, which is smaller if the load exceeds the number of
+    /// CPUs.
     fn is_worth_it(&self, one: usize, other: usize, differs: i64) -> bool {
         let [one, other] = [one, other].map(|queue| &self.queues[queue]);
         let cpus = i64::try_from(one.cpus.len().max(other.cpus.len())).expect("few");

@@ -1,4 +1,4 @@
-//! Budgets of capped domains: a pool that is filled every quota period, quotas taken from it, and parking.
+//! Budgets of capped domains: a pool that is filled every quota period, the quotas of the members, and parking.
 
 use super::Credit2;
 use super::domain::Domain;
@@ -160,7 +160,7 @@ impl Credit2 {
         }
     }
 
-    /// Removes `e` from its domain and settles its debt. Returns whether it was parked.
+    /// Removes `e` from its domain and settles its debt. Returns whether `e` was parked.
     pub(super) fn leave_domain(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let was_parked = self.parked.remove(e);
         if core::mem::take(&mut self.vcpu(e).parked) {

@@ -65,7 +65,7 @@ impl Credit2 {
         Some(e)
     }
 
-    /// Enqueues `e`, which has stopped and waits, on another CPU if it is to migrate.
+    /// Enqueues `e`, which has stopped and waits, on another CPU if `e` is to migrate.
     fn requeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.return_budget(e, cx);
         if self.must_migrate(e, cx) {

@@ -102,7 +102,7 @@ struct Vcpu {
     residual: u64,
     weight: u64,
     domain: DomainId,
-    /// CPU on which the entity runs or last ran, or to which it was assigned.
+    /// CPU on which the entity runs or last ran, or to which the entity was assigned.
     home: CpuId,
     /// Quota that the entity has taken from its domain's pool; negative after an overrun.
     budget: i64,
@@ -191,7 +191,7 @@ impl Credit2 {
         self.waiting.push(self.queue_of(e), key, e);
     }
 
-    /// Inserts `e` into its run queue, and kicks a CPU for it.
+    /// Inserts `e` into its run queue, and kicks a CPU for `e`.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.queue(e);
         self.tickle(e, cx);

@@ -1,4 +1,4 @@
-//! Run queues: the CPUs that share a run queue, and its state.
+//! Run queues: the CPUs that share a run queue, and the state of the run queue.
 
 use super::settings::{Settings, Share};
 use sched::{CpuId, CpuSet, Cx, Topology};

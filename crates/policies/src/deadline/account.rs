@@ -1,4 +1,4 @@
-//! [`Account`]: the constant bandwidth server of one entity: its remaining slice and its deadline.
+//! [`Account`]: the constant bandwidth server of one entity, with its remaining slice and its deadline.
 
 use crate::admission::Utilisation;
 use sched::{Instant, Limit, Nanos, PromiseState, Reservation};
@@ -99,7 +99,7 @@ impl Account {
         self.deadline.saturating_add(self.period.saturating_sub(self.relative_deadline))
     }
 
-    /// Returns whether the remaining slice is more than the share of the time until the deadline.
+    /// Returns whether the remaining slice exceeds the share of the time until the deadline.
     fn overflows(&self, now: Instant) -> bool {
         let left = u128::from(self.left.max(0).unsigned_abs());
         let ahead = u128::from(self.deadline.saturating_since(now).as_ns());
@@ -193,7 +193,7 @@ impl Account {
         }
     }
 
-    /// Ends the throttling of an entity that lags and catches up: its deadline may lie in the past.
+    /// Ends the throttling of an entity that lags and catches up; its deadline may be in the past.
     pub(super) fn go_on(&mut self, now: Instant) {
         self.add_periods(now);
     }

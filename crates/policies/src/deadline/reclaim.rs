@@ -44,7 +44,7 @@ impl Rate {
     /// The rate of real time.
     pub(super) const FULL: Rate = Rate { parts: 1, of: 1 };
 
-    /// Returns the charge for `ran`, rounded up, so that no entity gets more than the other entities leave.
+    /// Returns the charge for `ran`, rounded up, so that an entity gets at most the time that the others leave.
     pub(super) fn charge(self, ran: Nanos) -> Nanos {
         let used = (u128::from(ran.as_ns()) * u128::from(self.parts)).div_ceil(u128::from(self.of));
         Nanos::ns(u64::try_from(used).unwrap_or(u64::MAX))
@@ -123,7 +123,7 @@ mod tests {
         // 10 % alone: 1 − 0.85, and 0.10 / 0.95.
         assert_eq!(rate(Formula::V513, 95, &[(10, true)]), 150);
         assert_eq!(rate(Formula::V65, 95, &[(10, true)]), 105);
-        // With half a CPU for another entity: 1 − 0.35, 0.60 / 0.95; while that entity is inactive, as before.
+        // With half a CPU for another entity: 1 − 0.35, 0.60 / 0.95. While that entity is inactive: as before.
         assert_eq!(rate(Formula::V513, 95, &[(10, true), (50, true)]), 650);
         assert_eq!(rate(Formula::V65, 95, &[(10, true), (50, true)]), 631);
         assert_eq!(rate(Formula::V513, 95, &[(10, true), (50, false)]), 150);

@@ -125,7 +125,7 @@ impl Policy for Partitioned {
         }
         self.0.judge(e, prev.why);
         self.0.enqueue(e, cx);
-        // The entity's own CPU is about to pick: with another kick, it would never reach a decision.
+        // The entity's own CPU is about to pick: with another kick, the CPU would never reach a decision.
         if self.0.account(e).state != BudgetState::Reserved || self.0.account(e).cpu != Some(cpu) {
             self.call_for(e, cx);
         }

@@ -8,7 +8,7 @@ use sched::{
     Refused, Reservation, Running, StopReason, Topology,
 };
 
-/// The reservation of an entity, and the CPUs that its gang members have.
+/// The reservation of an entity, and the CPUs of the other gang members.
 struct Terms {
     asked: Option<Reservation>,
     taken: CpuSet,
@@ -197,7 +197,7 @@ impl Edf {
         self.members -= 1;
     }
 
-    /// Replaces the reservation of `e`, which is in no queue; its first period begins now. If the reservation did not
+    /// Replaces the reservation of `e`, which is in no queue; the first period begins now. If the reservation did not
     /// change, the period continues. A refused reservation changes nothing.
     pub(super) fn renegotiate(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let before = *self.account(e);
@@ -265,8 +265,8 @@ impl Edf {
         Some(first)
     }
 
-    /// Kicks every idle CPU that could run an entity on unreserved time: the CPU kicked at its wake-up may run a
-    /// reserved entity now.
+    /// Kicks every idle CPU that could run an entity on unreserved time: the CPU kicked at the entity's wake-up may run
+    /// a reserved entity now.
     #[inline]
     pub(super) fn call_for_background(&self, cx: &mut Cx<'_>) {
         if !self.background.all_empty() {
@@ -338,7 +338,8 @@ impl Edf {
         }
     }
 
-    /// Updates the state of `e`, which stops because its slice is used up, its job is complete, or it is preempted.
+    /// Updates the state of `e` at a stop. `e` stops because its slice is used up, its job is complete, or it is
+    /// preempted.
     #[inline]
     pub(super) fn judge(&mut self, e: EntityId, why: StopReason) {
         let none = self.enforce == Enforce::None;

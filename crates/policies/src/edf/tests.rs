@@ -114,8 +114,8 @@ fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
 #[test]
 fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
     let mut decides = knobs(&[("enforce", "hard"), ("charge", "wall")], &[("decision", 1_000_000)]);
-    // Decisions are at the arrivals, at the ends of A's and B's slices, and at the end of each period; no entity is
-    // charged.
+    // Decisions are made at the arrivals, at the ends of A's and B's slices, and at the end of each period; no entity
+    // is charged.
     let entities = [(promise(20, 5), HOG), (promise(40, 8), HOG)];
     assert_eq!(turns(&decides, 40, &entities), "A 1-6, B 7-15, A 21-26");
     // A decision at the beginning of each period leaves exactly 19 ms of 20.
@@ -166,7 +166,7 @@ fn time_lost_to_an_interrupt_is_delivered_later() {
     machine.input(at(5), Input::Ran { cpu, time: Nanos::ms(4) });
     machine.input(at(5), Input::Expire { cpu });
     assert!(machine.settle(at(5)).contains(&Action::Extend { cpu, until: at(6) }));
-    // The entity stops 1 ms too late; the next slice is shorter by that millisecond.
+    // The entity stops 1 ms too late; the next slice is reduced by this millisecond.
     machine.input(at(7), Input::Ran { cpu, time: Nanos::ms(2) });
     machine.input(at(7), Input::Expire { cpu });
     assert!(machine.settle(at(7)).contains(&Action::Stop { cpu, entity: e }));
@@ -205,8 +205,8 @@ fn with_renew_periods_follow_the_wake_ups() {
     assert_eq!(delivered("renew"), (4_000_000, 18_000_000));
 }
 
-/// As in CBS, (5, 10) that wakes at 7 beside (2, 4) may begin a new period, because its deadline moves as well; no
-/// slice is late.
+/// As in CBS, (5, 10) that wakes at 7 beside (2, 4) may begin a new period. Its deadline moves as well, so no slice is
+/// late.
 #[test]
 fn a_period_that_begins_anew_makes_no_entity_late() {
     let words = [("enforce", "hard"), ("placement", "partitioned"), ("rest", "renew")];

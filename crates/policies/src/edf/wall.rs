@@ -1,10 +1,10 @@
 //! `charge = wall`: VSched's own core (VSched §3.2), which cannot detect that an entity blocks.
 //!
 //! The core makes a choice at the end of a period, at the end of a slice and when the set of entities changes. The core
-//! *chooses* the entity of earliest deadline with a remaining slice, runnable or not. The time until the next choice is
-//! charged to that entity. While the chosen entity is blocked, all runnable entities run round robin, as SCHED_OTHER
-//! processes would. Each choice costs the core the CPU time of the knob `decision`. During that time, the process of
-//! the core has the CPU: no entity runs, and none is charged. Events during a decision are handled afterwards.
+//! *chooses* the entity with the earliest deadline and a remaining slice, runnable or not. The time until the next
+//! choice is charged to that entity. While the chosen entity is blocked, all runnable entities run round robin, as
+//! SCHED_OTHER processes would. Each choice costs the core the CPU time of the knob `decision`. During that time, the
+//! process of the core has the CPU: no entity runs or is charged. Events during a decision are handled afterwards.
 
 use super::account::BudgetState;
 use super::state::Edf;
@@ -45,7 +45,7 @@ impl Wall {
         }
     }
 
-    /// Returns whether the core is deciding on `cpu`, and then sets an alarm for the end of the decision.
+    /// Returns whether the core is deciding on `cpu`. If so, sets an alarm for the end of the decision.
     fn decides(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
         let (at, now) = (cpu.index(), cx.now());
         if self.decision.is_zero() {
@@ -106,7 +106,7 @@ impl Wall {
         }
     }
 
-    /// Adds `e` to the candidates, if it has a remaining slice, and makes its CPU choose again.
+    /// Adds `e` to the candidates if `e` has a remaining slice, and makes its CPU choose again.
     fn add_candidate(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.edf.arm(e, cx);
         let account = *self.edf.account(e);

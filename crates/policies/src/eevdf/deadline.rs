@@ -20,7 +20,7 @@ pub(super) struct Request {
     relative: bool,
     /// Lag of the node behind the average when it left its queue.
     lag: i64,
-    /// Whether the node is between queues and its vruntime holds only its debt: the time that it ran in another class.
+    /// Whether the node is between queues and its vruntime holds only its debt: the CPU time used in another class.
     owes: bool,
     /// Whether the node is new and has not been placed yet.
     initial: bool,
@@ -184,7 +184,7 @@ impl Queues {
         node.own = Request { deadline, relative: false, initial: false, owes: false, ..own };
     }
 
-    /// Resets the lag of a node that stayed queued to pay a debt: no time is owed to the node afterwards.
+    /// Resets the lag of a node that stayed queued to pay a debt, so that no time is owed to the node afterwards.
     fn forget_credit(&mut self, id: NodeId) {
         if self.rule.0.delay_zero {
             let own = &mut self.node_mut(id).own;
@@ -250,8 +250,8 @@ impl Queues {
         self.buddy(queue, Buddy::Next).filter(|&id| self.node(id).is_runnable() && self.is_eligible(id))
     }
 
-    /// Returns the node of `queue` that should run: a node of the tree, or `running`, which need not be in the tree and
-    /// may be protected (`in_peace`).
+    /// Returns the node of `queue` that should run: a node of the tree, or `running`. `running` need not be in the tree
+    /// and may be protected (`in_peace`).
     fn best(&self, queue: usize, running: Option<NodeId>, in_peace: bool) -> NodeId {
         if let Some(buddy) = self.eligible_buddy(queue) {
             return buddy;

@@ -72,7 +72,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Tries the CPUs of a domain, most tasks first, until a task is pulled.
+    /// Tries the CPUs of a domain, in descending order of the number of tasks, until a task is pulled.
     fn pull_from_busiest(&mut self, to: CpuId, level: usize, cx: &mut Cx<'_>) -> Pulled {
         let mut tried = CpuSet::one(to);
         let mut left = false;

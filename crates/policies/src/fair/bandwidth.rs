@@ -141,7 +141,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Ends a quota period. If no CPU has taken quota in it, refills stop until a CPU takes some.
+    /// Ends a quota period. If no CPU has taken quota in this period, refills stop until a CPU takes quota.
     pub(super) fn end_period(&mut self, group: usize, cx: &mut Cx<'_>) {
         let bandwidth = &mut self.bandwidths[group];
         let quota = bandwidth.quota.expect("only a group with a quota has periods");
@@ -167,8 +167,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Pays the debts of the throttled queues and one nanosecond each, in the order in which they were throttled, while
-    /// the pool lasts.
+    /// Pays the debts of the throttled queues and one nanosecond each, in the order of throttling, while the pool
+    /// lasts.
     fn distribute(&mut self, group: usize, cx: &mut Cx<'_>) {
         while let Some(at) = self.bandwidths[group].first {
             let queue = self.queues.queue_mut(at);
@@ -188,7 +188,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Throttling ----
 
-    /// Throttles the group of `queue` on its CPU, unless a nanosecond is available after all.
+    /// Throttles the group of `queue` on its CPU, unless a nanosecond is available.
     fn throttle(&mut self, at: usize, cx: &mut Cx<'_>) {
         if self.take(at, Nanos::ns(1), cx) {
             return;

@@ -63,7 +63,7 @@ pub(crate) const ALARMS: AlarmSlots =
 #[derive(Clone, Copy)]
 struct Task {
     id: EntityId,
-    /// Whether `id` is attached; otherwise it was the last entity of this index.
+    /// Whether `id` is attached; otherwise `id` was the last entity of this index.
     member: bool,
     /// CPU in whose queues the entity is, or was last.
     cpu: CpuId,
@@ -104,7 +104,7 @@ pub(crate) struct Fair<R: Rule> {
     cpus: Vec<Cpu>,
     /// Bandwidth of each group, by group index.
     bandwidths: Vec<Bandwidth>,
-    /// Runnable tasks of each CPU in the order of migration: the task that ran longest ago first.
+    /// Runnable tasks of each CPU in the order of migration: the task whose last run is oldest is first.
     recency: Lists,
     levels: Vec<Level>,
     /// CPUs that found no task to run.

@@ -88,7 +88,7 @@ impl<R: Rule> Fair<R> {
         if goes_there { this } else { prev }
     }
 
-    /// Returns whether waker and woken task have more partners than fit under one cache.
+    /// Returns whether waker and woken task have more partners than one cache has CPUs.
     fn is_wide(&self, e: EntityId, waker: EntityId, host: &Topology) -> bool {
         let (a, b) = (self.tasks[waker.index()].flips.count, self.tasks[e.index()].flips.count);
         let (least, most, factor) = (a.min(b), a.max(b), host.llc as u64);
@@ -233,7 +233,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Idle times ----
 
-    /// Records a wake-up on `cpu`: if the CPU idled, its idle time counts in its average.
+    /// Records a wake-up on `cpu`. If the CPU idled, its idle time is added to its average idle time.
     pub(super) fn note_wake_up(&mut self, cpu: CpuId, now: Instant) {
         let most = self.queues.tunables.migration_cost.saturating_mul(2);
         let state = &mut self.cpus[cpu.index()];

@@ -59,7 +59,7 @@ pub(crate) struct RunQueue<Q> {
     pub(crate) throttled: bool,
     /// Quota taken from the pool and not used, in nanoseconds; negative: overdrawn.
     pub(crate) remaining: i64,
-    /// Queue of the same group that was throttled next after this one.
+    /// Queue of the same group that was throttled next after this queue.
     pub(crate) next_throttled: Option<usize>,
     /// State of the rule for this queue.
     pub(crate) own: Q,
@@ -210,7 +210,7 @@ impl<R: Order> RunQueues<R> {
         &self.queues[cpu.index()]
     }
 
-    /// Returns the group entity above `id`, which stands for its queue; `None` at the root.
+    /// Returns the group entity above `id`, which represents the queue of `id`; `None` at the root.
     #[inline]
     pub(crate) fn above(&self, id: NodeId) -> Option<NodeId> {
         let queue = self.node(id).queue;

@@ -58,8 +58,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Sets the tick of `cpu`, which is about to pick while a task may wait there. If a more urgent class takes the CPU
-    /// before the pick of this class, the tick handles the waiting task.
+    /// Sets the tick of `cpu`, which is about to pick while a task may wait in its queue. If a more urgent class takes
+    /// the CPU before the pick of this class, the tick handles the waiting task.
     pub(super) fn tick_in_case(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if cx.alarm_at(tick_of(cpu)).is_none() {
             self.arm_tick(cpu, cx);

@@ -186,7 +186,8 @@ fn a_quota_given_to_a_running_group_takes_effect() {
 
 #[test]
 fn a_group_that_goes_idle_returns_all_but_a_millisecond() {
-    // Three short runs take a bandwidth slice of 5 ms each, at 8 ms; the pool is empty when the hog needs its third.
+    // Three short runs take a bandwidth slice of 5 ms each, at 8 ms. The pool is empty when the hog needs its third
+    // slice.
     let mut world = World::new(4);
     let group = world.limited_group(Nanos::ms(25), Nanos::ms(100), GroupId::ROOT);
     let hog = world.hog(on(&[0], within(group, nice(0))));
@@ -211,7 +212,7 @@ fn a_group_that_goes_idle_returns_all_but_a_millisecond() {
 fn returned_quota_waits_for_a_refill_that_is_near() {
     let mut world = World::new(4);
     let group = world.limited_group(Nanos::ms(25), Nanos::ms(16), GroupId::ROOT);
-    // The same as above, but the next period begins 5.9 ms after the return.
+    // The same tasks as above, but the next period begins 5.9 ms after the return.
     let hog = world.hog(on(&[0], within(group, nice(0))));
     let short = [1, 2, 3].map(|cpu| world.scripted(on(&[cpu], within(group, nice(0)))));
     world.until_ms(8);
@@ -275,7 +276,7 @@ fn a_throttled_group_returns_with_a_sleepers_credit_only() {
 
 #[test]
 fn a_refill_pays_debts_and_a_nanosecond_each() {
-    // CPU 0 takes the 2 ms before the other tasks arrive; the next 2 ms are enough for all three to run again.
+    // CPU 0 takes the 2 ms before the other tasks arrive. The next 2 ms are enough for all three tasks to run again.
     let mut world = World::new(3);
     let group = world.limited_group(Nanos::ms(2), Nanos::ms(100), GroupId::ROOT);
     let hogs = [0, 1, 2].map(|cpu| world.hog(on(&[cpu], within(group, nice(0)))));

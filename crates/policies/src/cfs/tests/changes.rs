@@ -75,7 +75,7 @@ fn a_task_changes_groups_asleep_waiting_and_running() {
 
 #[test]
 fn a_sleeper_keeps_its_distance_from_its_queue_when_it_changes_groups() {
-    // The clock of the light hog's group runs far ahead of the clock of the other group.
+    // The clock of the light hog's group runs far ahead of the clock of the heavy hog's group.
     for heavy_first in [true, false] {
         let mut world = World::new(1);
         let groups = [world.group(1024, GroupId::ROOT), world.group(1024, GroupId::ROOT)];

@@ -1,4 +1,4 @@
-//! The fair class between a more urgent and a less urgent class.
+//! Tests of the fair class between a more urgent and a less urgent class.
 
 use super::*;
 use sched::{

@@ -100,7 +100,7 @@ fn two_free_cpus_are_shared_by_group_weights_roughly() {
 
 #[test]
 fn wake_ups_are_compared_where_the_branches_meet() {
-    // The wakee's own vruntime is far behind, but the vruntime of its group is not.
+    // The wakee's own vruntime is far behind, but the vruntime of the wakee's group is not.
     let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let group = world.group(1024, GroupId::ROOT);
     let sleeper = world.scripted(within(group, nice(0)));
@@ -133,7 +133,7 @@ fn a_group_with_a_blocked_member_continues_its_time_slice() {
     world.host.run_until(Instant::at_ns(500_000));
     world.host.block(CpuId::new(0));
     world.settle();
-    // The task outside has not run yet, but the group is only half a millisecond ahead.
+    // The task outside the group has not run yet, but the group is only half a millisecond ahead.
     assert_eq!(world.running(0), Some(mate));
     world.host.run_until(at_ms(10));
     assert!(world.ran(outside) > Nanos::ms(3));

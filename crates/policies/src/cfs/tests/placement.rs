@@ -140,7 +140,7 @@ fn partners_are_forgotten_by_half_every_second() {
         world.settle();
     }
     world.until_ms(2_100);
-    // 8 / 2 + 1 against 4: 5 is less than 4 times 2.
+    // 8 / 2 + 1 against 4: the sum of 5 is less than 4 times 2.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 1);
 }
@@ -246,7 +246,7 @@ fn a_migrated_task_keeps_its_distance_from_its_queue() {
 
 #[test]
 fn a_task_moved_while_it_waits_keeps_its_distance_from_its_queue() {
-    // The clock of CPU 1 runs much faster: its hog is light.
+    // The clock of CPU 1 runs much faster than that of CPU 0: the hog of CPU 1 is light.
     let mut world = World::with(Topology::new(2), &[("start-debit", 0)]);
     let moved = world.hogs(2, on(&[0], nice(0)));
     let there = world.hog(on(&[1], nice(15)));

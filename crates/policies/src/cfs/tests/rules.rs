@@ -333,7 +333,7 @@ fn rule_9_a_yield_lets_the_second_go_but_not_one_far_ahead() {
     world.settle();
     assert_eq!(world.running(0), Some(a));
     world.host.run_until(Instant::at_ns(1_900_000));
-    // a has run for 1.7 ms, b for 0.2 ms: b is the first and does not skip itself.
+    // a has run for 1.7 ms, b for 0.2 ms: b is first, and a yield of b does not skip b.
     world.host.yield_now(CpuId::new(0));
     world.settle();
     assert_eq!(world.running(0), Some(b));

@@ -5,8 +5,8 @@ use crate::credit::accounting::{Grant, Round};
 use crate::credit::domains::{DomainId, Domains};
 use crate::fixture;
 
-/// Returns the grants of the members of each domain `(weight, members, cap)`, in the order of the list, and the new
-/// order.
+/// Returns the grants of the members of each domain `(weight, members, cap)` in the order of the list. Also returns the
+/// new order.
 fn round(cpus: usize, balance: i64, domains: &[(u32, u32, Option<u32>)]) -> Vec<Grant> {
     let mut table = Domains::new(false);
     let mut next = 0;

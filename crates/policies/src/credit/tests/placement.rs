@@ -81,7 +81,7 @@ fn a_cpu_that_runs_dry_looks_at_the_next_higher_number_first() {
 #[test]
 fn an_idle_cpu_takes_over_work_too() {
     let (mut host, [x, y, z]) = example_4();
-    // x, OVER, may run on both CPUs now; CPU 1 has no entity of its own left.
+    // x, OVER, may run on both CPUs now; no other entity of CPU 1 is left.
     host.adjust(x, Params { affinity: CpuSet::ALL, ..*host.machine().params(x) }).expect("accepted");
     for e in [y, z] {
         host.pause(e);

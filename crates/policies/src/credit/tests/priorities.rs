@@ -123,7 +123,7 @@ fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
     let mut host = host_of(sched::Topology::new(1), &[("accounting-ticks", 100)]);
     let [a, b] = [(), ()].map(|()| hog(&mut host, Params::default()));
     let io = scripted(&mut host, Params::default());
-    // Each vCPU has had a time slice; the first has its second slice from 60 to 90 ms.
+    // Each vCPU has had a time slice; the first vCPU has its second slice from 60 to 90 ms.
     host.run_until(at(72));
     assert_eq!(running(&host, CPU), Some(a));
     interrupt(&mut host, io);

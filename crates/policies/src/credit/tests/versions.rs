@@ -16,7 +16,7 @@ fn at_us(us: u64) -> Instant {
 #[test]
 fn ticks_may_charge_the_running_vcpu_a_tick() {
     // The vCPU runs through the ticks at 10 and 20 ms, for 12 ms in all. Another vCPU runs in between, so no tick finds
-    // the first.
+    // the first vCPU.
     let used_credits = |words: &[(&str, &str)]| {
         let mut host = one_cpu(words);
         let [seen, unseen] = [(), ()].map(|()| scripted(&mut host, Params::default()));
@@ -40,7 +40,7 @@ fn ticks_may_charge_the_running_vcpu_a_tick() {
 
 #[test]
 fn accounts_may_be_kept_in_milliseconds() {
-    // Alone, the vCPU earns what it burns; a half credit is rounded, and the clamp is a period's credits.
+    // The only vCPU earns the credits that it burns. A half credit is rounded, and the clamp is a period's credits.
     let mut host = host_of(sched::Topology::new(1), &[("credits-per-ms", 1)]);
     let e = hog(&mut host, Params::default());
     run_through(&mut host, 20);
@@ -267,7 +267,7 @@ fn a_parked_vcpu_that_runs_on_is_preempted_by_every_other() {
     interrupt(&mut host, other);
     run_through(&mut host, 31);
     assert_eq!((running(&host, CPU), host.machine().is_held(e)), (Some(other), true));
-    // Asleep or not, the vCPU is unparked once it has credit again.
+    // Blocked or not, the vCPU is unparked once it has credit again.
     host.block(CPU);
     run_through(&mut host, 61);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (Some(e), 0));

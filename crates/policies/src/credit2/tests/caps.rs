@@ -48,7 +48,7 @@ fn members_take_quotas_and_give_back_what_is_left() {
 fn what_is_given_back_unparks_others() {
     let mut host = host(2);
     let vm = group(&mut host, capped(10));
-    // Three members have quotas of half a millisecond of 1 ms.
+    // Three members have quotas of half a millisecond; the budget is 1 ms.
     let [a, b, c] = [CPU, OTHER, OTHER].map(|cpu| scripted(&mut host, Params { group: vm, ..pinned(cpu) }));
     for e in [a, b] {
         interrupt(&mut host, e);

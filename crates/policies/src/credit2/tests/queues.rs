@@ -71,8 +71,8 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
     interrupt(&mut host, home);
     run_through(&mut host, 8_000);
     assert_eq!(place(&host, home), 2, "10 against 8 is enough at home");
-    // The vCPU on its own CPU does not have less credit, so it searches for the CPU whose vCPU has the least credit:
-    // CPU 0, not CPU 1.
+    // The vCPU on the entity's own CPU does not have less credit. So the wake-up searches for the CPU whose vCPU has
+    // the least credit: CPU 0, not CPU 1.
     let abroad = living_on(&mut host, cpus[2]);
     interrupt(&mut host, abroad);
     run_through(&mut host, 8_010);
@@ -154,7 +154,7 @@ fn loads_are_evened_out_and_then_left_alone() {
 
 #[test]
 fn small_differences_are_tolerated() {
-    // Two hogs against one: more load than CPUs, but a migration only reverses the difference.
+    // Two hogs and one: more load than CPUs, but a migration only reverses the difference.
     assert_eq!(evened_out(2, 1, &[]), (2, 0));
     // With a tolerance of four entities, no entity is moved at all.
     assert_eq!(evened_out(4, 1, &[("balance-over", 2)]), (4, 0));

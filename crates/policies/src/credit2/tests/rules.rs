@@ -112,7 +112,7 @@ fn a_vcpu_that_slept_runs_before_a_vcpu_that_ran() {
     interrupt(&mut host, sleeper);
     run_through(&mut host, 4_000);
     assert_eq!(running(&host, CPU), Some(sleeper));
-    // The vCPU has 10 ms, the other vCPU 6. But its time slice is computed before the other vCPU is queued.
+    // The vCPU has 10 ms, the other vCPU 6. But the time slice is computed before the other vCPU is queued.
     assert_eq!(host.machine().until(CPU), at(14_000) + Nanos::ns(1));
 }
 

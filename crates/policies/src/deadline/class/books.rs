@@ -66,7 +66,7 @@ impl Deadline {
         self.reclaim.promised(self.shares);
     }
 
-    /// Adds a reservation to all accounts except that of admission control, which has added it already.
+    /// Adds a reservation to all accounts except that of admission control, which contains the reservation already.
     pub(super) fn enter(&mut self, account: &Account, counted: CpuId, active: bool) {
         self.reclaim.add(counted, account.share.units(), active);
         self.shares += account.share.units();

@@ -7,7 +7,7 @@ fn deadline(host: &Driver<'_>, e: EntityId) -> i64 {
     host.machine().inspect(e, "deadline").unwrap_or(i64::MAX)
 }
 
-/// Asserts that no task waits while a CPU that it may use idles, or runs a task with a later deadline or without a
+/// Asserts that no task waits while a CPU in its affinity idles or runs a task with a later deadline or without a
 /// reservation.
 fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();

@@ -133,7 +133,7 @@ fn a_throttled_task_that_blocks_is_not_held_and_is_replenished_all_the_same() {
     assert_eq!((running(&host, CPU), account(&host, e)), (Some(e), (10, 210)));
 }
 
-/// Q = 10, D = 40, P = 100, used up at 10 and asleep at 100, when the next period could begin.
+/// Q = 10, D = 40, P = 100. The slice is used up at 10; the task is blocked at 100, when the next period could begin.
 #[test]
 fn a_period_that_could_begin_during_a_rest_begins_after_it_or_as_in_the_kernel_then() {
     for (asleep, wakes, expected) in [
@@ -210,7 +210,7 @@ fn without_hrtick_a_slice_ends_at_the_tick_after() {
     assert_eq!(running(&host, CPU), Some(e));
     run_through(&mut host, 12);
     assert_eq!((running(&host, CPU), host.machine().charged(e)), (None, Nanos::ms(12)));
-    // The overrun of 2 ms is taken from the next slice.
+    // The overrun of 2 ms is subtracted from the next slice.
     run_through(&mut host, 100);
     assert_eq!(account(&host, e), (8, 200));
     run_through(&mut host, 108);
@@ -282,7 +282,7 @@ fn a_task_without_its_reservation_runs_round_robin_and_returns_with_its_rest() {
     host.adjust(e, Params::default()).expect("accepted");
     run_through(&mut host, 30);
     assert!(!host.machine().is_held(e));
-    // The same reservation again is not replenished: its bandwidth is in use until 100.
+    // A repeated reservation is not replenished: its bandwidth is in use until 100.
     host.adjust(e, with(promise(10, 100))).expect("it fits");
     run_through(&mut host, 31);
     assert_eq!((host.machine().is_held(e), running(&host, CPU)), (true, Some(other)));

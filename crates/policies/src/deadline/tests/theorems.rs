@@ -13,7 +13,8 @@ fn period(dice: &mut Dice) -> Nanos {
     Nanos::ms([2, 3, 4, 5, 7, 8, 10, 13, 20, 40][dice.index(10)])
 }
 
-/// Returns reservations that fill one CPU up to rounding, half of them soft; deadlines may be shorter than periods.
+/// Returns reservations that fill one CPU up to rounding. Half of the reservations are soft; deadlines may be shorter
+/// than periods.
 fn full_cpu(dice: &mut Dice, constrained: bool) -> Vec<Reservation> {
     let parts: Vec<u64> = (0..2 + dice.below(4)).map(|_| 1 + dice.below(20)).collect();
     let sum: u64 = parts.iter().sum();

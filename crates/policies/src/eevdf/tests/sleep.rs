@@ -55,7 +55,7 @@ fn a_task_that_sleeps_in_debt_and_wakes_soon_still_owes() {
         assert_eq!(world.inspect(a, "delayed") == 1, stays);
         world.host.run_until(world.host.now() + Nanos::us(200));
         world.wake(a);
-        // While the task was delayed, half of the other task's 0.2 ms counted for it.
+        // While the task was delayed, half of the other task's 0.2 ms was credited to the delayed task.
         let paid = if stays { us(100) } else { 0 };
         assert!((lag(&world, a) - owed - paid).abs() < 10, "{} was {owed}", lag(&world, a));
     }

@@ -309,8 +309,8 @@ impl Bfs {
         }
     }
 
-    /// Returns the best idle CPU for `e` that has not been kicked: the CPU with the minimum sum of three penalties. The
-    /// penalties are: 0, 1, 2 or 8 for the distance from the last CPU of `e`; 4 for a busy cache; 16 for a busy core.
+    /// Returns the best idle CPU for `e` that has not been kicked: the CPU with the minimum sum of three penalties.
+    /// Penalties are 0, 1, 2 or 8 for distance from the last CPU of `e`, 4 for a busy cache, 16 for a busy core.
     fn best_idle(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |cpu: CpuId| cx.running(cpu) == Running::Idle;

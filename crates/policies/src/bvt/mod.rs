@@ -129,10 +129,10 @@ fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(turns.saturating_mul(load.weight_most.div_ceil(load.weight_least.max(1))))
 }
 
-/// Returns the maximum wait of an entity. Before the entity runs, all other entities may have to advance by two leads:
-/// a time slice (10 C) at the opposite extreme of the weights, and a warp. There is no bound in three cases. First, a
-/// lone entity that is charged repeatedly leads by all its CPU time. Second, new entities may begin behind. Third, when
-/// the clock overflows, a sleeper returns most of a clock ahead.
+/// Returns the maximum wait of an entity. Before the entity runs, all other entities may have to advance by two leads.
+/// The leads are a time slice (10 C) at the opposite extreme of the weights, and a warp. There is no bound in three
+/// cases. First, a lone entity that is charged repeatedly leads by all its CPU time. Second, new entities may begin
+/// behind. Third, when the clock overflows, a sleeper returns most of a clock ahead.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_changes || knobs.on("recharge") && knobs.word("rule") != "textbook" || overflows(knobs) {

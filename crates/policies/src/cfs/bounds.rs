@@ -40,9 +40,9 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
 
 /// Returns the maximum wait of an entity. A waiting entity keeps its vruntime, and the clocks of all other entities
 /// only grow. The entity runs once all other clocks have passed its vruntime. In a queue of n entities, the lead of an
-/// entity has at most four parts: one long run of the lightest, a debit of one time slice, a sleeper's credit and a
-/// wake-up granularity of the lightest. The other entities catch up at the rate of the heaviest. In a nested group, the
-/// entities advance only within the group's share of time, at every level.
+/// entity has at most four parts. The parts are a debit of one time slice, a sleeper's credit, and one long run and one
+/// wake-up granularity of the lightest entity. The other entities catch up at the rate of the heaviest entity. In a
+/// nested group, the entities advance only within the group's share of time, at every level.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;

@@ -180,8 +180,8 @@ impl Cosched {
         self.reseat(&gang, cx);
     }
 
-    /// Returns the entity to run on `cpu`: the owner of the cell if the owner's row is current, else a waiting entity
-    /// that may run on `cpu`.
+    /// Returns the entity to run on `cpu`: its owner if the owner's row is current, else a waiting entity that may run
+    /// on `cpu`.
     fn choose(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let owner = self
             .row

@@ -46,8 +46,8 @@ pub(crate) struct Domain {
     pub(crate) cap: Option<u32>,
     /// Number of active members of the domain.
     pub(crate) active: u64,
-    /// Weight with which the domain competes: its own weight, or its own weight times the number of its active members;
-    /// 0 if no member is active.
+    /// Weight with which the domain competes: its own weight, or its own weight times the number of active members. The
+    /// value is 0 if no member is active.
     pub(crate) counted: u64,
     first: u32,
 }

@@ -291,8 +291,8 @@ impl Credit {
         self.cpus[home.index()].stopped == Some(e)
     }
 
-    /// Enqueues the entity that has just stopped on `cpu` again, last in its class. Returns the entity if its queue is
-    /// still that of `cpu`.
+    /// Enqueues the entity that has just stopped on `cpu` again, last in its class. Returns the entity if it is queued
+    /// on `cpu`.
     pub(crate) fn requeue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if self.must_migrate(e, cx) {

@@ -1,5 +1,5 @@
 //! The placement of entities: the CPUs that a wake-up kicks, the entities that an idle or less urgent CPU steals, and
-//! the choice of an entity's home.
+//! each entity's home.
 
 use crate::credit::Credit;
 use crate::credit::cursor::{Commit, cycle, next_in};
@@ -11,8 +11,8 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 pub(crate) type MayLeave<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
 
 impl Credit {
-    /// Returns the entity to run on `cpu`: the head of its queue, or, if the head is OVER or missing, a more urgent
-    /// entity of another queue. `None`: the CPU idles.
+    /// Returns the entity to run on `cpu`: the head of its queue, or a more urgent entity of another queue if the head
+    /// is OVER or missing. `None`: the CPU idles.
     pub(crate) fn choose(&mut self, cpu: CpuId, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let head = self.queues.first(cpu);
         let priority = head.map(|e| self.queues.priority(e));
@@ -156,9 +156,9 @@ impl Credit {
         }
     }
 
-    /// Returns the best CPU for `e`: its own CPU (or the next CPU on which `e` may run), unless an idle CPU has more
-    /// idle neighbours. Neighbours are counted by cache and, within one cache, by core. `Commit::Yes` advances the
-    /// cursor that spreads these choices.
+    /// Returns the best CPU for `e`: its own CPU, unless an idle CPU has more idle neighbours. If `e` may not run on
+    /// its own CPU, the next allowed CPU counts as its own. Neighbours are counted by cache and, within one cache, by
+    /// core. `Commit::Yes` advances the cursor that spreads these choices.
     pub(crate) fn pick_cpu(&mut self, e: EntityId, commit: Commit, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let home = self.vcpus[e.index()].home;

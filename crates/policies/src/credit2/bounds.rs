@@ -23,7 +23,8 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
 /// Returns the maximum wait of an entity. Between two resets (an epoch), each of `n` entities runs for at most its
 /// credit and one time slice. At each reset, a waiting entity gets the same credit as the other entities. After three
 /// resets, starting at −10 ms, the waiting entity has the maximum credit of any entity. Then at most one epoch passes
-/// before it has more credit than all others. One more epoch covers entities that win ties and resist migration.
+/// before the waiting entity has more credit than all others. One more epoch covers entities that win ties and resist
+/// migration.
 ///
 /// There is no bound if parameters change, because each new entity brings new credit. There is no bound, either, if
 /// entities that wake and sleep make loads differ in alternating directions. Balancing could then move an entity each

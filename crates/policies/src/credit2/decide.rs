@@ -141,7 +141,7 @@ impl Credit2 {
     fn reset(&mut self, queue: usize, next: EntityId, cx: &mut Cx<'_>) {
         let credit = self.settings.credit;
         let most = credit + self.settings.carry_over;
-        // An entity whose credit was clipped at the bottom gets double credit, so that it is out of debt, too.
+        // An entity whose credit was clipped at the bottom gets double credit, so that the entity is out of debt, too.
         let given = if self.vcpus[next.index()].credit == -credit { 2 * credit } else { credit };
         let mut member = self.members.first(queue);
         while let Some(e) = member {
@@ -185,8 +185,8 @@ impl Credit2 {
         }
     }
 
-    /// Returns the busy CPU that `e` is to preempt: the home of `e` if `e` has more credit than the entity that runs
-    /// there, else the CPU with the largest difference of credit.
+    /// Returns the busy CPU to preempt for `e`: its home if the entity on the home has less credit, else the CPU with
+    /// the largest difference of credit.
     fn find_preempted(&mut self, e: EntityId, home: CpuId, allowed: &CpuSet, cx: &mut Cx<'_>) -> Option<CpuId> {
         let queue = &self.queues[self.cpus[home.index()].queue];
         let mut busy = queue.cpus.minus(&queue.idle).minus(&queue.tickled).and(allowed);

@@ -44,7 +44,7 @@ impl Rate {
     /// The rate of real time.
     pub(super) const FULL: Rate = Rate { parts: 1, of: 1 };
 
-    /// Returns the charge for `ran`, rounded up, so that an entity gets at most the time that the others leave.
+    /// Returns the charge for `ran`, rounded up, so that an entity gets at most the time that other entities leave.
     pub(super) fn charge(self, ran: Nanos) -> Nanos {
         let used = (u128::from(ran.as_ns()) * u128::from(self.parts)).div_ceil(u128::from(self.of));
         Nanos::ns(u64::try_from(used).unwrap_or(u64::MAX))

@@ -222,8 +222,8 @@ impl Global {
         cx.kick(cpu);
     }
 
-    /// Kicks a CPU for `e`, which has just been queued outside a plan: an idle CPU, or the CPU of the least urgent
-    /// entity, if that entity is less urgent than `e`.
+    /// Kicks a CPU for `e`, which has just been queued outside a plan. Kicks an idle CPU, or the CPU of the least
+    /// urgent entity if that entity is less urgent than `e`.
     fn call_for(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(cpu) = cx.idle_cpu_for(e) {
             cx.kick(cpu);

@@ -18,7 +18,7 @@ use sched::{Cx, EntityId, GroupId, Nanos, Quota, Running};
 
 /// Part of its bandwidth slice that an idle CPU keeps. Source: `min_cfs_rq_runtime`.
 const KEPT: Nanos = Nanos::ms(1);
-/// Delay with which returned quota is distributed, so that more quota can be returned meanwhile. Source:
+/// Delay with which returned quota is distributed, so that more quota can be returned before. Source:
 /// `cfs_bandwidth_slack_period`.
 const SLACK_PERIOD: Nanos = Nanos::ms(5);
 /// Time before the next refill in which the slack timer is not used. Source: `min_bandwidth_expiration`.

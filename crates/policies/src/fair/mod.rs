@@ -363,7 +363,7 @@ impl<R: Rule> Policy for Fair<R> {
     }
 
     /// Charges `e` for its time in another class. The task waits on its previous CPU, regardless of its CPU in the
-    /// other class: this class decides the number of tasks that wait on each CPU.
+    /// other class. So this class decides the number of tasks that wait on each CPU.
     fn owe(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let Task { recent_cpu: home, cpu, returns, .. } = self.tasks[e.index()];

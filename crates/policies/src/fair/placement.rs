@@ -169,8 +169,8 @@ impl<R: Rule> Fair<R> {
         cache().find(|&cpu| good(cpu)).unwrap_or(target)
     }
 
-    /// Returns an idle CPU as in v3.17: in the first fully idle core under the cache of `target`, from the core of
-    /// `target` on; else an idle thread of the core of `target`.
+    /// Returns an idle CPU as in v3.17. The CPU is in the first fully idle core under the cache of `target`, from the
+    /// core of `target` on. Otherwise the CPU is an idle thread of the core of `target`.
     fn idle_core(&self, e: EntityId, target: CpuId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |&cpu: &CpuId| cpu != target && self.is_as_good_as_idle(cpu, cx);

@@ -87,8 +87,8 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- Weights ----
 
-    /// Sets the weight of a group entity to its queue's part of the group's load: `shares · load here / load on all
-    /// CPUs`, within [2, shares]. A task keeps its own weight.
+    /// Sets the weight of a group entity to its queue's part of the group's load, within [2, shares]: `shares · load
+    /// here / load on all CPUs`. A task keeps its own weight.
     pub(crate) fn update_share(&mut self, id: NodeId) {
         let Some(own) = id.own_queue() else { return };
         if self.node(id).delayed && self.queues[own].nodes == 0 {

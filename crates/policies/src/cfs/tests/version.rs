@@ -53,8 +53,8 @@ fn in_v3_17_a_cpu_puts_up_with_a_quarter_less_work_unless_told_otherwise() {
 
 #[test]
 fn a_busy_cpu_balances_once_in_so_many_intervals() {
-    // An interval is 2 ms for two CPUs, and twice as long after a balance without an effect; a tick of 1 ms is
-    // subtracted from the sum. A migrated task then waits for its time slice.
+    // For two CPUs, an interval is 2 ms, and 4 ms after a balance without an effect. A tick of 1 ms is subtracted from
+    // the sum. A migrated task then waits for its time slice.
     let wait = |knobs: &[_]| moved_at(knobs, 6).unwrap().as_ns() / 1_000_000;
     let ordinary = wait(&[]);
     let rare = wait(&[("busy-factor", 160)]);

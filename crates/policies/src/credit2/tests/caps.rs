@@ -73,7 +73,7 @@ fn what_is_given_back_unparks_others() {
 
 #[test]
 fn an_overrun_of_the_quota_leaves_a_debt() {
-    // 2 % of 10 ms are 0.2 ms, but the shortest time slice is 1 ms: the debt of 0.8 ms lasts for four quota periods.
+    // 2 % of 10 ms are 0.2 ms, but the shortest time slice is 1 ms. The debt of 0.8 ms lasts for four quota periods.
     let mut host = host(1);
     let vm = group(&mut host, capped(2));
     let e = hog(&mut host, member(vm));

@@ -15,7 +15,7 @@ fn the_example_in_xens_order_of_steps() {
     let (mut host, [a, b]) = two(&[]);
     let expected = [(0, a), (1_000, b), (11_000, a), (15_500, b), (25_500, a), (30_500, b)];
     assert_eq!(turns(&mut host, 31_000), expected);
-    // A has 10 − 2 = 8 ms after 1 ms; then 4 ms at 2 credits a nanosecond. Equal at 0, A keeps the CPU: the reset at 15
+    // A has 10 − 2 = 8 ms after 1 ms; then 4 ms at 2 credits a nanosecond. Equal at 0, A keeps the CPU. The reset at 15
     // ms gives 10 to both, and after the shortest time slice B has 10 against 9.
     host.run_until(at(300_000));
     assert_shares(&mut host, &[(a, 1), (b, 2)], Nanos::ms(300), Nanos::ms(7));

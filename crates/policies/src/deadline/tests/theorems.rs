@@ -1,4 +1,4 @@
-//! Tests of the guarantees: on one CPU no job is late, regardless of the other tasks; on several CPUs no job is later
+//! Tests of the guarantees. On one CPU no job is late, regardless of the other tasks. On several CPUs no job is later
 //! than the bound.
 
 use super::*;

@@ -165,7 +165,7 @@ impl Admission {
     }
 }
 
-/// An exact sum of fractions, while 128 bits suffice.
+/// An exact sum of fractions, as long as 128 bits suffice.
 #[derive(Clone, Copy, Debug)]
 struct Fraction {
     over: u128,

@@ -83,7 +83,7 @@ enum Cheat {
     Wavers,
 }
 
-/// State that is not an input of the policy.
+/// Data that is not an input of the policy.
 static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
 
 struct Canary {

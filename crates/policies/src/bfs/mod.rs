@@ -297,7 +297,7 @@ impl Bfs {
         self.queue.push(queue, e, self.rank(e, queue), key, sticky);
     }
 
-    /// Enqueues `e` and kicks a CPU for it.
+    /// Enqueues `e` and kicks a CPU for `e`.
     fn enqueue_and_call(&mut self, e: EntityId, sync: bool, cx: &mut Cx<'_>) {
         let idle = if cx.idle_cpu_for(e).is_some() { self.best_idle(e, cx) } else { None };
         let last = Some(cx.last_cpu(e)).filter(|&last| cx.may_run(e, last));

@@ -35,7 +35,7 @@ fn burst(lab: &mut Lab, e: EntityId, run: Nanos, sleep: Nanos) {
 fn the_level_table() {
     let rule = rule("5.13");
     let boosts = [-7, -4, -2, -1, 0, 1, 2, 4, 7];
-    // 50 + ⌊(127 + nice + boost)/2⌋: 100 to 126.
+    // The level is 50 + ⌊(127 + nice + boost)/2⌋: 100 to 126.
     for (nice, levels) in [
         (-20, [100, 101, 102, 103, 103, 104, 104, 105, 107]),
         (-10, [105, 106, 107, 108, 108, 109, 109, 110, 112]),
@@ -53,7 +53,7 @@ fn the_level_table() {
 fn the_level_table_of_linux_6() {
     for version in ["6.6", "6.12"] {
         let rule = rule(version);
-        // 32 + ⌊(32 + nice + boost)/2⌋: 32 to 63.
+        // The level is 32 + ⌊(32 + nice + boost)/2⌋: 32 to 63.
         let corners = [(-20, -12), (0, -12), (0, 0), (0, 12), (19, 12)];
         assert_eq!(corners.map(|(nice, boost)| level(&rule, nice, boost)), [32, 42, 48, 54, 63]);
     }
@@ -66,7 +66,7 @@ fn the_thresholds_of_a_short_run() {
     for (boost, ns) in expected {
         assert_eq!(old.threshold(boost), Nanos::ns(ns));
     }
-    // 2^22 ns >> ⌊(14 − b)/2⌋.
+    // The threshold is 2^22 ns >> ⌊(14 − b)/2⌋.
     let new = rule("6.6");
     for (boost, ns) in [(-12, 512), (-1, 32_768), (0, 32_768), (1, 65_536), (12, 2_097_152)] {
         assert_eq!(new.threshold(boost), Nanos::ns(ns));
@@ -277,7 +277,7 @@ fn version_6_12_boosts_at_every_block_and_by_the_length_of_the_sleep_only_if_men
     for (knob, boost) in [("on", -1), ("off", -3)] {
         let mut lab = Lab::bmq_with(1, &[("version", "6.12"), ("sleep-is-bool", knob)]);
         let e = lab.hog(nice(0));
-        // One step for the block; 10 ms is more than twice 2^22 ns.
+        // The block gives one step. Without `sleep-is-bool`, the sleep gives two: 10 ms is more than twice 2^22 ns.
         burst(&mut lab, e, Nanos::ms(4), Nanos::ms(10));
         assert_eq!(lab.boost(e), boost, "sleep-is-bool {knob}");
     }

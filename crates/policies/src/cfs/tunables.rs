@@ -4,7 +4,7 @@ use crate::fair::{self, Tunables};
 use sched::{Knob, Knobs, Nanos, Topology};
 
 const FEATURES: &str = "kernel/sched/features.h, v5.13";
-/// The source of features that a patch of April 2021 added.
+/// The source of the features that a patch of April 2021 added.
 const RECENT: &str = "kernel/sched/features.h; LKML 20210412102001, assumed to be in v5.13";
 
 const OWN: [Knob; 13] = [

@@ -47,7 +47,7 @@ impl Background {
         }
     }
 
-    /// Gives `cpu` to a class above.
+    /// Kicks idle CPUs for waiting entities, because a class above takes `cpu`.
     pub(crate) fn take(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.call_idle_cpus(Some(cpu), cx);
     }

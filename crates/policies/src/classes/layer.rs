@@ -2,7 +2,7 @@
 
 use sched::{CpuId, Cx, EntityId, Policy};
 
-/// A class above the last.
+/// A class above the last class.
 pub(crate) trait Layer: Policy {
     /// Records that `e` already runs on `cpu`. For this class, `e` was attached and blocked until now.
     fn adopt(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>);

@@ -24,7 +24,7 @@ use sched::{
     Notice, Params, Policy, Position, PromiseState, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 
-/// A class of the composition, the most urgent first.
+/// A class of the composition; the most urgent class is first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Level {
     Stop,
@@ -35,9 +35,9 @@ enum Level {
 
 /// The last class, below all others.
 pub(crate) enum Below {
-    /// A fair class.
+    /// A fair class as the last class.
     Fair(Box<dyn Policy>),
-    /// Round robin.
+    /// Round robin as the last class.
     Background(Background),
 }
 
@@ -240,7 +240,7 @@ impl Classes {
         Ok(())
     }
 
-    /// Removes `e` from its class as if it blocked.
+    /// Removes `e` from its class as if the entity blocked.
     fn leave(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Member { level, joining, .. } = self.member(e);
         match cx.state(e) {

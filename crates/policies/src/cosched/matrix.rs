@@ -12,7 +12,7 @@ pub(super) struct Place {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     place: Option<Place>,
-    /// Whether the entity waits or runs.
+    /// Whether the entity is waiting or running.
     runnable: bool,
 }
 

@@ -14,7 +14,7 @@ fn scripted(host: &mut Driver<'_>, group: GroupId) -> EntityId {
     awake(host, member(group))
 }
 
-/// Two gangs of two and a hog on two CPUs, as in the picture of the essay.
+/// Two gangs of two vCPUs and a hog on two CPUs, as in the picture of the essay.
 #[test]
 fn rows_take_turns_and_a_hole_is_filled() {
     let mut host = host(2);
@@ -51,7 +51,7 @@ fn siblings_run_and_wait_together() {
         run_through(&mut host, ms);
         for (n, gang) in gangs.iter().enumerate() {
             let running = gang.iter().filter(|&&e| cpu_of(&host, e).is_some()).count();
-            // A sibling alone only fills an empty cell.
+            // A lone sibling only fills an empty cell.
             together += usize::from(running == 3);
             turns[n] += usize::from(running == 3);
         }

@@ -7,7 +7,7 @@ use sched::Nanos;
 /// The credits of one entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Account {
-    /// Remaining credits; negative: overspent.
+    /// Remaining credits; negative after an overrun.
     pub(crate) credit: i64,
     /// CPU time not burnt yet, in nanoseconds. Between charges, its magnitude is at most half a credit.
     remainder: i64,

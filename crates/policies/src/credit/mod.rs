@@ -162,7 +162,7 @@ struct Cpu {
     homes: u32,
     /// Number of the accounting after which the queue was last sorted.
     sorted: u64,
-    /// Idle neighbour that the last choice selected.
+    /// Idle neighbour that the last choice of a CPU selected.
     cursor: Option<CpuId>,
     /// Entity that has stopped on this CPU at this instant and waits, but is not queued yet.
     stopped: Option<EntityId>,

@@ -72,7 +72,7 @@ impl Credit {
         }
     }
 
-    /// Kicks one of these CPUs, in turn.
+    /// Kicks one of the `idle` CPUs, in turn.
     fn tickle_one_of(&mut self, idle: &CpuSet, cx: &mut Cx<'_>) {
         let here = &mut self.cpus[cx.here().index()];
         let Some(next) = next_in(here.called, idle) else { return };

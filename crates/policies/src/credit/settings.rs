@@ -153,7 +153,7 @@ pub(crate) struct Settings {
     pub(crate) migration_delay: Nanos,
     pub(crate) hand_off: bool,
     pub(crate) charging: Charging,
-    /// CPU time that one credit buys.
+    /// CPU time equal to one credit.
     pub(crate) credit: Nanos,
     pub(crate) boost: bool,
     pub(crate) boost_migrated: bool,
@@ -277,7 +277,7 @@ impl Settings {
     }
 }
 
-/// Returns the CPU time that one credit buys: a tenth of a millisecond; in 3.0.3, a millisecond.
+/// Returns the CPU time equal to one credit: a tenth of a millisecond; in 3.0.3, a millisecond.
 fn credit(knobs: &Knobs, version: &str) -> Nanos {
     let asked =
         knobs.iter().find(|(knob, _)| knob.name == "credits-per-ms").map_or(0, |(_, value)| value.unsigned_abs());

@@ -129,7 +129,7 @@ impl Credit {
         self.vcpus[e.index()].account.credit
     }
 
-    /// Gives `e` the priority of its account, unless its priority does not depend on credit.
+    /// Gives `e` the priority that follows from its account, unless the priority of `e` does not depend on credit.
     fn settle_priority(&mut self, e: EntityId, to: Priority) {
         if self.lowers_real_time || self.queues.priority(e) != Priority::RealTime {
             self.queues.set_priority(e, to);

@@ -33,7 +33,7 @@ impl Credit2 {
 
     // ---- Membership ----
 
-    /// Recomputes the heaviest weight of a run queue.
+    /// Recomputes the maximum weight in a run queue.
     pub(super) fn find_heaviest(&mut self, queue: usize) {
         let weights = self.members.iter(queue).map(|e| self.vcpus[e.index()].weight);
         self.queues[queue].max_weight = weights.max().unwrap_or(1);

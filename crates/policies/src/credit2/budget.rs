@@ -150,7 +150,7 @@ impl Credit2 {
         }
     }
 
-    /// Kicks the CPU of `e` if it runs without budget.
+    /// Kicks the CPU of `e` if `e` runs without budget.
     pub(super) fn check_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if let State::Running(cpu) = cx.state(e)
             && self.is_capped(e)

@@ -33,7 +33,7 @@ pub(super) fn clock(cx: &Cx<'_>) -> u64 {
 pub(super) struct Load {
     /// Current number of runnable entities.
     pub(super) now: i64,
-    /// Average number of runnable entities, in parts of the precision.
+    /// Average number of runnable entities, in fixed point with `precision_shift` bits.
     pub(super) average: i64,
     /// Time at which the average was computed, in units of 1,024 ns.
     updated: u64,
@@ -141,7 +141,7 @@ pub(super) fn partition(host: &Topology, settings: &Settings) -> Vec<RunQueue> {
     for cpu in host.iter() {
         let threads = siblings(host, cpu);
         let fits = |queue: &RunQueue| {
-            // Room for the other threads of all cores in the queue.
+            // The queue must have room for the other threads of all its cores.
             let cores = queue.cpus.iter().filter(|&cpu| siblings(host, cpu).first() == Some(cpu)).count();
             queue.cpus.len() < most && (cores + 1) * threads.len() <= most
         };

@@ -11,7 +11,7 @@ pub(super) enum Activity {
     /// The entity is blocked. Its share is in use until this instant, from which its remaining slice would last until
     /// the deadline.
     NonContending(Instant),
-    /// The share is free.
+    /// The share of the entity is free.
     Inactive,
 }
 

@@ -234,7 +234,7 @@ impl Deadline {
         self.start_ticker(cpu, cx);
     }
 
-    /// Activates `e`, which becomes runnable. Returns whether it may run.
+    /// Activates `e`, which becomes runnable. Returns whether `e` may run.
     fn activate(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let now = cx.now();
         let before = core::mem::replace(&mut self.account(e).activity, Activity::Contending);

@@ -9,9 +9,9 @@ use sched::{CpuId, Nanos};
 /// The formulas of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Formula {
-    /// `max{u / Umax, 1 − Uinactive − Uextra}`.
+    /// The rate is `max{u / Umax, 1 − Uinactive − Uextra}`.
     V513,
-    /// `max{u, Umax − Uinactive − Uextra} / Umax`.
+    /// The rate is `max{u, Umax − Uinactive − Uextra} / Umax`.
     V65,
 }
 
@@ -120,7 +120,7 @@ mod tests {
             books.promised(shares.iter().map(|&(part, _)| units(part)).sum());
             permille(books.rate(CPU, units(shares[0].0)))
         };
-        // 10 % alone: 1 − 0.85, and 0.10 / 0.95.
+        // A lone task of 10 %: 1 − 0.85, and 0.10 / 0.95.
         assert_eq!(rate(Formula::V513, 95, &[(10, true)]), 150);
         assert_eq!(rate(Formula::V65, 95, &[(10, true)]), 105);
         // With half a CPU for another entity: 1 − 0.35, 0.60 / 0.95. While that entity is inactive: as before.

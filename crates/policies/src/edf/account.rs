@@ -61,7 +61,7 @@ pub(super) struct Account {
     pub(super) restricted: bool,
     /// Whether the entity was blocked at some time in this period, so that no undelivered time is carried over.
     pub(super) slept: bool,
-    /// Instant of the last block.
+    /// Instant at which the entity last blocked.
     pub(super) blocked: Instant,
     /// Whether the reservation names a start, to which its periods are bound.
     pub(super) fixed: bool,

@@ -36,7 +36,7 @@ pub(super) struct Global {
     woken: Vec<EntityId>,
     /// Entity that the plan requests for each CPU.
     seats: Vec<Option<EntityId>>,
-    /// Number of seats taken.
+    /// Number of occupied seats.
     seated: usize,
     /// Urgency of the entity that each CPU runs or is planned to run.
     urgency: Vec<Key>,

@@ -208,7 +208,7 @@ impl Edf {
         self.withdraw(&before);
         let answer = self.promise(e, &mut account, before.cpu, &terms, cx);
         if answer.is_err() {
-            // The accounts have room for their previous content.
+            // The memory of the accounts suffices for their previous content.
             if before.is_reserved() && (self.enforce != Enforce::None || self.partitioned) {
                 self.admission.restore(before.utilisation, before.cpu);
             }

@@ -162,7 +162,7 @@ fn time_lost_to_an_interrupt_is_delivered_later() {
     let e = machine.attach(at(0), promise(20, 5)).expect("it is admitted");
     machine.input(at(0), Input::Wake { entity: e, why: Wake::Resumed });
     assert!(machine.settle(at(0)).contains(&Action::Run { cpu, entity: e, until: at(5) }));
-    // An interrupt took 1 ms of the 5 ms.
+    // An interrupt takes 1 ms of the 5 ms.
     machine.input(at(5), Input::Ran { cpu, time: Nanos::ms(4) });
     machine.input(at(5), Input::Expire { cpu });
     assert!(machine.settle(at(5)).contains(&Action::Extend { cpu, until: at(6) }));

@@ -137,7 +137,7 @@ impl Queues {
         self.scaled(self.node(id).own.slice, id)
     }
 
-    /// Starts the next time slice if the current time slice is used up. Returns whether it was used up.
+    /// Starts the next time slice if the current time slice is used up. Returns whether it started a time slice.
     fn renew(&mut self, id: NodeId) -> bool {
         let slice = self.virtual_slice(id);
         let node = self.node_mut(id);
@@ -154,7 +154,7 @@ impl Queues {
         running.into_iter().chain(self.summary(queue).map(|extremes| extremes.shortest_slice)).min()
     }
 
-    /// Sets the requested time slice of `id`. Its deadline does not change.
+    /// Sets the requested time slice of `id`, whose deadline does not change.
     fn set_slice(&mut self, id: NodeId, slice: Nanos) {
         if self.node(id).own.slice != slice {
             self.node_mut(id).own.slice = slice;
@@ -265,7 +265,7 @@ impl Queues {
         }
         let (moment, weight) = self.balance(queue);
         let min = self.queue(queue).min_vruntime;
-        // The same test as `is_eligible_at`.
+        // This test is the same as that of `is_eligible_at`.
         let eligible = |it: Extremes| i128::from(it.least_vruntime.ahead_of(min)) * i128::from(weight) <= moment;
         let waits = self.first_where(queue, eligible);
         let earlier = |a: NodeId, b: NodeId| self.node(a).own.deadline < self.node(b).own.deadline;
@@ -281,7 +281,7 @@ impl Queues {
         }
     }
 
-    /// Adds `id` to the sums of its queue, or subtracts it.
+    /// Adds `id` to the sums of its queue, or subtracts `id` from the sums.
     fn weigh(&mut self, id: NodeId, enters: bool) {
         let Node { queue, weight, vruntime, .. } = *self.node(id);
         let queue = self.queue_mut(queue);
@@ -337,7 +337,7 @@ impl Rule for EarliestDeadline {
         (own.lag, own.relative, own.initial) = (0, false, true);
     }
 
-    /// Moves the lag with the node.
+    /// Moves the node with its lag.
     fn move_sleeper(queues: &mut Queues, id: NodeId, queue: usize) {
         queues.node_mut(id).queue = queue;
     }
@@ -403,7 +403,7 @@ impl Rule for EarliestDeadline {
         }
     }
 
-    /// Changes the weight. The lag in CPU time and the average stay the same.
+    /// Changes the weight of a node. The lag in CPU time and the average do not change.
     fn reweigh(queues: &mut Queues, id: NodeId, weight: u64) {
         let Node { queue, weight: old, queued, own, .. } = *queues.node(id);
         if !queued {

@@ -36,7 +36,7 @@ enum Amount {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Pulled {
     moved: usize,
-    /// Whether a task was left because it was cache-hot or too heavy, so that it may move at a later pull.
+    /// Whether a task was left because the task was cache-hot or too heavy, so that it may move at a later pull.
     left: bool,
 }
 

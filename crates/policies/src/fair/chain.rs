@@ -175,7 +175,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Moves `e`, which keeps running, into another queue of the same CPU, where it is current.
+    /// Moves `e`, which keeps running, into another queue of the same CPU and makes `e` current there.
     pub(super) fn switch_queue(&mut self, e: EntityId, queue: usize, cx: &mut Cx<'_>) {
         let cpu = self.tasks[e.index()].cpu;
         self.switch_out_chain(e, 0, cx);

@@ -59,7 +59,7 @@ use sched::{
 pub(crate) const ALARMS: AlarmSlots =
     AlarmSlots { cpu: &[AlarmKind::Tick], group: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE };
 
-/// The state of an entity apart from its node.
+/// The state of an entity, in addition to its node.
 #[derive(Clone, Copy)]
 struct Task {
     id: EntityId,
@@ -78,11 +78,11 @@ struct Task {
     returns: bool,
 }
 
-/// The state of a CPU apart from its queues.
+/// The state of a CPU, in addition to its queues.
 struct Cpu {
     /// Task that runs on the CPU.
     current: Option<EntityId>,
-    /// Number of decisions, from 1.
+    /// Number of decisions of the CPU, beginning with 1.
     turn: u64,
     /// Instant at which the previous task of this decision was put back.
     put_at: Instant,

@@ -64,7 +64,7 @@ pub(crate) struct Node<N> {
     pub(crate) sum_exec: Nanos,
     /// Queue in which the node is, or was last.
     pub(crate) queue: usize,
-    /// Whether the node is in the tree of its queue, or current there.
+    /// Whether the node is in the tree of its queue, or current in its queue.
     pub(crate) queued: bool,
     /// Whether the node is queued although it is blocked.
     pub(crate) delayed: bool,

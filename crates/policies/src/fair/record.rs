@@ -19,7 +19,7 @@ pub(crate) struct Turn {
 struct Known {
     id: EntityId,
     params: Params,
-    /// Whether the entity waits or runs.
+    /// Whether the entity is waiting or running.
     runnable: bool,
     held: bool,
     ran: Nanos,

@@ -88,7 +88,7 @@ pub(crate) trait Rule: Order {
 
     // ---- Running and stopping ----
 
-    /// Charges `ran` to `id`, current in its queue. Returns whether it must stop.
+    /// Charges `ran` to `id`, current in its queue. Returns whether `id` must stop.
     fn charge(queues: &mut RunQueues<Self>, id: NodeId, ran: Nanos) -> bool;
 
     /// Returns the result of a tick for `id`, current in its queue and charged.

@@ -37,7 +37,7 @@ pub(crate) struct RunQueue<Q> {
     pub(crate) group: usize,
     /// Queue that contains the group entity of this queue; `None` for the root.
     pub(crate) up: Option<usize>,
-    /// Number of steps to the root.
+    /// Number of queues above this queue.
     pub(crate) depth: u32,
     /// Sum of the weights of the queued nodes, the current node included.
     pub(crate) load: u64,
@@ -45,7 +45,7 @@ pub(crate) struct RunQueue<Q> {
     pub(crate) nodes: u32,
     /// Number of tasks that are runnable in the queue and below, without tasks below throttled queues.
     pub(crate) tasks: Tasks,
-    /// Number of delayed nodes of the CPU; only at a root.
+    /// Number of delayed nodes of the CPU; used only in root queues.
     pub(crate) delayed: u32,
     /// Minimum vruntime of a queued node, which never decreases.
     pub(crate) min_vruntime: Virtual,
@@ -350,7 +350,7 @@ impl<R: Order> RunQueues<R> {
         node.put_in = 0;
     }
 
-    /// Adds `tasks` to the runnable tasks in `queue` and below.
+    /// Adds `tasks` to the runnable tasks in `queue` and in the queues below.
     pub(crate) fn add_tasks(&mut self, queue: usize, tasks: Tasks) {
         let there = &mut self.queues[queue].tasks;
         let before = there.all;
@@ -361,7 +361,7 @@ impl<R: Order> RunQueues<R> {
         }
     }
 
-    /// Subtracts `tasks` from the runnable tasks in `queue` and below.
+    /// Subtracts `tasks` from the runnable tasks in `queue` and in the queues below.
     pub(crate) fn sub_tasks(&mut self, queue: usize, tasks: Tasks) {
         let there = &mut self.queues[queue].tasks;
         let before = there.all;

@@ -207,7 +207,7 @@ fn caches_are_balanced_by_one_cpu_each() {
     world.until_ms(2_000);
     let before = world.ran_all(&hogs);
     world.until_ms(12_000);
-    // Ten tasks on four CPUs, two of them pinned.
+    // Ten tasks on four CPUs; two tasks are pinned.
     let free = world.ran_all(&hogs) - before;
     assert_near(free, Nanos::s(40).scale(8, 10), Nanos::s(2));
     assert!(pinned.into_iter().all(|e| world.ran(e) > Nanos::s(3)));

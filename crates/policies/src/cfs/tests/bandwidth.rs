@@ -150,7 +150,7 @@ fn leaving_a_throttled_group_ends_the_hold_and_joining_one_begins_it() {
     world.settle();
     assert_eq!(world.running(0), Some(leaves));
     world.until_ms(60);
-    // Now the task joins the group while it runs: no quota is left.
+    // Now the task joins the group while running: no quota is left.
     world.host.adjust(leaves, within(group, nice(0))).unwrap();
     world.settle();
     assert_eq!((world.running(0), is_held(&world, leaves)), (None, true));

@@ -69,7 +69,7 @@ fn a_group_whose_load_is_uneven_has_more_weight_where_there_is_more() {
     let one = world.hog(on(&[1], within(group, nice(0))));
     let [beside_three, beside_one] = [0, 1].map(|cpu| world.hog(on(&[cpu], nice(0))));
     world.until_ms(10_000);
-    // 768 and 256 of 1024.
+    // The group weighs 768 on CPU 0 and 256 on CPU 1, of 1024.
     assert_near(world.ran_all(&three), Nanos::s(10).scale(3, 7), Nanos::ms(30));
     assert_near(world.ran(beside_three), Nanos::s(10).scale(4, 7), Nanos::ms(30));
     assert_near(world.ran(one), Nanos::s(10).scale(1, 5), Nanos::ms(30));

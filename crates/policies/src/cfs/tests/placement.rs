@@ -140,7 +140,7 @@ fn partners_are_forgotten_by_half_every_second() {
         world.settle();
     }
     world.until_ms(2_100);
-    // 8 / 2 + 1 against 4: the sum of 5 is less than 4 times 2.
+    // The flips are 8 / 2 + 1 = 5 against 4, and 5 is less than 4 times 2.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 1);
 }

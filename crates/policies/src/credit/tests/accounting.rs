@@ -35,7 +35,7 @@ fn credits_are_dealt_by_weight_and_among_active_members_equally() {
     // Example 1: T = 300, W = 768.
     assert_eq!(each(&round(1, 0, &[(256, 1, None), (512, 1, None)])), [100, 200]);
     assert_eq!(each(&round(1, 0, &[(256, 4, None), (512, 1, None)])), [25, 200]);
-    // Everything is rounded up.
+    // Every part is rounded up.
     assert_eq!(each(&round(1, 0, &[(256, 1, None); 7])), [43; 7]);
 }
 
@@ -62,7 +62,7 @@ fn debt_is_dealt_out_once_more_and_lifts_the_peak() {
 #[test]
 fn a_cap_bounds_what_its_domain_earns_and_what_its_members_may_owe() {
     let grants = round(2, 0, &[(256, 2, Some(75)), (256, 1, None)]);
-    // ⌈75 · 300 / 100⌉ = 225 for two; 75 remain.
+    // The two members get ⌈75 · 300 / 100⌉ = 225 credits; 75 are left over.
     assert_eq!(grants[0], Grant { each: 113, park_below: Some(-113), to_head: false });
     assert_eq!(grants[1], Grant { each: 300, park_below: None, to_head: false });
 }
@@ -136,7 +136,7 @@ fn a_cap_that_is_lifted_lets_the_parked_run_at_the_next_credit() {
     assert_eq!(credit(&host, e), -270);
     host.adjust_group(vm, GroupParams::default()).expect("accepted");
     run_through(&mut host, 60);
-    // T = 300 + 270, and the peak is the same.
+    // T = 300 + 270, but the peak does not change.
     assert_eq!((credit(&host, e), shows(&host, e, "parked")), (300, 0));
     host.run_until(at(1_060));
     assert_eq!(used(&mut host, e), Nanos::ms(30 + 1_000));
@@ -297,7 +297,7 @@ fn an_idle_host_is_quiet() {
     host.block(CPU);
     host.run_until(at(10_000));
     drop(host);
-    // Two accountings remove the vCPU from the active list, and a third finds the list empty. Then no alarm fires any
-    // more.
+    // Two accountings remove the vCPU from the active list, and a third finds the list empty. After that, no alarm
+    // fires.
     assert_eq!(events.events.last().expect("something happened").0, at(90));
 }

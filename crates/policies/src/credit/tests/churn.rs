@@ -19,7 +19,7 @@ fn group_params(dice: &mut Dice) -> GroupParams {
     GroupParams { cap_percent, ..GroupParams::default() }
 }
 
-/// Performs one input or change, sometimes of a group.
+/// Performs one random input or change; some changes are of a group.
 fn step(churn: &mut Churn<'_>, groups: &[GroupId]) {
     if churn.dice.below(20) == 0 {
         let (group, params) = (groups[churn.dice.index(groups.len())], group_params(&mut churn.dice));

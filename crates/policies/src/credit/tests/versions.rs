@@ -95,7 +95,7 @@ fn a_migrated_vcpu_is_boosted_or_not() {
 #[test]
 fn a_weight_is_for_all_members_or_for_each() {
     let per_member = [("weight-per", "member")];
-    // Sampling makes 3.0.3 less exact.
+    // Charging by samples makes 3.0.3 less exact than the other versions.
     let cases = [(&[][..], [1, 1, 2], 200), (&per_member, [1, 1, 1], 200), (&FIRST, [1, 1, 2], 2_000)];
     for (words, parts, off) in cases {
         let mut host = one_cpu(words);
@@ -169,8 +169,8 @@ fn the_indebted_may_be_parked_when_they_next_stop() {
 
 #[test]
 fn an_unparked_vcpu_calls_its_cpu_or_waits_for_the_end_of_an_idle_time_slice() {
-    // A cap of 50 %, in debt after each time slice. The vCPU stops at 30 ms with a debt of 15 (in tenths: 150), and has
-    // credit 30 ms later.
+    // The cap is 50 %, and the vCPU is in debt after each time slice. It stops at 30 ms with a debt of 15 (in tenths:
+    // 150), and has credit 30 ms later.
     let begins = |words: &[(&str, &str)]| {
         let words: Vec<(&str, &str)> =
             [("charging", "sampled"), ("parking", "in-debt")].iter().chain(words).copied().collect();
@@ -369,7 +369,7 @@ fn ticks_and_accountings_may_follow_the_slice() {
         run_through(&mut host, 20);
         assert_eq!(credit(&host, e), credits, "{words:?}");
     }
-    // Below 3 ms, one tick.
+    // With a slice below 3 ms, there is one tick per slice.
     let mut host = worded(sched::Topology::new(1), &TODAY, &[("slice", 2_000_000)]);
     let e = hog(&mut host, Params::default());
     run_through_us(&mut host, 1_999);

@@ -35,7 +35,7 @@ fn members_take_quotas_and_give_back_what_is_left() {
     assert_eq!(shows(&host, a, "budget"), 0);
     interrupt(&mut host, b);
     run_through(&mut host, 1_000);
-    // 5 ms are left: 3, and then 2.
+    // 5 ms are left: the vCPU takes quotas of 3 ms and 2 ms.
     assert_eq!(host.machine().until(OTHER), at(4_000) + Nanos::ns(2));
     run_through(&mut host, 4_001);
     assert_eq!(running(&host, OTHER), Some(b));
@@ -48,7 +48,7 @@ fn members_take_quotas_and_give_back_what_is_left() {
 fn what_is_given_back_unparks_others() {
     let mut host = host(2);
     let vm = group(&mut host, capped(10));
-    // Three members have quotas of half a millisecond; the budget is 1 ms.
+    // Three members hold quotas of half a millisecond; the budget is 1 ms.
     let [a, b, c] = [CPU, OTHER, OTHER].map(|cpu| scripted(&mut host, Params { group: vm, ..pinned(cpu) }));
     for e in [a, b] {
         interrupt(&mut host, e);

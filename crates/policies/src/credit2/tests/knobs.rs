@@ -110,7 +110,8 @@ fn load_window_and_precision_are_powers_of_two() {
 
 #[test]
 fn balance_under_is_tolerated_while_cpus_are_spare() {
-    // Two run queues of two CPUs: one with two hogs, the other idle except for the expected half of a newcomer.
+    // Two run queues of two CPUs. One queue has two hogs; the other is idle except for the expected half of a new
+    // entity.
     for (under, moves) in [(0, true), (1, false)] {
         let knobs = [("balance-under", under)];
         let mut host = host_of(sched::Topology { cpus: 4, smt: 1, llc: 2 }, &knobs);

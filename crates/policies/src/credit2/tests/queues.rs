@@ -49,7 +49,7 @@ fn a_whole_idle_core_comes_before_an_idle_thread() {
         run_through(&mut host, 10);
     }
     assert_eq!(pair.map(|e| place(&host, e)), [0, 2], "not the other thread of the busy core");
-    // The third vCPU finds only threads of its own core.
+    // For the third vCPU, only threads of its own core are idle.
     let third = living_on(&mut host, CpuId::new(3));
     interrupt(&mut host, third);
     run_through(&mut host, 20);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns two hogs of weights 256 and 512.
+/// Returns a host with two hogs of weights 256 and 512.
 fn two<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, [EntityId; 2]) {
     let mut host = host_of(sched::Topology::new(1), knobs);
     let pair = [256, 512].map(|weight| hog(&mut host, weighing(weight)));

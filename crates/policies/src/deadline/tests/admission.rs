@@ -32,7 +32,7 @@ fn a_constrained_deadline_counts_by_its_density_or_as_in_the_kernel_by_its_perio
     let mut dense = host(1, PLAIN);
     hog(&mut dense, with(due(30, 50, 100)));
     assert_eq!(refused(&mut dense, due(30, 50, 100)).nearest_slice(), Some(Nanos::ms(40)), "0.6 + 0.4 fit");
-    // The kernel admits both tasks, and the second is late: 60 ms of work are due at 50.
+    // The kernel admits both tasks, and the second task is late: 60 ms of work are due at 50 ms.
     let mut kernel = host(1, (&[("admission", "bandwidth"), ("reclaim", "off")], &[("rt-bandwidth", 100)]));
     let both = [(), ()].map(|()| hog(&mut kernel, with(due(30, 50, 100))));
     kernel.run_until(at(60));

@@ -27,7 +27,7 @@ fn host<'a>(cpus: usize, settings: Settings<'_>) -> Driver<'a> {
     host_with(&POLICY, sched::Topology::new(cpus), &knobs(settings))
 }
 
-/// Returns a hard reservation, in milliseconds.
+/// Returns a hard reservation of `slice` in `period`, in milliseconds.
 fn promise(slice: u64, period: u64) -> Reservation {
     Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::ms(slice), Nanos::ms(period)) }
 }

@@ -92,7 +92,7 @@ fn on_one_cpu_no_job_within_its_reservation_is_late() {
     }
 }
 
-/// The test can fail: if constrained deadlines count by their period, as in the kernel, some jobs are late.
+/// The test can fail: if constrained deadlines are admitted by their period, as in the kernel, some jobs are late.
 #[test]
 fn the_kernels_admission_lets_constrained_deadlines_be_late() {
     let late = |seed| {

@@ -117,13 +117,13 @@ fn a_group_may_go_while_its_part_still_pays() {
 fn a_new_weight_leaves_what_is_owed_and_the_average_as_they_are() {
     let mut world = one(&[("tick", ms(20)), ("base-slice", ms(5))]);
     let hogs = [0, 5, -5].map(|n| world.hog(nice(n)));
-    // A tick at 40 ms has charged the running task.
+    // A tick at 40 ms charges the running task.
     world.until_ms(40);
     world.settle();
     for (e, old, level, new) in [(hogs[0], 1024, -3, 1991), (hogs[1], 335, 0, 1024), (hogs[2], 3121, 10, 110)] {
         let average = world.vruntime(e) + lag(&world, e);
         let owed = lag(&world, e) * old;
-        // From the average to its deadline.
+        // The rest is the virtual time from the average to the deadline.
         let rest = (left(&world, e) - lag(&world, e)) * old;
         world.host.adjust(e, nice(level)).unwrap();
         let now = world.vruntime(e) + lag(&world, e);
@@ -179,7 +179,7 @@ fn a_waiting_task_with_a_shorter_request_shortens_the_protection_of_the_running_
     let before = turns(&world, hogs[0]).len();
     world.host.adjust(hogs[1], asking(Nanos::ms(2), nice(0))).unwrap();
     world.until_ms(160);
-    // The first time slice had begun.
+    // The first time slice began before the change, so it is skipped.
     let later = &turns(&world, hogs[0])[before + 1..];
     assert!(later.iter().all(|&turn| turn <= Nanos::ms(3)), "{later:?}");
 }

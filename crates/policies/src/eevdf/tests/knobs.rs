@@ -33,7 +33,7 @@ fn slices_asked_for_are_held_between_a_tenth_and_a_hundred_milliseconds_and_not_
 #[test]
 fn v6_6_has_none_of_what_came_later_whatever_the_knobs_say() {
     let on = |name| [V6_6, (name, 1)];
-    // Short slices.
+    // The knob for short slices has no effect.
     let mut world = one(&on("preempt-short"));
     let short = world.scripted(asking(Nanos::us(100), nice(0)));
     let hog = world.hog(nice(0));
@@ -41,7 +41,7 @@ fn v6_6_has_none_of_what_came_later_whatever_the_knobs_say() {
     world.wake(short);
     world.settle();
     assert_eq!(world.running(0), Some(hog));
-    // Delayed dequeue.
+    // The knob for the delayed dequeue has no effect.
     let mut world = one(&on("delay-dequeue"));
     let e = world.scripted(nice(0));
     world.wake(e);
@@ -133,7 +133,7 @@ fn protection_to_the_deadline_or_for_the_shortest_slice() {
 
 #[test]
 fn without_run_to_parity_v6_17_still_grants_a_base_slice() {
-    // 0.7 ms of protection on any number of CPUs; none with the knob off.
+    // In v6.17, the protection lasts 0.7 ms on any number of CPUs. In v6.12, the knob removes the protection.
     for (version, ran, preempts) in [(2, 500, false), (2, 900, true), (0, 500, true)] {
         let mut world = several(8, &[("version", version), ("run-to-parity", 0), ("tick", ms(20))]);
         let wakee = world.scripted(on(&[0], nice(-15)));

@@ -131,8 +131,8 @@ impl Matrix {
         }
     }
 
-    /// Returns an assignment of free CPUs of `row` to the maximum number of members of `gang`. The member with the
-    /// fewest free CPUs is assigned first.
+    /// Returns an assignment of free CPUs of `row` to members of `gang`. The member with the fewest free CPUs is
+    /// assigned first, so that many members fit.
     fn fit(&self, row: usize, gang: &[(EntityId, CpuSet)]) -> Vec<(EntityId, CpuId)> {
         let mut free: CpuSet = (0..self.cpus).map(CpuId::new).filter(|&cpu| self.at(row, cpu).is_none()).collect();
         let mut order: Vec<_> = gang.iter().map(|(e, allowed)| (allowed.and(&free).len(), *e, allowed)).collect();

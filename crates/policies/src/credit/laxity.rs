@@ -32,9 +32,9 @@ impl Credit {
         (ahead, rest.saturating_add(each.saturating_mul(ahead as u64)))
     }
 
-    /// Enqueues `e`, which wakes UNDER, on the CPU with its shortest wait: its home or a near CPU. The position of `e`
-    /// is the last position that `laxity` allows. If even the head of the queue is too late, `e` preempts the running
-    /// entity.
+    /// Enqueues `e`, which wakes UNDER, on the allowed CPU with the shortest wait. Among equal waits, the home of `e`
+    /// is first, then CPUs under the same cache. The position of `e` is the last position that `laxity` allows. If even
+    /// the head of the queue is too late, `e` preempts the running entity.
     pub(crate) fn enqueue_by_laxity(&mut self, e: EntityId, laxity: Nanos, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         let cost = |cpu: CpuId| {

@@ -47,7 +47,8 @@ impl Credit {
     }
 
     /// Kicks CPUs for `e`, which has just been queued on `cpu`. Kicks `cpu` itself if `cpu` idles or runs an entity
-    /// less urgent than `e`. If `cpu` does not idle, also kicks all idle CPUs on which `e` may run.
+    /// less urgent than `e`. If `cpu` does not idle, also kicks all idle CPUs on which `e` may run. In versions where a
+    /// wake-up kicks one CPU only, kicks one of these idle CPUs instead.
     pub(crate) fn tickle(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idles(cpu) {
             self.cpus[cpu.index()].queued_while_idle = true;

@@ -204,7 +204,7 @@ impl Credit2 {
     }
 
     /// Returns the credit of `e` minus the credit of the entity that runs on `cpu`, minus the migration resistance. The
-    /// result is negative if the running entity has just begun its run.
+    /// result is negative if the running entity has just begun its run, or if no entity runs.
     fn score(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> i64 {
         let Running::Mine { entity, .. } = cx.running(cpu) else { return -1 };
         let spared = self.settings.ratelimit.saturating_sub(self.settings.ratelimit_tolerance);

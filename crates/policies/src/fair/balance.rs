@@ -149,7 +149,8 @@ impl<R: Rule> Fair<R> {
         if tunables.off_beat { long.saturating_sub(tunables.tick).max(tunables.tick) } else { long }
     }
 
-    /// Returns whether `cpu` balances for its whole group. The first idle CPU of the group does, else the first CPU.
+    /// Returns whether `cpu`, which is busy, balances for its whole group: `cpu` is the first CPU of the group, and no
+    /// other CPU of the group idles.
     fn balances_for_group(&self, cpu: CpuId, level: usize, cx: &Cx<'_>) -> bool {
         let mut group = span(cx.topology(), cpu, self.levels[level].group);
         let first = group.next();

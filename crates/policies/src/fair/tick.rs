@@ -30,7 +30,8 @@ impl<R: Rule> Fair<R> {
         self.arm_tick(cpu, cx);
     }
 
-    /// At every level, ends the time slice of the running node if the time slice is used up.
+    /// Checks the running node at every level after a tick. Kicks `cpu` if a time slice is used up or a node is too far
+    /// ahead.
     fn tick_chain(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let mut at = Some(NodeId::task(e));
         while let Some(id) = at {

@@ -184,7 +184,7 @@ impl Queues {
         node.own = Request { deadline, relative: false, initial: false, owes: false, ..own };
     }
 
-    /// Resets the lag of a node that stayed queued to pay a debt, so that no time is owed to the node afterwards.
+    /// Limits the lag of a node that stayed queued to pay a debt, so that no time is owed to the node afterwards.
     fn forget_credit(&mut self, id: NodeId) {
         if self.rule.0.delay_zero {
             let own = &mut self.node_mut(id).own;

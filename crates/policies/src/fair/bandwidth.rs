@@ -105,7 +105,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Gives the quota that `queue`, which has no node left, does not keep back to the pool.
+    /// Moves the unused quota of `queue`, except 1 ms, to the pool if `queue` has no node left.
     pub(super) fn return_quota(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue_mut(at);
         let kept = KEPT.as_ns().cast_signed();

@@ -229,8 +229,8 @@ struct Member {
     /// Weight of the entity in Linux's scale.
     weight: u64,
     actual: VirtualNs,
-    /// Effective virtual time at the last wake-up or stop. If a warp starts after that, it takes effect at the next
-    /// wake-up or stop.
+    /// Effective virtual time at the last wake-up or stop. A warp that starts after this instant takes effect at the
+    /// next wake-up or stop.
     effective: VirtualNs,
     /// Position of the entity in the list, while the entity waits.
     place: i64,

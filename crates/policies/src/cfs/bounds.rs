@@ -13,7 +13,7 @@ use sched::{LoadBounds, Nanos, Weight};
 ///
 /// The time slices of a round sum to one round, or to one minimum per entity. But the late start of an entity is its
 /// time slice at its arrival, when the set of entities may have been smaller. In rounds, the late starts of all
-/// entities except the first sum to at most the logarithm of the growth of the set since then.
+/// entities except the first sum to at most the logarithm of the growth of the set since the first.
 ///
 /// The kernel's clocks lose fractions of nanoseconds, and the clocks of heavier tasks lose more. The sum of these
 /// losses is unbounded. So there is a bound only if clocks are exact or no weight loses any fraction.

@@ -72,7 +72,7 @@ pub(crate) struct Parts {
     pub(crate) rt: Option<Rt>,
     pub(crate) servers: Option<FairServers>,
     pub(crate) below: Below,
-    /// Whether an entity that returns to the last class is charged in this class for the time it ran above.
+    /// Whether an entity that returns to the last class is charged in this class for its CPU time above.
     pub(crate) boosts_pay: bool,
     pub(crate) bases: Bases,
 }

@@ -1,5 +1,5 @@
 //! `placement = partitioned`: every entity with a reservation is assigned a CPU, first fit at admission. Each CPU runs
-//! the earliest deadline of its own entities.
+//! the entity with the earliest deadline among its own entities.
 
 use super::account::BudgetState;
 use super::state::Edf;

@@ -28,7 +28,8 @@ fn a_rest_that_leaves_too_much_begins_a_new_instance() {
         assert_eq!(account(&host, e), (6, 100));
         wake(&mut host, e);
         run_through(&mut host, wakes);
-        // The slice is kept: 6 · 100 ≤ (100 − 20) · 10. Or the slice is renewed: 6 · 100 > (100 − 50) · 10.
+        // At 20 ms, the slice is kept: 6 · 100 ≤ (100 − 20) · 10. At 50 ms, the slice is renewed: 6 · 100 > (100 − 50)
+        // · 10.
         assert_eq!(account(&host, e), if kept { (6, 100) } else { (10, 150) });
         let (used_up, deadline) = if kept { (26, 100) } else { (60, 150) };
         run_through(&mut host, used_up);

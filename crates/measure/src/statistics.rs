@@ -8,8 +8,8 @@
 
 use serde::Serialize;
 
-/// Maximum number of runs with a known interval. With more runs, the probability that all runs are on one side is below
-/// the smallest positive number.
+/// Maximum number of runs for which an interval can be computed. With more runs, the probability that all runs are on
+/// one side is below the smallest positive number.
 pub const RUNS_MAX: usize = 1_000;
 
 /// Required confidence of an interval, if the number of runs suffices. Unit: millionths.

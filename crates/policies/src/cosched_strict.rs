@@ -30,8 +30,8 @@
 //! the vCPUs; groups have no weight here.
 //!
 //! A VM may have more vCPUs than there are CPUs, or more than its affinities allow to run side by side. Such a VM
-//! starts when the maximum number of its vCPUs have a CPU. Its vCPUs with the least CPU time have precedence. The vCPUs
-//! without a CPU begin to lag, so all vCPUs run in turn.
+//! starts when the largest possible number of its vCPUs have CPUs. Its vCPUs with the least CPU time have precedence.
+//! The vCPUs without a CPU begin to lag, so all vCPUs run in turn.
 //!
 //! A gang is a VM: the members of a group that is marked as a gang.
 //!

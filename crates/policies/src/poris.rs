@@ -30,8 +30,8 @@
 //! **Rounds.** Several subgroups run round robin for `round` each, until each subgroup has received a whole time slice.
 //! So no subgroup waits long for another subgroup.
 //!
-//! **Affinity exchange.** A CPU with an OVER vCPU at the head of its run queue may not steal a sibling of this vCPU,
-//! because two siblings must not share a run queue. Instead, the two siblings exchange their CPUs.
+//! **Affinity exchange.** Two siblings must not share a run queue. So a CPU with an OVER vCPU at the head of its run
+//! queue may not steal a sibling of this vCPU. Instead, the two siblings exchange their CPUs.
 //!
 //! Costs: a confined vCPU may wait while another CPU idles. A gang that is picked repeatedly is called repeatedly, OVER
 //! or not. So beside marked VMs any entity may starve.

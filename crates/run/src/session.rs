@@ -25,8 +25,8 @@ use std::sync::Arc;
 use trace::{Counts, MachineId};
 use workloads::network::At;
 
-/// The work of one step: releases, alarms, inputs and visits of machines, and changes of the scenario. A step may end in
-/// the midst of an instant. It exceeds its budget by at most the decision and the messages of one machine.
+/// The work of one step: releases, alarms, inputs and visits of machines, and changes of the scenario. A step may end
+/// in the midst of an instant. It exceeds its budget by at most the decision and the messages of one machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Budget(pub u64);
 
@@ -64,7 +64,7 @@ pub struct Session<'a> {
     guests: Vec<Option<IdMap>>,
     meters: AllMeters,
     manager: Option<Manager>,
-    /// Grant of the policy at the attach of each entity of the host.
+    /// Reservation that the policy granted to each entity of the host at its attachment.
     grants: Vec<Option<Grant>>,
     /// Number of refused changes of each entity of the host.
     refused: Vec<u64>,

@@ -78,7 +78,7 @@ impl Weight {
         if rounded == 0 { 1 } else { rounded }
     }
 
-    /// Converts `time` to the weighted clock of this weight: `⌊time · 1024 / weight⌋`.
+    /// Converts `time` to virtual time at this weight: `⌊time · 1024 / weight⌋`.
     #[must_use]
     pub fn virtual_time(self, time: Nanos) -> Nanos {
         if self.0 == Weight::NORMAL.0 { time } else { time.scale(1024, u64::from(self.0)) }

@@ -322,7 +322,7 @@ impl Cpus {
         self.task(entity).progress.left = left;
     }
 
-    /// Clears due work of CPUs that have stopped and stay idle, after all actions of an instant.
+    /// Clears the ends of bursts and slices of CPUs that stopped and stay idle. Called after all actions of an instant.
     #[inline]
     pub(crate) fn clear_idle(&mut self) {
         for i in 0..self.stopped.len() {

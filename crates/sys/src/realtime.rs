@@ -24,8 +24,8 @@ impl Bandwidth {
     }
 }
 
-/// Returns real-time throttling: the CPU time per period of all real-time threads of a CPU together. The same limit
-/// bounds SCHED_DEADLINE's admission.
+/// Returns the limit of real-time throttling: the maximum CPU time per period of all real-time threads of a CPU
+/// together. The same limit bounds SCHED_DEADLINE's admission.
 ///
 /// # Errors
 /// The kernel does not report the limit.

@@ -2,8 +2,8 @@
 //!
 //! Each process exists before its start. The process waits at a gate, so that a promise can be in force before the
 //! first instruction. All processes start at times relative to the same instant. No process forms a process group of
-//! its own, so the terminal signals a command as usual. A worker ends with Tactus. A worker ignores the terminal, so
-//! that the jobs are reported after Ctrl-C, too.
+//! its own, so the terminal signals a command as usual. A worker ends with Tactus. A worker ignores the
+//! terminal's signals, so that it reports its jobs after Ctrl-C, too.
 
 mod launcher;
 mod program;

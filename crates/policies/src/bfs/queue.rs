@@ -75,7 +75,7 @@ impl DeadlineQueues {
         }
     }
 
-    /// Dequeues `e`. Returns false if `e` did not wait.
+    /// Dequeues `e`. Returns false if `e` was in no queue.
     pub(super) fn remove(&mut self, e: EntityId) -> bool {
         if let Some(cpu) = self.waits[e.index()].sticky.take() {
             self.sticky[cpu.index()] = None;

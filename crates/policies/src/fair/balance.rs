@@ -51,8 +51,8 @@ enum Fit {
 impl<R: Rule> Fair<R> {
     // ---- CPUs without work ----
 
-    /// Pulls one task for `cpu`, which has no task to run. The source is the busiest CPU of the nearest domain that has
-    /// a task to pull.
+    /// Pulls one task for `cpu`, which has no task to run. Tries nearer domains first, and in each domain CPUs with
+    /// more tasks first.
     pub(super) fn pull_for_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let called = core::mem::take(&mut self.cpus[cpu.index()].called);
         let idles_long = self.cpus[cpu.index()].average_idle >= self.queues.tunables.migration_cost;

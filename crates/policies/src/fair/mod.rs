@@ -163,8 +163,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Places the forked `e` behind the other tasks of the queue in which it is created. `e` may then start on another
-    /// CPU.
+    /// Places the forked `e` behind the other tasks of its parent's queue, then moves `e` to the selected CPU.
     fn fork(&mut self, e: EntityId, parent: Option<EntityId>, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let why = Wake::New { parent };

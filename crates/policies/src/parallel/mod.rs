@@ -43,7 +43,7 @@ pub(crate) const ACCOUNTING_LOWERS: Knob = Knob::switch(
 )
 .from("Poris §5 states no rule; off (assumed), for queued and for running vCPUs");
 
-/// The knob of the policies that co-schedule VMs whose vCPUs have CPUs of their own.
+/// The knob for affinity exchange, for policies that confine each co-scheduled vCPU to its own CPU.
 pub(crate) const EXCHANGE: Knob = Knob::switch(
     "affinity-exchange",
     true,

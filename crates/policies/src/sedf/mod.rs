@@ -14,8 +14,8 @@
 //! The first period of a new entity begins one slice after its first wake-up: the first period of a begins at 3 ms, not
 //! at 0.
 //!
-//! **Parameters.** A reservation is slice and period (5 µs or more; 10 µs to 10 s). An entity with a soft reservation
-//! is aware of extra time: *work conserving* mode. An entity with a hard reservation is not: with its slice used up, it
+//! **Parameters.** A reservation is a slice of at least 5 µs and a period of 10 µs to 10 s. An entity with a soft
+//! reservation is aware of extra time: *work conserving* mode. An entity with a hard reservation is not: with its slice used up, it
 //! waits until the next period, even if CPUs idle. The deadline and the start of a reservation are ignored. Entities
 //! without a reservation receive only extra time, in equal parts. With `unreserved`, such an entity receives extra time
 //! by weight, or a slice by weight. Slices by weight divide the time that the reservations on the CPU leave (of 95 ms
@@ -60,7 +60,7 @@
 //! always selected `extra`.
 //!
 //! Differences from Xen 3.0.3 to 4.5:
-//! - A change of parameters takes effect at once: the queues are sorted again, and the CPU decides again.
+//! - A change of parameters takes effect at once: the queues are sorted again, and the CPU picks again.
 //! - Scores do not overflow, and extra weights are as fine as Linux's weights.
 //! - A period without a slice that would begin at this instant is postponed directly. Xen first dispatches the entity
 //!   for zero time.

@@ -35,7 +35,7 @@ pub fn page(policy: &Descriptor, scenario: &str) -> String {
         .expect(INFALLIBLE);
     writeln!(page, "{}\n", policy.essay().trim_end()).expect(INFALLIBLE);
     writeln!(page, "## When to choose it\n\nGood for: {good_for}.\n\nBad at: {bad_at}.\n").expect(INFALLIBLE);
-    page.push_str("## Guarantees\n\nWith default knobs, on four CPUs, for eight equal hogs.\n\n| | |\n|---|---|\n");
+    page.push_str("## Guarantees\n\nThese guarantees hold for eight equal hogs on four CPUs, with default knobs.\n\n| | |\n|---|---|\n");
     for Promise { about, words } in promises(policy) {
         writeln!(page, "| {about} | {words} |").expect(INFALLIBLE);
     }

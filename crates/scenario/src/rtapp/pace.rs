@@ -30,7 +30,7 @@ pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, signallers: &Signalle
 #[derive(Debug)]
 struct Round<'f> {
     thread: usize,
-    /// Span for a problem with the loop.
+    /// Position of the loop in the file, for error messages.
     at: Span,
     events: Vec<Event<'f>>,
 }

@@ -57,7 +57,7 @@ impl Driver<'_> {
         guest.pause_loop.map(|pause_loop| pause_loop.window)
     }
 
-    /// Processes the spin limit of the task on `cpu`.
+    /// Handles a spin of the task on `cpu` that has reached its limit.
     pub(crate) fn spin_on(&mut self, cpu: CpuId, entity: EntityId) {
         let now = self.cpus.now;
         let Some(guest) = self.guest else { return };

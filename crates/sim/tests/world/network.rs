@@ -258,8 +258,8 @@ fn an_interrupt_takes_its_time_from_the_entity_on_the_cpu() {
     assert_eq!((dear.0, dear.2), (vec![510, 520], vec![2_020 + 5 + 5]));
 }
 
-/// Sends two interrupts of 10 us each, 3 us apart, while a guest works for 2 ms. Returns the arrivals of the packets,
-/// whether the guest stops during the interrupts, and the end of its work.
+/// Sends two packets, 3 us apart, while a guest works for 2 ms. Each packet causes an interrupt of 10 us. Returns the
+/// arrivals of the packets, whether the guest stops during the interrupts, and the end of its work.
 fn interrupted(exit: Nanos) -> (Vec<u64>, bool, Vec<u64>) {
     let mut log = Log::default();
     let mut world = World::new(1);

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// Blocks the running entity of CPU 0 `of` times. Returns the entities that run after each block.
-fn order(host: &mut Driver<'_>, of: usize) -> Vec<EntityId> {
-    (0..of)
+/// Blocks the running entity of CPU 0, `count` times in succession. Returns the entities that run after each block.
+fn order(host: &mut Driver<'_>, count: usize) -> Vec<EntityId> {
+    (0..count)
         .map(|_| {
             host.block(CPU);
             run_through(host, 0);

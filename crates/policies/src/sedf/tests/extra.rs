@@ -83,7 +83,7 @@ fn a_block_does_not_advance_the_other_vcpus() {
     assert_eq!(runs(&host), Some(light));
 }
 
-/// If beginnings of periods are less than a quantum apart, no vCPU runs. The policy then states no guarantee.
+/// If period starts are less than a quantum apart, no vCPU runs in extra time. The policy then states no guarantee.
 #[test]
 fn too_many_periods_leave_no_time() {
     let load = |entities, knobs| LoadBounds::of_hogs(&sched::Topology { cpus: 1, smt: 1, llc: 1 }, knobs, entities);

@@ -50,7 +50,7 @@ pub struct Line {
     pub one_way_ms: f64,
     /// Share of packets that are not played. Unit: percent. Range: 0 … 100.
     pub loss_percent: f64,
-    /// Ratio of the length of loss bursts to that of independent losses (BurstR). Range: 1 ….
+    /// Ratio of the mean length of loss bursts to their mean length with independent losses (BurstR). Range: 1 ….
     pub burst: f64,
 }
 

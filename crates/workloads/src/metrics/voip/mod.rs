@@ -1,8 +1,8 @@
 //! A telephone call over packets: its quality, from the sending and arrival times of its packets.
 //!
 //! [`Call`] processes packets in order of sending. [`Call::read`] returns jitter (RFC 3550), lost packets, packets that
-//! arrived too late to be played, and the mean opinion score (ITU-T G.107). The module is pure arithmetic; its caller
-//! carries the packets and reports their times.
+//! arrived too late to be played, and the mean opinion score (ITU-T G.107). The module performs no I/O. Its caller
+//! reports the times of the packets.
 
 mod e_model;
 mod jitter;

@@ -8,7 +8,7 @@ use sched::{Instant, Nanos};
 #[derive(Clone, Copy, Debug)]
 pub struct Playout {
     holds: Nanos,
-    /// Time from the sending of a packet to its playing, equal for all packets.
+    /// Time from the sending of a packet to its playout, equal for all packets.
     delay: Option<Nanos>,
     /// Number of sent packets.
     pub packets: u64,
@@ -37,7 +37,7 @@ impl Playout {
         self.discarded += u64::from(under_way > delay);
     }
 
-    /// Returns the time from the sending of a packet to its playing. Zero while no packet has arrived.
+    /// Returns the time from the sending of a packet to its playout. Zero while no packet has arrived.
     #[must_use]
     pub fn delay(&self) -> Nanos {
         self.delay.unwrap_or(Nanos::ZERO)

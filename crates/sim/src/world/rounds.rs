@@ -202,13 +202,7 @@ impl World<'_> {
             self.budget = 0;
             return Ok(());
         }
-        if self.machines[index].cpus.outbox.has_traffic() {
-            self.pass_traffic(index);
-        }
-        let machine = &mut self.machines[index];
-        if machine.stuck.is_some() {
-            return Err(machine.stuck.take().expect("just seen"));
-        }
+        self.pass_traffic(index)?;
         if self.coordinates && self.coordination[index].is_some() {
             self.coordinate(index);
         }
@@ -237,14 +231,8 @@ impl World<'_> {
     /// Reacts to the events of a host at this instant.
     #[inline]
     fn end_host_visit(&mut self, index: usize) -> Result<(), Box<Stuck>> {
-        if self.machines[index].cpus.outbox.has_traffic() {
-            self.pass_traffic(index);
-        }
-        let machine = &mut self.machines[index];
-        if machine.stuck.is_some() {
-            return Err(machine.stuck.take().expect("just seen"));
-        }
-        if machine.cpus.outbox.coordinates {
+        self.pass_traffic(index)?;
+        if self.machines[index].cpus.outbox.coordinates {
             self.coordinate_host(index);
         }
         self.answer_host(index);
@@ -257,10 +245,15 @@ impl World<'_> {
 
     /// Delivers the traffic within a machine before the machine can be idle. The budget does not bound the work that
     /// becomes due; each packet wakes few tasks.
-    fn pass_traffic(&mut self, index: usize) {
+    ///
+    /// # Errors
+    /// The machine cannot continue.
+    #[inline]
+    fn pass_traffic(&mut self, index: usize) -> Result<(), Box<Stuck>> {
         while self.machines[index].cpus.outbox.has_traffic() && self.machines[index].stuck.is_none() {
             self.ship(index);
             self.machines[index].whole_instant();
         }
+        self.machines[index].stuck.take().map_or(Ok(()), Err)
     }
 }

@@ -13,7 +13,7 @@ const SHORT: [(&str, &str); 3] = [("policy", "name"), ("guest", "policy"), ("cos
 /// `credit`, `3ms`.
 ///
 /// A path selects tables by key, and elements of `[[vm]]`, `[[task]]` and `[[group]]` by name:
-/// `vm.web.task.editor.weight`.
+/// `vm.web.task.editor.weight`. The name of copies is written with or without `{i}`: `vm.web{i}.count`, `vm.web.count`.
 ///
 /// # Errors
 /// The text is not TOML, or a table on the path does not exist.
@@ -86,12 +86,17 @@ fn rename(key: &str, item: &mut Item, value: Value) {
 }
 
 /// Sets `value` in the table of `tables` whose name begins `rest`. Names may have dots: the longest name applies.
+/// Without `{i}` in `rest`, the name of copies applies without it, and without the separator before it.
 fn in_named(tables: Vec<&mut dyn TableLike>, rest: &str, path: &str, value: Value) -> Result<(), Wrong> {
     let name = |table: &dyn TableLike| table.get("name").and_then(Item::as_str).unwrap_or_default().to_string();
     let names: Vec<String> = tables.iter().map(|table| name(&**table)).collect();
     let below = |name: &str| rest.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')).map(str::to_string);
-    let found = tables.into_iter().zip(&names).filter_map(|(table, name)| Some((table, name, below(name)?)));
-    match found.max_by_key(|(_, name, _)| name.len()) {
+    let copied = |name: &str| below(name.strip_suffix("{i}")?.trim_end_matches(['-', '_', '.', ' ']));
+    let found = tables.into_iter().zip(&names).filter_map(|(table, name)| {
+        let exact = below(name);
+        Some((table, exact.is_none(), exact.or_else(|| copied(name))?))
+    });
+    match found.min_by_key(|(_, copies, below)| (below.len(), *copies)) {
         Some((table, _, below)) => put(table, &below, path, value),
         None => Err(unknown(path, rest.split('.').next().unwrap_or(rest), &names)),
     }
@@ -146,6 +151,18 @@ name = "web.1"
         let deep = set(TEXT, "vm.web.task.editor.workload.periodic.period", "3ms").unwrap();
         assert_eq!(deep, TEXT.replace("10ms", "3ms"));
         assert_eq!(set(TEXT, "vm.web.1.weight", "7").unwrap(), format!("{TEXT}weight = 7\n"));
+    }
+
+    #[test]
+    fn copies_are_found_with_and_without_the_place_of_their_number() {
+        let text = "[[vm]]\nname = \"batch-{i}\"\ncount = 1\n\n[[vm]]\nname = \"web{i}\"\ncount = 1\n";
+        for path in ["vm.batch.count", "vm.batch-{i}.count"] {
+            assert_eq!(set(text, path, "4").unwrap(), text.replacen("count = 1", "count = 4", 1), "{path}");
+        }
+        assert!(set(text, "vm.web.count", "3").unwrap().ends_with("count = 3\n"));
+        // A VM with exactly this name comes first.
+        let both = format!("{text}\n[[vm]]\nname = \"web\"\ncount = 1\n");
+        assert!(set(&both, "vm.web.count", "3").unwrap().ends_with("\"web\"\ncount = 3\n"));
     }
 
     #[test]

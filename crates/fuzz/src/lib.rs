@@ -11,6 +11,7 @@
 //! ```
 
 mod check;
+mod chosen;
 mod dice;
 mod driver;
 mod flows;
@@ -22,6 +23,7 @@ mod requests;
 mod world;
 
 pub use check::{check, run_metered, smoke};
+pub use chosen::chosen_policies;
 pub use dice::Dice;
 pub use driver::{Driver, Lateness, Meter};
 pub use levels::{WorldOptions, WorldStats, check_world};

@@ -5,10 +5,9 @@ use super::driver::{Driver, Lateness, Meter};
 use super::options::{GROUP_DEPTH, Options};
 use super::outcome::Run;
 use super::requests;
-use run::Delays;
 use sched::{CpuId, EntityId, GroupId, Input, Kicks, Machine, Nanos, Notice, State, Wake};
 use sim::Auditor;
-use sim::auditor::Promises;
+use sim::auditor::{Delays, Promises};
 use std::collections::BTreeMap;
 
 /// Maximum number of groups, including the root.
@@ -260,6 +259,6 @@ fn promises(options: &Options) -> Promises {
     let late = kick + alarm + slice;
     Promises {
         reservations: options.reservation_bound(),
-        ..run::promises(options.policy, &options.load(), Delays { late, turn: late })
+        ..Promises::of(options.policy, &options.load(), Delays { late, turn: late })
     }
 }

@@ -5,9 +5,9 @@ use crate::choose::Choice;
 use crate::run::Run;
 use input::problem::Problems;
 use scenario::{EntitySpec, Group, Scenario, Workload};
-use sched::{CapBound, Class, Instant, LoadBounds, Nanos, PolicySource, Topology, Weight};
+use sched::{Class, Instant, LoadBounds, Topology, Weight};
 use sim::Costs;
-use sim::auditor::{LimitTolerance, Promises, WorldAuditor};
+use sim::auditor::{Delays, Promises, WorldAuditor};
 use sim::coordination::Boost;
 
 impl Run {
@@ -23,7 +23,7 @@ impl Run {
         let late = costs.kick;
         let turn = costs.tick + costs.context_switch + costs.cache_refill + costs.exit + late;
         let of_host = |host: usize| {
-            let mut own = promises(&*choice.policy, &load(&self.scenario, host, choice), Delays { late, turn });
+            let mut own = Promises::of(&*choice.policy, &load(&self.scenario, host, choice), Delays { late, turn });
             let applications = self.scenario.applications.iter().any(|it| it.host == host);
             if applications || !self.scenario.host_threads(host).is_empty() {
                 // The applications decide when their tasks start and end.
@@ -47,40 +47,6 @@ impl Run {
         }
         Ok(auditor)
     }
-}
-
-/// The delays caused by the driver rather than by the policy.
-#[derive(Clone, Copy, Debug)]
-pub struct Delays {
-    /// Maximum delay of a kick, an alarm or the end of a slice.
-    pub late: Nanos,
-    /// Maximum excess of a time slice over the policy's value.
-    pub turn: Nanos,
-}
-
-/// Returns the promises of `policy` under `load`, on a driver with these delays.
-#[must_use]
-pub fn promises(policy: &dyn PolicySource, load: &LoadBounds<'_>, delays: Delays) -> Promises {
-    // In the worst case, a kicked CPU finds its work taken, and another CPU is kicked, each time with the maximum
-    // delay.
-    let allowance = delays.late.saturating_mul(4);
-    let turns = delays.turn.saturating_mul(16 * load.entities);
-    Promises {
-        conserving: policy.conserving(load),
-        allowance,
-        starvation: policy.starvation(load).map(|bound| bound.saturating_add(turns)),
-        limits: limits(policy, load, delays.late),
-        ..Promises::NONE
-    }
-}
-
-fn limits(policy: &dyn PolicySource, load: &LoadBounds<'_>, late: Nanos) -> LimitTolerance {
-    let late_each = |times: u64| late.saturating_mul(times);
-    let quota =
-        (policy.guarantees().quota)(load).map(|beyond| beyond.saturating_add(late_each(load.host.cpus as u64 + 1)));
-    let cap = (policy.guarantees().cap)(load)
-        .map(|cap| CapBound { burst: cap.burst.saturating_add(late_each(load.entities)), ..cap });
-    LimitTolerance { quota, cap }
 }
 
 /// Returns the load of host number `host`.

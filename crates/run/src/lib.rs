@@ -21,7 +21,6 @@ mod session;
 mod suits;
 pub mod sweep;
 
-pub use audit::{Delays, promises};
 pub use choose::{Choice, Placement, choose, choose_for_guests, choose_for_tasks, policy};
 pub use observers::Observers;
 pub use outcome::{Grant, GuestOutcome, Outcome};

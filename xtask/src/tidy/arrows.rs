@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("daemon", &["measure", "sched", "sys", "trace"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
-    ("fuzz", &["policies", "run", "sched", "sim", "trace"]),
+    ("fuzz", &["policies", "sched", "sim", "trace"]),
     ("conformance", &[]),
     (
         "cli",

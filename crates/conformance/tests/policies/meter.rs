@@ -1,6 +1,5 @@
 //! The meter receives only a trace, and agrees with the simulator's own accounts in random runs.
 
-use crate::chosen;
 use measure::Meter;
 use sched::{CpuId, Instant, Limit, Nanos, Params, Reservation, Topology};
 use sim::{Costs, JobEnd, Periodic, Workload};
@@ -108,7 +107,7 @@ fn agree(policy: &'static sched::Descriptor, seed: u64) {
 
 #[test]
 fn the_meter_and_the_simulator_keep_the_same_books() {
-    for policy in chosen::policies() {
+    for policy in fuzz::chosen_policies() {
         for seed in 0..40 {
             agree(policy, seed);
         }

@@ -2,7 +2,6 @@
 //! which the entity is runnable. The theorem applies to reservations up to a full CPU, and to any sleeps and wake-ups
 //! of the other entities. The auditor checks the theorem for every policy that guarantees it.
 
-use crate::chosen;
 use fuzz::Dice;
 use measure::jobs::JobLog;
 use sched::{Descriptor, EntityId, Instant, Knobs, LoadBounds, Nanos, Params, Reservation, State, Topology, Wake};
@@ -80,7 +79,7 @@ fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nano
 #[test]
 fn an_admitted_reservation_is_kept_on_a_full_cpu() {
     let one = Topology::new(1);
-    for policy in chosen::policies() {
+    for policy in fuzz::chosen_policies() {
         let knobs = generous(policy);
         for sleepers in [false, true] {
             let Some(lacking) = (policy.guarantees.reservations)(&load(&one, &knobs, sleepers)) else { continue };

@@ -1,7 +1,6 @@
 //! Shares by weight compared with the exact weighted share. A policy that states a bound (`guarantees.shares`) keeps
 //! the bound at every instant of a run with hogs of random weights on one CPU.
 
-use crate::chosen;
 use fuzz::Dice;
 use sched::{Action, Descriptor, EntityId, Instant, Knobs, LoadBounds, Nanos, Params, Topology, Wake, Weight};
 use sim::{Costs, Workload};
@@ -97,7 +96,7 @@ const VARIANTS: [(&str, &[(&str, i64)]); 2] = [("bvt", &[("recharge", 0), ("roun
 /// Returns every policy with its default knobs, and with each of its variants.
 fn variants() -> Vec<(&'static Descriptor, Knobs, String)> {
     let mut all = Vec::new();
-    for policy in chosen::policies() {
+    for policy in fuzz::chosen_policies() {
         all.push((policy, policy.defaults(), policy.name.to_string()));
         for (_, settings) in VARIANTS.iter().filter(|(name, _)| *name == policy.name) {
             let mut knobs = policy.defaults();

@@ -22,6 +22,7 @@ mod levels;
 #[cfg(test)]
 mod levels_tests;
 mod limits;
+mod promises;
 mod reservations;
 mod shares;
 #[cfg(test)]
@@ -34,45 +35,13 @@ pub use jobs::JobCounts;
 pub use levels::WorldAuditor;
 pub use limits::LimitTolerance;
 use limits::Limits;
+pub use promises::{Delays, Promises};
 pub use reservations::PeriodCounts;
 use reservations::{Doing, Periods};
-use sched::{
-    Action, Conserving, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params, Topology, Weight,
-};
+use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params, Topology, Weight};
 pub use shares::fair_shares;
 use trace::{Event, Sink};
 pub use verdict::{Finding, Rule, Verdict};
-
-/// The guarantees that a run must keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Promises {
-    /// Law 11: the slack within which an idle CPU finds a waiting entity, and the entities that the CPU must find.
-    /// `Never`: not checked.
-    pub conserving: Conserving,
-    /// Time that the driver takes to deliver kicks and alarms, added to the slack.
-    pub allowance: Nanos,
-    /// Law 12: the longest wait of an entity, including delays of the driver. `None`: not checked.
-    pub starvation: Option<Nanos>,
-    /// Tolerances for quotas and caps. A tolerance of `None` disables its check.
-    pub limits: LimitTolerance,
-    /// Whether a late job is a finding. Late jobs are always counted.
-    pub deadlines: bool,
-    /// Shortfall of a reservation above which a period is a finding. `None`: no shortfall is a finding. Shortfalls are
-    /// always counted.
-    pub reservations: Option<Nanos>,
-}
-
-impl Promises {
-    /// No guarantees of a policy. The laws of the machine itself are always checked.
-    pub const NONE: Promises = Promises {
-        conserving: Conserving::Never,
-        allowance: Nanos::ZERO,
-        starvation: None,
-        limits: LimitTolerance { quota: None, cap: None },
-        deadlines: false,
-        reservations: None,
-    };
-}
 
 /// The auditor's record of a group.
 #[derive(Debug)]

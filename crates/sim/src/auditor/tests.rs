@@ -1,8 +1,7 @@
 //! Invalid traces, made by hand. Each rule must find its violation, and must find no violation in the corrected trace.
 
 use super::*;
-use sched::CapBound;
-use sched::{Action, CpuSet, Input, Limit, Quota, Reservation, Wake};
+use sched::{Action, CapBound, Conserving, CpuSet, Input, Limit, Quota, Reservation, Wake};
 
 /// A trace under construction. Times are in milliseconds.
 struct Script {

@@ -3,7 +3,6 @@
 //! The machine's own assertions check each step. After each sequence, every entity that may run must run again. The
 //! test is complete: a sequence is a path through the inputs that are valid at each step.
 
-use crate::chosen;
 use crate::driver::Driver;
 use sched::{
     Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Limit, LoadBounds,
@@ -364,7 +363,7 @@ fn exhaust(policy: &Descriptor, length: usize, batch: usize, kicks: Kicks) -> Re
 }
 
 fn exhaust_all(length: usize, batch: usize, kicks: Kicks) {
-    for policy in chosen::policies() {
+    for policy in fuzz::chosen_policies() {
         match exhaust(policy, length, batch, kicks) {
             Ok(Tally { sequences, starved }) => {
                 println!("{}: {sequences} sequences, {starved} starved", policy.name);

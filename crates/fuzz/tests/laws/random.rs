@@ -1,12 +1,10 @@
 //! Laws 1–12 for every policy on 1, 2, 4 and 16 CPUs, in fuzz runs with a few seeds each. The machine and the auditor
 //! check each run, and each run is repeated. `cargo xtask fuzz` runs more seeds.
 
-use crate::chosen;
-
 const SEEDS: u64 = 12;
 
 fn hold(cpus: usize) {
-    for policy in chosen::policies() {
+    for policy in fuzz::chosen_policies() {
         let first = 1_000 * cpus as u64;
         match fuzz::smoke(policy, cpus, first, SEEDS) {
             Ok(stats) => assert!(stats.accepted > 1_000, "{}: {} inputs say little", policy.name, stats.accepted),
@@ -88,7 +86,7 @@ fn runs_that_broke_a_law_keep_it() {
 /// A seed gives the same actions after any other runs. Another seed gives different actions.
 #[test]
 fn a_seed_decides_everything() {
-    for policy in chosen::policies() {
+    for policy in fuzz::chosen_policies() {
         let actions = |seed| fuzz::check(&fuzz::Options::draw(policy, seed)).expect("it keeps the laws").actions;
         let (first, other) = (actions(7), actions(8));
         assert_ne!(first, other, "{}", policy.name);
@@ -109,7 +107,7 @@ fn judging_admission(mut options: fuzz::Options) -> fuzz::Options {
 fn every_period_of_a_calm_run_has_its_slice() {
     let promising = |options: &fuzz::Options| options.reservations && options.reservation_bound().is_some();
     let mut keepers = Vec::new();
-    for policy in chosen::policies() {
+    for policy in fuzz::chosen_policies() {
         // Some policies guarantee reservations only if a knob enables their admission control.
         let drawn = (0..400).map(|seed| judging_admission(fuzz::Options::draw(policy, seed)));
         let judged: Vec<_> = drawn.filter(promising).collect();

@@ -1,9 +1,7 @@
 //! Law 9: decisions do not allocate. Every policy runs a long random workload under a counting allocator. Changes of
 //! membership (attach, adjust, groups) may allocate; inputs and decisions may not.
 
-#[path = "policies/chosen.rs"]
-mod chosen;
-#[path = "policies/driver.rs"]
+#[path = "laws/driver.rs"]
 mod driver;
 
 use driver::Driver;
@@ -231,7 +229,7 @@ fn assert_silent(policy: &Descriptor, settings: &[(&str, &str)]) {
 
 #[test]
 fn no_policy_allocates_when_it_decides() {
-    for policy in chosen::policies() {
+    for policy in fuzz::chosen_policies() {
         assert_silent(policy, &[]);
     }
 }

@@ -6,11 +6,11 @@ use crate::outbox::Message;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, State, Wake};
 
 impl Driver<'_> {
-    /// Freezes `cpu`. `preempted`: the host took its CPU away; otherwise the vCPU has halted.
+    /// Freezes `cpu`. `preempted`: the host took the physical CPU away; otherwise the vCPU has halted.
     pub(crate) fn freeze(&mut self, cpu: CpuId, preempted: bool) {
         let shown = preempted && self.guest.is_some_and(|guest| guest.shows_preempted);
         self.pass_on(Input::Freeze { cpu, preempted: shown });
-        // A vCPU that halts at the instant at which work arrives is woken again.
+        // Work that arrives at the instant of the halt wakes the vCPU again.
         if !preempted && self.machine.picks_once_thawed(cpu) {
             self.cpus.outbox.send(Message::WakeUp { cpu, why: Wake::Interrupt });
         }
@@ -23,7 +23,8 @@ impl Driver<'_> {
         self.input(Input::Thaw { cpu, stolen });
         self.cpus.come(cpu);
         self.cpus.outbox.send(Message::Idle { cpu });
-        // One pass: a CPU may return to very much work. Work that is deferred meanwhile is for other CPUs.
+        // Makes a single pass over the list, because much work may be deferred. Work that is deferred during the pass
+        // is for other CPUs.
         let (mut at, mut kept) = (0, 0);
         while at < self.cpus.deferred.len() {
             let (on, what) = self.cpus.deferred[at];
@@ -47,7 +48,7 @@ impl Driver<'_> {
                     self.cpus.releases.set(entity.index(), now);
                 }
             }
-            // Another kick is in flight.
+            // Another kick to this CPU is already in flight.
             Deferred::Kick if self.cpus.kicks.get(cpu.index()) != Instant::NEVER => {}
             Deferred::Kick => self.cpus.kicks.set(cpu.index(), now),
             // The alarm may have been set again in the meantime.
@@ -59,7 +60,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Removes an entity. An entity on an absent CPU leaves when the CPU returns; the host is asked to run the CPU.
+    /// Removes an entity. An entity on an absent CPU leaves when the CPU returns, and the host is asked to run the
+    /// vCPU.
     pub(crate) fn dismiss(&mut self, entity: EntityId) {
         match self.machine.state(entity) {
             State::Running(cpu) if self.cpus.defer(cpu, Deferred::Departure(entity), Wake::Interrupt) => {}

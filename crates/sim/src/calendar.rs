@@ -78,7 +78,8 @@ impl Calendar {
             let (players, side) = (&mut self.matches[place / 2], place % 2);
             players[side] = winner;
             let other = players[side ^ 1];
-            // Of two equal players, the left player wins. The outcome is unpredictable and must not become a branch.
+            // Of two players that are due at the same instant, the left player wins. The comparison must not become a
+            // branch, because its outcome is unpredictable.
             let left = 1 - side as u64;
             let loses = other.at.saturating_add(Nanos::ns(left)) <= winner.at;
             winner.at = select_unpredictable(loses, other.at, winner.at);

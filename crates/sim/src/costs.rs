@@ -2,10 +2,10 @@
 
 use sched::Nanos;
 
-/// The time costs of scheduling itself. All zero by default: an ideal machine.
+/// The time that scheduling itself takes. All costs are zero by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Costs {
-    /// Time that a CPU needs to switch to another entity. Charged at the beginning of the run.
+    /// Time that a CPU needs to switch to another entity. The entity makes no progress during this time.
     pub context_switch: Nanos,
     /// Further time that an entity needs to fill the cache when it runs on a CPU other than its last CPU.
     pub cache_refill: Nanos,
@@ -22,7 +22,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Costs of an ideal machine: all zero.
+    /// No costs: scheduling takes no time.
     pub const NONE: Costs = Costs {
         context_switch: Nanos::ZERO,
         cache_refill: Nanos::ZERO,

@@ -21,9 +21,9 @@ pub(crate) struct Running {
     until: Instant,
     /// The entity that last ran on the CPU.
     last: Option<EntityId>,
-    /// Whether the vCPU has no CPU (guests only).
+    /// Whether the vCPU has no physical CPU (guests only).
     pub(crate) absent: bool,
-    /// Instant at which the vCPU last received a CPU (guests only).
+    /// Instant at which the vCPU last received a physical CPU (guests only).
     came: Instant,
     /// End of the interrupts that the CPU handles.
     interrupted: Instant,
@@ -64,7 +64,7 @@ const IDLE: Running = Running {
     interrupted: Instant::ZERO,
 };
 
-/// The data of the CPUs about an entity.
+/// An entity: its progress, its last CPU and its switch cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     pub(crate) id: EntityId,
@@ -74,7 +74,7 @@ pub(crate) struct Task {
     pub(crate) switch: Nanos,
 }
 
-/// The CPUs, the entities on them, and everything that is due.
+/// The CPUs, the entities on them, and the calendars of due work.
 #[derive(Debug)]
 pub(crate) struct Cpus {
     pub(crate) now: Instant,
@@ -91,7 +91,8 @@ pub(crate) struct Cpus {
     /// Alarms, by their number in the machine.
     pub(crate) alarms: Calendar,
     alarm_names: Vec<Option<(Alarm, CpuId)>>,
-    /// CPUs that stopped in this settle before their end was due. A CPU that stays idle has no end.
+    /// CPUs whose entity stopped in this settle before the end of its burst and slice. If such a CPU stays idle, its
+    /// end is cleared.
     stopped: Vec<CpuId>,
     /// Messages to the rest of the world.
     pub(crate) outbox: Outbox,
@@ -101,7 +102,7 @@ pub(crate) struct Cpus {
     pub(crate) resumed_spinners: Vec<EntityId>,
     /// Number of idle CPUs that are about to halt (guests only).
     pub(crate) halting: u32,
-    /// CPU that was the target of a sibling's last directed yield (guests only).
+    /// CPU to which a vCPU of this guest last yielded (guests only).
     pub(crate) last_yielded_to: usize,
     /// Whether the machine is a guest.
     pub(crate) is_guest: bool,
@@ -164,7 +165,8 @@ impl Cpus {
         self.ends.next().min(self.releases.next()).min(self.kicks.next().min(self.alarms.next()))
     }
 
-    /// Takes a due alarm by its number and charges its CPU. `None`: the alarm is deferred, because its CPU is absent.
+    /// Takes a due alarm by its number. The burst on its CPU pays for the tick. `None`: the alarm is deferred, because
+    /// its CPU is absent.
     pub(crate) fn take_alarm(&mut self, number: usize) -> Option<Alarm> {
         self.alarms.clear(number);
         let (alarm, on) = self.alarm_names[number].expect("it was set");
@@ -176,7 +178,8 @@ impl Cpus {
         Some(alarm)
     }
 
-    /// Interrupts `cpu`. In a guest, the interrupt costs an exit, unless the vCPU received its CPU at this instant.
+    /// Interrupts `cpu`. In a guest, the interrupt costs an exit, unless the vCPU received its physical CPU at this
+    /// instant.
     pub(crate) fn interrupt(&mut self, cpu: CpuId) {
         if self.is_guest {
             if self.cpus[cpu.index()].came == self.now {
@@ -196,8 +199,8 @@ impl Cpus {
         }
     }
 
-    /// Takes `time` from `cpu` of a host for an interrupt, after earlier interrupts. The entity on the CPU pays.
-    /// Returns the end of the interrupt.
+    /// Handles an interrupt of length `time` on `cpu` of a host, after earlier interrupts. The entity on the CPU loses
+    /// this time. Returns the end of the interrupt.
     pub(crate) fn handle_interrupt(&mut self, cpu: CpuId, time: Nanos) -> Instant {
         let now = self.now;
         let running = &mut self.cpus[cpu.index()];
@@ -211,7 +214,7 @@ impl Cpus {
             matches!(self.tasks[entity.index()].as_ref().map(|it| it.progress.workload), Some(Workload::Vcpu));
         let running = &mut self.cpus[cpu.index()];
         if is_vcpu {
-            // The exit from the guest, and the entry back.
+            // The vCPU leaves its guest for the interrupt, and pays for the exit and the entry.
             if running.done == Instant::NEVER {
                 self.outbox.send(Message::Leave { vcpu: entity });
                 running.done = now + self.costs.exit;
@@ -239,7 +242,7 @@ impl Cpus {
         true
     }
 
-    /// Takes the physical CPU from `cpu`: its task makes no progress, and nothing is due.
+    /// Takes the physical CPU from `cpu`: its task makes no progress, and no burst or slice ends.
     pub(crate) fn leave(&mut self, cpu: CpuId) {
         if let Some(entity) = self.cpus[cpu.index()].entity {
             let left = self.left(&self.cpus[cpu.index()]);
@@ -276,7 +279,8 @@ impl Cpus {
 
     #[inline]
     pub(crate) fn carry_out(&mut self, action: &Action, machine: &Machine) {
-        // `Run` is frequent, and no processor predicts the jump of the match. The test therefore precedes the match.
+        // `Run` is the most frequent action, and processors predict the jump of the match badly. A test for `Run`
+        // therefore precedes the match.
         if let Action::Run { cpu, entity, until } = *action {
             return self.run(cpu, entity, until);
         }
@@ -322,7 +326,8 @@ impl Cpus {
         self.task(entity).progress.left = left;
     }
 
-    /// Clears the ends of bursts and slices of CPUs that stopped and stay idle. Called after all actions of an instant.
+    /// Clears the ends of bursts and slices on CPUs whose entity stopped and that stay idle. Called after all actions
+    /// of an instant.
     #[inline]
     pub(crate) fn clear_idle(&mut self) {
         for i in 0..self.stopped.len() {
@@ -360,7 +365,7 @@ impl Cpus {
         let Some(task) = self.tasks[entity.index()].as_mut().filter(|task| task.id == entity) else { return };
         task.progress.pause_spinning(self.now);
         if matches!(task.progress.workload, Workload::Vcpu) {
-            // While the entity pays for its entry, the entity is not in its guest yet.
+            // A vCPU that still pays for its entry is not in its guest yet.
             if !pays {
                 self.outbox.send(Message::Leave { vcpu: entity });
             }
@@ -410,8 +415,8 @@ impl Cpus {
         self.ends.set(cpu.index(), running.due());
     }
 
-    /// Returns whether the task on `cpu` still spins. With `halts`, the task must also have spun for its limit before a
-    /// halt.
+    /// Returns whether the task on `cpu` still spins. With `halts`, the task must also have spun for the limit after
+    /// which it halts its vCPU.
     pub(crate) fn spins_on(&self, cpu: CpuId, halts: bool) -> bool {
         let running = &self.cpus[cpu.index()];
         let task = running.entity.and_then(|entity| self.tasks[entity.index()].as_ref());

@@ -1,7 +1,8 @@
-//! [`Driver`]: drives one machine in virtual time: CPUs that run entities, workloads that release jobs, and the costs of both.
+//! [`Driver`]: drives one machine in virtual time. It simulates the CPUs, the workloads, and the costs of scheduling.
 //!
-//! The order at one instant: ends of bursts and slices (by CPU), releases (by entity), arriving kicks (by CPU), alarms
-//! (by number), then one decision. Nothing else orders events, so equal calls give equal runs.
+//! At one instant, the driver processes ends of bursts and slices (by CPU), then releases (by entity), arriving kicks
+//! (by CPU) and alarms (by number). Then the machine settles once. The order of events depends on nothing else, so
+//! equal calls give equal runs.
 
 use crate::costs::Costs;
 use crate::cpus::{Cpus, Deferred, Task};
@@ -22,7 +23,7 @@ use trace::{Counts, Event, MachineId, Sink, WorldSink};
 /// The sinks of a whole world.
 pub(crate) type Watchers<'a> = Rc<RefCell<Vec<Box<dyn WorldSink + 'a>>>>;
 
-/// The facts with which an instant begins or continues.
+/// The events with which an instant begins or continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Facts {
     /// Ends of bursts and slices: the beginning of an instant.
@@ -33,7 +34,8 @@ enum Facts {
     Alarms,
 }
 
-/// A simulated one-level host.
+/// One simulated machine. On its own, the machine is a host without guests. A [`World`](crate::World) joins hosts and
+/// guests.
 pub struct Driver<'a> {
     pub(crate) machine: Machine,
     pub(crate) cpus: Cpus,
@@ -52,13 +54,13 @@ pub struct Driver<'a> {
     pub(crate) inputs: u64,
     /// Number of releases and alarms that [`instant`](Driver::instant) may still process.
     pub(crate) budget: u64,
-    /// Facts with which the current instant begins or continues.
+    /// Events with which the current instant begins or continues.
     next_facts: Facts,
     /// The id of this machine in its world, and the sinks of the world.
     pub(crate) world: Option<(MachineId, Watchers<'a>)>,
-    /// Whether there are sinks or notes.
+    /// Whether a sink or the coordination of a guest reads the events.
     is_watched: bool,
-    /// Settles that the trace does not imply.
+    /// Marks the settles that a reader of the trace cannot derive from other events.
     marks: SettleMarks,
     sinks: Vec<Box<dyn Sink + 'a>>,
 }
@@ -84,7 +86,7 @@ impl<'a> Driver<'a> {
         Ok(Driver::around(Machine::build(policy, host, knobs, kicks)?, costs))
     }
 
-    /// Creates a host around a machine without events so far.
+    /// Creates a host around a machine that has not received any input.
     #[must_use]
     pub fn around(machine: Machine, costs: Costs) -> Driver<'a> {
         let cpus = Cpus::new(machine.topology().cpus, costs);
@@ -124,7 +126,7 @@ impl<'a> Driver<'a> {
         self.is_watched = true;
     }
 
-    /// Ends the watch of the sinks of the world.
+    /// Stops passing events to the sinks of the world.
     pub(crate) fn end_world_watch(&mut self) {
         self.world = None;
         self.is_watched = !self.sinks.is_empty() || self.cpus.outbox.coordinates;
@@ -149,7 +151,7 @@ impl<'a> Driver<'a> {
         self.cpus.now
     }
 
-    /// Returns the machine inside.
+    /// Returns the machine that this driver drives.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
@@ -162,7 +164,7 @@ impl<'a> Driver<'a> {
         Counts { unfinished_late: self.cpus.counts.unfinished_late + late, ..self.cpus.counts }
     }
 
-    /// Returns the number of open jobs of `task` whose deadline has passed. Of a program, only its last job counts.
+    /// Returns the number of open jobs of `task` whose deadline has passed. For a program, only its last job counts.
     pub(crate) fn late_jobs(&self, task: &Task) -> u64 {
         let now = self.cpus.now;
         match task.progress.workload {
@@ -221,7 +223,7 @@ impl<'a> Driver<'a> {
     /// Passes an input that needs no settle to the machine.
     #[inline]
     pub(crate) fn pass_on(&mut self, input: Input) {
-        // Freezes and thaws are inputs of the machine's host, not of its tasks.
+        // Freezes and thaws come from the host, not from the machine's tasks.
         self.inputs += u64::from(!matches!(input, Input::Freeze { .. } | Input::Thaw { .. }));
         if self.is_watched {
             // An input owns nothing, so there is nothing to drop.
@@ -241,7 +243,7 @@ impl<'a> Driver<'a> {
         self.inputs
     }
 
-    /// Returns the reason why the machine cannot continue. `None`: it can.
+    /// Returns the reason why the machine cannot continue. `None`: the machine can continue.
     #[must_use]
     pub fn stuck(&self) -> Option<&Stuck> {
         self.stuck.as_deref()
@@ -320,13 +322,13 @@ impl<'a> Driver<'a> {
 
     // ---- Time ----
 
-    /// Runs until `end`, with every event before `end`.
+    /// Processes every event before `end`, and advances to `end`.
     pub fn run_until(&mut self, end: Instant) {
         while self.step(end) {}
     }
 
-    /// Runs the next instant before `end` and returns true. Without such an instant, advances to `end` and returns
-    /// false.
+    /// Processes the next instant with due work before `end`, and returns true. If no work is due before `end`,
+    /// advances to `end` and returns false.
     #[inline]
     pub fn step(&mut self, end: Instant) -> bool {
         assert!(end >= self.cpus.now, "time never goes back");
@@ -346,7 +348,7 @@ impl<'a> Driver<'a> {
         self.show(|| Event::End);
     }
 
-    /// Processes everything that is due now, and settles.
+    /// Processes all work that is due now, and settles.
     pub(crate) fn whole_instant(&mut self) {
         let budget = std::mem::replace(&mut self.budget, u64::MAX);
         let is_complete = self.instant();
@@ -354,8 +356,8 @@ impl<'a> Driver<'a> {
         self.budget = budget;
     }
 
-    /// Processes what is due now, and settles. Returns false if the budget is used up before; the next call continues
-    /// the instant.
+    /// Processes the work that is due now, and settles. Returns false if the budget runs out before the settle. The
+    /// next call then continues this instant.
     #[inline]
     pub(crate) fn instant(&mut self) -> bool {
         if self.next_facts != Facts::Ends {
@@ -421,7 +423,7 @@ impl<'a> Driver<'a> {
         if self.unsettled { self.cpus.now } else { self.cpus.next() }
     }
 
-    /// Ends the burst or the slice on `cpu`. A burst ends before a slice.
+    /// Ends the burst or the slice on `cpu`. If both end now, the burst ends first.
     #[inline]
     fn end_of(&mut self, cpu: CpuId) {
         self.cpus.ends.clear(cpu.index());
@@ -462,7 +464,7 @@ impl<'a> Driver<'a> {
             return;
         }
         match end {
-            // Nothing is due there until the machine has decided: the current slice was given away first.
+            // No event is due on `cpu` until the machine picks again, because the yield gave up the current slice.
             JobEnd::Yield => self.input(Input::Yield { cpu }),
             JobEnd::Silent => {
                 self.cpus.go_on(cpu, entity);
@@ -506,7 +508,7 @@ impl<'a> Driver<'a> {
         progress.open += 1;
         let wakes = progress.open == 1 && !progress.paused;
         let deadline = due + jobs.deadline;
-        // Releases that were due while the CPU was absent follow now.
+        // If the CPU was absent, the releases that it missed follow at this instant.
         let next = (due + jobs.period).round_up(slack).max(now);
         self.cpus.counts.releases += 1;
         self.cpus.releases.set(index, next);

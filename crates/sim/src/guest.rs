@@ -3,18 +3,18 @@
 use crate::coordination::Coordination;
 use sched::Nanos;
 
-/// The order in which a spin lock serves its waiters, and their waiting method.
+/// The order in which a spin lock serves its waiters, and how they wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spinning {
     /// Order of arrival, even if the next waiter does not run (Linux 2.6.25 to 4.1). A preempted waiter delays all
     /// waiters behind it.
     #[default]
     Ticket,
-    /// First running waiter that tries: test and set, as in KVM and Xen guests without paravirtual locks since Linux
-    /// 4.2.
+    /// The first running waiter that tries acquires the lock: test and set, as in KVM and Xen guests without
+    /// paravirtual locks since Linux 4.2.
     Unfair,
-    /// Order of arrival. A waiter that has spun for `limit` halts its vCPU and is kicked when it receives the lock
-    /// (pv-spin).
+    /// Order of arrival. A waiter that has spun for `limit` halts its vCPU. The release of the lock to this waiter
+    /// wakes the vCPU (paravirtual spin lock).
     Paravirt {
         /// Duration of the spin before the halt. Range: above zero.
         limit: Nanos,
@@ -38,7 +38,7 @@ pub enum Steal {
 pub struct HaltPolling {
     /// Maximum polling time. Zero: the vCPU does not poll.
     pub most: Nanos,
-    /// Initial polling time. A smaller polling time shrinks to zero.
+    /// Polling time after the first growth from zero. A polling time that shrinks below this value becomes zero.
     pub grow_start: Nanos,
     /// Factor by which the polling time grows. Range: 2 ….
     pub grow: u32,
@@ -53,7 +53,7 @@ impl HaltPolling {
     pub const KVM: HaltPolling = HaltPolling { most: Nanos::us(200), ..HaltPolling::OFF };
 }
 
-/// The exit of a vCPU that spins (PLE), followed by a yield to another vCPU. Source: `kvm_vcpu_on_spin`,
+/// Pause-loop exiting (PLE): a spinning vCPU exits to the host and yields to a sibling. Source: `kvm_vcpu_on_spin`,
 /// virt/kvm/kvm_main.c.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PauseLoop {
@@ -64,9 +64,9 @@ pub struct PauseLoop {
 /// The settings of a guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guest {
-    /// Order and waiting method of the waiters of its spin locks.
+    /// Order in which spin locks serve their waiters, and how the waiters wait.
     pub spinning: Spinning,
-    /// Availability of steal time to the guest's scheduler.
+    /// Whether the guest's scheduler receives the steal time of its CPUs.
     pub steal: Steal,
     /// Whether the guest's scheduler can read which of its CPUs are preempted (`vcpu_is_preempted`).
     pub shows_preempted: bool,
@@ -74,7 +74,7 @@ pub struct Guest {
     pub idle_polls: bool,
     /// Halt polling of the host for vCPUs of the guest.
     pub halt_polling: HaltPolling,
-    /// Pause-loop exits of the host for spinning vCPUs. `None`: the host does not react.
+    /// Pause-loop exiting of spinning vCPUs. `None`: spinning vCPUs do not exit.
     pub pause_loop: Option<PauseLoop>,
     /// Minimum wait for a spin lock that the guest reports to the host (policy `adaptive`). `None`: no wait is
     /// reported.
@@ -84,7 +84,8 @@ pub struct Guest {
 }
 
 impl Default for Guest {
-    /// Returns a guest without data about its host, on a host without paravirtual help.
+    /// Returns the settings of a guest that receives no data from its host. Its vCPUs have neither halt polling nor
+    /// pause-loop exits.
     fn default() -> Guest {
         Guest {
             spinning: Spinning::Ticket,

@@ -14,7 +14,7 @@ pub(crate) enum Message {
     WakeUp { cpu: CpuId, why: Wake },
     /// A guest's task waited `waited` for a spin lock. The task last ran on `cpu`.
     SpinReport { cpu: CpuId, waited: Nanos },
-    /// A guest's task on `cpu` has spun for its limit. `halts`: the task prefers to halt its vCPU.
+    /// A guest's task on `cpu` has spun for its limit. `halts`: the task halts its vCPU instead of yielding.
     Spin { cpu: CpuId, halts: bool },
     /// A guest's `cpu` no longer runs a task.
     Idle { cpu: CpuId },
@@ -75,12 +75,12 @@ pub(crate) enum Traffic {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     messages: Vec<Message>,
-    /// Number of messages at the front that are taken already.
+    /// Number of messages at the front that have been taken.
     taken: usize,
     traffic: Vec<Traffic>,
     /// Notes of the machine's events, kept only if the machine coordinates.
     notes: Vec<Note>,
-    /// Whether the machine coordinates. Otherwise the outbox keeps no exits and notes.
+    /// Whether the machine coordinates. Otherwise the outbox keeps neither exits nor notes.
     pub(crate) coordinates: bool,
 }
 
@@ -145,7 +145,7 @@ impl Outbox {
         std::mem::take(&mut self.traffic)
     }
 
-    /// Keeps the capacity of an empty buffer from [`take_traffic`](Outbox::take_traffic).
+    /// Takes back the empty buffer of [`take_traffic`](Outbox::take_traffic) to reuse its capacity.
     pub(crate) fn reuse(&mut self, mut buffer: Vec<Traffic>) {
         buffer.append(&mut self.traffic);
         self.traffic = buffer;
@@ -156,7 +156,7 @@ impl Outbox {
         std::mem::take(&mut self.notes)
     }
 
-    /// Keeps the capacity of an empty buffer from [`take_notes`](Outbox::take_notes).
+    /// Takes back the empty buffer of [`take_notes`](Outbox::take_notes) to reuse its capacity.
     pub(crate) fn reuse_notes(&mut self, mut buffer: Vec<Note>) {
         buffer.append(&mut self.notes);
         self.notes = buffer;

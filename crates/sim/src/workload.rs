@@ -33,7 +33,7 @@ pub struct Periodic {
 }
 
 impl Periodic {
-    /// Creates jobs of `work` every `period`, due at the end of the period.
+    /// Creates a workload that releases a job of `work` CPU time every `period`. A job is due at the end of its period.
     #[must_use]
     pub const fn new(period: Nanos, work: Nanos) -> Periodic {
         Periodic { period, work, phase: Nanos::ZERO, deadline: period, end: JobEnd::Silent }
@@ -63,7 +63,7 @@ pub(crate) struct Progress {
     pub(crate) woke: bool,
     /// Whether the entity is paused. Releases do not wake a paused entity.
     pub(crate) paused: bool,
-    /// Whether the current job has run.
+    /// Whether the current burst has begun.
     pub(crate) begun: bool,
     /// Whether the entity spins for a lock.
     pub(crate) is_spinning: bool,
@@ -113,7 +113,7 @@ impl Progress {
         self.left = Some(Nanos::ZERO);
     }
 
-    /// Returns whether the entity is runnable by its workload.
+    /// Returns whether the workload makes the entity runnable.
     pub(crate) fn wants_cpu(&self) -> bool {
         match self.workload {
             Workload::Hog => true,

@@ -28,7 +28,7 @@ pub(super) struct Entity {
     waiting_at: usize,
     /// CPU time of the finished runs of the entity.
     pub(super) ran: Nanos,
-    /// Value of `ran` at the last mark.
+    /// CPU time of the entity at the last mark.
     pub(super) marked: Nanos,
     pub(super) jobs: Jobs,
     pub(super) periods: Option<Periods>,

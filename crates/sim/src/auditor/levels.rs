@@ -15,7 +15,7 @@ use sched::{Action, Alarm, AlarmOwner, CpuId, EntityId, Input, Instant, Nanos, T
 use std::collections::BTreeMap;
 use trace::{Event, MachineId, Sink, WorldSink};
 
-/// The state of a CPU from the events of its own machine.
+/// The state of a CPU according to the events of its own machine.
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     present: bool,
@@ -32,7 +32,7 @@ struct Cpu {
     kick: Option<Instant>,
 }
 
-/// The state of a CPU of a guest from the events of its host.
+/// The state of a CPU of a guest according to the events of its host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Below {
     runs_since: Option<Instant>,
@@ -41,7 +41,8 @@ struct Below {
     ran: Nanos,
     /// Time on a CPU of the host outside the guest.
     entering: Nanos,
-    /// Part of `entering` after the vCPU was inside, and the time of interrupts of the host in this part.
+    /// Part of `entering` in which the vCPU had left its guest without losing its CPU. Interrupts of the host took
+    /// `interrupted`, which bounds `out`.
     out: Nanos,
     interrupted: Nanos,
     was_inside: bool,
@@ -60,7 +61,7 @@ impl Below {
 #[derive(Debug)]
 struct Books {
     auditor: Auditor,
-    /// Duration of a kick, and CPU time of an alarm.
+    /// Delivery time of a kick, and CPU time of an alarm.
     kick: Nanos,
     tick: Nanos,
     /// Duration of an exit from a guest and the entry back.
@@ -188,8 +189,8 @@ impl WorldAuditor {
         if it.thawed < now {
             it.was_present = now;
         }
-        // Two causes are possible. The vCPU handles an interrupt of its host, or the vCPU lost its CPU right after its
-        // entry and already has another CPU.
+        // A vCPU that still has a CPU is frozen for one of two reasons. Either its host handles an interrupt, or the
+        // vCPU lost its CPU right after its entry and already has another CPU.
         let below = &mut self.books(guest).below[cpu.index()];
         if let Some(since) = below.runs_since {
             below.outside = Some(now);
@@ -200,7 +201,8 @@ impl WorldAuditor {
         }
     }
 
-    /// Excuses `time` that the entity on `cpu` of a host loses on the CPU.
+    /// Records that an interrupt or alarm takes `time` from the entity on `cpu` of a host, so that this loss is no
+    /// finding.
     fn excuse(&mut self, machine: MachineId, cpu: CpuId, time: Nanos) {
         let books = &self.machines[machine.index()];
         let runs = books.cpus[cpu.index()].runs.and_then(|entity| books.vcpus.get(&entity).copied());

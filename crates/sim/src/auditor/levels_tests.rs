@@ -17,8 +17,8 @@ fn attach(entity: EntityId) -> Event {
     Event::Attach { entity, name: "it".into(), params: Box::new(Params::default()) }
 }
 
-/// Returns the trace of a vCPU. The vCPU enters at 2 us and loses its CPU at 10 us. At 20 us the vCPU has a CPU again,
-/// enters at 22 us and halts at 30 us. Its task runs from the first entry to the halt.
+/// Returns the trace of a vCPU. The vCPU enters at 2 us and loses its CPU at 10 us. The vCPU receives a CPU again at 20
+/// us, enters at 22 us and halts at 30 us. Its task runs from the first entry to the halt.
 fn right() -> Vec<(u64, MachineId, Event)> {
     let run = |entity| Event::Action(Action::Run { cpu: CPU, entity, until: Instant::NEVER });
     let stop = |entity| Event::Action(Action::Stop { cpu: CPU, entity });

@@ -4,13 +4,12 @@
 //! exceed the burst. This check covers every window of every length and start.
 //!
 //! A quota (Linux) applies to the members and to all groups below. A cap (Xen) applies to the members alone, because
-//! domains do not nest. The root has no check: an entity without a group is in no domain.
+//! domains do not nest. The root group is not checked, because it has neither a quota nor a cap.
 
 use sched::{CapBound, GroupParams, Instant, Nanos};
 
 /// The tolerance for limits. A limit per period permits its amount at the end of one period and again at the beginning
-/// of the next period. A short interval may therefore contain twice the amount. The tolerances are added to this
-/// amount.
+/// of the next period. A short interval may therefore contain twice the amount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LimitTolerance {
     /// Tolerated excess over twice the quota. `None`: the policy keeps no quotas.

@@ -51,7 +51,7 @@ struct GroupBook {
     limits: Limits,
 }
 
-/// The entity on a CPU, by the actions that the driver received.
+/// The entity on a CPU, according to the actions that the driver received.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     entity: Option<EntityId>,
@@ -168,9 +168,9 @@ impl Auditor {
         Some(self.time_of(entity) - entity.marked)
     }
 
-    /// Checks shares since the last mark, `window` ago. Throughout the window, all of `entities` were runnable on any
-    /// CPU, and no other entity was runnable. Each of `entities` must have received its fair share by weight (see
-    /// [`fair_shares`]) within `tolerance`.
+    /// Checks shares since the last mark, `window` ago. The caller guarantees that throughout the window, all of
+    /// `entities` were runnable on any CPU, and no other entity was runnable. Each of `entities` must have received its
+    /// fair share by weight (see [`fair_shares`]) within `tolerance`.
     pub fn check_shares(&mut self, entities: &[(EntityId, Weight)], window: Nanos, tolerance: Nanos) {
         let weights: Vec<Weight> = entities.iter().map(|&(_, weight)| weight).collect();
         let fair = fair_shares(self.seats.len(), window, &weights);
@@ -316,13 +316,13 @@ impl Auditor {
             return self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} stops on {cpu:?} but does not run there"));
         }
         self.vacate(cpu);
-        // The stop action of an entity that blocked at this instant follows last.
+        // An entity that blocked at this instant is not running any more, although its stop action follows only now.
         if matches!(self.entities.get(e), Some(entity) if entity.state == State::Running(cpu)) {
             self.turn(e, State::Waiting);
         }
     }
 
-    /// Ends the run on `cpu`, whose time is charged already.
+    /// Charges and ends the run on `cpu`.
     fn vacate(&mut self, cpu: CpuId) {
         self.pay(cpu);
         let e = self.seats[cpu.index()].entity.take();
@@ -371,7 +371,7 @@ impl Auditor {
         };
         let group = entity.params.group;
         self.block(e);
-        // The entity may stay on its CPU until the stop action follows. The entity no longer counts for its group.
+        // The entity may stay on its CPU until its stop action, but no longer counts for its group.
         if self.seats.iter().any(|seat| seat.entity == Some(e)) {
             self.elapse_limits(group, -1);
         }
@@ -502,7 +502,7 @@ impl Sink for Auditor {
                 self.find(Rule::Law(7), None, None, format!("{alarm:?} is set to {due}, which is past"));
             }
             Event::End => self.end(),
-            // The auditor uses the clock of the trace alone.
+            // No rule uses the remaining events.
             Event::Input(_)
             | Event::Action(Action::Kick { .. } | Action::SetAlarm { .. } | Action::ClearAlarm { .. })
             | Event::Settled

@@ -15,8 +15,8 @@ pub struct Delays {
 /// The guarantees that a run must keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promises {
-    /// Law 11: the slack within which an idle CPU finds a waiting entity, and the entities that the CPU must find.
-    /// `Never`: not checked.
+    /// Law 11: the slack within which an idle CPU picks a waiting entity, and which waiting entities count. `Never`:
+    /// not checked.
     pub conserving: Conserving,
     /// Time that the driver takes to deliver kicks and alarms, added to the slack.
     pub allowance: Nanos,

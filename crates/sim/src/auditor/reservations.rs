@@ -46,7 +46,7 @@ pub(super) struct Periods {
 }
 
 impl Periods {
-    /// Begins the first period at the reservation's start, or now. `counts` are of earlier reservations.
+    /// Begins the first period at the reservation's start, or now. `counts` holds the counts from earlier reservations.
     pub(super) fn new(reservation: &Reservation, now: Instant, counts: PeriodCounts) -> Periods {
         let start = reservation.start.unwrap_or(now).max(now);
         Periods {

@@ -2,9 +2,9 @@
 
 use sched::{Nanos, Weight};
 
-/// Returns the fair CPU times of entities with these weights on `cpus` CPUs in `window`. All entities are runnable
-/// throughout on any CPU. The times are in proportion to the weights, at most one whole CPU each. The other entities
-/// share the rest.
+/// Returns the fair CPU times of entities with these weights on `cpus` CPUs in `window`. The function assumes that all
+/// entities may run on any CPU and are runnable for the whole window. The times are in proportion to the weights. An
+/// entity whose proportional time exceeds one CPU receives one CPU, and the other entities share the rest.
 ///
 /// Each time is rounded down to a nanosecond.
 #[must_use]

@@ -1,5 +1,5 @@
 //! [`Coordinator`]: grants, on the host, the boosts requested for the vCPUs of a VM, within its budget and the limits.
-//! The coordinator reads only the running boosted vCPUs and the start of each run.
+//! The coordinator only needs to know which boosted vCPUs run, and since when.
 
 use super::{Boost, BoostRequest, Coordination};
 use sched::{Instant, Nanos};
@@ -23,13 +23,14 @@ struct Member {
     request: Option<BoostRequest>,
     granted: Option<Boost>,
     runs: bool,
-    /// Boosted time since the boost began or the vCPU last slept, and boosted time since `locked` became its only reason.
+    /// Boosted time since the boost began or the vCPU last slept, and boosted time since `locked` became its only
+    /// reason.
     held: Nanos,
     locked: Nanos,
     denied: Option<Denied>,
 }
 
-/// The vCPUs of a VM.
+/// The boosts of the vCPUs of one VM.
 #[derive(Clone, Debug)]
 pub(crate) struct Coordinator {
     with: Coordination,
@@ -117,7 +118,7 @@ impl Coordinator {
 
     /// Returns the boost that the vCPU should have now.
     pub(crate) fn due(&mut self, vcpu: usize) -> Option<Boost> {
-        // All vCPUs must share the remaining budget.
+        // The budget is used up when less than 1 ns per vCPU remains.
         let spent = self.with.budget.saturating_sub(self.spent).as_ns() < self.members.len() as u64;
         let Coordination { limit, preempt_limit, .. } = self.with;
         let member = &mut self.members[vcpu];
@@ -149,12 +150,13 @@ impl Coordinator {
         }
     }
 
-    /// Returns whether any vCPU is boosted and runs.
+    /// Returns whether any boosted vCPU runs.
     pub(crate) fn is_used(&self) -> bool {
         self.members.iter().any(|member| member.runs && member.granted.is_some())
     }
 
-    /// Returns the instant of the next change without an event.
+    /// Returns the next instant at which a boost may change without an event: the end of a limit, of the budget or of
+    /// the window.
     pub(crate) fn next(&self) -> Instant {
         let Coordination { budget, window, limit, preempt_limit, .. } = self.with;
         let mut next = Instant::NEVER;

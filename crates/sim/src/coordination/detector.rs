@@ -69,7 +69,7 @@ pub(crate) struct Detector {
     rule: Rule,
     /// State of the tasks, by entity index.
     tasks: Vec<Option<Task>>,
-    /// The task on each CPU, by the notes read so far.
+    /// The task on each CPU, according to the notes read so far.
     running: Vec<Option<EntityId>>,
     /// The urgent and runnable tasks.
     awake: Vec<EntityId>,
@@ -152,7 +152,7 @@ impl Detector {
 
     /// Reviews the running task `e`: its burst may have become too long.
     pub(crate) fn review(&mut self, machine: &Machine, e: EntityId) {
-        // The kernel of the guest has only the charged time.
+        // The guest's kernel knows only the charged time.
         let charged = machine.charged(e);
         let task = self.task(e);
         let (burst, more) = (charged.saturating_sub(task.burst_start), charged.saturating_sub(task.accounted));
@@ -269,7 +269,7 @@ impl Detector {
             || match task.rule_state {
                 RuleState::Nothing => rule == Rule::Bmq && machine.interactive(e),
                 RuleState::AtWakeUp(interactive) => interactive,
-                // A different deadline belongs to a different slice.
+                // If the deadline has changed, the task has begun a new slice, and the wake-up no longer counts.
                 RuleState::Deadline(woke) => woke.is_some() && woke == deadline(machine, e),
                 RuleState::Ule(ule) => ule.is_interactive(nice),
                 RuleState::Lavd(lavd) => lavd.criticality.saturating_mul(count) > sum,
@@ -284,8 +284,8 @@ impl Detector {
     }
 }
 
-/// Returns whether `e`, which has just woken, is far enough behind to count as interactive (CFS). Either `e` preempts
-/// the task on the CPU, or `e` is behind its queue by a quarter of the latency.
+/// Returns whether `e`, which has just woken, is far enough behind to count as interactive (CFS). Either `e` would
+/// preempt the running task, or `e` is behind the minimum of its queue by a quarter of the latency.
 fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bool {
     let position = |of| match machine.position(of) {
         Some(Position::Fair(position)) => Some(position),

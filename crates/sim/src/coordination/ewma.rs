@@ -51,7 +51,7 @@ impl Ewma {
     }
 }
 
-/// Returns the old mean, moved by an eighth of the distance to `new`. The first value is its own mean.
+/// Returns the old mean, moved by an eighth of the distance to `new`. Without an old mean, returns `new`.
 fn smoothed(mean: Option<Nanos>, new: Nanos) -> Nanos {
     match mean {
         None => new,
@@ -85,7 +85,7 @@ mod tests {
         let mut task = Ewma::default();
         task.ran(Nanos::ms(1));
         task.slept(Nanos::ms(100));
-        // 7/8 · 1 ms + 1/8 · 25 ms = 4 ms, and an additional eighth of a nanosecond exceeds the limit.
+        // 7/8 · 1 ms + 1/8 · 25 ms = 4 ms, and an eighth of 8 additional nanoseconds exceeds the limit.
         task.runs(Nanos::ms(25));
         assert!(task.is_interactive());
         task.runs(Nanos::ms(25) + Nanos::ns(8));

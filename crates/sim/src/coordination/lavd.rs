@@ -1,7 +1,7 @@
 //! The latency criticality of LAVD. Source: scx_lavd, src/bpf/lat_cri.bpf.c, scx at 7a58a3a.
 //!
-//! Simplified: a task is interactive if its criticality exceeds the average of all tasks. Only factors with data in the
-//! simulator raise the weight of a task.
+//! Simplified: a task is interactive if its criticality exceeds the average of all tasks. Only the factors for which
+//! the simulator has data raise the weight of a task.
 
 use sched::{Instant, Nanos, Wake};
 
@@ -135,7 +135,7 @@ mod tests {
         let mut task = Lavd { runtime: Nanos::ms(900).as_ns(), ..Lavd::default() };
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 18 * 18);
-        // A task pinned on one of two CPUs: 2001 · (1024 + 1664 + 1 …).
+        // A task pinned to one of two CPUs: 2001 · (1024 · (1024 + 128 + 384) / 1024 + 1).
         task = Lavd::default();
         task.woken(Woken { why: Wake::Resumed, cpus: 2, ..BY_TIMER }, None);
         assert_eq!(task.criticality, 21 * 21, "2001 · 1537 is 2^21.6");

@@ -26,9 +26,9 @@ use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// One hypercall at each change of two predicates: an interactive task runs or waits on the vCPU; an interactive
-    /// task sleeps on the vCPU. The first predicate boosts the vCPU. With the second predicate, an interrupt for the
-    /// vCPU boosts the vCPU until the guest reports the result. Source: coordinated-2015 section VI. Boosts of wake-ups
-    /// by the host are assumed.
+    /// task sleeps on the vCPU. While the first predicate holds, the vCPU is boosted. While only the second holds, an
+    /// interrupt for the vCPU boosts the vCPU until the guest's next report. Source: coordinated-2015 section VI. The
+    /// paper does not state that the host boosts at interrupts; this is assumed.
     S0,
     /// A hypercall with class and priority of the running task, at every change. The guest also calls after every
     /// handled interrupt for which the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time
@@ -37,10 +37,11 @@ pub enum Protocol {
     /// Requests for boosts are in shared memory, which the host reads at the next exit. A hypercall ends a boost.
     /// Source: Dynamic vcpu priority management in kvm, LKML 2023-12-14.
     RfcV1,
-    /// The guest only describes the running task in shared memory; a driver in the host acts at events. The guest
-    /// forces an event by a hypercall if the description requests less than before and the host shows a boost. Source:
-    /// Paravirt Scheduling, LKML 2024-04-03. The guest's side is missing in this version and is taken from the third
-    /// version of its authors (Documentation of pvsched, `PVSCHED_HINT_KICK_DEBOOST`, 2026).
+    /// The guest only describes its running task in shared memory. A host driver decides on boosts at exits, interrupts
+    /// and halts of the vCPU. The guest forces an exit by a hypercall if the description requests less than before and
+    /// the host shows a boost. Source: Paravirt Scheduling, LKML 2024-04-03. The guest's side is missing in this
+    /// version and is taken from the third version of its authors (Documentation of pvsched,
+    /// `PVSCHED_HINT_KICK_DEBOOST`, 2026).
     RfcV2,
 }
 
@@ -63,11 +64,12 @@ pub enum Rule {
     Bmq,
     /// The deadline of the task was less than a slice ahead or past at its wake-up (BFS, assumed).
     Bfs,
-    /// The score of the task from its sleeps and runs (FreeBSD's ULE). Source: sys/kern/sched_ule.c.
+    /// The score that FreeBSD's ULE computes from the task's sleeps and runs is below a threshold. Source:
+    /// sys/kern/sched_ule.c.
     Ule,
     /// The criticality of the task exceeds the average (LAVD). Source: scx_lavd, src/bpf/lat_cri.bpf.c.
     Lavd,
-    /// Smoothed bursts and sleeps of the task. The rule is ours.
+    /// The mean burst of the task is short, and its mean sleep is long compared with the burst. The rule is ours.
     Ewma,
 }
 
@@ -159,19 +161,20 @@ pub struct Coordination {
     pub protocol: Protocol,
     /// Rule by which the guest detects interactive tasks.
     pub detector: Rule,
-    /// Boost of a vCPU, and its maximum for protocols that name classes and priorities. Default: SCHED_RR 8, as in RFC
-    /// v1.
+    /// Boost of a vCPU. For protocols that report classes and priorities, the maximum boost. Default: SCHED_RR 8, as in
+    /// RFC v1.
     pub boost: Boost,
     /// Boost while an interrupt is being handled (Kiszka), limited to `boost`. Default: `boost`.
     pub interrupt: Boost,
-    /// Boosted time of all vCPUs of the VM together in a window. Range: 1 us … `window`. Default: 20 ms (ours).
+    /// Maximum boosted time per window, summed over all vCPUs of the VM. Range: 1 us … `window`. Default: 20 ms (ours).
     pub budget: Nanos,
     /// Length of a window. The first window begins when the guest boots. Range: 1 us …. Default: 100 ms (ours).
     pub window: Nanos,
-    /// Maximum boosted time of a vCPU between sleeps or ends of its boost. The boost ends at the limit. The vCPU then
-    /// receives no further boost before the vCPU sleeps or its request ends. Range: 1 us …. Default: 10 ms (ours).
+    /// Maximum boosted time of a vCPU since its boost began or since the vCPU last slept. The boost ends at the limit.
+    /// The vCPU then receives no further boost before the vCPU sleeps or its request ends. Range: 1 us …. Default: 10
+    /// ms (ours).
     pub limit: Nanos,
-    /// Limit like `limit` for a boost whose only reason is that the guest must not be preempted. Range: 1 us …. Default: 3
+    /// Like `limit`, for a boost whose only reason is that the guest must not be preempted. Range: 1 us …. Default: 3
     /// ms, as in RFC v1.
     pub preempt_limit: Nanos,
     /// Period of the tick of both kernels. At each tick, a running boosted vCPU exits, and its guest reviews the
@@ -180,7 +183,7 @@ pub struct Coordination {
 }
 
 impl Coordination {
-    /// Returns a coordination by this protocol, with defaults otherwise.
+    /// Returns the settings for `protocol`, with default values for the other fields.
     #[must_use]
     pub fn new(protocol: Protocol) -> Coordination {
         let boost = Boost::Class { round_robin: true, priority: RtPriority::new(8).expect("it is in range") };

@@ -19,7 +19,7 @@ pub(crate) struct GuestChoice {
     pub(crate) task_boost: Option<Boost>,
     /// Whether an urgent task waits on the CPU.
     pub(crate) waits: bool,
-    /// Whether an urgent task that an interrupt may wake sleeps on the CPU.
+    /// Whether an urgent task sleeps that last ran on the CPU. An interrupt for the CPU may wake this task.
     pub(crate) sleeps: bool,
     /// Whether the running task must not be preempted: the task holds a spin lock, or waits for a spin lock.
     pub(crate) locked: bool,
@@ -44,7 +44,7 @@ pub(crate) struct ProtocolState {
     /// Corresponds to RFC v1's `boost_req` and `preempt_disabled`, and to RFC v2's record.
     task_boost: Option<Boost>,
     locked: bool,
-    /// Whether the guest has not yet reported an interrupt as handled (S0, Kiszka).
+    /// Whether the host boosted the vCPU for an interrupt that the guest has not yet reported as handled (S0, Kiszka).
     raised: bool,
     /// Whether the guest has announced that an interrupt may be for an urgent task (S0).
     expects_urgent: bool,
@@ -62,7 +62,7 @@ impl ProtocolState {
     pub(crate) fn on_pick(&mut self, with: &Coordination, choice: GuestChoice, boosted: bool) -> GuestReport {
         let Coordination { protocol, boost, .. } = *with;
         match protocol {
-            // An idle CPU keeps its request: no task can request its wake-up later.
+            // An idle CPU reports nothing, so a boost stays in force for its next wake-up.
             Protocol::S0 | Protocol::Kiszka if !choice.runs => NOTHING,
             Protocol::S0 => self.report_change(boost, choice),
             Protocol::Kiszka => {
@@ -120,7 +120,7 @@ impl ProtocolState {
         GuestReport { hint, call: false }
     }
 
-    /// Notes a boost in shared memory, and reports the end of a boost (RFC v1).
+    /// Writes a request for a boost to shared memory, and ends a boost by a hypercall (RFC v1).
     fn report_lazily(&mut self, boost: Boost, choice: GuestChoice, boosted: bool) -> GuestReport {
         if !choice.runs {
             self.locked = false;
@@ -152,7 +152,7 @@ impl ProtocolState {
         };
     }
 
-    /// Processes an interrupt of the host for the vCPU. `present`: whether the vCPU has a CPU.
+    /// Processes an interrupt that the host injects into the vCPU. `present`: whether the vCPU has a CPU.
     pub(crate) fn on_interrupt(&mut self, with: &Coordination, present: bool) {
         match with.protocol {
             Protocol::S0 => {

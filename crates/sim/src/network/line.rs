@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 pub struct Line {
     /// Name of the line.
     pub name: String,
-    /// Service time of each packet of any size, such as a disk's seek.
+    /// Service time per packet, independent of the packet's size, such as the seek time of a disk.
     pub service: Length,
     /// Bandwidth in addition to `service`. Unit: bytes per second. Range: 1 …. `None`: unlimited.
     pub bandwidth: Option<u64>,
@@ -50,7 +50,7 @@ impl Running {
     /// The bandwidth of the line is zero.
     pub(crate) fn new(line: Line, seed: u64, number: u64) -> Running {
         assert!(line.bandwidth != Some(0), "something passes a line");
-        // The draws are independent of all tasks.
+        // The random numbers of a line are independent of the random numbers of all tasks.
         let draws = Draws::new(seed, u64::MAX - number);
         Running { line, draws, free: Instant::ZERO, ends: VecDeque::new() }
     }

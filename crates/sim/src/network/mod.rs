@@ -55,8 +55,8 @@ pub enum Hop {
     Ring(Endpoint),
     /// The packet puts a completion into a ring, as an additional event for the ring's server, and continues.
     Completion(Endpoint),
-    /// The packet takes this CPU time at the next ring, in place of the ring's cost. Intended for a thread that handles
-    /// several devices.
+    /// The server of the next ring needs this CPU time for the packet, in place of the ring's cost. Intended for a
+    /// thread that handles several devices.
     Cost(Length),
     /// The packet takes time from the entity on this CPU of a host, and then continues.
     Interrupt {
@@ -154,18 +154,18 @@ impl Packet {
     }
 }
 
-/// A due entry.
+/// An event of the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
     /// A packet reaches its next hop.
     Packet(Packet),
     /// A notice for the server of a ring.
     Notice(MachineId, ObjectId),
-    /// The acknowledgement of a flow.
+    /// The delayed acknowledgement of a flow.
     Ack(u32),
 }
 
-/// An entry of the event queue, in order of time, then of scheduling.
+/// An entry of the event queue. Entries are ordered by time, then by the order in which they were scheduled.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: Instant,
@@ -197,7 +197,7 @@ impl Ord for Entry {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) flow: Flow,
-    /// Number of the port among the objects of its machine, and of the inbox.
+    /// Number of the port among the objects of its machine. `inbox` likewise.
     pub(crate) port: ObjectId,
     pub(crate) inbox: ObjectId,
     pub(crate) counts: FlowCounts,
@@ -251,7 +251,8 @@ impl Network {
         true
     }
 
-    /// Adds, for each flow, the number of its data packets that are on lines or wait to be sent again.
+    /// Adds to each flow's count the number of its data packets that are on lines, are in an interrupt, or wait to be
+    /// sent again.
     pub(crate) fn count_in_air(&self, on_its_way: &mut [u64]) {
         for Reverse(entry) in &self.air {
             if let Due::Packet(Packet { flow, kind: Kind::Data, .. }) = entry.due {

@@ -1,5 +1,5 @@
-//! [`Library`]: the programs of a machine. Their steps are stored flat, so that two numbers give the position of a
-//! task.
+//! [`Library`]: the programs of a machine. The steps of all programs are in one array. Two numbers give the position of
+//! a task: its program and its next step.
 
 use super::{Length, ObjectId, Step, TaskSpec, TimerMode};
 use sched::{Nanos, Params};
@@ -26,7 +26,7 @@ pub(crate) enum Op {
         period: Nanos,
         grain: Nanos,
     },
-    /// A drop step of the loop on `level`, which ends at `after`.
+    /// [`Step::DropLate`] in the loop on `level`. The loop ends at `after`.
     DropLate {
         timer: u8,
         period: Nanos,
@@ -57,7 +57,7 @@ pub(crate) enum Op {
         pipe: ObjectId,
         bytes: u64,
     },
-    /// The three parts of serving a ring.
+    /// The three parts of [`Step::Serve`].
     Fetch(ObjectId),
     Handle(ObjectId),
     SendOn(ObjectId),
@@ -78,7 +78,8 @@ pub(crate) enum Op {
         times: u64,
         after: u32,
     },
-    /// The end of a round of the loop on `level`. The next round begins at `to`. `u64::MAX` rounds never end.
+    /// The end of a round of the loop on `level`. The next round begins at `to`. A loop with `u64::MAX` rounds never
+    /// ends.
     Again {
         level: u8,
         to: u32,
@@ -113,7 +114,7 @@ impl Library {
         let mut ops = Vec::new();
         self.lay(steps, base, 0, &mut ops);
         ops.push(Op::Exit);
-        // Tasks with equal programs follow each other and share one program.
+        // Tasks with equal programs usually follow each other, and then share one program.
         if self.ops[self.last..] != *ops {
             self.last = self.ops.len();
             self.ops.append(&mut ops);
@@ -211,7 +212,7 @@ fn close(ops: &mut [Op], its: u8, end: u32) {
     }
 }
 
-/// Converts a position among programs or steps. Their number is below 2^32.
+/// Converts the index of a step, recipe or request to 32 bits.
 fn number(place: usize) -> u32 {
     u32::try_from(place).expect("there are fewer than 2^32")
 }

@@ -311,7 +311,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Makes `entity` read or write. Then every task at the pipe that can continue does so.
+    /// Reads or writes for each task at the pipe that can continue, in turn. `entity` blocks if it cannot continue.
     fn pass(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId) -> StepOutcome {
         let mut went = false;
         while let Some(next) = self.tasks.object(pipe).pass() {
@@ -416,7 +416,7 @@ impl Driver<'_> {
     }
 
     fn end_of_child(&mut self, parent: EntityId, child: EntityId) {
-        // Another entity may have taken the index since.
+        // The parent may have left, and another entity may have received its index.
         if !self.machine.is_attached(parent) || !self.tasks.follows(parent) {
             return;
         }

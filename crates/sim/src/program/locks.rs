@@ -1,5 +1,5 @@
-//! Locks: tasks take locks, wait for locks by sleeping or spinning, and hand locks over. [`Spinning`] defines how a
-//! guest spins.
+//! Locks: tasks acquire locks, sleep or spin while they wait, and hand locks over. [`Spinning`] defines the order of
+//! the waiters in a guest, and how they wait.
 
 use super::ObjectId;
 use super::shared;
@@ -89,7 +89,7 @@ impl Driver<'_> {
         StepOutcome::Wait
     }
 
-    /// Hands a lock of `owner` to the next waiter.
+    /// Releases a lock of `owner`. If a task waits for the lock, the next waiter acquires it.
     pub(super) fn hand_on(&mut self, owner: EntityId, id: ObjectId) {
         self.tasks.of(owner).holds -= 1;
         let out_of_order = self.hands_on_out_of_order();
@@ -113,7 +113,7 @@ impl Driver<'_> {
         if spins { self.end_spin(next) } else { self.grant(next, owner, false) }
     }
 
-    /// Makes `entity`, which has a CPU again, take the lock for which `entity` spins, if the lock is free.
+    /// Makes `entity`, which has a CPU again, acquire the lock for which `entity` spins, if the lock is free.
     pub(crate) fn try_again(&mut self, entity: EntityId) {
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let object = self.tasks.object(id);

@@ -1,4 +1,4 @@
-//! The programs of tasks, step by step: [`Step`]s over the [`Object`]s of an [`Application`].
+//! The programs of tasks: sequences of [`Step`]s that use the [`Object`]s of an [`Application`].
 //!
 //! Steps take no time of their own; time passes while a task runs, sleeps or waits. An [`ObjectId`] names a shared
 //! object (a lock, a pipe, …) by its index in its application.
@@ -34,7 +34,8 @@ pub struct ObjectId(pub u32);
 /// An object that tasks of one machine share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Object {
-    /// A sleeping lock. A task that finds the lock taken blocks until it receives the lock, first come, first served.
+    /// A sleeping lock. A task that finds the lock held blocks until it acquires the lock. Waiters acquire the lock in
+    /// FIFO order.
     Mutex,
     /// A spin lock. [`Spinning`](crate::guest::Spinning) defines the order in which a guest hands the lock to waiters.
     Spin,
@@ -76,7 +77,7 @@ pub enum Object {
     Ring(Ring),
 }
 
-/// The start of each period of a timer.
+/// How a timer determines the start of each period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimerMode {
     /// Each period begins at the end of the last period, or now if that end has passed. A late task never has to catch
@@ -103,8 +104,9 @@ pub enum Step {
     Run(Length),
     /// Sleeps for this time.
     Sleep(Length),
-    /// Sleeps until the period of the task's own timer number `timer` is over. The first period begins at the start of
-    /// the task, after its delay, whenever the timer is first used. The period has the length in this step.
+    /// Sleeps until the current period of the task's timer number `timer` ends. The period has the length that this
+    /// step gives. The first period begins when the task starts, after its delay, even if the timer is first used
+    /// later.
     Timer {
         /// Number of the timer in its task. Range: 0 … 15.
         timer: u8,
@@ -113,8 +115,9 @@ pub enum Step {
         /// Start of each period.
         mode: TimerMode,
     },
-    /// Uses CPU time until the period of its timer is over, like a program that polls the clock. A preempted task does
-    /// less work, and a late task continues at once (load playback). The timer counts as [`TimerMode::Absolute`].
+    /// Uses CPU time until the current period of the timer ends, like a program that polls the clock. A preempted task
+    /// does less work, and a late task continues at once (load playback). The timer advances as in
+    /// [`TimerMode::Absolute`].
     RunUntil {
         /// Number of the timer in its task. Range: 0 … 15.
         timer: u8,
@@ -123,9 +126,9 @@ pub enum Step {
         /// CPU time between two reads of the clock. Range: above zero.
         grain: Nanos,
     },
-    /// Drops late work (a player that drops frames). Each beat of the step's timer that is more than `late` ago uses up
-    /// a round of the enclosing loop without waiting. The loop ends at this step when no rounds are left.
-    /// [`Step::Timer`] waits for the other beats. Outside any loop, the step has no effect.
+    /// Drops late work (a player that drops frames). A beat is the end of a period of the step's timer. For each beat
+    /// that is more than `late` ago, the step skips a round of the enclosing loop. The loop ends at this step when no
+    /// rounds are left. [`Step::Timer`] waits for the other beats. Outside any loop, the step has no effect.
     DropLate {
         /// Number of the timer in its task. Range: 0 … 15.
         timer: u8,
@@ -134,7 +137,7 @@ pub enum Step {
         /// Maximum delay of a beat that is not dropped.
         late: Nanos,
     },
-    /// Sleeps for `pause` if the last period of its timer ended before now; otherwise continues. Models the restart of
+    /// Sleeps for `pause` if the last period of the timer ended before now; otherwise continues. Models the restart of
     /// suspended work (a drive that stopped for lack of room seeks back).
     Resume {
         /// Number of the timer in its task. Range: 0 … 15.
@@ -142,11 +145,11 @@ pub enum Step {
         /// Duration of the sleep.
         pause: Length,
     },
-    /// Takes a mutex or spin lock.
+    /// Acquires a mutex or spin lock.
     Lock(ObjectId),
     /// Releases a mutex or spin lock.
     Unlock(ObjectId),
-    /// Releases `mutex`, waits for the condition, and takes `mutex` again.
+    /// Releases `mutex`, waits for the condition, and acquires `mutex` again.
     Wait {
         /// Condition variable to wait for.
         condition: ObjectId,
@@ -157,9 +160,9 @@ pub enum Step {
     Signal(ObjectId),
     /// Wakes all tasks that wait for the condition.
     Broadcast(ObjectId),
-    /// Waits at a barrier for all other tasks.
+    /// Waits at a barrier until the required number of tasks have arrived.
     Barrier(ObjectId),
-    /// Decrements a semaphore, or waits until that is possible.
+    /// Decrements a semaphore. Blocks while its value is 0.
     Take(ObjectId),
     /// Increments a semaphore.
     Post(ObjectId),
@@ -185,7 +188,7 @@ pub enum Step {
     Fork(Arc<TaskSpec>),
     /// Waits until all children of the task have ended.
     Join,
-    /// Requests new parameters. The group of the task stays.
+    /// Requests new parameters. The task keeps its group.
     Ask(Box<Params>),
     /// Enters a group of the application, by its index in [`Application::groups`]. `None`: the group in which the
     /// application was started.
@@ -237,7 +240,7 @@ pub struct Application {
     /// groups by [`Step::EnterGroup`].
     pub groups: Vec<TaskGroup>,
     /// Whether the run continues when all tasks wait for each other. In this case, the tasks wait until the application
-    /// is stopped, and [`World::stalls`](crate::World::stalls) reports the stall. Otherwise the run ends at this
+    /// is stopped, and [`World::stalls`](crate::World::stalls) reports the stall. Otherwise the run ends at that
     /// instant.
     pub may_stall: bool,
 }

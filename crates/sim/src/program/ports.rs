@@ -115,7 +115,7 @@ impl Driver<'_> {
         StepOutcome::Next
     }
 
-    /// Returns the packet that `entity` handles to its ring, for another server, because `entity` ends.
+    /// Puts the packet that `entity` handles back into its ring, for another server, because `entity` ends.
     pub(super) fn hand_back(&mut self, entity: EntityId) {
         self.cpus.outbox.ship(Traffic::Pass { entity });
         for id in

@@ -3,10 +3,10 @@
 use super::length::Length;
 use sched::Nanos;
 
-/// The condition for notifying the server of a ring.
+/// The condition under which the server of a ring is notified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Notify {
-    /// The server waits (notification suppression: virtio's event index, Xen's req_event).
+    /// A packet arrives while the server waits (notification suppression: virtio's event index, Xen's req_event).
     #[default]
     WhenIdle,
     /// A packet arrives, even while the server is busy.
@@ -27,6 +27,7 @@ pub struct Ring {
     /// Whether the server notifies receivers at the end of a pass over the waiting packets, as in a softirq. Otherwise
     /// the server notifies after each packet.
     pub passes: bool,
-    /// CPU time of a notification for a task of a guest, beside the hypercall: an exit to a process of the host.
+    /// CPU time that a guest's task needs for a notification in addition to the hypercall, when the vCPU exits to a
+    /// process of the host.
     pub kick: Nanos,
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 pub(crate) struct Notified {
     /// Delay of the notification.
     pub(crate) delay: Nanos,
-    /// CPU time of the notifying task for the notification, beside the hypercall.
+    /// CPU time that the notifying task needs in addition to the hypercall.
     pub(crate) kick: Nanos,
 }
 
@@ -19,9 +19,9 @@ pub(crate) struct Notified {
 pub(crate) struct Serving {
     pub(crate) ring: Ring,
     pub(super) waiting: VecDeque<Packet>,
-    /// Packets in work, with their tasks.
+    /// Packets that servers currently handle, with the server of each.
     pub(super) handled: Vec<(EntityId, Packet)>,
-    /// Task that last handled a packet.
+    /// Task that last took a packet or began to wait for one.
     pub(super) server: Option<EntityId>,
     /// Number of remaining packets of a pass.
     pub(super) left: usize,

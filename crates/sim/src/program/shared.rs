@@ -47,9 +47,9 @@ pub(crate) enum Held {
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) held: Held,
-    /// Waiting tasks; of a pipe, only the waiting readers.
+    /// Waiting tasks. For a pipe, only the waiting readers.
     pub(crate) waiters: Queue,
-    /// The tasks that wait to write into a pipe.
+    /// Tasks that wait to write into a pipe or port.
     pub(crate) writers: Queue,
 }
 
@@ -129,7 +129,7 @@ impl Shared {
         }
     }
 
-    /// Makes the first task that can read or write do so, and returns the task.
+    /// Makes the first task at a pipe that can read or write do so, and returns the task.
     pub(crate) fn pass(&mut self) -> Option<EntityId> {
         let Held::Pipe { capacity, filled } = &mut self.held else { return None };
         if let Some(&(reader, bytes)) = self.waiters.front()

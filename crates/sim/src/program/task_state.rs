@@ -8,7 +8,7 @@ use sched::{EntityId, Instant, Nanos};
 pub(crate) enum Waiting {
     /// No wait: the task runs or is runnable.
     Nothing,
-    /// A wait for a time.
+    /// A wait for an instant: a sleep, a timer, or the delay of the start.
     Time,
     /// A wait for an object.
     Object(ObjectId),
@@ -31,7 +31,7 @@ pub(crate) struct TaskState {
     pub(crate) began: Instant,
     /// End of the last period of each timer of the task, by number.
     pub(crate) timers: Vec<Instant>,
-    /// Random draws of the task, after its first draw.
+    /// Random draws of the task. `None`: the task has drawn nothing yet.
     draws: Option<Box<Draws>>,
     /// Number of the task in the run, which determines its draws.
     pub(crate) number: u64,
@@ -52,7 +52,7 @@ pub(crate) struct TaskState {
     pub(crate) application: u32,
     /// Unpaid cost of the task's last steps, charged with its next run.
     pub(crate) owes: Nanos,
-    /// Mutex that the task takes again once its condition is signalled.
+    /// Mutex that the task acquires again once its condition is signalled.
     pub(crate) retakes: Option<ObjectId>,
 }
 

@@ -6,7 +6,7 @@ use super::task_state::TaskState;
 use super::{Object, ObjectId};
 use sched::{EntityId, GroupId, Instant};
 
-/// Maximum number of steps of one task at one instant. A program that exceeds this number uses no time at all.
+/// Maximum number of steps of one task at one instant. A task that exceeds this number loops without using time.
 pub(super) const STEPS_MOST: u32 = 1_000_000;
 
 /// Maximum number of steps of all tasks of a machine at one instant.
@@ -17,11 +17,11 @@ const STEPS_MOST_OF_ALL: u32 = 10_000_000;
 pub(super) enum StepOutcome {
     /// The next step follows at once.
     Next,
-    /// The task uses time, with or without a CPU.
+    /// The task runs, sleeps or waits before its next step.
     Wait,
 }
 
-/// The tasks of an application.
+/// The state of an application.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ApplicationState {
     /// Number of tasks.
@@ -54,10 +54,10 @@ pub(crate) struct Tasks {
     pub(crate) begun: u64,
     /// Whether any object is a ring.
     pub(crate) has_rings: bool,
-    /// Instant of the counts `advances` and `steps`, and number of advances at this instant.
+    /// Instant to which the counts belong, and number of calls of `advance` at this instant.
     instant: Instant,
     advances: u32,
-    /// Number of steps at the instant of the counts.
+    /// Number of steps at this instant.
     pub(super) steps: u32,
     pub(crate) seed: u64,
 }
@@ -67,7 +67,8 @@ impl Tasks {
         self.states[entity.index()].as_mut().expect("it follows a program")
     }
 
-    /// Counts an advance at `now`. Returns whether the number of advances shows that the tasks loop without using time.
+    /// Counts a call of `advance` at `now`. Returns whether there are so many calls or steps at this instant that the
+    /// tasks must loop without using time.
     pub(super) fn goes_round_at(&mut self, now: Instant) -> bool {
         if self.instant != now {
             (self.instant, self.advances, self.steps) = (now, 0, 0);

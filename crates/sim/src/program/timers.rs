@@ -1,4 +1,5 @@
-//! The timers of a task: waits for beats, work until beats, and skipped beats.
+//! The timers of a task. A beat is the end of a period of a timer. A task waits for a beat, works until a beat, or
+//! skips beats.
 
 use super::TimerMode;
 use super::tasks::StepOutcome;
@@ -72,8 +73,8 @@ impl Driver<'_> {
         self.burst(cpu, entity, grain.min(end.since(now)))
     }
 
-    /// Skips the rounds of the loop of `entity` whose beats have long passed. The arguments give the level and the end
-    /// of the loop.
+    /// Skips the rounds of the loop of `entity` whose beats are more than `late` ago. `level` and `after` are the level
+    /// and the end of the loop.
     pub(super) fn drop_late(
         &mut self,
         entity: EntityId,

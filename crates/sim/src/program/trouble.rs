@@ -31,7 +31,7 @@ impl Driver<'_> {
         Stuck { at: self.cpus.now, machine: self.name.clone(), why, help, waiters, more }
     }
 
-    /// Returns the tasks that wait for objects, in order of arrival.
+    /// Returns the tasks that wait for objects, in the order in which the tasks started.
     pub(crate) fn waiters(&self) -> Vec<Waiter> {
         self.waiters_of(|_| true)
     }
@@ -102,7 +102,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Returns whether a task of an application spins for a free lock, and takes the lock once the task runs.
+    /// Returns whether a task of an application spins for a free lock, which the task acquires once it runs.
     fn lock_is_free(&self, application: usize) -> bool {
         self.tasks.states.iter().flatten().filter(|it| it.application as usize == application).any(|state| {
             let Waiting::Object(id) = state.waiting else { return false };
@@ -111,7 +111,8 @@ impl Driver<'_> {
         })
     }
 
-    /// Checks that `entity`, which runs on `cpu`, holds the lock that `entity` unlocks.
+    /// Ends the run, because `entity`, which runs on `cpu`, unlocks or waits with a lock that it does not hold. `does`
+    /// is the verb of the message.
     pub(crate) fn gives_back(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, does: &str) {
         let object = &self.tasks.objects[id.0 as usize];
         let owner =

@@ -76,7 +76,7 @@ impl World<'_> {
         machine.cpus.outbox.reuse_notes(notes);
     }
 
-    /// Processes the hint of a guest about a CPU that is not frozen.
+    /// Reports the guest's current choice for a CPU to the protocol, unless the CPU is frozen.
     fn process_report(&mut self, guest: usize, cpu: usize) {
         let machine = &mut self.machines[guest];
         let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
@@ -199,7 +199,7 @@ impl World<'_> {
         assert!(self.reviews.get(guest) > now, "the review is done");
     }
 
-    /// Grants a vCPU the due boost.
+    /// Grants a vCPU the boost that is due, or ends its boost if none is due.
     fn carry_out(&mut self, guest: usize, cpu: usize) {
         let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
         guest_state.coordinator.request(cpu, guest_state.protocol_states[cpu].request);
@@ -210,7 +210,7 @@ impl World<'_> {
         let host = guest_state.host;
         let refused = !self.adjust_vcpu(guest, cpu, due);
         if refused {
-            // The vCPU may still have another boost.
+            // An earlier boost of the vCPU may still be in force. End the boost.
             assert!(self.adjust_vcpu(guest, cpu, None), "what was granted once is granted again");
         }
         let guest_state = self.coordination_of(guest);
@@ -228,7 +228,7 @@ impl World<'_> {
         let machine = &mut self.machines[guest_state.host.index()];
         machine.cpus.now = self.now;
         let stays = *machine.machine.params(entity) == params;
-        // A boost without an effect does not count.
+        // A boost that changes no parameter does not count.
         let boosted = params != base;
         let traced = std::mem::replace(&mut guest_state.traced[cpu], boosted);
         if traced != boosted || (boosted && !stays) {
@@ -237,7 +237,8 @@ impl World<'_> {
         stays || machine.adjust(entity, params).is_ok()
     }
 
-    /// Sets new parameters of an entity. The parameters of a boosted vCPU take effect when its boost ends.
+    /// Sets the parameters that an entity has without a boost. If the entity is boosted, its boost is applied again on
+    /// top of them.
     pub(super) fn rebase(&mut self, host: MachineId, entity: EntityId, params: Params) {
         let Some((guest, cpu)) = self.coordinated_vcpu(host.index(), entity) else { return };
         let now = self.now;

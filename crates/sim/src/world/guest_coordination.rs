@@ -26,7 +26,8 @@ pub(super) struct GuestCoordination {
 }
 
 impl GuestCoordination {
-    /// Returns the running and waiting tasks of a CPU, as the guest's scheduler has chosen.
+    /// Returns the choice of the guest's scheduler for a CPU: the running task, and whether urgent tasks wait or sleep
+    /// there.
     pub(super) fn choice(&self, machine: &Driver<'_>, cpu: CpuId) -> GuestChoice {
         let runs = machine.machine.running(cpu);
         let of_class = |e: EntityId| Boost::like(machine.machine.params(e).class);
@@ -46,7 +47,7 @@ impl GuestCoordination {
     }
 }
 
-/// Returns whether `e` must not be preempted: `e` holds a spin lock or spins for a spin lock.
+/// Returns whether `e` must not be preempted because it holds a spin lock or spins for one.
 fn is_locked(machine: &Driver<'_>, e: EntityId) -> bool {
     let Some(Some(state)) = machine.tasks.states.get(e.index()) else { return false };
     if let Waiting::Object(id) = state.waiting

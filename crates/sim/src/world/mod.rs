@@ -1,8 +1,10 @@
-//! [`World`]: machines in virtual time: hosts, and guests whose CPUs are entities of a host.
+//! [`World`]: the hosts and guests of a simulation, in virtual time. The CPUs of a guest are entities of its host.
 //!
-//! The world is flat: a list of machines, and the entity of each vCPU on its host. At one instant, first guests, then
-//! hosts process due work in order of their ids, and settle. Then vCPUs are frozen or thawed, and their guests process
-//! deferred work. This repeats until nothing changes. Nothing else orders events, so equal calls give equal runs.
+//! The world keeps all machines in one list. For each vCPU, the world knows its entity on the host and its CPU in the
+//! guest. An instant consists of rounds. A round delivers packets, reviews boosts and halts vCPUs. Then first guests,
+//! then hosts process due work in order of their ids, and settle. After a host has settled, its vCPUs are frozen or
+//! thawed, and their guests process deferred work in the next round. The instant ends when no work is due. The order of
+//! events depends on nothing else, so equal calls give equal runs.
 
 mod coordination;
 mod guest_coordination;
@@ -29,18 +31,19 @@ use std::rc::Rc;
 use trace::{Event, MachineId, Sink, WorldSink};
 use vcpu_state::Vcpu;
 
-/// The place of a machine in its world.
+/// The position of a machine among the machines and vCPUs of its world.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// The machine whose entities are the CPUs of this machine. `None`: this machine is a host.
     host: Option<MachineId>,
-    /// Of a guest: the index of its first CPU among the vCPUs of the world.
+    /// For a guest, the index of its first vCPU in `World::vcpus`.
     vcpus: usize,
-    /// Number of the machine among the guests, or among the hosts.
+    /// Number of the machine in its agenda: among the guests, or among the hosts.
     number: usize,
 }
 
-/// Instants of due work on machines. Hosts and guests have separate agendas: a world has few hosts among many guests.
+/// The instant at which each machine next has due work. Hosts and guests have separate agendas, because a world has few
+/// hosts and many guests.
 #[derive(Debug)]
 struct Agenda {
     calendar: Calendar,
@@ -53,7 +56,7 @@ impl Agenda {
         Agenda { calendar: Calendar::new(1), machines: Vec::new() }
     }
 
-    /// Adds a machine by its index, and returns its number.
+    /// Adds the machine with this index, and returns its number in the agenda.
     fn add(&mut self, index: usize) -> usize {
         self.machines.push(index);
         self.calendar.reserve(self.machines.len());
@@ -81,14 +84,14 @@ impl Agenda {
     }
 }
 
-/// Machines in virtual time.
+/// The hosts and guests of a simulation, and the network between them.
 pub struct World<'a> {
     machines: Vec<Driver<'a>>,
     places: Vec<Place>,
     vcpus: Vec<Vcpu>,
-    /// The vCPU of each entity, by machine and entity index.
+    /// Number of the vCPU that an entity represents, by machine and entity index. `None`: the entity is not a vCPU.
     vcpu_of: Vec<Vec<Option<u32>>>,
-    /// Instants of due work on guests. Hosts have their own agenda, because guests go first.
+    /// Instants at which guests have due work. At one instant, all guests precede all hosts.
     guests: Agenda,
     hosts: Agenda,
     /// Instants at which idle vCPUs halt, by vCPU.
@@ -108,9 +111,9 @@ pub struct World<'a> {
     rounds: usize,
     /// Part of the round at which the next call continues.
     part: Part,
-    /// The host of the last visit.
+    /// The host that was visited last.
     last_host: usize,
-    /// Amount of work that the current call may still do.
+    /// Amount of work that the current call may still do, in the unit of [`run_within`](World::run_within).
     budget: u64,
     seed: u64,
 }
@@ -122,7 +125,7 @@ impl std::fmt::Debug for World<'_> {
 }
 
 impl<'a> World<'a> {
-    /// Creates a world without machines, at time zero. `seed` starts the random numbers of lengths.
+    /// Creates a world without machines, at time zero. `seed` starts the random numbers from which lengths are drawn.
     #[must_use]
     pub fn new(seed: u64) -> World<'a> {
         World {
@@ -173,7 +176,7 @@ impl<'a> World<'a> {
     /// The policy does not work with these knobs on this machine.
     ///
     /// # Panics
-    /// The number of vCPUs differs from the number of CPUs of the guest.
+    /// The number of vCPUs differs from the number of CPUs of the guest, or a vCPU already belongs to a guest.
     #[expect(clippy::too_many_arguments, reason = "a machine is made of that many things")]
     pub fn add_guest(
         &mut self,
@@ -210,7 +213,7 @@ impl<'a> World<'a> {
         let id = MachineId(u32::try_from(self.machines.len()).expect("a world has fewer than 2^32 machines"));
         machine.name = name.to_string();
         machine.cpus.now = self.now;
-        // Every machine has its own random numbers, independent of other machines.
+        // The random numbers of a machine are independent of the random numbers of other machines.
         machine.seed(self.seed.wrapping_add(u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         if !self.watchers.borrow().is_empty() {
             machine.watch_as(id, &self.watchers);
@@ -292,10 +295,11 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.attach(name, params, workload))
     }
 
-    /// Starts the tasks of an application on `machine`, all in `group`. Returns its number and its tasks.
+    /// Starts the tasks of an application on `machine`, all in `group`. Returns the number of the application and its
+    /// tasks.
     ///
     /// # Errors
-    /// The policy refuses a task; no task is started then.
+    /// The policy refuses a task or a group. In this case, no task is started.
     pub fn start(
         &mut self,
         machine: MachineId,
@@ -305,7 +309,8 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.start(application, group))
     }
 
-    /// Ends the tasks of an application and all their children. Tasks on a vCPU without a CPU end when it has one.
+    /// Ends the tasks of an application and all their children. A task on a vCPU without a physical CPU ends when the
+    /// vCPU receives one.
     pub fn stop(&mut self, machine: MachineId, application: u32) {
         self.change(machine, |it| it.stop(application));
     }
@@ -333,7 +338,8 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.adjust_group(group, params))
     }
 
-    /// Removes an entity that is no vCPU. An entity on a vCPU without a CPU leaves when the vCPU has one.
+    /// Removes an entity that is not a vCPU. An entity on a vCPU without a physical CPU leaves when the vCPU receives
+    /// one.
     ///
     /// # Panics
     /// The entity is a vCPU: a machine does not lose CPUs.
@@ -372,7 +378,7 @@ impl<'a> World<'a> {
         &self.machines[machine.index()]
     }
 
-    /// Returns the number of machines. The ids of machines are the numbers below it.
+    /// Returns the number of machines. The ids of machines count up from 0.
     #[must_use]
     pub fn machines(&self) -> usize {
         self.machines.len()

@@ -35,8 +35,9 @@ impl World<'_> {
     /// Adds a flow.
     ///
     /// # Panics
-    /// An end of the flow is no port or inbox, or its port has a flow already. Packets are empty. Acknowledgements are
-    /// for no packet or for an unreliable flow. An interrupt names a CPU that belongs to no host.
+    /// An endpoint names an application that does not exist, or the port already has a flow. The packet size or the
+    /// number of packets per acknowledgement is zero. An unreliable flow has acknowledgements. An interrupt names a CPU
+    /// that belongs to no host.
     pub fn connect(&mut self, flow: Flow) -> FlowId {
         let (port, inbox) = (self.object_at(flow.from), self.object_at(flow.to));
         let acks = flow.acks.as_ref();
@@ -91,7 +92,7 @@ impl World<'_> {
                 Traffic::Read { entity, flow, bytes } => self.acknowledge(machine, entity, flow, bytes),
             }
         }
-        // The buffer is kept. Traffic that arrives in the meantime is sent in the next turn.
+        // Traffic that was added meanwhile is sent in the next call.
         self.machines[index].cpus.outbox.reuse(traffic);
     }
 

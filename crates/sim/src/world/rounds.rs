@@ -1,5 +1,5 @@
-//! Time: the rounds of an instant, and the visits of machines in a round. A budget can end a call between two visits, or
-//! between two releases or alarms of a visit; the next call continues there.
+//! The progress of time: the rounds of an instant, and the visits of machines in a round. A budget can end a call
+//! between two visits, or between two releases or alarms of a visit. The next call continues at that point.
 
 use super::World;
 use super::part::Part;
@@ -8,17 +8,18 @@ use crate::stuck::Stuck;
 use sched::Instant;
 use trace::Event;
 
-/// The maximum number of rounds of one instant. A higher number means that the instant never ends.
+/// The maximum number of rounds of one instant. More rounds mean that the instant never ends.
 const ROUNDS_MOST: usize = 10_000;
 
 /// The number of instants between checks for sinks that ignore later events.
 const INSTANTS_A_ROUND: u64 = 1_024;
 
 impl World<'_> {
-    /// Runs until `end`, with every event before `end`.
+    /// Processes every event before `end`, and advances to `end`.
     ///
     /// # Errors
-    /// The run cannot continue: programs deadlock, or loop without using time. The run stays at that instant.
+    /// The run cannot continue, because programs deadlock or loop without using time. The world stays at the instant of
+    /// the error.
     pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         let mut unlimited = u64::MAX;
         let is_there = self.run_within(end, &mut unlimited)?;
@@ -27,8 +28,9 @@ impl World<'_> {
     }
 
     /// Runs until `end` or until `budget` is used up. Returns whether the run is at `end`. `budget` counts releases,
-    /// alarms, inputs and visits of machines, and decreases by the work done. The last visit may exceed it, except by
-    /// releases and alarms. A run in parts equals a run in one call; between two parts, an instant may be incomplete.
+    /// alarms, inputs and visits of machines, and decreases by the work done. The inputs of the last visit may exceed
+    /// the budget; releases and alarms never exceed it. A run in several calls gives the same events as a run in one
+    /// call. Between two calls, an instant may be incomplete.
     ///
     /// # Errors
     /// The errors of [`run_until`](World::run_until).
@@ -69,7 +71,7 @@ impl World<'_> {
     /// Runs the only machine until `end`, for a bounded number of instants, or until the world has to act.
     fn run_alone(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         self.release_watchers();
-        // This continues an incomplete instant, if there is one.
+        // The machine itself continues an incomplete instant.
         self.part = Part::Arrivals;
         let mut next = self.hosts.next();
         let machine = &mut self.machines[0];
@@ -191,7 +193,8 @@ impl World<'_> {
         }
     }
 
-    /// Visits a guest. If the budget ends in the visit, the guest stays due, and its next visit continues this one.
+    /// Visits a guest. If the budget runs out during the visit, the guest stays due, and its next visit continues this
+    /// one.
     #[inline]
     fn visit_guest(&mut self, index: usize) -> Result<(), Box<Stuck>> {
         let machine = &mut self.machines[index];
@@ -213,7 +216,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Visits a host. If the budget ends in the visit, the host stays due, and its next visit continues this one.
+    /// Visits a host. If the budget runs out during the visit, the host stays due, and its next visit continues this
+    /// one.
     #[inline]
     fn visit_host(&mut self, index: usize) -> Result<(), Box<Stuck>> {
         let machine = &mut self.machines[index];
@@ -243,8 +247,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Delivers the traffic within a machine before the machine can be idle. The budget does not bound the work that
-    /// becomes due; each packet wakes few tasks.
+    /// Sends the traffic of a machine to its next hops, and processes the work that becomes due on the machine at this
+    /// instant. The budget does not bound this work, because each packet wakes few tasks.
     ///
     /// # Errors
     /// The machine cannot continue.

@@ -42,7 +42,8 @@ impl World<'_> {
         }
     }
 
-    /// Wakes a vCPU that has no CPU and has due work.
+    /// Wakes a halted vCPU that has due work. If the vCPU already waits for a CPU, the host's policy receives an
+    /// interrupt notice.
     pub(super) fn call(&mut self, number: usize, why: Wake) {
         let now = self.now;
         let Vcpu { host, entity, doing, since, guest, .. } = self.vcpus[number];
@@ -216,8 +217,8 @@ impl World<'_> {
             machine.cpus.halting -= 1;
             self.halts.clear(number);
         }
-        // The vCPU may have received its CPU at this instant, with deferred departures. Departures happen before the
-        // freeze.
+        // If the vCPU received its CPU at this instant, deferred departures may not be settled yet. The departures
+        // precede the freeze.
         if machine.unsettled {
             machine.settle();
         }
@@ -228,7 +229,7 @@ impl World<'_> {
         let vcpu = &mut self.vcpus[number];
         vcpu.since = self.now;
         vcpu.doing = Doing::Ready;
-        // A vCPU that yielded earlier and kept its CPU has continued since.
+        // A vCPU that yielded at an earlier instant kept its CPU and continued.
         vcpu.spins = vcpu.yielded == self.now;
         if self.coordinates && self.coordination[guest.index()].is_some() {
             self.exit(number);
@@ -268,7 +269,7 @@ impl World<'_> {
             }
             if sibling.spins {
                 sibling.eligible = !sibling.eligible;
-                // The eligibility of the sibling before this visit counts.
+                // The eligibility before the toggle decides.
                 if sibling.eligible {
                     continue;
                 }

@@ -30,9 +30,10 @@ pub(super) struct Vcpu {
     /// Polling time before a halt, adapted to earlier halts.
     pub(super) poll: Nanos,
     pub(super) polled: Nanos,
-    /// Whether a sibling may yield to the vCPU although the vCPU spins. Alternates between visits.
+    /// Whether a sibling may yield to the vCPU although the vCPU spins. Toggles each time a spinning sibling considers
+    /// the vCPU.
     pub(super) eligible: bool,
-    /// Whether the vCPU may be polling. Reset only when polls are examined.
+    /// Whether the vCPU may be polling. Only `World::cut_polls` resets the flag.
     pub(super) polls: bool,
     /// Whether the vCPU yielded because it spins, and has not run since.
     pub(super) spins: bool,
@@ -63,7 +64,7 @@ impl Vcpu {
         }
     }
 
-    /// Adapts the polling time after a halt of `halted`, polling included.
+    /// Adapts the polling time after a halt that lasted `halted`, including the polling.
     pub(super) fn learn(&mut self, halted: Nanos, polling: HaltPolling) {
         let HaltPolling { most, grow_start, grow, shrink } = polling;
         if halted <= self.poll {

@@ -58,7 +58,7 @@ fn application() -> Application {
 }
 
 /// Attaches an entity with a reservation, or without a reservation if the policy refuses the reservation. The trace
-/// contains refusals.
+/// also records the refusal.
 fn attach(world: &mut World<'_>, on: MachineId, name: &str, share: u64, workload: Workload) -> Option<EntityId> {
     let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::us(share * 100), Nanos::ms(10)) };
     let reserved = Params { reservation: Some(reservation), ..Params::default() };
@@ -66,7 +66,8 @@ fn attach(world: &mut World<'_>, on: MachineId, name: &str, share: u64, workload
     attached.or_else(|_| world.attach(on, name, Params::default(), workload)).ok()
 }
 
-/// Adds hogs, overloaded and light periodic tasks and an application, and changes some entities.
+/// Adds two hogs, an overloaded and a light periodic task, and an application in a group with a quota. Returns the
+/// entities of the hogs and periodic tasks.
 fn populate(world: &mut World<'_>, on: MachineId) -> Vec<EntityId> {
     let overload = Periodic { end: JobEnd::Silent, ..Periodic::new(Nanos::ms(2), Nanos::us(2_100)) };
     let light = Periodic { phase: Nanos::us(250), end: JobEnd::Yield, ..Periodic::new(Nanos::ms(3), Nanos::us(400)) };

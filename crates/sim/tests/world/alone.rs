@@ -1,4 +1,4 @@
-//! A single machine in its world: the world advances without examining other machines.
+//! A world with a single machine advances on a shorter path. The events must equal the events beside an idle machine.
 
 use crate::bare_metal::{COSTS, populate};
 use crate::town::{Log, at, host};
@@ -6,7 +6,7 @@ use sched::Instant;
 use sim::{Costs, World};
 use trace::{Event, MachineId, WorldSink};
 
-/// Returns the events of the first machine of a world, which is alone or beside an idle machine.
+/// Returns the events of the first machine of a world. The machine is alone, or beside an idle machine.
 fn events(costs: Costs, is_alone: bool) -> Vec<(Instant, Event)> {
     let mut log = Log::default();
     let mut world = World::new(5);
@@ -30,7 +30,7 @@ fn a_machine_alone_does_what_it_does_beside_an_idle_one() {
     }
 }
 
-/// A sink that counts events and is over after ten events.
+/// A sink that counts events, and ends (`is_over`) after ten events.
 #[derive(Default)]
 struct Short {
     passed: u64,

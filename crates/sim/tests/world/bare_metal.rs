@@ -31,7 +31,7 @@ fn pipe_pair() -> Application {
     application(&[("pipe", Object::Pipe { capacity: 1000 })], vec![writer, reader])
 }
 
-/// Returns the decisions on `machine` with their instants, by name, because ids are always equal.
+/// Returns the events on `machine` with their instants, except freezes, thaws and links of vCPUs.
 fn decisions(log: &Log, machine: MachineId) -> Vec<(Instant, Event)> {
     let mut events = log.of(machine);
     events.retain(|(_, event)| {
@@ -44,7 +44,7 @@ fn decisions(log: &Log, machine: MachineId) -> Vec<(Instant, Event)> {
 fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
     let mut bare = Log::default();
     let mut world = World::new(5);
-    // The machine is the second of its world, as in the other run, and therefore has the same draws.
+    // The machine is the second machine of its world, as in the other run, and therefore draws the same random numbers.
     host(&mut world, "round-robin", 1, Costs::NONE);
     let alone = host(&mut world, policy, cpus, costs);
     world.run_until(Instant::at_ns(1)).expect("nothing can go wrong");
@@ -58,7 +58,7 @@ fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
     let below = host(&mut world, "round-robin", cpus, Costs::NONE);
     let all = vcpus(&mut world, below, "vm", cpus, true);
     let above = guest(&mut world, below, policy, &all, never_halts(), costs);
-    // The vCPUs get their CPUs before any other event.
+    // The vCPUs receive their CPUs before any other event.
     world.run_until(Instant::at_ns(1)).expect("nothing can go wrong");
     world.watch_all(&mut virtual_one);
     populate(&mut world, above);
@@ -119,7 +119,7 @@ fn every_interrupt_of_a_guest_costs_an_exit() {
         let asked = |priority| Params { class: class(priority), ..Params::default() };
         let work = Workload::Periodic(Periodic::new(Nanos::ms(100), Nanos::ms(10)));
         world.attach(above, "work", asked(50), work).expect("there is room");
-        // The task wakes behind the other task, and therefore only interrupts it.
+        // Task `naps` has a lower priority than `work`. Its wake-up interrupts `work`, but does not preempt it.
         let naps = Workload::Periodic(Periodic { phase: Nanos::us(500), ..Periodic::new(Nanos::ms(1), Nanos::ns(1)) });
         world.attach(above, "naps", asked(10), naps).expect("there is room");
         world.finish(at(50)).expect("no task waits for ever");
@@ -127,7 +127,7 @@ fn every_interrupt_of_a_guest_costs_an_exit() {
         let events = log.of(above);
         let done = events.iter().position(|(_, event)| matches!(event, Event::Complete { .. }));
         let (before, at) = done.map(|done| (&events[..done], events[done].0)).expect("the work is done");
-        // The first release and other events at the guest's entry are part of the same exit.
+        // Events at time zero coincide with the entry into the guest, and cost no exit of their own.
         let interrupts = before.iter().filter(|(at, event)| {
             *at > Instant::ZERO
                 && matches!(event, Event::Release { .. } | Event::Input(Input::Alarm { .. } | Input::Kicked { .. }))

@@ -1,4 +1,4 @@
-//! A run in parts equals a run in one call, and no part exceeds its budget by much.
+//! A run in several calls gives the same events as a run in one call, and no call exceeds its budget by much.
 
 use crate::bare_metal::{COSTS, populate};
 use crate::town::{Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
@@ -32,7 +32,7 @@ fn alone(log: Box<dyn WorldSink + '_>) -> World<'_> {
     world
 }
 
-/// Returns a host with 300 jobs that are released together, far more than a small part allows.
+/// Returns a host with 300 jobs that are released together, far more than a small budget allows.
 fn crowded(log: Box<dyn WorldSink + '_>) -> World<'_> {
     let mut world = World::new(7);
     let machine = host(&mut world, "cfs", 2, COSTS);
@@ -44,7 +44,8 @@ fn crowded(log: Box<dyn WorldSink + '_>) -> World<'_> {
     world
 }
 
-/// Runs for 100 ms in parts, and returns the maximum number of inputs of a part beyond its budget.
+/// Runs for 100 ms in calls with a budget of `part` each. Returns the maximum number of inputs by which a call exceeded
+/// its budget.
 fn in_parts(mut world: World<'_>, part: u64) -> u64 {
     let (end, mut beyond) = (at(100), 0);
     loop {
@@ -95,7 +96,7 @@ fn an_instant_that_needs_rounds_without_end_is_found_in_parts_too() {
     assert_eq!(found, stuck(u64::MAX));
 }
 
-/// A sink that counts events and is over after ten events.
+/// A sink that counts events, and ends (`is_over`) after ten events.
 #[derive(Default)]
 struct Short(u64);
 

@@ -6,7 +6,7 @@ use sim::program::{Object, Step, TimerMode};
 use sim::{Application, Costs, Guest, World};
 use trace::Event;
 
-/// Runs an application beside `hogs` on a host of `cpus`.
+/// Runs an application beside `hogs` hogs on a host with `cpus` CPUs.
 fn play(application: &Application, cpus: usize, hogs: usize, ms: u64) -> Log {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -21,7 +21,7 @@ fn play(application: &Application, cpus: usize, hogs: usize, ms: u64) -> Log {
     log
 }
 
-/// Returns the instants of these events, in milliseconds.
+/// Returns the instants of the events that `is` selects, in milliseconds.
 fn when(log: &Log, is: fn(&Event) -> bool) -> Vec<u64> {
     let those = log.events.iter().filter(|(_, _, event)| is(event));
     those.map(|(_, at, _)| at.as_ns() / 1_000_000).collect()
@@ -44,7 +44,7 @@ fn work_until_an_instant_ends_there_however_little_cpu_time_it_got() {
     let worker = application(&[], vec![task("worker", twice)]);
     assert_eq!(when(&play(&worker, 1, 0, 200), completed), [30, 80]);
     // Beside a hog, the task detects the end late, by at most one time slice of the hog. After its rest, the task is on
-    // the beat again.
+    // time again.
     let beside = when(&play(&worker, 1, 1, 400), completed);
     assert!(matches!(beside.as_slice(), [30..=41, 80..=91]), "{beside:?}");
 }
@@ -53,7 +53,7 @@ fn work_until_an_instant_ends_there_however_little_cpu_time_it_got() {
 fn rounds_whose_beats_are_long_over_are_left_out_and_the_others_are_not() {
     let (period, late) = (Nanos::ms(10), Nanos::ms(5));
     let play = |works: Vec<u64>, times| {
-        // The work of the first round is long. The other rounds work for a millisecond.
+        // Work before the first round delays the rounds. Each round works for a millisecond.
         let first = vec![run(Nanos::ms(works[0]))];
         let drop = Step::DropLate { timer: 0, period, late };
         let beat = Step::Timer { timer: 0, period, mode: TimerMode::Absolute };
@@ -68,11 +68,11 @@ fn rounds_whose_beats_are_long_over_are_left_out_and_the_others_are_not() {
         (when(&log, completed), skipped)
     };
     assert_eq!(play(vec![0], 4), (vec![10, 20, 30, 40], vec![]), "on time");
-    // The first beat may be up to 15 ms late.
+    // The first beat is at 10 ms and may be up to 5 ms late.
     assert_eq!(play(vec![15], 4), (vec![16, 20, 30, 40], vec![]));
     assert_eq!(play(vec![16], 4), (vec![20, 30, 40], vec![1]));
     assert_eq!(play(vec![36], 4), (vec![40], vec![3]));
-    // No round is left, and beats beyond the last round do not count.
+    // No round is left. Beats after the last round are not counted as skipped.
     assert_eq!(play(vec![46], 4), (vec![], vec![4]));
     assert_eq!(play(vec![300], 4), (vec![], vec![4]));
 }
@@ -92,8 +92,8 @@ fn a_task_that_quits_ends_every_task_of_its_application() {
     let objects = [("b", Object::Barrier { parties: 2 }), ("m", Object::Mutex)];
     let mut log = play(&application(&objects, tasks()), 4, 0, 50);
     assert_eq!(when(&log, |event| matches!(event, Event::Detach { .. })), [7; 5]);
-    // In a guest whose vCPUs are absent half of the time, the result is the same. The exception is a task whose CPU
-    // must return first.
+    // In a guest whose vCPUs lack a CPU for about half of the time, all tasks end, too. A task on an absent CPU ends
+    // when the CPU returns.
     log = Log::default();
     let mut world = World::new(1);
     let outer = host(&mut world, "credit", 1, Costs::NONE);

@@ -92,7 +92,7 @@ fn conditions_and_semaphores_wake_the_longest_waiter() {
     world.start(machine, &application(&objects, tasks), GroupId::ROOT).expect("there is room");
     world.finish(at(10)).expect("all go on");
     drop(world);
-    // One task is signalled at 100. The two others are signalled at 200 and hold the mutex one after the other.
+    // One task is signalled at 100 us. The two others are signalled at 200 us and hold the mutex one after the other.
     assert_eq!(completions(&log), vec![110, 205, 210, 220]);
 }
 

@@ -28,7 +28,7 @@ fn of_class(class: Class, it: TaskSpec) -> TaskSpec {
     TaskSpec { params: Params { class, ..it.params }, ..it }
 }
 
-/// Returns the requests for `entity` with their instants, in words.
+/// Returns the classes that were requested for `entity`, with the instants of the requests in microseconds.
 fn asked(log: &Log, machine: MachineId, entity: EntityId) -> Vec<(u64, String)> {
     let class = |params: &Params| match params.class {
         Class::RoundRobin(priority) => format!("rr {}", priority.number()),
@@ -75,15 +75,15 @@ fn the_worked_example_of_rfc_v1_goes_event_by_event() {
     let (asked, came, log) = example(by(Protocol::RfcV1));
     println!("{asked:?} {came:?}");
     assert_eq!(asked[..2], told(&[(0, "rr 8"), (200, "normal")]), "boosted until the guest ends it");
-    // The tick at 1 ms is an interrupt for a waiting vCPU. The vCPU is boosted, but no task of its guest is urgent. At
-    // 2 ms the lock is held.
+    // The tick at 1 ms is an interrupt for a waiting vCPU. The vCPU is boosted, but no task of its guest is urgent, so
+    // the boost ends at once. At 2 ms the lock is held.
     assert_eq!(asked[2..4], told(&[(1_000, "rr 8"), (1_000, "normal")]));
     assert_eq!(
         asked[4..],
         told(&[(2_000, "rr 8"), (5_000, "normal")]),
         "for 3 ms of those for which preemption is disabled"
     );
-    // 1. Device interrupt at 100 us: the vCPU preempts the hog at once. 4. The call has its cost.
+    // At the device interrupt at 100 us, the vCPU preempts the hog at once. Each hypercall has its cost.
     let host = log.of(MachineId(0));
     assert!(host.iter().any(|(at, event)| *at == us(100)
         && matches!(event, Event::Action(Action::Run { entity, .. }) if entity.index() == 0)));
@@ -116,11 +116,11 @@ fn the_example_under_kiszka_reports_each_class_and_the_end_of_each_interrupt() {
 fn the_example_under_rfc_v2_goes_by_the_guests_record_and_by_exits_it_forces() {
     let (asked, came, _) = example(by(Protocol::RfcV2));
     println!("{asked:?} {came:?}");
-    // The host reads the record at injections, at the sleep, and at exits.
+    // The host reads the record when it injects an interrupt, when the vCPU halts, and at exits.
     assert_eq!(asked[..3], told(&[(0, "rr 8"), (10, "normal"), (100, "rr 8")]));
     assert_eq!(asked[3], (130, "fifo 5".to_string()), "the exit at 130 us reads what runs");
     // The guest forces an exit when the fair task runs. At the tick at 1 ms no task is urgent. At 2 ms the lock is
-    // held, which counts for at most 3 ms.
+    // held, which justifies a boost for at most 3 ms.
     let forced = [(200, "normal"), (1_000, "rr 8"), (1_000, "normal")];
     assert_eq!((&asked[4..7], came.hypercalls), (&told(&forced)[..], 2));
     assert_eq!(asked[7..], told(&[(2_000, "rr 8"), (5_000, "normal")]));
@@ -162,7 +162,7 @@ fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Co
     }
     had += since.map_or(Nanos::ZERO, |since| at(2_000).since(since));
     let lateness = |(_, event)| if let Event::Woke { late, .. } = event { Some(late) } else { None };
-    // The detector needs several beats until the task counts as interactive.
+    // The detector needs several periods of the task until the task counts as interactive.
     let worst = log.of(vm).into_iter().filter_map(lateness).skip(20).max().expect("it woke");
     (had, worst, late)
 }
@@ -200,7 +200,7 @@ fn every_detector_finds_typing_tasks_and_not_computing_tasks() {
         let Coordinated { boosts, boosted, .. } = came.expect("they coordinate");
         println!("{rule:?}: {boosts} boosts, {boosted}, the worst is {worst}");
         // The task works for 40 ms in total, the hog for a large part of a second. With a rule that finds the task
-        // urgent, every interrupt is a boost.
+        // urgent, every interrupt causes a boost.
         let found = if rule == Rule::Class { boosts == 0 } else { boosts >= 20 };
         assert!(found, "{rule:?}: {boosts} boosts");
         assert!(boosted <= Nanos::ms(60), "{rule:?}: the hog was boosted: {boosted}");

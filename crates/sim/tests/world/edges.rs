@@ -30,8 +30,8 @@ fn paravirt(limit: u64) -> Guest {
     Guest { spinning: Spinning::Paravirt { limit: Nanos::us(limit) }, ..Guest::default() }
 }
 
-/// Returns two tasks. One task holds a spin lock from the start for `held`, on CPU 1. The other task wants the lock
-/// after 10 us, on CPU 0, and works for 100 us.
+/// Returns two tasks. Task `holder`, on CPU 1, holds a spin lock from the start for `held` microseconds. Task
+/// `spinner`, on CPU 0, requests the lock after 10 us and then works for 100 us.
 fn holder_and_spinner(held: u64) -> sim::Application {
     let holder = there(1, "holder", vec![Step::Lock(FIRST), us(held), Step::Unlock(FIRST), us(100_000)]);
     let job = vec![us(10), Step::Lock(FIRST), us(100), Step::JobEnds, Step::Unlock(FIRST)];
@@ -102,8 +102,8 @@ fn a_kick_that_comes_too_late_to_matter_brings_no_other_forward() {
     world.watch_all(&mut log);
     let all = vcpus(&mut world, under, "vm", 2, true);
     let vm = guest(&mut world, under, "cfs", &all, Guest::default(), above);
-    // Task `busy` ends 2 us after `wakes` has kicked its CPU for `woken`. The kick therefore arrives when that CPU has
-    // halted again. While the host dispatches the vCPU, another kick arrives.
+    // Task `busy` goes to sleep 2 us after `wakes` has kicked the CPU of `busy` for `woken`. The kick takes 4 us, and
+    // arrives after this CPU has halted. While the host dispatches the vCPU again, another kick arrives.
     let busy = there(0, "busy", vec![sleep(Nanos::ms(1)), us(20_000), sleep(Nanos::ms(500))]);
     let woken = there(0, "woken", vec![forever(vec![Step::Take(FIRST), us(1)])]);
     let steps = vec![sleep(Nanos::ms(1)), us(19_998), Step::Post(FIRST), us(11), Step::Post(FIRST), us(500_000)];

@@ -35,7 +35,8 @@ struct Outcome {
     spun: Nanos,
 }
 
-/// Runs a parallel program in a marked VM that has a vCPU for each CPU of its host, beside as many hogs.
+/// Runs a parallel program in a VM whose group is a gang. The VM has as many vCPUs as its host has CPUs, and competes
+/// with the same number of hogs.
 fn play(name: &str, cpus: usize, kind: Guest, seed: u64) -> Outcome {
     let mut log = Log::default();
     let mut world = World::new(seed);
@@ -44,7 +45,7 @@ fn play(name: &str, cpus: usize, kind: Guest, seed: u64) -> Outcome {
     let group = world.create_group(under, "vm", params, GroupId::ROOT).expect("there is room");
     for n in 0..cpus {
         hog(&mut world, under, &format!("hog-{n}"));
-        // The runs begin at different phases of the time slices.
+        // With each seed, the VM starts at a different phase of the hogs' time slices.
         let next = world.now() + Nanos::us(700 * seed);
         world.run_until(next).expect("hogs never wait");
     }
@@ -61,7 +62,7 @@ fn play(name: &str, cpus: usize, kind: Guest, seed: u64) -> Outcome {
     Outcome { rounds, spun: spun.scale(1, rounds.max(1) as u64) }
 }
 
-/// Runs the program at several phases. Returns all results.
+/// Runs the program with several seeds. Returns all results.
 fn play_all(name: &str, cpus: usize, kind: Guest) -> Vec<Outcome> {
     (1..=4).map(|seed| play(name, cpus, kind, seed)).collect()
 }
@@ -81,7 +82,7 @@ fn spun_per_round(all: &[Outcome]) -> Nanos {
 
 #[test]
 fn siblings_that_run_together_spin_less_and_get_further_than_under_credit() {
-    // Relaxed co-scheduling only limits the drift between siblings. The tests of `skew` cover its effect.
+    // Relaxed co-scheduling only limits the skew between siblings. The tests in `skew.rs` cover its effect.
     let brings_together = |name: &str| ["cosched", "cosched-strict", "hybrid"].contains(&name);
     for cpus in [2, 4] {
         let credit = play_all("credit", cpus, Guest::default());
@@ -131,8 +132,8 @@ fn a_vcpu_that_spins_gives_its_cpu_to_a_sibling_that_was_preempted() {
     }
 }
 
-/// Runs a vCPU and its only sibling on one CPU. Returns the number of yields to the sibling, the number of immediate
-/// runs of the sibling, and the number of rounds.
+/// Runs a vCPU and its only sibling on one CPU. Returns the number of yields to the sibling, the number of yields after
+/// which the sibling ran at once, and the number of rounds.
 fn on_one_cpu(name: &str, kind: Guest) -> (usize, usize, usize) {
     let mut log = Log::default();
     let mut world = World::new(1);

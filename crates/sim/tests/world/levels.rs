@@ -47,7 +47,8 @@ fn sleeper() -> sim::Application {
     application(&[], vec![task("sleeper", vec![forever(vec![sleep(Nanos::ms(1)), Step::Woke, run(Nanos::us(100))])])])
 }
 
-/// Returns each delay of the sleeper, in a guest alone on a host.
+/// Runs the sleeper in a guest that is alone on its host. Returns the delays of the sleeper, the polling time of the
+/// vCPU, and the number of dispatches on the host.
 fn lateness(kind: Guest, costs: Costs) -> (Vec<Nanos>, Nanos, u64) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -96,8 +97,8 @@ fn halt_polling_spares_the_host_a_wake_up_where_the_guest_is_quick() {
     let (without, none) = quick(Guest::default());
     assert_eq!((without, none), (1000, Nanos::ZERO), "it is woken a thousand times");
     let (with, polled) = quick(Guest { halt_polling: HaltPolling::KVM, ..Guest::default() });
-    // The vCPU polls for 10, 20, 40 and 80 us without success, and then for 160 us. The sleep ends during the last
-    // poll.
+    // The vCPU polls for 10, 20, 40 and 80 us without success. From then on, each sleep of 100 us ends during a poll of
+    // up to 160 us.
     assert_eq!(with, 6);
     assert_eq!(polled, Nanos::us(10 + 20 + 40 + 80) + Nanos::us(100).saturating_mul(994));
 }

@@ -1,4 +1,4 @@
-//! Worlds of two levels: guests on a host that has no data about them.
+//! Tests of [`sim::World`]: guests on hosts, and the network between machines.
 
 mod alone;
 mod bare_metal;

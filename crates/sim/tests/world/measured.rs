@@ -5,8 +5,8 @@ use measure::Meter;
 use sched::{Nanos, Params};
 use sim::{Application, Costs, Guest, Workload, World};
 
-/// Two vCPUs of an overloaded guest share one CPU with a hog. The guest's tasks receive the CPU time of the vCPUs. In
-/// the remaining time the vCPUs had halted, or the time was stolen.
+/// Two vCPUs of an overloaded guest share one CPU with a hog. The guest's tasks receive the CPU time of the vCPUs. For
+/// the rest of the time, the vCPUs were halted, or the time was stolen.
 #[test]
 fn what_the_host_gives_to_vcpus_their_tasks_get_and_the_rest_is_stolen() {
     for policy in ["cfs", "credit", "eevdf"] {
@@ -34,9 +34,10 @@ fn what_the_host_gives_to_vcpus_their_tasks_get_and_the_rest_is_stolen() {
         let given = delivered("vm/0") + delivered("vm/1");
         assert_eq!(below.total().delivered, given, "under {policy}");
         assert_eq!(given + delivered("beside"), Nanos::s(2), "under {policy}: the CPU was always busy");
-        // Once the hogs run, neither vCPU halts: the time without a CPU is stolen from the entity that runs on the vCPU.
+        // Once the hogs run, neither vCPU halts. Time without a physical CPU is then stolen from the task on the vCPU.
         let stolen = below.cpus().iter().fold(Nanos::ZERO, |sum, cpu| sum + cpu.stolen);
-        // A vCPU that had halted is not frozen while it waits for a CPU: the wait follows a wake-up by the host.
+        // After a wake-up from a halt, no task is on the vCPU. Its wait for a CPU counts as wake-up latency on the
+        // host.
         let mut woken = Nanos::ZERO;
         above.members().iter().filter(|member| member.name != "beside").for_each(|it| woken += it.got.wakeups.total());
         assert_eq!(given + stolen + woken, Nanos::s(4), "under {policy}");

@@ -1,4 +1,4 @@
-//! The memory of an entity.
+//! The memory that an entity of a world takes.
 
 use crate::town::{at, forever, guest, host, run, task, vcpus};
 use measure::Meter;
@@ -30,7 +30,7 @@ fn held(tasks: usize, watched: bool) -> i64 {
         drop(application);
         world.run_until(at(60)).expect("they only sleep");
         held = 1;
-        // The memory of the world must be counted before it is freed.
+        // The world is leaked, so that its memory is still allocated at the end of the measurement.
         std::mem::forget(world);
     });
     assert_eq!(held, 1);

@@ -50,7 +50,8 @@ fn line(world: &mut World<'_>, latency: Nanos) -> Hop {
     Hop::Line(world.add_line(Line { latency: latency.into(), ..Line::new("wire") }))
 }
 
-/// Creates a host that sends `steps` through its port, and a host that reads all data, `bytes` at a time.
+/// Creates a host whose task executes `steps` and sends through a port, and a host whose task reads all data, `bytes`
+/// at a time.
 fn two_hosts(world: &mut World<'_>, window: u64, steps: Vec<Step>, bytes: u64) -> (Endpoint, Endpoint) {
     let (near, far) = (host(world, "cfs", 1, Costs::NONE), host(world, "cfs", 1, Costs::NONE));
     let from = start(world, near, port(window), vec![task("sends", steps)]);
@@ -81,7 +82,7 @@ fn what_is_sent_arrives_in_packets_after_its_way() {
             ..FlowCounts::default()
         }
     );
-    // A nanosecond per byte, one packet after the other.
+    // The line transmits one byte per nanosecond, and one packet after the other.
     let arrivals: Vec<(u64, u64, Nanos)> = log
         .of(to.machine)
         .iter()
@@ -135,7 +136,8 @@ fn what_finds_no_room_is_lost_or_sent_again() {
     assert_eq!((all.arrived, all.lost, all.resent, all.bytes_read), (10, 0, 6 + 2, 10_000), "four at a time");
 }
 
-/// Returns the notifications of the server of a ring. The sender is on another host.
+/// Runs a ring whose packets come from another host. Returns the wake-ups of the server, the number of its notices, and
+/// the instants at which the server finished a packet.
 fn served(ring: Ring, packets: u64, gap: Nanos) -> (Vec<(u64, Wake)>, usize, Vec<u64>) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -182,8 +184,8 @@ fn a_ring_interrupts_its_server_when_idle_each_time_or_after_a_delay() {
 
 #[test]
 fn a_ring_server_notifies_the_next_ring_of_each_packet_or_once_per_pass() {
-    // Six packets arrive at once: the first packet is alone in its pass, and the others wait for this pass. The test
-    // records the wake-ups of the second ring's server.
+    // Six packets arrive at once: the first packet is alone in its pass, and the others wait for the end of this pass.
+    // The test records the wake-ups of the second ring's server.
     let told = |passes: bool| {
         let mut log = Log::default();
         let mut world = World::new(1);
@@ -254,7 +256,7 @@ fn a_packet_for_a_guest_waits_for_its_vcpu_and_wakes_one_that_has_halted() {
 fn an_interrupt_takes_its_time_from_the_entity_on_the_cpu() {
     let (free, dear) = (interrupted(Nanos::ZERO), interrupted(Nanos::us(5)));
     assert_eq!(free, (vec![510, 520], true, vec![2_020]), "one after the other, and the work takes as much longer");
-    // First an entry into the guest, then an exit and an entry for both packets.
+    // The guest pays for its first entry, and then for one exit and entry around both interrupts.
     assert_eq!((dear.0, dear.2), (vec![510, 520], vec![2_020 + 5 + 5]));
 }
 

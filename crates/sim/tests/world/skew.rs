@@ -1,5 +1,5 @@
 //! A parallel program in a VM, beside hogs. The threads of the program spin while they wait for each other. The tests
-//! compare its progress with and without a limit on the drift of its vCPUs.
+//! compare the progress of the program with and without a limit on the skew of the vCPUs.
 
 use crate::town::{FIRST, at, guest, policy, task};
 use measure::Meter;
@@ -8,7 +8,7 @@ use sim::program::{Length, Object, Step};
 use sim::{Application, Costs, Guest, Workload, World};
 use trace::{Event, MachineId, Sink};
 
-/// Threshold that no vCPU ever exceeds: plain proportional share, with the same code.
+/// A threshold that no vCPU ever exceeds. The policy is then a plain proportional-share scheduler.
 const NEVER: (&str, i64) = ("threshold", 1_000_000_000_000);
 
 /// A test case: policy, knobs, and name.
@@ -69,7 +69,8 @@ fn add_host(world: &mut World<'_>, (name, knobs, _): Case, cpus: usize) -> Machi
     world.add_host("host", policy, Topology::new(cpus), &values, Costs::NONE).expect("it works here")
 }
 
-/// Runs a VM of `vcpus` with this program on a host of as many CPUs for two seconds. Hogs arrive one after another.
+/// Runs the program for two seconds in a VM with `vcpus` vCPUs, on a host with the same number of CPUs. Hogs arrive one
+/// after another.
 fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
     let (mut completed, mut below) = (Completed::default(), Meter::new());
     let mut world = World::new(seed);
@@ -97,8 +98,8 @@ fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
     Outcome { rounds: completed.0 / vcpus as u64, used }
 }
 
-/// A spin for a sibling without a CPU makes no progress. For the same CPU time, more rounds are finished if siblings
-/// may not drift apart. Tested on a host with fewer CPUs than competitors, with any number of both.
+/// A thread that spins for a sibling without a CPU makes no progress. If siblings must not drift apart, the program
+/// therefore finishes more rounds per CPU time. Tested on hosts with fewer CPUs than competitors.
 #[test]
 fn a_vm_that_spins_gets_more_done_where_its_vcpus_may_not_drift_apart() {
     for (vcpus, hogs) in [(2, 1), (2, 3), (4, 3)] {

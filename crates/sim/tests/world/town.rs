@@ -19,7 +19,8 @@ pub(crate) fn host(world: &mut World<'_>, name: &str, cpus: usize, costs: Costs)
     world.add_host("host", policy, Topology::new(cpus), &policy.defaults(), costs).expect("it works here")
 }
 
-/// Adds vCPUs of `name`. If `pinned`, each vCPU has its own CPU.
+/// Adds `count` vCPUs with the names `name/0`, `name/1` and so on. If `pinned`, each vCPU runs only on the CPU with its
+/// number.
 pub(crate) fn vcpus(world: &mut World<'_>, host: MachineId, name: &str, count: usize, pinned: bool) -> Vec<EntityId> {
     let vcpu = |cpu: usize| {
         let affinity = if pinned { CpuSet::one(CpuId::new(cpu)) } else { CpuSet::ALL };

@@ -1,4 +1,5 @@
-//! The alarm slots of a machine: dense cells. Setting an alarm replaces its previous time, so no entry becomes stale.
+//! The alarm slots of a machine, as a dense table of cells. Setting an alarm replaces its previous time, so no entry
+//! becomes stale.
 
 use crate::alarm::{Alarm, AlarmKind, AlarmOwner, AlarmSlots};
 use crate::id::{CpuId, EntityId, GroupId};
@@ -194,8 +195,7 @@ mod tests {
         let slots = AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE };
         let of = |generation| Alarm { owner: AlarmOwner::Entity(EntityId::new(0, generation)), slot: 0 };
         let on = CpuId::new(0);
-        // The report includes an alarm at the same instant on the same CPU: the driver holds the alarm of the old
-        // owner.
+        // An alarm of the new owner is reported even if its instant and CPU equal those of the old owner's alarm.
         for at in [Instant::at_ns(20), Instant::at_ns(10)] {
             let mut alarms = Alarms::new(slots, 1);
             alarms.reserve(1, 1);

@@ -16,8 +16,8 @@ pub struct PromiseState {
     pub remaining: i64,
 }
 
-/// The position of an entity in its policy's order, in the terms of this order. A guest's detector of urgent tasks
-/// reads the position.
+/// The position of an entity in its policy's order. Each variant is one kind of order. A guest's detector of urgent
+/// tasks reads the position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Position {
     /// Weighted fair queueing: the entity of minimum virtual run time is dispatched first.

@@ -8,7 +8,7 @@ use crate::time::{Instant, Nanos};
 use crate::truth::Truth;
 use core::fmt;
 
-/// The occupant of a CPU, from the view of a policy or of one class of a composition.
+/// The occupant of a CPU, as a policy sees it. In a policy composed of classes, as one of these classes sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Running {
     /// No entity: the CPU idles and may be about to pick.
@@ -26,14 +26,14 @@ pub enum Running {
     Below,
 }
 
-/// The class of a composition that uses the handle, and the position of its alarm slots.
+/// In a policy composed of classes, the class that uses the handle, and the position of its alarm slots.
 #[derive(Clone, Copy, Default)]
 struct View {
     class: u8,
     alarms: AlarmBase,
 }
 
-/// The first alarm slots of one class of a composition, by type of owner.
+/// The first alarm slots of one class of a composed policy, by type of owner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlarmBase {
     /// First slot among the slots of the policy.
@@ -65,12 +65,12 @@ impl<'a> Cx<'a> {
         Cx { truth, here, view: View::default() }
     }
 
-    /// Returns a handle of one class of a composition on the same machine; a lower `class` is more urgent.
+    /// Returns a handle to the same machine for one class of a composed policy. A lower `class` is more urgent.
     pub fn as_class(&mut self, class: u8, alarms: AlarmBase) -> Cx<'_> {
         Cx { truth: self.truth, here: self.here, view: View { class, alarms } }
     }
 
-    /// Puts `e` into a class of a composition.
+    /// Puts `e` into a class of a composed policy.
     pub fn classify(&mut self, e: EntityId, class: u8) {
         self.truth.slot_mut(e).class = class;
     }
@@ -132,8 +132,8 @@ impl<'a> Cx<'a> {
         self.truth.slot(e).held != 0
     }
 
-    /// Returns the CPU on which `e` runs or last ran. Before the first run: CPU 0, or the lowest CPU on which `e` may
-    /// run.
+    /// Returns the CPU on which `e` runs or last ran. Before the first run: the lowest CPU of the affinity with which
+    /// `e` was attached.
     #[inline]
     #[must_use]
     pub fn last_cpu(&self, e: EntityId) -> CpuId {
@@ -160,8 +160,8 @@ impl<'a> Cx<'a> {
         self.truth.allowed(e)
     }
 
-    /// Returns the members of `g` itself (not of its subgroups), newest first. In a composition, only members of this
-    /// class are returned.
+    /// Returns the members of `g` itself (not of its subgroups), newest first. In a composed policy, returns only
+    /// members of this class.
     pub fn members(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
         self.truth.members(g).filter(|&e| self.class_of(e) == self.view.class)
     }
@@ -222,7 +222,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Kicks `cpu`, which then picks again soon. Several kicks count as one kick.
+    /// Kicks `cpu`, so that it soon picks again. Several kicks count as one kick.
     #[inline]
     pub fn kick(&mut self, cpu: CpuId) {
         self.truth.kick(cpu);
@@ -254,7 +254,7 @@ impl<'a> Cx<'a> {
         self.truth.set_alarm(self.mine(alarm), on, at);
     }
 
-    /// Clears an alarm, set or not.
+    /// Clears an alarm. The alarm need not be set.
     pub fn clear_alarm(&mut self, alarm: Alarm) {
         self.truth.clear_alarm(self.mine(alarm));
     }

@@ -27,11 +27,12 @@ pub struct Descriptor {
     pub good_for: &'static str,
     /// Weaknesses of the policy, in one sentence.
     pub bad_at: &'static str,
-    /// Text of the policy's file; the leading `//!` lines are its essay.
+    /// Source code of the policy's file. The leading `//!` lines are its essay.
     pub text: &'static str,
     /// Longest time after which an idle CPU finds a waiting entity. Law 11.
     pub conserving: fn(&LoadBounds<'_>) -> Conserving,
-    /// Longest wait of an entity. `None` only for strict priorities and overload. Law 12.
+    /// Longest wait of an entity. `None`: unbounded, which is permitted only under strict priorities or overload. Law
+    /// 12.
     pub starvation: fn(&LoadBounds<'_>) -> Option<Nanos>,
     /// Parameters that the policy guarantees, with the bound of each guarantee.
     pub guarantees: Guarantees,
@@ -67,7 +68,7 @@ impl Descriptor {
 /// A bound that holds under a load; `None`: no guarantee.
 pub type Bound = fn(&LoadBounds<'_>) -> Option<Nanos>;
 
-/// The guarantees of a policy, with a punctual driver unless stated otherwise.
+/// The guarantees of a policy. Unless stated otherwise, they hold for a driver that delivers every event without delay.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "functions have nothing to show")]
 pub struct Guarantees {
@@ -86,15 +87,15 @@ pub struct Guarantees {
     pub cap: fn(&LoadBounds<'_>) -> Option<CapBound>,
 }
 
-/// The bound of a cap. The CPU time of the members in any span is at most the sum of three terms. The terms are the
-/// cap's part of the span, `rounding` for each `period` in the span, and `burst`.
+/// The bound of a cap. The CPU time of the members in any span is at most the sum of three terms. The terms are the cap
+/// times the span, `rounding` for each `period` in the span, and `burst`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CapBound {
     /// Interval of accounting. Above zero.
     pub period: Nanos,
     /// Maximum time that rounding adds in each interval.
     pub rounding: Nanos,
-    /// Maximum lead of the members. Add the driver's delay per member.
+    /// Maximum CPU time by which the members can be ahead of the cap. Add the driver's delay per member.
     pub burst: Nanos,
 }
 
@@ -104,7 +105,7 @@ impl Guarantees {
         Guarantees { shares: |_| None, reservations: |_| None, quota: |_| None, cap: |_| None };
 }
 
-/// The search of an idle CPU for a waiting entity: its scope and its duration.
+/// Which waiting entities an idle CPU finds, and how long the CPU takes to find them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Conserving {
     /// A CPU may idle although an entity waits.
@@ -135,9 +136,9 @@ pub struct LoadBounds<'a> {
     pub knobs: &'a Knobs,
     /// Largest number of entities.
     pub entities: u64,
-    /// Smallest weight of an entity or group, Linux's scale (1024 = normal).
+    /// Smallest weight of an entity or group, in Linux's scale (1024 = normal).
     pub weight_least: u64,
-    /// Largest weight of an entity or group, Linux's scale.
+    /// Largest weight of an entity or group, in Linux's scale.
     pub weight_most: u64,
     /// Depth of the group tree; 0 when every entity is in the root.
     pub group_depth: u32,
@@ -218,8 +219,8 @@ pub enum Unit {
 }
 
 impl Knob {
-    /// Joins the knobs that several policies share with a policy's own knobs. Panics (while compiling) unless `N` is
-    /// the number of all knobs.
+    /// Joins the knobs that several policies share with a policy's own knobs. Panics at compile time unless `N` is the
+    /// number of all knobs.
     #[must_use]
     pub const fn join<const N: usize>(shared: &[Knob], own: &[Knob]) -> [Knob; N] {
         assert!(shared.len() + own.len() == N, "the lengths add up");
@@ -287,7 +288,7 @@ impl Knob {
         }
     }
 
-    /// Returns a text that states the valid values.
+    /// Returns the valid values as a string: `1ms to 1s`, `off or on`.
     #[must_use]
     pub fn range(&self) -> String {
         match self.unit {

@@ -3,8 +3,8 @@
 use alloc::borrow::Cow;
 use core::fmt;
 
-/// The reason of a failure and its remedy. The code that finds the fault creates both, so that no reader parses a
-/// message.
+/// The reason for a failure, and the remedy. The code that detects the fault creates both, so that no other code has to
+/// parse a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// The reason: a clause without an article before its subject and without a full stop. Never empty.
@@ -14,7 +14,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Returns the explanation that `reason` is wrong and that `remedy`, in the imperative, corrects it.
+    /// Returns an explanation with this reason and this remedy. The remedy is in the imperative.
     #[must_use]
     pub fn new(reason: impl Into<Cow<'static, str>>, remedy: impl Into<Cow<'static, str>>) -> Explanation {
         Explanation { reason: reason.into(), remedy: remedy.into() }

@@ -3,9 +3,10 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-/// Maximum number of CPUs of one machine: above today's largest two-socket hosts (768 threads).
+/// Maximum number of CPUs of one machine. The largest two-socket hosts have 768 hardware threads.
 pub const CPUS_MAX: usize = 1024;
-/// Maximum number of entities of one machine at a time: a day of a fork-heavy host. The tables still fit in memory.
+/// Maximum number of entities of one machine at a time. A fork-heavy host creates about as many tasks in a day. Tables
+/// of this size still fit in memory.
 pub const ENTITIES_MAX: usize = 1 << 24;
 
 const WORDS: usize = CPUS_MAX / 64;
@@ -14,7 +15,7 @@ macro_rules! generational_id {
     ($(#[$doc:meta])* $name:ident, $letter:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(NonZeroU64); // index above, generation + 1 below: an id and its Option take one word
+        pub struct $name(NonZeroU64); // upper half: index; lower half: generation + 1, so an Option takes one word
 
         impl $name {
             /// Returns the id with this index and generation (below 2^32 − 1), in the notation of traces.
@@ -250,7 +251,7 @@ impl fmt::Debug for CpuSet {
     }
 }
 
-/// The error for a text that is not a list of CPUs.
+/// The error for a string that is not a list of CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotCpuList;
 

@@ -294,8 +294,8 @@ impl Machine {
     pub fn settle(&mut self, now: Instant) -> &[Action] {
         self.advance(now);
         self.policy.plan(&mut Cx::new(&mut self.truth, CpuId::default()));
-        // A pick may kick other CPUs, whose picks may kick further CPUs. A policy that never reaches a decision is
-        // wrong.
+        // A pick may kick other CPUs, whose picks may kick further CPUs. A policy whose picks kick CPUs without end is
+        // faulty.
         let mut picks = 0;
         while let Some(cpu) = self.truth.take_needy() {
             self.truth.deciding = Some(cpu);

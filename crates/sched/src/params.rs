@@ -16,8 +16,8 @@ const NICE_WEIGHTS: [u32; 40] = [
 
 /// A relative share of CPU time.
 ///
-/// The weight is kept in Linux's scale (1024 = normal). Linux's scale is the finest of the three common scales and
-/// represents a weight of each scale exactly. Range: 1 … 2^28.
+/// The weight is kept in Linux's scale (1024 = normal). Nice values and Xen's weights have exact equivalents in Linux's
+/// scale. A control group's `cpu.weight` is rounded, as in the kernel. Range: 1 … 2^28.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(u32);
 
@@ -134,7 +134,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Returns a soft reservation of `slice` in every `period`, due at its end, from the first wake-up of the entity.
+    /// Returns a soft reservation of `slice` in every `period`. The slice is due at the end of the period. The first
+    /// period begins at the first wake-up of the entity.
     #[must_use]
     pub const fn new(slice: Nanos, period: Nanos) -> Reservation {
         Reservation { slice, period, deadline: None, start: None, limit: Limit::Soft }
@@ -184,15 +185,16 @@ pub enum Class {
     Normal,
     /// SCHED_BATCH: shares by weight; a waking entity never preempts.
     Batch,
-    /// SCHED_IDLE: the minimum share; tasks of all other classes preempt it.
+    /// SCHED_IDLE: the minimum share. Entities of all other classes preempt the entity.
     Idle,
     /// SCHED_FIFO: the entity runs until it blocks or yields, or until an entity of a higher priority arrives.
     Fifo(RtPriority),
-    /// SCHED_ISO of BFS and MuQSS: before all normal tasks while its CPU time stays below a limit; otherwise normal.
+    /// SCHED_ISO of BFS and MuQSS: the entity runs before all normal entities while its CPU time stays below a limit,
+    /// and is otherwise normal.
     Isochronous,
     /// SCHED_RR: like FIFO, with time slices among equal priorities.
     RoundRobin(RtPriority),
-    /// The stop class of a CPU: before all other classes, until the task blocks (`stop_sched_class`,
+    /// The stop class of a CPU: the entity runs before all other classes until it blocks (`stop_sched_class`,
     /// kernel/sched/stop_task.c).
     Stop,
 }
@@ -211,7 +213,7 @@ impl Class {
 /// The parameters of one entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
-    /// Share of the entity among its siblings.
+    /// Weight of the entity relative to the other members of its group.
     pub weight: Weight,
     /// Reservation of the entity, if any.
     pub reservation: Option<Reservation>,
@@ -243,7 +245,7 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Checks the rules of every policy: the ranges of the reservation, and at least one allowed CPU.
+    /// Checks the rules that hold under every policy: the ranges of the durations, and at least one allowed CPU.
     ///
     /// # Errors
     /// The violated rule, with the invalid values.
@@ -307,7 +309,7 @@ impl Quota {
 /// The parameters of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupParams {
-    /// Share of the group among its siblings.
+    /// Weight of the group relative to the other members of its parent group.
     pub weight: Weight,
     /// Ceiling of the group's CPU time per period, for policies that enforce `cpu.max`.
     pub quota: Option<Quota>,
@@ -331,7 +333,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Returns a machine of `cpus` single-threaded cores under one cache. Panics outside 1 … [`CPUS_MAX`].
+    /// Returns the topology of `cpus` single-threaded cores under one cache. Panics outside 1 … [`CPUS_MAX`].
     #[must_use]
     pub fn new(cpus: usize) -> Topology {
         assert!((1..=CPUS_MAX).contains(&cpus), "a machine has 1 to CPUS_MAX CPUs");

@@ -62,11 +62,12 @@ pub trait Policy: Send {
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
     /// Charges `e`, which is blocked in this policy, for `ran` of CPU time used in another policy. Called only if this
-    /// policy is part of a composition.
+    /// policy is a class of a composed policy.
     fn owe(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
     /// Charges `e` for `ran` of CPU time since the last charge. `ran` is never zero. The machine calls this function
-    /// before `put`, `adjust` and `detach`. The policy itself calls this function with the result of [`Cx::take_ran`].
+    /// before `put`, `adjust` and `detach`, before a change of a group, and when the driver reports a measurement. The
+    /// policy itself calls this function with the result of [`Cx::take_ran`].
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>);
 
     /// Handles a yield of the running `from` to `to`. Returns whether `to` will run. If so, `from` yields afterwards.
@@ -99,7 +100,7 @@ pub trait Policy: Send {
         None
     }
 
-    /// Returns the position of `e` in the order of the policy. `None`: [`Position`] lacks this order.
+    /// Returns the position of `e` in the order of the policy. `None`: [`Position`] has no variant for this order.
     fn position(&self, _e: EntityId) -> Option<Position> {
         None
     }

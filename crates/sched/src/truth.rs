@@ -61,7 +61,7 @@ pub(crate) struct Truth {
     /// CPU that puts an entity back or picks at this moment.
     pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
-    /// Parameters of each entity, seldom read.
+    /// Parameters of each entity. They are stored apart from `slots`, because they are seldom read.
     params: Vec<Params>,
     confined: Confined,
     free_slots: Vec<u32>,
@@ -159,7 +159,7 @@ impl Truth {
         EntityId::new(index, self.slots[index as usize].generation)
     }
 
-    /// Returns a free slot in the blocked state, or creates one.
+    /// Adds a blocked entity, in a free slot or in a new slot.
     pub(crate) fn add_entity(&mut self, params: Params) -> EntityId {
         let cpu = params.affinity.and(&self.host.all()).first().expect("checked before");
         let mut slot = Slot {
@@ -418,7 +418,7 @@ impl Truth {
         entity
     }
 
-    /// Seats `e` on `cpu` until `until`.
+    /// Makes `e` run on `cpu`, at most until `until`.
     #[inline]
     pub(crate) fn seat(&mut self, cpu: CpuId, e: EntityId, until: Instant) {
         let now = self.now;

@@ -58,7 +58,8 @@ impl Machine {
         self.truth.slot(e).state
     }
 
-    /// Returns the CPU on which `e` runs or last ran; before the first run, the lowest allowed CPU.
+    /// Returns the CPU on which `e` runs or last ran. Before the first run: the lowest CPU of the affinity with which
+    /// `e` was attached.
     #[must_use]
     pub fn last_cpu(&self, e: EntityId) -> CpuId {
         self.truth.slot(e).cpu
@@ -129,7 +130,7 @@ impl Machine {
         self.policy.promise(e)
     }
 
-    /// Returns the position of `e` in the order of the policy. `None`: [`Position`] lacks this order.
+    /// Returns the position of `e` in the order of the policy. `None`: [`Position`] has no variant for this order.
     #[must_use]
     pub fn position(&self, e: EntityId) -> Option<Position> {
         self.policy.position(e)

@@ -14,7 +14,7 @@ struct Place {
 }
 
 /// Any number of queues ordered by key, smallest first. Of equal keys, the entity of lower index is first. If keys end
-/// with an arrival number, the queues are first in, first out.
+/// with an arrival number, entities with otherwise equal keys are in FIFO order.
 ///
 /// `push`, `pop` and `remove` take O(log n); `first` takes O(1).
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl<K: Copy + Ord> Heaps<K> {
         Heaps { heaps: (0..queues).map(|_| Vec::new()).collect(), places: Vec::new() }
     }
 
-    /// Makes room for `e` in the table, and for `members` entities in `queue`. Must be called at the attachment, and
-    /// before `queue` may hold more entities.
+    /// Makes room for `e` in the table, and for `members` entities in `queue`. Must be called when `e` is attached, and
+    /// before `queue` may hold more entities than were reserved.
     pub fn reserve(&mut self, e: EntityId, queue: usize, members: usize) {
         if self.places.len() <= e.index() {
             self.places.resize(e.index() + 1, Place { queue: NOWHERE, at: 0 });

@@ -1,4 +1,4 @@
-//! [`Lists`]: first in, first out.
+//! [`Lists`]: FIFO lists of entities.
 
 use crate::id::EntityId;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! Run queues. Each type keeps any number of queues over one table of entities, so an entity is in at most one of these
-//! queues. Room is made only at attachments: enqueueing never allocates.
+//! queues. Memory is allocated only when an entity is attached. Enqueueing never allocates.
 //!
-//! - [`Lists`]: first in, first out, with insertion at any position.
+//! - [`Lists`]: FIFO lists, with insertion at any position.
 //! - [`Levels`]: a list per priority, with the most urgent occupied list in O(1).
 //! - [`Heaps`]: the minimum key in O(1); the cheapest type if no other operation is needed.
 //! - [`Trees`]: a full order by key, with neighbours, and with a summary of each subtree on request.

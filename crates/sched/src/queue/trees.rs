@@ -36,7 +36,8 @@ struct Tree {
     len: u32,
 }
 
-/// Any number of queues in full order of key. Keys must be totally ordered: end them with an arrival number.
+/// Any number of queues in full order of key. The keys of a queue must be distinct; for example, they end with an
+/// arrival number.
 ///
 /// Treaps whose heap order is a hash of the entity's index: balanced in expectation, and the same on every run. `push`
 /// and `remove` take O(log n), `first` O(1), `next` O(1) amortised over an iteration.
@@ -49,7 +50,7 @@ pub struct Trees<K, S = ()> {
     nodes: Vec<Node<K, S>>,
 }
 
-/// Returns the heap order of a node: Fibonacci hashing, with the high bits folded in.
+/// Returns the rank of a node in heap order: the upper half of the Fibonacci hash of its index.
 const fn rank(node: u32) -> u32 {
     let hash = (node as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (hash >> 32) as u32
@@ -332,7 +333,7 @@ mod tests {
         assert!(trees.iter(1).map(|(key, _)| key).eq(model.iter().copied()));
     }
 
-    /// The minimum of some numbers.
+    /// The minimum of the numbers of some entities.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     struct Least(u64);
 

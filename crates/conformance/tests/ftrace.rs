@@ -12,7 +12,8 @@ use std::path::Path;
 use std::process::Command;
 use trace::{Event, FtraceWriter, Sink, WorldTrace};
 
-/// The record of a task: number of runs, number of wake-ups, microseconds on CPUs, and the name as stored by a kernel.
+/// The record of a task: number of runs, number of wake-ups, microseconds on CPUs, and the name, truncated to 15
+/// characters as in the kernel.
 type Did = (u64, u64, i64, String);
 
 /// Returns the records of one machine's events, by process id.
@@ -62,7 +63,7 @@ fn readers() -> Vec<(String, &'static str)> {
     here
 }
 
-/// Returns the findings of a reader in `path`.
+/// Runs a reader on the trace in `path`, and returns the reader's records.
 fn read((python, script): &(String, &str), path: &Path, length: Nanos) -> BTreeMap<u64, Did> {
     let mut command = Command::new(python);
     let output = command.arg(script).arg(path).arg((length.as_ns() as f64 / 1e9).to_string()).output();
@@ -116,13 +117,13 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     executions
 }
 
-/// Asserts that both records of `machine` are equal.
+/// Asserts that both records of `machine` are equal, up to rounding of the times.
 fn agree(machine: &str, ours: &BTreeMap<u64, Did>, theirs: &BTreeMap<u64, Did>) {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{machine}");
     for (pid, (count, wakeups, us, name)) in ours {
         let (their_count, their_wakeups, their_us, their_name) = &theirs[pid];
         assert_eq!((count, wakeups, name), (their_count, their_wakeups, their_name), "{machine} {pid}");
-        // Each run begins and ends at a whole microsecond.
+        // The trace rounds the start and the end of each run to microseconds.
         let off = (us - their_us).unsigned_abs();
         assert!(off <= 2 * count, "{name} ran {us} us, the reader says {their_us}");
     }

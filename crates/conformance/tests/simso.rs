@@ -1,4 +1,4 @@
-//! EDF compared with SimSo, job by job, on random task sets. Both implementations give the same results.
+//! Compares EDF with SimSo, job by job, on random task sets. Each job must complete at the same instant in both.
 //!
 //! `cargo xtask test` installs SimSo and runs this test. By hand: `TACTUS_SIMSO_PYTHON=python-with-simso cargo test -p
 //! conformance --test simso`. No two jobs of a set share a deadline, so the order of ties is irrelevant.
@@ -74,7 +74,7 @@ fn task_set(random: &mut ChaCha8Rng, cpus: u64, load: u64) -> Vec<Task> {
     tasks
 }
 
-/// A collector of jobs, by release and completion.
+/// A sink that collects the releases and completions of jobs.
 #[derive(Default)]
 struct Collector {
     open: BTreeMap<EntityId, Vec<u64>>,
@@ -124,7 +124,7 @@ fn ours(tasks: &[Task], cpus: usize, placement: Placement) -> Jobs {
 }
 
 /// Returns the tasks in the order of attachment. The partitioned policy assigns each task to the first CPU on which it
-/// fits. In decreasing order, the assignment equals SimSo's packing.
+/// fits. If tasks are attached in decreasing order of utilisation, the assignment equals SimSo's packing.
 fn attach_order(tasks: &[Task], placement: Placement) -> Vec<usize> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if placement == Placement::Partitioned {
@@ -153,7 +153,7 @@ fn simso(python: &str, tasks: &[Task], cpus: usize, placement: Placement) -> Job
     let text = String::from_utf8(output.stdout).unwrap();
     let job = |line: &str| {
         let [task, release, done] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("not a job: {line}") };
-        // Jobs that begin or end at the end of the run may be missing.
+        // Releases and completions at or after the end of the run are ignored.
         let done = done.parse().ok().filter(|&done: &u64| done < END_US);
         ((task.parse().unwrap(), release.parse().unwrap()), done)
     };

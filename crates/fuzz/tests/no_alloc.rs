@@ -1,5 +1,5 @@
 //! Law 9: decisions do not allocate. Every policy runs a long random workload under a counting allocator. Changes of
-//! membership (attach, adjust, groups) may allocate; inputs and decisions may not.
+//! membership (attach, adjust, groups) may allocate; inputs and decisions must not.
 
 #[path = "laws/driver.rs"]
 mod driver;
@@ -62,7 +62,7 @@ struct Tally {
     yields: u64,
     events: u64,
     changes: u64,
-    /// Number of ended time slices and alarms.
+    /// Number of turns. Each turn delivers ended time slices and alarms.
     turns: u64,
     /// Number of rounds with an idle CPU at their end.
     idle: u64,
@@ -78,7 +78,7 @@ struct Day {
 }
 
 impl Day {
-    /// Creates two levels of groups, some with a quota and a cap. A third of the entities have reservations that are
+    /// Creates three levels of groups, some with a quota and a cap. A third of the entities have reservations that are
     /// small enough to fit together. A few entities are real-time.
     fn new(policy: &Descriptor, settings: &[(&str, &str)]) -> Day {
         let host = Topology { llc: CPUS / 2, ..Topology::new(CPUS) };
@@ -197,7 +197,7 @@ impl Day {
         }
     }
 
-    /// Changes parameters, which may allocate. Later decisions test the memory that the policies have reserved.
+    /// Changes parameters, which may allocate. Later decisions show whether the policies have reserved enough memory.
     fn adjust(&mut self, e: EntityId) {
         let Driver { machine, now, .. } = &mut self.driver;
         let mut params = *machine.params(e);
@@ -210,7 +210,7 @@ impl Day {
         if params.class.rt_priority().is_some() && self.dice.one_in(2) {
             params.class = Class::Normal;
         }
-        // Partitioned EDF may have no room for a reservation on the other CPUs.
+        // After a change of affinity, partitioned EDF may have no room for the reservation on the allowed CPUs.
         if machine.adjust(*now, e, params).is_ok() {
             self.tally.changes += 1;
         }

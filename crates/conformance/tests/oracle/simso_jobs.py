@@ -18,7 +18,8 @@ CLASSES = {"global": "simso.schedulers.EDF", "partitioned": "simso.schedulers.P_
 def main():
     mode, cpus, end = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     configuration = Configuration()
-    # One cycle per "millisecond", and that "millisecond" is our microsecond: all times are whole numbers.
+    # A "millisecond" of SimSo stands for a microsecond of the task set and has one cycle, so all times are whole
+    # numbers.
     configuration.cycles_per_ms = 1
     configuration.duration = end
     for line in sys.stdin:
@@ -37,7 +38,7 @@ def main():
     configuration.scheduler_info.clas = CLASSES[mode]
     configuration.check_all()
     model = Model(configuration)
-    # The schedulers print whatever they do.
+    # SimSo's schedulers print their decisions to stdout.
     out, sys.stdout = sys.stdout, open(os.devnull, "w", encoding="utf-8")
     model.run_model()
     sys.stdout = out

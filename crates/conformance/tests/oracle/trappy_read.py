@@ -22,7 +22,7 @@ def read(path, end):
     events = []
     for name in ["sched_switch", "sched_wakeup", "sched_wakeup_new"] + EVENTS:
         events += [(at, name, row) for at, row in rows(getattr(trace, name).data_frame)]
-    # TRAPpy gives equal times a last digit more, in the order of the file.
+    # TRAPpy appends a digit to equal timestamps, so that sorting keeps the order of the file.
     events.sort(key=lambda event: event[0])
     names, ran, dispatches, wakeups = {}, {}, {}, {}
     on_cpu, cpu_of, last, since = {}, {}, {}, {}

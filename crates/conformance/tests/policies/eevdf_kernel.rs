@@ -1,11 +1,11 @@
 //! EEVDF compared with a real kernel: Linux 6.18 with HZ=250 on one of two CPUs (base slice 2 · 0.7 ms). Each
 //! measurement consists of three runs of 10 s.
 //!
-//! Three hogs at nice 0, 5 and −5 had 22.85–22.87, 7.48–7.49 and 69.65–69.67 % of the CPU (by weight: 22.86, 7.48 and
-//! 69.67). Their runs without interruption took 4, 4 and mostly 8–12 ms, which are multiples of a tick. Their longest
-//! waits were 20–24, 64 and 5–8 ms. Each of two hogs at nice 0 had 50.00 %, runs of 3.97 ms and longest waits of
-//! 4.1–4.3 ms. Measured waits contain the kernel's own delays, and the simulation has no such delays: a measured 4.1 or
-//! 5 ms is one tick.
+//! Three hogs at nice 0, 5 and −5 received 22.85–22.87, 7.48–7.49 and 69.65–69.67 % of the CPU (by weight: 22.86, 7.48
+//! and 69.67). Their runs without interruption took 4, 4 and mostly 8–12 ms, which are multiples of a tick. Their
+//! longest waits were 20–24, 64 and 5–8 ms. Each of two hogs at nice 0 received 50.00 %, in runs of 3.97 ms with
+//! longest waits of 4.1–4.3 ms. Measured waits contain the kernel's own delays. The simulation has no such delays, so a
+//! measured wait of 4.1 or 5 ms corresponds to one tick.
 
 use sched::{Action, Descriptor, EntityId, Instant, Nanos, Params, Topology, Wake, Weight};
 use sim::{Costs, Workload};
@@ -158,7 +158,7 @@ fn two_equal_hogs_take_turns_of_a_tick() {
     }
 }
 
-/// The comparison can fail. CFS gives equally exact shares, but different runs and waits.
+/// Checks that the comparison detects another policy. CFS gives equally exact shares, but different runs and waits.
 #[test]
 fn cfs_runs_and_waits_otherwise() {
     let hogs = run(policy("cfs"), &[("tick", TICK.as_ns().cast_signed())], &[0, 5, -5], Nanos::ZERO);

@@ -8,7 +8,7 @@
 //! distribution: p99 with 200 µs of work beside four hogs. In the three runs, this p99 was 8.0 to 10.6 ms. In six
 //! further runs on the same kernel, this p99 was 9.6, 9.9, 10.9, 10.9, 10.9 and 12.6 ms.
 //!
-//! Delays from other causes are fitted once, to one row, and all other rows are predicted. The delay of the machine
+//! The delays from other causes are fitted to one row only. All other rows are predictions. The delay of the machine
 //! ([`OWN_DELAY`]) is from the row without work beside one hog, where the thread always preempts at once. The share of
 //! other threads ([`OUTSIDE`]) is from the same measurements. The same thread under SCHED_FIFO beside one hog confirms
 //! that the machine causes this delay. Under SCHED_FIFO, p50 is 15 to 38 µs, p90 17 to 59 µs and p99 27 to 200 µs. Up
@@ -33,8 +33,8 @@ const PHASES: u64 = 40;
 const OWN_DELAY: [(u64, u64); 7] =
     [(0, 103), (5_000, 160), (9_000, 260), (9_920, 485), (9_950, 555), (9_990, 786), (10_000, 2_400)];
 
-/// Maximum fraction of CPU time that threads outside the test receive by weight (section 3), in millionths. A thread
-/// outside the test runs until a tick.
+/// Maximum fraction of CPU time that threads outside the test receive by weight, in millionths. A thread outside the
+/// test runs until a tick.
 const OUTSIDE: u64 = 2_000;
 
 /// CPU time of a round without any work, minus the switch to the thread (`costs/epyc.toml`), which is charged in
@@ -50,7 +50,7 @@ fn costs() -> Costs {
 
 /// Returns the `n`-th draw of the delay from other causes. The draws are evenly spread over the distribution.
 fn own_delay(n: u64) -> Nanos {
-    // The share is in millionths.
+    // Maps a number to a pseudorandom share, in millionths.
     let share = |of: u64| ((of.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * 1_000_000) >> 32;
     let (drawn, other) = (share(n), share(n.wrapping_mul(0x2545_f491_4f6c_dd1d) + 1));
     let next = OWN_DELAY.iter().position(|&(part, _)| part * 100 > drawn).expect("all are no later than the latest");
@@ -120,7 +120,7 @@ impl Distribution {
         // The phase step does not divide the tick, so that no two events coincide.
         let phase = |n: u64| Nanos::us(7) + PERIOD.scale(n, PHASES);
         let late = (0..PHASES).flat_map(|n| run(policy, settings, row, phase(n)));
-        // Both latencies include the switch to the thread.
+        // The simulated latency and the measured delay both include the switch to the thread.
         let switch = costs().context_switch;
         let mut all: Vec<Nanos> = late.zip(0..).map(|(late, n)| late + own_delay(n).saturating_sub(switch)).collect();
         all.sort_unstable();
@@ -142,7 +142,7 @@ impl Distribution {
         self.share(Nanos::us(500), Nanos::s(4))
     }
 
-    /// Returns the distribution as text, with one line for each range of latency.
+    /// Returns the distribution as a string with one line per range of latency.
     fn shown(&self, row: &Measured) -> String {
         let [p50, p90, p99] = [50, 90, 99].map(|percent| self.percentile(percent));
         let above = self.above_500us();
@@ -231,8 +231,8 @@ fn wake_ups_are_bimodal_at_once_or_at_a_tick() {
     }
 }
 
-/// The comparison can fail. Without delayed dequeue (v6.6), a task just below its share waits for ticks far more often
-/// than in v6.18. CFS dispatches sleepers first.
+/// Checks that the comparison detects other rules. Without delayed dequeue (v6.6), a task just below its share waits
+/// for ticks far more often than in v6.18. CFS dispatches sleepers first.
 #[test]
 fn other_rules_are_late_otherwise() {
     let older = [("version", 1), AS_MEASURED[1], AS_MEASURED[2]];

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use trace::gantt::{Gantt, Glyphs};
 use trace::{Header, TextWriter, TimelineBuilder};
 
-/// Scenarios, each with the length of its trace and the length of its chart of 100 columns.
+/// Scenarios, each with the length of its trace and the length of the run that its chart shows.
 const SCENARIOS: [(&str, Nanos, Nanos); 3] = [
     ("parallel", Nanos::ms(60), Nanos::ms(200)),
     ("three-vms", Nanos::ms(300), Nanos::ms(200)),
@@ -44,7 +44,7 @@ fn run(
     kept.text(length)
 }
 
-/// The kept part of a run.
+/// The output of a run that a golden file keeps.
 trait Kept {
     fn sink(&mut self) -> &mut dyn trace::Sink;
     fn text(self: Box<Self>, length: Nanos) -> String;

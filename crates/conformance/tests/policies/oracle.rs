@@ -21,7 +21,7 @@ fn edf(set: &str, placement: &str) -> (Report, Counts) {
         _ => scenario,
     };
     let report = Run::new(scenario, choice).play(Observers::none()).map(Report::of).expect("nothing is refused");
-    // The simulators do not report these two.
+    // The other simulators report neither of these two counts.
     let counts = Counts { unfinished_late: 0, worst_lateness: Nanos::ZERO, ..report.totals().counts };
     (report, counts)
 }

@@ -1,6 +1,6 @@
-//! The theorem of Liu and Layland: on one CPU, an entity with a reservation gets its slice in every period throughout
-//! which the entity is runnable. The theorem applies to reservations up to a full CPU, and to any sleeps and wake-ups
-//! of the other entities. The auditor checks the theorem for every policy that guarantees it.
+//! The theorem of Liu and Layland: on one CPU, an entity with a reservation receives its slice in every period
+//! throughout which the entity is runnable. The theorem applies to reservations up to a full CPU, and to any sleeps and
+//! wake-ups of the other entities. The auditor checks the theorem for every policy that guarantees it.
 
 use fuzz::Dice;
 use measure::jobs::JobLog;
@@ -49,7 +49,7 @@ fn stir(host: &mut sim::Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     }
 }
 
-/// Runs a full CPU under `policy`. Returns the number of evaluated periods, or the findings.
+/// Runs reservations that fill one CPU under `policy`. Returns the number of evaluated periods, or the findings.
 fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nanos, seed: u64) -> Result<u64, String> {
     let mut dice = Dice::new(seed);
     let mut auditor = Auditor::new(Topology::new(1), Promises { reservations: Some(lacking), ..Promises::NONE });
@@ -112,7 +112,7 @@ fn edf_keeps_its_promises_however_it_enforces_them() {
     }
 }
 
-/// The test can fail. Credit has no deadlines, and misses slices in the same runs.
+/// Checks that the test detects missed slices. Credit has no deadlines, and misses slices in the same runs.
 #[test]
 fn a_policy_without_deadlines_misses_slices() {
     let credit = policies::find("credit").expect("it is registered");
@@ -130,7 +130,8 @@ fn full_machine(cpus: usize, dice: &mut Dice) -> Vec<Periodic> {
         let share = (50_000 + dice.below(900_000)).min(left_ppm);
         left_ppm -= share;
         let period = Nanos::ms(dice.choose(&PERIODS_MS).expect("there are some"));
-        // The end of a job is reported even if the next job follows at once. The next job then has its own deadline.
+        // With `Yield`, the driver reports the end of a job even if the next job follows at once. The next job then
+        // receives its own deadline.
         jobs.push(Periodic { end: JobEnd::Yield, ..Periodic::new(period, period.scale(share, 1_000_000)) });
     }
     jobs

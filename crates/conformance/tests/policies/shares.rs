@@ -90,7 +90,7 @@ fn weights(dice: &mut Dice) -> Vec<Weight> {
     (0..2 + dice.below(7)).map(|_| Weight::nice(nice(dice)).expect("it is in range")).collect()
 }
 
-/// Settings of knobs with which policies guarantee shares that they do not guarantee by default.
+/// Knob settings under which a policy guarantees shares that it does not guarantee by default.
 const VARIANTS: [(&str, &[(&str, i64)]); 2] = [("bvt", &[("recharge", 0), ("rounding", 0)]), ("bvt", &[("rule", 1)])];
 
 /// Returns every policy with its default knobs, and with each of its variants.
@@ -127,7 +127,7 @@ fn shares_are_exact_within_their_bounds() {
     }
 }
 
-/// The comparison can fail. Round robin ignores weights, so the distance grows without bound.
+/// Checks that the comparison detects wrong shares. Round robin ignores weights, so the distance grows without bound.
 #[test]
 fn a_policy_without_weights_is_off_without_bound() {
     let policy = policies::find("round-robin").expect("it is registered");

@@ -1,7 +1,7 @@
 //! Exhaustive test of short runs: all sequences of [`LENGTH`] inputs on 2 CPUs with 3 entities, for every policy.
 //!
 //! The machine's own assertions check each step. After each sequence, every entity that may run must run again. The
-//! test is complete: a sequence is a path through the inputs that are valid at each step.
+//! test covers every sequence of inputs in which each input is valid in its state.
 
 use crate::driver::Driver;
 use sched::{
@@ -31,9 +31,9 @@ enum Step {
     Event(usize),
     Block(usize),
     Yield(usize),
-    /// The time slice on this CPU ends, with any delay.
+    /// The time slice on this CPU ends. The driver may report the end late.
     Expire(usize),
-    /// The next alarm fires, with any delay.
+    /// The next alarm fires, possibly late.
     Alarm,
     /// The first entity becomes heavy, or returns to the normal weight.
     Weigh,
@@ -41,7 +41,7 @@ enum Step {
     Confine,
     /// The entity on this CPU yields to the waiting entity with the lowest id.
     YieldTo(usize),
-    /// The oldest kick in flight arrives, with any delay.
+    /// The oldest kick in flight arrives, after any delay.
     Kick,
     /// The last entity is detached in any state, and an equal entity takes its index.
     Replace,
@@ -261,7 +261,7 @@ impl World {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     sequences: u64,
-    /// Number of sequences that left an entity waiting.
+    /// Number of sequences after which an entity starved.
     starved: u64,
 }
 

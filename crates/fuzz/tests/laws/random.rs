@@ -33,12 +33,11 @@ fn every_policy_keeps_the_laws_on_16_cpus() {
     hold(16);
 }
 
-/// The check of each law detects a policy that breaks the law. Another test, with a counting allocator, checks
-/// allocations.
+/// For each law, the check of the law detects a policy that breaks it. The test `no_alloc.rs` checks law 9.
 #[test]
 fn every_canary_is_caught() {
     let expected = [
-        ("canary-forgets", "law 1"), // 11 or 12: the forgotten entity never runs, whichever CPU is idle.
+        ("canary-forgets", "law 1"), // Law 11 or 12: the forgotten entity never runs.
         ("canary-hurries", "the policy does not let time pass"),
         ("canary-idles", "law 11"),
         ("canary-kicks", "the policy kicks without end"),
@@ -102,7 +101,7 @@ fn judging_admission(mut options: fuzz::Options) -> fuzz::Options {
     options
 }
 
-/// Policies keep their guarantees for calm runs. Some runs of every policy with these guarantees check them.
+/// Some policies guarantee reservations in calm runs. Several calm runs check each of these policies.
 #[test]
 fn every_period_of_a_calm_run_has_its_slice() {
     let promising = |options: &fuzz::Options| options.reservations && options.reservation_bound().is_some();

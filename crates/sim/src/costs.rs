@@ -17,7 +17,8 @@ pub struct Costs {
     pub timer_slack: Nanos,
     /// Time of a VM exit and entry. The vCPU pays this time when it halts, is interrupted or enters its guest again.
     pub exit: Nanos,
-    /// Time of a hypercall. A task pays this time when it hands a paravirtual lock to a halted vCPU.
+    /// Time of a hypercall. A task pays this time when it hands a paravirtual lock to a waiter whose vCPU has no CPU,
+    /// notifies another machine, or reports to its host by a hypercall.
     pub hypercall: Nanos,
 }
 

@@ -373,7 +373,7 @@ impl Cpus {
             return;
         }
         if !task.progress.begun || task.progress.paused {
-            return; // The burst is over, or paused.
+            return; // The burst has ended, or the entity is paused.
         }
         if left.is_some() {
             task.progress.left = left;

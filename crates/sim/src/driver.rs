@@ -139,7 +139,7 @@ impl<'a> Driver<'a> {
         !outbox.is_empty() || outbox.has_traffic() || outbox.coordinates || self.stuck.is_some()
     }
 
-    /// Starts to record exits and notes.
+    /// Starts to record exits and notes, for the coordination of a guest with its host.
     pub(crate) fn coordinate(&mut self) {
         self.cpus.outbox.coordinates = true;
         self.is_watched = true;

@@ -100,7 +100,7 @@ impl Outbox {
         self.traffic.push(traffic);
     }
 
-    /// Keeps a note of `event`, if events of this type have notes.
+    /// Keeps the note of `event`, if there is one.
     #[inline]
     pub(crate) fn note(&mut self, event: &Event) {
         if self.coordinates {

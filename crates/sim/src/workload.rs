@@ -106,7 +106,7 @@ impl Progress {
         }
     }
 
-    /// Ends the spin of an entity that has received its lock.
+    /// Ends the spin of an entity whose wait is over.
     pub(crate) fn end_spinning(&mut self, now: Instant) {
         self.pause_spinning(now);
         self.is_spinning = false;

@@ -12,7 +12,7 @@ pub struct JobCounts {
     pub completed: u64,
     /// Number of jobs that missed their deadline, completed or not.
     pub missed: u64,
-    /// Maximum time from a deadline to the completion of its job.
+    /// Maximum time from a deadline to the completion of its job. For a job that is still open, to the end of the run.
     pub tardiness: Nanos,
 }
 

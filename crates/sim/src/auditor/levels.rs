@@ -1,9 +1,9 @@
-//! [`WorldAuditor`]: audits a world by its trace alone. Each machine is audited as by an [`Auditor`]; further laws hold
-//! between machines.
+//! [`WorldAuditor`]: audits a world by its trace alone. An [`Auditor`] audits each machine. Further laws hold between
+//! machines:
 //!
 //! - A frozen CPU of a guest makes no progress (law 13). The CPU is frozen whenever its vCPU does not run on the host.
-//! - CPU time is conserved across levels, to the nanosecond. The CPU time of a vCPU equals the sum of the CPU time of
-//!   its guest's tasks, its idle time and the cost of entries.
+//! - CPU time is conserved across levels, to the nanosecond. The CPU time of a vCPU is the sum of the CPU time of its
+//!   guest's tasks, its idle time, and its time outside the guest for entries and interrupts.
 //! - A VM whose guest and host coordinate receives no more boosted CPU time than its budget and its limit allow.
 //! - Every kick and every alarm is delivered exactly once: when due, or as soon as an absent CPU returns.
 
@@ -19,7 +19,7 @@ use trace::{Event, MachineId, Sink, WorldSink};
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     present: bool,
-    /// Instant of the last thaw, and the end of the last non-empty presence before this thaw.
+    /// Instant of the last thaw, and the end of the last presence of nonzero length before this thaw.
     thawed: Instant,
     was_present: Instant,
     runs: Option<EntityId>,
@@ -67,11 +67,11 @@ struct Books {
     /// Duration of an exit from a guest and the entry back.
     exit: Nanos,
     cpus: Vec<Cpu>,
-    /// Host's records of the vCPUs, by CPU (guests only).
+    /// State of each CPU according to the events of the host (guests only).
     below: Vec<Below>,
     /// Boosts of the vCPUs (only for a guest that coordinates with its host).
     boosts: Option<Boosts>,
-    /// CPU of a guest for each entity that is a vCPU (hosts only).
+    /// Guest and CPU that each vCPU represents, by entity (hosts only).
     vcpus: BTreeMap<EntityId, (MachineId, CpuId)>,
     alarms: BTreeMap<Alarm, (Instant, CpuId)>,
 }

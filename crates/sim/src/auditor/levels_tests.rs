@@ -226,7 +226,7 @@ fn a_vm_that_keeps_a_boost_is_found_and_one_that_is_urgent_for_good_is_not() {
     let mut events = boosted_to(urgent, Params::default());
     events.retain(|(at, _, event)| *at < 20 || !matches!(event, Event::Adjust { .. }));
     assert_eq!(found(&events), [Rule::Boost]);
-    // Parameters set from outside have no limit.
+    // Parameters that the user sets have no limit, even if they equal the parameters of a boost.
     let mut events = boosted_to(urgent, Params::default());
     events.retain(|(.., event)| !matches!(event, Event::Boosted { .. }));
     let none = Coordination { budget: Nanos::ns(1), ..with };

@@ -105,7 +105,7 @@ impl Auditor {
         self.verdict.findings()
     }
 
-    /// Returns the longest finished wait of an entity that was not held.
+    /// Returns the longest completed wait. Time for which an entity is held does not count.
     #[must_use]
     pub fn longest_wait(&self) -> Nanos {
         self.longest_wait
@@ -117,7 +117,7 @@ impl Auditor {
         self.entities.iter().map(|entity| entity.id).collect()
     }
 
-    /// Returns the CPU time of `e` by its runs, up to the last event. `None`: `e` is not attached.
+    /// Returns the CPU time of `e` in all its runs, up to the last event. `None`: `e` is not attached.
     #[must_use]
     pub fn cpu_time(&self, e: EntityId) -> Option<Nanos> {
         self.entities.get(e).map(|entity| self.time_of(entity))

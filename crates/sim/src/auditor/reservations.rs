@@ -24,7 +24,7 @@ pub(super) enum Doing {
     Running,
 }
 
-/// The periods of an entity, in sequence from the first on.
+/// The sequence of an entity's periods.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Periods {
     pub(super) counts: PeriodCounts,

@@ -1,5 +1,6 @@
-//! [`Detector`]: finds the urgent tasks of a guest from the data of the guest's own kernel. The data are wake-ups and
-//! blocks by the guest's clock, charged time, and the state of its policy. The detector has no data of the host.
+//! [`Detector`]: finds the urgent tasks of a guest from the data of the guest's own kernel. The data are the instants
+//! of wake-ups and blocks on the guest's clock, the charged CPU time, and the state of the guest's policy. The detector
+//! has no data about the host.
 
 use super::Rule;
 use super::ewma::Ewma;
@@ -8,7 +9,7 @@ use super::ule::Ule;
 use sched::{Action, CpuId, EntityId, FairPosition, Input, Instant, Machine, Nanos, Position, State, Wake};
 use trace::Event;
 
-/// An event of a machine.
+/// A note of an event of a machine, for the coordination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
     /// An entity was woken.

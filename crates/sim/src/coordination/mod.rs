@@ -27,8 +27,8 @@ use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 pub enum Protocol {
     /// One hypercall at each change of two predicates: an interactive task runs or waits on the vCPU; an interactive
     /// task sleeps on the vCPU. While the first predicate holds, the vCPU is boosted. While only the second holds, an
-    /// interrupt for the vCPU boosts the vCPU until the guest's next report. Source: coordinated-2015 section VI. The
-    /// paper does not state that the host boosts at interrupts; this is assumed.
+    /// interrupt for the vCPU boosts the vCPU until the guest's next report. Source: coordinated-2015 section VI. That
+    /// the host boosts the vCPU at interrupts is assumed.
     S0,
     /// A hypercall with class and priority of the running task, at every change. The guest also calls after every
     /// handled interrupt for which the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time
@@ -85,8 +85,8 @@ impl Rule {
         ("ewma", Rule::Ewma),
     ];
 
-    /// Returns the data that the rule needs and a guest's policy lacks, if the policy answers `position` for a task.
-    /// `None`: the policy has all data.
+    /// Returns the name of the data that the rule needs and that a guest's policy lacks, if the policy answers
+    /// `position` for a task. `None`: the policy has all data.
     #[must_use]
     pub const fn lacks(self, position: Option<Position>) -> Option<&'static str> {
         match (self, position) {

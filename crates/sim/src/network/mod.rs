@@ -197,7 +197,7 @@ impl Ord for Entry {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) flow: Flow,
-    /// Number of the port among the objects of its machine. `inbox` likewise.
+    /// Numbers of the port and of the inbox, each among the objects of its machine.
     pub(crate) port: ObjectId,
     pub(crate) inbox: ObjectId,
     pub(crate) counts: FlowCounts,

@@ -41,7 +41,7 @@ impl From<Nanos> for Length {
 pub(crate) struct Draws(ChaCha8Rng);
 
 impl Draws {
-    /// Creates the draws of task number `task` of a run.
+    /// Creates the draws of task number `task` of a machine.
     pub(crate) fn new(seed: u64, task: u64) -> Draws {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(task);

@@ -107,7 +107,7 @@ impl Driver<'_> {
         self.tasks.of(next).holds += 1;
         if spins && self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
             let absent = self.cpus.seat_of(next).is_some_and(|cpu| self.cpus.cpus[cpu.index()].absent);
-            // A kick of a vCPU takes a hypercall.
+            // The owner kicks the vCPU of the next waiter by a hypercall.
             self.tasks.of(owner).owes += if absent { self.cpus.costs.hypercall } else { Nanos::ZERO };
         }
         if spins { self.end_spin(next) } else { self.grant(next, owner, false) }
@@ -126,8 +126,8 @@ impl Driver<'_> {
         self.end_spin(entity);
     }
 
-    /// Ends the spin of a task that receives its lock. The task continues at once if it runs, otherwise when it runs
-    /// again.
+    /// Ends the spin of a task that acquires its lock or passes its barrier. The task continues at once if it runs,
+    /// otherwise when it runs again.
     pub(super) fn end_spin(&mut self, entity: EntityId) {
         let now = self.cpus.now;
         let waited = now.since(self.tasks.of(entity).since);

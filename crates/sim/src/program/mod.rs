@@ -57,13 +57,14 @@ pub enum Object {
         /// Maximum value of the semaphore; further posts are lost. Range: 1 ….
         most: u32,
     },
-    /// A pipe or one direction of a socket. Writers block when the pipe is full, readers when the pipe is empty.
+    /// A pipe or one direction of a socket. A writer blocks while the pipe lacks room for the writer's bytes. A reader
+    /// blocks while the pipe holds fewer bytes than the reader requests.
     Pipe {
         /// Capacity of the pipe. Unit: bytes. Range: 1 ….
         capacity: u64,
     },
-    /// The sending end of a [flow](crate::network::Flow). A task blocks while more than `window` bytes are sent and not
-    /// yet read.
+    /// The sending end of a [flow](crate::network::Flow). A task that sends blocks while its bytes would raise the
+    /// number of bytes in transit or unread above `window`.
     Port {
         /// Maximum number of bytes in transit or unread. Range: 1 …; at least the size of the largest send.
         window: u64,
@@ -222,8 +223,8 @@ pub struct TaskSpec {
     pub name: String,
     /// Parameters of the task. Its group is set at its attachment.
     pub params: Params,
-    /// Time from the start of the application, or from the fork of a child, to the start of the task. A random time is
-    /// drawn from the seed of the run.
+    /// Time from the start of the application to the start of the task; for a child, time from its fork. The seed of
+    /// the run determines a random time.
     pub delay: Length,
     /// Program of the task. The task ends with its program.
     pub steps: Vec<Step>,

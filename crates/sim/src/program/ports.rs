@@ -199,7 +199,7 @@ impl Driver<'_> {
                 .and_then(|it| it.last_cpu)
                 .unwrap_or_else(|| self.machine.last_cpu(notified)),
         };
-        // A deferred notice covers this notice, too.
+        // A notice for `id` that is already deferred on this CPU covers this notice, too.
         if self.cpus.deferred.contains(&(home, Deferred::Notice(id)))
             || self.cpus.defer(home, Deferred::Notice(id), Wake::Interrupt)
         {

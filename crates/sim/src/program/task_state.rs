@@ -14,7 +14,7 @@ pub(crate) enum Waiting {
     Object(ObjectId),
     /// A wait for an object that other applications fill or empty: a port, an inbox, a ring.
     Outside(ObjectId),
-    /// A wait for the end of its children.
+    /// A wait for the end of the task's children.
     Children,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct TaskState {
     pub(crate) timers: Vec<Instant>,
     /// Random draws of the task. `None`: the task has drawn nothing yet.
     draws: Option<Box<Draws>>,
-    /// Number of the task in the run, which determines its draws.
+    /// Number of the task on its machine, which determines its draws.
     pub(crate) number: u64,
     pub(crate) waiting: Waiting,
     /// Instant since which the task waits for an object.

@@ -58,7 +58,7 @@ fn a_barrier_lets_all_go_when_the_last_one_comes() {
 
 #[test]
 fn a_pipe_holds_what_it_holds_and_no_more() {
-    // Ten messages of 100 bytes into a pipe of 300: the writer is at most three messages ahead.
+    // Ten messages of 100 bytes pass through a pipe of 300 bytes, so the writer is at most three messages ahead.
     let writer = task(
         "writer",
         job(vec![Step::Repeat { times: Some(10), body: vec![us(1), Step::Send { pipe: FIRST, bytes: 100 }] }]),

@@ -93,8 +93,8 @@ fn the_worked_example_of_rfc_v1_goes_event_by_event() {
 #[test]
 fn the_example_under_s0_asks_twice_and_leaves_the_boost_on_while_the_guest_sleeps() {
     let (asked, came, _) = example(by(Protocol::S0));
-    // At 0 the vCPU has a CPU, because the hog arrived later. The boost begins at 100 us, and ends when the fair task
-    // runs.
+    // The boost begins at 0, when the urgent task runs. The boost stays in force while the guest sleeps, and ends when
+    // the fair task runs.
     assert_eq!(asked, told(&[(0, "rr 8"), (200, "normal")]));
     assert_eq!((came.hints, came.hypercalls, came.cost), (2, 2, Nanos::us(2)));
 }
@@ -138,7 +138,7 @@ fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Co
     let under = host(&mut world, "linux", 1, CALL);
     let other = hog(&mut world, under, "hog");
     let vcpu = world.attach(under, "vcpu", params, Workload::Vcpu).expect("there is room");
-    // The guest reads the steal clock, as under KVM. The beats do not coincide with ticks.
+    // The guest reads the steal clock, as under KVM. The wake-ups of the task do not coincide with ticks.
     let kind = Guest { steal: Steal::Known, ..kind };
     let vm = guest(&mut world, under, policy, &[vcpu], kind, CALL);
     world.watch_all(&mut log);

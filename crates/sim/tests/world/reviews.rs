@@ -1,4 +1,4 @@
-//! Events at the instant of a review of boosts.
+//! Tests of events that coincide with a review of boosts.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, host, run, sleep, task, vcpus};
 use sched::{Class, CpuId, CpuSet, GroupId, Input, Instant, Nanos, Params, RtPriority};

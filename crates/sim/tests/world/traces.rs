@@ -8,8 +8,8 @@ use trace::{
     Header, MachineHeader, MachineId, WorldChromeWriter, WorldHeader, WorldTextWriter, WorldTimeline, WorldTrace, text,
 };
 
-/// Returns the trace of two guests on a host of two CPUs. Each guest has two vCPUs. One guest runs hogs, the other hogs
-/// and sleepers.
+/// Returns the trace of two guests on a host of two CPUs. Each guest has two vCPUs. Each guest runs a hog and two tasks
+/// that sleep.
 fn town() -> WorldTrace {
     let machine = |name: &str, policy: &str, host| MachineHeader {
         name: name.to_string(),

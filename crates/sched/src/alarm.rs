@@ -9,9 +9,9 @@ pub enum AlarmOwner {
     Policy,
     /// A CPU.
     Cpu(CpuId),
-    /// An entity; its alarms are removed at its detachment.
+    /// An entity. The machine clears its alarms when the entity is detached.
     Entity(EntityId),
-    /// A group; its alarms are removed when the group is removed.
+    /// A group. The machine clears its alarms when the group is removed.
     Group(GroupId),
 }
 

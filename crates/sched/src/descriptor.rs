@@ -184,7 +184,7 @@ impl<'a> LoadBounds<'a> {
     }
 }
 
-/// A tunable whole number of a policy.
+/// A tunable value of a policy, stored as a whole number.
 #[derive(Clone, Copy, Debug)]
 pub struct Knob {
     /// Name of the knob: `--knob NAME=VALUE`, `[policy.knobs]`.

@@ -151,7 +151,7 @@ impl Machine {
     /// Removes an empty group.
     ///
     /// # Errors
-    /// The group still has members or subgroups, or the group is the root.
+    /// The group does not exist, still has members or subgroups, or is the root.
     pub fn remove_group(&mut self, now: Instant, g: GroupId) -> Result<(), Refused> {
         self.advance(now);
         if !self.truth.is_group(g) {

@@ -237,7 +237,7 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// A point on a weighted clock, as in CFS's vruntime. Unit: nanoseconds of an entity of normal weight.
+/// A point on a weighted clock, as in CFS's vruntime. Unit: nanoseconds of CPU time at normal weight.
 ///
 /// Virtual times wrap. The sign of their difference compares two points, as in `kernel/sched/fair.c`. The order
 /// therefore holds only between points less than 2^63 ns apart.

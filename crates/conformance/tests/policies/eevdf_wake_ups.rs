@@ -117,7 +117,7 @@ struct Distribution(Vec<Nanos>);
 
 impl Distribution {
     fn of(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured) -> Distribution {
-        // The phase step does not divide the tick, so that no two events coincide.
+        // The offset of 7 us keeps wake-ups and ticks from coinciding.
         let phase = |n: u64| Nanos::us(7) + PERIOD.scale(n, PHASES);
         let late = (0..PHASES).flat_map(|n| run(policy, settings, row, phase(n)));
         // The simulated latency and the measured delay both include the switch to the thread.

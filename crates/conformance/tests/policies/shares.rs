@@ -9,7 +9,7 @@ use trace::{Event, Sink};
 const SEEDS: u64 = 60;
 const LENGTH: Nanos = Nanos::s(3);
 
-/// CPU time of each entity, and the maximum distance from the exact share since the last arrival.
+/// CPU time of each entity since the last arrival, and the maximum distance from the exact share in the run.
 #[derive(Default)]
 struct Shares {
     /// Weights and CPU times since the last arrival, in order of arrival.

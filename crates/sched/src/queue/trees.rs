@@ -43,7 +43,7 @@ struct Tree {
 /// and `remove` take O(log n), `first` O(1), `next` O(1) amortised over an iteration.
 ///
 /// An entity may have a [`Summary`]. In this case, a queue keeps the summary of all its entities (`summary`). The queue
-/// finds the first entity whose summary satisfies a condition in O(log n) (`first_where`).
+/// finds, in O(log n), the first entity whose summary satisfies a condition (`first_where`).
 #[derive(Debug)]
 pub struct Trees<K, S = ()> {
     trees: Vec<Tree>,
@@ -269,7 +269,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         self.nodes[node as usize].sum = below.fold(own, S::join);
     }
 
-    /// Replaces `old` by `new` (or nothing) below its parent.
+    /// Replaces `old` by `new` below the parent of `old`. `new` may be NIL.
     fn replace(&mut self, tree: usize, old: u32, new: u32) {
         let parent = self.nodes[old as usize].parent;
         if parent == NIL {

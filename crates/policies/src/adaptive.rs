@@ -1,25 +1,25 @@
-//! Adaptive: Credit that co-schedules a VM only while its guest waits long for spin locks.
+//! Adaptive: Credit that co-schedules a VM only while its guest waits a long time for spin locks.
 //!
-//! No VM has to be marked as concurrent. A monitor in the guest measures each wait for a spin lock, and reports the
-//! waits of `threshold` or more. A report starts an interval in which the policy schedules the VM like a concurrent VM
-//! of `hybrid`. In this interval each vCPU has a CPU of its own, and a CPU that picks one vCPU signals the siblings.
-//! After the interval, the VM is scheduled as in `credit`.
+//! No VM has to be marked as concurrent. A monitor in the guest measures each wait for a spin lock, and reports waits
+//! of `threshold` or longer. A report starts an interval in which the policy schedules the VM like a concurrent VM of
+//! `hybrid`. During the interval, each vCPU of the VM is placed on a different CPU. A CPU that picks one of these vCPUs
+//! signals the CPUs of its siblings. After the interval, the VM is scheduled as in `credit`.
 //!
-//! **Length of the interval.** The first interval lasts `interval`. If the next reported wait begins within the
-//! interval, the interval was too short. The interval was also too short if the wait begins later, but sooner after the
-//! interval than the interval was long. In both cases the next interval is twice as long. Otherwise the interval may
-//! have been too long, and the next interval is a quarter shorter. `interval-least` and `interval-most` bound the
-//! length. A report within an interval does not change that interval.
+//! **Length of the interval.** The first interval lasts `interval`. An interval was too short if the next reported wait
+//! begins during the interval, or after its end by less than the length of the interval. The next interval is then
+//! twice as long. Otherwise the interval may have been too long, and the next interval is a quarter shorter.
+//! `interval-least` and `interval-most` bound the length. A report within an interval does not change that interval.
 //!
 //! ```text
 //! reports (ms)      0        31            200            1000
 //! intervals         0-30     31-91         200-245        1000-1034
 //! ```
 //!
-//! Every group with members is a VM, marked or not.
+//! Every group with members counts as a VM, whether or not the group is marked.
 //!
-//! The original policy learns the duration of the lock contention of a VM by reinforcement. Its constants are not
-//! available. The rule above is an addition of Tactus, and the threshold of 2^20 cycles at 2.33 GHz is assumed.
+//! The original policy estimates how long the lock contention of a VM lasts by reinforcement learning. The constants of
+//! this estimate are not available. The rule above is an addition of Tactus, and the threshold of 2^20 cycles at 2.33
+//! GHz is assumed.
 //!
 //! Source: Weng, Liu, Yu and Li, "Dynamic adaptive scheduling for virtual machines", HPDC 2011 (abstract).
 

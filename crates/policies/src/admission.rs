@@ -1,9 +1,10 @@
 //! Admission control: the reservations granted never exceed what the CPUs can supply.
 //!
 //! On one CPU, EDF meets every deadline if and only if Σ slice/period ≤ 1 (Liu and Layland 1973). The theorem requires
-//! that each deadline is the end of its period and that no entity blocks. The theorem also holds if a blocked entity
-//! forfeits the time that its block would cost the other entities, as here. On m CPUs under global EDF, Σ ≤ m and each
-//! utilisation ≤ 1 bound the tardiness (Devi and Anderson 2005). Tardiness is still possible.
+//! that each deadline is the end of its period and that no entity blocks. The theorem also holds if an entity that
+//! blocks forfeits the time that its block would cost the other entities. Policies of this crate apply this rule. Under
+//! global EDF on m CPUs, the tardiness is bounded if Σ slice/period ≤ m and each utilisation is at most 1 (Devi and
+//! Anderson 2005). Deadlines may still be missed within this bound.
 
 use sched::{CpuId, CpuSet, Nanos, Reservation};
 
@@ -11,7 +12,7 @@ use sched::{CpuId, CpuSet, Nanos, Reservation};
 /// test of admission control corrects the loss.
 pub(crate) const ONE: u64 = 1 << 40;
 
-/// A share of one CPU.
+/// A share of one CPU: a slice divided by a period or by a relative deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Utilisation {
     units: u64,
@@ -62,7 +63,7 @@ struct Promised {
     count: u64,
 }
 
-/// The accounts of admission control: one per CPU when partitioned, otherwise one for the machine.
+/// The accounts of admission control: one per CPU if reservations are partitioned, otherwise one for the machine.
 #[derive(Debug)]
 pub(crate) struct Admission {
     books: Vec<Promised>,
@@ -72,7 +73,7 @@ pub(crate) struct Admission {
     partitioned: bool,
 }
 
-/// A rejection: the amount that would still fit, and its CPU.
+/// A rejection: the utilisation that would still fit, and the CPU on which it would fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Full {
     pub(crate) free_ppm: u64,
@@ -85,8 +86,9 @@ impl Admission {
         Admission { books, cpus: cpus as u64, percent: 100 - reserve_percent, partitioned }
     }
 
-    /// Admits `wish` on the first CPU in `allowed` where `wish` fits, or on the machine as a whole. `first`, if given,
-    /// is the CPU tried first. `others` yields the utilisations already admitted on a CPU, for the exact test.
+    /// If reservations are partitioned, admits `wish` on the first CPU in `allowed` on which `wish` fits; otherwise,
+    /// admits `wish` on the machine as a whole. The CPU `first`, if given, is tried before all other CPUs. For the
+    /// exact test, `others` yields the utilisations that have been admitted on a CPU.
     pub(crate) fn admit<'a, I: Iterator<Item = &'a Utilisation>>(
         &mut self,
         wish: Utilisation,
@@ -125,7 +127,7 @@ impl Admission {
         book.count -= 1;
     }
 
-    /// Restores a utilisation that has just been removed.
+    /// Adds back a utilisation that has just been removed.
     pub(crate) fn restore(&mut self, promised: Utilisation, on: Option<CpuId>) {
         self.enter(on.map_or(0, CpuId::index), promised);
     }
@@ -242,7 +244,8 @@ mod tests {
 
     #[test]
     fn a_refusal_states_what_still_fits() {
-        // VSched §3.1: with R = 0.05, (20, 5) and (50, 20) are admitted. With (100, 40), the sum would be 1.05.
+        // VSched §3.1: with R = 0.05, the (period, slice) pairs (20, 5) and (50, 20) are admitted. The pair (100, 40)
+        // is refused: the sum would be 1.05.
         let mut books = Admission::new(1, 5, true);
         let held = [share(5, 20), share(20, 50)];
         for (i, wish) in held.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Balance scheduling: CFS that never queues two vCPUs of a VM on one CPU.
 //!
 //! Two siblings in one run queue can never run at the same time, even if other CPUs are free. Strict co-scheduling
-//! prevents this conflict at the price of fragmentation: CPUs idle although vCPUs wait. Balance scheduling prevents the
+//! prevents this conflict at the cost of fragmentation: CPUs idle although vCPUs wait. Balance scheduling prevents the
 //! conflict by placement alone. When a vCPU wakes, is forked or migrates, every CPU on which a sibling runs or waits is
 //! excluded. CFS chooses among the other CPUs as usual. Siblings are then likely, but not certain, to run at the same
 //! time.
@@ -12,14 +12,15 @@
 //! balance queues     v0 h  | v1 i     both run, both wait, or one runs
 //! ```
 //!
-//! Siblings are the members of one group, without the members of its subgroups. The root group has no siblings. A vCPU
-//! is exempt if every CPU in its affinity has a sibling, as in a VM with more vCPUs than CPUs. The rule applies to
-//! placement only, so a vCPU that is already queued stays in its queue.
+//! Siblings are the direct members of one group; members of its subgroups do not count. Members of the root group are
+//! not siblings. If a sibling runs or waits on every CPU in the affinity of a vCPU, the rule does not apply to this
+//! vCPU. This is the case in a VM with more vCPUs than the host has CPUs. The rule applies to placement only, so a vCPU
+//! that is already queued stays in its queue.
 //!
-//! `coschedule` adds the co-scheduling on CFS with which the paper compares. When a vCPU is dispatched, the CPUs of its
-//! waiting siblings are kicked, except CPUs that run another sibling. Each kicked CPU picks the sibling first, within
-//! the limit that CFS sets for a `next` buddy. A sibling far ahead of its share is not picked first. With this knob,
-//! siblings run together more often, at the price of more switches.
+//! The knob `coschedule` adds co-scheduling to CFS, with which the paper compares balance scheduling. When a vCPU is
+//! dispatched, the CPUs of its waiting siblings are kicked, except CPUs that run another sibling. Each kicked CPU picks
+//! the sibling first, within the limit that CFS sets for a `next` buddy. A sibling far ahead of its share is not picked
+//! first. With this knob, siblings run together more often, at the cost of more context switches.
 //!
 //! Groups, quotas and the other knobs are as in `cfs`.
 //!
@@ -60,13 +61,13 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 struct Balance {
     fair: Fair<LeastVruntime>,
     coschedule: bool,
-    /// Entity of the last pick on each CPU.
+    /// Entity that each CPU picked last.
     last: Vec<Option<EntityId>>,
 }
 
 impl Balance {
-    /// Kicks the CPUs of the waiting siblings of `e`, which has just been dispatched. These CPUs pick the siblings
-    /// first.
+    /// Kicks the CPUs of the waiting siblings of `e`, which has just been dispatched, so that these CPUs pick the
+    /// siblings first.
     fn call_siblings(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let group = cx.params(e).group;
         if group == GroupId::ROOT {
@@ -171,8 +172,8 @@ mod tests {
         (0..vcpus).map(|_| scripted(host, member(vm))).collect()
     }
 
-    /// Returns the number of samples, of 400, in which two siblings are on one CPU. The host has two VMs of three vCPUs
-    /// that sleep and wake, and five hogs.
+    /// Returns the number of pairs of siblings that are on one CPU, summed over 400 samples. The host has two VMs of
+    /// three vCPUs that sleep and wake, and five hogs.
     fn stacked(policy: &Descriptor) -> usize {
         let mut host = host_under(policy, Topology::new(4), &[]);
         let vms = [vm(&mut host, 3), vm(&mut host, 3)];
@@ -203,7 +204,7 @@ mod tests {
         assert!(stacked(&cfs::POLICY) > 20, "CFS stacks them all the time");
     }
 
-    /// If the VM has more vCPUs than the host has CPUs, the rule has no effect, and every vCPU runs.
+    /// In a VM with more vCPUs than the host has CPUs, siblings share CPUs, and every vCPU runs.
     #[test]
     fn a_vm_wider_than_the_machine_still_runs() {
         let mut host = host_under(&POLICY, Topology::new(2), &[]);
@@ -216,7 +217,8 @@ mod tests {
         }
     }
 
-    /// Returns the number of milliseconds, of 2,000, in which both vCPUs of a VM run. The host has a hog on each CPU.
+    /// Returns the number of milliseconds, of 2,000, in which both vCPUs of a VM run. The host has two CPUs and three
+    /// hogs.
     fn together(coschedule: bool) -> usize {
         let mut host = host_under(&POLICY, Topology::new(2), &[("coschedule", i64::from(coschedule))]);
         let both = vm(&mut host, 2);

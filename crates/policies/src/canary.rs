@@ -55,15 +55,15 @@ fn boxed(cheat: Cheat) -> Box<dyn Policy> {
 enum Cheat {
     /// Law 9: allocates during a pick.
     Allocates,
-    /// Law 4: never picks every eighth entity that wakes.
+    /// Law 4: does not enqueue some of the woken entities, and so never picks them.
     Forgets,
     /// Sets an alarm one nanosecond ahead, repeatedly.
     Hurries,
-    /// Law 11: leaves the CPU idle at every third pick, although an entity waits.
+    /// Law 11: leaves the CPU idle at some picks, although an entity waits.
     Idles,
     /// Kicks its own CPU at every pick, so that the CPU never stops picking.
     Kicks,
-    /// Law 1: returns a time slice that has already ended.
+    /// Law 1: returns a time slice that ends at once.
     Past,
     /// Law 2: picks a blocked entity.
     PicksBlocked,
@@ -90,9 +90,9 @@ struct Canary {
     cheat: Cheat,
     queue: Lists,
     picks: u64,
-    /// Blocked entity.
+    /// Entity that blocked last.
     asleep: Option<EntityId>,
-    /// Detached entity.
+    /// Entity that was detached last.
     gone: Option<EntityId>,
     /// Number of requested changes.
     wishes: i64,

@@ -2,9 +2,9 @@
 //! again.
 //!
 //! Stopping a whole VM because one of its vCPUs lags (`cosched-strict`) wastes CPUs. Also, enough CPUs for all of its
-//! vCPUs are rarely free at once. A limit on the drift is enough. Each vCPU has a *lead*, its progress beyond the
-//! progress of the slowest vCPU of the VM. A vCPU makes progress while it runs or idles, but not while it waits for a
-//! CPU or is co-stopped.
+//! vCPUs are rarely free at once. It is enough to limit the drift between vCPUs. Each vCPU has a *lead*, its progress
+//! beyond the progress of the slowest vCPU of the VM. A vCPU makes progress while it runs or idles, but not while it
+//! waits for a CPU or is co-stopped.
 //!
 //! ```text
 //! two CPUs; a hog h; a VM of two vCPUs, a and b; equal weights; threshold 3 ms, resume 2 ms, margin 1 ms, quantum 50 ms
@@ -18,23 +18,23 @@
 //! **Stop.** A vCPU whose lead reaches the threshold stops (it is held, `co-stopped`); its siblings continue. Its CPU
 //! becomes free, often for the lagging vCPU.
 //!
-//! **Resume.** The vCPU resumes once its lead is down to `resume`. Both instants are known in advance, and an alarm is
-//! set for each; ticks have no effect. The slowest vCPU is never stopped, so a VM with any number of vCPUs never halts
-//! as a whole.
+//! **Resume.** The vCPU resumes once its lead is down to `resume`. The instants of the stop and of the resume are known
+//! in advance, and an alarm is set for each; ticks have no effect. The slowest vCPU is never stopped, so a VM with any
+//! number of vCPUs never halts as a whole.
 //!
-//! **Idling.** An idle vCPU makes progress, but its lead from idling is limited to `resume`. A larger lead from before
-//! shrinks by the progress of the siblings. A vCPU that ran alone for an hour therefore does not have to wait for an
-//! hour.
+//! **Idling.** An idle vCPU makes progress, but its lead from idling is limited to `resume`. If the lead was larger
+//! when the vCPU became idle, the lead shrinks by the progress of the siblings. A vCPU that ran alone for an hour
+//! therefore does not have to wait for an hour.
 //!
 //! **Order.** Otherwise scheduling is proportional share, as in `cosched-strict`: the vCPU with the least weighted CPU
-//! time runs, for a quantum at most. This vCPU preempts a vCPU whose weighted CPU time is larger by `margin`.
+//! time runs, for a quantum at most. A vCPU that wakes preempts a vCPU whose weighted CPU time is larger by `margin`.
 //!
 //! **`version = 3`** is the behaviour of ESX 3. Skews are as in `cosched-strict`, and the whole VM stops at the
 //! threshold. But only the vCPUs that lag by half of the threshold or more (assumed) need CPUs at the same instant.
 //! Their siblings resume as soon as they get a CPU. Skews above half the threshold are reduced to half the threshold.
 //! `resume` has no effect in this version.
 //!
-//! A gang is a VM: the members of a group that is marked as a gang.
+//! The members of a group that is marked as a gang are the vCPUs of a VM.
 //!
 //! Differences from ESX: there are no per-CPU queues, and no migration between them. Time in the hypervisor counts as
 //! time in the guest; ESX excludes it. The threshold, `resume` and the limit on the lead from idling are assumed.

@@ -19,21 +19,21 @@
 //!
 //! **Co-start.** The VM resumes when CPUs are available at the same instant for all of its vCPUs that are not idle. A
 //! CPU is available if it idles. It is also available if the CPU time of its vCPU exceeds the CPU time of every vCPU of
-//! the VM by `margin`. A waiting vCPU with no more CPU time than the VM has precedence. Until then CPUs may idle. In
-//! the picture a CPU idles for 46 of 106 ms. The later `cosched-relaxed` reduces this waste. A skew above half the
-//! threshold is reduced to half of it (assumed). Without this rule, a vCPU that loses its CPU at once would stop the VM
-//! again at once.
+//! the VM by `margin`. A waiting vCPU with no more CPU time than the vCPUs of the VM has precedence. CPUs may idle
+//! while a VM is stopped. In the picture, a CPU idles for 46 of 106 ms. The later `cosched-relaxed` reduces this waste.
+//! At a co-start, a skew above half the threshold is reduced to half the threshold (assumed). Without this rule, a vCPU
+//! that loses its CPU at once would stop the VM again at once.
 //!
 //! **Order.** Otherwise scheduling is proportional share: the vCPU with the least weighted CPU time runs, for a quantum
 //! at most. A vCPU that wakes does not keep its unused time. A lead is remembered for 20 quanta. A vCPU may gain a
-//! longer lead while no other vCPU may run. The other vCPUs need not make up for all of this lead. Weights belong to
-//! the vCPUs; groups have no weight here.
+//! longer lead while no other vCPU is able to run. The excess over 20 quanta is not compensated. Weights belong to the
+//! vCPUs; groups have no weight here.
 //!
-//! A VM may have more vCPUs than there are CPUs, or more than its affinities allow to run side by side. Such a VM
+//! A VM may have more vCPUs than there are CPUs, or more than its affinities allow to run at the same time. Such a VM
 //! starts when the largest possible number of its vCPUs have CPUs. Its vCPUs with the least CPU time have precedence.
 //! The vCPUs without a CPU begin to lag, so all vCPUs run in turn.
 //!
-//! A gang is a VM: the members of a group that is marked as a gang.
+//! The members of a group that is marked as a gang are the vCPUs of a VM.
 //!
 //! Differences from ESX: there are no per-CPU queues, and no migration between them. Time in the hypervisor counts as
 //! time in the guest. The threshold is assumed, and also that a vCPU loses its skew while it idles.

@@ -1,11 +1,11 @@
-//! Virtual deadlines: the distance of the deadline of each nice level.
+//! Virtual deadlines: the time from the beginning of a time slice to its deadline, by nice level.
 
 use sched::{Knobs, Nanos};
 
 const NICES: usize = 40;
 
-/// Returns the ratios of nice −20 to 19. Each ratio exceeds the previous ratio by a tenth, rounded down. Source:
-/// `prio_ratios`, kernel/sched/bfs.c.
+/// Returns the ratios of the nice levels −20 to 19; `first` is the ratio of −20. Each ratio exceeds the previous ratio
+/// by a tenth, rounded down. Source: `prio_ratios`, kernel/sched/bfs.c.
 const fn ratios(first: u64) -> [u64; NICES] {
     let mut all = [first; NICES];
     let mut n = 1;
@@ -42,12 +42,13 @@ impl Lengths {
         Lengths { slice, offsets: table.map(|ratio| unit.scale(ratio, 128)) }
     }
 
-    /// Returns a time slice of exactly `interval`, and deadlines in the same unit.
+    /// Returns lengths without binary milliseconds: a time slice of exactly `interval`, and deadline offsets in
+    /// proportion.
     pub(crate) fn exact(interval: Nanos) -> Lengths {
         Lengths { slice: interval, offsets: LATER.map(|ratio| interval.scale(ratio, 128)) }
     }
 
-    /// Returns the distance of the deadline of `nice`.
+    /// Returns the time from the beginning of a time slice to its deadline at `nice`.
     pub(crate) fn offset(&self, nice: i32) -> Nanos {
         self.offsets[usize::try_from(nice + 20).expect("a nice value is at least -20")]
     }

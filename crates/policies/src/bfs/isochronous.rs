@@ -1,8 +1,9 @@
-//! SCHED_ISO: the fraction of recent ticks that were real-time or isochronous, and its limit.
+//! SCHED_ISO: the fraction of recent ticks at which a real-time or isochronous entity ran, and the limit of this
+//! fraction.
 
 use sched::Nanos;
 
-/// One tick of one CPU, in the account's units.
+/// Units that one tick of one CPU adds to the account.
 const UNIT: u64 = 100;
 /// The window over which the account decays.
 const WINDOW: Nanos = Nanos::s(5);
@@ -17,7 +18,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Returns an account for `cpus` CPUs that tick every `tick`; `percent` of all ticks may be isochronous.
+    /// Creates an account for `cpus` CPUs that tick every `tick`. The limit is `percent` of the maximum of the account.
     pub(crate) fn new(tick: Nanos, cpus: usize, percent: u64) -> Account {
         let period = WINDOW.as_ns() / tick.as_ns() * cpus as u64 + 1;
         Account { period, percent, ticks: 0, refractory: false }
@@ -62,7 +63,7 @@ mod tests {
             account.tick(false);
             paid += 1;
         }
-        // From 70 to 62 %, the account decays by 71 units per tick at first and by 63 units at last.
+        // While the account falls from 70 to 62 %, it decays by 71 units per tick at first and by 63 units at last.
         assert!((580..640).contains(&paid), "{paid}");
         // Gain and loss are equal at 70 % if 71 of 171 ticks are urgent (41.5 %).
         (0..100_000).for_each(|n| account.tick(n % 100 < 41));

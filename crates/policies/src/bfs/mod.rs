@@ -1,10 +1,11 @@
 //! BFS: one run queue for all CPUs; the task with the earliest virtual deadline runs.
 //!
 //! BFS is Con Kolivas's scheduler for desktops with few CPUs. A task has a time slice and a virtual deadline. The
-//! deadline is set when the task gets a new time slice. A higher nice value sets a later deadline. Among tasks that
-//! share the CPU, the task with the earliest deadline runs. BFS does not estimate which tasks are interactive. A task
-//! that sleeps keeps its time slice and its deadline, and an old deadline is an early deadline. A task that blocks gets
-//! a new time slice and a new deadline only if its time slice is used up.
+//! deadline is set when the task gets a new time slice. A higher nice value gives a later deadline. Of the runnable
+//! tasks, the task with the earliest deadline runs. BFS does not estimate which tasks are interactive. A task that
+//! sleeps keeps its deadline and the rest of its time slice. After a sleep, this deadline is early compared with the
+//! deadlines of tasks that have run. A task that blocks gets a new time slice and a new deadline only if its time slice
+//! is used up.
 //!
 //! ```text
 //! one CPU, a and b nice 0 from 0; c nice -10 at 13 for 1 ms (binary-milliseconds = off)
@@ -13,33 +14,35 @@
 //! ```
 //!
 //! **Classes.** The order is: stop class; SCHED_FIFO and SCHED_RR by priority; SCHED_ISO; normal and batch; idle. A
-//! task of a more urgent class always runs first. SCHED_ISO needs no privilege. Its tasks rank above normal tasks until
-//! an account of real-time and isochronous ticks passes 70 parts of 100. If no other task runs, the account reaches
-//! this limit after 3.5 s. From then on SCHED_ISO tasks count as normal, until the account is down to 62. (A lower
-//! account decays more slowly: in the long run SCHED_ISO tasks keep about 41 %.) Batch tasks get a new deadline at each
-//! preemption. Idle tasks run only when no other task is runnable.
+//! task of a more urgent class always runs first. SCHED_ISO needs no privilege. SCHED_ISO tasks rank above normal tasks
+//! until an account of real-time and isochronous ticks exceeds 70 %. If only such tasks run, the account reaches this
+//! limit after 3.5 s. From then on, SCHED_ISO tasks count as normal, until the account has fallen to 62 %. A lower
+//! account decays more slowly. In the long run, SCHED_ISO tasks therefore receive about 41 % of the CPU time at their
+//! own rank. Batch tasks get a new deadline at each preemption. Idle tasks run only when no other task is runnable.
 //!
-//! **Time slice and deadline.** A time slice is charged at ticks. A task that has used up its time slice gets a new
-//! time slice and a new deadline, `offset(nice)` from now. The offset is 41 ms at nice 0, 6 at −20, 250 at 19. A task
-//! waits until its deadline is the earliest. The shares of tasks that never block are therefore about inversely
-//! proportional to the squares of their offsets. Beside nice 0, a task of nice 19 gets 3 %.
+//! **Time slice and deadline.** A tick charges the running task's time slice. A task that has used up its time slice
+//! gets a new time slice and a new deadline, `offset(nice)` from now. The offset at nice 0 is 41 ms, at nice −20 it is
+//! 6 ms, and at nice 19 it is 250 ms. A task waits until its deadline is the earliest. The shares of tasks that never
+//! block are therefore about inversely proportional to the squares of their offsets. Beside a task of nice 0, a task of
+//! nice 19 receives 3 % of the CPU time.
 //!
 //! **Wake-up.** A woken task is placed on the idle CPU that is nearest to its last CPU. If no CPU idles, the woken task
 //! is compared with the least urgent running task: the worst class, then the latest deadline. If the woken task is more
 //! urgent, it preempts that task. A synchronous wake-up, whose waker is about to sleep, preempts no task.
 //!
-//! **Several CPUs.** A task that is preempted is *sticky* on its CPU; each CPU has at most one sticky task. Other CPUs
-//! postpone the deadline of a sticky task when they compare deadlines; more distant CPUs postpone it further. Apart
-//! from this rule, every CPU picks the earliest deadline of all tasks.
+//! **Several CPUs.** A task that is preempted or yields is *sticky* on its CPU; each CPU has at most one sticky task.
+//! When another CPU compares deadlines, it treats the deadline of a sticky task as later. The more distant that CPU is,
+//! the later it treats the deadline. Apart from this rule, every CPU picks the earliest deadline of all tasks.
 //!
 //! **Ticks.** A task that was dispatched in the first half of a tick is preempted early. The preemption happens at the
-//! tick after which at most half a tick of its time slice is left. Otherwise the task would run into the second half of
-//! the next tick.
+//! first tick at which at most half a tick of its time slice is left. Otherwise the task would run until the next tick,
+//! and exceed its time slice by half a tick or more.
 //!
 //! Differences from the kernel: the kernel scans one list for the earliest deadline. Here a tree holds the deadlines,
-//! and sticky tasks are compared separately, with the same result. A CPU that is about to pick is not preempted again.
-//! A preempted task is offered to idle CPUs in its affinity. A weight counts as the nearest nice value. There are no
-//! signals or locks for which idle tasks are promoted. CPU frequencies are not modelled.
+//! and sticky tasks are compared separately, with the same result. A wake-up does not kick a CPU that has been kicked
+//! and has not picked yet. A preempted task is offered to idle CPUs in its affinity. A weight counts as the nearest
+//! nice value. The kernel promotes an idle task with a pending signal or a lock; this policy does not. CPU frequencies
+//! are not modelled.
 //!
 //! Source: kernel/sched/bfs.c, v0.428 to v0.446 (Kolivas); Documentation/scheduler/sched-BFS.txt.
 
@@ -135,7 +138,7 @@ struct Current {
     dither: bool,
 }
 
-/// The run queues: one, or several.
+/// The division of the run queue among CPUs.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     /// One run queue for all CPUs, with sticky entities: BFS.
@@ -164,9 +167,9 @@ pub(crate) struct Parts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Yields {
     Ignored,
-    /// A yield to entities that are at least as urgent as the yielding entity.
+    /// Entities that are at least as urgent as the yielding entity run first.
     ToBetter,
-    /// A yield to any entity: the yielding entity gets a new time slice and a new deadline.
+    /// The yielding entity gets a new time slice and a new deadline.
     Expire,
 }
 
@@ -210,7 +213,7 @@ const fn ticker(cpu: CpuId) -> Alarm {
 }
 
 impl Bfs {
-    /// Creates a scheduler of this shape without sticky entities; `knobs` has `tick` and `iso-cpu`.
+    /// Creates a scheduler of this shape without sticky entities. `knobs` must contain `tick` and `iso-cpu`.
     pub(crate) fn new(host: &Topology, knobs: &Knobs, lengths: Lengths, shape: Shape) -> Bfs {
         let tick = knobs.time("tick");
         let current = Current { rank: Rank::IDLE, deadline: Instant::NEVER, nice: 0, dither: false };
@@ -271,7 +274,7 @@ impl Bfs {
         (task.slice, task.deadline, task.begun) = (slice, now.saturating_add(offset), true);
     }
 
-    /// Returns the distance of `from` to `cpu`.
+    /// Returns the distance from `from` to `cpu`.
     fn distance(&self, host: &Topology, from: CpuId, cpu: CpuId) -> Distance {
         let steps = if host.share_core(from, cpu) {
             0
@@ -287,7 +290,7 @@ impl Bfs {
         }
     }
 
-    /// Enqueues `e`, which is runnable, for `cpu`. `taken_off`: `e` has just been preempted on `cpu`.
+    /// Enqueues `e`, which is runnable, for `cpu`. `taken_off`: `e` has just been stopped on `cpu`.
     fn enqueue(&mut self, e: EntityId, cpu: CpuId, taken_off: bool, cx: &Cx<'_>) {
         let deadline = self.tasks[e.index()].deadline;
         // Entities past their deadline are ordered by arrival.
@@ -297,7 +300,7 @@ impl Bfs {
         self.queue.push(queue, e, self.rank(e, queue), key, sticky);
     }
 
-    /// Enqueues `e` and kicks a CPU for `e`.
+    /// Enqueues `e` and kicks a CPU that should run `e`, if there is one.
     fn enqueue_and_call(&mut self, e: EntityId, sync: bool, cx: &mut Cx<'_>) {
         let idle = if cx.idle_cpu_for(e).is_some() { self.best_idle(e, cx) } else { None };
         let last = Some(cx.last_cpu(e)).filter(|&last| cx.may_run(e, last));
@@ -310,7 +313,8 @@ impl Bfs {
     }
 
     /// Returns the best idle CPU for `e` that has not been kicked: the CPU with the minimum sum of three penalties.
-    /// Penalties are 0, 1, 2 or 8 for distance from the last CPU of `e`, 4 for a busy cache, 16 for a busy core.
+    /// Penalties are 0, 1, 2 or 8 for distance from the last CPU of `e`, 4 if another CPU of the same cache is busy,
+    /// and 16 if another thread of the same core is busy.
     fn best_idle(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |cpu: CpuId| cx.running(cpu) == Running::Idle;
@@ -355,8 +359,8 @@ impl Bfs {
         }
     }
 
-    /// Kicks an idle CPU for the entity for which `picking` was kicked, if the entity still waits and may run on the
-    /// idle CPU.
+    /// Kicks an idle CPU on which a waiting entity may run, if there is one. `picking` may have been kicked for that
+    /// entity and have picked another entity.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.queue.is_empty() || !cx.topology().iter().any(idle) {

@@ -1,4 +1,4 @@
-//! The run queues of the machine or of its parts: lists of real-time priorities, and trees of deadlines.
+//! The run queues of BFS and MuQSS: FIFO lists of real-time priorities, and trees of deadlines.
 
 use super::rank::Rank;
 use sched::queue::{Levels, Trees};
@@ -7,9 +7,9 @@ use sched::{CpuId, Cx, EntityId, Instant};
 /// The waiting entities.
 #[derive(Debug)]
 pub(super) struct DeadlineQueues {
-    /// Tasks of SCHED_FIFO and SCHED_RR, by rank.
+    /// Tasks of the stop class, SCHED_FIFO and SCHED_RR, by rank.
     real_time: Levels,
-    /// Tasks of ISO, NORMAL and IDLEPRIO, each by deadline and arrival.
+    /// Tasks of ISO, NORMAL and IDLEPRIO: one tree per class and queue, by deadline and arrival.
     deadlines: Trees<(Instant, u64)>,
     queues: usize,
     arrivals: u64,
@@ -33,7 +33,8 @@ struct Waiting {
 
 const NOT_WAITING: Waiting = Waiting { sticky: None, arrival: 0, deadline: Instant::ZERO };
 
-/// The distance of a CPU from the CPU of a sticky entity, as a left shift of the time to its deadline.
+/// The distance of a CPU from the CPU of a sticky entity, as the number of bits by which the time to the entity's
+/// deadline is shifted left.
 pub(super) type Distance = u32;
 
 impl DeadlineQueues {
@@ -59,8 +60,8 @@ impl DeadlineQueues {
         self.waits[e.index()] = NOT_WAITING;
     }
 
-    /// Enqueues `e` last in its list of `queue`, with this rank and deadline. `sticky`: the CPU on which `e` was just
-    /// preempted.
+    /// Enqueues `e` in `queue`, behind all entities of the same rank and deadline. `sticky`: the CPU on which `e`
+    /// becomes sticky.
     pub(super) fn push(&mut self, queue: usize, e: EntityId, rank: Rank, deadline: Instant, sticky: Option<CpuId>) {
         self.arrivals += 1;
         self.waits[e.index()] = Waiting { sticky, arrival: self.arrivals, deadline };
@@ -108,8 +109,8 @@ impl DeadlineQueues {
     }
 
     /// Returns the entity of queue 0 to run on `cpu`. Within the best rank that has an eligible entity, picks the first
-    /// entity of the list, or the entity with the earliest effective deadline. The effective deadline of an entity that
-    /// is sticky on another CPU is later by `distance`.
+    /// entity of a real-time list, or the entity of a tree with the earliest effective deadline. For an entity that is
+    /// sticky on another CPU, the time to the deadline is shifted left by `distance`.
     pub(super) fn best(&self, cpu: CpuId, cx: &Cx<'_>, distance: impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));
         let found = real_time.or_else(|| (0..TREES).find_map(|tree| self.earliest(tree, cpu, cx, &distance)));
@@ -118,7 +119,7 @@ impl DeadlineQueues {
         found
     }
 
-    /// Returns the pick of bfs.c: a full scan of one list per rank, in order of arrival.
+    /// Returns the entity that bfs.c would pick, by a full scan of one list per rank in order of arrival.
     #[cfg(test)]
     fn scanned(&self, cpu: CpuId, cx: &Cx<'_>, distance: &impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));

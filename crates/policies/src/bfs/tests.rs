@@ -61,7 +61,8 @@ fn the_worked_example() {
     assert!(host.machine().state(d) == State::Waiting);
 }
 
-/// The deadline of a waiting task does not move, so shares are about proportional to the square of the ratios.
+/// The deadline of a waiting task does not move, so shares are about inversely proportional to the squares of the
+/// ratios.
 #[test]
 fn nice_19_has_three_per_cent_beside_nice_0() {
     let mut host = host(1, &[]);
@@ -96,8 +97,9 @@ fn classes_go_before_deadlines() {
     assert_eq!(runs(&host, 0), Some(order[0]), "at once");
 }
 
-/// A greedy SCHED_ISO task receives the whole CPU for the first seconds. Afterwards the task receives 41 or 24 % as an
-/// isochronous task, and its share as a normal task in addition.
+/// A greedy SCHED_ISO task receives the whole CPU for the first seconds. Afterwards it receives 41 % (`iso-cpu` 70) or
+/// 24 % (`iso-cpu` 30) while it ranks as isochronous. In addition, it receives a share while it counts as a normal
+/// task.
 #[test]
 fn isochronous_tasks_are_held_to_their_part() {
     for (percent, range) in [(70, 41..=56), (30, 24..=36)] {
@@ -125,8 +127,8 @@ fn a_wake_up_takes_the_nearest_idle_cpu_or_the_worst_running() {
     run_through(&mut host, 200);
     host.wake(e, Wake::Timer);
     run_through(&mut host, 300);
-    // Penalties of idle CPUs. CPU 1 shares the busy core: 1 + 4 + 16. CPU 2 shares the cache: 2 + 4. CPU 4 has another
-    // cache, all idle: 8.
+    // Penalties of idle CPUs. CPU 1 shares a core with the busy CPU 0: 1 + 4 + 16. CPU 2 shares the cache with CPU 0: 2
+    // + 4. CPU 4 has another cache, whose CPUs are all idle: 8.
     assert_eq!(runs(&host, 2), Some(e));
     let filler: Vec<EntityId> = (0..6).map(|_| hog(&mut host, nice(0))).collect();
     run_through(&mut host, 400);
@@ -162,7 +164,8 @@ fn a_fork_halves_the_slice_and_keeps_the_deadline() {
     assert_eq!(shows(&host, late, "slice"), 6_144_000);
 }
 
-/// A task preempted with time left is sticky: other CPUs postpone its deadline, and its own CPU picks the task first.
+/// A task preempted with time left is sticky: other CPUs treat its deadline as later, so its own CPU usually picks the
+/// task first.
 #[test]
 fn a_sticky_task_stays_where_it_was() {
     for (locality, moves) in [(0, false), (2, true)] {
@@ -234,7 +237,8 @@ fn a_batch_task_loses_its_place_when_it_is_preempted() {
     }
 }
 
-/// Dither: a task dispatched in the first half of a tick stops before the next tick if its time slice is nearly over.
+/// Dither: a task dispatched in the first half of a tick stops at the first tick at which at most half a tick of its
+/// time slice is left.
 #[test]
 fn a_task_dispatched_early_in_a_tick_stops_before_its_time_slice_is_over() {
     for (start, end) in [(200, 6_000..6_200), (600, 7_000..7_200)] {
@@ -276,8 +280,7 @@ fn expired_deadlines_can_go_by_arrival() {
     }
 }
 
-/// Random wake-ups, blocks and preemptions on four CPUs: the tree and the scan find the same task (asserted at every
-/// pick).
+/// Random wake-ups, blocks and yields on four CPUs: the tree and the scan find the same task (asserted at every pick).
 #[test]
 fn the_tree_finds_the_same_task_as_the_scan_of_the_source() {
     let shape = sched::Topology { cpus: 4, smt: 2, llc: 4 };

@@ -1,5 +1,5 @@
-//! BMQ: each CPU runs the best level; short runs improve the level of a task slightly, full time slices worsen it
-//! slightly.
+//! BMQ: each CPU runs the first task of its best level. Short runs improve the level of a task slightly; full time
+//! slices worsen it slightly.
 //!
 //! BMQ is Alfred Chen's BitMap Queue scheduler, the default of Project C. Project C is an alternative to Linux's fair
 //! scheduler for desktops. Its aims are a simple design and short response times. Each CPU has 127 lists and a bitmap
@@ -12,59 +12,62 @@
 //! ```
 //!
 //! **Levels.** SCHED_FIFO and SCHED_RR have the levels 0 to 98 by priority. Every other task has the level 50 + ⌊(127 +
-//! nice + boost)/2⌋, which is 113 at nice 0 without a boost. The boost has at most seven steps up or down, which are
-//! three or four levels. A better level has strict precedence: a hog of nice −2 leaves no time to a hog of nice 0.
+//! nice + boost)/2⌋, which is 113 at nice 0 without a boost. The boost has at most seven steps up or down, which change
+//! the level by three or four. A better level has strict precedence: a hog of nice −2 leaves no time to a hog of nice
+//! 0.
 //!
 //! **Boost.** The boost ranges from −7 (best) to +7. The boost improves by one when a task blocks soon after the switch
-//! to it. The limit is 2^22 ns ≫ (8 − boost): 16.4 µs at 0, half of the previous limit for each further step up. The
-//! boost improves by one more when the task wakes after a sleep longer than a time slice. The boost worsens by one with
-//! each time slice that is used up. Hogs therefore sink to +7 and alternate at that level. Tasks that wait for their
-//! user climb to −7 and preempt hogs. SCHED_BATCH and SCHED_IDLE climb to 0 at best.
+//! to it. The limit is 2^22 ns ≫ (8 − boost): 16.4 µs at boost 0, and half as long for each better step. The boost
+//! improves by one more when the task wakes after a sleep longer than a time slice. The boost worsens by one with each
+//! time slice that is used up. Hogs therefore sink to +7 and alternate at that level. Tasks that mostly wait for user
+//! input climb to −7 and preempt hogs. SCHED_BATCH and SCHED_IDLE tasks climb to 0 at best.
 //!
-//! **Time slices.** The running task stays in its list. A newly enqueued task is added at the tail. A task of equal
-//! level therefore does not preempt, and a task of a better level preempts at once. A preempted task stays first and
-//! keeps the remainder of its time slice. A time slice counts as used up if less than 102.4 µs is left at a tick, at a
-//! switch or at its end. The task then moves to the tail of its new level, with a new time slice. SCHED_FIFO tasks stay
-//! first. A fork halves the remainder of the parent's time slice. The child starts at +7, or at 7 more than a boosted
-//! parent.
+//! **Time slices.** The running task stays in its list. A newly enqueued task is added at the tail. A task of the same
+//! level as the running task therefore does not preempt it, and a task of a better level preempts at once. A preempted
+//! task stays at the head of its list and keeps the remainder of its time slice. A time slice counts as used up if less
+//! than 102.4 µs is left at a tick, at a switch or at its end. The task then moves to the tail of its new level, with a
+//! new time slice. A SCHED_FIFO task stays at the head of its list. A fork halves the remainder of the parent's time
+//! slice. The child starts at boost +7. If the parent's boost is below 0, the child starts at this boost plus 7.
 //!
-//! **Yield.** A yield sets the boost to +7. But the task keeps its place in the list until its next enqueue, so a yield
-//! often has no effect on other tasks (`yield`). `yield_to` has no effect.
+//! **Yield.** A yield sets the boost to +7. But by default the task keeps its place in the list until its next enqueue,
+//! so a yield often has no effect on other tasks. The knob `yield` changes this. `yield_to` has no effect.
 //!
 //! **Several CPUs.** A woken task is placed on an idle core, else on an idle thread. If no CPU idles, the candidates
-//! are the CPUs that run a task of the same, the next better or a worse level. If there is none, all CPUs are
-//! candidates. The nearest candidate to its last CPU is chosen: the same CPU, core, cache. A CPU that becomes idle
-//! pulls tasks from the nearest run queue with waiting tasks. It pulls the tasks behind the running task, up to half of
-//! the queue. If a whole core idles and each thread of another core runs a single task, one of these tasks moves to the
-//! idle core. There is no other balancing. A task with an affinity may therefore wait while a CPU in its affinity
-//! idles.
+//! are the CPUs that run a task of the woken task's level, of the next better level, or of a worse level. If there is
+//! no such CPU, all CPUs are candidates. The task is placed on the candidate nearest to its last CPU: the same CPU,
+//! else the same core, else the same cache. A CPU that becomes idle pulls tasks from the nearest run queue with waiting
+//! tasks. It pulls the tasks behind the running task, up to half of the queue. If a whole core idles and each thread of
+//! another core runs a single task, one of these tasks moves to the idle core. There is no other balancing. A task with
+//! an affinity may therefore wait while a CPU in its affinity idles.
 //!
 //! **Parameters.** A weight becomes the nearest nice value by ratio. Groups, their weights and their quotas are
-//! ignored. A reservation is SCHED_DEADLINE, which Project C runs as SCHED_FIFO 99 (`deadline-is-fifo`). SCHED_ISO is
-//! the same as SCHED_NORMAL. BMQ guarantees no share. A hog can starve beside a better nice value, or beside a task
-//! that sleeps often enough.
+//! ignored. An entity with a reservation is a SCHED_DEADLINE task, which Project C runs at SCHED_FIFO 99
+//! (`deadline-is-fifo`). SCHED_ISO is the same as SCHED_NORMAL. BMQ guarantees no share. A hog can starve beside a hog
+//! of a better nice value, or beside a task that sleeps often enough.
 //!
 //! **Interactive tasks** (for hints to a host) are tasks whose boost is −2 or better.
 //!
-//! **Versions.** Up to 5.12, a time slice is exactly 4 ms, and counts as used up below 100 µs.
+//! **Versions.** Up to 5.12, a time slice is exactly 4 ms, and counts as used up when less than 100 µs is left.
 //!
 //! From 6.6 on, boosts reach 12, children start at +12, and four real-time priorities share a level. A short run is
-//! shorter than 2^22 ns ≫ ⌊(14 − boost)/2⌋. A run longer than a time slice that ends by blocking costs a step.
+//! shorter than 2^22 ns ≫ ⌊(14 − boost)/2⌋. A task that blocks after a run longer than a time slice loses one step.
 //!
-//! From 6.12 on, every block improves the boost by one, and children inherit their parent's boost. A yield moves the
-//! task to the tail, and SCHED_IDLE never climbs. By mistake, a sleep improves no boost (`sleep-is-bool`).
+//! From 6.12 on, every block improves the boost by one, and children inherit their parent's boost. A task that yields
+//! moves to the tail of its list. A SCHED_IDLE task never climbs. Because of a bug in the code, a sleep never improves
+//! the boost (`sleep-is-bool`).
 //!
-//! The thesis that compares BMQ with CFS, and the documentation, state that a boost does not fall below 0. The code of
-//! that time allows it (`min-boost = 0`: as in the thesis).
+//! The thesis that compares BMQ with CFS, and the documentation, state that the boost does not become negative. The
+//! code of that time allows negative boosts. `min-boost = 0` follows the thesis.
 //!
 //! Differences from the kernel: stop tasks have a level of their own before SCHED_FIFO 99; in the kernel they share
-//! that level. Two CPUs that try to take a lock at the same time both succeed, in sequence. A CPU that becomes idle
-//! while another CPU is being kicked searches again after that CPU has picked. A kicked CPU that has not picked yet
-//! counts as running its first task. The run time of a parent up to the fork is charged before its time slice is
-//! halved. Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12 differ only in the points listed above,
-//! not in balancing.
+//! that level. Where a CPU of the kernel gives up because another CPU holds a lock, this CPU here acquires the lock
+//! afterwards. A CPU that becomes idle while another CPU is being kicked searches again after that CPU has picked. A
+//! kicked CPU that has not picked yet counts as running its first task. The run time of a parent up to the fork is
+//! charged before its time slice is halved. Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12 differ
+//! only in the points listed above, not in balancing.
 //!
-//! Source: Project C v5.13-r3, kernel/sched/alt_core.c and bmq.h, and the same for 5.8 to 6.12; BMQ vs CFS thesis §2.3.
+//! Source: Project C v5.13-r3, kernel/sched/alt_core.c and bmq.h, and the same files for 5.8 to 6.12; BMQ vs CFS thesis
+//! §2.3.
 
 mod rule;
 #[cfg(test)]

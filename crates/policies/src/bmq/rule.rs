@@ -49,8 +49,7 @@ impl Bmq {
         }
     }
 
-    /// Returns the limit of boosts: a boost is at least minus the limit and at most the limit. Source:
-    /// MAX_PRIORITY_ADJ, include/linux/sched/prio.h.
+    /// Returns the limit of the boost in both directions. Source: MAX_PRIORITY_ADJ, include/linux/sched/prio.h.
     pub(super) fn reach(&self) -> Boost {
         if self.is_6() { 12 } else { 7 }
     }
@@ -69,7 +68,7 @@ impl Bmq {
         }
     }
 
-    /// Returns the length below which a run is a short run.
+    /// Returns the length below which a run counts as short.
     pub(super) fn threshold(&self, boost: Boost) -> Nanos {
         let shift = if self.is_6() { (14 - boost) / 2 } else { 8 - boost };
         Nanos::ns(self.slice.as_ns() >> shift)

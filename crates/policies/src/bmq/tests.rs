@@ -12,7 +12,7 @@ fn rule(version: &str) -> Bmq {
     Bmq::new(&knobs)
 }
 
-/// Returns the level of this nice value and boost, in Project C's numbers.
+/// Returns the level of this nice value and boost, in Project C's numbering.
 fn level(rule: &Bmq, nice: i32, boost: i32) -> usize {
     let (slice, last_ran, home) = (SLICE, Instant::ZERO, sched::CpuId::new(0));
     rule.level(&Task { kind: Kind::Normal, nice, slice, last_ran, home, state: boost }, Instant::ZERO) - 1
@@ -125,7 +125,7 @@ fn the_worked_example_step_by_step() {
 fn a_longer_run_changes_nothing_and_a_long_sleep_boosts_by_one_step() {
     let mut lab = Lab::bmq(1);
     let e = lab.hog(nice(0));
-    // The threshold at boost 0 is 16.384 µs; the run is not shorter than the threshold.
+    // The threshold at boost 0 is 16.384 µs. A run of exactly this length is not short.
     burst(&mut lab, e, Nanos::ns(16_384), SLICE);
     assert_eq!(lab.boost(e), 0);
     burst(&mut lab, e, Nanos::ns(16_383), SLICE);

@@ -3,60 +3,65 @@
 //!
 //! BVT was Xen's first scheduler, until August 2006. Each entity has an *actual virtual time* that grows while the
 //! entity runs, more slowly for a heavier entity. The entity with the least virtual time runs. An entity that wakes
-//! does not keep its unused time: its virtual time is raised to the scheduler's virtual time. A *warped* entity counts
-//! as if its virtual time were earlier by some amount. Such an entity borrows from its own future to run at once.
+//! does not keep its unused time: its virtual time is raised to the scheduler's virtual time. The scheduler treats a
+//! *warped* entity as if its virtual time were earlier by some amount. Such an entity borrows from its own future to
+//! run at once.
 //!
 //! ```text
 //! two equal hogs, C = 5 ms       0    5    10   15   20   25   30
 //! (slice-unit = ns, as in Xen)   aaaaabbbbbaaaaabbbbbaaaaabbbbb
 //! ```
 //!
-//! **Virtual time.** One minimum charging unit (MCU, 100 µs) costs 10 units at normal weight, and 5 units at twice the
-//! weight. Every dispatch is charged in whole MCUs, rounded up. Decisions use the *effective* virtual time: the actual
-//! virtual time minus the warp, while the entity is warped.
+//! **Virtual time.** One minimum charging unit (MCU, 100 µs) advances the virtual time by 10 units at normal weight,
+//! and by 5 units at twice the weight. Every dispatch is charged in whole MCUs, rounded up. Decisions use the
+//! *effective* virtual time: the actual virtual time minus the warp, while the entity is warped.
 //!
-//! **Decision.** The entity with the least effective virtual time runs. Among equals the first in the list runs: a
-//! woken entity is put at the head, a stopped entity at the tail. Its time slice is the context allowance C plus its
-//! lead over the second entity; an entity that is alone gets 10 C. (In Xen the lead, a number of MCUs, is treated as
-//! nanoseconds, so every time slice is practically C: `slice-unit`.)
+//! **Decision.** The entity with the least effective virtual time runs. Of several entities with the same effective
+//! virtual time, the first in the list runs. A woken entity is added at the head of the list, a stopped entity at the
+//! tail. The time slice is the context allowance C plus the lead. The lead is the CPU time until the virtual time of
+//! the entity reaches that of the second entity. An entity that is alone receives 10 C. (In Xen the lead, a number of
+//! MCUs, is treated as nanoseconds, so every time slice is practically C: `slice-unit`.)
 //!
-//! Equal entities that are always runnable stay within C and an MCU of their share. With exact charges, the same bound
-//! holds between any two entities, and for the excess of any entity. Charges are exact with `rounding = off` and
-//! `recharge = off`, or with the textbook rule. With many entities, the deficit of one entity can reach this bound once
-//! for each other entity. With rounding, unequal weights drift, some by a per mille. The cause is that a time slice of
-//! exactly C costs an MCU less than a time slice that is a nanosecond longer.
+//! Equal entities that are always runnable stay within C plus one MCU of their share. With exact charges, the same
+//! bound holds for two entities of any weights, and for the excess of any entity over its share. Charges are exact with
+//! `rounding = off` and `recharge = off`, or with the textbook rule. With many entities, the deficit of one entity can
+//! reach this bound once for each other entity. With rounding, the shares of unequal weights drift, some by 0.1 %. The
+//! cause is that a time slice of exactly C costs an MCU less than a time slice that is a nanosecond longer.
 //!
-//! **Wake-up.** The scheduler's virtual time is the minimum over all runnable entities at the last decision. The
-//! virtual time of an entity that wakes behind this time is raised to it. The running entity is charged up to now. A
-//! woken entity that is then at or behind the running entity preempts at once, for any allowance. Otherwise the running
-//! entity continues until C after its dispatch, at most.
+//! **Wake-up.** The scheduler's virtual time is the minimum actual virtual time of all entities that were runnable at
+//! the last decision. The virtual time of an entity that wakes behind this time is raised to it. The running entity is
+//! charged up to now. If the effective virtual time of the woken entity is then not later than that of the running
+//! entity, the woken entity preempts at once, whatever the allowance. Otherwise the running entity continues, at most
+//! until C plus its lead over the woken entity after its dispatch.
 //!
-//! An entity that sleeps often and runs briefly therefore preempts the running entity nearly always. An entity that the
-//! rounding has put ahead waits for a whole C. For this reason I/O is batched in a driver domain, and throughput
-//! depends on C (Cherkasova et al. 2007, §5.1).
+//! An entity that sleeps often and runs briefly therefore nearly always preempts the running entity. An entity whose
+//! virtual time is later because of rounding waits for a whole C. For this reason I/O is batched in a driver domain,
+//! and throughput depends on C (Cherkasova et al. 2007, §5.1).
 //!
-//! **Warp.** `warp` lets an entity run ahead by `by`. After the entity has run for `limit` without a break, the warp
-//! has no effect. The warp takes effect again after `rest` (without a rest: never). `limit` and `rest` are at least an
-//! MCU. If the warp changes while the entity waits, the change counts from its next stop or wake-up; in the textbook
-//! rule it counts at once.
+//! **Warp.** `warp` lets an entity run ahead by `by`. The warp ends after the entity has run for `limit` without a
+//! break, and starts again after `rest`. If `limit` is 0, the warp does not end; if `rest` is 0, it does not start
+//! again. Other values below an MCU count as one MCU. If a warp starts or ends while the entity waits, the change takes
+//! effect at its next stop or wake-up; with the textbook rule, it takes effect at once.
 //!
-//! **Several CPUs.** Each entity stays on the CPU where it was placed. This CPU is the CPU with the fewest other
-//! entities (`placement = first`: the first CPU in the affinity). Three equal VMs on two CPUs get 100, 50 and 50 %.
+//! **Several CPUs.** Each entity stays on the CPU where it was placed. By default, this is the CPU with the fewest
+//! other entities; with `placement = first`, it is the first CPU in the affinity. Three equal VMs with one vCPU each
+//! therefore receive 100, 50 and 50 % of a CPU on two CPUs.
 //!
 //! Differences from Xen at db51cd09d3^:
-//! - Virtual times are kept in units of 1/10,000 (rounded down), so that every weight has an advance. Normal weight,
-//!   256 in Xen's scale, advances by 10 units per MCU; twice the advance is half the weight.
-//! - Virtual times have 64 bits and do not overflow. Xen's virtual times have 32 bits (`clock-bits = 32`). At fifteen
-//!   sixteenths of that range, after eleven hours of one CPU, fourteen sixteenths are subtracted from every virtual
-//!   time. The virtual time of a sleeper with less than this amount wraps around. The sleeper is then ahead of all
-//!   other entities and waits for most of an hour. An entity that warps further than the clock has advanced is last
-//!   instead of first.
-//! - `rule = textbook` is the rule of Duda and Cheriton. Charges are exact, and the allowance applies between any two
-//!   entities, also at a wake-up.
+//! - Virtual times are kept in units of 1/10,000 (rounded down), so that virtual time advances at every weight. At
+//!   normal weight, 256 in Xen's scale, it advances by 10 units per MCU; at half the weight, it advances twice as fast.
+//! - Virtual times have 64 bits and do not overflow. Xen's virtual times have 32 bits (`clock-bits = 32`). At 15/16 of
+//!   that range, which the virtual time of one CPU reaches after eleven hours, 14/16 of the range are subtracted from
+//!   every virtual time. If the virtual time of a sleeper is less than this amount, it wraps around. The sleeper is
+//!   then ahead of all other entities and waits for most of an hour. An entity that warps further than the clock has
+//!   advanced is last instead of first.
+//! - `rule = textbook` is the rule of Duda and Cheriton. Charges are exact, and a woken entity preempts only if it lags
+//!   by more than the allowance.
 //!
-//! An entity that is picked again without a switch is charged for the whole of its run once more (`recharge`). In Xen,
-//! the cause is that the entry time is set only at a switch. Heavy entities lose part of their share as a result. An
-//! entity that runs alone is charged repeatedly until another entity wakes.
+//! An entity that is picked again without a switch is charged again for its whole run since the last switch
+//! (`recharge`). The cause in Xen is that the time of entry to the running state is set only at a switch. Heavy
+//! entities lose part of their share as a result. An entity that runs alone is charged repeatedly until another entity
+//! wakes.
 //!
 //! Source: xen/common/sched_bvt.c and schedule.c before commit db51cd09d3 (2006-08-23); Duda and Cheriton, SOSP'99.
 
@@ -117,7 +122,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 
 /// Returns the maximum distance from the weighted share. With exact charges, there is a bound for the difference
 /// between the virtual times of two entities. The bound is the sum, at the minimum weight, of the time slice of a lone
-/// entity (10 C), an allowance and two charging units. With double charges, an entity loses time without bound. With
+/// entity (10 C), an allowance and two charging units. With `recharge`, an entity loses time without bound. With
 /// rounding, shares drift: a time slice of exactly C is charged an MCU less than a slice that is a nanosecond longer.
 fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
@@ -130,9 +135,10 @@ fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
 }
 
 /// Returns the maximum wait of an entity. Before the entity runs, all other entities may have to advance by two leads.
-/// The leads are a time slice (10 C) at the opposite extreme of the weights, and a warp. There is no bound in three
-/// cases. First, a lone entity that is charged repeatedly leads by all its CPU time. Second, new entities may begin
-/// behind. Third, when the clock overflows, a sleeper returns most of a clock ahead.
+/// The first lead is the time slice of a lone entity (10 C), multiplied by the ratio of the extreme weights. The second
+/// lead is the largest warp. There is no bound in three cases. First, a lone entity that is charged repeatedly leads by
+/// all its CPU time. Second, new entities may start with an earlier virtual time. Third, after an overflow of the
+/// clock, the virtual time of a sleeper may be later by most of the clock's range.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_changes || knobs.on("recharge") && knobs.word("rule") != "textbook" || overflows(knobs) {
@@ -212,8 +218,8 @@ impl Clock {
     }
 
     /// Returns the amount to subtract from all virtual times when the scheduler's virtual time has reached `time`:
-    /// 14/16 of the range, once `time` reaches 15/16. Virtual times of a 64-bit clock are reduced, too, but never wrap
-    /// around.
+    /// 14/16 of the range, once `time` reaches 15/16. Virtual times of a clock with 49 or more bits are also reduced,
+    /// but never wrap around.
     fn overflow(self, time: VirtualNs) -> Option<VirtualNs> {
         if self.bits >= BITS_ENOUGH {
             return (time >= ENDLESS).then_some(ENDLESS);
@@ -272,7 +278,7 @@ struct Bvt {
     by_actual: Trees<(VirtualNs, i64)>,
     homes: Homes,
     cpus: Vec<Cpu>,
-    /// Positions before the first entity and after the last entity.
+    /// Lowest and highest position that an entity has received so far.
     head: i64,
     tail: i64,
 }
@@ -282,14 +288,14 @@ impl Bvt {
         &mut self.members[e.index()]
     }
 
-    /// Returns the actual virtual time that `ran` costs `e`.
+    /// Returns the virtual time by which `ran` advances `e`.
     fn cost(&self, e: EntityId, ran: Nanos) -> VirtualNs {
         let Settings { mcu, rounding, .. } = self.settings;
         let charged = if rounding { mcu.saturating_mul(ran.as_ns().div_ceil(mcu.as_ns())) } else { ran };
         charged.scale(1024, self.members[e.index()].weight).as_ns().cast_signed()
     }
 
-    /// Returns the length of the time slice of `e` for this lead in virtual time.
+    /// Returns the part of the time slice of `e` that this lead in virtual time gives.
     fn lead(&self, e: EntityId, lead: VirtualNs) -> Nanos {
         let wide = u128::from(lead.max(0).unsigned_abs()) * u128::from(self.members[e.index()].weight) / 1024;
         let time = u64::try_from(wide).map_or(SPAN_MAX, Nanos::ns).min(SPAN_MAX);
@@ -327,8 +333,8 @@ impl Bvt {
         self.by_effective.remove(e)
     }
 
-    /// Lets `e`, which waits at the head of its list, preempt the running entity of its CPU, or shortens the current
-    /// time slice there.
+    /// Lets `e`, which waits at the head of its list, preempt the running entity of its CPU, or shortens the time slice
+    /// of that entity.
     fn challenge(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Member { home, effective: mine, .. } = self.members[e.index()];
         let runs = match cx.running(home) {
@@ -520,7 +526,7 @@ impl Policy for Bvt {
             self.refresh(e);
             return self.push_tail(e);
         }
-        // The entity stops on this CPU and wakes on the destination CPU.
+        // An entity whose home has changed leaves this CPU as if it blocked, and joins its new home as if it woke.
         self.member(e).actual = self.cpus[home.index()].virtual_time;
         self.refresh(e);
         self.push_head(e);

@@ -28,8 +28,8 @@ fn percents(host: &Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (host.machine().charged(e).as_ns() * 100 + of.as_ns() / 2) / of.as_ns()).collect()
 }
 
-/// Worked example: D1 is a hog, D0 has short bursts; C = 5 ms. The driver of these tests is a nanosecond late, and
-/// charges are rounded up. So every instant here precedes the instant of the table by a nanosecond.
+/// Worked example: `d1` is a hog, `d0` has short bursts; C = 5 ms. The driver of these tests is a nanosecond late, and
+/// charges are rounded up. Every instant here therefore precedes the instant of the worked example by a nanosecond.
 #[test]
 fn the_worked_example() {
     let mut host = host(1, &[]);
@@ -59,7 +59,7 @@ fn the_worked_example() {
     assert_eq!(avt(&host, d1), 550);
 }
 
-/// Two equal hogs alternate after about C; the source intends 2 C.
+/// With Xen's unit of the lead, two equal hogs alternate every C. With the intended unit, they alternate every 2 C.
 #[test]
 fn hogs_alternate_after_c_or_twice_that() {
     for (unit, first, turn) in [(0, 5_000, 5_000), (1, 5_000, 10_000)] {
@@ -83,7 +83,8 @@ fn twice_the_weight_is_half_the_advance() {
     assert_eq!(percents(&host, &all, Nanos::s(3)), [33, 67]);
 }
 
-/// The heavier domain is chosen repeatedly, and is charged for its first run each time.
+/// The heavier domain is picked several times in a row, and is charged again each time for its whole run since the
+/// switch.
 #[test]
 fn a_domain_that_is_chosen_again_pays_again() {
     let mut host = host(1, &[]);
@@ -112,7 +113,7 @@ fn a_sleeper_gets_no_catch_up() {
     assert!(host.machine().charged(busy) + host.machine().charged(other) >= Nanos::ms(2_190));
 }
 
-/// A run is too long by a nanosecond for each MCU of the lead, so the run is charged one more MCU.
+/// A run exceeds C by a nanosecond per MCU of the lead, so the run is charged one more MCU.
 #[test]
 fn two_hogs_are_charged_as_in_the_table() {
     let mut host = host(1, &[]);
@@ -124,7 +125,7 @@ fn two_hogs_are_charged_as_in_the_table() {
         run_through(&mut host, us + 1);
         assert_eq!((runs(&host), [d0, d1].map(|e| avt(&host, e))), (Some(running), avts), "after {us} us");
     }
-    // The runs of D0 were 50 ns too long, the second run of D1 was 1 ns too long.
+    // Each run of `d0` was 50 ns too long; the second run of `d1` was 1 ns too long.
     let ran = [d0, d1].map(|e| host.machine().charged(e).as_ns());
     assert_eq!(ran, [10_000_100, 10_000_001]);
 }
@@ -213,7 +214,7 @@ fn the_textbook_makes_wakers_wait_for_the_allowance() {
         host.wake(waker, Wake::Interrupt);
         run_through(&mut host, 2_010);
         assert_eq!(runs(&host) == Some(waker), at_once);
-        // The domain now lags by more than C: its virtual time is 0, that of the other domain 5 ms.
+        // With the textbook rule, `waker` now lags by C: its virtual time is 0, that of `busy` is 5 ms.
         run_through(&mut host, 5_100);
         assert_eq!(runs(&host), Some(waker));
         if rule == 1 {
@@ -295,7 +296,7 @@ fn a_domain_that_sleeps_through_an_overflow_comes_out_ahead() {
     }
 }
 
-/// Until the clock has passed the length of a warp, the warped domain is last.
+/// With a 32-bit clock, a warped domain is last until the clock has passed the length of the warp.
 #[test]
 fn a_warp_below_zero_is_last_on_a_small_clock() {
     for (bits, first) in [(64, true), (32, false)] {
@@ -308,7 +309,7 @@ fn a_warp_below_zero_is_last_on_a_small_clock() {
     }
 }
 
-/// At the extremes of the parameters, only the 32-bit clock overflows.
+/// At the extremes of warp and weight, no computation overflows, whatever the number of clock bits.
 #[test]
 fn the_longest_warp_and_the_greatest_weights_overflow_nothing() {
     for bits in [64, 49, 48, 12] {
@@ -354,7 +355,8 @@ fn a_warp_that_counts_again_takes_effect_late() {
         let mut host = host(1, &[("rule", rule)]);
         let e = [Params::default(), warping(3, 4, 12)].map(|params| hog(&mut host, params))[1];
         let evt = |host: &Driver<'_>| host.machine().inspect(e, "evt").expect("it is shown");
-        // The warp ends at 4 ms; the domain waits again from 15 ms on, or from 8 ms on.
+        // The warp ends at 4 ms. The domain waits again from 15 ms on with Xen's rule, from 8 ms on with the textbook
+        // rule.
         run_through(&mut host, 15_900);
         assert_eq!((host.machine().inspect(e, "warped"), evt(&host)), (Some(0), avt(&host, e)));
         assert_ne!(runs(&host), Some(e));

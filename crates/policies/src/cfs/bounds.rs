@@ -6,17 +6,19 @@ use sched::{LoadBounds, Nanos, Weight};
 
 /// Returns the maximum distance from the weighted share, for entities that are always runnable. The clock of an entity
 /// can lead the clock of another by at most two spans. The first span is its late start (rule 3): one time slice. The
-/// second span is its longest run (rule 6): one time slice, up to the next tick. A running entity was first in order
-/// when picked. The exception is rule 8, which prefers only entities that have just arrived. An entity can lag by the
-/// sum of the leads of all other entities. Its distance from the share may change from one end of this range to the
+/// second span is its longest run (rule 6): one time slice, extended to the next tick. A running entity was first in
+/// order when picked. The exception is rule 8, which prefers only entities that have just arrived. An entity can lag by
+/// the sum of the leads of all other entities. Its distance from the share may change from one end of this range to the
 /// other.
 ///
-/// The time slices of a round sum to one round, or to one minimum per entity. But the late start of an entity is its
-/// time slice at its arrival, when the set of entities may have been smaller. In rounds, the late starts of all
-/// entities except the first sum to at most the logarithm of the growth of the set since the first.
+/// The time slices of a round sum to one round, or to one minimum time slice per entity. But the late start of an
+/// entity is its time slice at its arrival, when the set of entities may have been smaller. Measured in rounds, the
+/// late starts of all entities except the first sum to at most the logarithm of the growth of the set since the first
+/// arrival.
 ///
 /// The kernel's clocks lose fractions of nanoseconds, and the clocks of heavier tasks lose more. The sum of these
-/// losses is unbounded. So there is a bound only if clocks are exact or no weight loses any fraction.
+/// losses is unbounded. So there is a bound only if clocks are exact, or if all weights are that of nice 0, which loses
+/// no fraction.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (tunables, times) = Times::new(load.host, load.knobs);
     let loses_nothing = load.weight_least == NICE_0 && load.weight_most == NICE_0;

@@ -75,7 +75,7 @@ impl Queues {
 
     // ---- Rule 7: wake-up preemption ----
 
-    /// Returns whether `other`, of the same queue, is behind `id` by more than its own wake-up granularity.
+    /// Returns whether `other`, of the same queue, is behind `id` by more than the wake-up granularity of `other`.
     fn is_far_behind(&self, other: NodeId, id: NodeId) -> bool {
         let ahead = self.node(id).vruntime.ahead_of(self.node(other).vruntime);
         ahead > self.scaled(self.rule.0.wakeup_granularity, other).as_ns().cast_signed()
@@ -104,8 +104,7 @@ impl Order for LeastVruntime {
 impl Rule for LeastVruntime {
     // ---- Joining and leaving ----
 
-    /// Places the child at `from`, but not before the `min_vruntime` of its queue plus a time slice. Then makes the
-    /// child's vruntime relative, because the child may run on another CPU.
+    /// Places the child at `from`, but not before the `min_vruntime` of its queue plus a time slice.
     fn place_forked(queues: &mut Queues, id: NodeId, from: Option<Virtual>) {
         let min = queues.queue(queues.node(id).queue).min_vruntime;
         let debit = if queues.rule.0.start_debit { queues.scaled(queues.slice(id), id) } else { Nanos::ZERO };
@@ -113,7 +112,7 @@ impl Rule for LeastVruntime {
         queues.node_mut(id).vruntime = from.map_or(start, |from| from.max(start));
     }
 
-    /// Swaps the two clocks if the child is to run first.
+    /// Swaps the vruntimes of child and parent if the child is to run first and the parent's vruntime is earlier.
     fn let_pass(queues: &mut Queues, child: NodeId, parent: NodeId) -> bool {
         let (of_child, of_parent) = (queues.node(child).vruntime, queues.node(parent).vruntime);
         let passes = queues.rule.0.child_runs_first && of_parent < of_child;
@@ -174,7 +173,7 @@ impl Rule for LeastVruntime {
         }
         queues.count_out(id);
         if leaving == Leaving::Move {
-            // The clock is detached before `min_vruntime` advances because of the removal of the node.
+            // The removal of the node may advance `min_vruntime`, so the vruntime is made relative before.
             LeastVruntime::detach_clock(queues, id);
         }
         queues.advance(queue);
@@ -260,7 +259,7 @@ impl Rule for LeastVruntime {
         preempts
     }
 
-    /// Makes the preempted task the last buddy in a long queue.
+    /// Makes the preempted task the last buddy if its queue is long.
     fn preempted(queues: &mut Queues, _wakee: NodeId, running: NodeId) {
         let is_task = running.entity_index().is_some();
         if queues.rule.0.last_buddy && queues.has_long_queue(running) && is_task && queues.node(running).queued {

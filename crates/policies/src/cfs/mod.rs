@@ -23,17 +23,18 @@
 //! 7. *Wake-up preemption*: a woken task preempts a running task whose vruntime is later by more than 1 ms on the woken
 //!    task's clock. SCHED_BATCH and SCHED_IDLE tasks never preempt; a SCHED_IDLE task is preempted by tasks of any
 //!    other class.
-//! 8. *Pick*: the task with the least vruntime runs. A buddy runs first, within the unfairness that rule 7 allows. The
-//!    next buddy has precedence. It is a task that preempted, the target of a yield, or a task that is left alone in
-//!    the time slice of its group. The last buddy is second. It is a task that was preempted in a long queue. If the
-//!    first task is the skip buddy, a task that yielded, the second task runs.
+//! 8. *Pick*: the task with the least vruntime runs. A buddy runs instead if its vruntime is not later by more than
+//!    rule 7 allows. The next buddy has precedence. It is a task that preempted, the target of a directed yield, or a
+//!    group in which a task has just blocked and other tasks are runnable. The last buddy follows: a task that was
+//!    preempted in a long queue. If the task with the least vruntime is the skip buddy, a task that yielded, the second
+//!    task runs.
 //! 9. *Yield*: the caller becomes the skip buddy of rule 8. *Yield to*: the target becomes the next buddy, and the
 //!    caller yields.
-//! 10. *Weight*: a change takes effect at once; the vruntime is kept.
+//! 10. *Weight*: a change of weight takes effect at once and keeps the vruntime.
 //!
-//! *Groups* nest. A group has a queue per CPU. Its entity on a CPU waits in the queue above like a task, with the
-//! weight `group's · runnable here / runnable everywhere`. *Quotas* throttle a group on every CPU once the group has
-//! used its quota of a quota period.
+//! *Groups* nest. A group has a queue per CPU. On each CPU, an entity of the group waits in the parent's queue like a
+//! task. The weight of this entity is the group's weight, multiplied by the part of the group's runnable weight that is
+//! on this CPU. *Quotas* throttle a group on every CPU once the group has used its quota of a quota period.
 //!
 //! *Placement*: a woken task is placed on an idle CPU near its waker or near its last CPU. Idle CPUs pull tasks, and
 //! busy CPUs balance loads. Groups, quotas and placement belong to the fair class, and are the same in `eevdf`. The
@@ -43,18 +44,18 @@
 //! as in the kernel, so heavy tasks gain a little over hours. `exact-clock` removes this loss.
 //!
 //! *Versions*: v3.17 sizes a round by the tasks of one queue, and has no minimum time slice. Placement compares the
-//! load of a woken task with the load of the waker's CPU, idle or not. An even balance moves the task to that CPU.
-//! Placement accepts as idle only a fully idle core or a thread of the same core. Load balancing tolerates an imbalance
-//! of 25 %.
+//! load of the woken task's last CPU with the load of the waker's CPU, even if one of them idles. If the loads are
+//! equal, the task moves to the waker's CPU. Placement accepts as idle only a fully idle core or a thread of the same
+//! core. Load balancing tolerates an imbalance of 25 %.
 //!
 //! Buddies are as in the kernel. A task that preempts becomes the next buddy. A group also becomes the next buddy if
 //! one of its tasks blocks while other tasks are left in it. The bound of rule 8 is scaled by the weight of the first
 //! task, not of the candidate.
 //!
-//! Differences from the kernel: loads are the weights that are runnable now, not decayed averages. All CPUs of a cache
-//! are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches for work at once. Running
-//! tasks are not migrated. Entities of real-time classes count as SCHED_OTHER if this policy runs them; reservations
-//! are ignored.
+//! Differences from the kernel: the load of a CPU is the sum of the weights that are runnable now, not a decayed
+//! average. All CPUs of a cache are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches
+//! for work at once. Running tasks are not migrated. Entities of real-time classes count as SCHED_OTHER if this policy
+//! runs them; reservations are ignored.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c and features.h, v5.13 and v3.17.
 

@@ -61,7 +61,7 @@ pub(super) struct Times {
     pub(super) latency: Nanos,
     pub(super) min_granularity: Nanos,
     pub(super) wakeup_granularity: Nanos,
-    /// Number of tasks from which a queue is long: buddies take effect. With more tasks, the round grows.
+    /// Minimum length of a long queue, in which buddies take effect. With more tasks than this, the round grows.
     pub(super) long_queue: u32,
     /// Maximum distance before `min_vruntime` at which a sleeper is placed.
     pub(super) credit: Nanos,
@@ -75,7 +75,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Reads the tunables of the fair class and those of CFS.
+    /// Returns the tunables of the fair class and those of CFS, as set by `knobs`.
     pub(super) fn new(host: &Topology, knobs: &Knobs) -> (Tunables, Times) {
         let old = knobs.word("version") == "v3.17";
         let mut tunables = Tunables::new(host, knobs);
@@ -103,7 +103,7 @@ impl Times {
         (tunables, times)
     }
 
-    /// Returns the round in which `tasks` tasks each run once.
+    /// Returns the length of the round in which `tasks` tasks each run once.
     pub(super) fn period(&self, tasks: u32) -> Nanos {
         if tasks > self.long_queue { self.min_granularity.saturating_mul(u64::from(tasks)) } else { self.latency }
     }

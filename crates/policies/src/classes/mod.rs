@@ -3,9 +3,9 @@
 //!
 //! On every CPU, the most urgent class picks first; the next class gets the CPUs that are left. When a class takes a
 //! CPU, each class below is notified and moves its waiting entities to other CPUs. An entity that changes class leaves
-//! the old class as if the entity blocked, and enters the new class as if the entity woke. An entity that changes class
-//! while it runs continues at once in a class above the last class. In the last class, the entity has to be picked
-//! first.
+//! the old class as if the entity blocked, and enters the new class as if the entity woke. A running entity that
+//! changes to a class above the last class continues to run. A running entity that changes to the last class stops
+//! until it is picked.
 
 mod background;
 mod layer;
@@ -72,7 +72,7 @@ pub(crate) struct Parts {
     pub(crate) rt: Option<Rt>,
     pub(crate) servers: Option<FairServers>,
     pub(crate) below: Below,
-    /// Whether an entity that returns to the last class is charged in this class for its CPU time above.
+    /// Whether an entity that returns to the last class is charged in this class for its CPU time in the classes above.
     pub(crate) boosts_pay: bool,
     pub(crate) bases: Bases,
 }
@@ -83,7 +83,7 @@ struct Member {
     level: Level,
     /// Whether the entity still runs for its previous class, while the last class treats the entity as blocked.
     joining: bool,
-    /// Whether the entity is raised above the last class, and its CPU time above that class since.
+    /// Whether the entity was raised above the last class. `raised` is its CPU time since then.
     is_raised: bool,
     raised: Nanos,
 }
@@ -282,7 +282,7 @@ impl Classes {
         }
     }
 
-    /// Empties `cpu`, or records that `e`, which runs on `cpu`, leaves its class.
+    /// Records that `e` no longer occupies `cpu`.
     fn vacate(&mut self, cpu: CpuId, e: EntityId, cx: &mut Cx<'_>) {
         let Some(Seat { level, since }) = self.seats[cpu.index()].take() else { return };
         let member = &mut self.members[e.index()];
@@ -308,7 +308,8 @@ impl Classes {
         }
     }
 
-    /// Runs the first of the fair tasks that compete on `cpu` at `deadline`, if any task competes.
+    /// Picks a fair task for `cpu`, on which the fair server competes at `deadline`. If no fair task waits, the server
+    /// gives up its budget.
     fn pick_served(&mut self, cpu: CpuId, deadline: Instant, cx: &mut Cx<'_>) -> Decision {
         let view = &mut self.parts.view(Level::Below, cx);
         let slice = self.parts.below.policy().pick(cpu, view);

@@ -1,10 +1,10 @@
 //! [`FairServers`]: the fair servers, which prevent starvation of fair tasks below real-time tasks, from Linux 6.12 on.
 //!
-//! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*. The CPU time of
-//! fair tasks outside the server is charged to its budget. The server becomes active only when the time left before its
-//! deadline equals the rest of its budget. Then the server runs fair tasks at that deadline. From then on, the server
-//! gets a budget in every period and is not deferred. The server is deferred again when fair tasks use up a whole
-//! budget outside the server.
+//! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*: the CPU time
+//! that fair tasks receive outside the server is charged to its budget, and the server becomes active only when the
+//! time left before its deadline equals the rest of its budget. Then the server runs fair tasks at that deadline. From
+//! then on, the server gets a budget in every period and is not deferred. The server is deferred again when fair tasks
+//! use up a whole budget outside the server.
 
 use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservation, Running};
 
@@ -111,7 +111,8 @@ impl FairServers {
         }
     }
 
-    /// Starts the server like a deadline entity that wakes: the rest of an old budget must fit before its deadline.
+    /// Starts the server like a deadline entity that wakes. The server keeps the rest of its old budget only if this
+    /// rest does not exceed its bandwidth until the old deadline.
     fn start(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let (budget, period, now) = (self.budget, self.period, cx.now());
         let server = self.server(cpu);
@@ -131,7 +132,7 @@ impl FairServers {
         self.wait_or_go(cpu, cx);
     }
 
-    /// Defers the server to the last instant, unless fair tasks starved.
+    /// Defers the server to the last instant at which its budget fits before its deadline, unless fair tasks starved.
     fn wait_or_go(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let server = self.server(cpu);
         let last = server.last_moment();

@@ -1,4 +1,4 @@
-//! [`Stop`]: the stop class. Its entities run before all others until they block; equals run in order of arrival.
+//! [`Stop`]: the stop class. Its entities run before all other entities until they block, in order of arrival.
 //!
 //! The kernel has one stop thread for each CPU, bound to that CPU. Here the number of entities is not limited, and an
 //! entity that may migrate is pushed or pulled like a real-time task.

@@ -1,8 +1,8 @@
 //! Co-scheduling: all vCPUs of a VM run at the same time, one VM after another.
 //!
-//! A parallel program whose threads wait for each other gains nothing when half of them run. Its vCPUs are therefore a
-//! *gang*: they are side by side in one row of a matrix whose columns are the CPUs. Whole rows run in turn. A row's
-//! time slice ends for all of its CPUs at the same instant.
+//! A parallel program whose threads wait for each other makes little progress when only half of the threads run. The
+//! vCPUs of its VM therefore form a *gang*: they are placed side by side in one row of a matrix whose columns are the
+//! CPUs. Whole rows run in turn. A row's time slice ends for all of its CPUs at the same instant.
 //!
 //! ```text
 //! two CPUs; gang a = a0, a1; gang b = b0, b1; h alone; quantum 30 ms        row 0   a0 a1
@@ -12,23 +12,24 @@
 //! ```
 //!
 //! **Rows.** A gang is placed in the first row with room for all of its members. An entity in no gang is placed in the
-//! first free cell that it may run on. A gang takes several rows if it has more members than CPUs, or if its members
-//! may not all run side by side. The members of a group that is marked as a gang are one gang; other groups have no
-//! effect.
+//! first free cell of a CPU in its affinity. A gang takes several rows if it has more members than the host has CPUs,
+//! or if the affinities do not let all members run at the same time. The members of a group that is marked as a gang
+//! are one gang; other groups have no effect.
 //!
 //! **Time slices.** Rows without a runnable entity are skipped. A row's time slice ends after one quantum, or when no
 //! entity in the row is runnable. A member that wakes during its row's time slice preempts the entity that fills its
 //! cell.
 //!
-//! **Fragmentation.** If a CPU's cell is empty or its owner is blocked, the CPU runs another waiting entity. The CPU
-//! searches its own column first, then the next columns. No CPU therefore idles while an entity that may run there
-//! waits. The entity that fills a cell leaves the cell at the end of the row's time slice.
+//! **Fragmentation.** If a CPU's cell in the current row is empty, or if the entity in this cell is blocked, the CPU
+//! runs another waiting entity. The CPU searches its own column first, then the next columns. No CPU therefore idles
+//! while an entity that may run there waits. The entity that fills a cell leaves the cell at the end of the row's time
+//! slice.
 //!
-//! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a response waits for the time
-//! slices of all other VMs. Parallel soft real-time scheduling (`poris`) shortens this wait. `cosched-strict`, which
-//! measures the drift between siblings, is another policy.
+//! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a vCPU that wakes waits for the
+//! time slices of all other VMs. Parallel soft real-time scheduling (`poris`) shortens this wait. `cosched-strict` is a
+//! different policy, which measures the drift between siblings.
 //!
-//! Source: Ousterhout 1982 (the matrix); Poris (Wu et al.) figures 2b and 3b, where the policy is compared.
+//! Source: Ousterhout 1982 (the matrix); Poris (Wu et al.) figures 2b and 3b, which show this policy for comparison.
 
 mod matrix;
 #[cfg(test)]
@@ -60,8 +61,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 /// Returns the maximum time until an entity runs after a kick for the entity. A CPU that is kicked for an entity picks
-/// the first entity that may run on the CPU, which may be another entity. Then the kick's entity is picked at the next
-/// end of a row's time slice.
+/// the first entity that may run on the CPU, which may be another entity. In that case, a CPU picks the entity of the
+/// kick when the row's time slice ends, at the latest.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
@@ -130,7 +131,7 @@ impl Cosched {
         }
     }
 
-    /// Makes `row` the current row, and kicks the CPUs whose owners do not run there.
+    /// Makes `row` the current row, and kicks CPUs so that the entities of `row` run in their cells.
     fn advance(&mut self, row: usize, cx: &mut Cx<'_>) {
         self.row = Some(row);
         self.end = cx.now() + self.quantum;
@@ -180,8 +181,8 @@ impl Cosched {
         self.reseat(&gang, cx);
     }
 
-    /// Returns the entity to run on `cpu`: its owner if the owner's row is current, else a waiting entity that may run
-    /// on `cpu`.
+    /// Returns the entity to run on `cpu`: the entity in the CPU's cell of the current row if that entity waits, else
+    /// another waiting entity that may run on `cpu`.
     fn choose(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let owner = self
             .row
@@ -252,7 +253,7 @@ impl Policy for Cosched {
 
     fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
-    /// Records the end of the row's time slice; `plan` acts on it.
+    /// Does nothing: `plan` finds that the row's time slice has ended.
     fn alarm(&mut self, _alarm: Alarm, _cx: &mut Cx<'_>) {}
 
     fn plan(&mut self, cx: &mut Cx<'_>) {
@@ -281,7 +282,8 @@ impl Policy for Cosched {
         self.waiting.remove(e);
         self.call_for_stranded(cpu, cx);
         self.yielded[e.index()] = false;
-        // If the end of a time slice is reported late, no entity is picked until `plan` has processed it.
+        // If the end has passed because its alarm is late, the entity runs for a nanosecond, until `plan` starts the
+        // next row.
         Decision::until(e, self.end.max(cx.now() + Nanos::ns(1)))
     }
 

@@ -35,7 +35,7 @@ fn rows_take_turns_and_a_hole_is_filled() {
     }
 }
 
-/// Poris (Wu et al.) figure 2b: siblings always run together, beside any other runnable entities.
+/// Poris (Wu et al.) figure 2b: in at least half of the samples, all vCPUs of one gang run together. No CPU idles.
 #[test]
 fn siblings_run_and_wait_together() {
     let mut host = host(4);
@@ -51,7 +51,7 @@ fn siblings_run_and_wait_together() {
         run_through(&mut host, ms);
         for (n, gang) in gangs.iter().enumerate() {
             let running = gang.iter().filter(|&&e| cpu_of(&host, e).is_some()).count();
-            // A lone sibling only fills an empty cell.
+            // If fewer than three vCPUs of a gang run, they fill empty cells of another row.
             together += usize::from(running == 3);
             turns[n] += usize::from(running == 3);
         }

@@ -9,7 +9,8 @@ use sched::Nanos;
 pub(crate) struct Account {
     /// Remaining credits; negative after an overrun.
     pub(crate) credit: i64,
-    /// CPU time not burnt yet, in nanoseconds. Between charges, its magnitude is at most half a credit.
+    /// CPU time that has not been converted to burnt credits yet, in nanoseconds. Its magnitude is at most half a
+    /// credit if charges are rounded to the nearest credit, and less than a credit if they are rounded down.
     remainder: i64,
 }
 
@@ -75,7 +76,8 @@ impl Round {
     pub(crate) fn grant(&mut self, domain: &Domain) -> Grant {
         let (weight, members) = (u128::from(domain.counted), u128::from(domain.active));
         self.weight_left -= weight;
-        // The peak is the credit with which all members run throughout plus the domain's part of the debt, or the cap.
+        // The peak is the credit with which all members run throughout the period, plus the domain's part of the debt.
+        // The cap limits the peak.
         let mut peak = members * self.per_cpu + (self.debt * weight).div_ceil(self.weight);
         let mut park_below = None;
         if let Some(percent) = domain.cap {

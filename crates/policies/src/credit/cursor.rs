@@ -1,4 +1,4 @@
-//! Cyclic choices of CPUs: each choice begins after the previous choice.
+//! Cyclic choices of CPUs: each choice begins after the CPU that was chosen last.
 
 use sched::{CpuId, CpuSet};
 

@@ -1,14 +1,16 @@
-//! [`Domains`]: the entities that earn together, their weight and cap, and the list of active entities.
+//! [`Domains`]: the sets of entities that earn credits together, their weights and caps, and the lists of active
+//! entities.
 //!
 //! A group is a domain; an entity in no group is a domain of its own. Domains and their active members are kept in
-//! lists. The heads of these lists are stored with their owners, because the number of domains is not known in advance.
+//! lists. The head of each member list is stored in the record of its domain, because the number of domains is not
+//! known in advance.
 
 use sched::{EntityId, GroupId, GroupParams, Params};
 
 /// The null link.
 const NONE: u32 = u32::MAX;
 
-/// The identity of a domain: the dense number of its record.
+/// The identity of a domain: the index of its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DomainId(u32);
 
@@ -27,7 +29,7 @@ impl DomainId {
         DomainId(2 * number(group.index()))
     }
 
-    /// Returns the number of the domain's record.
+    /// Returns the index of the domain's record.
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -87,20 +89,20 @@ fn remove(links: &mut [Link], head: &mut u32, n: u32) {
 #[derive(Debug)]
 pub(crate) struct Domains {
     domains: Vec<Domain>,
-    /// List of active domains, by domain.
+    /// Links of the list of active domains, by domain.
     domain_links: Vec<Link>,
     first: u32,
-    /// Lists of active members, by entity.
+    /// Links of the lists of active members, by entity.
     member_links: Vec<Link>,
     members: Vec<EntityId>,
     /// Total weight of all active domains.
     weight: u64,
-    /// Whether a domain's weight counts for each of its active members.
+    /// Whether the weight of a domain is multiplied by the number of its active members.
     per_member: bool,
 }
 
 impl Domains {
-    /// Creates an empty set. `per_member`: a domain's weight counts for each of its active members.
+    /// Creates an empty set. `per_member`: the weight of a domain is multiplied by the number of its active members.
     pub(crate) fn new(per_member: bool) -> Domains {
         Domains {
             per_member,
@@ -132,7 +134,7 @@ impl Domains {
         }
     }
 
-    /// Updates the domain of a group, new or not.
+    /// Creates or updates the domain of a group.
     pub(crate) fn update_group(&mut self, group: GroupId, params: &GroupParams) {
         let domain = DomainId::of_group(group);
         self.make(domain);

@@ -4,8 +4,8 @@ use super::Credit;
 use sched::{CpuId, Cx, EntityId, Nanos, Running};
 
 impl Credit {
-    /// Makes an entity that wakes UNDER with a tolerable delay enter the queue by this delay. `ahead`: the expected run
-    /// time of each entity in front.
+    /// Inserts each entity that wakes UNDER with a tolerable delay into the queue according to this delay. `ahead`: the
+    /// expected run time of each entity in front.
     pub(crate) fn by_laxity(self, ahead: Nanos) -> Credit {
         Credit { by_laxity: Some(ahead), ..self }
     }
@@ -32,9 +32,9 @@ impl Credit {
         (ahead, rest.saturating_add(each.saturating_mul(ahead as u64)))
     }
 
-    /// Enqueues `e`, which wakes UNDER, on the allowed CPU with the shortest wait. Among equal waits, the home of `e`
-    /// is first, then CPUs under the same cache. The position of `e` is the last position that `laxity` allows. If even
-    /// the head of the queue is too late, `e` preempts the running entity.
+    /// Enqueues `e`, which wakes UNDER, on the allowed CPU with the shortest wait. If waits are equal, the home of `e`
+    /// is preferred, then a CPU that shares a cache with the home. The position of `e` is the last position that
+    /// `laxity` allows. If `e` would be too late even at the head of the queue, `e` preempts the running entity.
     pub(crate) fn enqueue_by_laxity(&mut self, e: EntityId, laxity: Nanos, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         let cost = |cpu: CpuId| {

@@ -2,43 +2,47 @@
 //!
 //! Credit was Xen's default scheduler from 2006 to 2018. Running costs 10 credits per millisecond. Every 30 ms the
 //! credits that all CPUs can burn in that time are distributed to the active domains by weight. Each domain divides its
-//! credits equally among its active members. An entity with credit is UNDER, an entity that has overspent is OVER. Each
-//! CPU has a run queue: UNDER before OVER, first come first served within each, time slices of 30 ms. An entity that
-//! wakes UNDER is BOOST: it runs before both, until a tick (10 ms) finds it running.
+//! credits equally among its active members. An entity with credit is UNDER; an entity that has overspent is OVER. In
+//! the run queue of each CPU, UNDER entities precede OVER entities. Entities of the same priority run in FIFO order,
+//! with time slices of 30 ms. An entity that wakes UNDER becomes BOOST: it runs before UNDER and OVER entities, until a
+//! tick (every 10 ms) finds it running.
 //!
 //! ```text
 //! one CPU, a weighs 512, b 256       0     30    60    90    120   150   180
 //! both are hogs                      aaaaaabbbbbbaaaaaaaaaaaabbbbbbaaaaaa
 //! ```
 //!
-//! **Domains.** A group is a domain. Its weight is shared by its *active* members only, and its cap bounds them
-//! together. An entity in no group is a domain of its own, with its own weight and no cap. A group inside a group is a
-//! separate domain beside it: Xen has no nested domains.
+//! **Domains.** A group is a domain. Only its *active* members share its weight, and its cap limits their total CPU
+//! time. An entity in no group is a domain of its own, with its own weight and no cap. A nested group is a domain of
+//! its own, independent of its parent: Xen has no nested domains.
 //!
 //! **Active.** A tick that finds an entity running puts the entity at the head of its domain's active list. An
 //! accounting that finds an entity with more than 300 credits removes it from the list and sets its credits to zero.
 //! Only active entities earn credits. An entity that always blocks before the tick is never on the list, never OVER,
 //! and always boosted.
 //!
-//! **Accounting** gives a domain `⌈T·w/W⌉` credits. Two limits apply: the credits with which all its active members run
-//! throughout, and its cap. The remainder is distributed to the domains after it on the list, and the next accounting
-//! then visits this domain first. Overspent credit of the last accounting is distributed once more. An entity below 0
-//! is OVER. The entity is parked if its domain has a cap and its credit is below −cap/n. At or above 0 the entity is
-//! UNDER again and unparked, without a boost. No account falls below −300.
+//! **Accounting** gives a domain `⌈T·w/W⌉` credits. T are the credits to distribute, w is the domain's weight, and W is
+//! the weight of all active domains. Two limits apply: the credits with which all its active members run throughout,
+//! and its cap. The remainder is distributed to the domains after it on the list. If a domain before it could have used
+//! more credits, the next accounting visits this domain first. The debt of the last accounting is distributed in
+//! addition. An entity with less than 0 credits is OVER. Of a domain with a cap and n active members, an entity is
+//! parked if its credit is below −cap/n. At 0 credits or more, the entity is UNDER again and unparked, without a boost.
+//! No account falls below −300.
 //!
 //! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. Shares are close to the
-//! weights if the share of no entity is much larger than its time slices allow. For example, 1:2:4 on one CPU errs by
-//! about 2 %. If several heavy hogs alternate with light hogs, the error is larger: 1:2:4:4 on one CPU gives about
-//! 15:22:31:31 instead of 9:18:36:36.
+//! weights if the share of no entity is much larger than its time slices allow. For example, hogs with the weights
+//! 1:2:4 on one CPU deviate from their shares by about 2 %. If several heavy hogs alternate with light hogs, the error
+//! is larger: the weights 1:2:4:4 on one CPU give shares of about 15:22:31:31 instead of 9:18:36:36.
 //!
-//! **Run queues.** Accounting changes priorities, but not places: each CPU sorts its queue at its next tick. Until then
-//! a queue can hold UNDER behind OVER, and insertion and stealing process the entities in that order.
+//! **Run queues.** Accounting changes priorities, but not positions in a queue: each CPU sorts its queue at its next
+//! tick. Until then, UNDER entities can be behind OVER entities, and insertion and stealing process the entities in
+//! that order.
 //!
 //! **Several CPUs.** A wake-up kicks the CPU whose queue the entity joins, if that CPU idles or runs a less urgent
 //! entity. If that CPU does not idle, the wake-up also kicks every idle CPU in the entity's affinity. A CPU whose best
 //! entity is OVER searches the queues of the other CPUs for a more urgent entity. The search begins at the next higher
-//! CPU number. An idle CPU takes any entity. At a tick, an active entity moves to an idle CPU with more idle neighbours
-//! (cache, then core). The move boosts the entity.
+//! CPU number. An idle CPU takes any entity. At a tick, an active entity moves to an idle CPU that has more idle
+//! neighbours (by cache, then by core) than the entity's own CPU. The move boosts the entity.
 //!
 //! **Versions.** The text above describes 4.0.1. `version` selects another version, and each difference has a knob of
 //! its own:
@@ -46,31 +50,32 @@
 //!   running entity (`charging`), in milliseconds (`credits-per-ms`), so an entity that avoids ticks runs for free.
 //!   There is no boost: UNDER never preempts UNDER. A new entity earns from the start (`begins`). An entity under a cap
 //!   is parked at any debt, but only when it next stops (`parking`). An entity that waits at that time is parked one
-//!   time slice later. An unparked entity kicks no CPU and waits for the next decision of its CPU; an idle CPU decides
-//!   every 30 ms (`unparking`). An account that overflows is emptied after the balance is computed (`overflow`). CPUs
-//!   also steal from idle CPUs (`steal`), and ticks migrate no entity (`relocate`).
+//!   time slice later. No CPU is kicked for an unparked entity, which waits until its CPU picks again; an idle CPU
+//!   picks every 30 ms (`unparking`). An account that overflows is emptied after the balance is computed (`overflow`).
+//!   CPUs also steal from idle CPUs (`steal`), and ticks migrate no entity (`relocate`).
 //! - *4.23*, the current version. A weight is for each active member, not for all together (`weight-per`). An account
-//!   that overflows is halved (`overflow`). Ticks and accounting follow the time slice (`tick-from`), and charges are
-//!   rounded down. An entity that has run for less than 1 ms is not preempted (`ratelimit`). A wake-up kicks one idle
-//!   CPU and does not preempt; if no idle CPU is suitable, the preempted entity moves to an idle CPU (`tickle`). A
-//!   yield lets one less urgent entity run first (`yield`). A CPU attempts to steal once in 1 ms (`steal-limit`), under
-//!   its own cache first (`steal`). An entity that only migrates is not boosted (`boost-migrated`).
+//!   that overflows is halved (`overflow`). The periods of ticks and of accounting are derived from the time slice
+//!   (`tick-from`), and charges are rounded down. An entity that has run for less than 1 ms is not preempted
+//!   (`ratelimit`). A wake-up kicks one idle CPU and does not preempt; if no idle CPU is suitable, the preempted entity
+//!   moves to an idle CPU (`tickle`). A yield lets one less urgent entity run first (`yield`). A CPU attempts to steal
+//!   at most once per millisecond (`steal-limit`), first from CPUs that share its cache (`steal`). An entity that only
+//!   migrates is not boosted (`boost-migrated`).
 //!
 //! **Order within one instant.** Ticks precede the accounting. Both precede the requeue of the stopped entity: in Xen,
 //! too, timers run before `schedule()`.
 //!
 //! Differences from Xen 4.0.1:
-//! - *Hand-off*. In Xen, an entity can wait without end while a CPU idles. The wake-up of an entity that is pinned to a
-//!   busy CPU displaces an entity that could run elsewhere, and kicks no CPU. Two wake-ups on one idle CPU kick only
-//!   that CPU. Here, an entity that a decision leaves waiting is moved to an idle CPU in its affinity (`hand-off =
-//!   off`: as in Xen). An idle CPU also takes an entity that waits for its last time slice before parking; 3.0.3 steals
-//!   no PARKED vCPU.
-//! - The accounting timer stops while all CPUs idle and no entity is active. No decision changes, because no entity
-//!   would receive credits. The timer resumes at the same multiples of its period, before a tick can find an entity
-//!   running.
+//! - *Hand-off*. In Xen, an entity can wait without end while a CPU idles. For example, the wake-up of an entity that
+//!   is pinned to a busy CPU preempts an entity that could run elsewhere, but kicks no other CPU for it. Likewise, two
+//!   wake-ups on one idle CPU kick only that CPU. Here, an entity that a decision leaves waiting is moved to an idle
+//!   CPU in its affinity (`hand-off = off`: as in Xen). An idle CPU also takes an entity that waits for its last time
+//!   slice before parking; 3.0.3 steals no PARKED vCPU.
+//! - The accounting timer stops while all CPUs idle and no entity is active. This changes no decision, because no
+//!   entity would receive credits. The timer resumes at the same multiples of its period, before a tick can find an
+//!   entity running.
 //! - A new entity begins on the CPU with the fewest entities; in Xen, the domain builder chooses the CPU.
-//! - A better idle CPU is searched only in the entity's affinity; 4.0.1 ignores the affinity for the neighbours.
-//! - Late ticks coalesce and keep their phase, multiples of 10 ms (in Xen, only after idling).
+//! - A better idle CPU is searched for only in the entity's affinity; 4.0.1 ignores the affinity for the neighbours.
+//! - Late ticks are merged into one tick, and ticks stay at multiples of 10 ms (in Xen, only after idling).
 //! - 32-bit sums that overflow in Xen do not overflow here.
 //! - In 4.23, there are no soft affinities, because no parameter requests them; cache domains stand for NUMA nodes. The
 //!   remainder of a time slice under the rate limit is at least 100 µs, as a comment in Xen states. Xen's code ensures
@@ -178,7 +183,7 @@ struct Cpu {
     stolen_from: CpuId,
 }
 
-/// The scheduler of Xen 4.0.1. Policies built over `Credit` can access its queues, priorities and accounts.
+/// The Credit scheduler. Policies built over `Credit` can access its queues, priorities and accounts.
 #[derive(Debug)]
 pub(crate) struct Credit {
     settings: Settings,
@@ -291,8 +296,8 @@ impl Credit {
         self.cpus[home.index()].stopped == Some(e)
     }
 
-    /// Enqueues the entity that has just stopped on `cpu` again, last in its class. Returns the entity if it is queued
-    /// on `cpu`.
+    /// Enqueues the entity that has just stopped on `cpu` again, behind all entities of its priority. Returns the
+    /// entity if it is queued on `cpu`.
     pub(crate) fn requeue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if self.must_migrate(e, cx) {

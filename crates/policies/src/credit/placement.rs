@@ -81,7 +81,7 @@ impl Credit {
         self.call_idle(next, cx);
     }
 
-    /// Steals work for `cpu` from other queues, unless the last attempt of `cpu` was recent.
+    /// Steals work for `cpu` from other queues, unless the last attempt of `cpu` was less than the steal interval ago.
     fn steal(&mut self, cpu: CpuId, than: Option<Priority>, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let interval = self.settings.steal_interval;
         let tried = &mut self.cpus[cpu.index()].tried_to_steal;
@@ -170,7 +170,7 @@ impl Credit {
         }
         let host = *cx.topology();
         if host.smt == 1 && host.llc >= host.cpus {
-            return best; // No idle CPU has more neighbours than another.
+            return best; // No idle CPU has more idle neighbours than another.
         }
         let mut candidates = allowed.and(&self.idlers);
         candidates.remove(best);
@@ -199,7 +199,7 @@ impl Credit {
         best
     }
 
-    /// Returns `best` if no entity other than `e` waits or runs there. Otherwise returns the next idle CPU of
+    /// Returns `best` if no entity other than `e` waits for or runs on it. Otherwise returns the next idle CPU of
     /// `allowed`, or `best` if no CPU idles.
     fn idle_rather_than(&self, best: CpuId, e: EntityId, allowed: &CpuSet, cx: &Cx<'_>) -> CpuId {
         let alone = match cx.running(best) {

@@ -109,7 +109,7 @@ fn a_task_heavier_than_half_the_difference_stays_at_first() {
         world.until_ms(40);
         heavy.iter().for_each(|&e| world.host.adjust(e, nice(-5)).unwrap());
         world.host.adjust(light, nice(0)).unwrap();
-        // The first balance after the changes of affinity: with two CPUs, a busy CPU balances every 16 times 2 ms.
+        // The first balance after the changes of affinity: with two CPUs, a busy CPU balances every 32 ms (16 · 2 ms).
         world.until_ms(66);
         let moved = [heavy[0], heavy[1], light].map(|e| world.cpu_of(e) == 1);
         assert!(!moved[0] && !moved[1], "half of 4145 is less than 3121");
@@ -185,7 +185,7 @@ fn hogs_freed_from_one_cpu_spread_evenly() {
 
 #[test]
 fn busy_cpus_balance_loads_not_numbers() {
-    // One heavy hog weighs as much as three light hogs.
+    // The heavy hog weighs about as much as the three light hogs.
     let mut world = World::new(2);
     let heavy = world.hog(nice(-5));
     let light = world.hogs(3, nice(0));
@@ -295,7 +295,8 @@ fn an_equal_share_is_delivered_within_the_starvation_bound() {
 #[test]
 fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
     // If busy CPUs balanced at even numbers of ticks, the balances would always find the same hog waiting, which would
-    // get half a CPU. While time slices and balances coincide, a hog may still get up to 0.06 of a CPU more or less.
+    // get half a CPU. While time slices and balances coincide, the share of a hog may still differ by up to 0.06 of a
+    // CPU from two thirds.
     for in_groups in 0..=3 {
         let mut world = World::with(Topology::new(2), &[]);
         let hogs = [0, 1, 2].map(|n| {

@@ -1,4 +1,4 @@
-//! Quotas.
+//! Tests of quotas.
 
 use super::*;
 use crate::fair::{PERIOD, SLACK};
@@ -150,7 +150,7 @@ fn leaving_a_throttled_group_ends_the_hold_and_joining_one_begins_it() {
     world.settle();
     assert_eq!(world.running(0), Some(leaves));
     world.until_ms(60);
-    // Now the task joins the group while running: no quota is left.
+    // The task joins the group while it runs. The group has no quota left.
     world.host.adjust(leaves, within(group, nice(0))).unwrap();
     world.settle();
     assert_eq!((world.running(0), is_held(&world, leaves)), (None, true));
@@ -212,7 +212,7 @@ fn a_group_that_goes_idle_returns_all_but_a_millisecond() {
 fn returned_quota_waits_for_a_refill_that_is_near() {
     let mut world = World::new(4);
     let group = world.limited_group(Nanos::ms(25), Nanos::ms(16), GroupId::ROOT);
-    // The same tasks as above, but the next period begins 5.9 ms after the return.
+    // The same tasks as in the previous test, but the next period begins 5.9 ms after the return.
     let hog = world.hog(on(&[0], within(group, nice(0))));
     let short = [1, 2, 3].map(|cpu| world.scripted(on(&[cpu], within(group, nice(0)))));
     world.until_ms(8);
@@ -267,8 +267,8 @@ fn a_throttled_group_returns_with_a_sleepers_credit_only() {
         let before = world.ran(outside);
         world.until_ms(1_025);
         let ran = world.ran(outside) - before;
-        // The throttled task is owed at most 3 ms: this task runs first, then both tasks alternate. Without the
-        // placement, the task is owed far more and uses its quota at once.
+        // `inside` is owed at most 3 ms: it runs first, then both tasks alternate. Without `place-unthrottled`,
+        // `inside` is owed far more and uses up its quota at once.
         assert_eq!(ran >= Nanos::ms(7), outside_first, "{ran}");
         assert_eq!(is_held(&world, inside), !outside_first);
     }
@@ -276,7 +276,7 @@ fn a_throttled_group_returns_with_a_sleepers_credit_only() {
 
 #[test]
 fn a_refill_pays_debts_and_a_nanosecond_each() {
-    // CPU 0 takes the 2 ms before the other tasks arrive. The next 2 ms are enough for all three tasks to run again.
+    // CPU 0 takes the whole quota of 2 ms before the other tasks arrive. The refill of 2 ms lets all three tasks run.
     let mut world = World::new(3);
     let group = world.limited_group(Nanos::ms(2), Nanos::ms(100), GroupId::ROOT);
     let hogs = [0, 1, 2].map(|cpu| world.hog(on(&[cpu], within(group, nice(0)))));

@@ -98,7 +98,8 @@ impl Churn {
             let until = self.world.host.now() + Nanos::ns(1 + self.dice.below(pause + 1));
             self.world.host.run_until(until);
         }
-        // Every waiting or running task may be charged and must block in the end.
+        // The policy and the machine must agree on the CPU time of each task. After all tasks are detached, no CPU runs
+        // a task.
         for e in std::mem::take(&mut self.entities) {
             let charged = self.world.host.machine().charged(e);
             assert_eq!(self.world.inspect(e, "sum_exec").unsigned_abs(), charged.as_ns(), "law 5 for {e}");

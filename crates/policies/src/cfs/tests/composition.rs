@@ -5,7 +5,7 @@ use sched::{
     Alarm, AlarmBase, Cx, Decision, GroupChange, Kicks, Machine, Policy, Refused, RtPriority, StopReason, Stopped,
 };
 
-/// SCHED_FIFO tasks, each on the lowest CPU that it may use, above or below CFS.
+/// A policy that runs SCHED_FIFO tasks above or below CFS. Each of these tasks runs on the lowest CPU in its affinity.
 struct Stack {
     fair: Box<dyn Policy>,
     /// Class of the SCHED_FIFO tasks: 0, above, or 2, below.
@@ -153,7 +153,7 @@ fn work_behind_another_class_is_pulled_by_idle_cpus() {
     let urgent = [0, 1].map(|cpu| world.scripted(on(&[cpu], fifo())));
     world.wake(urgent[there]);
     world.until_ms(31);
-    // The other CPU becomes idle: a task that may leave the CPU of the urgent task migrates within the slack.
+    // The other CPU becomes idle. `free`, which waits behind the urgent task, migrates to it within the slack.
     let other = 1 - there;
     world.host.pause(if other == 0 { fair } else { blocker });
     world.until_ms(36);

@@ -1,4 +1,4 @@
-//! Nested groups.
+//! Tests of nested groups.
 
 use super::*;
 use crate::fixture;
@@ -69,7 +69,7 @@ fn a_group_whose_load_is_uneven_has_more_weight_where_there_is_more() {
     let one = world.hog(on(&[1], within(group, nice(0))));
     let [beside_three, beside_one] = [0, 1].map(|cpu| world.hog(on(&[cpu], nice(0))));
     world.until_ms(10_000);
-    // The group weighs 768 on CPU 0 and 256 on CPU 1, of 1024.
+    // Of the group's weight of 1024, 768 are on CPU 0 and 256 on CPU 1.
     assert_near(world.ran_all(&three), Nanos::s(10).scale(3, 7), Nanos::ms(30));
     assert_near(world.ran(beside_three), Nanos::s(10).scale(4, 7), Nanos::ms(30));
     assert_near(world.ran(one), Nanos::s(10).scale(1, 5), Nanos::ms(30));
@@ -107,7 +107,7 @@ fn wake_ups_are_compared_where_the_branches_meet() {
     let mate = world.hog(within(group, nice(0)));
     let outside = world.hog(nice(0));
     world.until_ms(1_000);
-    // The task outside the group begins its time slice.
+    // Runs until `outside` begins a time slice.
     for runs in [true, false] {
         while (world.running(0) == Some(outside)) == runs {
             world.host.run_until(world.host.now() + Nanos::us(100));
@@ -133,7 +133,7 @@ fn a_group_with_a_blocked_member_continues_its_time_slice() {
     world.host.run_until(Instant::at_ns(500_000));
     world.host.block(CpuId::new(0));
     world.settle();
-    // The task outside the group has not run yet, but the group is only half a millisecond ahead.
+    // `outside` has not run yet, but the group is only half a millisecond ahead of it.
     assert_eq!(world.running(0), Some(mate));
     world.host.run_until(at_ms(10));
     assert!(world.ran(outside) > Nanos::ms(3));
@@ -141,7 +141,7 @@ fn a_group_with_a_blocked_member_continues_its_time_slice() {
 
 #[test]
 fn a_part_that_slept_has_no_more_credit_than_a_task() {
-    // The group's part on CPU 0 has slept for ten seconds when a member is moved to CPU 0.
+    // The group's entity on CPU 0 has slept for ten seconds when a member is moved to CPU 0.
     let mut world = World::new(2);
     let group = world.group(1024, GroupId::ROOT);
     let sleeper = world.scripted(on(&[0], within(group, nice(0))));
@@ -193,7 +193,7 @@ fn a_removed_groups_index_starts_afresh() {
     let member = machine.attach(Instant::ZERO, within(old, nice(0))).unwrap();
     machine.input(Instant::ZERO, Input::Wake { entity: member, why: Wake::Timer });
     machine.settle(Instant::ZERO);
-    // The decisive tick: 1 ms is used up.
+    // At this tick, the quota of 1 ms is used up.
     machine.input(at_ms(1), Input::Alarm { alarm: Alarm { owner: AlarmOwner::Cpu(CpuId::new(0)), slot: 0 } });
     machine.settle(at_ms(1));
     assert!(machine.is_held(member));

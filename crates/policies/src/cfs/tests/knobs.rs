@@ -144,7 +144,7 @@ fn in_a_long_queue_the_last_buddy_runs_after_the_woken_task() {
     for on in [1, 0] {
         let (mut world, _, wakee) = crowd(&[("last-buddy", on)]);
         let running = world.running(0);
-        // The buddy has run briefly; without the mark, the queue would not pick this buddy.
+        // The running hog has run for 300 us. If it were not the last buddy, the queue would pick another hog next.
         world.host.run_until(world.host.now() + Nanos::us(300));
         assert_eq!(world.running(0), running);
         world.wake(wakee);
@@ -174,8 +174,8 @@ fn in_a_long_queue_the_last_woken_task_runs_next_without_preempting() {
     }
 }
 
-/// Returns whether CPU 0 pulls at once when its task blocks. CPU 1 has two hogs without affinity; one hog last ran
-/// `since` ago.
+/// Returns whether CPU 0 pulls a hog at once when the task of CPU 0 blocks. CPU 1 has two hogs without affinity; one
+/// hog last ran `since` ago.
 fn pulls(knobs: &[(&str, i64)], since: Nanos) -> bool {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(2), &knobs);
@@ -230,7 +230,7 @@ fn imbalance_is_what_a_busy_cpu_puts_up_with() {
 
 #[test]
 fn cache_hot_buddies_stay_behind() {
-    // A queue of nine on CPU 0; the last buddy is the task that ran longest ago. CPU 1 is busy with a lower load.
+    // CPU 0 has seventeen tasks, of which only the last buddy may migrate. CPU 1 is busy with a lower load.
     for on in [1, 0] {
         let mut world = World::with(Topology::new(2), &[("cache-hot-buddy", on), ("migration-cost", 0)]);
         let buddy = last_buddy_of_a_long_queue(&mut world);
@@ -240,7 +240,7 @@ fn cache_hot_buddies_stay_behind() {
     }
 }
 
-/// Creates seventeen tasks on CPU 0 and one on CPU 1. Only the last buddy of CPU 0 may migrate.
+/// Creates seventeen tasks on CPU 0 and one on CPU 1. Returns the last buddy of CPU 0, which alone may migrate.
 fn last_buddy_of_a_long_queue(world: &mut World) -> EntityId {
     let wakee = world.scripted(on(&[0], nice(-10)));
     let hogs = world.hogs(16, on(&[0], nice(0)));
@@ -255,8 +255,8 @@ fn last_buddy_of_a_long_queue(world: &mut World) -> EntityId {
     buddy
 }
 
-/// Returns the CPU on which a task of CPU 1 wakes, with its waker on CPU 0. Each CPU has its own cache; CPU 1 runs a
-/// hog.
+/// Returns the CPU on which a task wakes that last ran on CPU 1. Its waker runs on CPU 0. Each CPU has its own cache,
+/// and CPU 1 runs a hog of nice `there`.
 pub(super) fn wakes_on(knobs: &[(&str, i64)], sync: bool, there: i32) -> i64 {
     let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, knobs);
     let e = world.scripted(on(&[1], nice(0)));
@@ -288,8 +288,8 @@ fn wake_affine_weight_draws_a_wakee_to_the_less_loaded_cpu() {
 
 #[test]
 fn wake_affine_bias_prefers_the_wakers_cpu() {
-    // The load is 2048 on the waker's CPU and 1991 (nice -3) on the wakee's CPU. The wakee moves if the load of the
-    // wakee's CPU counts 8 % more.
+    // The load of the waker's CPU, including the wakee, is 2048. The load of the wakee's CPU is 1991 (nice -3). The
+    // wakee moves if the load of its own CPU is increased by 8 % for the comparison.
     assert_eq!(wakes_on(&[], false, -3), 0);
     assert_eq!(wakes_on(&[("wake-affine-bias", 0)], false, -3), 1);
 }

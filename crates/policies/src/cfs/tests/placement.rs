@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns a waker that runs permanently on `cpu`.
+/// Creates a waker that always runs on `cpu`.
 pub(super) fn waker_on(world: &mut World, cpu: usize) -> EntityId {
     let waker = world.hog(on(&[cpu], nice(0)));
     world.settle();
@@ -16,7 +16,7 @@ pub(super) fn wakers_on(world: &mut World, cpus: &[usize]) {
     }
 }
 
-/// Returns an entity that last ran on `cpu` and sleeps.
+/// Creates an entity that last ran on `cpu` and sleeps.
 pub(super) fn sleeper_of(world: &mut World, cpu: usize) -> EntityId {
     let e = world.scripted(on(&[cpu], nice(0)));
     world.wake(e);
@@ -79,7 +79,7 @@ fn a_synchronous_waker_that_runs_alone_draws_the_wakee_to_its_cpu() {
         let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
         let e = sleeper_of(&mut world, 3);
         let waker = waker_on(&mut world, 0);
-        // All other idle CPUs are under the other cache, or have just been taken.
+        // Only CPU 2 idles now. It shares a cache with CPU 3, where `e` last ran, and not with the waker.
         wakers_on(&mut world, &[1, 3]);
         wake_by(&mut world, e, waker, sync);
         assert_eq!(world.cpu_of(e), cpu, "sync {sync}");
@@ -88,7 +88,7 @@ fn a_synchronous_waker_that_runs_alone_draws_the_wakee_to_its_cpu() {
 
 #[test]
 fn a_woken_task_runs_on_the_less_loaded_of_two_busy_cpus() {
-    // Two caches of one CPU each: there is no idle sibling. CPU 1 has `there` hogs.
+    // Each CPU has its own cache, so there is no idle CPU to choose. CPU 1 has `there` hogs.
     for (there, cpu) in [(1, 1), (3, 0)] {
         let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[]);
         let e = sleeper_of(&mut world, 1);
@@ -104,7 +104,8 @@ fn a_woken_task_runs_on_the_less_loaded_of_two_busy_cpus() {
 
 #[test]
 fn a_waker_of_many_leaves_them_where_they_are() {
-    // Two CPUs are under each cache. The counts of waker and wakee grow with every other partner.
+    // Two CPUs share each cache. The partner counts of `waker` and `e` grow each time one of them wakes another task
+    // than before.
     let partners = 12;
     let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
     let waker = waker_on(&mut world, 0);
@@ -116,7 +117,7 @@ fn a_waker_of_many_leaves_them_where_they_are() {
         world.host.detach(other);
         world.settle();
     }
-    // The wake-up is wide now: 8 against 4. CPU 1 idles, and is the waker's sibling.
+    // The wake-up counts as wide: the partner counts are 8 and 4. CPU 1 idles and shares the waker's cache.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 3);
     let mut narrow = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
@@ -140,7 +141,7 @@ fn partners_are_forgotten_by_half_every_second() {
         world.settle();
     }
     world.until_ms(2_100);
-    // The flips are 8 / 2 + 1 = 5 against 4, and 5 is less than 4 times 2.
+    // The wake-up is not wide: the partner counts are 8 / 2 + 1 = 5 and 4, and 5 is less than 4 times 2.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 1);
 }
@@ -195,7 +196,7 @@ fn forked_tasks_spread_over_idle_cpus_then_over_the_least_loaded() {
         world.settle();
         cpus.push(world.cpu_of(child));
     }
-    // The cache with two idle CPUs is first; among equals, the parent's cache is first.
+    // The cache with more idle CPUs is preferred. If both caches have equally many, the parent's cache is preferred.
     assert_eq!(cpus, [2, 1, 3]);
     let heavy = world.scripted(nice(-5));
     world.host.wake(heavy, Wake::New { parent: Some(parent) });
@@ -240,7 +241,7 @@ fn a_migrated_task_keeps_its_distance_from_its_queue() {
     world.settle();
     let now_there = world.inspect(there, "min_vruntime");
     assert!(now_there >= of_there);
-    // The vruntime is the same as after a sleep on CPU 1, and the task has run only briefly.
+    // `moved` is as far behind `min_vruntime` as it was on CPU 0, except for its brief run since.
     assert!((now_there - world.vruntime(moved) - behind).abs() <= 2_000_000, "{behind}");
 }
 

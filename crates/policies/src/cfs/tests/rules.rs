@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Wakes B on CPU 0 of four CPUs. B has run alone for `slept_at` and sleeps; since then A has run, to 100 ms on the
-/// virtual clock.
+/// Returns a host of four CPUs, and A and B on CPU 0. B has run alone until `slept_at` ms, then slept. A has run until
+/// its vruntime was 100 ms. At that instant, B wakes.
 fn wakes_at_100(b: Params, slept_at: u64) -> (World, EntityId, EntityId) {
     let mut world = World::with(Topology::new(4), &[("start-debit", 0)]);
     let b = world.scripted(on(&[0], b));
@@ -173,7 +173,7 @@ fn rule_6_a_slice_ends_at_the_first_tick_after_it() {
 
 #[test]
 fn rule_6_a_task_a_time_slice_ahead_stops_before_its_own_is_over() {
-    // b wakes 3 ms behind as a begins a time slice of 3 ms; preemption at wake-ups is off.
+    // `b` wakes 3 ms behind when `a` begins a time slice of 3 ms. Wake-up preemption is off.
     for (granularity, ran) in [(Nanos::us(750), 1), (Nanos::us(1_500), 2)] {
         let granularity = granularity.as_ns().cast_signed();
         let mut world = World::with(Topology::new(1), &[("wakeup-preemption", 0), ("min-granularity", granularity)]);
@@ -212,7 +212,7 @@ fn rule_6_buddies_do_not_bring_back_a_task_after_its_time_slice() {
         }
     }
     let start = world.host.now();
-    // A member of the group blocks while the member waits: its group becomes the next buddy, and already runs.
+    // A waiting member of the group is paused. The group, which is running, becomes the next buddy.
     let waits = inside.into_iter().find(|&e| world.running(0) != Some(e)).unwrap();
     world.host.pause(waits);
     while world.running(0) != Some(outside) {
@@ -328,12 +328,12 @@ fn rule_9_a_yield_lets_the_second_go_but_not_one_far_ahead() {
     world.settle();
     assert_eq!(world.running(0), Some(b));
     world.host.run_until(Instant::at_ns(700_000));
-    // b has run for 0.2 ms, a for 0.5 ms: a is less than 1 ms ahead.
+    // `b` has run for 0.2 ms, `a` for 0.5 ms: `a` is less than 1 ms ahead.
     world.host.yield_now(CpuId::new(0));
     world.settle();
     assert_eq!(world.running(0), Some(a));
     world.host.run_until(Instant::at_ns(1_900_000));
-    // a has run for 1.7 ms, b for 0.2 ms: b is first, and a yield of b does not skip b.
+    // `a` has run for 1.7 ms, `b` for 0.2 ms. When `a` yields, `b` runs. A yield of `b` then has no effect.
     world.host.yield_now(CpuId::new(0));
     world.settle();
     assert_eq!(world.running(0), Some(b));

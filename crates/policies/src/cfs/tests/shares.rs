@@ -20,7 +20,7 @@ fn promised(knobs: &[(&str, i64)], weights: &[u32]) -> Option<Nanos> {
 }
 
 /// Returns the largest distance of a task from its share since the last attachment. Tasks are attached at intervals of
-/// `apart`, and the last task runs for `length`.
+/// `apart`. The run ends `length` after the last attachment.
 fn worst(knobs: &[(&str, i64)], weights: &[u32], apart: Nanos, length: Nanos) -> Nanos {
     let mut world = World::with(Topology::new(1), knobs);
     let (mut hogs, mut sum, mut worst) = (Vec::new(), 0, Nanos::ZERO);
@@ -75,7 +75,7 @@ fn clocks_that_lose_parts_of_nanoseconds_lose_the_shares_in_the_end() {
     let weights = [1 << 20, 1_024_000];
     assert_eq!(promised(&[], &weights), None);
     let bound = promised(&[EXACT], &weights).unwrap();
-    // In a tick, the clock of one task should advance by 976.6 ns, the clock of the other by 1000.
+    // During a tick of 1 ms, the clock of one task should advance by 976.6 ns, the clock of the other by 1000 ns.
     let [lossy, exact] = [0, 1].map(|on| worst(&[("exact-clock", on)], &weights, Nanos::ZERO, Nanos::s(300)));
     assert!(exact <= bound && lossy > bound, "{lossy} and {exact}; the bound is {bound}");
 }

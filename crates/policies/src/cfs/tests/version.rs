@@ -53,8 +53,8 @@ fn in_v3_17_a_cpu_puts_up_with_a_quarter_less_work_unless_told_otherwise() {
 
 #[test]
 fn a_busy_cpu_balances_once_in_so_many_intervals() {
-    // For two CPUs, an interval is 2 ms, and 4 ms after a balance without an effect. A tick of 1 ms is subtracted from
-    // the sum. A migrated task then waits for its time slice.
+    // With two CPUs, a busy CPU balances every `busy-factor` times 2 ms, minus a tick of 1 ms. After a balance without
+    // an effect, the 2 ms become 4 ms. A migrated task then waits for its first time slice.
     let wait = |knobs: &[_]| moved_at(knobs, 6).unwrap().as_ns() / 1_000_000;
     let ordinary = wait(&[]);
     let rare = wait(&[("busy-factor", 160)]);
@@ -68,7 +68,7 @@ fn a_busy_cpu_balances_once_in_so_many_intervals() {
 
 #[test]
 fn v3_17_weighs_loads_even_if_the_waker_is_about_to_block() {
-    // The wakee's CPU has a hog of nice 0; the waker's CPU has no load after the waker has blocked.
+    // The wakee's CPU has a hog of nice 0; the waker's CPU has no load except the waker, which is about to block.
     assert_eq!(wakes_on(&[("wake-affine-weight", 0)], true, 0), 0);
     assert_eq!(wakes_on(&[("wake-affine-weight", 0), OLD], true, 0), 1);
     assert_eq!(wakes_on(&[OLD], true, 0), 0);
@@ -103,7 +103,7 @@ fn in_v3_17_a_waker_that_leaves_nothing_behind_draws_the_wakee_from_an_idle_cpu(
 
 #[test]
 fn in_v3_17_only_a_wakee_with_many_partners_of_its_own_is_left_where_it_is() {
-    // The waker has woken four tasks, the wakee one task, and a cache holds one CPU.
+    // The waker has woken four tasks, the wakee one task, and each cache has one CPU.
     for (version, cpu) in [(0, 1), (1, 0)] {
         let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[("version", version)]);
         let e = sleeper_of(&mut world, 1);
@@ -121,7 +121,8 @@ fn in_v3_17_only_a_wakee_with_many_partners_of_its_own_is_left_where_it_is() {
     }
 }
 
-/// Returns the CPU on which a task of CPU 2 wakes while the CPUs `busy` are busy, on two cores of two threads each.
+/// Returns the CPU on which a task wakes that last ran on CPU 2, while the CPUs `busy` are busy. The host has two cores
+/// of two threads each.
 fn wakes_beside(busy: &[usize], knobs: &[(&str, i64)]) -> i64 {
     let mut world = World::with(Topology { cpus: 4, smt: 2, llc: 4 }, knobs);
     let e = sleeper_of(&mut world, 2);

@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[4], e[3], e[2], e[1], e[0]]);
     }
 
-    /// Inserts `e` by iteration over the list, like Xen.
+    /// Inserts `e` by iteration over the list, as Xen does.
     fn walk(list: &mut Vec<EntityId>, e: EntityId, priority: impl Fn(EntityId) -> Priority) {
         let at = list.iter().position(|&other| priority(e) > priority(other)).unwrap_or(list.len());
         list.insert(at, e);

@@ -138,7 +138,7 @@ pub(crate) enum Steal {
     Busy,
     /// All queues.
     Any,
-    /// The queues of CPUs with two entities to run; queues under the same cache are first.
+    /// The queues of CPUs with two entities to run; the queues of CPUs that share a cache with the idle CPU are first.
     Near,
 }
 
@@ -187,8 +187,8 @@ fn time(knobs: &Knobs, name: &str, default: Nanos) -> Nanos {
 }
 
 impl Settings {
-    /// Reads the knobs. A policy built over Credit may omit the knobs in which the versions differ; then the rules of
-    /// 4.0.1 hold.
+    /// Reads the knobs. A policy built over Credit may omit the knobs in which the versions differ; the rules of 4.0.1
+    /// then apply.
     pub(crate) fn read(knobs: &Knobs) -> Settings {
         let version = word(knobs, "version").unwrap_or(VERSIONS[0]);
         // The rules of 4.0.1, 3.0.3 and 4.23, unless the knob selects another rule.
@@ -260,7 +260,8 @@ impl Settings {
         self.credits_in(self.period)
     }
 
-    /// Returns the remaining protection of an entity by the rate limit after a run of `ran`; `None`: no protection.
+    /// Returns the time for which the rate limit still protects an entity that has run for `ran`; `None`: no
+    /// protection.
     pub(crate) fn left_running(&self, ran: Nanos) -> Option<Nanos> {
         (ran < self.ratelimit).then(|| (self.ratelimit - ran).max(RATELIMIT_LEAST))
     }
@@ -277,7 +278,8 @@ impl Settings {
     }
 }
 
-/// Returns the CPU time equal to one credit: a tenth of a millisecond; in 3.0.3, a millisecond.
+/// Returns the CPU time equal to one credit: the value that `credits-per-ms` gives, by default a tenth of a
+/// millisecond, and in 3.0.3 a millisecond.
 fn credit(knobs: &Knobs, version: &str) -> Nanos {
     let asked =
         knobs.iter().find(|(knob, _)| knob.name == "credits-per-ms").map_or(0, |(_, value)| value.unsigned_abs());

@@ -95,7 +95,8 @@ impl Credit {
         self.set_accounting(cx);
     }
 
-    /// Adds its grant to the account of an active entity and updates the entity's state. Returns the account.
+    /// Adds `grant` to the account of `e`, which is active, and updates the state of `e`. Returns the credits of `e`
+    /// that count in the balance.
     fn pay(&mut self, e: EntityId, grant: Grant, most: i64, cx: &mut Cx<'_>) -> i64 {
         let vcpu = &mut self.vcpus[e.index()];
         vcpu.account.credit += grant.each;
@@ -136,7 +137,7 @@ impl Credit {
         }
     }
 
-    /// Parks `e`: at once, or from its next stop on.
+    /// Parks `e` at once or at its next stop, as the setting `parking` states.
     fn park(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.vcpu(e).parked = true;
         self.queues.set_priority(e, Priority::Over);

@@ -58,10 +58,10 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(width.saturating_mul(2) + settings.max_timer() + Nanos::us(1))
 }
 
-/// Returns the bound of a cap. In every quota period, a domain gets exactly the part that its cap states, neither
-/// rounded nor forgiven. A span may begin with a full pool and with members that hold the quotas of a quota period. The
-/// span may end with another filling and with each member overrun by the shortest time slice. A pool never needs more
-/// time than all CPUs can run.
+/// Returns the bound of a cap. In every quota period, a domain gets exactly the part that its cap states: nothing is
+/// rounded, and no debt is forgiven. A span may begin with a full pool and with members that hold the quotas of a quota
+/// period. The span may end with another filling and with each member overrun by the shortest time slice. A pool never
+/// supplies more time than all CPUs can run.
 pub(super) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let pools = settings.cap_period.saturating_mul(3 * load.host.cpus as u64);

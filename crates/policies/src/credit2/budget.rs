@@ -24,7 +24,7 @@ impl Credit2 {
         self.settings.cap_period.scale(u64::from(percent), 100)
     }
 
-    /// Returns the maximum amount that a member takes at once.
+    /// Returns the maximum quota that a member takes from the pool at once.
     fn quota(&self, domain: DomainId) -> Nanos {
         let members = self.domains[domain.index()].members.max(1);
         self.per_period(domain).scale(1, members).max(self.settings.min_timer).min(self.settings.cap_period)
@@ -109,7 +109,7 @@ impl Credit2 {
         cx.set_alarm(filling(g), CpuId::default(), next);
     }
 
-    /// Updates the domain of a group, new or not. The running entities have just been charged.
+    /// Creates or updates the domain of a group. The running entities have just been charged.
     pub(super) fn change_domain(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         let domain = DomainId::of_group(g);
         self.make_domain(domain);
@@ -160,7 +160,8 @@ impl Credit2 {
         }
     }
 
-    /// Removes `e` from its domain and settles its debt. Returns whether `e` was parked.
+    /// Removes `e` from its domain, and returns its remaining budget or its debt to the pool. Returns whether `e` was
+    /// parked.
     pub(super) fn leave_domain(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let was_parked = self.parked.remove(e);
         if core::mem::take(&mut self.vcpu(e).parked) {

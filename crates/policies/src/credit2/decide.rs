@@ -65,7 +65,7 @@ impl Credit2 {
         Some(e)
     }
 
-    /// Enqueues `e`, which has stopped and waits, on another CPU if `e` is to migrate.
+    /// Enqueues `e`, which has stopped and waits. If `e` is to migrate, enqueues `e` on another CPU.
     fn requeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.return_budget(e, cx);
         if self.must_migrate(e, cx) {
@@ -137,7 +137,7 @@ impl Credit2 {
         if time < least { least } else { time.min(self.settings.max_timer()) }
     }
 
-    /// Gives every entity of a run queue new credit; `next` has the maximum.
+    /// Gives every entity of a run queue new credit. `next` is the entity with the most credit.
     fn reset(&mut self, queue: usize, next: EntityId, cx: &mut Cx<'_>) {
         let credit = self.settings.credit;
         let most = credit + self.settings.carry_over;

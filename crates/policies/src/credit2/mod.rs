@@ -12,14 +12,15 @@
 //! both are hogs                      abbbbbbbbbbaaaaabbbbbbbbbbaaaaabbbbbbbbbbaaaa
 //! ```
 //!
-//! **Time slices.** A time slice ends when the entity would have no credit, or only the credit of the first entity in
-//! the queue. A time slice is at least 0.5 ms and at most 10 ms. An entity that has run for less than 1 ms is not
-//! preempted (`ratelimit`), unless it yields. Equal credit does not preempt. After a yield, the first entity that may
-//! run there gets the CPU, at any credit.
+//! **Time slices.** A time slice ends when the entity would have no credit left, or no more credit than the first
+//! entity in the queue. A time slice is at least 0.5 ms and at most 10 ms. An entity that has run for less than 1 ms is
+//! not preempted (`ratelimit`), unless it yields. Equal credit does not preempt. After a yield, the CPU runs the first
+//! entity in the queue that may run on it, whatever its credit.
 //!
-//! **Run queues.** The CPUs under one cache share a run queue, 16 at most (`runqueue`, `runqueue-cpus`). An entity that
-//! last ran on another CPU of the queue must migrate. Such an entity is picked only if it has half a millisecond more
-//! credit than the next best entity. The migrated entity gets 50 µs of credit.
+//! **Run queues.** The CPUs that share a cache also share a run queue, at most 16 CPUs per queue (`runqueue`,
+//! `runqueue-cpus`). An entity that last ran on another CPU of the queue must migrate. Such an entity is picked only if
+//! it has half a millisecond more credit than the entity that this CPU ran until now. The migrated entity gets 50 µs of
+//! credit.
 //!
 //! **Wake-ups.** A wake-up kicks one CPU. Idle CPUs have precedence: the entity's last CPU if its whole core idles,
 //! then any CPU with an idle core, then any idle CPU. If no CPU idles, the last CPU is kicked, if its running entity
@@ -42,9 +43,9 @@
 //! its quota leaves a debt.
 //!
 //! Differences from Xen:
-//! - With `hand-off`, no CPU idles while an entity that may run there waits in its run queue. In Xen, an idle CPU
-//!   resists an entity with less than −9.5 ms of credit. The CPU also stops its search behind the first entity that it
-//!   must park. If another kicked CPU picks a different entity, the idle CPU is not kicked again.
+//! - With `hand-off`, no CPU idles while an entity that may run there waits in its run queue. In Xen, an idle CPU does
+//!   not pick an entity of another CPU with less than −9.5 ms of credit. The CPU also stops its search after the first
+//!   entity that it must park. If another kicked CPU picks a different entity, the idle CPU is not kicked again.
 //! - The imbalance of the other run queue is computed from its own load. Xen uses the load of the last queue in the
 //!   list.
 //! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter requests them.

@@ -23,7 +23,7 @@ pub(super) struct RunQueue {
     pub(super) planned: i64,
 }
 
-/// Returns the clock of loads: units of 1,024 ns. Source: `LOADAVG_GRANULARITY_SHIFT`.
+/// Returns the current time in the unit of load averages, 1,024 ns. Source: `LOADAVG_GRANULARITY_SHIFT`.
 pub(super) fn clock(cx: &Cx<'_>) -> u64 {
     cx.now().as_ns() >> 10
 }
@@ -40,12 +40,12 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Returns the load of an entity that is new at `at`, which is estimated to be runnable half of the time.
+    /// Returns the load of an entity that is new at `at`. A new entity is assumed to be runnable half of the time.
     pub(super) fn of_newcomer(at: u64, settings: &Settings) -> Load {
         Load { now: 0, average: 1 << (settings.precision_shift - 1), updated: at }
     }
 
-    /// Computes the average, and `planned`, at `at`.
+    /// Updates the average and `planned` to the time `at`.
     pub(super) fn update(&mut self, planned: &mut i64, at: u64, settings: &Settings) {
         let Settings { window_shift, precision_shift, .. } = *settings;
         let full = self.now << precision_shift;
@@ -127,8 +127,8 @@ pub(super) fn siblings(host: &Topology, cpu: CpuId) -> CpuSet {
     host.iter().filter(|&other| host.share_core(cpu, other)).collect()
 }
 
-/// Returns the run queues of `host`. CPUs of one domain share a run queue, up to a limit. Beyond the limit, the CPUs
-/// are spread evenly over several queues.
+/// Returns the run queues of `host`. As the knob `runqueue` states, CPUs of one core, of one cache or of the machine
+/// share a run queue, up to a limit. Beyond the limit, these CPUs are spread evenly over several queues.
 pub(super) fn partition(host: &Topology, settings: &Settings) -> Vec<RunQueue> {
     let together = |a: CpuId, b: CpuId| match settings.share {
         Share::Cpu => false,

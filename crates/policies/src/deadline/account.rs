@@ -82,13 +82,13 @@ impl Account {
         i64::try_from(self.slice.as_ns()).unwrap_or(i64::MAX)
     }
 
-    /// Starts a new instance: a full slice, due a relative deadline from `now` on.
+    /// Starts a new instance at `now`: a full slice, which is due one relative deadline later.
     fn renew(&mut self, now: Instant) {
         self.left = self.whole();
         self.deadline = now.saturating_add(self.relative_deadline);
     }
 
-    /// Returns the current period.
+    /// Returns the state of the promise in the current period.
     pub(super) fn promise(&self) -> PromiseState {
         let deadline = if self.begun { self.deadline } else { Instant::NEVER };
         PromiseState { slice: self.slice, period: self.period, deadline, remaining: self.left }
@@ -99,14 +99,14 @@ impl Account {
         self.deadline.saturating_add(self.period.saturating_sub(self.relative_deadline))
     }
 
-    /// Returns whether the remaining slice exceeds the share of the time until the deadline.
+    /// Returns whether the remaining slice exceeds the entity's share of the time until the deadline.
     fn overflows(&self, now: Instant) -> bool {
         let left = u128::from(self.left.max(0).unsigned_abs());
         let ahead = u128::from(self.deadline.saturating_since(now).as_ns());
         left * u128::from(self.relative_deadline.as_ns()) > ahead * u128::from(self.slice.as_ns())
     }
 
-    /// Cuts the remaining slice to the share of the time until the deadline.
+    /// Cuts the remaining slice to the entity's share of the time until the deadline.
     fn shrink(&mut self, now: Instant) {
         let ahead = self.deadline.saturating_since(now);
         let fits = ahead.scale(self.slice.as_ns(), self.relative_deadline.as_ns());
@@ -185,7 +185,8 @@ impl Account {
         self.left = self.left.saturating_sub_unsigned(used.as_ns());
     }
 
-    /// Ends a throttling: adds a slice for each period until the remaining slice is positive.
+    /// Ends a throttling: adds a slice and a period until the remaining slice is positive. If the deadline has then
+    /// passed, resets the entity.
     pub(super) fn replenish(&mut self, now: Instant) {
         self.add_periods(now);
         if self.deadline < now {

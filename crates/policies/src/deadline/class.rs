@@ -181,7 +181,7 @@ impl Deadline {
         }
     }
 
-    /// Moves the bandwidth of each entity that migrated to its new CPU.
+    /// For each entity that has migrated, counts its bandwidth on its new CPU.
     fn follow(&mut self, cx: &mut Cx<'_>) {
         while let Some((e, _)) = self.queues.next_move() {
             let (to, Task { account, counted }) = (self.queues.home(e), *self.task(e));
@@ -222,7 +222,7 @@ impl Deadline {
         }
     }
 
-    /// Handles a tick of `cpu`: ends the slice of the running entity if it is used up.
+    /// Handles a tick of `cpu`: stops the running entity if its slice is used up.
     fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let Some(e) = self.queues.running(cpu) else { return };
         if let Some((_, ran)) = cx.take_ran(cpu) {
@@ -340,7 +340,7 @@ impl Deadline {
         }
     }
 
-    /// Returns the decision for `cpu`: an entity with a deadline before `than`, if `than` is given.
+    /// Returns the decision for `cpu`. If `than` is given, picks only an entity with a deadline before `than`.
     pub(crate) fn pick_before(&mut self, cpu: CpuId, than: Option<Instant>, cx: &mut Cx<'_>) -> Decision {
         let picked = self.queues.pick(cpu, than.map_or(Rank::Other, Rank::Urgency), cx);
         self.follow(cx);

@@ -2,8 +2,8 @@
 //! entity.
 //!
 //! This policy suits VMs or tasks that have a reservation and must not be able to harm each other. Each entity has a
-//! *server* (CBS, a constant bandwidth server): the remaining slice, and a deadline. Among all entities with a
-//! remaining slice, the earliest deadlines run, one on each CPU.
+//! *server* (CBS, a constant bandwidth server): the remaining slice, and a deadline. Of all entities with a remaining
+//! slice, those with the earliest deadlines run, one on each CPU.
 //!
 //! ```text
 //! one CPU, reclaim = off: a (slice 2 ms, period 6 ms), b (3, 9) and c (no reservation) are hogs; 1 ms a letter
@@ -15,7 +15,8 @@
 //! due at `t + D`, if `d` has passed. The server also restarts if `q` is more than the entity's share of the time to
 //! `d` (`q · D > (d − t) · Q`). Otherwise the server continues unchanged. A remaining slice can therefore never give
 //! more than `Q / D` of a CPU. If the relative deadline `D` is shorter than the period `P`, the server does not restart
-//! before its next period. Before `d` the server keeps the part of `q` that fits; after `d` the entity is held.
+//! before its next period. Before `d` the server keeps the part of `q` that fits; after `d` the entity is held until
+//! its next period.
 //!
 //! **Running** is charged to `q`. When the slice is used up, the entity is held until its next period begins. At that
 //! instant the entity gets another slice, due a period later. If that instant has passed already, the entity continues
@@ -28,12 +29,12 @@
 //! `Q / D` (`admission = density`). The guarantee below requires this rule; the kernel counts `Q / P`. The sum is
 //! exact, to the last nanosecond.
 //!
-//! **Guarantees.** On one CPU, an admitted entity gets its slice in every period, up to the deadline, as long as it is
-//! runnable. Jobs that need no more than `Q` and are at least `P` apart meet their deadlines, for any behaviour of the
-//! other entities. On `m` CPUs without reclaiming, a job is late by at most `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) +
-//! Qmax`. If this bound is more than the period of the job, it holds only with `lagging = catch-up`. Otherwise an
-//! entity that is late by that amount restarts with a deadline later than the missed deadline, and falls further
-//! behind.
+//! **Guarantees.** On one CPU, an admitted entity receives its slice in every period, by the deadline, as long as the
+//! entity is runnable. Jobs that need no more than `Q` and are at least `P` apart meet their deadlines, whatever the
+//! other entities do. On `m` CPUs without reclaiming, a job is late by at most `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax)
+//! + Qmax`, where Qmax and Qmin are the largest and the smallest slice, and Umax is the largest utilisation. If this
+//! bound is more than the period of the job, it holds only with `lagging = catch-up`. Otherwise an entity that is late
+//! by that amount restarts with a deadline later than the missed deadline, and falls further behind.
 //!
 //! **Reclaiming** (GRUB). An entity with a soft reservation (`SCHED_FLAG_RECLAIM`) is charged less than the time it
 //! runs, and therefore gets more CPU time. The charge decreases with the part of its CPU that is not reserved or not in
@@ -84,7 +85,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Knobs of the class; the policy that contains the class adds a time named `tick`.
+/// Knobs of the class; the policy that contains the class adds a time knob named `tick`.
 pub(crate) const KNOBS: &[Knob] = &[
     Knob::percent("rt-bandwidth", [95, 1, 100], "the part of each CPU that may be reserved")
         .from("sched_rt_runtime_us / sched_rt_period_us, kernel/sched/deadline.c"),
@@ -136,15 +137,16 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Classes::new(host, parts)))
 }
 
-/// Returns the maximum wait of an entity. Deadlines are strict, so there is a bound only without reservations. Then
-/// each other entity first runs for one time slice, on the one CPU to which all may be confined.
+/// Returns the maximum wait of an entity. Deadlines are strict, so there is a bound only without reservations. Without
+/// reservations, each other entity may run for one time slice first, on the one CPU to which all entities may be
+/// confined.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_reservations).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }
 
 /// Returns the maximum part of a slice that can be missing. On one CPU, if slices end exactly, the entity receives
-/// every slice in every period, to the nanosecond. An entity that blocks begins new periods, which an observer cannot
-/// detect.
+/// every slice in every period, to the nanosecond. No bound is stated for entities that block: they begin new periods,
+/// which an observer cannot detect.
 pub(crate) fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = knobs.on("hrtick") && knobs.word("admission") == "density";

@@ -6,7 +6,8 @@
 use crate::admission::ONE;
 use sched::{CpuId, Nanos};
 
-/// The formulas of the kernel.
+/// The formulas of the kernel. `u` is the share of the entity, `Umax` the part of a CPU that may be reserved,
+/// `Uinactive` the inactive bandwidth of the CPU, and `Uextra` the part of the CPU that is not reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Formula {
     /// The rate is `max{u / Umax, 1 − Uinactive − Uextra}`.
@@ -41,7 +42,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// The rate of real time.
+    /// The rate 1: CPU time is charged in full.
     pub(super) const FULL: Rate = Rate { parts: 1, of: 1 };
 
     /// Returns the charge for `ran`, rounded up, so that an entity gets at most the time that other entities leave.
@@ -120,10 +121,11 @@ mod tests {
             books.promised(shares.iter().map(|&(part, _)| units(part)).sum());
             permille(books.rate(CPU, units(shares[0].0)))
         };
-        // A lone task of 10 %: 1 − 0.85, and 0.10 / 0.95.
+        // For a lone task of 10 %, the rates are 1 − 0.85 (v5.13) and 0.10 / 0.95 (v6.5).
         assert_eq!(rate(Formula::V513, 95, &[(10, true)]), 150);
         assert_eq!(rate(Formula::V65, 95, &[(10, true)]), 105);
-        // With half a CPU for another entity: 1 − 0.35, 0.60 / 0.95. While that entity is inactive: as before.
+        // With half a CPU for another entity, the rates are 1 − 0.35 and 0.60 / 0.95. While that entity is inactive,
+        // the rates are as before.
         assert_eq!(rate(Formula::V513, 95, &[(10, true), (50, true)]), 650);
         assert_eq!(rate(Formula::V65, 95, &[(10, true), (50, true)]), 631);
         assert_eq!(rate(Formula::V513, 95, &[(10, true), (50, false)]), 150);

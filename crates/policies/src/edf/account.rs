@@ -18,7 +18,7 @@ pub(super) enum Rest {
     /// The periods continue; the remaining slice is reduced by the time the entity was blocked.
     #[default]
     Keep,
-    /// A new period begins if the remaining slice is more than its share of the rest of the old period (CBS).
+    /// A new period begins if the remaining slice exceeds the entity's share of the rest of the old period (CBS).
     Renew,
 }
 
@@ -119,7 +119,7 @@ impl Account {
         !self.period.is_zero()
     }
 
-    /// Returns the first beginning of a period from `now` on.
+    /// Returns the first instant, at or after `now`, at which a period begins.
     pub(super) fn period_from(&self, now: Instant) -> Instant {
         if self.deadline.saturating_since(now) == self.period || self.deadline == now {
             return now;
@@ -149,7 +149,7 @@ impl Account {
 
     /// Updates the account at a wake-up. If the entity was blocked for the whole period, a new period begins now,
     /// unless its reservation names a start. Otherwise the blocked time is charged, but the remaining slice stays at
-    /// least its share of the rest of the period.
+    /// least the entity's share of the rest of the period.
     pub(super) fn wake(&mut self, late: Late, rest: Rest, now: Instant) {
         self.slept = true;
         if !self.fixed && (now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline) {
@@ -195,7 +195,7 @@ impl Account {
         }
     }
 
-    /// Returns the end of the slice if the entity runs from `now` on, with timers of grain `grain`.
+    /// Returns the end of the slice if the entity runs from `now` on, rounded up to a multiple of `grain`.
     pub(super) fn slice_end(&self, now: Instant, grain: Nanos) -> Instant {
         now.saturating_add(Nanos::ns(self.balance.max(1).unsigned_abs())).round_up(grain)
     }

@@ -1,4 +1,5 @@
-//! `placement = global`: the earliest deadlines of the whole machine run; one decision for all CPUs at once.
+//! `placement = global`: the entities with the earliest deadlines of the whole machine run. Each plan decides for all
+//! CPUs at once.
 
 use super::account::BudgetState;
 use super::state::Edf;
@@ -11,8 +12,8 @@ use std::hint::select_unpredictable;
 
 const READY: usize = 0;
 
-/// The urgency of an entity: the earlier deadline first, then the lower index. The key is one wide number, because keys
-/// are compared most frequently of all operations.
+/// The urgency of an entity: the earlier deadline first, then the lower index. The key is one wide number, because the
+/// comparison of keys is the most frequent operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key(u128);
 
@@ -42,8 +43,8 @@ pub(super) struct Global {
     urgency: Vec<Key>,
     /// Entities chosen by the current plan that have no seat yet, in order of key.
     chosen: Vec<EntityId>,
-    /// Whether an event other than a wake-up, a block or a preemption occurred since the last plan. Then an entity in
-    /// the queue may now preempt another entity.
+    /// Whether an event other than a wake-up, a block or a preemption occurred since the last plan. Only then may an
+    /// entity in the queue preempt a running entity.
     changed: bool,
     /// Number of entities whose affinity excludes some CPU.
     restricted: usize,
@@ -75,7 +76,7 @@ impl Global {
         if account.state == BudgetState::Reserved { Key::of(account.deadline, e) } else { Key::BACKGROUND }
     }
 
-    /// Puts the entities that an earlier plan requested and no CPU has picked back into the queue.
+    /// Puts back into the queue the entities that an earlier plan requested and no CPU has picked.
     fn unseat_all(&mut self, cx: &Cx<'_>) {
         self.changed = true;
         for cpu in cx.topology().iter() {
@@ -102,9 +103,9 @@ impl Global {
         self.edf.dequeue(e, cx);
     }
 
-    /// Makes the two most frequent plans without the general algorithm of [`choose`](Global::choose): one entity woke,
-    /// or one CPU is free. Nothing else may have changed since a plan after which no entity in the queue could preempt
-    /// another entity. Returns whether one of these two plans applied.
+    /// Plans the two most frequent cases without the general algorithm of [`choose`](Global::choose): one entity woke,
+    /// or one CPU became free. Nothing else may have changed since the last plan, after which no entity in the queue
+    /// could preempt another entity. Returns false if the general algorithm is needed.
     #[inline]
     fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
         let (worst, urgency) = self.least_urgent();
@@ -192,7 +193,8 @@ impl Global {
         running.max_by_key(|&(_, &key)| key).map(|(cpu, _)| CpuId::new(cpu))
     }
 
-    /// Chooses entities if some affinities exclude CPUs: in sequence, each entity gets the best CPU left for it.
+    /// Chooses entities if some affinities exclude CPUs: in order of deadlines, each entity gets the best CPU that is
+    /// left for it.
     fn choose_restricted(&mut self, cx: &mut Cx<'_>) {
         self.queue_woken();
         while let Some((deadline, e)) = self.edf.ready.pop(READY) {
@@ -244,7 +246,7 @@ impl Policy for Global {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.edf.attach(e, cx)?;
         self.note_restricted(e, !cx.may_run_anywhere(e));
-        // One scan of the queue may find that no queued entity may run on a free CPU.
+        // A scan moves all queued entities to `chosen` if none of them may run on a free CPU.
         self.chosen.reserve(self.edf.members);
         self.woken.reserve(self.edf.members);
         Ok(())
@@ -344,8 +346,8 @@ impl Policy for Global {
         self.changed |= prev.why != StopReason::Kicked;
         self.edf.judge(e, prev.why);
         self.edf.enqueue(e, cx);
-        // The plan is made. It can only have omitted an entity with a restricted affinity, or an entity that runs on
-        // unreserved time.
+        // The plan has already been made. It can have missed `e` only if an affinity excludes CPUs, or if `e` now waits
+        // for unreserved time.
         if self.restricted > 0 || self.edf.account(e).state == BudgetState::Background {
             self.call_for(e, cx);
         }

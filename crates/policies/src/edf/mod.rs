@@ -9,21 +9,21 @@
 //!                                                            aaaaabbbbbbbbbbbbbbbaaaaabbbbb          aaaaa
 //! ```
 //!
-//! Periods follow one another from the `start` of the reservation. Without a `start`, periods begin when the entity
-//! first wakes, and again when the entity wakes after a sleep past the end of a period. An entity may wake within a
-//! period that it has used in part. The entity then keeps its remaining slice less the time it was blocked, but at
-//! least its share of the remainder of the period (docs/decisions/0010). With `rest = renew`, the entity begins a new
-//! period if its remaining slice exceeds that share. Its periods then follow its own wake-ups; the daemon uses this
-//! setting.
+//! Periods follow one another from the `start` of the reservation. Without a `start`, the first period begins when the
+//! entity first wakes. If the entity sleeps past the end of a period, a new period begins at its wake-up. If an entity
+//! wakes within a period, it keeps its remaining slice less the time it was blocked, but at least its share of the
+//! remainder of the period (docs/decisions/0010). With `rest = renew`, the entity begins a new period if its remaining
+//! slice exceeds that share. Its periods then follow its own wake-ups; the daemon uses this setting.
 //!
 //! With this rule, on one CPU with Σ slice/period ≤ 1, no slice of an entity that is runnable through its period is
-//! late. The guarantee holds for all sleeps and wake-ups of the other entities. The policy admits at most this sum,
-//! less a reserve. (An entity that is attached, detached or changed gets its new slice at once. The slice of another
-//! entity may then be late in the first period.)
+//! late. The guarantee holds whenever the other entities sleep and wake. The policy admits at most this sum, less a
+//! reserve. (An entity that is attached, detached or changed gets its new slice at once. The slice of another entity
+//! may then be late in the first period.)
 //!
 //! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned a CPU, first fit.
-//! `placement = global` runs the earliest deadlines of the whole machine, with one decision for all CPUs at once.
-//! Global placement admits more, and bounds tardiness instead of excluding it (Devi and Anderson 2005).
+//! `placement = global` runs the entities with the earliest deadlines of the whole machine, with one decision for all
+//! CPUs at once. Global placement admits more reservations, and bounds tardiness instead of excluding it (Devi and
+//! Anderson 2005).
 //!
 //! At one instant, the set of entities to run is determined first. Then entities of this set that already run keep
 //! their CPU. The other entities are placed in order of (deadline, index): on their last CPU if it is free, else on the
@@ -122,9 +122,10 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// Returns the maximum part of a slice that can be missing. On one CPU per entity, every slice is delivered in every
-/// period, to the nanosecond. There is no bound with changes: a new or changed entity gets its slice at once. The slice
-/// that its predecessor has used is then still owed to other entities.
+/// Returns the maximum part of a slice that can be missing. If placement is partitioned or the host has one CPU, every
+/// slice is delivered in every period, to the nanosecond. There is no bound with changes: a new or changed entity gets
+/// its slice at once. The CPU time that an earlier reservation has used in its current period may then be missing for
+/// other entities.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_changes {
         return None;

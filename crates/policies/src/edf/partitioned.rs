@@ -11,7 +11,8 @@ use sched::{
 pub(crate) struct Partitioned(pub(super) Edf);
 
 impl Partitioned {
-    /// Gives the members of a gang equal reservations, in phase, on CPUs of their own.
+    /// Requires equal reservations of the members of a gang, aligns their periods, and assigns each member a different
+    /// CPU.
     pub(crate) fn with_gangs(mut edf: Edf) -> Partitioned {
         edf.gangs = true;
         Partitioned(edf)

@@ -8,7 +8,7 @@ use sched::{
     Refused, Reservation, Running, StopReason, Topology,
 };
 
-/// The reservation of an entity, and the CPUs of the other gang members.
+/// The reservation of an entity, and the CPUs that the other members of its gang have.
 struct Terms {
     asked: Option<Reservation>,
     taken: CpuSet,
@@ -19,7 +19,8 @@ const fn period_end(e: EntityId) -> Alarm {
     Alarm { owner: AlarmOwner::Entity(e), slot: 0 }
 }
 
-/// The state that the placements and `gang_edf` share: accounts, admission control, and both types of queues.
+/// The state that the placements and `gang_edf` share: accounts, admission control, and the queues for reserved and for
+/// unreserved time.
 pub(crate) struct Edf {
     pub(super) enforce: Enforce,
     pub(super) late: Late,
@@ -109,8 +110,8 @@ impl Edf {
         self.ready.reserve(e, queue, self.members);
     }
 
-    /// Returns the reservation of `e`. In a gang, the reservation must equal the reservations of the siblings, with a
-    /// common start, on a CPU that no sibling has.
+    /// Returns the reservation of `e`. In a gang, the slice and the period must equal those of the siblings. The
+    /// reservation then starts with a period of the siblings, and the CPUs of the siblings are excluded.
     fn terms(&self, e: EntityId, cx: &Cx<'_>) -> Result<Terms, Refused> {
         let params = cx.params(e);
         let mut terms = Terms { asked: params.reservation, taken: CpuSet::EMPTY };
@@ -303,7 +304,7 @@ impl Edf {
 
     // ---- Periods ----
 
-    /// Begins a job, or a period of demand, at the wake-up of `e`.
+    /// Handles the wake-up of `e`: starts a job if slices are not enforced, otherwise applies the wake-up rule.
     #[inline]
     pub(super) fn begin(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let (now, enforce, late, rest) = (cx.now(), self.enforce, self.late, self.rest);

@@ -114,8 +114,8 @@ fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
 #[test]
 fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
     let mut decides = knobs(&[("enforce", "hard"), ("charge", "wall")], &[("decision", 1_000_000)]);
-    // Decisions are made at the arrivals, at the ends of A's and B's slices, and at the end of each period; no entity
-    // is charged.
+    // Decisions are made at the arrivals, at the ends of the slices of `A` and `B`, and at the end of each period. No
+    // entity is charged for a decision.
     let entities = [(promise(20, 5), HOG), (promise(40, 8), HOG)];
     assert_eq!(turns(&decides, 40, &entities), "A 1-6, B 7-15, A 21-26");
     // A decision at the beginning of each period leaves exactly 19 ms of 20.
@@ -135,7 +135,8 @@ fn without_enforcement_jobs_run_to_their_end_and_late_ones_keep_their_deadline()
         (promise(10, 6), Workload::Periodic(job)),
         (promise(15, 6), { Workload::Periodic(Periodic { period: Nanos::ms(15), deadline: Nanos::ms(15), ..job }) }),
     ];
-    // Deadlines: A 10, B 15, A 20, and both 30. At 30, the lower index runs first.
+    // The deadlines are 10 (`A`), 15 (`B`), 20 (`A`), and 30 for both. Of the jobs with the deadline 30, that of the
+    // lower index runs first.
     assert_eq!(
         turns(&knobs(&[("enforce", "none")], &[]), 30, &entities),
         "A 0-6, B 6-12, A 12-18, B 18-20, A 20-26, B 26-30"
@@ -205,8 +206,8 @@ fn with_renew_periods_follow_the_wake_ups() {
     assert_eq!(delivered("renew"), (4_000_000, 18_000_000));
 }
 
-/// As in CBS, (5, 10) that wakes at 7 beside (2, 4) may begin a new period. Its deadline moves as well, so no slice is
-/// late.
+/// An entity with 5 ms in 10 ms wakes within its period, beside an entity with 2 ms in 4 ms. As in CBS, the entity may
+/// begin a new period. Its deadline moves as well, so no slice is late.
 #[test]
 fn a_period_that_begins_anew_makes_no_entity_late() {
     let words = [("enforce", "hard"), ("placement", "partitioned"), ("rest", "renew")];

@@ -61,7 +61,7 @@ impl Wall {
         true
     }
 
-    /// Charges the chosen entity of `cpu` for the time since the last choice.
+    /// Charges the chosen entity of `cpu` for the time since it was last charged or chosen.
     fn elapse(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let since = std::mem::replace(&mut self.since[cpu.index()], cx.now());
         let Some(e) = self.chosen[cpu.index()] else { return };
@@ -145,7 +145,7 @@ impl Policy for Wall {
     }
 
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        // The chosen entity is charged according to its old reservation.
+        // The chosen entity is charged under its old reservation.
         if let Some(cpu) = self.edf.account(e).cpu {
             self.elapse(cpu, cx);
         }

@@ -24,8 +24,8 @@ pub(super) struct Request {
     owes: bool,
     /// Whether the node is new and has not been placed yet.
     initial: bool,
-    /// End of the protection after a pick: the node's deadline, while the deadline is unchanged, or a value of the
-    /// node's clock.
+    /// End of the protection after a pick: either the node's deadline at the pick, until the deadline changes, or a
+    /// value of the node's clock.
     protection: Option<Virtual>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Waiting {
     moment: i128,
 }
 
-/// The summary of a subtree.
+/// The minima over the nodes of a subtree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extremes {
     least_vruntime: Virtual,
@@ -93,7 +93,7 @@ impl Queues {
         min.moved(i64::try_from(ahead).expect("an average is not beyond the numbers it is made of"))
     }
 
-    /// Returns whether this vruntime is not ahead of the average of `queue`. The result is exact and needs no division.
+    /// Returns whether `vruntime` is not ahead of the average of `queue`. The result is exact and needs no division.
     fn is_eligible_at(&self, queue: usize, vruntime: Virtual) -> bool {
         let (moment, weight) = self.balance(queue);
         i128::from(vruntime.ahead_of(self.queue(queue).min_vruntime)) * i128::from(weight) <= moment
@@ -110,7 +110,7 @@ impl Queues {
         self.average(node.queue).ahead_of(node.vruntime)
     }
 
-    /// Stores the lag of `id`, which is queued, limited to two time slices or a tick.
+    /// Stores the lag of `id`, which is queued, limited to two time slices or a tick, whichever is longer.
     fn keep_lag(&mut self, id: NodeId) {
         let most = self.node(id).own.slice.saturating_mul(2).max(self.tunables.tick);
         let most = self.scaled(most, id).as_ns().cast_signed();
@@ -342,7 +342,7 @@ impl Rule for EarliestDeadline {
         queues.node_mut(id).queue = queue;
     }
 
-    /// Charges a node that is not queued and has no clock yet.
+    /// Charges CPU time that the node used in another class. If the node is not queued, its vruntime holds this debt.
     fn owe(queues: &mut Queues, id: NodeId, ran: Nanos) {
         let node = queues.node_mut(id);
         if !node.queued && !std::mem::replace(&mut node.own.owes, true) {
@@ -391,7 +391,7 @@ impl Rule for EarliestDeadline {
         true
     }
 
-    /// Resumes a node, and places it again if its debt has been paid.
+    /// Resumes a delayed node. If the node is owed time, sets its lag to zero and places it again.
     fn resume(queues: &mut Queues, id: NodeId) {
         queues.set_delayed(id, false);
         queues.keep_lag(id);
@@ -506,7 +506,8 @@ impl Rule for EarliestDeadline {
         if is_short && !preempts {
             let protection = match queues.rule.0.protection {
                 Protection::Deadline => None,
-                // The other node runs first, but at most for the shortest time slice from now.
+                // The woken node does not run next, but the protection of `running` ends after the shortest time slice
+                // from now.
                 Protection::Shortest => {
                     let shortest = queues.shortest_slice(queue).expect("both are queued");
                     let until = queues.protection(running, shortest);

@@ -1,8 +1,8 @@
 //! EEVDF, the fair class of Linux since v6.6: among the tasks that are owed CPU time, the task with the earliest
 //! virtual deadline runs.
 //!
-//! Each task is entitled to a share of the CPU by weight, and requests its share in time slices of some length. A task
-//! that has received less than its share is owed CPU time and may run. A task that has received more waits until it is
+//! Each task is entitled to a share of the CPU by weight, and may request the length of its time slices. A task that
+//! has received less than its share is owed CPU time and may run. A task that has received more waits until it is
 //! eligible again. A task that requests short time slices gets them sooner, but no more CPU time than its weight gives.
 //!
 //! ```text
@@ -19,23 +19,25 @@
 //! 2. *Lag*: V is the weighted average vruntime of all tasks in a queue. The lag of a task is its distance behind V:
 //!    the time that is owed to the task. The lags of a queue sum to zero.
 //! 3. *Eligibility*: a task that is not ahead of V is eligible. At least one task is always eligible.
-//! 4. *Pick*: the eligible task with the earliest virtual deadline runs; among equals, the task that was queued first.
+//! 4. *Pick*: the eligible task with the earliest virtual deadline runs. If deadlines are equal, the task that was
+//!    queued first runs.
 //! 5. *Deadline*: a time slice of `slice` ends when the vruntime has advanced by `slice · 1024 / weight`. Then the next
 //!    time slice begins, and the CPU picks again at the next tick or wake-up. The default time slice is 0.75 ms, times
 //!    1 + ⌊log2 of min(CPUs, 8)⌋. A task may request 0.1 to 100 ms. A new task's first time slice is half as long.
-//! 6. *Run to parity*: a picked task is protected until its deadline, while it is eligible. The test is made when
+//! 6. *Run to parity*: a picked task is protected until its deadline, while it is eligible. Eligibility is tested when
 //!    another task might be picked.
 //! 7. *Wake-up*: a woken task preempts if it would be picked. Rule 6 does not protect the running task from a woken
-//!    task with a shorter time slice and an earlier deadline. SCHED_BATCH and SCHED_IDLE never preempt; SCHED_IDLE is
-//!    preempted by tasks of any other class.
+//!    task with a shorter time slice and an earlier deadline. SCHED_BATCH and SCHED_IDLE tasks never preempt; a
+//!    SCHED_IDLE task is preempted by tasks of any other class.
 //! 8. *Yield*: the deadline is postponed by a time slice, and the protection ends.
 //! 9. *Sleep*: a task that is owed time when it blocks is still owed this time when it wakes, two time slices at most.
 //!    A task with a debt stays in the queue, blocked, until it would be picked or it wakes. Its debt shrinks while
-//!    other tasks run. If the task is owed time by then, its lag is set to zero. A wake-up uses the state at the last
-//!    tick or change of time slice.
-//! 10. *Join*: a task that wakes or migrates keeps the lag with which it left. V includes its own weight at that time.
+//!    other tasks run. If the task is owed time by then, its lag is set to zero. A wake-up uses the vruntimes as of the
+//!    last tick or change of time slice.
+//! 10. *Join*: a task that wakes or migrates keeps the lag with which it left. This lag is relative to the V that
+//!     includes the weight of the task itself.
 //!     New tasks have no lag. A migration keeps the remainder of a time slice.
-//! 11. *Weight*: a change keeps the lag in CPU time.
+//! 11. *Weight*: a change of weight keeps the lag in CPU time.
 //!
 //! *Groups*, *quotas*, the choice of a CPU and load balancing are as in `cfs`. Both policies are the fair class, with a
 //! different order of the queues. A group entity requests the shortest time slice that is requested in the group, and

@@ -92,7 +92,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Reads the tunables of the fair class and those of EEVDF.
+    /// Returns the tunables of the fair class and those of EEVDF, as set by `knobs`.
     pub(super) fn new(host: &Topology, knobs: &Knobs) -> (Tunables, Requests) {
         let tunables = Tunables::new(host, knobs);
         let version = knobs.word("version");

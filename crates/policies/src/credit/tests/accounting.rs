@@ -1,12 +1,11 @@
-//! Tests of the credit of each vCPU (7.3-3, 7.3-9), of caps and of parking.
+//! Tests of the credit of each vCPU, of caps and of parking.
 
 use super::*;
 use crate::credit::accounting::{Grant, Round};
 use crate::credit::domains::{DomainId, Domains};
 use crate::fixture;
 
-/// Returns the grants of the members of each domain `(weight, members, cap)` in the order of the list. Also returns the
-/// new order.
+/// Returns the grant of each domain `(weight, members, cap)`, in the order of the list.
 fn round(cpus: usize, balance: i64, domains: &[(u32, u32, Option<u32>)]) -> Vec<Grant> {
     let mut table = Domains::new(false);
     let mut next = 0;
@@ -86,7 +85,7 @@ fn example_2_a_cap_of_40_percent_parks_for_90_of_150_ms() {
     let mut host = host(1);
     let vm = group(&mut host, capped(40));
     let e = hog(&mut host, member(vm));
-    // The vCPU starts from 0; its cycle from 60 begins at 90 ms.
+    // The vCPU starts with 0 credits. Its cycle, which starts with 60 credits, begins at 90 ms.
     let (out, parked) = (OVER, 1);
     let expected = [
         (30, -180, out, parked),
@@ -136,7 +135,7 @@ fn a_cap_that_is_lifted_lets_the_parked_run_at_the_next_credit() {
     assert_eq!(credit(&host, e), -270);
     host.adjust_group(vm, GroupParams::default()).expect("accepted");
     run_through(&mut host, 60);
-    // T = 300 + 270, but the peak does not change.
+    // Without a cap, both T and the peak are 300 + 270, so the vCPU earns 570 credits.
     assert_eq!((credit(&host, e), shows(&host, e, "parked")), (300, 0));
     host.run_until(at(1_060));
     assert_eq!(used(&mut host, e), Nanos::ms(30 + 1_000));
@@ -179,7 +178,8 @@ fn earning_ends_above_300_credits() {
 
 #[test]
 fn exactly_300_credits_are_kept() {
-    // The vCPU runs for 30 ms and then sleeps: 0 at the first accounting, 300 at the second, 600 at the third.
+    // The vCPU runs for 30 ms and then sleeps. It has 0 credits at the first accounting, 300 at the second, and 600 at
+    // the third, which empties the account.
     let mut host = host_of(sched::Topology::new(1), &[("slice", 100_000_000)]);
     let e = scripted(&mut host, Params::default());
     interrupt(&mut host, e);
@@ -201,7 +201,7 @@ fn a_domain_weight_is_shared_by_its_active_members() {
     let alone = hog(&mut host, Params::default());
     host.run_until(at(30_000));
     assert_shares(&mut host, &[(first, 1), (second, 1), (alone, 2)], Nanos::s(30), Nanos::ms(150));
-    // The part of a sleeping member goes to its sibling, not to the other domain.
+    // The credits of a paused member go to its sibling, not to the other domain.
     let before = [first, alone].map(|e| used(&mut host, e));
     host.pause(second);
     host.run_until(at(60_000));
@@ -275,8 +275,8 @@ fn late_ticks_and_accountings_come_once_and_keep_their_phase() {
     };
     let actions = machine.settle(Instant::ZERO);
     assert_eq!((set_at(actions, tick), set_at(actions, accounting)), (Some(at(10)), Some(at(30))));
-    // The driver is late, at 74 ms. The driver delivers the accounting first, and the accounting finds the tick due,
-    // too.
+    // The driver delivers both alarms late, at 74 ms, and the accounting first. The accounting handles the tick, which
+    // is also due.
     machine.input(at(74), Input::Alarm { alarm: accounting });
     machine.input(at(74), Input::Alarm { alarm: tick });
     machine.input(at(74), Input::Expire { cpu: CPU });

@@ -28,8 +28,8 @@ fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleep
     (POLICY.guarantees.cap)(&load)
 }
 
-/// Returns the time above the caps while seven hogs, in two capped groups and outside, run for 20 s. The auditor allows
-/// `rounding` and `burst`.
+/// Returns the number of violations of caps that the auditor finds, while seven hogs in two capped groups and in no
+/// group run for 20 s. The auditor tolerates the excess that `bound` allows.
 fn excesses(cpus: usize, caps: [u32; 2], values: &[(&str, i64)], bound: CapBound) -> u64 {
     let limits = LimitTolerance { quota: None, cap: Some(bound) };
     let mut auditor = Auditor::new(sched::Topology::new(cpus), Promises { limits, ..Promises::NONE });

@@ -1,4 +1,4 @@
-//! All inputs and changes in random order, with the laws of several CPUs checked at every step.
+//! Tests with all inputs and changes in random order. Law 11 is checked at every step.
 
 use super::*;
 use crate::fixture::{self, Churn, Dice, host_of_costs};
@@ -19,7 +19,7 @@ fn group_params(dice: &mut Dice) -> GroupParams {
     GroupParams { cap_percent, ..GroupParams::default() }
 }
 
-/// Performs one random input or change; some changes are of a group.
+/// Performs one random input, or changes the parameters of an entity or a group at random.
 fn step(churn: &mut Churn<'_>, groups: &[GroupId]) {
     if churn.dice.below(20) == 0 {
         let (group, params) = (groups[churn.dice.index(groups.len())], group_params(&mut churn.dice));

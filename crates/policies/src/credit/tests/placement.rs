@@ -1,9 +1,9 @@
-//! Tests of several CPUs: stealing (7.3-7), kicks of idle CPUs (7.3-4), better CPUs (7.3-8), hand-off, affinity.
+//! Tests of several CPUs: stealing, kicks of idle CPUs, moves to better CPUs, hand-off, affinity.
 
 use super::*;
 
-/// Returns a host of two CPUs, and its vCPUs `[x, y, z]`. On CPU 0, x, pinned and OVER, waits behind the running
-/// entity. On CPU 1, a boosted entity runs, and `[BOOST y, UNDER z]` wait behind it.
+/// Returns a host of two CPUs, and its vCPUs `[x, y, z]`. On CPU 0, `x`, which is pinned and OVER, waits behind the
+/// running entity. On CPU 1, a boosted entity runs, and the queue is `[y (BOOST), z (UNDER)]`.
 fn example_4() -> (Driver<'static>, [EntityId; 3]) {
     let mut host = host(2);
     // A cap just below one CPU makes an entity OVER without parking it.
@@ -45,7 +45,7 @@ fn busy<'a>(cpus: usize) -> (Driver<'a>, Vec<EntityId>) {
     (host, hogs)
 }
 
-/// Returns a hog that may run anywhere and has its home on `cpu`.
+/// Creates a blocked vCPU that may run anywhere and has its home on `cpu`.
 fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
     let e = scripted(host, pinned(cpu));
     host.adjust(e, Params::default()).expect("accepted");
@@ -56,7 +56,7 @@ fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
 fn a_cpu_that_runs_dry_looks_at_the_next_higher_number_first() {
     let (mut host, hogs) = busy(4);
     let waiting = [0, 1, 3].map(|cpu| living_on(&mut host, CpuId::new(cpu)));
-    // Each hog wakes behind a boosted entity of its CPU, so that the hog stays there.
+    // Each vCPU of `waiting` wakes behind a boosted entity of its CPU, so that it waits there.
     for cpu in [0, 1, 3] {
         let boosted = scripted(&mut host, pinned(CpuId::new(cpu)));
         interrupt(&mut host, boosted);
@@ -81,7 +81,7 @@ fn a_cpu_that_runs_dry_looks_at_the_next_higher_number_first() {
 #[test]
 fn an_idle_cpu_takes_over_work_too() {
     let (mut host, [x, y, z]) = example_4();
-    // x, OVER, may run on both CPUs now; no other entity of CPU 1 is left.
+    // `x`, which is OVER, may run on both CPUs now. No other entity is left on CPU 1.
     host.adjust(x, Params { affinity: CpuSet::ALL, ..*host.machine().params(x) }).expect("accepted");
     for e in [y, z] {
         host.pause(e);
@@ -94,7 +94,7 @@ fn an_idle_cpu_takes_over_work_too() {
 #[test]
 fn stealing_ends_at_the_first_that_is_not_more_urgent() {
     let (mut host, [x, y, z]) = example_4();
-    // y and z stay on CPU 1; behind both, another OVER entity that may migrate waits.
+    // `y` and `z` may now run on CPU 1 only.
     for e in [y, z] {
         host.adjust(e, pinned(OTHER)).expect("accepted");
     }
@@ -116,8 +116,8 @@ fn a_wake_up_behind_its_equal_is_taken_by_an_idle_cpu_at_once() {
     assert_eq!((running(&host, OTHER), running(&host, CPU)), (Some(first), Some(second)));
 }
 
-/// Returns a hog that may run anywhere and waits on CPU 1, while CPU 0 idles. A woken vCPU, pinned to CPU 1, has
-/// preempted the hog.
+/// Returns a host of two CPUs, and a vCPU that may run anywhere. A woken vCPU, which is pinned to CPU 1, has preempted
+/// this vCPU on CPU 1 while CPU 0 idled.
 fn displaced_by_a_pinned_one<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, EntityId) {
     let mut host = host_of(sched::Topology::new(2), knobs);
     let free = living_on(&mut host, OTHER);
@@ -134,7 +134,7 @@ fn displaced_by_a_pinned_one<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, EntityId
 fn a_displaced_entity_goes_to_an_idle_cpu() {
     let (host, free) = displaced_by_a_pinned_one(&[]);
     assert_eq!(running(&host, CPU), Some(free));
-    // Xen 4.0.1 leaves the entity waiting at every tick.
+    // In Xen 4.0.1, no tick moves the waiting entity to the idle CPU.
     let (mut host, free) = displaced_by_a_pinned_one(&[("hand-off", 0)]);
     host.run_until(at(45));
     assert_eq!((running(&host, CPU), host.machine().state(free)), (None, State::Waiting));
@@ -172,15 +172,15 @@ fn affinity_moves_waiting_running_and_sleeping_vcpus() {
     interrupt(&mut host, waits);
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), host.machine().state(hogs[0])), (Some(waits), State::Waiting));
-    // The entity waits on CPU 0. On CPU 1, the entity preempts, boosted as after a wake-up.
+    // `hogs[0]` waits on CPU 0. After the change, it preempts on CPU 1, boosted as after a wake-up.
     host.adjust(hogs[0], pinned(OTHER)).expect("accepted");
     run_through(&mut host, 32);
     assert_eq!((running(&host, OTHER), priority(&host, hogs[0])), (Some(hogs[0]), BOOST));
-    // The entity runs on CPU 0.
+    // `waits` runs on CPU 0.
     host.adjust(waits, pinned(OTHER)).expect("accepted");
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), host.machine().state(waits)), (None, State::Waiting));
-    // The entity sleeps.
+    // `hogs[1]` is paused.
     host.pause(hogs[1]);
     host.adjust(hogs[1], pinned(CPU)).expect("accepted");
     host.resume(hogs[1]);

@@ -1,4 +1,4 @@
-//! Tests of BOOST, UNDER and OVER: the order of vCPUs on one CPU (7.3-2, 7.3-4 to 7.3-6).
+//! Tests of BOOST, UNDER and OVER: the order of vCPUs on one CPU.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn example_3_a_woken_vcpu_with_credit_preempts_until_a_tick_finds_it() {
     let io = scripted(&mut host, Params::default());
     run_through(&mut host, 10);
     assert_eq!((priority(&host, busy), priority(&host, io)), (UNDER, UNDER));
-    // Twice, the vCPU runs for 2 ms between ticks, and keeps its BOOST while it sleeps.
+    // Twice, `io` runs for 2 ms between ticks, and stays BOOST while it sleeps.
     for ms in [11, 15] {
         host.run_until(at(ms));
         interrupt(&mut host, io);
@@ -21,12 +21,12 @@ fn example_3_a_woken_vcpu_with_credit_preempts_until_a_tick_finds_it() {
         assert_eq!((running(&host, CPU), priority(&host, io)), (Some(busy), BOOST));
     }
     assert_eq!((credit(&host, io), shows(&host, io, "active")), (-40, 0));
-    // A tick finds the vCPU running.
+    // A tick finds `io` running.
     host.run_until(at(19));
     interrupt(&mut host, io);
     run_through(&mut host, 20);
     assert_eq!((running(&host, CPU), priority(&host, io), shows(&host, io, "active")), (Some(io), UNDER, 1));
-    // At its next schedule the vCPU queues behind the other UNDER vCPU.
+    // When `io` next stops, it is queued behind the other UNDER vCPU.
     host.run_until(at(25));
     host.yield_now(CPU);
     run_through(&mut host, 25);
@@ -54,14 +54,14 @@ fn an_over_vcpu_is_not_boosted() {
     run_through(&mut host, 10);
     interrupt(&mut host, heavy);
     run_through(&mut host, 30);
-    // A tick found both vCPUs: the light vCPU earns 2 of 300 credits and has used 100.
+    // Ticks found both vCPUs running. `light` earns 2 of 300 credits and has used 100.
     assert_eq!((priority(&host, light), priority(&host, heavy)), (OVER, UNDER));
     host.pause(light);
     run_through(&mut host, 31);
     interrupt(&mut host, light);
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), priority(&host, light)), (Some(heavy), OVER));
-    // A sleeper stays OVER until an accounting; the sleeper does not preempt UNDER vCPUs.
+    // A sleeper that is OVER stays OVER until an accounting, and does not preempt UNDER vCPUs.
     host.run_until(at(59));
     assert_eq!(running(&host, CPU), Some(heavy));
 }
@@ -86,7 +86,7 @@ fn a_vcpu_that_blocks_before_every_tick_is_boosted_for_ever() {
 
 #[test]
 fn two_vcpus_that_wake_each_other_in_turn_starve_a_hog() {
-    // The reason why the descriptor states no bound with sleepers.
+    // For this reason, the descriptor states no bound for loads with sleepers.
     let mut host = host(1);
     let out = hog(&mut host, weighing(1));
     let pair = [(), ()].map(|()| scripted(&mut host, weighing(65_535)));
@@ -123,7 +123,7 @@ fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
     let mut host = host_of(sched::Topology::new(1), &[("accounting-ticks", 100)]);
     let [a, b] = [(), ()].map(|()| hog(&mut host, Params::default()));
     let io = scripted(&mut host, Params::default());
-    // Each vCPU has had a time slice; the first vCPU has its second slice from 60 to 90 ms.
+    // Each hog has had a time slice. The second time slice of `a` is from 60 to 90 ms.
     host.run_until(at(72));
     assert_eq!(running(&host, CPU), Some(a));
     interrupt(&mut host, io);
@@ -134,8 +134,9 @@ fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
     assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(b), at(103)));
 }
 
-/// Returns the vCPU that runs after the running vCPU r pauses at `ms`. CPU 1 has the queue `[p, q]`, and its ticks are
-/// at 5, 15 … 65 ms. Until the accounting at 60 ms, p is UNDER and q OVER; afterwards the reverse.
+/// Returns the vCPU that runs on CPU 1 after the running vCPU `r` is paused at `ms`. CPU 1 has the queue `[p, q]`, and
+/// its ticks are at 5, 15 … 65 ms. Until the accounting at 60 ms, `p` is UNDER and `q` is OVER; afterwards, `p` is OVER
+/// and `q` is UNDER.
 fn next_after_pause(ms: u64) -> &'static str {
     let mut host = host_of(sched::Topology::new(2), &[("tick-stagger", 5_000_000)]);
     let vms = [45, 34].map(|percent| group(&mut host, capped(percent)));

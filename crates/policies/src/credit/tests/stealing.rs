@@ -69,8 +69,8 @@ fn a_preempted_vcpu_moves_to_an_idle_cpu() {
     }
 }
 
-/// Returns the CPU from which CPU 2 steals first, and the CPU where it searches next. The CPUs are under two caches. On
-/// CPU 1 and CPU 3, a vCPU waits behind a boosted vCPU. CPU 2, under the cache of CPU 3, runs out of work.
+/// Returns the CPUs from which CPU 2 steals when it runs out of work twice. The CPUs 0 to 2 share a cache, and the CPUs
+/// 3 to 5 share another. On each of the CPUs 0, 1 and 3, a vCPU waits behind a boosted vCPU.
 fn stolen_from(words: &[(&str, &str)]) -> [usize; 2] {
     let words: Vec<(&str, &str)> = words.iter().copied().chain([("tickle", "all-idle")]).collect();
     let mut host = worded(sched::Topology { cpus: 6, smt: 1, llc: 3 }, &words, &[]);
@@ -118,8 +118,8 @@ fn the_same_cache_is_looked_at_first_and_in_turn() {
     assert_eq!(stolen_from(&TODAY), [1, 0]);
 }
 
-/// Returns the CPU that runs `next`, which waits behind the running entity of CPU 1. At one instant, this entity blocks
-/// and CPU 0 runs out of work.
+/// Returns the CPU that runs `next`, which waits behind the running entity of CPU 1. At one instant, the running entity
+/// of CPU 1 blocks and CPU 0 runs out of work.
 fn thief_of_the_only_vcpu(words: &[(&str, &str)]) -> usize {
     let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
     let [here, there] = [CPU, OTHER].map(|cpu| scripted(&mut host, pinned(cpu)));
@@ -193,7 +193,7 @@ fn the_interval_between_attempts_is_a_knob_and_ticks_offer_the_vcpus_left() {
         run_through(&mut host, 31);
         assert_eq!(running(&host, OTHER), Some(there));
         let pinned = [(), ()].map(|()| scripted(&mut host, pinned(CPU)));
-        // CPU 0 searches for work at 33 ms, and again at 34 ms.
+        // CPU 0 runs out of work at 32.5 ms, and again at 33.5 ms.
         for (ms, e) in [(32, pinned[0]), (33, pinned[1])] {
             host.run_until(at(ms));
             interrupt(&mut host, e);

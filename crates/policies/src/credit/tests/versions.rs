@@ -15,8 +15,8 @@ fn at_us(us: u64) -> Instant {
 
 #[test]
 fn ticks_may_charge_the_running_vcpu_a_tick() {
-    // The vCPU runs through the ticks at 10 and 20 ms, for 12 ms in all. Another vCPU runs in between, so no tick finds
-    // the first vCPU.
+    // `seen` runs for 12 ms in all, and runs at the ticks at 10 and 20 ms. `unseen` runs for 8 ms in all, between
+    // ticks.
     let used_credits = |words: &[(&str, &str)]| {
         let mut host = one_cpu(words);
         let [seen, unseen] = [(), ()].map(|()| scripted(&mut host, Params::default()));
@@ -40,7 +40,8 @@ fn ticks_may_charge_the_running_vcpu_a_tick() {
 
 #[test]
 fn accounts_may_be_kept_in_milliseconds() {
-    // The only vCPU earns the credits that it burns. A half credit is rounded, and the clamp is a period's credits.
+    // The only vCPU earns the credits that it burns. A half credit is rounded, and debt is limited to the credits of a
+    // period.
     let mut host = host_of(sched::Topology::new(1), &[("credits-per-ms", 1)]);
     let e = hog(&mut host, Params::default());
     run_through(&mut host, 20);
@@ -52,7 +53,7 @@ fn accounts_may_be_kept_in_milliseconds() {
         first.yield_now(CPU);
     }
     run_through(&mut first, 30);
-    // Ticks found the heavy vCPU at 10 and 30 ms, the light vCPU at 20 ms.
+    // Ticks found `heavy` running at 10 and 30 ms, and `light` at 20 ms.
     assert_eq!([heavy, light].map(|e| credit(&first, e)), [-20 + 30, -10 + 1]);
     run_through(&mut first, 300);
     assert!(credit(&first, light) >= -30, "the clamp");
@@ -106,7 +107,8 @@ fn a_weight_is_for_all_members_or_for_each() {
         host.run_until(at(30_000));
         assert_shares(&mut host, &parts, Nanos::s(30), Nanos::ms(off));
     }
-    // Two CPUs; two entities of weight 256 each, and one of weight 512: T = 600, W = 1024, so 150 each and 300.
+    // Two CPUs; two entities of weight 256 each, and one of weight 512: T = 600, W = 1024, so the grants are 150 each
+    // and 300.
     let mut table = crate::credit::domains::Domains::new(true);
     let ids: Vec<GroupId> = (1..3).map(|n| GroupId::new(n, 0)).collect();
     for (&id, (weight, members)) in ids.iter().zip([(256, 0..2), (512, 2..3)]) {
@@ -149,7 +151,7 @@ fn a_new_vcpu_earns_at_once_or_after_a_tick() {
 
 #[test]
 fn the_indebted_may_be_parked_when_they_next_stop() {
-    // A cap of 80 %: after 30 ms the vCPU owes 60, less than its part of the cap.
+    // A cap of 80 %: after 30 ms, the vCPU owes 60 credits, less than its part of the cap.
     for (words, parks) in [(&[][..], false), (&[("parking", "in-debt")], true), (&FIRST, true)] {
         let mut host = worded(sched::Topology::new(1), words, &[("slice", 50_000_000)]);
         let vm = group(&mut host, capped(80));
@@ -169,8 +171,8 @@ fn the_indebted_may_be_parked_when_they_next_stop() {
 
 #[test]
 fn an_unparked_vcpu_calls_its_cpu_or_waits_for_the_end_of_an_idle_time_slice() {
-    // The cap is 50 %, and the vCPU is in debt after each time slice. It stops at 30 ms with a debt of 15 (in tenths:
-    // 150), and has credit 30 ms later.
+    // The cap is 50 %, so an accounting finds the vCPU in debt, and the vCPU is parked at its next stop. A later
+    // accounting, at which the vCPU has credit again, unparks it.
     let begins = |words: &[(&str, &str)]| {
         let words: Vec<(&str, &str)> =
             [("charging", "sampled"), ("parking", "in-debt")].iter().chain(words).copied().collect();
@@ -198,7 +200,7 @@ fn an_unparked_vcpu_calls_its_cpu_or_waits_for_the_end_of_an_idle_time_slice() {
 
 #[test]
 fn a_vcpu_parked_while_it_waits_has_its_time_slice_first() {
-    // The vCPU runs into debt before the first accounting, yields, and is parked while it waits.
+    // `e` runs into debt before the first accounting, yields, and is parked while it waits.
     for (words, runs) in [(&[][..], false), (&[("parking", "in-debt")], true), (&FIRST, true)] {
         let mut host = worded(sched::Topology::new(1), words, &[]);
         let vm = group(&mut host, capped(10));
@@ -242,8 +244,8 @@ fn an_idle_cpu_gives_an_entity_its_last_turn_before_parking_only_with_hand_off()
 
 #[test]
 fn an_account_that_overflows_may_be_emptied_after_the_balance_is_taken() {
-    // A heavy blocked vCPU earns credit; a light hog is in debt. With `empty-late`, the credit of the heavy vCPU is in
-    // the balance, and forgives no debt.
+    // `rich`, a heavy blocked vCPU, earns credit; `poor`, a light hog, is in debt. With `empty-late`, the balance
+    // includes the credit of `rich`, so the debt of `poor` is not distributed again.
     let credits = |overflow: &str| {
         let mut host = one_cpu(&[("overflow", overflow), ("begins", "active"), ("boost", "off")]);
         let rich = scripted(&mut host, weighing(60_000));
@@ -267,7 +269,7 @@ fn a_parked_vcpu_that_runs_on_is_preempted_by_every_other() {
     interrupt(&mut host, other);
     run_through(&mut host, 31);
     assert_eq!((running(&host, CPU), host.machine().is_held(e)), (Some(other), true));
-    // Blocked or not, the vCPU is unparked once it has credit again.
+    // `other` blocks. `e` is unparked and runs once it has credit again.
     host.block(CPU);
     run_through(&mut host, 61);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (Some(e), 0));
@@ -283,7 +285,7 @@ fn a_short_turn_is_left_running() {
         let second = scripted(&mut host, Params::default());
         host.run_until(at(2));
         interrupt(&mut host, first);
-        // A tick ends the boost.
+        // `first` runs until 9.5 ms, and again from 9.7 ms on. The tick at 10 ms ends its boost.
         host.run_until(at_us(9_500));
         host.block(CPU);
         run_through_us(&mut host, 9_700);
@@ -308,7 +310,7 @@ fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
     interrupt(&mut host, io);
     run_through_us(&mut host, 30_100);
     assert_eq!(running(&host, CPU), Some(io), "a vCPU that has run for long is preempted at once");
-    // At 40 ms, a tick ends the boost; both vCPUs are UNDER. The first vCPU blocks, wakes, and gets a new time slice.
+    // At 40 ms, a tick ends the boost of `io`, so both vCPUs are UNDER. `io` then blocks, and `busy` begins a new run.
     run_through_us(&mut host, 40_000);
     host.block(CPU);
     run_through_us(&mut host, 40_001);
@@ -319,7 +321,7 @@ fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
     assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(busy), at_us(42_060)));
     run_through_us(&mut host, 42_060);
     assert_eq!(running(&host, CPU), Some(io));
-    // The rate limit does not delay a yield: the other vCPU has not run for 2 ms either.
+    // The rate limit does not delay a yield, although `io` has run for less than 2 ms.
     run_through_us(&mut host, 42_100);
     host.yield_now(CPU);
     run_through_us(&mut host, 42_100);
@@ -338,7 +340,7 @@ fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
 fn a_yield_goes_behind_one_less_urgent_entity() {
     for (words, behind) in [(&[][..], false), (&[("yield", "behind-one")], true), (&TODAY, true)] {
         let mut host = one_cpu(words);
-        // While the heavy vCPU earns, the light vCPUs become OVER.
+        // While the heavy vCPU earns credit, the light vCPUs become OVER.
         let under = scripted(&mut host, weighing(65_535));
         interrupt(&mut host, under);
         run_through(&mut host, 11);
@@ -358,7 +360,8 @@ fn a_yield_goes_behind_one_less_urgent_entity() {
 
 #[test]
 fn ticks_and_accountings_may_follow_the_slice() {
-    // 15 ms: ticks every 5 ms, accounting every 15 ms, and accounts of at most 150 credits.
+    // With `tick-from = slice` and a slice of 15 ms, ticks are every 5 ms, accountings are every 15 ms, and accounts
+    // hold at most 150 credits.
     for (words, found, credits) in [(&[][..], 10, -200), (&[("tick-from", "slice")], 5, -50), (&TODAY, 5, -50)] {
         let mut host = worded(sched::Topology::new(1), words, &[("slice", 15_000_000)]);
         let e = hog(&mut host, Params::default());

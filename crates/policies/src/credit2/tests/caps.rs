@@ -35,7 +35,7 @@ fn members_take_quotas_and_give_back_what_is_left() {
     assert_eq!(shows(&host, a, "budget"), 0);
     interrupt(&mut host, b);
     run_through(&mut host, 1_000);
-    // 5 ms are left: the vCPU takes quotas of 3 ms and 2 ms.
+    // 5 ms are left: `b` takes quotas of 3 ms and 2 ms.
     assert_eq!(host.machine().until(OTHER), at(4_000) + Nanos::ns(2));
     run_through(&mut host, 4_001);
     assert_eq!(running(&host, OTHER), Some(b));
@@ -48,14 +48,14 @@ fn members_take_quotas_and_give_back_what_is_left() {
 fn what_is_given_back_unparks_others() {
     let mut host = host(2);
     let vm = group(&mut host, capped(10));
-    // Three members hold quotas of half a millisecond; the budget is 1 ms.
+    // The budget is 1 ms, and each of the three members takes quotas of half a millisecond.
     let [a, b, c] = [CPU, OTHER, OTHER].map(|cpu| scripted(&mut host, Params { group: vm, ..pinned(cpu) }));
     for e in [a, b] {
         interrupt(&mut host, e);
     }
     run_through(&mut host, 100);
     assert_eq!([a, b].map(|e| shows(&host, e, "budget")), [500_000; 2]);
-    // Both vCPUs hold the whole budget.
+    // Together, `a` and `b` hold the whole budget.
     interrupt(&mut host, c);
     host.block(OTHER);
     run_through(&mut host, 100);
@@ -146,7 +146,7 @@ fn a_parked_vcpu_that_leaves_its_domain_runs() {
     host.adjust(e, Params::default()).expect("accepted");
     run_through(&mut host, 2_000);
     assert_eq!((running(&host, CPU), host.machine().is_held(e)), (Some(e), false));
-    // A running vCPU that joins the domain is charged to the pool from then on; the pool is consistent.
+    // A running vCPU that joins the domain takes its budget from the pool from then on. The pool is empty.
     host.adjust(e, member(vm)).expect("accepted");
     run_through(&mut host, 2_000);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (None, 1));
@@ -157,7 +157,7 @@ fn a_parked_vcpu_that_leaves_its_domain_runs() {
 
 #[test]
 fn vcpus_behind_a_parked_one_get_an_idle_cpu() {
-    // Three vCPUs wait on one CPU; for two of them, no budget is left.
+    // `poor`, for which no budget is left, waits in front of `free`, which has no cap.
     for (hand_off, runs) in [(1, true), (0, false)] {
         let mut host = host_of(sched::Topology::new(1), &[("hand-off", hand_off)]);
         let vm = group(&mut host, capped(10));

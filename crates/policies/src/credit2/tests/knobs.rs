@@ -63,7 +63,7 @@ fn ratelimit_is_how_long_a_turn_is_left_alone() {
 
 #[test]
 fn migrate_resist_and_compensation_are_the_price_of_a_move() {
-    // CPU 1 is busy; CPU 0 runs a vCPU with 1 ms less credit.
+    // Both CPUs are busy. The vCPU on CPU 0 has 1 ms less credit than the vCPU on CPU 1.
     for (resist, compensation, moves) in [(500_000, 50_000, true), (1_500_000, 50_000, false), (0, 0, true)] {
         let knobs = [("migrate-resist", resist), ("migrate-compensation", compensation)];
         let mut host = host_of(sched::Topology::new(2), &knobs);
@@ -110,8 +110,7 @@ fn load_window_and_precision_are_powers_of_two() {
 
 #[test]
 fn balance_under_is_tolerated_while_cpus_are_spare() {
-    // Two run queues of two CPUs. One queue has two hogs; the other is idle except for the expected half of a new
-    // entity.
+    // There are two run queues of two CPUs each. One queue has two hogs; the other has no entity.
     for (under, moves) in [(0, true), (1, false)] {
         let knobs = [("balance-under", under)];
         let mut host = host_of(sched::Topology { cpus: 4, smt: 1, llc: 2 }, &knobs);

@@ -49,7 +49,7 @@ fn a_whole_idle_core_comes_before_an_idle_thread() {
         run_through(&mut host, 10);
     }
     assert_eq!(pair.map(|e| place(&host, e)), [0, 2], "not the other thread of the busy core");
-    // For the third vCPU, only threads of its own core are idle.
+    // No core is wholly idle now, so the third vCPU runs on its last CPU, an idle thread.
     let third = living_on(&mut host, CpuId::new(3));
     interrupt(&mut host, third);
     run_through(&mut host, 20);
@@ -71,8 +71,8 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
     interrupt(&mut host, home);
     run_through(&mut host, 8_000);
     assert_eq!(place(&host, home), 2, "10 against 8 is enough at home");
-    // The vCPU on the entity's own CPU does not have less credit. So the wake-up searches for the CPU whose vCPU has
-    // the least credit: CPU 0, not CPU 1.
+    // The running vCPU on CPU 2, the last CPU of `abroad`, does not have less credit. So the wake-up kicks the CPU
+    // whose running vCPU has the least credit: CPU 0, not CPU 1.
     let abroad = living_on(&mut host, cpus[2]);
     interrupt(&mut host, abroad);
     run_through(&mut host, 8_010);
@@ -81,7 +81,7 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
 
 #[test]
 fn an_idle_cpu_takes_a_vcpu_with_hardly_any_credit() {
-    // The credit is clipped at −10 ms, on a CPU that another vCPU takes.
+    // `light`, whose credit is clipped at −10 ms, is preempted on CPU 1 while CPU 0 idles.
     for (hand_off, moves) in [(1, true), (0, false)] {
         let mut host = host_of(Shape::new(2), &[("hand-off", hand_off)]);
         let light = scripted(&mut host, Params { affinity: CpuSet::one(OTHER), ..weighing(16) });
@@ -154,7 +154,8 @@ fn loads_are_evened_out_and_then_left_alone() {
 
 #[test]
 fn small_differences_are_tolerated() {
-    // Two hogs and one: more load than CPUs, but a migration only reverses the difference.
+    // CPU 0 has two hogs and CPU 1 has one. The load exceeds the number of CPUs, but a migration only reverses the
+    // difference.
     assert_eq!(evened_out(2, 1, &[]), (2, 0));
     // With a tolerance of four entities, no entity is moved at all.
     assert_eq!(evened_out(4, 1, &[("balance-over", 2)]), (4, 0));

@@ -11,21 +11,23 @@ fn two<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, [EntityId; 2]) {
 
 #[test]
 fn the_example_in_xens_order_of_steps() {
-    // The preempted vCPU is queued after the length of the next time slice is computed, so B uses up its credit.
+    // The preempted vCPU is queued after the length of the next time slice is computed, so `b` uses up its credit.
     let (mut host, [a, b]) = two(&[]);
     let expected = [(0, a), (1_000, b), (11_000, a), (15_500, b), (25_500, a), (30_500, b)];
     assert_eq!(turns(&mut host, 31_000), expected);
-    // A has 10 − 2 = 8 ms after 1 ms; then 4 ms at 2 credits a nanosecond. Equal at 0, A keeps the CPU. The reset at 15
-    // ms gives 10 to both, and after the shortest time slice B has 10 against 9.
+    // After 1 ms, `a` has 10 − 2 = 8 ms of credit. From 11 ms on, `a` burns 2 ns of credit per nanosecond, down to 0 at
+    // 15 ms. The credit of `b` is 0, too, so `a` keeps the CPU. The reset at 15 ms gives 10 ms to both. After the
+    // shortest time slice, `b` has 10 ms and `a` has 9.
     host.run_until(at(300_000));
     assert_shares(&mut host, &[(a, 1), (b, 2)], Nanos::ms(300), Nanos::ms(7));
 }
 
 #[test]
 fn the_example_of_policies_md_with_the_preempted_vcpu_counted() {
-    // A has 10 − 2 = 8, B 2 ms down to 8: a tie, so B keeps the CPU. The example lets B run for another ms, but the
-    // rest of the rate limit is zero. So B runs for the shortest time slice, 0.5 ms, down to 7.5. A (8) is 0.5 ahead:
-    // 0.25 ms, raised to 1 ms.
+    // After 1 ms, `a` has 10 − 2 = 8 ms of credit. `b` then runs for 2 ms, down to 8: a tie, so `b` keeps the CPU. In
+    // the example of policies.md, `b` runs for another millisecond. Here, nothing is left of the rate limit, so `b`
+    // runs for the shortest time slice, 0.5 ms, down to 7.5. `a` then has 0.5 ms more credit, which lasts for 0.25 ms;
+    // its time slice is raised to 1 ms.
     let (mut host, [a, b]) = two(&[("count-stopped", 1)]);
     assert_eq!(turns(&mut host, 4_400), [(0, a), (1_000, b), (3_500, a)]);
     run_through(&mut host, 3_500);
@@ -112,7 +114,7 @@ fn a_vcpu_that_slept_runs_before_a_vcpu_that_ran() {
     interrupt(&mut host, sleeper);
     run_through(&mut host, 4_000);
     assert_eq!(running(&host, CPU), Some(sleeper));
-    // The vCPU has 10 ms, the other vCPU 6. But the time slice is computed before the other vCPU is queued.
+    // `sleeper` has 10 ms of credit, the hog 6. But the time slice is computed before the hog is queued.
     assert_eq!(host.machine().until(CPU), at(14_000) + Nanos::ns(1));
 }
 
@@ -125,7 +127,7 @@ fn a_vcpu_that_has_just_begun_is_not_preempted() {
     interrupt(&mut host, second);
     run_through(&mut host, 999);
     assert_eq!(running(&host, CPU), Some(first), "no CPU is kicked");
-    // After a block and a wake-up the vCPU's time slice is new; after more than 950 us its CPU may be kicked.
+    // `first` blocks and wakes, and `second` begins a run. After more than 950 us of this run, the CPU may be kicked.
     host.block(CPU);
     interrupt(&mut host, first);
     run_through(&mut host, 1_000);
@@ -134,7 +136,8 @@ fn a_vcpu_that_has_just_begun_is_not_preempted() {
     let third = scripted(&mut host, Params::default());
     interrupt(&mut host, third);
     run_through(&mut host, 1_960);
-    // The CPU was kicked within the tolerance. The vCPU continues for the rest of 1 ms, at least half a ms.
+    // The CPU was kicked within the tolerance. `second` continues for the rest of 1 ms, but for half a millisecond at
+    // least.
     assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(second), at(2_460) + Nanos::ns(1)));
 }
 
@@ -212,7 +215,7 @@ fn shares_are_within_the_bound_at_every_moment() {
 
 #[test]
 fn shares_err_where_the_shortest_turn_costs_more_than_can_be_owed() {
-    // The reason why no bound is stated: the light vCPU runs for 1 ms and is charged 20 ms of credit, not 64.
+    // For this reason, no bound is stated: the light vCPU runs for 1 ms and is charged 20 ms of credit, not 64.
     let mut host = host(1);
     let [light, _] = [16, 1024].map(|weight| hog(&mut host, weighing(weight)));
     host.run_until(at(3_000_000));

@@ -13,7 +13,7 @@ use crate::fixture::{
 use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake};
 use sim::{Costs, Driver, Workload};
 
-/// Knobs set by words, and knobs set by values.
+/// Choice knobs with their words, and other knobs with their values.
 type Settings<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, i64)]);
 
 /// Plain CBS: no reclaiming, every CPU may be reserved in full.

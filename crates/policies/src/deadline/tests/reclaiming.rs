@@ -20,16 +20,16 @@ fn the_example_of_the_kernels_documentation() {
         assert_eq!(host.machine().inspect(first, "active"), Some(1));
         run_through(&mut host, 4);
         assert_eq!((host.machine().inspect(first, "active"), account(&host, second).0), (Some(0), 2), "{formula}");
-        // From here on the task is charged at half the rate: 2 ms of the slice last for 4 ms.
+        // From here on, `second` is charged at half the rate: 2 ms of the slice last for 4 ms.
         host.run_until(at(8));
         assert_eq!((running(&host, CPU), host.machine().is_held(second)), (Some(second), false));
         run_through(&mut host, 8);
-        // The next period begins at once: the task may have the whole CPU while no other task is active.
+        // The next period begins at once: `second` may use the whole CPU while no other task is active.
         assert_eq!((running(&host, CPU), account(&host, second)), (Some(second), (4, 16)));
     }
 }
 
-/// The CPU time of a lone task of 10 %, by formula: 10 / 0.15, 10 / (0.10 / 0.95), and 10 ms of 100.
+/// The CPU time of a lone task of 10 %, by formula: 10 / 0.15 ms, 10 / (0.10 / 0.95) ms, and 10 ms per 100 ms.
 #[test]
 fn each_formula_gives_away_its_part_of_what_is_free() {
     let got = |formula, limit| {
@@ -53,8 +53,8 @@ fn a_wake_up_ends_the_reclaiming_of_its_share_at_once() {
     let e = hog(&mut host, with(soft(40, 100)));
     let sleeper = scripted(&mut host, Reservation { limit: Limit::Hard, ..soft(60, 200) });
     host.run_until(at(20));
-    // While no other task is active, this task is charged at 0.4: 8 of 40 ms. With the other task's 0.3 the rate is 0.7
-    // from now on.
+    // While no other task is active, `e` is charged at a rate of 0.4: 8 of its 40 ms. With the 0.3 of `sleeper`, the
+    // rate is 0.7 from now on.
     assert_eq!(host.machine().until(CPU), at(100));
     wake(&mut host, sleeper);
     run_through(&mut host, 20);

@@ -91,7 +91,7 @@ fn between_a_constrained_deadline_and_the_next_period_no_task_runs() {
     assert!(host.machine().is_held(e), "else it would have 10 ms in each of two spans of 40");
     run_through(&mut host, 100);
     assert_eq!((running(&host, CPU), account(&host, e)), (Some(e), (10, 140)));
-    // The task gets a new period after the next period has begun.
+    // The task blocks, and wakes after its next period could have begun. A new period begins at the wake-up.
     host.run_until(at(101));
     host.block(CPU);
     host.run_until(at(205));
@@ -185,7 +185,8 @@ fn an_overrun_is_paid_off_in_whole_periods() {
     let e = machine.attach(Instant::ZERO, with(promise(10, 100))).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
     machine.settle(Instant::ZERO);
-    // The driver is late: 35 ms are used. r = 100; then 100 + 3 · 100, −25 + 3 · 10.
+    // The driver is late: 35 ms are used. At 100 ms, the deadline becomes 100 + 3 · 100 ms, and the remaining slice
+    // becomes −25 + 3 · 10 ms.
     machine.input(at(35), Input::Expire { cpu: CPU });
     machine.settle(at(35));
     assert!(machine.is_held(e));
@@ -283,7 +284,7 @@ fn a_task_without_its_reservation_runs_round_robin_and_returns_with_its_rest() {
     host.adjust(e, Params::default()).expect("accepted");
     run_through(&mut host, 30);
     assert!(!host.machine().is_held(e));
-    // A repeated reservation is not replenished: its bandwidth is in use until 100.
+    // A reservation that is requested again is not replenished: its bandwidth is in use until 100 ms.
     host.adjust(e, with(promise(10, 100))).expect("it fits");
     run_through(&mut host, 31);
     assert_eq!((host.machine().is_held(e), running(&host, CPU)), (true, Some(other)));

@@ -33,7 +33,7 @@ fn slices_asked_for_are_held_between_a_tenth_and_a_hundred_milliseconds_and_not_
 #[test]
 fn v6_6_has_none_of_what_came_later_whatever_the_knobs_say() {
     let on = |name| [V6_6, (name, 1)];
-    // The knob for short slices has no effect.
+    // `preempt-short` has no effect.
     let mut world = one(&on("preempt-short"));
     let short = world.scripted(asking(Nanos::us(100), nice(0)));
     let hog = world.hog(nice(0));
@@ -41,7 +41,7 @@ fn v6_6_has_none_of_what_came_later_whatever_the_knobs_say() {
     world.wake(short);
     world.settle();
     assert_eq!(world.running(0), Some(hog));
-    // The knob for the delayed dequeue has no effect.
+    // `delay-dequeue` has no effect.
     let mut world = one(&on("delay-dequeue"));
     let e = world.scripted(nice(0));
     world.wake(e);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Two tasks of nice 0 with slices of 3 ms, so that all values are whole. The tick period is 3 ms.
+/// Knobs with which all values are whole for two tasks of nice 0: the time slice and the tick period are 3 ms.
 const WHOLE: [(&str, i64); 3] = [("base-slice", ms(3)), ("tick", ms(3)), ("place-deadline-initial", 0)];
 
 #[test]
@@ -14,7 +14,7 @@ fn the_worked_example_of_a_sleeper_in_debt() {
     world.wake(b);
     world.until_ms(3);
     assert_eq!((world.running(0), world.inspect(b, "deadline")), (Some(a), ms(3)));
-    // A has used up its slice; V is 1.5. A blocks.
+    // `a` has used up its time slice, and V is 1.5 ms. `a` blocks.
     world.host.block(CpuId::new(0));
     assert_eq!((world.vruntime(a), world.inspect(a, "deadline"), lag(&world, a)), (ms(3), ms(6), -us(1_500)));
     world.until_ms(6);
@@ -36,7 +36,7 @@ fn the_worked_example_with_delayed_dequeue() {
     world.until_ms(6);
     assert_eq!((world.running(0), world.inspect(a, "delayed")), (Some(b), 1));
     world.settle();
-    // B has used up its slice as well, and both deadlines are equal: A is picked, and is therefore dequeued.
+    // `b` has used up its time slice as well, and both deadlines are equal: `a` is picked, and is therefore dequeued.
     assert_eq!((world.running(0), world.inspect(a, "delayed"), lag(&world, a)), (Some(b), 0, 0));
     world.wake(a);
     assert_eq!(world.vruntime(a), world.vruntime(b), "not 3 ms behind: the debt is paid");
@@ -55,14 +55,14 @@ fn a_task_that_sleeps_in_debt_and_wakes_soon_still_owes() {
         assert_eq!(world.inspect(a, "delayed") == 1, stays);
         world.host.run_until(world.host.now() + Nanos::us(200));
         world.wake(a);
-        // While the task was delayed, half of the other task's 0.2 ms was credited to the delayed task.
+        // While the task was delayed, half of the 0.2 ms for which the other task ran was credited to it.
         let paid = if stays { us(100) } else { 0 };
         assert!((lag(&world, a) - owed - paid).abs() < 10, "{} was {owed}", lag(&world, a));
     }
 }
 
-/// Returns the lag of a task at its wake-up, and whether the task was picked. The task slept with a debt of 0.6 ms,
-/// beside a time slice of `slice`.
+/// Returns the lag of a task at its wake-up, and whether the task was picked. The task slept with a debt of 0.3 ms,
+/// beside a hog. All time slices are `slice` long.
 fn owed_after_paying(tick: Nanos, slice: Nanos, sleeps: Nanos, zero: i64) -> (i64, bool) {
     let times = [("tick", tick), ("base-slice", slice)].map(|(name, time)| (name, time.as_ns().cast_signed()));
     let mut world = one(&[("delay-zero", zero), times[0], times[1]]);
@@ -91,8 +91,8 @@ fn a_debt_that_no_tick_has_found_paid_is_paid_back() {
     // At the tick at 2 ms, the other task has caught up; half of the 0.5 ms since then is owed.
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 1).0 - us(250)).abs() < 10);
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 0).0 - us(650)).abs() < 10);
-    // No tick charges the running task, and the task is not updated before the woken task is placed. So half of all
-    // time is owed to the woken task.
+    // No tick charges the running task, and the task is not updated before the woken task is placed. So the woken task
+    // is owed half of its sleep, less its debt.
     for zero in [1, 0] {
         assert_eq!(owed_after_paying(Nanos::ms(20), slice, sleeps, zero), (us(650), false));
     }

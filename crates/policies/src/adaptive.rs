@@ -17,9 +17,9 @@
 //!
 //! Every group with members counts as a VM, whether or not the group is marked.
 //!
-//! The original policy estimates how long the lock contention of a VM lasts by reinforcement learning. The constants of
-//! this estimate are not available. The rule above is an addition of Tactus, and the threshold of 2^20 cycles at 2.33
-//! GHz is assumed.
+//! The original policy uses reinforcement learning to estimate how long the lock contention of a VM lasts. The
+//! constants of this estimate are not available. The rule above is an addition of Tactus, and the threshold of 2^20
+//! cycles at 2.33 GHz is assumed.
 //!
 //! Source: Weng, Liu, Yu and Li, "Dynamic adaptive scheduling for virtual machines", HPDC 2011 (abstract).
 

@@ -17,7 +17,7 @@
 //! vCPU. This is the case in a VM with more vCPUs than the host has CPUs. The rule applies to placement only, so a vCPU
 //! that is already queued stays in its queue.
 //!
-//! The knob `coschedule` adds co-scheduling to CFS, with which the paper compares balance scheduling. When a vCPU is
+//! The paper compares balance scheduling with co-scheduling on CFS, which the knob `coschedule` adds. When a vCPU is
 //! dispatched, the CPUs of its waiting siblings are kicked, except CPUs that run another sibling. Each kicked CPU picks
 //! the sibling first, within the limit that CFS sets for a `next` buddy. A sibling far ahead of its share is not picked
 //! first. With this knob, siblings run together more often, at the cost of more context switches.
@@ -67,7 +67,7 @@ struct Balance {
 
 impl Balance {
     /// Kicks the CPUs of the waiting siblings of `e`, which has just been dispatched, so that these CPUs pick the
-    /// siblings first.
+    /// siblings first. Does not kick a CPU that runs another sibling.
     fn call_siblings(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let group = cx.params(e).group;
         if group == GroupId::ROOT {

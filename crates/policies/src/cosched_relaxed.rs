@@ -27,12 +27,13 @@
 //! therefore does not have to wait for an hour.
 //!
 //! **Order.** Otherwise scheduling is proportional share, as in `cosched-strict`: the vCPU with the least weighted CPU
-//! time runs, for a quantum at most. A vCPU that wakes preempts a vCPU whose weighted CPU time is larger by `margin`.
+//! time runs, for a quantum at most. A vCPU that becomes ready to run preempts a vCPU whose weighted CPU time is larger
+//! by more than `margin`.
 //!
 //! **`version = 3`** is the behaviour of ESX 3. Skews are as in `cosched-strict`, and the whole VM stops at the
 //! threshold. But only the vCPUs that lag by half of the threshold or more (assumed) need CPUs at the same instant.
-//! Their siblings resume as soon as they get a CPU. Skews above half the threshold are reduced to half the threshold.
-//! `resume` has no effect in this version.
+//! Their siblings resume as soon as they get a CPU. When the VM starts, skews above half the threshold are reduced to
+//! half the threshold. `resume` has no effect in this version.
 //!
 //! The members of a group that is marked as a gang are the vCPUs of a VM.
 //!

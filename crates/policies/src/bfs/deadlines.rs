@@ -58,7 +58,7 @@ impl Lengths {
 mod tests {
     use super::*;
 
-    /// The values of `prio_ratios`, bfs.c.
+    /// Compares the tables with `prio_ratios` in bfs.c.
     #[test]
     fn the_tables_are_the_sources() {
         let some = [LATER[0], LATER[1], LATER[10], LATER[20], LATER[30], LATER[39]];

@@ -15,34 +15,36 @@
 //!
 //! **Classes.** The order is: stop class; SCHED_FIFO and SCHED_RR by priority; SCHED_ISO; normal and batch; idle. A
 //! task of a more urgent class always runs first. SCHED_ISO needs no privilege. SCHED_ISO tasks rank above normal tasks
-//! until an account of real-time and isochronous ticks exceeds 70 %. If only such tasks run, the account reaches this
-//! limit after 3.5 s. From then on, SCHED_ISO tasks count as normal, until the account has fallen to 62 %. A lower
-//! account decays more slowly. In the long run, SCHED_ISO tasks therefore receive about 41 % of the CPU time at their
-//! own rank. Batch tasks get a new deadline at each preemption. Idle tasks run only when no other task is runnable.
+//! until an account of real-time and isochronous ticks exceeds 70 % of its maximum. If only such tasks run, the account
+//! reaches this limit after 3.5 s. From then on, SCHED_ISO tasks count as normal, until the account has fallen to 62 %.
+//! A lower account decays more slowly. In the long run, SCHED_ISO tasks therefore receive about 41 % of the CPU time at
+//! their own rank. Batch tasks get a new deadline at each preemption. Idle tasks run only when no other task is
+//! runnable.
 //!
-//! **Time slice and deadline.** A tick charges the running task's time slice. A task that has used up its time slice
-//! gets a new time slice and a new deadline, `offset(nice)` from now. The offset at nice 0 is 41 ms, at nice −20 it is
-//! 6 ms, and at nice 19 it is 250 ms. A task waits until its deadline is the earliest. The shares of tasks that never
-//! block are therefore about inversely proportional to the squares of their offsets. Beside a task of nice 0, a task of
-//! nice 19 receives 3 % of the CPU time.
+//! **Time slice and deadline.** Each tick charges the time slice of the running task. A task that has used up its time
+//! slice gets a new time slice and a new deadline, `offset(nice)` from now. The offset at nice 0 is 41 ms, at nice −20
+//! it is 6 ms, and at nice 19 it is 250 ms. A task waits until its deadline is the earliest. The shares of tasks that
+//! never block are therefore about inversely proportional to the squares of their offsets. Beside a task of nice 0, a
+//! task of nice 19 receives 3 % of the CPU time.
 //!
 //! **Wake-up.** A woken task is placed on the idle CPU that is nearest to its last CPU. If no CPU idles, the woken task
-//! is compared with the least urgent running task: the worst class, then the latest deadline. If the woken task is more
-//! urgent, it preempts that task. A synchronous wake-up, whose waker is about to sleep, preempts no task.
+//! is compared with the least urgent running task: the task of the worst class and, within this class, with the latest
+//! deadline. If the woken task is more urgent, it preempts that task. A synchronous wake-up, whose waker is about to
+//! sleep, preempts no task.
 //!
 //! **Several CPUs.** A task that is preempted or yields is *sticky* on its CPU; each CPU has at most one sticky task.
 //! When another CPU compares deadlines, it treats the deadline of a sticky task as later. The more distant that CPU is,
 //! the later it treats the deadline. Apart from this rule, every CPU picks the earliest deadline of all tasks.
 //!
-//! **Ticks.** A task that was dispatched in the first half of a tick is preempted early. The preemption happens at the
-//! first tick at which at most half a tick of its time slice is left. Otherwise the task would run until the next tick,
-//! and exceed its time slice by half a tick or more.
+//! **Ticks.** A task that was dispatched in the first half of a tick period is preempted early. The preemption happens
+//! at the first tick at which at most half a tick period of its time slice is left. Otherwise the task would run until
+//! the next tick, and exceed its time slice by half a tick period or more.
 //!
 //! Differences from the kernel: the kernel scans one list for the earliest deadline. Here a tree holds the deadlines,
 //! and sticky tasks are compared separately, with the same result. A wake-up does not kick a CPU that has been kicked
 //! and has not picked yet. A preempted task is offered to idle CPUs in its affinity. A weight counts as the nearest
-//! nice value. The kernel promotes an idle task with a pending signal or a lock; this policy does not. CPU frequencies
-//! are not modelled.
+//! nice value. The kernel promotes an idle task that has a pending signal or holds a lock; this policy does not. CPU
+//! frequencies are not modelled.
 //!
 //! Source: kernel/sched/bfs.c, v0.428 to v0.446 (Kolivas); Documentation/scheduler/sched-BFS.txt.
 
@@ -150,11 +152,9 @@ pub(crate) enum Shape {
 /// The settings that MuQSS adds.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
-    /// Run queue of each CPU.
     pub(crate) queue_of: Vec<usize>,
     /// Whether every pick searches all run queues.
     pub(crate) interactive: bool,
-    /// Effect of a yield.
     pub(crate) yields: Yields,
     /// Minimum difference of nice levels at which an entity keeps its sibling thread idle; `None`: sibling threads are
     /// never kept idle.
@@ -239,7 +239,6 @@ impl Bfs {
         }
     }
 
-    /// Returns the run queue of `cpu`.
     fn queue_of(&self, cpu: CpuId) -> usize {
         match &self.shape {
             Shape::Global => 0,

@@ -4,7 +4,7 @@ use super::rank::Rank;
 use sched::queue::{Levels, Trees};
 use sched::{CpuId, Cx, EntityId, Instant};
 
-/// The waiting entities.
+/// The waiting entities of all run queues.
 #[derive(Debug)]
 pub(super) struct DeadlineQueues {
     /// Tasks of the stop class, SCHED_FIFO and SCHED_RR, by rank.

@@ -1,12 +1,12 @@
 //! BMQ: each CPU runs the first task of its best level. Short runs improve the level of a task slightly; full time
 //! slices worsen it slightly.
 //!
-//! BMQ is Alfred Chen's BitMap Queue scheduler, the default of Project C. Project C is an alternative to Linux's fair
-//! scheduler for desktops. Its aims are a simple design and short response times. Each CPU has 127 lists and a bitmap
+//! BMQ is Alfred Chen's BitMap Queue scheduler, the default of Project C. Project C is an alternative, for desktops, to
+//! Linux's fair scheduler. Its aims are a simple design and short response times. Each CPU has 127 lists and a bitmap
 //! of the lists that are not empty. The CPU runs the first task of the best list. A time slice is 4.2 ms.
 //!
 //! ```text
-//! two hogs a and b that have sunk to +7; i wakes at times and runs briefly; 1 ms a letter
+//! two hogs a and b that have sunk to +7; i wakes at times and runs briefly; one letter per ms
 //! 0         10        20        30
 //! aaaabbibbaaaabbbbaiaaabbbbaaaaibbbba
 //! ```
@@ -16,11 +16,11 @@
 //! the level by three or four. A better level has strict precedence: a hog of nice −2 leaves no time to a hog of nice
 //! 0.
 //!
-//! **Boost.** The boost ranges from −7 (best) to +7. The boost improves by one when a task blocks soon after the switch
-//! to it. The limit is 2^22 ns ≫ (8 − boost): 16.4 µs at boost 0, and half as long for each better step. The boost
-//! improves by one more when the task wakes after a sleep longer than a time slice. The boost worsens by one with each
-//! time slice that is used up. Hogs therefore sink to +7 and alternate at that level. Tasks that mostly wait for user
-//! input climb to −7 and preempt hogs. SCHED_BATCH and SCHED_IDLE tasks climb to 0 at best.
+//! **Boost.** The boost ranges from −7 (best) to +7. The boost improves by one when a task blocks soon after the CPU
+//! switched to it, that is, within 2^22 ns ≫ (8 − boost). This time is 16.4 µs at boost 0, and half as long for each
+//! better step. The boost improves by one more when the task wakes after a sleep longer than a time slice. The boost
+//! worsens by one with each time slice that is used up. Hogs therefore sink to +7 and alternate at that level. Tasks
+//! that mostly wait for user input climb to −7 and preempt hogs. SCHED_BATCH and SCHED_IDLE tasks climb to 0 at best.
 //!
 //! **Time slices.** The running task stays in its list. A newly enqueued task is added at the tail. A task of the same
 //! level as the running task therefore does not preempt it, and a task of a better level preempts at once. A preempted
@@ -30,7 +30,7 @@
 //! slice. The child starts at boost +7. If the parent's boost is below 0, the child starts at this boost plus 7.
 //!
 //! **Yield.** A yield sets the boost to +7. But by default the task keeps its place in the list until its next enqueue,
-//! so a yield often has no effect on other tasks. The knob `yield` changes this. `yield_to` has no effect.
+//! so a yield often has no effect on other tasks. The knob `yield` changes this. A directed yield has no effect.
 //!
 //! **Several CPUs.** A woken task is placed on an idle core, else on an idle thread. If no CPU idles, the candidates
 //! are the CPUs that run a task of the woken task's level, of the next better level, or of a worse level. If there is
@@ -40,8 +40,8 @@
 //! another core runs a single task, one of these tasks moves to the idle core. There is no other balancing. A task with
 //! an affinity may therefore wait while a CPU in its affinity idles.
 //!
-//! **Parameters.** A weight becomes the nearest nice value by ratio. Groups, their weights and their quotas are
-//! ignored. An entity with a reservation is a SCHED_DEADLINE task, which Project C runs at SCHED_FIFO 99
+//! **Parameters.** A weight counts as the nice value with the nearest weight, by ratio. Groups, their weights and their
+//! quotas are ignored. An entity with a reservation is a SCHED_DEADLINE task, which Project C runs at SCHED_FIFO 99
 //! (`deadline-is-fifo`). SCHED_ISO is the same as SCHED_NORMAL. BMQ guarantees no share. A hog can starve beside a hog
 //! of a better nice value, or beside a task that sleeps often enough.
 //!
@@ -49,8 +49,9 @@
 //!
 //! **Versions.** Up to 5.12, a time slice is exactly 4 ms, and counts as used up when less than 100 µs is left.
 //!
-//! From 6.6 on, boosts reach 12, children start at +12, and four real-time priorities share a level. A short run is
-//! shorter than 2^22 ns ≫ ⌊(14 − boost)/2⌋. A task that blocks after a run longer than a time slice loses one step.
+//! From 6.6 on, the boost ranges from −12 to +12, children start at +12, and four real-time priorities share a level. A
+//! short run is shorter than 2^22 ns ≫ ⌊(14 − boost)/2⌋. A task that blocks after a run longer than a time slice loses
+//! one step.
 //!
 //! From 6.12 on, every block improves the boost by one, and children inherit their parent's boost. A task that yields
 //! moves to the tail of its list. A SCHED_IDLE task never climbs. Because of a bug in the code, a sleep never improves
@@ -60,11 +61,11 @@
 //! code of that time allows negative boosts. `min-boost = 0` follows the thesis.
 //!
 //! Differences from the kernel: stop tasks have a level of their own before SCHED_FIFO 99; in the kernel they share
-//! that level. Where a CPU of the kernel gives up because another CPU holds a lock, this CPU here acquires the lock
-//! afterwards. A CPU that becomes idle while another CPU is being kicked searches again after that CPU has picked. A
-//! kicked CPU that has not picked yet counts as running its first task. The run time of a parent up to the fork is
-//! charged before its time slice is halved. Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12 differ
-//! only in the points listed above, not in balancing.
+//! that level. In the kernel, a CPU that finds a run-queue lock held gives up (trylock); here, the CPU acquires the
+//! lock after the other CPU. A CPU that becomes idle while another CPU is being kicked searches again after that CPU
+//! has picked. A kicked CPU that has not picked yet counts as running its first task. The run time of a parent up to
+//! the fork is charged before its time slice is halved. Ticks are at the same instants on all CPUs. Versions 6.6 and
+//! 6.12 differ only in the points listed above, not in balancing.
 //!
 //! Source: Project C v5.13-r3, kernel/sched/alt_core.c and bmq.h, and the same files for 5.8 to 6.12; BMQ vs CFS thesis
 //! §2.3.

@@ -32,16 +32,16 @@
 //! the last decision. The virtual time of an entity that wakes behind this time is raised to it. The running entity is
 //! charged up to now. If the effective virtual time of the woken entity is then not later than that of the running
 //! entity, the woken entity preempts at once, whatever the allowance. Otherwise the running entity continues, at most
-//! until C plus its lead over the woken entity after its dispatch.
+//! until C plus its lead over the woken entity has passed since its dispatch.
 //!
 //! An entity that sleeps often and runs briefly therefore nearly always preempts the running entity. An entity whose
 //! virtual time is later because of rounding waits for a whole C. For this reason I/O is batched in a driver domain,
 //! and throughput depends on C (Cherkasova et al. 2007, §5.1).
 //!
-//! **Warp.** `warp` lets an entity run ahead by `by`. The warp ends after the entity has run for `limit` without a
-//! break, and starts again after `rest`. If `limit` is 0, the warp does not end; if `rest` is 0, it does not start
-//! again. Other values below an MCU count as one MCU. If a warp starts or ends while the entity waits, the change takes
-//! effect at its next stop or wake-up; with the textbook rule, it takes effect at once.
+//! **Warp.** The parameter `warp` lets an entity run ahead by the time `by`. The warp ends after the entity has run for
+//! `limit` without a break, and starts again after `rest`. If `limit` is 0, the warp does not end; if `rest` is 0, it
+//! does not start again. Other values below an MCU count as one MCU. If a warp starts or ends while the entity waits,
+//! the change takes effect at its next stop or wake-up; with the textbook rule, it takes effect at once.
 //!
 //! **Several CPUs.** Each entity stays on the CPU where it was placed. By default, this is the CPU with the fewest
 //! other entities; with `placement = first`, it is the first CPU in the affinity. Three equal VMs with one vCPU each
@@ -56,7 +56,7 @@
 //!   then ahead of all other entities and waits for most of an hour. An entity that warps further than the clock has
 //!   advanced is last instead of first.
 //! - `rule = textbook` is the rule of Duda and Cheriton. Charges are exact, and a woken entity preempts only if it lags
-//!   by more than the allowance.
+//!   by the allowance or more.
 //!
 //! An entity that is picked again without a switch is charged again for its whole run since the last switch
 //! (`recharge`). The cause in Xen is that the time of entry to the running state is set only at a switch. Heavy
@@ -295,7 +295,7 @@ impl Bvt {
         charged.scale(1024, self.members[e.index()].weight).as_ns().cast_signed()
     }
 
-    /// Returns the part of the time slice of `e` that this lead in virtual time gives.
+    /// Converts a lead of `e` in virtual time to the part of the time slice that it gives.
     fn lead(&self, e: EntityId, lead: VirtualNs) -> Nanos {
         let wide = u128::from(lead.max(0).unsigned_abs()) * u128::from(self.members[e.index()].weight) / 1024;
         let time = u64::try_from(wide).map_or(SPAN_MAX, Nanos::ns).min(SPAN_MAX);

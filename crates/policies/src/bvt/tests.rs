@@ -204,7 +204,7 @@ fn the_first_entity_is_placed_on_the_first_cpu_it_may_run_on() {
     assert_eq!(host.machine().running(CpuId::new(1)), Some(all[0]), "it lives where it may");
 }
 
-/// With the textbook rule, a woken domain preempts only beyond the allowance, and charges are exact.
+/// With the textbook rule, a woken domain preempts only if it lags by the allowance, and charges are exact.
 #[test]
 fn the_textbook_makes_wakers_wait_for_the_allowance() {
     for (rule, at_once) in [(0, true), (1, false)] {

@@ -50,7 +50,7 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
         return None;
     }
     let (tunables, times) = Times::new(load.host, load.knobs);
-    // SCHED_IDLE always has this weight, and a group entity may have the minimum weight.
+    // A SCHED_IDLE entity always has this weight, and a group entity may have the minimum weight.
     let idle = u64::from(Weight::IDLE.as_linux());
     let lightest = load.weight_least.min(if load.group_depth > 0 { SHARES_LEAST } else { idle }).max(1);
     let ratio = load.weight_most.max(idle).div_ceil(lightest) + 2;

@@ -22,7 +22,7 @@ type Queues = RunQueues<LeastVruntime>;
 impl Queues {
     // ---- Rule 1: charge ----
 
-    /// Advances `min_vruntime` to the minimum runnable vruntime of `queue`; `min_vruntime` never decreases.
+    /// Advances `min_vruntime` to the least vruntime of the runnable nodes in `queue`; `min_vruntime` never decreases.
     fn advance(&mut self, queue: usize) {
         let current = self.queue(queue).current.filter(|&id| self.node(id).queued);
         let current = current.map(|id| self.node(id).vruntime);
@@ -173,7 +173,7 @@ impl Rule for LeastVruntime {
         }
         queues.count_out(id);
         if leaving == Leaving::Move {
-            // The removal of the node may advance `min_vruntime`, so the vruntime is made relative before.
+            // The removal of the node may advance `min_vruntime`, so the vruntime is made relative first.
             LeastVruntime::detach_clock(queues, id);
         }
         queues.advance(queue);

@@ -17,9 +17,10 @@
 //!    slice is at least 0.75 ms. These times, and the 1 ms of rule 7, are multiplied by 1 + ⌊log2 of min(CPUs, 8)⌋.
 //! 3. *Fork*: a child starts at its parent's vruntime, or a time slice after `min_vruntime`, whichever is later.
 //! 4. *Wake*: after a sleep of any length, the vruntime of a task is at most half a round before `min_vruntime`.
-//! 5. *Sleep, migrate*: a sleep keeps the vruntime; a migration keeps its distance from `min_vruntime`.
+//! 5. *Sleep, migrate*: a sleep keeps the vruntime; a migration keeps the distance of the vruntime from `min_vruntime`.
 //! 6. *Tick*: a task is preempted when it has run for more than its time slice. A task is also preempted when it has
-//!    run for 0.75 ms and is a time slice ahead of the first waiting task. Time slices end at ticks only.
+//!    run for 0.75 ms and its vruntime is a time slice ahead of that of the first waiting task. Time slices end at
+//!    ticks only.
 //! 7. *Wake-up preemption*: a woken task preempts a running task whose vruntime is later by more than 1 ms on the woken
 //!    task's clock. SCHED_BATCH and SCHED_IDLE tasks never preempt; a SCHED_IDLE task is preempted by tasks of any
 //!    other class.
@@ -40,8 +41,8 @@
 //! busy CPUs balance loads. Groups, quotas and placement belong to the fair class, and are the same in `eevdf`. The
 //! class may share its CPUs with a more urgent and a less urgent class.
 //!
-//! *Parameters*: the weight sets the share, exact within a few time slices. But clocks lose fractions of nanoseconds,
-//! as in the kernel, so heavy tasks gain a little over hours. `exact-clock` removes this loss.
+//! *Parameters*: the weight sets the share, which is exact to within a few time slices. But clocks lose fractions of
+//! nanoseconds, as in the kernel, so heavy tasks gain a little over hours. `exact-clock` removes this loss.
 //!
 //! *Versions*: v3.17 sizes a round by the tasks of one queue, and has no minimum time slice. Placement compares the
 //! load of the woken task's last CPU with the load of the waker's CPU, even if one of them idles. If the loads are

@@ -167,7 +167,7 @@ impl Parts {
         }
     }
 
-    /// Reports to the classes below `by`, down to `level`, that `by` takes `cpu`.
+    /// Reports to the classes below `by` that `by` takes `cpu`.
     fn take(&mut self, cpu: CpuId, by: Level, cx: &mut Cx<'_>) {
         for level in [Level::Deadline, Level::Rt].into_iter().filter(|&level| level > by) {
             let view = &mut self.view(level, cx);

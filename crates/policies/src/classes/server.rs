@@ -184,7 +184,7 @@ impl FairServers {
         }
     }
 
-    /// Throttles the server, whose budget is used up. The next budget arrives at the deadline.
+    /// Throttles the server, whose budget is used up. The budget is replenished at the deadline.
     fn throttle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let server = self.server(cpu);
         if server.deadline <= cx.now() {

@@ -24,7 +24,7 @@ pub(super) struct Matrix {
     cells: Vec<Option<EntityId>>,
     /// Number of runnable entities of each row.
     runnable: Vec<u32>,
-    /// A bit for every row with a runnable entity.
+    /// Bit set of the rows with a runnable entity.
     active: Vec<u64>,
     /// Row before which no row has a free cell.
     full_before: usize,
@@ -108,8 +108,8 @@ impl Matrix {
         }
     }
 
-    /// Places `gang` in the first row that has room for all members. No member has a cell; `gang` lists each member
-    /// with its allowed CPUs. A member for which even an empty row has no free CPU is placed in another row.
+    /// Places `gang` in the first row that has room for all members. No member has a cell yet; `gang` lists each member
+    /// with its allowed CPUs. If even an empty row lacks a free CPU for a member, that member is placed in another row.
     pub(super) fn seat(&mut self, gang: &[(EntityId, CpuSet)]) {
         let mut rest = gang.to_vec();
         while !rest.is_empty() {

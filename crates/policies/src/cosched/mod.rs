@@ -261,7 +261,7 @@ impl Policy for Cosched {
         match self.matrix.next_active(self.row) {
             None => cx.clear_alarm(TURN_END),
             Some(row) if over => self.advance(row, cx),
-            // All entities were blocked until now.
+            // All entities were blocked until now, so no alarm is set.
             Some(_) if cx.alarm_at(TURN_END).is_none() => cx.set_alarm(TURN_END, CpuId::new(0), self.end),
             Some(_) => {}
         }

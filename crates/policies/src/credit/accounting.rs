@@ -39,7 +39,7 @@ impl Account {
 pub(crate) struct Grant {
     /// Credits for each active member.
     pub(crate) each: i64,
-    /// Account below which an OVER entity is parked; `None`: no cap.
+    /// Credit below which an OVER entity is parked; `None`: no cap.
     pub(crate) park_below: Option<i64>,
     /// Whether the next accounting visits the domain first.
     pub(crate) to_head: bool,

@@ -43,13 +43,13 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 ///
 /// An accounting gives a domain at most its cap, rounded up to a credit, and each member its part, rounded up again. So
 /// the excess is up to `n` credits. The accounting also forgives a member the debt beyond −300. Only a member that was
-/// not parked can have this debt. The debt arises in one period, from no less than −⌈cap/n⌉ (and one credit because
-/// charging rounds). So excess and forgiveness together are at most ⌈cap/n⌉ plus that one credit, for each member.
-/// Hence the bound is `2n` credits per period.
+/// not parked can have this debt. The debt arises in one period, at whose beginning the member had at least −⌈cap/n⌉
+/// credits (less one credit because charging rounds). So excess and forgiveness together are at most ⌈cap/n⌉ plus that
+/// one credit, for each member. Hence the bound is `2n` credits per period.
 ///
 /// When a member becomes active, the parts of the other members shrink. The debt that these members were allowed before
 /// then exceeds the new part. The new member lost more than 300 credits when it left the list. This loss compensates
-/// for the debt, except the first time.
+/// for the debt, except when the member becomes active for the first time.
 ///
 /// In addition, a member can hold 300 credits at the beginning of a span. At the end of the span, the member can owe
 /// its part and a whole period's CPU time. The member can also have earned, before the span, the credits for its CPU

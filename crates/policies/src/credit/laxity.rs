@@ -4,8 +4,8 @@ use super::Credit;
 use sched::{CpuId, Cx, EntityId, Nanos, Running};
 
 impl Credit {
-    /// Inserts each entity that wakes UNDER with a tolerable delay into the queue according to this delay. `ahead`: the
-    /// expected run time of each entity in front.
+    /// Returns a scheduler in which the tolerable delay of an entity that wakes UNDER determines its position in the
+    /// queue. `ahead`: the expected run time of each entity in front.
     pub(crate) fn by_laxity(self, ahead: Nanos) -> Credit {
         Credit { by_laxity: Some(ahead), ..self }
     }

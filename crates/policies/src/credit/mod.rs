@@ -56,10 +56,11 @@
 //! - *4.23*, the current version. A weight is for each active member, not for all together (`weight-per`). An account
 //!   that overflows is halved (`overflow`). The periods of ticks and of accounting are derived from the time slice
 //!   (`tick-from`), and charges are rounded down. An entity that has run for less than 1 ms is not preempted
-//!   (`ratelimit`). A wake-up kicks one idle CPU and does not preempt; if no idle CPU is suitable, the preempted entity
-//!   moves to an idle CPU (`tickle`). A yield lets one less urgent entity run first (`yield`). A CPU attempts to steal
-//!   at most once per millisecond (`steal-limit`), first from CPUs that share its cache (`steal`). An entity that only
-//!   migrates is not boosted (`boost-migrated`).
+//!   (`ratelimit`). If an idle CPU is in the affinity of a woken entity, the wake-up kicks only this CPU and preempts
+//!   no entity. Otherwise a preempted entity moves to an idle CPU in its own affinity, if there is one (`tickle`). A
+//!   yield lets one less urgent entity run first (`yield`). A CPU attempts to steal at most once per millisecond
+//!   (`steal-limit`), first from CPUs that share its cache (`steal`). An entity that only migrates is not boosted
+//!   (`boost-migrated`).
 //!
 //! **Order within one instant.** Ticks precede the accounting. Both precede the requeue of the stopped entity: in Xen,
 //! too, timers run before `schedule()`.
@@ -79,8 +80,8 @@
 //! - 32-bit sums that overflow in Xen do not overflow here.
 //! - In 4.23, there are no soft affinities, because no parameter requests them; cache domains stand for NUMA nodes. The
 //!   remainder of a time slice under the rate limit is at least 100 µs, as a comment in Xen states. Xen's code ensures
-//!   this minimum only for an entity that has run for less than that. A preempted entity is moved if an idle CPU is in
-//!   its affinity. Since 4.13, Xen's code tests the affinity of the woken entity, which contains no idle CPU at that
+//!   this minimum only for an entity that has run for less than 100 µs. A preempted entity is moved if an idle CPU is
+//!   in its affinity. Since 4.13, Xen's code tests the affinity of the woken entity, which contains no idle CPU at that
 //!   point.
 //!
 //! Source: `xen/common/sched_credit.c`, Xen 4.0.1 and 3.0.3; `xen/common/sched/credit.c`, 4.23-dev.
@@ -242,7 +243,7 @@ impl Credit {
     pub(crate) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let queued = self.queues.queue_of(e);
         if cx.may_run(e, self.vcpu(e).home) {
-            // A wider affinity may allow an idle CPU.
+            // A wider affinity may contain an idle CPU.
             if queued.is_some() && self.settings.hand_off {
                 self.hand_off(e, cx);
             }
@@ -319,8 +320,8 @@ impl Credit {
         Some(e)
     }
 
-    /// Returns the entity that has just stopped on `cpu`, if the rate limit lets the entity continue, and the remaining
-    /// duration.
+    /// Returns the entity that has just stopped on `cpu`, if the rate limit lets the entity continue, and the time for
+    /// which the limit still protects it.
     pub(crate) fn continues(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<(EntityId, Nanos)> {
         let e = self.cpus[cpu.index()].stopped?;
         let vcpu = &self.vcpus[e.index()];
@@ -328,7 +329,7 @@ impl Credit {
         (!vcpu.yielded && !vcpu.parked && !self.must_migrate(e, cx)).then_some((e, more))
     }
 
-    /// Dispatches the entity of `continues` again.
+    /// Dispatches again the entity that `continues` returns, if any.
     pub(crate) fn continue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<Decision> {
         let (e, more) = self.continues(cpu, cx)?;
         self.cpus[cpu.index()].stopped = None;

@@ -22,7 +22,8 @@ impl Credit {
         };
         let chosen = stolen.or(head);
         if stolen.is_some() && head.is_some() {
-            // The entities in the queue of this CPU still wait: an idle CPU may have relied on this CPU to run them.
+            // This CPU runs a stolen entity, so the entities in its own queue still wait. Other CPUs may not have been
+            // kicked for them.
             self.cpus[cpu.index()].queued_while_idle = true;
         }
         if chosen.is_none() {
@@ -33,7 +34,7 @@ impl Credit {
         chosen
     }
 
-    /// Returns whether `cpu` found no entity to run and has not picked since.
+    /// Returns whether `cpu` found no entity to run and has not picked an entity since.
     pub(crate) fn idles(&self, cpu: CpuId) -> bool {
         self.idlers.contains(cpu) || self.called.contains(cpu)
     }

@@ -1,9 +1,9 @@
 //! [`RunQueues`]: a run queue per CPU, and the priority of each entity.
 //!
 //! A queue is one list. An entity is inserted behind all entities whose priority is at least its own. In a sorted list,
-//! the entity is then last in its class. Accounting changes priorities of queued entities, but not their positions.
-//! Until the next [`sort`](RunQueues::sort), the list is out of order. Rules that search for a priority (insertion,
-//! stealing) follow the order of the list, not of the priorities.
+//! the entity is then the last of its priority. Accounting changes priorities of queued entities, but not their
+//! positions. Until the next [`sort`](RunQueues::sort), the list is out of order. Rules that search for a priority
+//! (insertion, stealing) follow the order of the list, not of the priorities.
 //!
 //! Xen walks the list for each insertion. Here the first entity below each priority is cached, so that insertion takes
 //! O(1) unless a priority has changed since.
@@ -11,7 +11,7 @@
 use sched::queue::Lists;
 use sched::{CpuId, CpuSet, EntityId};
 
-/// The urgency of an entity, in ascending order. Xen's numbers: `CSCHED_PRI_TS_*`.
+/// The urgency of an entity, in ascending order. In Xen: `CSCHED_PRI_TS_*`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Priority {
     /// The entity has used more than its share.
@@ -50,7 +50,7 @@ pub(crate) struct RunQueues {
     lists: Lists,
     /// Priority of each entity, by index.
     priorities: Vec<Priority>,
-    /// Cached positions by CPU and priority.
+    /// Cached first entity below each priority, by CPU.
     below: Vec<[Below; PRIORITIES]>,
     /// CPUs whose queues are not empty.
     occupied: CpuSet,
@@ -124,7 +124,7 @@ impl RunQueues {
             None => self.lists.push_back(cpu.index(), e),
         }
         self.occupied.insert(cpu);
-        // For priorities above that of `e`: if the first entity below was the entity behind `e`, then `e` is first now.
+        // For each priority above that of `e`: if the first entity below the priority was `behind`, it is `e` now.
         for below in &mut self.below[cpu.index()][priority as usize + 1..] {
             if *below == Below::Known(behind) {
                 *below = Below::Known(Some(e));

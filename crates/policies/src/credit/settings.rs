@@ -175,7 +175,7 @@ pub(crate) struct Settings {
     pub(crate) relocate: bool,
 }
 
-/// Returns the word of a knob; `None` if the version decides, or if the policy does not have the knob.
+/// Returns the word to which a knob is set; `None` if the version decides, or if the policy does not have the knob.
 fn word(knobs: &Knobs, name: &str) -> Option<&'static str> {
     let offered = knobs.iter().any(|(knob, _)| knob.name == name);
     offered.then(|| knobs.word(name)).filter(|&word| word != "version")
@@ -191,7 +191,7 @@ impl Settings {
     /// then apply.
     pub(crate) fn read(knobs: &Knobs) -> Settings {
         let version = word(knobs, "version").unwrap_or(VERSIONS[0]);
-        // The rules of 4.0.1, 3.0.3 and 4.23, unless the knob selects another rule.
+        // `words` are the rules of 4.0.1, 3.0.3 and 4.23. The knob may select another rule.
         let choose = |name: &str, words: [&'static str; 3]| {
             let at = VERSIONS.iter().position(|&other| other == version).expect("the knob has only these words");
             word(knobs, name).unwrap_or(words[at])

@@ -107,7 +107,7 @@ impl Credit2 {
     pub(super) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let queued = self.waiting.contains(e);
         if cx.may_run(e, self.vcpus[e.index()].home) {
-            // A wider affinity may allow an idle CPU.
+            // A wider affinity may contain an idle CPU.
             if queued {
                 self.hand_off(self.queue_of(e), cx);
             }

@@ -23,8 +23,7 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
 /// Returns the maximum wait of an entity. Between two resets (an epoch), each of `n` entities runs for at most its
 /// credit and one time slice. At each reset, a waiting entity gets the same credit as the other entities. After three
 /// resets, starting at −10 ms, the waiting entity has the maximum credit of any entity. Then at most one epoch passes
-/// before the waiting entity has more credit than all others. One more epoch covers entities that win ties and resist
-/// migration.
+/// before the waiting entity has more credit than all others. One more epoch covers ties and the migration resistance.
 ///
 /// There is no bound if parameters change, because each new entity brings new credit. There is no bound, either, if
 /// entities that wake and sleep make loads differ in alternating directions. Balancing could then move an entity each
@@ -42,11 +41,11 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 }
 
 /// Returns the maximum distance from the weighted share. An account is the credit given minus the CPU time used, at the
-/// rate of the weight. A reset may limit the account, and the bottom may clip it. The minimum of an account is the
-/// negative shortest time slice at the rate of the lightest weight. The maximum is the limit after a reset. So two
-/// accounts differ by at most this width, once at the beginning of the span and once at its end. An entity that was at
-/// the bottom before makes one reset give twice the credit. If the shortest time slice alone can cost more than the
-/// bottom allows, there is no bound.
+/// rate of the weight. A reset may limit the account, and debt is clipped at the initial credit. The minimum of an
+/// account is the negative shortest time slice at the rate of the lightest weight. The maximum is the limit after a
+/// reset. So two accounts differ by at most this width, once at the beginning of the span and once at its end. A reset
+/// gives twice the credit if the debt of the best entity was clipped. If the shortest time slice alone can cost more
+/// than the maximum debt, there is no bound.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let settings = Settings::read(load.knobs);
     let ratio = load.weight_most.div_ceil(load.weight_least.max(1));

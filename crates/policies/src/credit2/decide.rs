@@ -80,7 +80,7 @@ impl Credit2 {
     fn candidate(&mut self, cpu: CpuId, current: Option<EntityId>, cx: &mut Cx<'_>) -> Option<EntityId> {
         let now = cx.now();
         let mut yields = false;
-        // No entity can have less credit.
+        // Every entity has more credit than this.
         let mut to_beat = -self.settings.credit - 1;
         if let Some(e) = current {
             let vcpu = &self.vcpus[e.index()];
@@ -153,7 +153,7 @@ impl Credit2 {
             let vcpu = self.vcpu(e);
             vcpu.credit = (vcpu.credit + given).min(most);
         }
-        // The order does not change, even among entities that are now equal.
+        // The order does not change, even among entities that now have equal credit.
         self.scratch.clear();
         while let Some((_, e)) = self.waiting.pop(queue) {
             self.scratch.push(e);
@@ -165,7 +165,7 @@ impl Credit2 {
 
     // ---- Kicks ----
 
-    /// Kicks `cpu`.
+    /// Kicks `cpu`, and records the kick in its run queue.
     pub(super) fn call(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let Place { queue, siblings } = Place::of(self, cpu);
         self.queues[queue].tickle(cpu, &siblings);

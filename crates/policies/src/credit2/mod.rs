@@ -1,4 +1,4 @@
-//! Credit2: the entity with the most credit runs, and a reset gives every entity the same amount again.
+//! Credit2: the entity with the most credit runs, and a reset gives every entity the same amount of credit again.
 //!
 //! Credit2 has been Xen's default scheduler since 4.12. Every entity begins with 10 ms of credit, and running burns
 //! credit. The heaviest entity of a run queue burns one nanosecond of credit per nanosecond; an entity of half its
@@ -51,7 +51,7 @@
 //! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter requests them.
 //! - A quota follows the number of members, and is a quota period at most. In Xen the quota is fixed when the cap is
 //!   set, and a cap above 100 % for each member is refused.
-//! - A CPU in the middle of a decision is not kicked.
+//! - A CPU that is making a decision is not kicked.
 //!
 //! Source: `xen/common/sched/credit2.c`, Xen 4.23-dev.
 

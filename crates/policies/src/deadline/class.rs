@@ -82,8 +82,8 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Creates the class on `host`, with these knobs and `tick`. `server` is the reservation of each CPU's fair server,
-    /// if there are servers.
+    /// Creates the class on `host`. `knobs` must contain the knobs of the class and `tick`. `server` is the reservation
+    /// of each CPU's fair server, if there are servers.
     pub(crate) fn new(host: &Topology, knobs: &Knobs, server: Option<&Reservation>) -> Deadline {
         let percent = knobs.get("rt-bandwidth").unsigned_abs();
         let formula = match knobs.word("reclaim") {

@@ -30,9 +30,9 @@
 //! lowest free CPU.
 //!
 //! Differences from VSched §3, the source of the rule: this policy detects whether an entity is blocked. So only CPU
-//! time is charged, a blocked entity frees its CPU, and periods begin again after a sleep. `charge = wall` restores
-//! VSched's core, which cannot detect a block. A yield declares the job complete: the entity gives up the remainder of
-//! the slice, as in SCHED_DEADLINE. `enforce = none` schedules jobs instead of slices. A job runs until it blocks or
+//! time is charged, a blocked entity frees its CPU, and periods begin again after a sleep. `charge = wall` selects
+//! VSched's own core, which cannot detect a block. A yield declares the job complete: the entity gives up the remainder
+//! of the slice, as in SCHED_DEADLINE. `enforce = none` schedules jobs instead of slices. A job runs until it blocks or
 //! yields, a late job keeps its deadline, and no reservation is refused. The deadline of a job is its release plus the
 //! period.
 //!

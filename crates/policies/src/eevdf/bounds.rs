@@ -18,15 +18,15 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
 /// Returns the maximum wait of an entity. The lag of a waiting entity grows, and the total lag of all other entities
 /// decreases. Once all other entities are ahead of their shares, only the waiting entity is eligible. The lead of an
 /// entity is at most the longest time slice and a tick, and an entity forgets a lag of at most twice this length. The
-/// other entities catch up at the rate of the heaviest. In a nested group, the entities advance only within the group's
-/// share of time, at every level. A new entity is owed no time. An endless sequence of new entities is overload, for
-/// which there is no bound.
+/// other entities catch up at the rate of the heaviest entity. In a nested group, the entities advance only within the
+/// group's share of time, at every level. A new entity is owed no time. An endless sequence of new entities is
+/// overload, for which there is no bound.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;
     }
     let (tunables, requests) = Requests::new(load.host, load.knobs);
-    // SCHED_IDLE always has this weight, and a group entity may have the minimum weight.
+    // A SCHED_IDLE entity always has this weight, and a group entity may have the minimum weight.
     let idle = u64::from(Weight::IDLE.as_linux());
     let lightest = load.weight_least.min(if load.group_depth > 0 { SHARES_LEAST } else { idle }).max(1);
     let ratio = load.weight_most.max(idle).div_ceil(lightest) + 2;

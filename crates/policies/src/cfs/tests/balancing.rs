@@ -1,4 +1,4 @@
-//! Load balancing, and the bounds that the descriptor states for it.
+//! Tests of load balancing, and of the bounds that the descriptor states for it.
 
 use super::*;
 use sched::{Conserving, LoadBounds};
@@ -109,7 +109,8 @@ fn a_task_heavier_than_half_the_difference_stays_at_first() {
         world.until_ms(40);
         heavy.iter().for_each(|&e| world.host.adjust(e, nice(-5)).unwrap());
         world.host.adjust(light, nice(0)).unwrap();
-        // The first balance after the changes of affinity: with two CPUs, a busy CPU balances every 32 ms (16 · 2 ms).
+        // Runs past the first balance after the changes of affinity. With two CPUs, a busy CPU balances every 32 ms (16
+        // · 2 ms).
         world.until_ms(66);
         let moved = [heavy[0], heavy[1], light].map(|e| world.cpu_of(e) == 1);
         assert!(!moved[0] && !moved[1], "half of 4145 is less than 3121");

@@ -1,4 +1,4 @@
-//! Long random runs of all inputs and changes, checked against the laws.
+//! Tests with long random runs of all inputs and changes, checked against the laws.
 
 use super::balancing::promised;
 

@@ -214,7 +214,7 @@ fn bandwidth_slice_is_a_bite() {
 
 #[test]
 fn imbalance_is_what_a_busy_cpu_puts_up_with() {
-    // CPU 0 has five hogs, CPU 1 has four: the loads are 125 to 100.
+    // CPU 0 has five hogs, CPU 1 has four: the ratio of the loads is 125 to 100.
     for (imbalance, moves) in [(117, true), (130, false)] {
         let mut world = World::with(Topology::new(2), &[("imbalance", imbalance)]);
         let many = world.hogs(5, on(&[0], nice(0)));

@@ -104,8 +104,8 @@ fn a_woken_task_runs_on_the_less_loaded_of_two_busy_cpus() {
 
 #[test]
 fn a_waker_of_many_leaves_them_where_they_are() {
-    // Two CPUs share each cache. The partner counts of `waker` and `e` grow each time one of them wakes another task
-    // than before.
+    // Two CPUs share each cache. The partner counts of `waker` and `e` grow each time one of them wakes a task other
+    // than the task that it woke last.
     let partners = 12;
     let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
     let waker = waker_on(&mut world, 0);
@@ -169,7 +169,7 @@ fn the_cpu_it_woke_others_from_is_looked_at_before_the_rest() {
     world.settle();
     wake_by(&mut world, other, e, false);
     world.host.block(CpuId::new(5));
-    // A new affinity changes the task's CPU, so its last CPU is not the CPU from which the task woke the other task.
+    // The new affinity moves `e` to CPU 2, so its last CPU is no longer CPU 5, from which it woke `other`.
     world.host.adjust(e, on(&[2], nice(0))).unwrap();
     world.wake(e);
     world.settle();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Returns a host of four CPUs, and A and B on CPU 0. B has run alone until `slept_at` ms, then slept. A has run until
-/// its vruntime was 100 ms. At that instant, B wakes.
+/// Returns a host of four CPUs, with the tasks `a` and `b` on CPU 0. `b` has run alone until `slept_at` ms, then slept.
+/// `a` has run until its vruntime was 100 ms. At that instant, `b` wakes.
 fn wakes_at_100(b: Params, slept_at: u64) -> (World, EntityId, EntityId) {
     let mut world = World::with(Topology::new(4), &[("start-debit", 0)]);
     let b = world.scripted(on(&[0], b));

@@ -213,9 +213,9 @@ fn a_domain_weight_is_shared_by_its_active_members() {
 
 #[test]
 fn weights_share_one_two_and_four_cpus() {
-    // Time slices are long, and accounts are clipped at ±300 credits. A vCPU that is due more than its time slices in a
-    // cycle of UNDER loses some credit, and debt beyond 300 is forgiven. So the bound is 1.5 % of a CPU and a few time
-    // slices.
+    // Time slices are long, and accounts are clipped at ±300 credits. A vCPU whose share is larger than the time slices
+    // that it receives while it is UNDER loses some credit, and debt beyond 300 is forgiven. So the bound is 1.5 % of a
+    // CPU and a few time slices.
     for (cpus, weights) in [(1, vec![256, 512, 1024]), (2, vec![256, 256, 512, 768, 768]), (4, vec![128; 11])] {
         let mut host = host(cpus);
         let hogs: Vec<(EntityId, u64)> =

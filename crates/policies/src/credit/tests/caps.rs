@@ -1,4 +1,4 @@
-//! Tests of the accuracy of caps: the bound of the descriptor, against runs of hogs and the auditor.
+//! Tests of the accuracy of caps: the auditor checks runs of hogs against the bound of the descriptor.
 
 use super::*;
 use sched::{CapBound, LoadBounds};

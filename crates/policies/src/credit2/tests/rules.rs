@@ -25,9 +25,9 @@ fn the_example_in_xens_order_of_steps() {
 #[test]
 fn the_example_of_policies_md_with_the_preempted_vcpu_counted() {
     // After 1 ms, `a` has 10 − 2 = 8 ms of credit. `b` then runs for 2 ms, down to 8: a tie, so `b` keeps the CPU. In
-    // the example of policies.md, `b` runs for another millisecond. Here, nothing is left of the rate limit, so `b`
-    // runs for the shortest time slice, 0.5 ms, down to 7.5. `a` then has 0.5 ms more credit, which lasts for 0.25 ms;
-    // its time slice is raised to 1 ms.
+    // the example of the specification, `b` runs for another millisecond. Here, nothing is left of the rate limit, so
+    // `b` runs for the shortest time slice, 0.5 ms, down to 7.5. `a` then has 0.5 ms more credit, which lasts for 0.25
+    // ms; its time slice is raised to 1 ms.
     let (mut host, [a, b]) = two(&[("count-stopped", 1)]);
     assert_eq!(turns(&mut host, 4_400), [(0, a), (1_000, b), (3_500, a)]);
     run_through(&mut host, 3_500);

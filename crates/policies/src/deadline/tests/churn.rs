@@ -1,4 +1,4 @@
-//! Tests of random task sets by brute force: the earliest deadlines run, as far as affinities allow.
+//! Tests of random task sets by brute force: the entities with the earliest deadlines run, as far as affinities allow.
 
 use super::*;
 use crate::fixture::{Churn, Dice, host_of_costs};

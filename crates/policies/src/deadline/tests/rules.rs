@@ -69,7 +69,7 @@ fn a_constrained_deadline_keeps_what_fits() {
     wake(&mut host, e);
     run_through(&mut host, 20);
     assert_eq!((running(&host, CPU), account(&host, e)), (Some(e), (5, 40)));
-    // Used up at 25: the next period begins at 100, its deadline is 140.
+    // The slice is used up at 25 ms. The next period begins at 100 ms, and its deadline is 140 ms.
     run_through(&mut host, 25);
     assert!(host.machine().is_held(e));
     host.run_until(at(100));

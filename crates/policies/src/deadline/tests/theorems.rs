@@ -114,7 +114,8 @@ fn the_kernels_admission_lets_constrained_deadlines_be_late() {
     assert!((1..=SEEDS).filter(|&seed| late(seed)).count() > 20);
 }
 
-/// Returns ((M−1)·Cmax − Cmin) / (M − (M−2)·Umax) + Cmax, with every job as long as its slice.
+/// Returns ((M−1)·Cmax − Cmin) / (M − (M−2)·Umax) + Cmax. Cmax and Cmin are the largest and the smallest job length,
+/// which is the slice, and Umax is the largest utilisation.
 fn tardiness_bound(cpus: u64, jobs: &[Periodic]) -> Nanos {
     let most = jobs.iter().map(|job| job.work).max().expect("there are some");
     let least = jobs.iter().map(|job| job.work).min().expect("there are some");

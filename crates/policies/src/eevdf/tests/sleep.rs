@@ -117,7 +117,7 @@ fn what_a_sleeper_is_owed_is_kept_unless_place_lag_is_off() {
     }
 }
 
-/// Returns the kept lag of a sleeper that waited for 20 ms of a time slice of 40.
+/// Returns the lag that a task keeps after it waited for 20 ms, while a hog ran, and then slept.
 fn owed(knobs: &[(&str, i64)], params: Params) -> i64 {
     let knobs: Vec<_> = [("preempt-short", 0)].iter().chain(knobs).copied().collect();
     let mut world = one(&knobs);

@@ -65,7 +65,7 @@ mod tests {
         }
         // While the account falls from 70 to 62 %, it decays by 71 units per tick at first and by 63 units at last.
         assert!((580..640).contains(&paid), "{paid}");
-        // Gain and loss are equal at 70 % if 71 of 171 ticks are urgent (41.5 %).
+        // At 70 %, the account gains as much as it loses if 71 of 171 ticks (41.5 %) are urgent.
         (0..100_000).for_each(|n| account.tick(n % 100 < 41));
         assert!(!account.is_refractory());
         (0..100_000).for_each(|n| account.tick(n % 100 < 43));

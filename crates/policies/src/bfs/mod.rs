@@ -33,8 +33,8 @@
 //! sleep, preempts no task.
 //!
 //! **Several CPUs.** A task that is preempted or yields is *sticky* on its CPU; each CPU has at most one sticky task.
-//! When another CPU compares deadlines, it treats the deadline of a sticky task as later. The more distant that CPU is,
-//! the later it treats the deadline. Apart from this rule, every CPU picks the earliest deadline of all tasks.
+//! When another CPU compares deadlines, it treats the deadline of a sticky task as later, by an amount that grows with
+//! the distance of that CPU. Apart from this rule, every CPU picks the earliest deadline of all tasks.
 //!
 //! **Ticks.** A task that was dispatched in the first half of a tick period is preempted early. The preemption happens
 //! at the first tick at which at most half a tick period of its time slice is left. Otherwise the task would run until
@@ -75,7 +75,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     bad_at: "many CPUs, shares by group, and reservations",
     text: include_str!("mod.rs"),
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },
-    starvation: |_| None, // Real-time, isochronous and idle classes are strict.
+    starvation: |_| None, // Real-time, isochronous and idle classes have strict priorities.
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
     knobs: &[
@@ -136,7 +136,7 @@ struct Current {
     rank: Rank,
     deadline: Instant,
     nice: i32,
-    /// Whether the entity was dispatched in the first half of a tick.
+    /// Whether the entity was dispatched in the first half of a tick period.
     dither: bool,
 }
 
@@ -292,7 +292,7 @@ impl Bfs {
     /// Enqueues `e`, which is runnable, for `cpu`. `taken_off`: `e` has just been stopped on `cpu`.
     fn enqueue(&mut self, e: EntityId, cpu: CpuId, taken_off: bool, cx: &Cx<'_>) {
         let deadline = self.tasks[e.index()].deadline;
-        // Entities past their deadline are ordered by arrival.
+        // With `expired-first`, entities past their deadline are ordered by arrival.
         let key = if self.expired_first && deadline <= cx.now() { Instant::ZERO } else { deadline };
         let sticky = (taken_off && self.locality != Locality::None).then_some(cpu);
         let queue = self.queue_of(cpu);

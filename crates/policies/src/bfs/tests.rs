@@ -28,8 +28,8 @@ fn deadline_us(host: &Driver<'_>, e: EntityId) -> u64 {
     shows(host, e, "deadline") / 1_000
 }
 
-/// Worked example in exact milliseconds: the offset of nice 0 is 39.1875 (6 · 836 / 128). In the milliseconds of bfs.c,
-/// the offset is 41.09.
+/// Worked example in exact milliseconds: the offset of nice 0 is 39.1875 ms (6 · 836 / 128). With the milliseconds of
+/// bfs.c, the offset is 41.09 ms.
 #[test]
 fn the_worked_example() {
     let mut host = host(1, &[("binary-milliseconds", 0)]);

@@ -25,9 +25,10 @@
 //! **Time slices.** The running task stays in its list. A newly enqueued task is added at the tail. A task of the same
 //! level as the running task therefore does not preempt it, and a task of a better level preempts at once. A preempted
 //! task stays at the head of its list and keeps the remainder of its time slice. A time slice counts as used up if less
-//! than 102.4 µs is left at a tick, at a switch or at its end. The task then moves to the tail of its new level, with a
-//! new time slice. A SCHED_FIFO task stays at the head of its list. A fork halves the remainder of the parent's time
-//! slice. The child starts at boost +7. If the parent's boost is below 0, the child starts at this boost plus 7.
+//! than 102.4 µs is left at a tick, at a context switch or at its end. The task then moves to the tail of its new
+//! level, with a new time slice. A SCHED_FIFO task stays at the head of its list. A fork halves the remainder of the
+//! parent's time slice. The child starts at boost +7. If the parent's boost is below 0, the child starts at this boost
+//! plus 7.
 //!
 //! **Yield.** A yield sets the boost to +7. But by default the task keeps its place in the list until its next enqueue,
 //! so a yield often has no effect on other tasks. The knob `yield` changes this. A directed yield has no effect.
@@ -38,7 +39,7 @@
 //! else the same core, else the same cache. A CPU that becomes idle pulls tasks from the nearest run queue with waiting
 //! tasks. It pulls the tasks behind the running task, up to half of the queue. If a whole core idles and each thread of
 //! another core runs a single task, one of these tasks moves to the idle core. There is no other balancing. A task with
-//! an affinity may therefore wait while a CPU in its affinity idles.
+//! a restricted affinity may therefore wait while a CPU in its affinity idles.
 //!
 //! **Parameters.** A weight counts as the nice value with the nearest weight, by ratio. Groups, their weights and their
 //! quotas are ignored. An entity with a reservation is a SCHED_DEADLINE task, which Project C runs at SCHED_FIFO 99

@@ -110,7 +110,7 @@ fn the_worked_example_step_by_step() {
     assert_eq!(lab.until(0), lab.now() + Nanos::ms(3));
     use_up(&mut lab, 1);
     assert_eq!((lab.running(0), lab.until(0)), (Some(second), lab.now() + (SLICE - Nanos::ms(3))));
-    // 5. A yield removes the boost, but does not change the position yet.
+    // 5. A yield sets the boost to +7, but does not change the position yet.
     lab.wake(interactive);
     assert_eq!((lab.running(0), lab.level(interactive)), (Some(interactive), 112));
     lab.yields(interactive);

@@ -260,7 +260,8 @@ impl Member {
 
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
-    /// Virtual time of the scheduler: the minimum over all entities that were runnable at the last decision.
+    /// Virtual time of the scheduler: the minimum actual virtual time of all entities that were runnable at the last
+    /// decision.
     virtual_time: VirtualNs,
     /// Entity that ran last.
     last: Option<EntityId>,

@@ -65,7 +65,7 @@ fn hogs_alternate_after_c_or_twice_that() {
     for (unit, first, turn) in [(0, 5_000, 5_000), (1, 5_000, 10_000)] {
         let mut host = host(1, &[("slice-unit", unit)]);
         let (a, b) = (hog(&mut host, Params::default()), hog(&mut host, Params::default()));
-        // Among equal entities, the entity that woke last is first in the list.
+        // Of entities with equal virtual times, the entity that woke last is the first in the list.
         run_through(&mut host, 100);
         assert_eq!(runs(&host), Some(b));
         for n in 0..6 {
@@ -144,7 +144,7 @@ fn shares_err_by_an_allowance_and_an_mcu() {
             let whole: u32 = weights.iter().sum();
             let bound = Nanos::us(5_100);
             host.run_until(Instant::at_ns(1));
-            // The extremes are at the ends of runs, where every domain has been charged.
+            // Deviations are largest at the ends of runs, when every domain has been charged.
             for _ in 0..1_000 {
                 let end = host.machine().until(CPU);
                 host.run_until(end + Nanos::ns(1));

@@ -63,7 +63,7 @@ impl Queues {
         node.vruntime = node.vruntime.max(earliest);
     }
 
-    /// Converts a relative vruntime to the current queue of `id`.
+    /// If the vruntime of `id` is relative, makes it absolute in the current queue of `id`.
     fn attach_clock(&mut self, id: NodeId) {
         let min = self.queue(self.node(id).queue).min_vruntime;
         let node = self.node_mut(id);

@@ -44,10 +44,10 @@
 //! *Parameters*: the weight sets the share, which is exact to within a few time slices. But clocks lose fractions of
 //! nanoseconds, as in the kernel, so heavy tasks gain a little over hours. `exact-clock` removes this loss.
 //!
-//! *Versions*: v3.17 sizes a round by the tasks of one queue, and has no minimum time slice. Placement compares the
-//! load of the woken task's last CPU with the load of the waker's CPU, even if one of them idles. If the loads are
-//! equal, the task moves to the waker's CPU. Placement accepts as idle only a fully idle core or a thread of the same
-//! core. Load balancing tolerates an imbalance of 25 %.
+//! *Versions*: v3.17 computes the length of a round from the tasks of one queue, and has no minimum time slice.
+//! Placement compares the load of the woken task's last CPU with the load of the waker's CPU, even if one of them
+//! idles. If the loads are equal, the task moves to the waker's CPU. Placement accepts as idle only a fully idle core
+//! or a thread of the same core. Load balancing tolerates an imbalance of 25 %.
 //!
 //! Buddies are as in the kernel. A task that preempts becomes the next buddy. A group also becomes the next buddy if
 //! one of its tasks blocks while other tasks are left in it. The bound of rule 8 is scaled by the weight of the first

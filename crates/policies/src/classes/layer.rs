@@ -1,4 +1,4 @@
-//! [`Layer`]: the functions of a class above the last class, in addition to the functions of a policy.
+//! [`Layer`]: the functions that a class above the last class has in addition to those of a policy.
 
 use sched::{CpuId, Cx, EntityId, Policy};
 

@@ -58,7 +58,7 @@ pub(crate) struct FairServers {
     period: Nanos,
     /// Number of fair tasks that are not blocked.
     runnable: u64,
-    /// Granularity of time slices; time slices end at its multiples.
+    /// Granularity of time slices: each time slice ends at a multiple of this time.
     grain: Nanos,
 }
 
@@ -90,7 +90,7 @@ impl FairServers {
 
     // ---- Runnable fair tasks ----
 
-    /// Counts a fair task that has unblocked or joined the class.
+    /// Increments the number of runnable fair tasks, because a task has unblocked or joined the class.
     pub(crate) fn add_runnable(&mut self, cx: &mut Cx<'_>) {
         self.runnable += 1;
         if self.runnable == 1 {
@@ -100,7 +100,7 @@ impl FairServers {
         }
     }
 
-    /// Removes a fair task that has blocked or left the class from the count.
+    /// Decrements the number of runnable fair tasks, because a task has blocked or left the class.
     pub(crate) fn remove_runnable(&mut self, cx: &mut Cx<'_>) {
         self.runnable -= 1;
         if self.runnable == 0 {

@@ -22,7 +22,7 @@
 //!
 //! **Fragmentation.** If a CPU's cell in the current row is empty, or if the entity in this cell is blocked, the CPU
 //! runs another waiting entity. The CPU searches its own column first, then the next columns. No CPU therefore idles
-//! while an entity that may run there waits. The entity that fills a cell leaves the cell at the end of the row's time
+//! while an entity that may run on it waits. The entity that fills a cell leaves the cell at the end of the row's time
 //! slice.
 //!
 //! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a vCPU that wakes waits for the

@@ -51,15 +51,15 @@ pub(crate) struct Grant {
 pub(crate) struct Round {
     /// Credits that one CPU earns in a period.
     per_cpu: u128,
-    /// Credits for all domains, including the leftovers of domains visited already.
+    /// Credits for all domains, including the leftovers of domains that have been visited.
     total: u128,
     /// Total weight of all active domains.
     weight: u128,
-    /// Total weight of the domains not visited yet.
+    /// Total weight of the domains that have not been visited yet.
     weight_left: u128,
     /// Total overspent credit at the last accounting.
     debt: u128,
-    /// Whether a domain visited already could have used more credits than it received.
+    /// Whether a domain that has been visited could have used more credits than it received.
     wanting: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The guarantees of Credit: the time until an idle CPU finds work, the maximum wait of an entity, the accuracy of
+//! The guarantees of Credit: the time until an idle CPU finds work, the maximum wait of an entity, and the accuracy of
 //! caps.
 
 use crate::credit::settings::{Charging, Overflow, Parking, Settings};
@@ -47,9 +47,9 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 /// credits (less one credit because charging rounds). So excess and forgiveness together are at most ⌈cap/n⌉ plus that
 /// one credit, for each member. Hence the bound is `2n` credits per period.
 ///
-/// When a member becomes active, the parts of the other members shrink. The debt that these members were allowed before
-/// then exceeds the new part. The new member lost more than 300 credits when it left the list. This loss compensates
-/// for the debt, except when the member becomes active for the first time.
+/// When a member becomes active, the parts of the other members shrink. A debt that was allowed to these members before
+/// can then exceed their new part. The new member lost more than 300 credits when it left the list. This loss
+/// compensates for the debt, except when the member becomes active for the first time.
 ///
 /// In addition, a member can hold 300 credits at the beginning of a span. At the end of the span, the member can owe
 /// its part and a whole period's CPU time. The member can also have earned, before the span, the credits for its CPU

@@ -21,13 +21,13 @@
 //! Only active entities earn credits. An entity that always blocks before the tick is never on the list, never OVER,
 //! and always boosted.
 //!
-//! **Accounting** gives a domain `⌈T·w/W⌉` credits. T are the credits to distribute, w is the domain's weight, and W is
-//! the weight of all active domains. Two limits apply: the credits with which all its active members run throughout,
-//! and its cap. The remainder is distributed to the domains after it on the list. If a domain before it could have used
-//! more credits, the next accounting visits this domain first. The debt of the last accounting is distributed in
-//! addition. An entity with less than 0 credits is OVER. Of a domain with a cap and n active members, an entity is
-//! parked if its credit is below −cap/n. At 0 credits or more, the entity is UNDER again and unparked, without a boost.
-//! No account falls below −300.
+//! **Accounting** gives a domain `⌈T·w/W⌉` credits. T is the number of credits to distribute, w is the domain's weight,
+//! and W is the weight of all active domains. Two limits apply: the credits with which all its active members run
+//! throughout, and its cap. The remainder is distributed to the domains after it on the list. If a domain before it
+//! could have used more credits, the next accounting visits this domain first. The debt of the last accounting is
+//! distributed in addition. An entity with less than 0 credits is OVER. Of a domain with a cap and n active members, an
+//! entity is parked if its credit is below −cap/n. At 0 credits or more, the entity is UNDER again and unparked,
+//! without a boost. No account falls below −300.
 //!
 //! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. Shares are close to the
 //! weights if the share of no entity is much larger than its time slices allow. For example, hogs with the weights
@@ -46,27 +46,27 @@
 //!
 //! **Versions.** The text above describes 4.0.1. `version` selects another version, and each difference has a knob of
 //! its own:
-//! - *3.0.3*, the Credit of summer 2006 that Cherkasova et al. 2007 measured. A tick charges a whole tick to the
-//!   running entity (`charging`), in milliseconds (`credits-per-ms`), so an entity that avoids ticks runs for free.
-//!   There is no boost: UNDER never preempts UNDER. A new entity earns from the start (`begins`). An entity under a cap
-//!   is parked at any debt, but only when it next stops (`parking`). An entity that waits at that time is parked one
-//!   time slice later. No CPU is kicked for an unparked entity, which waits until its CPU picks again; an idle CPU
-//!   picks every 30 ms (`unparking`). An account that overflows is emptied after the balance is computed (`overflow`).
-//!   CPUs also steal from idle CPUs (`steal`), and ticks migrate no entity (`relocate`).
-//! - *4.23*, the current version. A weight is for each active member, not for all together (`weight-per`). An account
-//!   that overflows is halved (`overflow`). The periods of ticks and of accounting are derived from the time slice
-//!   (`tick-from`), and charges are rounded down. An entity that has run for less than 1 ms is not preempted
-//!   (`ratelimit`). If an idle CPU is in the affinity of a woken entity, the wake-up kicks only this CPU and preempts
-//!   no entity. Otherwise a preempted entity moves to an idle CPU in its own affinity, if there is one (`tickle`). A
-//!   yield lets one less urgent entity run first (`yield`). A CPU attempts to steal at most once per millisecond
-//!   (`steal-limit`), first from CPUs that share its cache (`steal`). An entity that only migrates is not boosted
-//!   (`boost-migrated`).
+//! - *3.0.3*, the Credit of summer 2006 that Cherkasova et al. 2007 measured. A tick charges a whole tick period to the
+//!   running entity (`charging`), so an entity that avoids ticks runs for free. A credit is a millisecond
+//!   (`credits-per-ms`). There is no boost: UNDER never preempts UNDER. A new entity earns from the start (`begins`).
+//!   An entity under a cap is parked at any debt, but only when it next stops (`parking`). An entity that waits at that
+//!   time is parked one time slice later. No CPU is kicked for an unparked entity, which waits until its CPU picks
+//!   again; an idle CPU picks every 30 ms (`unparking`). An account that overflows is emptied after the balance is
+//!   computed (`overflow`). CPUs also steal from idle CPUs (`steal`), and ticks migrate no entity (`relocate`).
+//! - *4.23*, the current version. The weight of a domain applies to each active member, not to all together
+//!   (`weight-per`). An account that overflows is halved (`overflow`). The periods of ticks and of accounting are
+//!   derived from the time slice (`tick-from`), and charges are rounded down. An entity that has run for less than 1 ms
+//!   is not preempted (`ratelimit`). If an idle CPU is in the affinity of a woken entity, the wake-up kicks only this
+//!   CPU and preempts no entity. Otherwise a preempted entity moves to an idle CPU in its own affinity, if there is one
+//!   (`tickle`). A yield lets one less urgent entity run first (`yield`). A CPU attempts to steal at most once per
+//!   millisecond (`steal-limit`), first from CPUs that share its cache (`steal`). An entity that only migrates is not
+//!   boosted (`boost-migrated`).
 //!
 //! **Order within one instant.** Ticks precede the accounting. Both precede the requeue of the stopped entity: in Xen,
 //! too, timers run before `schedule()`.
 //!
 //! Differences from Xen 4.0.1:
-//! - *Hand-off*. In Xen, an entity can wait without end while a CPU idles. For example, the wake-up of an entity that
+//! - *Hand-off*. In Xen, an entity can wait indefinitely while a CPU idles. For example, the wake-up of an entity that
 //!   is pinned to a busy CPU preempts an entity that could run elsewhere, but kicks no other CPU for it. Likewise, two
 //!   wake-ups on one idle CPU kick only that CPU. Here, an entity that a decision leaves waiting is moved to an idle
 //!   CPU in its affinity (`hand-off = off`: as in Xen). An idle CPU also takes an entity that waits for its last time
@@ -166,9 +166,9 @@ struct Vcpu {
 struct Cpu {
     /// Number of entities whose home is this CPU.
     homes: u32,
-    /// Number of the accounting after which the queue was last sorted.
+    /// Value of `epoch` when the queue was last sorted.
     sorted: u64,
-    /// Idle neighbour that the last choice of a CPU selected.
+    /// Idle neighbour of this CPU that `pick_cpu` chose last.
     cursor: Option<CpuId>,
     /// Entity that has stopped on this CPU at this instant and waits, but is not queued yet.
     stopped: Option<EntityId>,
@@ -297,7 +297,7 @@ impl Credit {
         self.cpus[home.index()].stopped == Some(e)
     }
 
-    /// Enqueues the entity that has just stopped on `cpu` again, behind all entities of its priority. Returns the
+    /// Enqueues again the entity that has just stopped on `cpu`, behind all entities of its priority. Returns the
     /// entity if it is queued on `cpu`.
     pub(crate) fn requeue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;

@@ -7,7 +7,7 @@ use crate::credit::runqueue::Priority;
 use crate::credit::settings::Steal;
 use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 
-/// A predicate: whether an entity may be stolen to a CPU that its affinity excludes.
+/// Predicate: whether an entity may be stolen by a CPU that the affinity of the entity excludes.
 pub(crate) type MayLeave<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
 
 impl Credit {
@@ -145,7 +145,7 @@ impl Credit {
         self.vcpus[e.index()].parked && !self.settings.hand_off
     }
 
-    /// Returns whether `e` has yielded and therefore may not be stolen.
+    /// Returns whether `e` has yielded and therefore must not be stolen.
     fn is_bound_by_yield(&self, e: EntityId) -> bool {
         self.settings.yield_behind && self.vcpus[e.index()].yielded
     }
@@ -158,9 +158,9 @@ impl Credit {
         }
     }
 
-    /// Returns the best CPU for `e`: its own CPU, unless an idle CPU has more idle neighbours. If `e` may not run on
-    /// its own CPU, the next allowed CPU counts as its own. Neighbours are counted by cache and, within one cache, by
-    /// core. `Commit::Yes` advances the cursor that spreads these choices.
+    /// Returns the best CPU for `e`: its own CPU, unless an idle CPU has more idle neighbours. If the affinity of `e`
+    /// excludes its own CPU, the next allowed CPU counts as its own. Neighbours are counted by cache and, within one
+    /// cache, by core. `Commit::Yes` advances the cursor that spreads these choices.
     pub(crate) fn pick_cpu(&mut self, e: EntityId, commit: Commit, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let home = self.vcpus[e.index()].home;

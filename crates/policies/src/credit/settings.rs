@@ -113,7 +113,7 @@ pub(crate) enum Charging {
     Sampled,
 }
 
-/// The entities that are parked, and the instant of parking.
+/// Which entities are parked, and when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Parking {
     /// Entities that owe more than their part of the cap, at once.

@@ -1,4 +1,5 @@
-//! Ticks, which charge and move the running entity, and the accounting, which distributes credits and parks entities.
+//! Ticks, which charge the running entity and may move it, and the accounting, which distributes credits and parks
+//! entities.
 
 use super::accounting::{Grant, Round};
 use super::cursor::Commit;

@@ -39,7 +39,7 @@ impl Credit2 {
         self.queues[queue].max_weight = weights.max().unwrap_or(1);
     }
 
-    /// Assigns `e`, which is not assigned, to `home`.
+    /// Assigns `e`, which has no run queue, to the CPU `home` and its run queue.
     pub(super) fn assign(&mut self, e: EntityId, home: CpuId) {
         self.vcpu(e).home = home;
         let queue = self.queue_of(e);

@@ -42,10 +42,10 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 
 /// Returns the maximum distance from the weighted share. An account is the credit given minus the CPU time used, at the
 /// rate of the weight. A reset may limit the account, and debt is clipped at the initial credit. The minimum of an
-/// account is the negative shortest time slice at the rate of the lightest weight. The maximum is the limit after a
-/// reset. So two accounts differ by at most this width, once at the beginning of the span and once at its end. A reset
-/// gives twice the credit if the debt of the best entity was clipped. If the shortest time slice alone can cost more
-/// than the maximum debt, there is no bound.
+/// account is minus the credit that the shortest time slice costs at the lightest weight. The maximum is the limit
+/// after a reset. So two accounts differ by at most this width, once at the beginning of the span and once at its end.
+/// A reset gives twice the credit if the debt of the best entity was clipped. If the shortest time slice alone can cost
+/// more than the maximum debt, there is no bound.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let settings = Settings::read(load.knobs);
     let ratio = load.weight_most.div_ceil(load.weight_least.max(1));
@@ -59,8 +59,8 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
 
 /// Returns the bound of a cap. In every quota period, a domain gets exactly the part that its cap states: nothing is
 /// rounded, and no debt is forgiven. A span may begin with a full pool and with members that hold the quotas of a quota
-/// period. The span may end with another filling and with each member overrun by the shortest time slice. A pool never
-/// supplies more time than all CPUs can run.
+/// period. The span may end with another filling, and each member may have overrun its quota by the shortest time
+/// slice. A pool never supplies more time than all CPUs can run.
 pub(super) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let pools = settings.cap_period.saturating_mul(3 * load.host.cpus as u64);

@@ -141,7 +141,7 @@ impl Credit2 {
     fn reset(&mut self, queue: usize, next: EntityId, cx: &mut Cx<'_>) {
         let credit = self.settings.credit;
         let most = credit + self.settings.carry_over;
-        // An entity whose credit was clipped at the bottom gets double credit, so that the entity is out of debt, too.
+        // If the credit of `next` was clipped, every entity gets double credit, so that `next` is out of debt, too.
         let given = if self.vcpus[next.index()].credit == -credit { 2 * credit } else { credit };
         let mut member = self.members.first(queue);
         while let Some(e) = member {
@@ -172,7 +172,7 @@ impl Credit2 {
         cx.kick(cpu);
     }
 
-    /// Kicks the CPU that is best for `e`, which was just queued, if any CPU may run `e` now.
+    /// Kicks the best CPU for `e`, which was just queued, if there is a CPU that should run `e` now.
     pub(super) fn tickle(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         let queue = self.cpus[home.index()].queue;

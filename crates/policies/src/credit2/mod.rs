@@ -31,9 +31,10 @@
 //!
 //! **Several run queues.** Each queue keeps an average of the number of runnable entities over about the last second.
 //! Each entity keeps the average of its own runnable time. A new entity is assigned to the queue with the least
-//! expected load. At a reset, a queue selects the queue whose load differs most from its own. The queue acts if the
-//! difference is more than one entity, or an eighth of an entity when there is more load than CPUs. The queue pushes
-//! one entity, pulls one entity, or swaps two entities. It selects the move with the smallest remaining difference.
+//! expected load. At a reset, a queue selects the queue whose load differs most from its own. The queue balances only
+//! if the difference is more than one entity, or an eighth of an entity when there is more load than CPUs. The queue
+//! pushes one entity, pulls one entity, or swaps two entities. It selects the move with the smallest remaining
+//! difference.
 //!
 //! **Domains and caps.** A group is a domain, as in `credit`. Its weight applies to *each* member, and its cap bounds
 //! all members together. An entity in no group has its own weight and no cap. Every 10 ms the pool of a capped domain
@@ -43,14 +44,14 @@
 //! its quota leaves a debt.
 //!
 //! Differences from Xen:
-//! - With `hand-off`, no CPU idles while an entity that may run there waits in its run queue. In Xen, an idle CPU does
+//! - With `hand-off`, no CPU idles while an entity that may run on it waits in its run queue. In Xen, an idle CPU does
 //!   not pick an entity of another CPU with less than −9.5 ms of credit. The CPU also stops its search after the first
 //!   entity that it must park. If another kicked CPU picks a different entity, the idle CPU is not kicked again.
 //! - The imbalance of the other run queue is computed from its own load. Xen uses the load of the last queue in the
 //!   list.
 //! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter requests them.
-//! - A quota follows the number of members, and is a quota period at most. In Xen the quota is fixed when the cap is
-//!   set, and a cap above 100 % for each member is refused.
+//! - The quota of a member changes with the number of members, and is at most one quota period. In Xen the quota is
+//!   fixed when the cap is set, and a cap above 100 % for each member is refused.
 //! - A CPU that is making a decision is not kicked.
 //!
 //! Source: `xen/common/sched/credit2.c`, Xen 4.23-dev.

@@ -110,7 +110,7 @@ pub(super) struct Settings {
     pub(super) ratelimit: Nanos,
     pub(super) ratelimit_tolerance: Nanos,
     pub(super) cap_period: Nanos,
-    /// Averaging window in units of 1,024 ns, as a power of two.
+    /// Base-2 logarithm of the averaging window in units of 1,024 ns.
     pub(super) window_shift: u32,
     pub(super) precision_shift: u32,
     pub(super) balance_under: i64,

@@ -8,8 +8,7 @@ use sched::{Instant, Limit, Nanos, PromiseState, Reservation};
 pub(super) enum Activity {
     /// The entity is runnable.
     Contending,
-    /// The entity is blocked. Its share is in use until this instant, from which its remaining slice would last until
-    /// the deadline.
+    /// The entity is blocked. Its share is in use until this instant, the 0-lag time.
     NonContending(Instant),
     /// The share of the entity is free.
     Inactive,
@@ -239,8 +238,8 @@ impl Account {
         self.throttled
     }
 
-    /// Returns the instant at which the share of the entity is free if the entity blocks now. From this instant, the
-    /// remaining slice would last until the deadline (the 0-lag time).
+    /// Returns the instant at which the share of the entity is free if the entity blocks now. From this instant on (the
+    /// 0-lag time), the remaining slice would last until the deadline at the reserved rate.
     pub(super) fn zero_lag(&self) -> Instant {
         let (span, slice) = (u128::from(self.share.span().as_ns()), u128::from(self.slice.as_ns()));
         let product = u128::from(self.left.unsigned_abs()) * span;

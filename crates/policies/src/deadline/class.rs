@@ -1,4 +1,4 @@
-//! [`Deadline`]: the scheduling class: accounts over [`MostUrgent`], admission control, and the return of bandwidth.
+//! [`Deadline`], the scheduling class: accounts over [`MostUrgent`], admission control, and the return of bandwidth.
 
 mod books;
 

@@ -37,10 +37,10 @@
 //! by that amount restarts with a deadline later than the missed deadline, and falls further behind.
 //!
 //! **Reclaiming** (GRUB). An entity with a soft reservation (`SCHED_FLAG_RECLAIM`) is charged less than the time it
-//! runs, and therefore gets more CPU time. The charge decreases with the part of its CPU that is not reserved or not in
-//! use; 5 % stays unused in any case. A hard reservation is charged in full. The share of an entity that blocks stays
-//! in use until its *0-lag time*, `d − q · P / Q`. Admission control counts the share of a detached entity until then.
-//! The formula of v5.13 gives too little CPU time; the formula of v6.5 is correct.
+//! runs, and therefore gets more CPU time. The more of its CPU is not reserved or not in use, the smaller is the
+//! charge; 5 % stays unused in any case. A hard reservation is charged in full. The share of an entity that blocks
+//! stays in use until its *0-lag time*, `d − q · P / Q`. Admission control counts the share of a detached entity until
+//! then. The formula of v5.13 gives too little CPU time; the formula of v6.5 is correct.
 //!
 //! **Several CPUs.** Run queues are per CPU, with push and pull as in `rt`. No entity waits while a CPU in its affinity
 //! runs an entity with a later deadline. Affinities are allowed, but with affinities admission control guarantees

@@ -59,7 +59,7 @@ impl Rate {
 }
 
 impl Reclaim {
-    /// Creates bandwidths without reservations; at most `percent` of each CPU may be reserved.
+    /// Creates a state without reservations, in which at most `percent` of each CPU may be reserved.
     pub(super) fn new(cpus: usize, formula: Option<Formula>, percent: u64) -> Reclaim {
         let most = ONE / 100 * percent + ONE % 100 * percent / 100;
         Reclaim { formula, cpus: vec![Bandwidth::default(); cpus], most, extra: most }

@@ -65,7 +65,7 @@ pub(super) struct Account {
     pub(super) blocked: Instant,
     /// Whether the reservation names a start, to which its periods are bound.
     pub(super) fixed: bool,
-    /// CPU to which the entity is assigned, when partitioned.
+    /// CPU to which the entity is assigned, if placement is partitioned.
     pub(super) cpu: Option<CpuId>,
     /// Utilisation of the entity, as admitted.
     pub(super) utilisation: Utilisation,

@@ -37,11 +37,11 @@ pub(super) struct Global {
     woken: Vec<EntityId>,
     /// Entity that the plan requests for each CPU.
     seats: Vec<Option<EntityId>>,
-    /// Number of occupied seats.
+    /// Number of CPUs for which `seats` has an entity.
     seated: usize,
     /// Urgency of the entity that each CPU runs or is planned to run.
     urgency: Vec<Key>,
-    /// Entities chosen by the current plan that have no seat yet, in order of key.
+    /// Entities that the current plan has chosen but not yet assigned to a CPU, in order of key.
     chosen: Vec<EntityId>,
     /// Whether an event other than a wake-up, a block or a preemption occurred since the last plan. Only then may an
     /// entity in the queue preempt a running entity.
@@ -91,7 +91,7 @@ impl Global {
         self.seated = 0;
     }
 
-    /// Removes `e` from its seat, queue or hold.
+    /// Removes `e` from `seats` or from its queue, or releases its hold.
     fn dequeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.seated > 0 {
             self.unseat_all(cx);
@@ -139,7 +139,7 @@ impl Global {
         }
     }
 
-    /// Finds and seats the entities to run in addition to those that continue to run.
+    /// Finds the entities to run in addition to those that continue to run, and assigns each a CPU.
     fn choose(&mut self, cx: &mut Cx<'_>) {
         self.queue_woken();
         let mut free = self.urgency.iter().filter(|&&key| key == Key::FREE).count();

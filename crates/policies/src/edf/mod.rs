@@ -15,15 +15,15 @@
 //! remainder of the period (docs/decisions/0010). With `rest = renew`, the entity begins a new period if its remaining
 //! slice exceeds that share. Its periods then follow its own wake-ups; the daemon uses this setting.
 //!
-//! With this rule, on one CPU with Σ slice/period ≤ 1, no slice of an entity that is runnable through its period is
+//! With this rule, on one CPU with Σ slice/period ≤ 1, no slice of an entity that is runnable throughout its period is
 //! late. The guarantee holds whenever the other entities sleep and wake. The policy admits at most this sum, less a
 //! reserve. (An entity that is attached, detached or changed gets its new slice at once. The slice of another entity
 //! may then be late in the first period.)
 //!
-//! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned a CPU, first fit.
-//! `placement = global` runs the entities with the earliest deadlines of the whole machine, with one decision for all
-//! CPUs at once. Global placement admits more reservations, and bounds tardiness instead of excluding it (Devi and
-//! Anderson 2005).
+//! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned the first CPU on which
+//! it fits. `placement = global` runs the entities with the earliest deadlines of the whole machine, with one decision
+//! for all CPUs at once. Global placement admits more reservations, and bounds tardiness instead of excluding it (Devi
+//! and Anderson 2005).
 //!
 //! At one instant, the set of entities to run is determined first. Then entities of this set that already run keep
 //! their CPU. The other entities are placed in order of (deadline, index): on their last CPU if it is free, else on the
@@ -123,9 +123,9 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
 }
 
 /// Returns the maximum part of a slice that can be missing. If placement is partitioned or the host has one CPU, every
-/// slice is delivered in every period, to the nanosecond. There is no bound with changes: a new or changed entity gets
-/// its slice at once. The CPU time that an earlier reservation has used in its current period may then be missing for
-/// other entities.
+/// slice is delivered in every period, to the nanosecond. There is no bound if entities are attached, detached or
+/// changed: a new or changed entity gets its slice at once. The CPU time that an earlier reservation has used in its
+/// current period may then be missing for other entities.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_changes {
         return None;

@@ -1,5 +1,5 @@
-//! `placement = partitioned`: every entity with a reservation is assigned a CPU, first fit at admission. Each CPU runs
-//! the entity with the earliest deadline among its own entities.
+//! `placement = partitioned`: at admission, every entity with a reservation is assigned the first CPU on which it fits.
+//! Each CPU runs the entity with the earliest deadline among its own entities.
 
 use super::account::BudgetState;
 use super::state::Edf;

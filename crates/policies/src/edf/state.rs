@@ -34,12 +34,12 @@ pub(crate) struct Edf {
     pub(super) accounts: Vec<Account>,
     pub(super) members: usize,
     pub(super) admission: Admission,
-    /// Waiting entities with a remaining slice: one queue per CPU when partitioned, else one queue.
+    /// Waiting entities with a remaining slice: one queue per CPU if placement is partitioned, else one queue.
     pub(super) ready: Heaps<Instant>,
     /// Entities that wait for unreserved time: one list per CPU for the entities assigned to the CPU, and a last list
     /// for all others.
     pub(super) background: Lists,
-    /// Arrival counter that orders the heads of two background lists.
+    /// Counter of arrivals in background lists. It orders the heads of two lists.
     pub(super) arrivals: u64,
     pub(super) arrived: Vec<u64>,
     pub(super) cpus: usize,
@@ -209,7 +209,7 @@ impl Edf {
         self.withdraw(&before);
         let answer = self.promise(e, &mut account, before.cpu, &terms, cx);
         if answer.is_err() {
-            // The memory of the accounts suffices for their previous content.
+            // This needs no memory, because the accounts had the same content before.
             if before.is_reserved() && (self.enforce != Enforce::None || self.partitioned) {
                 self.admission.restore(before.utilisation, before.cpu);
             }

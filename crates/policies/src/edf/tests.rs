@@ -14,7 +14,7 @@ fn host<'a>(knobs: &Knobs) -> Driver<'a> {
     host_with(&POLICY, Topology::new(1), knobs)
 }
 
-/// Returns a reservation of (period, slice) in milliseconds.
+/// Returns parameters with a soft reservation of `slice` ms in every `period` ms.
 fn promise(period: u64, slice: u64) -> Params {
     reserving(Nanos::ms(slice), Nanos::ms(period), Limit::Soft)
 }
@@ -102,7 +102,7 @@ fn an_overrun_is_forgotten_or_taken_from_the_next_slice() {
 
 #[test]
 fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
-    // 2 ms of work arrive every 10 ms; the slice is 5 ms in 20.
+    // 2 ms of work arrive every 10 ms; the slice is 5 ms in 20 ms.
     let sleeper = Workload::Periodic(Periodic::new(Nanos::ms(10), Nanos::ms(2)));
     let entities = [(promise(20, 5), sleeper), (Params::default(), HOG)];
     let by_cpu = turns(&knobs(&[("enforce", "hard")], &[]), 20, &entities);

@@ -18,7 +18,7 @@ pub(super) struct Wall {
     /// entities.
     edf: Edf,
     chosen: Vec<Option<EntityId>>,
-    /// Instant from which the chosen entity of each CPU has not been charged.
+    /// Instant up to which the chosen entity of each CPU has been charged.
     since: Vec<Instant>,
     /// Duration of a decision.
     decision: Nanos,
@@ -200,7 +200,7 @@ impl Policy for Wall {
 
     fn plan(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
-        // Waiting entities are considered after all decisions are complete.
+        // While a decision is in progress, no CPU is kicked for waiting entities.
         if self.decided.iter().all(|&at| at <= now) {
             self.edf.call_for_background(cx);
         }

@@ -1,11 +1,11 @@
-//! The order of the run queues: the earliest virtual deadline among the eligible entities.
+//! The order of the run queues: of the eligible entities, the entity with the earliest virtual deadline is first.
 
 use super::tunables::{Protection, Requests, SLICE_LEAST, SLICE_MOST};
 use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Order, Placing, Rule, RunQueue, RunQueues};
 use sched::queue::Summary;
 use sched::{Nanos, Params, Virtual};
 
-/// The rule: the earliest eligible virtual deadline first.
+/// The rule: of the eligible nodes, the node with the earliest virtual deadline is first.
 #[derive(Debug)]
 pub(super) struct EarliestDeadline(pub(super) Requests);
 
@@ -117,7 +117,7 @@ impl Queues {
         self.node_mut(id).own.lag = self.lag(id).clamp(-most, most);
     }
 
-    /// Advances `min_vruntime` to the minimum vruntime queued in `queue`; `min_vruntime` never decreases.
+    /// Advances `min_vruntime` to the least vruntime of the nodes in `queue`; `min_vruntime` never decreases.
     fn advance(&mut self, queue: usize) {
         let running = self.running(queue).map(|node| node.vruntime);
         let waiting = self.summary(queue).map(|extremes| extremes.least_vruntime);
@@ -391,7 +391,7 @@ impl Rule for EarliestDeadline {
         true
     }
 
-    /// Resumes a delayed node. If the node is owed time, sets its lag to zero and places it again.
+    /// Resumes a delayed node. With `delay-zero`, if the node is owed time, sets its lag to zero and places it again.
     fn resume(queues: &mut Queues, id: NodeId) {
         queues.set_delayed(id, false);
         queues.keep_lag(id);

@@ -31,17 +31,17 @@
 //!    SCHED_IDLE task is preempted by tasks of any other class.
 //! 8. *Yield*: the deadline is postponed by a time slice, and the protection ends.
 //! 9. *Sleep*: a task that is owed time when it blocks is still owed this time when it wakes, two time slices at most.
-//!    A task with a debt stays in the queue, blocked, until it would be picked or it wakes. Its debt shrinks while
-//!    other tasks run. If the task is owed time by then, its lag is set to zero. A wake-up uses the vruntimes as of the
-//!    last tick or change of time slice.
+//!    A task that blocks with a debt stays in the queue until it would be picked or wakes. Its debt shrinks while other
+//!    tasks run. If the task is owed time by then, its lag is set to zero. A wake-up uses the vruntimes as of the last
+//!    tick or change of time slice.
 //! 10. *Join*: a task that wakes or migrates keeps the lag with which it left. This lag is relative to the V that
 //!     includes the weight of the task itself.
 //!     New tasks have no lag. A migration keeps the remainder of a time slice.
 //! 11. *Weight*: a change of weight keeps the lag in CPU time.
 //!
-//! *Groups*, *quotas*, the choice of a CPU and load balancing are as in `cfs`. Both policies are the fair class, with a
-//! different order of the queues. A group entity requests the shortest time slice that is requested in the group, and
-//! may stay queued while blocked, like a task.
+//! *Groups*, *quotas*, the choice of a CPU and load balancing are as in `cfs`. Both policies are the fair class; they
+//! differ in the order of the queues. A group entity requests the shortest time slice that is requested in the group,
+//! and may stay queued while blocked, like a task.
 //!
 //! *Parameters*: the weight sets the share; `latency` is the requested time slice. A task that needs little CPU time,
 //! but soon, requests a short time slice. A task that should not be interrupted requests a long time slice. Ticks are

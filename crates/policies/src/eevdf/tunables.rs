@@ -1,4 +1,4 @@
-//! The knobs of EEVDF beyond those of the fair class, and their values in force on one host.
+//! The knobs that EEVDF adds to those of the fair class, and their values on one host.
 
 use crate::fair::{self, Tunables};
 use sched::{Knob, Knobs, Nanos, Topology};

@@ -8,7 +8,7 @@ use sched::{
 /// A policy that runs SCHED_FIFO tasks above or below CFS. Each of these tasks runs on the lowest CPU in its affinity.
 struct Stack {
     fair: Box<dyn Policy>,
-    /// Class of the SCHED_FIFO tasks: 0, above, or 2, below.
+    /// Class of the SCHED_FIFO tasks: 0 (above CFS) or 2 (below CFS).
     other: u8,
     waiting: Vec<Vec<EntityId>>,
 }

@@ -255,7 +255,7 @@ fn last_buddy_of_a_long_queue(world: &mut World) -> EntityId {
     buddy
 }
 
-/// Returns the CPU on which a task wakes that last ran on CPU 1. Its waker runs on CPU 0. Each CPU has its own cache,
+/// Returns the CPU on which a task that last ran on CPU 1 wakes. Its waker runs on CPU 0. Each CPU has its own cache,
 /// and CPU 1 runs a hog of nice `there`.
 pub(super) fn wakes_on(knobs: &[(&str, i64)], sync: bool, there: i32) -> i64 {
     let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, knobs);

@@ -121,7 +121,7 @@ fn in_v3_17_only_a_wakee_with_many_partners_of_its_own_is_left_where_it_is() {
     }
 }
 
-/// Returns the CPU on which a task wakes that last ran on CPU 2, while the CPUs `busy` are busy. The host has two cores
+/// Returns the CPU on which a task that last ran on CPU 2 wakes while the CPUs `busy` are busy. The host has two cores
 /// of two threads each.
 fn wakes_beside(busy: &[usize], knobs: &[(&str, i64)]) -> i64 {
     let mut world = World::with(Topology { cpus: 4, smt: 2, llc: 4 }, knobs);

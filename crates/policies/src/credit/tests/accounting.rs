@@ -40,8 +40,8 @@ fn credits_are_dealt_by_weight_and_among_active_members_equally() {
 
 #[test]
 fn unused_credit_of_a_domain_goes_to_the_next_ones() {
-    // Weight 768 of 1280 on two CPUs earns 360, but one entity can use only 300. So the total for the rest grows by
-    // (360 − 300) · 1280 / 512 = 150. Each of the rest earns (600 + 150) · 256 / 1280 = 150.
+    // Weight 768 of 1280 on two CPUs earns 360 credits, but one entity can use only 300. So the total for the remaining
+    // domains grows by (360 − 300) · 1280 / 512 = 150. Each of them earns (600 + 150) · 256 / 1280 = 150.
     let grants = round(2, 0, &[(768, 1, None), (256, 1, None), (256, 1, None)]);
     assert_eq!(each(&grants), [300, 150, 150]);
     assert!(grants.iter().all(|grant| !grant.to_head), "no earlier vCPU had too little");

@@ -37,7 +37,7 @@ fn example_4_a_cpu_with_an_over_head_takes_the_first_more_urgent_one() {
     }
 }
 
-/// Returns a host of `cpus` CPUs, each with a pinned hog, after 31 ms.
+/// Returns a host on which each of `cpus` CPUs has run a pinned hog for 31 ms. Also returns the hogs.
 fn busy<'a>(cpus: usize) -> (Driver<'a>, Vec<EntityId>) {
     let mut host = host(cpus);
     let hogs = (0..cpus).map(|cpu| hog(&mut host, pinned(CpuId::new(cpu)))).collect();

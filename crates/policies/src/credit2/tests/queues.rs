@@ -92,7 +92,8 @@ fn an_idle_cpu_takes_a_vcpu_with_hardly_any_credit() {
         interrupt(&mut host, heavy);
         run_through(&mut host, 1_400);
         assert_eq!(running(&host, OTHER), Some(heavy));
-        // An idle CPU that picks a vCPU without credit resets the queue: 20 ms, and 50 us for the migration.
+        // An idle CPU that picks a vCPU without credit resets the queue. The vCPU gets 20 ms of credit, and 50 us for
+        // the migration.
         assert_eq!(credit(&host, light), if moves { 10_050 } else { -10_000 });
         assert_eq!(running(&host, CPU) == Some(light), moves, "hand-off {hand_off}");
     }

@@ -16,7 +16,7 @@ use sim::{Costs, Driver, Workload};
 /// Choice knobs with their words, and other knobs with their values.
 type Settings<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, i64)]);
 
-/// Plain CBS: no reclaiming, every CPU may be reserved in full.
+/// Plain CBS: no reclaiming, and every CPU may be reserved in full.
 const PLAIN: Settings<'static> = (&[("reclaim", "off")], &[("rt-bandwidth", 100)]);
 
 fn knobs((words, values): Settings<'_>) -> sched::Knobs {

@@ -1,4 +1,4 @@
-//! Tests of GRUB: the tasks that reclaim unused bandwidth, and the amount.
+//! Tests of GRUB: which tasks reclaim unused bandwidth, and how much.
 
 use super::*;
 
@@ -6,7 +6,8 @@ fn soft(slice: u64, period: u64) -> Reservation {
     Reservation::new(Nanos::ms(slice), Nanos::ms(period))
 }
 
-/// The example of sched-deadline.rst: T1 and T2 have (4, 8); T1 blocks at 2. Its 0-lag time is 8 − 2 · 8 / 4 = 4.
+/// The example of sched-deadline.rst: T1 and T2 have a slice of 4 ms in a period of 8 ms, and T1 blocks at 2 ms. Its
+/// 0-lag time is 8 − 2 · 8 / 4 = 4 ms.
 #[test]
 fn the_example_of_the_kernels_documentation() {
     for formula in ["v5.13", "v6.5"] {

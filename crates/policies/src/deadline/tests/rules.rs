@@ -195,7 +195,7 @@ fn an_overrun_is_paid_off_in_whole_periods() {
     machine.settle(at(100));
     assert_eq!((machine.inspect(e, "remaining"), machine.inspect(e, "deadline")), (Some(5_000_000), Some(400_000_000)));
     assert_eq!((machine.running(CPU), machine.until(CPU)), (Some(e), at(105)));
-    // Far too late: the period ended long ago, so a new period begins.
+    // The alarm at 1,000 ms is far too late: the period ended long ago, so a new period begins.
     machine.input(at(105), Input::Expire { cpu: CPU });
     machine.settle(at(105));
     machine.input(at(1_000), Input::Alarm { alarm });
@@ -248,7 +248,7 @@ fn a_start_that_was_asked_for_binds_the_periods() {
     assert_eq!((running(&host, CPU), account(&host, e)), (Some(e), (10, 130)));
     host.run_until(at(31));
     host.block(CPU);
-    // In the middle of the period after the next: half of the slice fits.
+    // 280 ms is the middle of the period after the next, so half of the slice fits.
     host.run_until(at(280));
     wake(&mut host, e);
     run_through(&mut host, 280);

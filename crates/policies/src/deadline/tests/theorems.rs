@@ -28,7 +28,7 @@ fn full_cpu(dice: &mut Dice, constrained: bool) -> Vec<Reservation> {
     parts.iter().map(reservation).collect()
 }
 
-/// Blocks, yields or wakes a random task of `all`, or does nothing.
+/// Makes a random task of `all` block, yield or wake, or does nothing.
 fn stir(host: &mut Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     let Some(&e) = all.get(dice.index(all.len().max(1))) else { return };
     match host.machine().state(e) {

@@ -1,4 +1,4 @@
-//! Tests of changes of parameters, also of delayed sleepers.
+//! Tests of changes of parameters, including those of delayed sleepers.
 
 use super::*;
 use crate::fixture;
@@ -123,7 +123,7 @@ fn a_new_weight_leaves_what_is_owed_and_the_average_as_they_are() {
     for (e, old, level, new) in [(hogs[0], 1024, -3, 1991), (hogs[1], 335, 0, 1024), (hogs[2], 3121, 10, 110)] {
         let average = world.vruntime(e) + lag(&world, e);
         let owed = lag(&world, e) * old;
-        // The rest is the virtual time from the average to the deadline.
+        // `rest` is the virtual time from the average to the deadline.
         let rest = (left(&world, e) - lag(&world, e)) * old;
         world.host.adjust(e, nice(level)).unwrap();
         let now = world.vruntime(e) + lag(&world, e);

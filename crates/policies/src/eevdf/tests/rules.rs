@@ -1,4 +1,4 @@
-//! Tests of the choice of the task to run, and of the end of its time slice.
+//! Tests of which task runs, and of when its time slice ends.
 
 use super::*;
 use sched::LoadBounds;
@@ -213,7 +213,7 @@ fn rule_8_a_yielder_is_not_left_in_peace() {
     world.until_ms(10);
     let b = world.hog(nice(0));
     world.settle();
-    // Neither task has a lag; the new task's deadline is the earlier of the two.
+    // Neither task has a lag, and the deadline of the new task is earlier.
     if world.running(0) == Some(a) {
         world.host.yield_now(CpuId::new(0));
         world.settle();

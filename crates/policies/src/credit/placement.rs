@@ -22,8 +22,8 @@ impl Credit {
         };
         let chosen = stolen.or(head);
         if stolen.is_some() && head.is_some() {
-            // This CPU runs a stolen entity, so the entities in its own queue still wait. Other CPUs may not have been
-            // kicked for them.
+            // This CPU runs a stolen entity, so the entities in its own queue still wait. It is possible that no other
+            // CPU was kicked for them.
             self.cpus[cpu.index()].queued_while_idle = true;
         }
         if chosen.is_none() {

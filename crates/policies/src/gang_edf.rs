@@ -1,9 +1,9 @@
 //! Gang EDF: the vCPUs of a VM have the same slice in the same periods, each on a CPU of its own.
 //!
-//! This policy is partitioned earliest deadline first, as in `edf`, for parallel VMs. The members of a gang get one
-//! (slice, period) with one phase, on different CPUs. A member is admitted only if some CPU without a sibling admits
-//! it. The periods of all members therefore begin at the same instant, and each member has its slice before the same
-//! deadline.
+//! This policy is partitioned earliest deadline first, as in `edf`, for parallel VMs. All members of a gang have the
+//! same slice, period and phase, on different CPUs. The periods of all members therefore begin at the same instant, and
+//! each member receives its slice before the same deadline. A member is admitted only if some CPU without a sibling
+//! admits it.
 //!
 //! ```text
 //! two CPUs, hard; gang a = a0, a1 (4 ms in 10); gang b = b0, b1 (5 in 20)
@@ -19,16 +19,17 @@
 //!
 //! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. Hosts that
 //! agree on a start run their parts of a gang together. The periods of a later member begin with the next period of its
-//! siblings. The periods of a gang never move, even if members sleep. A member that wakes within a period has the part
-//! of its slice that its sleep has left (docs/decisions/0010).
+//! siblings. The periods of a gang never move, even if members sleep. A member that wakes within a period keeps its
+//! remaining slice less the time it was blocked, but at least its share of the remainder of the period
+//! (docs/decisions/0010).
 //!
 //! Siblings run at the same time as far as other deadlines on their CPUs allow. Siblings on two CPUs that serve the
 //! same gangs always run together. If one of the CPUs has another VM with an earlier deadline, the sibling there runs
 //! later, but not after its deadline. Entities with equal deadlines run in order of arrival. An entity in no gang is
 //! scheduled as in partitioned `edf`.
 //!
-//! Source: ours, from VSched (Lin and Dinda, SC'05) §3 with the common start of gangs; compare Kato and Ishikawa, RTSS
-//! 2009 (global Gang EDF).
+//! Source: ours, from VSched (Lin and Dinda, SC'05) §3, with a common start for the members of a gang; compare Kato and
+//! Ishikawa, RTSS 2009 (global Gang EDF).
 
 use crate::edf::{self, Edf, Partitioned};
 use sched::{
@@ -59,7 +60,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 /// Returns the maximum part of a slice that can be missing. Without changes, every slice is delivered in every period,
-/// to the nanosecond. A newly attached or changed entity gets its slice at once, so changes leave no bound.
+/// to the nanosecond. A newly attached or changed entity receives its slice at once, and the slice of another entity
+/// may then be late. So there is no bound if entities change.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_changes && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
 }
@@ -83,7 +85,7 @@ mod tests {
         Params { group, ..reserving(Nanos::ms(slice), Nanos::ms(period), Limit::Soft) }
     }
 
-    /// Siblings run at the same time at every instant, as in the picture of the essay.
+    /// Siblings run at the same time at every instant, as in the diagram of the essay.
     #[test]
     fn siblings_run_at_the_same_time_on_cpus_of_their_own() {
         let mut host = host(2);

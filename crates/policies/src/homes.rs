@@ -23,7 +23,7 @@ impl Homes {
         Homes { residents: vec![0; cpus], first: knobs.word("placement") == "first" }
     }
 
-    /// Gives `e` a home CPU within its affinity, and confines `e` to the home. Returns the home.
+    /// Assigns `e` a home CPU within its affinity, and confines `e` to this CPU. Returns the home.
     pub(crate) fn settle(&mut self, e: EntityId, cx: &mut Cx<'_>) -> CpuId {
         let allowed = cx.params(e).affinity.and(&cx.topology().all());
         let fewest = allowed.iter().min_by_key(|cpu| (self.residents[cpu.index()], cpu.index()));

@@ -1,12 +1,12 @@
-//! Hybrid: concurrent VMs are co-scheduled over Credit; all other VMs are scheduled by Credit alone.
+//! Hybrid: concurrent VMs are co-scheduled on top of Credit; all other VMs are scheduled by Credit alone.
 //!
 //! Co-scheduling benefits VMs whose threads wait for each other. In VMs that only compute, it costs time without
-//! benefit. The administrator therefore types each VM: a marked VM (`gang`) is concurrent, any other VM is a
+//! benefit. The administrator therefore classifies each VM: a marked VM (`gang`) is concurrent; any other VM is a
 //! high-throughput VM.
 //!
-//! The vCPUs of a concurrent VM are kept on CPUs of their own. When the first of these vCPUs is picked, its CPU signals
+//! Each vCPU of a concurrent VM is kept on a different CPU. When the first of these vCPUs is picked, its CPU signals
 //! the siblings. The siblings move to the head of their queues, above BOOST, and their CPUs pick again. Each VM is
-//! signalled at most once in `signal-every`, a time slice of Credit.
+//! signalled at most once per `signal-every`, which is one time slice of Credit by default.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 is marked; two hogs on CPU 0, one on CPU 1
@@ -16,8 +16,8 @@
 //! ```
 //!
 //! With `signal-from = boot`, only CPU 0 signals, as in the original; a VM without a vCPU on CPU 0 is then never
-//! signalled. Credits give each VM its share in the long run only if concurrent VMs request no more than their share. A
-//! signalled vCPU runs even if it has overspent.
+//! signalled. A signalled vCPU runs even if it has overspent its credit. Each VM therefore receives its share in the
+//! long run only if concurrent VMs request no more than their share.
 //!
 //! The internals of the original policy are not available. The priority of siblings above BOOST and the rate of signals
 //! are assumed.
@@ -50,7 +50,7 @@ pub(crate) const SIGNAL_FROM: Knob = Knob::choice(
 )
 .from("Weng et al.: the boot CPU; the VM's first CPU is assumed, because CPU 0 may have no vCPU of the VM");
 
-/// The minimum time between two calls of the siblings of a VM.
+/// The minimum time between two signals to the siblings of a VM.
 pub(crate) const SIGNAL_EVERY: Knob = Knob::time(
     "signal-every",
     Nanos::ms(30),
@@ -62,7 +62,7 @@ pub(crate) const SIGNAL_EVERY: Knob = Knob::time(
 const OWN: [Knob; 3] = [SIGNAL_FROM, SIGNAL_EVERY, ACCOUNTING_LOWERS];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
-/// Returns the settings for calls of siblings.
+/// Returns the settings for signals to siblings.
 pub(crate) fn together(knobs: &Knobs) -> Together {
     let from = match knobs.word(SIGNAL_FROM.name) {
         "first" => SignalFrom::First,

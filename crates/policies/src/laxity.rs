@@ -14,12 +14,12 @@
 //! none        boosted, as in credit
 //! ```
 //!
-//! **Several CPUs.** Such a woken vCPU is queued on the CPU with the shortest expected wait. Among equals its last CPU
-//! is preferred, then a CPU that shares a cache with the last CPU.
+//! **Several CPUs.** Such a woken vCPU is queued on the CPU with the shortest expected wait. Among CPUs with equal
+//! waits, its last CPU is preferred, then a CPU that shares a cache with the last CPU.
 //!
 //! A vCPU without laxity and an OVER vCPU are scheduled as in `credit`. Accounting, caps, stealing and knobs are also
-//! as in `credit`. A vCPU that preempts and blocks before a tick keeps its credit state, as in `credit`. The delay is
-//! guaranteed only to a vCPU that stays within its share.
+//! as in `credit`. A vCPU that preempts another vCPU and blocks before the next tick keeps its priority, as in
+//! `credit`. The delay is guaranteed only to a vCPU that stays within its share.
 //!
 //! The position formula is inferred from the abstract and from Wu et al. (Poris) §2; the formula of the paper is not
 //! available (assumed).
@@ -80,7 +80,7 @@ mod tests {
     }
 
     /// Returns the wait of an entity with this latency, in milliseconds. The entity wakes 1 ms into a time slice of 30
-    /// ms. Four hogs alternate on its CPU, after their boosts have ended.
+    /// ms. Four hogs, whose boosts have ended, alternate on its CPU.
     fn wait_of(latency: Option<u64>, ahead: u64) -> u64 {
         const WOKEN: u64 = 241;
         let mut host = host_expecting(1, Nanos::ms(ahead));

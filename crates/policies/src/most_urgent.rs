@@ -1,11 +1,12 @@
-//! The common part of SCHED_DEADLINE, SCHED_FIFO and the stop class. The most urgent entities run, one on each CPU, as
-//! far as affinities allow.
+//! The common part of SCHED_DEADLINE, SCHED_FIFO and the stop class. The most urgent entities run, one per CPU, as far
+//! as affinities allow.
 //!
 //! Every CPU has a run queue. The urgency of a CPU is the urgency of its most urgent entity, running or waiting. A
 //! woken entity stays on its CPU if the entity is more urgent than that CPU. Otherwise the entity moves to the least
 //! urgent CPU, if that CPU is less urgent than the entity. After a pick, a CPU *pushes* its waiting entities, the most
 //! urgent first, to less urgent CPUs. A CPU about to run a less urgent entity *pulls* the most urgent entity that waits
-//! on another CPU. After every decision, no entity waits while a CPU open to that entity runs a less urgent entity.
+//! on another CPU. After every decision, no entity waits while a CPU that accepts that entity runs a less urgent
+//! entity.
 //!
 //! A more urgent class may *take* a CPU. A taken CPU accepts no entity, and its waiting entities are pushed or pulled
 //! to other CPUs. The class itself may *shut* a CPU. The entities on a shut CPU stay on that CPU, and no other entity
@@ -17,7 +18,7 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 /// The urgency of the entity that a CPU runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rank<K> {
-    /// The CPU runs an entity of this class, or of another class, with this urgency. The minimum is the most urgent.
+    /// The CPU runs an entity with this urgency, of this class or of another class. The minimum is the most urgent.
     Urgency(K),
     /// The CPU runs no entity of this class or of a more urgent class.
     Other,
@@ -175,7 +176,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         Rank::Urgency(self.places[e.index()].urgency)
     }
 
-    /// Returns the urgency of the entity that `cpu` runs, or [`Rank::Other`] if a more urgent class has taken the CPU.
+    /// Returns the urgency of the entity that `cpu` runs. The result is [`Rank::Other`] if `cpu` runs no entity of this
+    /// class and no urgency of another class is known.
     fn running_rank(&self, cpu: CpuId) -> Rank<K> {
         let seat = &self.seats[cpu.index()];
         match (seat.running, seat.taken) {
@@ -307,8 +309,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         stays.or_else(|| self.least_urgent(e, cx)).unwrap_or_else(anywhere)
     }
 
-    /// Returns the least urgent open CPU on which `e` may run, if that CPU is less urgent than `e`. Idle CPUs precede
-    /// other CPUs; among equals, the last CPU of `e` is first, then the nearest CPU.
+    /// Returns the least urgent open CPU on which `e` may run, if that CPU is less urgent than `e`. Among equally
+    /// urgent CPUs, an idle CPU is preferred, then the last CPU of `e`, then the CPU nearest to that CPU.
     fn least_urgent(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let Place { home, .. } = self.places[e.index()];
         let (mine, host) = (self.rank(e), cx.topology());
@@ -343,8 +345,9 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Gives `e`, which waits, a CPU that runs a less urgent entity, its own CPU first. `e` has become more urgent or
-    /// may run on more CPUs.
+    /// Called after the waiting entity `e` has become more urgent or may run on more CPUs. Kicks the CPU on which `e`
+    /// waits if `e` is more urgent than the entity that runs there. Otherwise moves `e` to a less urgent CPU, if there
+    /// is one.
     pub(crate) fn push_one(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Some(cpu) = self.queue_of(e).filter(|&cpu| !self.is_shut(cpu)) else { return };
         if self.seats[cpu.index()].taken != Taken::Above && self.rank(e) < self.running_rank(cpu) {

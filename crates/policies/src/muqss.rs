@@ -1,10 +1,11 @@
 //! MuQSS: BFS with one run queue per cache; every pick examines the heads of all run queues.
 //!
 //! MuQSS is Con Kolivas's successor to BFS, for machines with more CPUs than one run-queue lock can serve. Time slices,
-//! virtual deadlines, classes, forks and ticks are those of `bfs`. But each set of CPUs that share a cache has its own
-//! run queue (or each CPU, or each core). A CPU that picks examines the heads of all run queues, its own and nearer run
-//! queues first. The CPU dispatches the task with the earliest deadline in the best class. The order is that of one run
-//! queue, without its lock.
+//! virtual deadlines, classes, forks and ticks are those of `bfs`. Unlike in BFS, each set of CPUs that share a cache
+//! has its own run queue. With the knob `queues`, each core or each CPU has its own, or all CPUs share one. A CPU that
+//! picks examines the heads of all run queues, its own and nearer run queues first. The CPU dispatches the task with
+//! the earliest deadline in the best class. The tasks therefore run in the order of a single run queue, without
+//! contention for a single lock.
 //!
 //! ```text
 //! two CPUs, each with its own run queue; deadlines: a 10 and b 20 in the first, c 5 in the second
@@ -21,11 +22,11 @@
 //!
 //! **SMT-nice.** With `smt-nice` (off by default), the task on a hardware thread restricts the sibling threads. The
 //! siblings run no task of a worse class, and no task whose nice value is higher by `smt-nice` levels or more. The
-//! kernel runs such tasks in proportion instead; here such tasks wait (our simplification).
+//! kernel runs such tasks for a proportional part of the time; here such tasks wait (our simplification).
 //!
-//! Differences from BFS: MuQSS has no stickiness and uses the distance of run queues instead. A time slice lasts
-//! exactly `rr-interval`. SCHED_ISO has one account per run queue. In the kernel, a CPU skips a run queue whose lock is
-//! held; this policy has no locks.
+//! Differences from BFS: MuQSS has no sticky tasks; a CPU prefers the tasks of nearer run queues instead. A time slice
+//! lasts exactly `rr-interval`. SCHED_ISO has one account per run queue. In the kernel, a CPU skips a run queue whose
+//! lock is held; this policy has no locks.
 //!
 //! Source: kernel/sched/MuQSS.c v0.210 and Documentation/scheduler/sched-MuQSS.txt (5.13-ck1, Kolivas).
 
@@ -135,7 +136,8 @@ mod tests {
             hog(&mut host, -20, left);
             hog(&mut host, -20, right);
             run_through(&mut host, 100);
-            // Both tasks wait, one in each queue. The task on CPU 1 has the earlier deadline and may run on either CPU.
+            // `at_home` waits in the queue of CPU 0 and `abroad` in the queue of CPU 1. `abroad` has the earlier
+            // deadline and may run on either CPU.
             let at_home = hog(&mut host, 10, left);
             let abroad = hog(&mut host, 5, right);
             let anywhere = Params { affinity: CpuSet::ALL, ..*host.machine().params(abroad) };

@@ -1,9 +1,9 @@
 //! Poris: Credit for parallel soft real-time VMs, with short time slices, event promotion and co-scheduled gangs.
 //!
 //! A media player, a search engine or a stream computation in a VM with several vCPUs suffers from two delays under
-//! Credit. An event waits for the time slices of other vCPUs. A vCPU spins or sleeps until a sibling runs. Poris
-//! shortens both delays for VMs that the administrator marks (`gang`). VMs that work together are marked through a
-//! group around them. Unmarked VMs are scheduled by `credit`.
+//! Credit. First, an event waits for the time slices of other vCPUs. Second, a vCPU spins or sleeps until a sibling
+//! runs. Poris shortens both delays for VMs that the administrator marks (`gang`). VMs that work together are marked
+//! together: the mark is on a group that contains them. Unmarked VMs are scheduled by `credit`.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 and VM b = b0 b1 work together; h and i are hogs; latency 10 ms, rounds of 1 ms
@@ -13,11 +13,11 @@
 //! ```
 //!
 //! **Short time slices.** While a marked VM exists, the time slice of every vCPU is `latency / (n − 1)`. Here `n` is
-//! the number of vCPUs per CPU, rounded up. If vCPUs are spread evenly, a vCPU waits for about `latency` between two of
-//! its time slices, among equals. The wait is longer on a CPU with more vCPUs, or behind a more urgent vCPU. Without a
-//! marked VM, or with no more vCPUs than CPUs, a time slice is `slice`.
+//! the number of vCPUs per CPU, rounded up. If vCPUs have equal priorities and are spread evenly, a vCPU waits for
+//! about `latency` between two of its time slices. The wait is longer on a CPU with more vCPUs, or behind a more urgent
+//! vCPU. Without a marked VM, or with no more vCPUs than CPUs, a time slice is `slice`.
 //!
-//! **Promotion.** An event (an interrupt, a packet) promotes a waiting UNDER vCPU of a marked VM to a priority above
+//! **Promotion.** An event (an interrupt or a packet) promotes a waiting UNDER vCPU of a marked VM to a priority above
 //! BOOST. The vCPU is enqueued behind others of that priority. A wake-up has the same effect (`woken`). A vCPU that
 //! stops running is UNDER again. An OVER vCPU is not promoted, but it may still be co-scheduled with its siblings.
 //!
@@ -31,10 +31,10 @@
 //! So no subgroup waits long for another subgroup.
 //!
 //! **Affinity exchange.** Two siblings must not share a run queue. So a CPU with an OVER vCPU at the head of its run
-//! queue may not steal a sibling of this vCPU. Instead, the two siblings exchange their CPUs.
+//! queue must not steal a sibling of this vCPU. Instead, the two siblings exchange their CPUs.
 //!
-//! Costs: a confined vCPU may wait while another CPU idles. A gang that is picked repeatedly is called repeatedly, OVER
-//! or not. So beside marked VMs any entity may starve.
+//! Costs: a confined vCPU may wait while another CPU idles. A gang that is picked repeatedly is called repeatedly, even
+//! if its vCPUs are OVER. So any entity may starve beside marked VMs.
 //!
 //! The source leaves several points open. This policy chooses the packing, the CPUs of subgroups, the vCPUs that a
 //! wake-up promotes, and a minimum time slice. Further choices:

@@ -1,4 +1,4 @@
-//! PS: parallel scheduling over Credit: the vCPUs of a marked VM run together, in Credit's long time slices.
+//! PS: parallel scheduling on top of Credit: the vCPUs of a marked VM run together, in Credit's long time slices.
 //!
 //! In the evaluation of Poris, a comparison with this policy shows the effect of short time slices and promotion. As in
 //! `poris`, each vCPU of a marked VM (`gang`) is confined to a CPU of its own, and a picked vCPU calls its siblings.

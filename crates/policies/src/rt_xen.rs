@@ -1,4 +1,4 @@
-//! RT-Xen: servers of four kinds, by fixed priority or by deadline, partitioned over CPUs or global.
+//! RT-Xen: servers of four kinds, ordered by fixed priority or by deadline, partitioned over CPUs or global.
 //!
 //! RT-Xen 1 and 2 are the research prototypes behind Xen's RTDS. Every vCPU is a server with a budget in every period;
 //! servers are scheduled like real-time tasks. RT-Xen 1 has fixed priorities (the shorter period is more urgent) and
@@ -23,22 +23,22 @@
 //! deadlines this is rate monotonic: the shorter period is more urgent. EDF: the vCPU with the earlier absolute
 //! deadline is more urgent.
 //!
-//! **Placement.** Partitioned: at its attachment, a vCPU is assigned to the allowed CPU with the minimum total
+//! **Placement.** Partitioned: when a vCPU is attached, it is assigned to the allowed CPU with the minimum total
 //! utilisation. Global: one run queue serves all CPUs, as in `rtds`.
 //!
-//! **Ties.** The running vCPU continues unless a more urgent vCPU waits, so the quantum has no effect among equals.
-//! With `ties = turn`, equals run round robin, one quantum each.
+//! **Ties.** The running vCPU continues unless a more urgent vCPU waits, so the quantum has no effect among equally
+//! urgent vCPUs. With `ties = turn`, equally urgent vCPUs run round robin, one quantum each.
 //!
 //! **Admission control.** In the original, a compositional analysis tested the reservations in advance. With
-//! `admission` on, each vCPU is tested at its attachment. With EDF, Σ budget/period may be at most 1 on each CPU. With
-//! fixed priorities, Π (1 + budget/period) may be at most 2. If a deadline is earlier than the end of the period,
+//! `admission` on, each vCPU is tested when it is attached. With EDF, Σ budget/period must be at most 1 on each CPU.
+//! With fixed priorities, Π (1 + budget/period) must be at most 2. If a deadline is earlier than the end of the period,
 //! budget/deadline replaces budget/period. While all vCPUs are runnable, every vCPU then receives its budget in every
-//! period. On several CPUs with one run queue, Σ up to the number of CPUs is admitted, without a guarantee.
+//! period. On several CPUs with one run queue, a sum up to the number of CPUs is admitted, without a guarantee.
 //!
 //! Differences from the original: a budget is replenished when it is due, not at the next decision, and is counted in
 //! nanoseconds. A vCPU is placed on a CPU with room, not on the CPU where it was created. Soft limits have no effect
-//! unless `extratime` is on. Periods count from the attachment of a vCPU. In the original (`grid = boot`), periods
-//! count from the start of the machine.
+//! unless `extratime` is on. The first period begins when the vCPU is attached. In the original (`grid = boot`), the
+//! first period begins at the start of the machine.
 //!
 //! Source: Xi, Lee et al., RT-Xen (EMSOFT 2011, RTAS 2012) and RT-Xen 2 (EMSOFT 2014; `sched_rtpartition.c`); Bini,
 //! Buttazzo and Buttazzo 2003.

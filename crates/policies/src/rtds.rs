@@ -17,12 +17,12 @@
 //!
 //! **Wake-ups.** A vCPU that wakes after its period has ended starts the period that contains the current instant, with
 //! a full budget. So periods stay on their grid. The wake-up kicks an idle CPU that the vCPU may run on, the last CPU
-//! of the vCPU first. Without an idle CPU, the wake-up kicks the CPU that runs the least urgent vCPU, if the woken vCPU
-//! is more urgent.
+//! of the vCPU first. If no such CPU idles, the wake-up kicks the CPU that runs the least urgent vCPU, if the woken
+//! vCPU is more urgent.
 //!
-//! **Ties.** Among equal deadlines, the vCPU that began to wait first runs. A wake-up with an equal deadline does not
-//! preempt. But when the CPU decides again for another reason, a waiting vCPU with an equal deadline runs instead.
-//! Under `ties = stay`, the running vCPU continues, as up to Xen 4.6.
+//! **Ties.** Of vCPUs with equal deadlines, the vCPU that began to wait first runs. A wake-up with an equal deadline
+//! does not preempt. But when the CPU decides again for another reason, a waiting vCPU with an equal deadline runs
+//! instead. Under `ties = stay`, the running vCPU continues, as up to Xen 4.6.
 //!
 //! **Admission control.** By default the administrator must ensure that Σ budget/period fits. With `admission` on, a
 //! vCPU that would raise the sum above the number of CPUs is refused, as in Xen at 04584da792. On one CPU every budget
@@ -30,9 +30,9 @@
 //! sufficient. A budget kept during a sleep adds to the new budgets of other vCPUs, and can delay these vCPUs past
 //! their deadlines.
 //!
-//! A vCPU without a reservation has 4 ms in every 10 ms. Weights and caps are ignored. Periods count from the
-//! attachment of a vCPU, or from the `start` of its reservation. In Xen (`grid = boot`), periods count from the start
-//! of the machine, so the first period may be short, with a full budget.
+//! A vCPU without a reservation has a budget of 4 ms in every 10 ms by default. Weights and caps are ignored. The first
+//! period begins when the vCPU is attached, or at the `start` of its reservation. In Xen (`grid = boot`), periods count
+//! from the start of the machine, so the first period may be short, with a full budget.
 //!
 //! Source: `xen/common/sched/rt.c`, Xen 4.23-dev; Xi et al., EMSOFT 2014 (RT-Xen 2).
 

@@ -1,12 +1,13 @@
 //! Load balancing: moves waiting tasks to CPUs with less load.
 //!
 //! A CPU about to idle pulls a task if any task can move. A CPU that ticks while tasks wait in its queue kicks idle
-//! CPUs, which then pull. Busy CPUs compare loads at intervals, and pull half the difference. Nearest CPUs are first:
-//! the threads of the core, the cores of the cache, the caches of the machine.
+//! CPUs, which then pull. At intervals, a busy CPU compares its load with that of other CPUs, and pulls half the
+//! difference. A CPU pulls from the nearest CPUs first: the hardware threads of its core, the cores of its cache, then
+//! the whole machine.
 //!
-//! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, reduced: no
-//! capacities, no NUMA distances, running tasks stay. A kicked idle CPU always searches, regardless of the interval of
-//! its domain.
+//! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, simplified: CPU
+//! capacities and NUMA distances are ignored, and running tasks are not migrated. A kicked idle CPU always searches for
+//! tasks, regardless of the balancing interval of its domain.
 
 use super::Fair;
 use super::domain::{Balancing, Level, span};
@@ -40,7 +41,7 @@ struct Pulled {
     left: bool,
 }
 
-/// The result of a test whether a task may be pulled.
+/// Whether a task may be pulled.
 #[derive(PartialEq, Eq)]
 enum Fit {
     Yes,
@@ -96,7 +97,7 @@ impl<R: Rule> Fair<R> {
         tasks >= 2 || tasks == 1 && cx.running(cpu) == Running::Above
     }
 
-    /// At a tick of `cpu`, kicks an idle CPU for each task that waits on `cpu` and may run on the idle CPU.
+    /// At a tick of `cpu`, kicks one idle CPU per task that waits on `cpu`, if the task may run on that idle CPU.
     pub(super) fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idle.is_empty() || !self.can_spare(cpu, cx) {
             return;
@@ -121,7 +122,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Puts `e` last among the tasks of `cpu` that a balance examines.
+    /// Moves `e` to the end of the list of tasks that a pull from `cpu` examines.
     pub(super) fn look_at_later(&mut self, e: EntityId, cpu: CpuId) {
         self.recency.remove(e);
         self.recency.push_back(cpu.index(), e);
@@ -129,7 +130,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Busy CPUs ----
 
-    /// Balances the domains that are due, at a tick of `cpu` while a task runs on `cpu`.
+    /// At a tick of `cpu` while `cpu` runs a task, balances the domains whose balancing interval has expired.
     pub(super) fn balance_busy(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         for level in 0..self.levels.len() {
             let Balancing { last, interval, .. } = self.cpus[cpu.index()].balancing[level];
@@ -140,9 +141,9 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Returns the balancing interval of a busy CPU, for a domain that idle CPUs balance every `interval`. The result
-    /// is a tick shorter than a multiple, so that a balance does not always find the same tasks waiting. Source:
-    /// `get_sd_balance_interval`, kernel/sched/fair.c, v5.10 and later.
+    /// Returns the balancing interval of a busy CPU, for a domain that idle CPUs balance every `interval`. With
+    /// `off_beat`, the result is one tick shorter than a multiple of `interval`, so that successive balances do not
+    /// always find the same tasks waiting. Source: `get_sd_balance_interval`, kernel/sched/fair.c, v5.10 and later.
     fn busy_interval(&self, interval: Nanos) -> Nanos {
         let tunables = &self.queues.tunables;
         let long = interval.saturating_mul(tunables.busy_factor);
@@ -189,7 +190,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Pulling ----
 
-    /// Moves waiting tasks; the tasks that ran longest ago are first.
+    /// Moves waiting tasks, beginning with the task whose last run is oldest.
     fn pull(&mut self, pull: &Pull, cx: &mut Cx<'_>) -> Pulled {
         let &Pull { from, to, level, ref amount } = pull;
         let mut pulled = Pulled { moved: 0, left: false };

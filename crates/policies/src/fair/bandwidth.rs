@@ -1,11 +1,12 @@
 //! Quotas: a group's CPU time per quota period (`cpu.max`), over all CPUs.
 //!
-//! In every quota period, the group's pool is filled up to the quota. A CPU that runs the group takes bandwidth slices
-//! of 5 ms from the pool. When a slice is used up and the pool is empty, the group is throttled on that CPU. Its group
-//! entity leaves the queue above, and all tasks below the group entity are held. The tasks are released when a later
-//! quota period pays the debt and one nanosecond. CPU time is charged at ticks and switches, so a CPU may overdraw by a
-//! tick; the next quota period pays. A CPU on which the group becomes idle keeps 1 ms of its bandwidth slice and
-//! returns the rest. A slack timer distributes the rest to throttled queues.
+//! At the beginning of every quota period, the group's pool is refilled to the quota. A CPU that runs tasks of the
+//! group takes bandwidth slices of 5 ms from the pool. When a slice is used up and the pool is empty, the group is
+//! throttled on that CPU. The group entity of that CPU leaves the queue above, and all tasks below the group entity are
+//! held. The tasks are released when the quota of a later period covers the debt of the CPU and one nanosecond more.
+//! CPU time is charged at ticks and switches, so a CPU may exceed its bandwidth slice by one tick. The excess is
+//! subtracted from the quota of the next period. When the group becomes idle on a CPU, the CPU keeps 1 ms of its
+//! bandwidth slice and returns the rest to the pool. A slack timer distributes the returned quota to throttled queues.
 //!
 //! Source: kernel/sched/fair.c (CFS bandwidth), v5.13; Documentation/scheduler/sched-bwc.
 
@@ -16,18 +17,18 @@ use super::rule::Rule;
 use super::runqueue::{Leaving, Placing, Tasks};
 use sched::{Cx, EntityId, GroupId, Nanos, Quota, Running};
 
-/// Part of its bandwidth slice that an idle CPU keeps. Source: `min_cfs_rq_runtime`.
+/// Part of its bandwidth slice that a CPU keeps when the group becomes idle on the CPU. Source: `min_cfs_rq_runtime`.
 const KEPT: Nanos = Nanos::ms(1);
-/// Delay with which returned quota is distributed, so that more quota can be returned before. Source:
+/// Delay from the return of quota to its distribution. During the delay, other CPUs can return quota, too. Source:
 /// `cfs_bandwidth_slack_period`.
 const SLACK_PERIOD: Nanos = Nanos::ms(5);
-/// Time before the next refill in which the slack timer is not used. Source: `min_bandwidth_expiration`.
+/// The slack timer is not used if the next refill is due within this time. Source: `min_bandwidth_expiration`.
 const REFILL_NEAR: Nanos = Nanos::ms(2);
 
 impl<R: Rule> Fair<R> {
     // ---- Requests ----
 
-    /// Sets the quota of a group: the pool is full, debts are dropped, and no queue is throttled.
+    /// Sets the quota of a group. Afterwards the pool is full, no CPU has a debt, and no queue is throttled.
     pub(super) fn set_quota(&mut self, g: GroupId, quota: Option<Quota>, cx: &mut Cx<'_>) {
         let bandwidth = &mut self.bandwidths[g.index()];
         bandwidth.quota = quota;
@@ -69,7 +70,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Takes quota from the pool, up to `target` on this CPU. Returns whether any quota is available now.
+    /// Takes quota from the pool until the queue has `target`. Returns whether the queue now has quota left.
     fn take(&mut self, at: usize, target: Nanos, cx: &mut Cx<'_>) -> bool {
         let group = self.queues.queue(at).group;
         self.start_period(group, cx);
@@ -85,7 +86,7 @@ impl<R: Rule> Fair<R> {
         queue.remaining > 0
     }
 
-    /// Throttles the group when the first node has joined `queue`, if the group has no quota left.
+    /// Throttles `queue`, which its first node has just joined, if the group has no quota left.
     pub(super) fn check_enqueue(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue(at);
         if !queue.limited || queue.current.is_some() || queue.throttled {
@@ -97,7 +98,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Throttles the group when the current node of `queue` has been put back, if the group's quota is used up.
+    /// Throttles `queue`, whose current node has just been put back, if the group's quota is used up.
     pub(super) fn check_used_up(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue(at);
         if queue.limited && !queue.throttled && queue.remaining <= 0 {
@@ -130,7 +131,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Periods ----
 
-    /// Starts the refill timer if it does not run.
+    /// Starts the refill timer if the timer is not running.
     fn start_period(&mut self, group: usize, cx: &mut Cx<'_>) {
         let bandwidth = &mut self.bandwidths[group];
         let Some(Quota { period, .. }) = bandwidth.quota else { return };
@@ -167,8 +168,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Pays the debts of the throttled queues and one nanosecond each, in the order of throttling, while the pool
-    /// lasts.
+    /// Gives each throttled queue enough quota to cover its debt and one nanosecond more, in the order of throttling,
+    /// until the pool is empty.
     fn distribute(&mut self, group: usize, cx: &mut Cx<'_>) {
         while let Some(at) = self.bandwidths[group].first {
             let queue = self.queues.queue_mut(at);
@@ -188,7 +189,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Throttling ----
 
-    /// Throttles the group of `queue` on its CPU, unless a nanosecond is available.
+    /// Throttles the group of `queue` on its CPU, unless the pool provides at least one nanosecond.
     fn throttle(&mut self, at: usize, cx: &mut Cx<'_>) {
         if self.take(at, Nanos::ns(1), cx) {
             return;
@@ -203,7 +204,7 @@ impl<R: Rule> Fair<R> {
         self.queues.queue_mut(at).throttled = true;
     }
 
-    /// Unthrottles the group of `queue` on its CPU: its group entity joins the queue above like a woken node.
+    /// Unthrottles the group of `queue` on its CPU: the group entity of that CPU rejoins the queue above.
     fn unthrottle(&mut self, at: usize, cx: &mut Cx<'_>) {
         let cpu = self.queues.queue(at).cpu;
         self.charge_current(cpu, cx);
@@ -227,7 +228,7 @@ impl<R: Rule> Fair<R> {
         self.arm_tick(cpu, cx);
     }
 
-    /// Calls `act` for every runnable task in `queue` and below, but not below throttled queues.
+    /// Calls `act` for every runnable task in `queue` and in the queues below it, except below throttled queues.
     fn each_task(&mut self, queue: usize, act: &mut dyn FnMut(&mut Fair<R>, EntityId)) {
         let current = self.queues.queue(queue).current.filter(|&id| self.queues.node(id).queued);
         let mut at = current.or_else(|| self.queues.first(queue));

@@ -36,7 +36,8 @@ impl<R: Rule> Fair<R> {
     pub(super) fn enqueue(&mut self, e: EntityId, placing: Placing, cx: &mut Cx<'_>) {
         let cpu = self.tasks[e.index()].cpu;
         let id = NodeId::task(e);
-        // A delayed task resumes before any clock is updated: `requeue_delayed_entity` precedes `update_curr`.
+        // As in the kernel, a delayed task resumes before any clock is updated: `requeue_delayed_entity` precedes
+        // `update_curr`.
         if !self.queues.node(id).delayed {
             self.charge_current(cpu, cx);
         }
@@ -75,7 +76,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Makes `e` not runnable. A group entity above `e` blocks, too, if no other node is left.
+    /// Makes `e` not runnable. A group entity above `e` blocks, too, if its queue has no other node.
     pub(super) fn dequeue(&mut self, e: EntityId, leaving: Leaving, cx: &mut Cx<'_>) {
         self.charge_current(self.tasks[e.index()].cpu, cx);
         self.recency.remove(e);
@@ -92,7 +93,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Removes `id` from its queue. Group entities above it whose queues are then empty leave, too, unless they are
+    /// Removes `id` from its queue. A group entity above `id` whose queue becomes empty leaves, too, unless it is
     /// delayed. Subtracts `tasks` from the runnable tasks of these queues and all queues above, up to the first
     /// throttled queue. Returns the lowest group entity that stays because its queue has other nodes, if the walk
     /// reaches it.
@@ -128,7 +129,7 @@ impl<R: Rule> Fair<R> {
         stays
     }
 
-    /// Removes `id`, which is delayed. A group entity above `id` blocks, too, if no other node is left.
+    /// Removes `id`, which is delayed. A group entity above `id` blocks, too, if its queue has no other node.
     pub(super) fn finish(&mut self, id: NodeId, cx: &mut Cx<'_>) {
         self.charge_current(self.queues.queue(self.queues.node(id).queue).cpu, cx);
         if let Some(part) = self.leave_chain(id, Leaving::Sleep, Tasks::default(), cx)
@@ -140,7 +141,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Running and stopping ----
 
-    /// Returns the next task to run on `cpu`. Delayed nodes that would be picked leave their queues.
+    /// Returns the next task to run on `cpu`. A delayed node that is next in the order leaves its queue instead.
     pub(super) fn choose(&mut self, cpu: CpuId, turn: u64, cx: &mut Cx<'_>) -> Option<EntityId> {
         while self.queues.root(cpu).nodes > 0 {
             let mut id = R::next_of(&self.queues, cpu.index(), turn);
@@ -165,7 +166,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Puts back `e`, which ran, and the group entities above it. Used-up quotas take effect here.
+    /// Puts back `e`, which ran, and the group entities above it. Throttles the queues whose quota is used up.
     pub(super) fn switch_out_chain(&mut self, e: EntityId, turn: u64, cx: &mut Cx<'_>) {
         let mut at = Some(NodeId::task(e));
         while let Some(id) = at {
@@ -203,7 +204,8 @@ impl<R: Rule> Fair<R> {
         self.enqueue(e, Placing::Keep, cx);
     }
 
-    /// Assigns `e`, which is not runnable and has a relative vruntime, to `cpu`, where `e` is not cache-hot.
+    /// Assigns `e`, which is not runnable and has a relative vruntime, to `cpu`, where `e` then counts as not
+    /// cache-hot.
     pub(super) fn assign(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) {
         let queue = self.queues.queue_of(cx.params(e).group, cpu);
         self.queues.node_mut(NodeId::task(e)).queue = queue;

@@ -3,7 +3,8 @@
 use super::tunables::SMT_IMBALANCE;
 use sched::{CpuId, Instant, Nanos, Topology};
 
-/// A scheduling domain: the CPUs taken `span` at a time, balanced between groups of `group`.
+/// A level of scheduling domains. Each domain has `span` consecutive CPUs and is balanced between groups of `group`
+/// CPUs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     pub(super) span: usize,
@@ -20,7 +21,7 @@ impl Level {
         levels.map(|(span, group, imbalance)| Level { span, group, imbalance }).collect()
     }
 
-    /// Returns the time between two balances of an idle CPU, if the last balance found tasks to pull.
+    /// Returns the time between two balances of an idle CPU, if the last balance found an imbalance.
     pub(super) const fn interval(&self) -> Nanos {
         Nanos::ms(self.span as u64)
     }

@@ -5,8 +5,8 @@ use sched::{EntityId, Instant, Nanos};
 /// Interval at which the count of wake-up partners is halved. Source: `record_wakee`.
 const FLIP_DECAY: Nanos = Nanos::s(1);
 
-/// The number of times that a task wakes a task other than its previous wakee. A task with many wake-up partners is not
-/// pulled to its waker.
+/// The number of times that a task wakes a task other than its previous wakee. If waker and wakee both have many
+/// wake-up partners, the wakee is not pulled to the CPU of its waker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flips {
     pub(super) count: u64,

@@ -1,18 +1,19 @@
-//! Linux's fair class without the order of its run queues, which is a [`Rule`]: `cfs` and `eevdf` are the two rules.
+//! Linux's fair class, except for the order of its run queues. A [`Rule`] supplies that order: `cfs` and `eevdf` are
+//! the two rules.
 //!
-//! A task waits in the queue of its group on one CPU. The group's entity on that CPU waits in the queue above; the root
-//! queue is that of the CPU. This module has the parts that do not depend on the order within a queue. These parts are
-//! joining and leaving at all levels (`chain`), the state of nodes and queues (`node`, `runqueue`, `transitions`) and
-//! quotas (`bandwidth`). Further parts are the choice of a CPU (`placement`), load balancing (`balance`), ticks and
-//! wake-up preemption (`tick`).
+//! A task waits in the queue of its group on one CPU. The group's entity on that CPU waits in the queue above; the
+//! topmost queue is the CPU's root queue. This module has the parts that do not depend on the order within a queue.
+//! These parts are joining and leaving queues at all levels (`chain`), the state of nodes and queues (`node`,
+//! `runqueue`, `transitions`) and quotas (`bandwidth`). Further parts are the choice of a CPU (`placement`), load
+//! balancing (`balance`), ticks and wake-up preemption (`tick`).
 //!
 //! The class may share its CPUs with a more urgent and a less urgent class.
 //!
 //! The class differs from the kernel as follows. Loads are the weights that are runnable now, not decayed averages. All
 //! CPUs of a cache are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches for work at
 //! once. Running tasks are not migrated. Entities of real-time classes count as SCHED_OTHER if this class runs them;
-//! reservations are ignored. A runnable task that moves to another class and comes back keeps its distance from the
-//! other tasks. The kernel (before v6.6) drops the distance of the task that is furthest behind.
+//! reservations are ignored. A runnable task that moves to another class and comes back keeps its vruntime distance
+//! from the other tasks. The kernel before v6.6 drops this distance for the task that is furthest behind.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c, v5.13 and later.
 
@@ -63,18 +64,19 @@ pub(crate) const ALARMS: AlarmSlots =
 #[derive(Clone, Copy)]
 struct Task {
     id: EntityId,
-    /// Whether `id` is attached; otherwise `id` was the last entity of this index.
+    /// Whether `id` is attached. If not, `id` was the last entity with this index.
     member: bool,
     /// CPU in whose queues the entity is, or was last.
     cpu: CpuId,
-    /// Last CPU on which the entity woke other tasks: another CPU whose cache may be warm.
+    /// Another CPU whose cache may be warm, such as the CPU on which the entity last woke another task.
     recent_cpu: CpuId,
     flips: Flips,
-    /// Instant at which the entity last ran, if the run was on `cpu`.
+    /// Instant at which the entity last ran on `cpu`; `None` if it has not run there since it was assigned to `cpu`.
     ran_at: Option<Instant>,
     /// Whether the entity is held because a group above it is throttled.
     held: bool,
-    /// Whether the entity left `recent_cpu` for another class, is back, and has not been runnable in this class since.
+    /// Whether the entity has returned from another class and has not been runnable in this class since. Until then,
+    /// `recent_cpu` is its CPU before it left this class.
     returns: bool,
 }
 
@@ -82,11 +84,11 @@ struct Task {
 struct Cpu {
     /// Task that runs on the CPU.
     current: Option<EntityId>,
-    /// Number of decisions of the CPU, beginning with 1.
+    /// Number of the CPU's current decision, beginning with 1.
     turn: u64,
-    /// Instant at which the previous task of this decision was put back.
+    /// Instant at which the CPU's last task was put back.
     put_at: Instant,
-    /// Instant from which the CPU has no task to run; `None`: the CPU has a task, or a task woke there.
+    /// Instant since which the CPU has had no task to run; `None`: the CPU has a task, or a task woke there.
     idle_since: Option<Instant>,
     average_idle: Nanos,
     /// Whether the tick of another CPU kicked this CPU to pull tasks.
@@ -107,9 +109,9 @@ pub(crate) struct Fair<R: Rule> {
     /// Runnable tasks of each CPU in the order of migration: the task whose last run is oldest is first.
     recency: Lists,
     levels: Vec<Level>,
-    /// CPUs that found no task to run.
+    /// CPUs whose last pick found no task to run.
     idle: CpuSet,
-    /// Whether two members of a group are kept out of the queue of one CPU: see `balance`.
+    /// Whether members of a group are queued on different CPUs if possible; see the policy `balance`.
     apart: bool,
 }
 
@@ -138,7 +140,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Keeps two members of a group out of the queue of one CPU.
+    /// Queues members of a group on different CPUs if possible.
     pub(crate) fn keeping_siblings_apart(self) -> Fair<R> {
         Fair { apart: true, ..self }
     }
@@ -340,7 +342,7 @@ impl<R: Rule> Policy for Fair<R> {
             self.fork(e, parent, cx);
             (Placing::Keep, Arrival::Forked)
         } else {
-            // A delayed task wakes in its queue.
+            // A delayed task is still in its queue and wakes there.
             if !self.queues.node(NodeId::task(e)).delayed {
                 let cpu = self.select(e, why, cx);
                 if cpu != self.tasks[e.index()].cpu {
@@ -348,7 +350,7 @@ impl<R: Rule> Policy for Fair<R> {
                     self.assign(e, cpu, cx);
                 }
             }
-            // A task that ran or waited in another class has not slept.
+            // A task that ran or waited in another class has not slept, so its vruntime is kept.
             let returns = std::mem::take(&mut self.tasks[e.index()].returns) && why == Wake::Resumed;
             (if returns { Placing::Keep } else { Placing::Credit }, Arrival::Woken)
         };
@@ -361,8 +363,8 @@ impl<R: Rule> Policy for Fair<R> {
         self.dequeue(e, Leaving::Halt, cx);
     }
 
-    /// Charges `e` for its time in another class. The task waits on its previous CPU, regardless of its CPU in the
-    /// other class. So this class decides the number of tasks that wait on each CPU.
+    /// Charges `e` for its CPU time in another class. Moves `e` back to its previous CPU in this class, regardless of
+    /// its CPU in the other class. The placement of tasks in this class therefore does not depend on the other class.
     fn owe(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let Task { recent_cpu: home, cpu, returns, .. } = self.tasks[e.index()];
@@ -422,7 +424,7 @@ impl<R: Rule> Policy for Fair<R> {
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let state = &mut self.cpus[cpu.index()];
         if state.put_at != cx.now() {
-            // The previous task has not just been put back, so no task continues.
+            // No task was put back at this instant, so no task continues.
             state.turn += 1;
         }
         let turn = state.turn;

@@ -1,7 +1,7 @@
 //! The nodes that wait in run queues.
 //!
 //! A node is a task or a group entity. A group entity represents the group's queue on one CPU in the queue above. Tasks
-//! and group entities share one index space, so that both can wait in one tree. The task of entity `i` is node `2 i`,
+//! and group entities share one index space, so that both can wait in one tree. The task of entity `i` is node `2 i`;
 //! the group entity that owns queue `q` is node `2 q + 1`.
 
 use sched::{Class, EntityId, Nanos, Params, Virtual, Weight};
@@ -59,7 +59,7 @@ impl From<EntityId> for NodeId {
 pub(crate) struct Node<N> {
     pub(crate) weight: u64,
     pub(crate) vruntime: Virtual,
-    /// Fractions of a nanosecond, in `1 / weight`, by which the node's clock lags the CPU time of the node.
+    /// Rounding remainder of `vruntime`: the part that is not yet added, in units of `1 / weight` ns.
     pub(crate) rest: u64,
     pub(crate) sum_exec: Nanos,
     /// Queue in which the node is, or was last.
@@ -97,7 +97,7 @@ impl<N> Node<N> {
     }
 }
 
-/// Returns the weight, and whether the task is a SCHED_IDLE task.
+/// Returns the weight of a task with `params`, and whether the task is in SCHED_IDLE.
 pub(crate) fn load_of(params: &Params) -> (u64, bool) {
     match params.class {
         Class::Idle => (u64::from(Weight::IDLE.as_linux()), true),

@@ -1,4 +1,4 @@
-//! [`Order`]: the order of the nodes in a run queue, and the state that a rule keeps for it.
+//! [`Order`]: the order of the nodes in a run queue, and the state that a rule keeps for this order.
 
 use super::node::Node;
 use core::fmt::Debug;
@@ -20,6 +20,6 @@ pub(crate) trait Order: Debug + Send + Sized + 'static {
     /// The initial state of a queue.
     const QUEUE: Self::Queue;
 
-    /// Returns the key of `node` in its tree if the node joins as the `arrival`-th, and its summary.
+    /// Returns the tree key and the summary of `node`, which joins its tree as the `arrival`-th node.
     fn order(node: &Node<Self::Node>, arrival: u64) -> (Self::Key, Self::Summary);
 }

@@ -1,7 +1,7 @@
 //! The CPU of a woken or forked task: near its waker or its last CPU, and idle if possible.
 //!
-//! Source: kernel/sched/fair.c (`select_task_rq_fair` and below), v5.13, reduced. Load is the weight that is runnable
-//! now, not its decayed average. The search for an idle CPU covers the whole cache.
+//! Source: kernel/sched/fair.c (`select_task_rq_fair` and below), v5.13, simplified. Load is the weight that is
+//! runnable now, not its decayed average. The search for an idle CPU covers all CPUs of the cache.
 
 use super::Fair;
 use super::domain::span;
@@ -13,7 +13,7 @@ use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant, Running, State, Topol
 impl<R: Rule> Fair<R> {
     // ---- Load of a CPU ----
 
-    /// Returns whether a fair task that is put on `cpu` runs there at once, because the CPU idles.
+    /// Returns whether `cpu` idles, so that a fair task put on `cpu` runs at once.
     #[inline]
     pub(super) fn is_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         self.queues.root(cpu).tasks.all == 0
@@ -88,12 +88,12 @@ impl<R: Rule> Fair<R> {
         if goes_there { this } else { prev }
     }
 
-    /// Returns whether waker and woken task have more partners than one cache has CPUs.
+    /// Returns whether waker and wakee have too many wake-up partners for the CPUs of one cache.
     fn is_wide(&self, e: EntityId, waker: EntityId, host: &Topology) -> bool {
         let (a, b) = (self.tasks[waker.index()].flips.count, self.tasks[e.index()].flips.count);
         let (least, most, factor) = (a.min(b), a.max(b), host.llc as u64);
         if self.queues.tunables.old_affinity {
-            // In v3.17, the woken task has many partners, and the waker has many times that number.
+            // In v3.17, the wakee must have many partners, and the waker must have many times that number.
             return b > factor && a > factor * b;
         }
         least >= factor && most >= least * factor
@@ -140,7 +140,7 @@ impl<R: Rule> Fair<R> {
     /// Returns an idle CPU that shares the cache of `target` and may run `e`; else `target`.
     fn idle_sibling(&mut self, e: EntityId, prev: CpuId, target: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();
-        // Most CPUs are busy, so this is tested first.
+        // Most CPUs are busy, so idleness is tested first.
         let good =
             |cpu| self.is_as_good_as_idle(cpu, cx) && host.share_cache(cpu, target) && self.may_be_put(e, cpu, cx);
         let recent = self.tasks[e.index()].recent_cpu;
@@ -169,8 +169,9 @@ impl<R: Rule> Fair<R> {
         cache().find(|&cpu| good(cpu)).unwrap_or(target)
     }
 
-    /// Returns an idle CPU as in v3.17. The CPU is in the first fully idle core under the cache of `target`, from the
-    /// core of `target` on. Otherwise the CPU is an idle thread of the core of `target`.
+    /// Returns the idle CPU that v3.17 selects. The CPU is in the first fully idle core that shares the cache of
+    /// `target`; the search starts at the core of `target`. If there is no such core, the CPU is an idle thread of the
+    /// core of `target`.
     fn idle_core(&self, e: EntityId, target: CpuId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |&cpu: &CpuId| cpu != target && self.is_as_good_as_idle(cpu, cx);
@@ -185,8 +186,9 @@ impl<R: Rule> Fair<R> {
 
     // ---- Fork ----
 
-    /// Returns the CPU to start on, in order of distance from `here`. The CPU is in the cache with the most idle CPUs
-    /// or the minimum load. In this cache, the CPU has been idle for the shortest time or has the minimum load.
+    /// Returns the CPU on which `e` should start. First selects the cache with the most idle CPUs or, if no CPU idles,
+    /// with the minimum load; the cache of `here` is preferred. In this cache, selects the best idle CPU or, if no CPU
+    /// idles, the CPU with the minimum load.
     pub(super) fn idlest(&self, e: EntityId, here: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();
         let caches = host.cpus.div_ceil(host.llc);
@@ -217,8 +219,9 @@ impl<R: Rule> Fair<R> {
         (sum.cpus > 0).then_some(sum)
     }
 
-    /// Returns a key that is minimal for the best CPU of a new task. Idle CPUs are first, by number of idle threads on
-    /// the core, then by most recent idling. The least loaded CPU follows; among equals, `here` is first.
+    /// Returns a key that is minimal for the best CPU of a new task. Idle CPUs precede busy CPUs. Of two idle CPUs, the
+    /// CPU with more idle threads on its core is first, then the CPU that became idle later. Busy CPUs are in ascending
+    /// order of load. Among equal CPUs, `here` is first.
     fn reluctance(&self, cpu: CpuId, here: CpuId, cx: &Cx<'_>) -> (bool, usize, u64, bool, usize) {
         let idle = self.is_idle(cpu, cx);
         let threads = span(cx.topology(), cpu, cx.topology().smt).filter(|&other| !self.is_idle(other, cx)).count();
@@ -233,7 +236,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Idle times ----
 
-    /// Records a wake-up on `cpu`. If the CPU idled, its idle time is added to its average idle time.
+    /// Records a wake-up on `cpu`. If the CPU idled, updates its average idle time.
     pub(super) fn note_wake_up(&mut self, cpu: CpuId, now: Instant) {
         let most = self.queues.tunables.migration_cost.saturating_mul(2);
         let state = &mut self.cpus[cpu.index()];
@@ -258,8 +261,8 @@ struct CacheSum {
 }
 
 impl CacheSum {
-    /// Returns whether a task should start under this cache rather than `best`, which counts as `imbalance` percent of
-    /// its load.
+    /// Returns whether a task should start on a CPU of this cache rather than of `best`. If the caches have no idle
+    /// CPU, the load of this cache is multiplied by `imbalance` percent before the comparison.
     fn is_idler(&self, best: &CacheSum, imbalance: u64) -> bool {
         if self.idle != best.idle {
             return self.idle > best.idle;

@@ -15,7 +15,7 @@ pub(super) struct Bandwidth {
     pub(super) pool: Nanos,
     /// Whether no CPU has taken quota since the last refill.
     pub(super) idle: bool,
-    /// The period boundary at which the alarm was last set; quota periods are counted from this boundary.
+    /// The period boundary for which the alarm was last set; quota periods are counted from this boundary.
     pub(super) boundary: Instant,
     /// First throttled queue; the others follow in `next_throttled`. The queue throttled longest is first.
     pub(super) first: Option<usize>,

@@ -120,14 +120,14 @@ impl Record {
     fn stop(&mut self, at: Instant, cpu: CpuId, entity: EntityId) {
         let (id, from) = self.running[cpu.index()].take().expect("an entity runs there");
         assert_eq!(id, entity);
-        // A different entity may have its index by now.
+        // By now, a different entity may have the index of `entity`.
         if let Some(known) = self.known[entity.index()].as_mut().filter(|known| known.id == entity) {
             known.ran += at.since(from);
         }
         self.turns.push(Turn { cpu, entity, from, to: at });
     }
 
-    /// Accounts for the time until `at`. The state at the end of the last instant held throughout.
+    /// Accounts for the time from the last instant to `at`. The state has not changed in this time.
     fn close_instant(&mut self, at: Instant) {
         let runs = |e: EntityId| self.running.iter().flatten().any(|&(id, _)| id == e);
         let waiting: Vec<Known> =

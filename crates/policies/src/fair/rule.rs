@@ -38,11 +38,11 @@ pub(crate) trait Rule: Order {
     /// Handles the insertion of `id` into the tree of its queue.
     fn pushed(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
-    /// Handles the removal of `id` from the tree of its queue, which follows this call.
+    /// Called before `id` is removed from the tree of its queue.
     fn pulled(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
-    /// Places a forked task, which is not runnable yet, on its current queue. `from` is the vruntime of its parent. The
-    /// task may join another queue.
+    /// Sets the first vruntime of a forked task in its current queue. `from` is the vruntime of its parent. The task is
+    /// not runnable yet and may later join another queue.
     fn place_forked(queues: &mut RunQueues<Self>, id: NodeId, from: Option<Virtual>);
 
     /// Lets `child`, just placed, run before `parent`, which is current. Returns whether `child` will run first.
@@ -56,11 +56,12 @@ pub(crate) trait Rule: Order {
     /// Moves `id`, which is blocked, to another queue, where its lag is the same as in this queue.
     fn move_sleeper(queues: &mut RunQueues<Self>, id: NodeId, queue: usize);
 
-    /// Handles the move of the task `id`, out of its queue, to another class, from which the task may return. `sleeps`:
-    /// the task is blocked.
+    /// Handles the move of the task `id`, which is not in a queue, to another class. The task may return later.
+    /// `sleeps`: the task is blocked.
     fn leave_class(_queues: &mut RunQueues<Self>, _id: NodeId, _sleeps: bool) {}
 
-    /// Returns the task `id`, not runnable, to its queue, at the same distance as when the task left.
+    /// Prepares the task `id`, which is not runnable, for its return to its queue. The task keeps the distance from the
+    /// queue's clock that it had when it left.
     fn come_back(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
     /// Charges CPU time to `id`, which neither runs nor is in a tree.
@@ -77,13 +78,13 @@ pub(crate) trait Rule: Order {
         unreachable!("{id:?} left its queue when it blocked")
     }
 
-    /// Gives `id` another weight in any state.
+    /// Changes the weight of `id`, which may be in any state.
     fn reweigh(queues: &mut RunQueues<Self>, id: NodeId, weight: u64);
 
     /// Applies the parameters of the task `id`.
     fn ask(_queues: &mut RunQueues<Self>, _id: NodeId, _params: &Params) {}
 
-    /// Updates the group entity `id`, whose queue may have different runnable nodes or requests.
+    /// Updates the group entity `id` after the runnable nodes of its queue, or their requests, may have changed.
     fn resize(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
     // ---- Running and stopping ----

@@ -1,5 +1,4 @@
-//! The run queues: one per CPU and, for every group, one more per CPU. Queue `g · cpus + c` belongs to group `g` on CPU
-//! `c`; the root is group 0.
+//! The run queues: one per group and CPU. Queue `g · cpus + c` belongs to group `g` on CPU `c`; the root is group 0.
 //!
 //! This module keeps only loads, counts and buddies. The [`Order`] defines the order of the queues. `transitions`
 //! contains the changes that involve the rule.
@@ -43,11 +42,11 @@ pub(crate) struct RunQueue<Q> {
     pub(crate) load: u64,
     /// Number of queued nodes, the current node included.
     pub(crate) nodes: u32,
-    /// Number of tasks that are runnable in the queue and below, without tasks below throttled queues.
+    /// Number of runnable tasks in this queue and in the queues below it, except below throttled queues.
     pub(crate) tasks: Tasks,
     /// Number of delayed nodes of the CPU; used only in root queues.
     pub(crate) delayed: u32,
-    /// Minimum vruntime of a queued node, which never decreases.
+    /// Minimum vruntime of the queued nodes. This value never decreases.
     pub(crate) min_vruntime: Virtual,
     /// Node that runs, or that owns the queue of the running node; not in the tree.
     pub(crate) current: Option<NodeId>,
@@ -81,7 +80,8 @@ pub(super) struct GroupShare {
     pub(super) load: u64,
 }
 
-/// The clock of a node that joins a queue: with the credit of a sleeper, or unchanged since the node left.
+/// The vruntime of a node that joins a queue: set with the credit of a sleeper, or kept since the node left its last
+/// queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placing {
     Credit,
@@ -274,7 +274,8 @@ impl<R: Order> RunQueues<R> {
         if weight == NICE_0 { time } else { time.scale(NICE_0, weight) }
     }
 
-    /// Returns the contribution of `id` to the load of the root: its weight times its groups' shares of their CPU.
+    /// Returns the contribution of `id` to the load of the root: its weight, scaled by the shares of the groups above
+    /// it on their CPU.
     pub(crate) fn root_load(&self, id: NodeId) -> u64 {
         let node = self.node(id);
         let mut load = node.weight;
@@ -307,8 +308,8 @@ impl<R: Order> RunQueues<R> {
 
     // ---- Running and stopping ----
 
-    /// Advances the clock of `id`, current in its queue, by `ran`. If `exact`, fractions of a nanosecond are carried
-    /// over. Otherwise fractions are lost, and a heavy node gains up to a nanosecond of its clock each time.
+    /// Advances the clock of `id`, current in its queue, by `ran`. If `exact`, the rounding remainder is carried over.
+    /// Otherwise the remainder is lost, and the clock lags by up to 1 ns more after each call.
     pub(crate) fn run_clock(&mut self, id: NodeId, ran: Nanos, exact: bool) {
         let node = self.node_mut(id);
         node.sum_exec += ran;
@@ -350,7 +351,7 @@ impl<R: Order> RunQueues<R> {
         node.put_in = 0;
     }
 
-    /// Adds `tasks` to the runnable tasks in `queue` and in the queues below.
+    /// Adds `tasks` to the count of runnable tasks in `queue` and in the queues below it.
     pub(crate) fn add_tasks(&mut self, queue: usize, tasks: Tasks) {
         let there = &mut self.queues[queue].tasks;
         let before = there.all;
@@ -361,7 +362,7 @@ impl<R: Order> RunQueues<R> {
         }
     }
 
-    /// Subtracts `tasks` from the runnable tasks in `queue` and in the queues below.
+    /// Subtracts `tasks` from the count of runnable tasks in `queue` and in the queues below it.
     pub(crate) fn sub_tasks(&mut self, queue: usize, tasks: Tasks) {
         let there = &mut self.queues[queue].tasks;
         let before = there.all;
@@ -381,7 +382,7 @@ impl<R: Order> RunQueues<R> {
         self.node_mut(id).delayed = delayed;
     }
 
-    /// Changes the counted weight of `id`.
+    /// Changes the weight of `id` and, if `id` is queued, the load of its queue.
     pub(crate) fn set_weight(&mut self, id: NodeId, weight: u64) {
         let Node { queue, weight: old, queued, .. } = *self.node(id);
         if queued {
@@ -392,7 +393,7 @@ impl<R: Order> RunQueues<R> {
         (node.weight, node.rest) = (weight, 0);
     }
 
-    /// Sets the shares of a group; its group entities follow at their next update.
+    /// Sets the shares of a group. The weights of its group entities change at their next update.
     pub(crate) fn set_shares(&mut self, g: GroupId, shares: u64) {
         self.groups[g.index()].shares = shares;
     }

@@ -30,7 +30,7 @@ impl<R: Rule> Fair<R> {
         self.arm_tick(cpu, cx);
     }
 
-    /// Checks the running node at every level after a tick. Kicks `cpu` if a time slice is used up or a node is too far
+    /// At a tick, checks the current node of every level. Kicks `cpu` if a time slice is used up or a node is too far
     /// ahead.
     fn tick_chain(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let mut at = Some(NodeId::task(e));
@@ -60,7 +60,7 @@ impl<R: Rule> Fair<R> {
     }
 
     /// Sets the tick of `cpu`, which is about to pick while a task may wait in its queue. If a more urgent class takes
-    /// the CPU before the pick of this class, the tick handles the waiting task.
+    /// the CPU before this class picks, the tick handles the waiting task.
     pub(super) fn tick_in_case(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if cx.alarm_at(tick_of(cpu)).is_none() {
             self.arm_tick(cpu, cx);
@@ -68,7 +68,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Keeps the tick of `cpu`, for which this class is asked to pick, only if the tick is needed.
+    /// Called when this class picks for `cpu`. Sets the tick if it is needed, and clears an unneeded tick that
+    /// `tick_in_case` has set.
     pub(super) fn settle_tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if core::mem::take(&mut self.cpus[cpu.index()].ticks_in_case) && !self.needs_tick(cpu) {
             cx.clear_alarm(tick_of(cpu));
@@ -90,8 +91,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Sets the ticks of busy CPUs while tasks wait here, so that busy CPUs compare their loads with the load of this
-    /// CPU.
+    /// Sets the ticks of all busy CPUs while tasks wait on `cpu`, so that the busy CPUs compare their loads with the
+    /// load of `cpu`.
     fn arm_other_ticks(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.queues.root(cpu).tasks.all >= 2 {
             let busy = cx.topology().iter().filter(|&other| self.cpus[other.index()].current.is_some());
@@ -101,7 +102,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Wake-up preemption ----
 
-    /// Kicks the CPU of `e`, which is now runnable on this CPU, if the CPU must pick again.
+    /// Kicks the CPU on which `e` has become runnable, if that CPU must pick again.
     pub(super) fn check_preempt(&mut self, e: EntityId, arrival: Arrival, cx: &mut Cx<'_>) {
         let (cpu, id) = (self.tasks[e.index()].cpu, NodeId::task(e));
         if self.queues.is_throttled(self.queues.node(id).queue) {

@@ -9,7 +9,7 @@ use sched::{EntityId, Nanos, Params};
 impl<R: Rule> RunQueues<R> {
     // ---- Membership ----
 
-    /// Creates a blocked task of `e` on `queue`.
+    /// Creates the node of `e`, which is blocked, and assigns it to `queue`.
     pub(crate) fn open_task(&mut self, e: EntityId, queue: usize, params: &Params) {
         let vruntime = self.queues[queue].min_vruntime;
         let (id, (weight, idle)) = (NodeId::task(e), load_of(params));
@@ -17,7 +17,8 @@ impl<R: Rule> RunQueues<R> {
         R::ask(self, id, params);
     }
 
-    /// Restores a task that is back from another class, not runnable; `params` are its current parameters.
+    /// Restores the node of a task that has returned from another class and is not runnable yet. `params` are its
+    /// current parameters.
     pub(crate) fn reopen_task(&mut self, e: EntityId, queue: usize, params: &Params) {
         let (id, (weight, idle)) = (NodeId::task(e), load_of(params));
         R::reweigh(self, id, weight);
@@ -45,7 +46,7 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- The tree ----
 
-    /// Puts `id`, which is queued and not current, into the tree of its queue, behind its equals.
+    /// Puts `id`, which is queued and not current, into the tree of its queue, behind nodes with an equal key.
     pub(crate) fn push(&mut self, id: NodeId) {
         self.arrivals += 1;
         let node = self.node(id);
@@ -63,7 +64,8 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- Running and stopping ----
 
-    /// Makes `id` current in its queue. The node continues if it was put back in the same decision.
+    /// Makes `id` current in its queue. The rule is told that the node continues if it was put back in the same
+    /// decision.
     pub(crate) fn switch_in(&mut self, id: NodeId, turn: u64) {
         if self.node(id).queued {
             self.pull(id);
@@ -87,12 +89,12 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- Weights ----
 
-    /// Sets the weight of a group entity to its queue's part of the group's load, within [2, shares]: `shares · load
-    /// here / load on all CPUs`. A task keeps its own weight.
+    /// Sets the weight of a group entity to `shares · load of its queue / load of the group on all CPUs`, but at least
+    /// 2 and at most `shares`. A task keeps its own weight.
     pub(crate) fn update_share(&mut self, id: NodeId) {
         let Some(own) = id.own_queue() else { return };
         if self.node(id).delayed && self.queues[own].nodes == 0 {
-            // The node pays its debt with its previous weight.
+            // A delayed group entity with an empty queue keeps its weight until its debt is paid.
             return;
         }
         let GroupShare { shares, load } = self.groups[self.queues[own].group];

@@ -1,4 +1,4 @@
-//! The knobs of the fair class under every rule, and their values in force on one host.
+//! The knobs of the fair class that all rules share, and their values in force on one host.
 
 use sched::{Knob, Knobs, Nanos, Topology};
 
@@ -79,7 +79,7 @@ pub(super) const SMT_IMBALANCE: u64 = 110;
 /// The knob values in force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tunables {
-    /// Factor by which times grow on this host.
+    /// Factor by which time slices and granularities are multiplied on this host.
     pub(crate) factor: u64,
     pub(crate) tick: Nanos,
     pub(super) migration_cost: Nanos,
@@ -92,10 +92,12 @@ pub(crate) struct Tunables {
     pub(super) wake_affine_weight: bool,
     pub(super) wake_affine_bias: bool,
     pub(super) recent_cpu: bool,
-    /// Whether a woken task moves only to fully idle cores under its cache, and to threads of its core.
+    /// Whether the search for an idle CPU considers only fully idle cores of the cache and the threads of the target's
+    /// core.
     pub(super) whole_cores: bool,
     pub(super) idle_class_cpus: bool,
-    /// Whether busy CPUs balance one tick before a multiple of the interval: see `balance`.
+    /// Whether the balancing interval of a busy CPU is one tick shorter than a multiple of the interval of an idle CPU;
+    /// see `balance`.
     pub(super) off_beat: bool,
     /// Whether wake-ups are placed as in v3.17: see `placement`.
     pub(super) old_affinity: bool,
@@ -131,8 +133,8 @@ impl Tunables {
         }
     }
 
-    /// Returns the values as in v3.17. Later features are off, regardless of their knobs. Numbers left at their
-    /// defaults have the values of v3.17.
+    /// Returns the values as in v3.17. Features added after v3.17 are off, regardless of their knobs. A number whose
+    /// knob has the default value is replaced by the value of v3.17.
     pub(crate) fn as_in_v3_17(self, knobs: &Knobs) -> Tunables {
         Tunables {
             imbalance: or_default(knobs, "imbalance", 125).unsigned_abs(),

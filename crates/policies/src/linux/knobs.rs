@@ -69,7 +69,7 @@ pub(super) fn fair(knobs: &Knobs) -> (&'static Descriptor, Knobs) {
 }
 
 const LISTS: [&[Knob]; 6] = [&CHOICE, deadline::KNOBS, rt::KNOBS, SERVER_KNOBS, FAIR[0].knobs, FAIR[1].knobs];
-/// The index of `eevdf` in [`LISTS`]. The knobs in [`RENAMED`] get their new names.
+/// The index of `eevdf` in [`LISTS`]. In this list, the knobs in [`RENAMED`] receive their new names.
 const EEVDF: usize = 5;
 const COUNT: usize = collect::<0>().1;
 

@@ -1,8 +1,8 @@
-//! Linux: the stop class over SCHED_DEADLINE over the real-time classes over a fair class.
+//! Linux: the stop class, SCHED_DEADLINE, the real-time classes and a fair class, the most urgent first.
 //!
-//! This policy is the scheduling of an ordinary Linux host or guest. A task is in one class at a time, which follows
-//! from its parameters. On every CPU the most urgent class picks first; the next class gets the CPUs that are left. A
-//! task of a more urgent class preempts at once.
+//! This policy schedules like an ordinary Linux host or guest. A task is in one class at a time, and its parameters
+//! determine the class. On every CPU, a class picks only if no more urgent class has a task to run there. A task of a
+//! more urgent class preempts at once.
 //!
 //! ```text
 //! one CPU, f and g fair, r FIFO every 10 ms for 4 ms
@@ -13,42 +13,44 @@
 //! | class | tasks | rules |
 //! |---|---|---|
 //! | stop | class `stop` | runs before all other tasks, until it blocks |
-//! | deadline | a reservation, and the normal class | `deadline`; a soft reservation reclaims |
+//! | deadline | normal tasks with a reservation | `deadline`; a soft reservation reclaims unused bandwidth |
 //! | real-time | `fifo`, `rr` | `rt` |
-//! | fair, idle | all other tasks | `cfs`, `eevdf` or another policy, by the knob `fair` |
+//! | fair, idle | all other tasks | `cfs`, `eevdf` or another policy, selected by the knob `fair` |
 //!
 //! Only these rules connect the classes:
 //!
 //! - A task that changes class leaves the old class as if it blocked, and enters the new class as if it woke. A running
-//!   task continues at once in a class above the fair class; in the fair class it has to be picked. The deadline class
-//!   may refuse the task. A task that leaves the deadline class keeps its bandwidth up to its 0-lag time. A task that
-//!   returns to a fair class of the kernel has the same lag or lead as when it left (`switched_from_fair`).
-//! - In the kernel, the run time of a task in another class is free, and the task stays on its last CPU. With
-//!   `boosts-pay` the task and its groups are charged for that time when the task returns to `cfs`, `eevdf` or
-//!   `balance`. The task also returns to the CPU in whose queue it was. A boost therefore lends CPU time instead of
-//!   giving it. Migrations in the classes above do not change the queues of fair tasks.
-//! - Groups, weights and quotas belong to the fair class; tasks of other classes do not count in them.
+//!   task that enters a class above the fair class continues to run; a task that enters the fair class has to be
+//!   picked. The deadline class may refuse the task. A task that leaves the deadline class keeps its bandwidth up to
+//!   its 0-lag time. A task that returns to a fair class of the kernel has the same lag or lead as when it left
+//!   (`switched_from_fair`).
+//! - In the kernel, the fair class does not charge a task for the time in which it ran in another class, and a
+//!   returning task stays on its last CPU. With `boosts-pay`, the task and its groups are charged for that time when
+//!   the task returns to `cfs`, `eevdf` or `balance`. A boost is then a loan of CPU time, not a gift. The task also
+//!   returns to the CPU in whose queue it was, so that migrations in the classes above do not change the queues of fair
+//!   tasks.
+//! - Groups, weights and quotas apply only to the fair class; tasks of other classes do not count towards them.
 //! - `yield_to` works within the fair class.
-//! - Real-time throttling leaves the fair class at least 50 ms of every second of a CPU. The run time of deadline tasks
-//!   on the CPU counts as real-time.
+//! - Real-time throttling leaves the fair class at least 50 ms per second on each CPU. The run time of deadline tasks
+//!   on the CPU counts as real-time run time.
 //! - With `fair-server` each CPU has a server instead: a reservation of 50 ms in every second on behalf of all fair
 //!   tasks. Admission control counts this reservation. The server is deferred until the last instant at which 50 ms
 //!   still fit before its deadline. The server stays inactive if fair tasks have received 50 ms by then. Otherwise the
-//!   server runs fair tasks at its deadline, and continues until they run without the server. No real-time task is
-//!   held, and no CPU idles.
+//!   server competes with its deadline and runs fair tasks, until they again run without the server. Unlike throttling,
+//!   the server holds no real-time task and leaves no CPU idle.
 //!
 //! **Kernel versions.** The defaults are the values of v5.13, with ticks of 1 ms. `rt-runtime-share = on` is the
-//! behaviour before v5.10. A 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. A knob of `eevdf`
-//! that has the name of a different knob of `cfs` begins with `eevdf-` here.
+//! behaviour before v5.10. A 6.12 kernel corresponds to `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. A knob of
+//! `eevdf` that has the same name as a different knob of `cfs` has the prefix `eevdf-` here.
 //!
 //! The guarantees of `deadline` on one CPU hold here with `hrtick = on`, `admission = density`, `asleep = lapse` and no
 //! stop task. The kernel's values, and the defaults here, are `off`, `bandwidth` and `renew`. The kernel's
 //! `whole-machine = on` is not the default here, so that VMs can be pinned.
 //!
 //! **Other fair classes.** `fair` accepts every policy that shares CPUs among all entities: `cfs`, `eevdf`, `balance`,
-//! `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Each class has its defaults, except for knobs
-//! that it shares with `cfs`. The last seven classes do not support more urgent classes. These classes do not search
-//! for a task that waits behind a real-time task. Such a task may continue to wait while another CPU idles.
+//! `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Knobs that a class shares with `cfs` or `eevdf`
+//! can be set here; its other knobs have their defaults. The last seven classes do not support more urgent classes. An
+//! idle CPU of these classes does not pull a task that waits behind a real-time task on another CPU.
 //!
 //! `fair` does not accept policies that keep each entity on one CPU (`bvt`, `sedf`). Policies with reservations or
 //! gangs of their own (`edf`, `rtds`, `poris` …) and variants of `credit` for VMs are not accepted either.

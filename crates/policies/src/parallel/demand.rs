@@ -1,4 +1,4 @@
-//! [`Demand`]: the VMs that are co-scheduled now, and the lengths of their intervals.
+//! [`Demand`]: the VMs that are co-scheduled now, and the lengths of their co-scheduling intervals.
 
 use sched::{GroupId, Instant, Nanos};
 
@@ -15,9 +15,9 @@ struct Episode {
 /// An estimate of the duration of the contention in each VM, from the reports of its long spin waits.
 ///
 /// A report starts an interval of co-scheduling, which should end the spin waits of the VM. The interval was too short
-/// if the next wait begins within the interval, or after its end by less than its length. The next interval is then
-/// twice as long, otherwise a quarter shorter. A wait is reported when the wait ends, which may be long after its
-/// beginning.
+/// if the next wait begins within the interval, or within one interval length after its end. If the interval was too
+/// short, the next interval is twice as long; otherwise it is a quarter shorter. A wait is reported when the wait ends,
+/// which may be long after its beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     threshold: Nanos,

@@ -52,12 +52,13 @@ impl Gang {
     }
 }
 
-/// The gangs; see the module's text.
+/// The gangs; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Gangs {
     unit: Unit,
     packing: Packing,
-    /// Gang of the members of each group. The name of a gang is the group of its VM, or the topmost marked group.
+    /// For each group, the gang of its members. A gang is named by a group: the group of its VM, or the topmost marked
+    /// group.
     heads: Vec<Option<GroupId>>,
     /// All groups except the root, in ascending order of index.
     groups: Vec<GroupId>,
@@ -187,9 +188,9 @@ impl Gangs {
         }
     }
 
-    /// Packs the gang of `head` again, without the entity `without`. Every member gets a CPU that no other member of
-    /// its subgroup has, if its affinity permits. Among these CPUs, the CPU that is the own CPU of the fewest entities
-    /// is chosen.
+    /// Packs the gang of `head` again, without the entity `without`. Every member receives a CPU that no other member
+    /// of its subgroup has, if its affinity permits. Among these CPUs, the CPU that is the own CPU of the fewest
+    /// entities is chosen.
     pub(crate) fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &Cx<'_>) {
         for e in core::mem::take(&mut self.gangs[head.index()].members) {
             if self.head_of(e) == Some(head) {

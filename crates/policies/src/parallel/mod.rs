@@ -1,4 +1,5 @@
-//! Co-scheduling of the vCPUs of a VM over Credit: the common part of `poris`, its reductions, `hybrid` and `adaptive`.
+//! Co-scheduling of the vCPUs of a VM on top of Credit: the common part of `poris`, its reductions, `hybrid` and
+//! `adaptive`.
 //!
 //! Each policy selects its [`Parts`]. Queues, credits, ticks and stealing are those of `credit`, in any version; the
 //! additional rules are in this module.
@@ -80,7 +81,7 @@ pub(crate) enum SignalFrom {
     Boot,
 }
 
-/// The dispatch of the other members of a gang when a member is picked.
+/// The *call* of a gang: when a member is picked, the other members are dispatched, too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Together {
     /// Length of the short time slices in which several subgroups alternate; `None`: subgroups alternate by whole
@@ -164,8 +165,7 @@ impl Parallel {
         self.credit.follow_affinity(e, cx);
     }
 
-    /// Computes the time slice. With `n` vCPUs for each CPU, an entity that has just run waits for `n − 1` other
-    /// entities.
+    /// Computes the time slice. With `n` vCPUs per CPU, an entity that has just run waits for `n − 1` other entities.
     fn count(&mut self, cx: &Cx<'_>) {
         let Some(short) = self.parts.short_turns else { return };
         let per_cpu = self.entities.div_ceil(cx.topology().cpus) as u64;
@@ -197,7 +197,7 @@ impl Parallel {
 
     // ---- The real-time priority ----
 
-    /// Handles an event for `e`. A vCPU of a real-time VM that waits UNDER gets the highest priority.
+    /// Handles an event for `e`. A vCPU of a real-time VM that waits UNDER receives the highest priority.
     fn promote(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let promotes = self.parts.promotion.is_some() && self.gangs.head_of(e).is_some();
         if promotes && self.credit.queues.priority(e) == Priority::Under && self.credit.queues.remove(e) {
@@ -206,7 +206,7 @@ impl Parallel {
         }
     }
 
-    /// Ends a time slice of `e`, which has stopped and waits. `e` has one short slice less. When no short slice
+    /// Ends a time slice of `e`, which has stopped and waits. `e` then has one short slice fewer. When no short slice
     /// remains, `e` becomes UNDER.
     fn end_turn(&mut self, e: EntityId) {
         let rounds = &mut self.rounds[e.index()];
@@ -256,7 +256,7 @@ impl Parallel {
         Some(head)
     }
 
-    /// Moves all members of the gang of `head` to the heads of their queues, subgroup by subgroup, and kicks their
+    /// Moves all members of the gang of `head` to the front of their queues, subgroup by subgroup, and kicks their
     /// CPUs. The subgroup of `chosen`, which `deciding` is about to run, precedes the other subgroups.
     fn call_together(&mut self, head: GroupId, chosen: EntityId, deciding: CpuId, cx: &mut Cx<'_>) {
         let gang = self.gangs.gang(head);
@@ -295,7 +295,7 @@ impl Parallel {
     }
 
     /// Exchanges the own CPU of `e`, which is about to be stolen by `cpu`, with the own CPU of its sibling at the head
-    /// of the queue. Does nothing if `e` may run on `cpu`.
+    /// of the queue of `cpu`. Does nothing if `e` may run on `cpu`.
     fn exchange(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let Some(head) = self.credit.queues.first(cpu).filter(|_| !cx.may_run(e, cpu)) else { return };
         self.gangs.exchange(e, head);
@@ -330,8 +330,8 @@ impl Parallel {
     }
 }
 
-/// Returns whether `e` may move to `cpu` after an exchange of CPUs with `first`, the entity at the head of the queue.
-/// The two entities must be siblings of one subgroup.
+/// Returns whether `e` may move to `cpu` after an exchange of CPUs with `first`, the entity at the head of the queue of
+/// `cpu`. The two entities must be siblings of one subgroup.
 fn may_exchange(e: EntityId, cpu: CpuId, first: Option<EntityId>, gangs: &Gangs, cx: &Cx<'_>) -> bool {
     let Some(sibling) = first else { return false };
     let (Some(from), Some(to)) = (gangs.place_of(e), gangs.place_of(sibling)) else { return false };

@@ -17,30 +17,31 @@
 //! yields. Blocking keeps the deadline. A task that sleeps past its deadline runs before all hogs after its wake-up,
 //! until its time slice is used up.
 //!
-//! **Levels.** Real-time priorities have the first 100 levels, as in BMQ. The next 64 levels rotate with time. The
-//! level of a deadline is its distance from now plus 24 slots. At nice 0, a new deadline is 44 levels behind the first
-//! level. With each new slot, every task moves up one level. A task that reaches the first level is enqueued behind the
-//! tasks there. An arriving task is enqueued at the tail of its level. So a task of equal level does not preempt; a
-//! task of a better level preempts at once. The share of a hog depends on differences between nice values, not on
-//! ratios. In the picture, b waits until its deadline equals that of a; then both run.
+//! **Levels.** Real-time priorities occupy the first 100 levels, as in BMQ. The next 64 levels rotate with time. The
+//! level of a deadline is its distance from the current slot, plus 24. At nice 0, a new deadline is 44 levels behind
+//! the first level. With each new slot, every task moves up one level. A task that reaches the first level is enqueued
+//! behind the tasks already there. An arriving task is enqueued at the tail of its level. So a task of equal level does
+//! not preempt; a task of a better level preempts at once. The share of a hog depends on differences between nice
+//! values, not on ratios. In the picture, b waits until its deadline equals that of a; then both run.
 //!
 //! **Time slices** are as in BMQ. A preempted task stays at the head of its level and keeps its remaining time slice. A
 //! remainder below 102.4 µs counts as used up. A fork halves the remainder. A task that blocks with a used-up time
 //! slice receives a new time slice and a new deadline.
 //!
-//! **Several CPUs** are as in BMQ, too. A woken task is placed on the nearest idle core, else on an idle thread.
+//! **Several CPUs** are scheduled as in BMQ. A woken task is placed on the nearest idle core, else on an idle thread.
 //! Without an idle thread, the task is placed on a CPU whose first task has the same level, a worse level, or a level
 //! better by one. A CPU that becomes idle pulls at most half of the nearest run queue. An idle core pulls one of two
 //! tasks that share a core. The scheduler does no other balancing, so a task with an affinity may wait while an allowed
 //! CPU idles. Other CPUs use the best level of a CPU as of the last enqueue or dequeue there.
 //!
 //! **Parameters.** A weight is mapped to the nice value with the nearest ratio. A new weight takes effect at the next
-//! deadline. SCHED_BATCH, SCHED_IDLE and SCHED_ISO are the same as SCHED_NORMAL. Groups are ignored. A reservation is
-//! SCHED_DEADLINE, which Project C runs as SCHED_FIFO 99 (`deadline-is-fifo`). Unlike in BMQ, only real-time tasks can
-//! starve a task. After 64 slots every task is at the first level, behind only the tasks that were there before.
+//! deadline. SCHED_BATCH, SCHED_IDLE and SCHED_ISO are the same as SCHED_NORMAL. Groups are ignored. A task with a
+//! reservation is in SCHED_DEADLINE, which Project C runs as SCHED_FIFO 99 (`deadline-is-fifo`). Unlike in BMQ, only
+//! real-time tasks can starve a task. After 64 slots every task is at the first level, behind only the tasks that were
+//! there before.
 //!
-//! Differences from the kernel: the differences in the essay of BMQ that concern the engine. A deadline that is too far
-//! ahead on another CPU's clock is not clamped, because there is one clock.
+//! Differences from the kernel: the essay of BMQ lists those that concern the engine. In addition, a deadline that is
+//! too far ahead on another CPU's clock is not clamped, because all CPUs have the same clock here.
 //!
 //! Source: Project C v5.13-r3, kernel/sched/alt_core.c and pds.h.
 
@@ -73,7 +74,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 }
 
 /// Returns the maximum wait of an entity. Every waiting task reaches the first level. There, the tasks ahead run first,
-/// each for at most one time slice. At the end of a time slice, a task gets a new deadline.
+/// each for at most one time slice. At the end of a time slice, a task receives a new deadline.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     // Real-time levels are strict. A task that migrates repeatedly is enqueued at the tail each time.
     if project_c::has_real_time(load) || load.has_changes {

@@ -88,8 +88,8 @@ fn a_task_that_slept_past_its_deadline_preempts_at_once() {
     let hog = lab.hog(nice(-20));
     lab.pass(slots(5));
     lab.wake(sleeper);
-    // Nice 10 from slot 0 on has its deadline at slot 30 and is at level 49. With a new deadline, the hog is at level
-    // 24.
+    // A task of nice 10 whose deadline was set in slot 0 is due at slot 30 and is at level 49 in slot 5. The hog, whose
+    // deadline was set in slot 5, is at level 24.
     assert_eq!((lab.running(0), lab.level(sleeper)), (Some(hog), FIRST_LEVEL + 49));
     lab.block(hog);
     lab.block(sleeper);
@@ -169,7 +169,7 @@ fn no_task_waits_longer_than_stated() {
     assert_eq!(others.len(), 20);
 }
 
-/// A letter of the picture is a time slice.
+/// Each letter of the picture stands for a time slice.
 #[test]
 fn the_essays_picture_is_true() {
     let mut lab = Lab::of(&POLICY, sched::Topology::new(1), &[]);

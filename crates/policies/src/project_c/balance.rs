@@ -25,8 +25,8 @@ fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
 }
 
 impl<R: Rule> Engine<R> {
-    /// Returns the CPU for `e`, which has just become runnable: the nearest CPU with an idle core, else the nearest
-    /// idle CPU. If no CPU idles, returns the nearest CPU that runs a less urgent entity, else the nearest CPU.
+    /// Returns the CPU for `e`, which has just become runnable: the nearest CPU of an idle core, else the nearest idle
+    /// CPU. If no CPU idles, returns the nearest CPU that runs a less urgent entity, else the nearest CPU.
     pub(super) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let home = self.tasks[e.index()].home;
         let allowed = cx.allowed(e);
@@ -130,8 +130,8 @@ impl<R: Rule> Engine<R> {
         }
     }
 
-    /// Moves `e`, which has just stopped on `cpu`, to the nearest idle core. Returns whether `e` may run on an idle
-    /// core.
+    /// Moves `e`, which has just stopped on `cpu`, to the nearest idle core on which `e` may run. Returns whether `e`
+    /// was moved.
     pub(super) fn push(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
         let Some(to) = nearest(cpu, &cx.allowed(e).and(self.queues.idle_cores()), cx.topology()) else { return false };
         self.move_to(e, to, cx);

@@ -1,7 +1,8 @@
 //! The common engine of BMQ and PDS (Project C): a multi-level run queue per CPU, time slices, placement, stealing.
 //!
-//! BMQ and PDS differ in the rule for the level of an entity; see [`Rule`]. The running entity stays in its list, so
-//! each CPU should run the first entity of its run queue. An arrival at the tail of the same level does not preempt.
+//! BMQ and PDS differ in the rule for the level of an entity; see [`Rule`]. The running entity stays in its list. A CPU
+//! picks again if it does not run the first entity of its run queue. So an entity that is enqueued at the tail of the
+//! running entity's level does not preempt.
 //!
 //! Source: kernel/sched/alt_core.c, Project C v5.13-r3.
 

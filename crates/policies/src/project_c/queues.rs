@@ -18,8 +18,9 @@ const ROTATING: usize = 64;
 pub(crate) struct Layout {
     /// Number of levels that do not rotate, at most 128.
     pub(crate) fixed: usize,
-    /// Interval of rotation, as a power of two in nanoseconds, if the layout has 63 more levels. In every interval,
-    /// these levels rotate by one, into the last fixed level.
+    /// Binary logarithm of the rotation interval in nanoseconds, if 63 rotating levels follow the fixed levels. In
+    /// every interval, the entities of each rotating level move up by one level, those of the first rotating level into
+    /// the last fixed level.
     pub(crate) turn_shift: Option<u32>,
 }
 
@@ -33,7 +34,7 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     fixed: u128,
-    /// Occupied rotating lists, one bit per list. The order begins after the list of `edge`.
+    /// Occupied rotating lists, one bit per list. The list after the list of `edge` is the most urgent.
     rotating: u64,
     /// Number of rotations so far.
     edge: u64,
@@ -72,7 +73,7 @@ impl Queues {
         }
     }
 
-    /// Makes room for `e`. Call this function at the attachment of `e`.
+    /// Makes room for `e`. Call this function when `e` is attached.
     pub(crate) fn reserve(&mut self, e: EntityId) {
         self.lists.reserve(e);
     }

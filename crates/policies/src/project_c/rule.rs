@@ -22,7 +22,7 @@ pub(crate) enum Expired {
     Blocked,
 }
 
-/// The dependence of levels on the behaviour of entities.
+/// The rule that determines the level of an entity from its nice value and its behaviour.
 pub(crate) trait Rule: Send + fmt::Debug {
     /// The state of an entity for this rule.
     type TaskState: Copy + Send + fmt::Debug;
@@ -50,7 +50,7 @@ pub(crate) trait Rule: Send + fmt::Debug {
     /// Returns the level of `task`, which is not real-time.
     fn level(&self, task: &Task<Self::TaskState>, now: Instant) -> Level;
 
-    /// Updates `task`, which is neither SCHED_FIFO nor real-time, after it has used up its time slice.
+    /// Updates `task`, which is not real-time, after it has used up its time slice.
     fn expired(&self, task: &mut Task<Self::TaskState>, how: Expired, now: Instant);
 
     /// Updates `task`, which blocks. `_run` is the time since its CPU switched to the task.
@@ -67,7 +67,7 @@ pub(crate) trait Rule: Send + fmt::Debug {
         false
     }
 
-    /// Returns the position of an entity in this state; `None` if the state is no [`Position`].
+    /// Returns the position of an entity in this state; `None` if the rule defines no [`Position`].
     fn position(&self, _state: &Self::TaskState) -> Option<Position> {
         None
     }

@@ -18,8 +18,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind that `params` select. With `deadline_is_fifo`, a reservation is a SCHED_DEADLINE task, which
-    /// runs as SCHED_FIFO 99.
+    /// Returns the kind that `params` select. With `deadline_is_fifo`, an entity with a reservation is a SCHED_DEADLINE
+    /// task, which runs as SCHED_FIFO 99.
     pub(crate) fn of(params: &Params, deadline_is_fifo: bool) -> Kind {
         match params.class {
             Class::Stop => Kind::Stop,
@@ -37,7 +37,7 @@ impl Kind {
         !matches!(self, Kind::Stop | Kind::Fifo(_))
     }
 
-    /// Returns whether the level of the entity is fixed, above all levels that change.
+    /// Returns whether the level of the entity is fixed and more urgent than all levels that change.
     pub(crate) fn is_real_time(self) -> bool {
         matches!(self, Kind::Stop | Kind::Fifo(_) | Kind::RoundRobin(_))
     }
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// The state of an entity. `S` is the state for the rule.
+/// The state of an entity. `S` is the state that the rule keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task<S> {
     pub(crate) kind: Kind,
@@ -86,7 +86,7 @@ mod tests {
     fn real_time_priorities_are_levels_99_down_to_0_behind_the_stoppers() {
         assert_eq!(Kind::Stop.real_time_level(1), Some(0));
         assert_eq!((Kind::Fifo(99).real_time_level(1), Kind::RoundRobin(1).real_time_level(1)), (Some(1), Some(99)));
-        // Linux 6.6 and later: four priorities share a level.
+        // In Project C for Linux 6.6 and later, four priorities share a level.
         let of_four = [99, 96, 95, 1].map(|priority| Kind::Fifo(priority).real_time_level(4));
         assert_eq!(of_four, [Some(1), Some(1), Some(2), Some(25)]);
         assert_eq!(Kind::Normal.real_time_level(1), None);

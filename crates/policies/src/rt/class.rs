@@ -1,4 +1,4 @@
-//! [`Rt`]: the real-time class, over [`MostUrgent`].
+//! [`Rt`]: the real-time class, built on [`MostUrgent`].
 
 use super::budget::{Budget, Limit, PERIOD};
 use crate::classes::Layer;

@@ -12,31 +12,32 @@
 //!
 //! **Lists** (sched(7)). A woken or yielding entity is enqueued at the tail of its list, a preempted entity at the
 //! head. A waiting entity moves to the tail of its new list if its priority is raised, and to the head if its priority
-//! is lowered. With an unchanged priority, the entity keeps its place. The time slice of a SCHED_RR entity is counted
-//! down at ticks. At the end of its time slice, the entity receives a new time slice and moves to the tail of its list.
-//! An entity that is alone in its list continues.
+//! is lowered. With an unchanged priority, the entity keeps its position. The time slice of a SCHED_RR entity is
+//! counted down at ticks. At the end of its time slice, the entity receives a new time slice and moves to the tail of
+//! its list. An entity that is alone in its list continues.
 //!
 //! **Several CPUs.** The entities of the highest priorities run, as far as affinities allow. The urgency of a CPU is
 //! the urgency of its most urgent entity, running or waiting. A woken entity stays on its CPU if the entity is more
-//! urgent than that CPU. Otherwise the entity moves to the least urgent CPU, unless that CPU is at least as urgent.
-//! After a pick, a CPU *pushes* its waiting entities, the most urgent first, to less urgent CPUs. A CPU about to run a
-//! less urgent entity *pulls* the most urgent entity that waits on another CPU. After every decision, no entity waits
-//! while a CPU in its affinity runs a less urgent entity.
+//! urgent than that CPU. Otherwise the entity moves to the least urgent CPU, unless that CPU is at least as urgent as
+//! the entity. After a pick, a CPU *pushes* its waiting entities, the most urgent first, to less urgent CPUs. A CPU
+//! about to run a less urgent entity *pulls* the most urgent entity that waits on another CPU. After every decision, no
+//! entity waits while a CPU in its affinity runs a less urgent entity.
 //!
 //! **Throttling.** A CPU is throttled when its real-time entities have used more than 0.95 s of a period of 1 s. Until
 //! the period ends, these entities are held, and other tasks run. An overrun counts in the next period. A held entity
 //! does not migrate, and an entity that wakes on a throttled CPU is held there. With `rt-runtime-share`, the default
-//! before v5.10 (assumed), a CPU that has used its runtime first borrows from the other CPUs. The borrower receives
-//! from each lender the unused runtime divided by the number of CPUs, up to a runtime of a whole period. The loan lasts
-//! until the lender needs the runtime. A single hog beside idle CPUs is never throttled.
+//! before v5.10 (assumed), a CPU that has used up its runtime first borrows from the other CPUs. From each lender, the
+//! borrower receives the lender's unused runtime divided by the number of CPUs, until the borrower's runtime is a whole
+//! period. The loan lasts until the lender needs the runtime. A single hog is then never throttled if another CPU
+//! idles.
 //!
 //! **Other tasks.** Entities without a priority run round robin in the remaining time, machine-wide and in order of
-//! arrival. The policy `linux` has the fair class instead, and the deadline and stop classes above. This policy lacks
-//! these classes and ignores reservations, the stop class, weights and groups.
+//! arrival. The policy `linux` has the fair class instead, and the deadline and stop classes above the real-time
+//! classes. The policy `rt` lacks these classes and ignores reservations, the stop class, weights and groups.
 //!
-//! Differences from the kernel: in the search for the least urgent CPU, an idle CPU is less urgent than a CPU that runs
-//! an entity without a priority. Periods begin at multiples of their length. A push searches beyond the first entity
-//! that cannot be pushed, so the rule for several CPUs also holds with affinities.
+//! Differences from the kernel: in the search for the least urgent CPU, an idle CPU counts as less urgent than a CPU
+//! that runs an entity without a priority. Periods begin at multiples of their length. A push searches beyond the first
+//! entity that cannot be pushed, so the rule for several CPUs also holds with affinities.
 //!
 //! Source: torvalds/linux kernel/sched/rt.c, cpupri.c, v5.13; sched(7).
 
@@ -112,8 +113,8 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     throttled(load, Conserving::Global { slack: Nanos::ZERO })
 }
 
-/// Returns the work conservation of `below` under throttling. Only a throttled CPU idles while an entity waits, until
-/// the end of the period. Until then, a real-time entity may wait behind a more urgent entity on another CPU.
+/// Returns the work conservation of `below` under throttling. Only a throttled CPU idles while an entity waits, at most
+/// until the end of the period. Until then, a real-time entity may wait behind a more urgent entity on another CPU.
 pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving {
     if !load.has_rt || !is_limited(load.knobs) {
         return below;
@@ -128,8 +129,9 @@ pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving 
     }
 }
 
-/// Returns the maximum wait of an entity. Priorities are strict, so real-time entities leave no bound. Otherwise every
-/// other entity may first run for one time slice, on the same CPU if all affinities allow only that CPU.
+/// Returns the maximum wait of an entity. Priorities are strict, so there is no bound if real-time entities exist.
+/// Otherwise every other entity may first run for one time slice, on the same CPU if all affinities allow only that
+/// CPU.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_rt).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }

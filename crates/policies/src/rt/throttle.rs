@@ -1,4 +1,4 @@
-//! Throttling: real-time entities use at most their runtime in each period of a CPU.
+//! Throttling: on each CPU, real-time entities use at most their runtime per period.
 //!
 //! The used time is checked at every charge. The interval between two charges is at most a tick. An overrun counts in
 //! the next period, so the long-run share is exact.
@@ -110,7 +110,7 @@ impl Rt {
             self.tasks[e.index()].held = false;
             cx.release(e, Held::Throttled);
         }
-        // An entity that waits on another CPU may run on this CPU, too.
+        // An entity that waits on another CPU may also be able to run on this CPU.
         if self.queues.has_waiting() {
             cx.kick(cpu);
         }

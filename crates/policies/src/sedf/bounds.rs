@@ -3,11 +3,11 @@
 use sched::{Conserving, Knobs, LoadBounds, Nanos};
 
 /// Maximum delay until a driver notices the end of a time slice. A time slice of any length costs the entity one
-/// quantum, so the delay is free.
+/// quantum, so the entity is not charged for the delay.
 const LATE: Nanos = Nanos::ms(2);
 
-/// Returns the part of a weight period that remains for extra time if every beginning of a period wastes almost a
-/// quantum.
+/// Returns the part of a weight period that remains for extra time if almost a quantum is lost before every beginning
+/// of a period.
 fn turns_in_a_period(load: &LoadBounds<'_>) -> Nanos {
     let wasted = load.knobs.time("extra-quantum").saturating_mul(load.entities);
     load.knobs.time("weight-period").saturating_sub(wasted)
@@ -29,9 +29,9 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     Conserving::PerCpu { slack: load.knobs.time("extra-quantum").saturating_mul(load.entities + 1) }
 }
 
-/// Returns the maximum wait of an entity. Reservations leave no bound, because none is refused. Extra time leaves no
-/// bound if the weight period has no more quanta than beginnings of periods. Extra time also leaves no bound among
-/// entities that block, because an entity that blocks does not advance the others.
+/// Returns the maximum wait of an entity. With reservations there is no bound, because no reservation is refused. In
+/// extra time, there is no bound if the weight period has no more quanta than beginnings of periods. There is also no
+/// bound if entities block, because an entity that blocks does not advance the scores of the others.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_reservations || load.has_changes {

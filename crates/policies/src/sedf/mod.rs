@@ -2,8 +2,8 @@
 //!
 //! SEDF is Xen's "simple EDF" (2005 to 2015), derived from Atropos. Every entity has a *slice* and a *period*. An
 //! entity is eligible if its period has begun and its slice is not used up. The eligible entity with the earliest end
-//! of period runs. Time without an eligible entity is *extra* time, dispatched in quanta of 500 µs. Entities that lost
-//! a slice by blocking run first in extra time. All entities that are aware of extra time run next, by weight.
+//! of period runs. Time without an eligible entity is *extra* time, dispatched in quanta of 500 µs. In extra time,
+//! entities that lost a slice by blocking run first. Then all entities that may use extra time run, by weight.
 //!
 //! ```text
 //! a reserves 3 ms of every 10, hard; b has no reservation
@@ -15,11 +15,11 @@
 //! at 0.
 //!
 //! **Parameters.** A reservation is a slice of at least 5 µs and a period of 10 µs to 10 s. An entity with a soft
-//! reservation is aware of extra time: *work conserving* mode. An entity with a hard reservation is not: with its slice used up, it
-//! waits until the next period, even if CPUs idle. The deadline and the start of a reservation are ignored. Entities
-//! without a reservation receive only extra time, in equal parts. With `unreserved`, such an entity receives extra time
-//! by weight, or a slice by weight. Slices by weight divide the time that the reservations on the CPU leave (of 95 ms
-//! in every 100).
+//! reservation may use extra time (*work conserving* mode). An entity with a hard reservation may not: when its slice
+//! is used up, it waits until the next period, even if CPUs idle. The deadline and the start of a reservation are
+//! ignored. Entities without a reservation receive only extra time, in equal parts. With `unreserved`, such an entity
+//! receives extra time by weight, or a slice by weight. Slices by weight divide the part of 95 ms in every 100 ms that
+//! the reservations on the CPU leave.
 //!
 //! No reservation is refused: the administrator must ensure that the slices fit (ΣS/P ≤ 1 on every CPU). If the slices
 //! do not fit, no entity has a guarantee. An entity that misses its deadline loses that period. Of two entities that
@@ -27,25 +27,25 @@
 //!
 //! **Blocking.** The rule depends on the instant of the wake-up.
 //! - *Before the next period begins*: the entity blocked in extra time, and competes for extra time again.
-//! - *In the period in which the entity blocked*: the entity forfeits its remaining slice. In extra time, this loss is
-//!   compensated before all other entities run. A larger loss relative to the period is compensated sooner. Hard
-//!   reservations are compensated, too.
-//! - *Later*: a period begins at this instant, with a full slice.
+//! - *In the period in which the entity blocked*: the entity forfeits its remaining slice. This loss is compensated in
+//!   extra time, before other entities receive extra time. A larger loss relative to the period is compensated sooner.
+//!   Hard reservations are compensated, too.
+//! - *Later*: a period begins at the wake-up, with a full slice.
 //!
 //! A wake-up makes the CPU decide again in three cases; otherwise the woken entity waits:
 //! - The period of the woken entity begins before the end of the current time slice.
 //! - The running entity is in extra time, and the woken entity is due for a compensation.
 //! - The CPU idles.
 //!
-//! A compensation does not preempt a slice that has begun. With `l0-hack` off, a compensation ends when the lost time
-//! has run; with `l0-hack` on, after its first quantum. Xen ends a compensation after its first quantum from 3.0.3 on,
-//! because a driver domain could otherwise occupy the CPU for seconds. Measurements of 2006 (Cherkasova et al.) agree
-//! only with `l0-hack` off.
+//! A compensation does not preempt a slice that has begun. With `l0-hack` off, a compensation ends when the entity has
+//! run for the lost time; with `l0-hack` on, after its first quantum. Xen ends a compensation after its first quantum
+//! from 3.0.3 on, because a driver domain could otherwise occupy the CPU for seconds. Measurements of 2006 (Cherkasova
+//! et al.) agree only with `l0-hack` off.
 //!
 //! **Extra time** is charged in whole quanta. A run costs 2^17 divided by the extra weight of the entity, however short
-//! the run is. With a reservation, the cost is 1024 divided by the utilisation. The entity with the minimum score runs
-//! next. An entity that blocks does not advance the scores of the others. So two entities that block alternately can
-//! starve a third entity as long as the two leave no time unused.
+//! the run is. For an entity with a reservation, the cost is 1024 divided by the utilisation. The entity with the
+//! minimum score runs next. An entity that blocks does not advance the scores of the others. So two entities that block
+//! alternately can starve a third entity as long as the two leave no time unused.
 //!
 //! **Lost time.** If the next period begins in less than a quantum, the CPU idles until then, even if entities wait for
 //! extra time. The CPU loses up to 500 µs at each beginning of a period, and all of its time if periods begin in quick
@@ -62,8 +62,7 @@
 //! Differences from Xen 3.0.3 to 4.5:
 //! - A change of parameters takes effect at once: the queues are sorted again, and the CPU picks again.
 //! - Scores do not overflow, and extra weights are as fine as Linux's weights.
-//! - A period without a slice that would begin at this instant is postponed directly. Xen first dispatches the entity
-//!   for zero time.
+//! - An entity with a slice of zero moves directly to a later period. Xen may first dispatch the entity for zero time.
 //! - With `unblock = atropos`, no period is shorter than 10 µs and no slice shorter than 5 µs.
 //!
 //! Source: xen/common/sched_sedf.c, Xen 3.0.3 to 4.5 (removed by 038c6afe08, 2015); Cherkasova, Gupta and Vahdat 2007

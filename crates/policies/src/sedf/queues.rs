@@ -1,9 +1,9 @@
 //! The four queues of each CPU. The first queue holds the entities with a begun period, the second queue the entities
 //! that wait for their next period. The other two queues hold the entities that want extra time.
 //!
-//! Xen uses sorted lists, in which an entity is behind its equals. This module uses trees whose keys end with an
-//! arrival number, for the same order with a faster search. A subtraction from all scores of a queue moves the origin
-//! of the scores.
+//! Xen uses sorted lists, in which an entity is inserted behind entities with an equal key. This module uses trees
+//! whose keys end with an arrival number, for the same order with a faster search. To subtract a value from all scores
+//! of a queue, this module moves the origin of the scores.
 
 use sched::queue::Trees;
 use sched::{CpuId, EntityId, Instant};
@@ -21,7 +21,7 @@ pub(super) struct Queues {
     utilisation: Trees<(Score, u64)>,
     /// Origin of each CPU's utilisation scores.
     origins: Vec<Score>,
-    /// Score of each entity relative to zero, while the entity is in `utilisation`.
+    /// Sum of the score and the CPU's origin, for each entity in `utilisation`.
     absolute: Vec<Score>,
     arrivals: u64,
 }

@@ -45,14 +45,15 @@ impl Request {
     /// Returns the request of an entity without a reservation. Extra time is shared by `weight` if `weighed`, otherwise
     /// equally.
     pub(super) fn unreserved(period: Nanos, weighed: bool, weight: Weight) -> Request {
-        // Xen's weights are a quarter of Linux's. No quantum is free.
+        // Xen's weights are a quarter of Linux's. The price is at least 1, so that no quantum is free.
         let price = (4 * Request::EQUAL / Score::from(weight.as_linux())).max(1);
         let price = if weighed { price } else { Request::EQUAL };
         Request { reserved: false, slice: Nanos::ZERO, period, extra: true, price, weight }
     }
 }
 
-/// Returns `1024 · period / slice`. With the lost part of a slice, the result is the score of a compensation.
+/// Returns `1024 · period / slice`. If `slice` is the lost part of a slice, the result is the score of its
+/// compensation.
 fn inverse_utilisation(period: Nanos, slice: Nanos) -> Score {
     1024 * Score::from(period.as_ns()) / Score::from(slice.as_ns())
 }
@@ -146,7 +147,8 @@ impl Vcpu {
         }
     }
 
-    /// Returns the beginning of the current period, or the start of the clock if the period would begin before.
+    /// Returns the beginning of the current period, or the start of the clock if the period would begin before that
+    /// start.
     pub(super) fn begin(&self) -> Instant {
         Instant::at_ns(self.deadline.as_ns().saturating_sub(self.period.as_ns()))
     }
@@ -164,7 +166,7 @@ impl Vcpu {
         self.deadline += self.period;
     }
 
-    /// Advances an entity without a reservation to the first period that begins after `now`.
+    /// Advances an entity whose slice is zero to the first period that begins after `now`.
     pub(super) fn skip_to_period_after(&mut self, now: Instant) {
         self.deadline += self.period;
         if self.begin() <= now {
@@ -239,8 +241,8 @@ impl Vcpu {
 
     // ---- Compensation ----
 
-    /// Accounts for a run as a compensation. The compensation ends when all lost time has run, or with `at_once` after
-    /// one quantum.
+    /// Accounts for a run as a compensation. The compensation ends when the entity has run for all its lost time, or
+    /// with `at_once` after one quantum.
     pub(super) fn compensate(&mut self, at_once: bool) {
         self.lost = self.lost.saturating_sub(self.ran);
         if at_once || self.lost.is_zero() {

@@ -43,7 +43,7 @@ pub(crate) struct Server {
     pub(crate) deadline: Instant,
     /// Number of times that the budget was used up in this period; 0: the server uses its own budget.
     pub(crate) level: u32,
-    /// Whether the server waits for its budget.
+    /// Whether the server waits for a replenishment of its budget.
     pub(crate) depleted: bool,
     /// Instant of the last block of the entity.
     blocked: Instant,
@@ -82,7 +82,7 @@ impl Server {
         server
     }
 
-    /// Returns the order under fixed priorities. The shorter relative deadline is more urgent.
+    /// Returns the relative deadline. Under fixed priorities, a shorter relative deadline is more urgent.
     pub(crate) fn relative_deadline(&self) -> Nanos {
         self.relative_deadline
     }

@@ -1,10 +1,11 @@
 //! [`Gate`]: the admission control of servers, if enabled.
 //!
 //! Under earliest deadline first, Σ budget/deadline ≤ 1 on a CPU is sufficient (Liu and Layland 1973, for deadlines
-//! equal to periods). Under fixed priorities, deadline monotonic, Π (1 + budget/deadline) ≤ 2 is sufficient (Bini,
+//! equal to periods). Under deadline-monotonic priorities, Π (1 + budget/deadline) ≤ 2 on a CPU is sufficient (Bini,
 //! Buttazzo and Buttazzo 2003). The test with the product admits all sets that Liu and Layland's n·(2^(1/n) − 1)
-//! admits, and more. Both tests hold for servers with runnable entities. On several CPUs with one queue, Xen's
-//! condition is Σ ≤ the number of CPUs. This condition is necessary, but not sufficient.
+//! admits, and more. Both tests assume that the entities of the servers are always runnable. On several CPUs with one
+//! queue, Xen's condition is that the sum is at most the number of CPUs. This condition is necessary, but not
+//! sufficient.
 
 use super::settings::{Order, Settings};
 use crate::admission::{Admission, Full, ONE, Utilisation};
@@ -14,7 +15,8 @@ use sched::{CpuId, CpuSet, Refused, Reservation, Topology};
 enum Rule {
     /// All servers are admitted.
     Open,
-    /// The sum of all densities is at most the number of CPUs; partitioned, the sum on each CPU is at most one.
+    /// The sum of all densities is at most the number of CPUs; if servers are partitioned, the sum on each CPU is at
+    /// most one.
     Sum,
     /// On each CPU, the product of one plus each density is at most two.
     Product,
@@ -78,7 +80,7 @@ impl Gate {
         }
     }
 
-    /// Adds a server again that was just removed.
+    /// Adds back a server that was just removed.
     pub(super) fn restore(&mut self, density: Utilisation, cpu: Option<CpuId>) {
         if self.rule == Rule::Sum {
             self.books.restore(density, cpu);

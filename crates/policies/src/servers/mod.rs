@@ -1,4 +1,4 @@
-//! Servers under a global or a partitioned run queue: the common part of `rtds` and `rt-xen`.
+//! Servers with a global run queue or with one run queue per CPU: the common part of `rtds` and `rt-xen`.
 //!
 //! Each entity has a [`Server`]: a budget in every period. The most urgent entity with budget runs, by deadline or by
 //! fixed priority. With extra time, urgency depends first on the level. The level is the number of times that the
@@ -56,13 +56,13 @@ pub(crate) struct Servers {
     settings: Settings,
     /// Server of each entity, by index.
     members: Vec<Member>,
-    /// Waiting entities with budget, in one queue or in a queue for each CPU.
+    /// Waiting entities with budget, in one queue or in one queue per CPU.
     waiting: Trees<Key>,
     arrivals: u64,
     gate: Gate,
     /// Total density of the entities assigned to each CPU, in parts of one CPU.
     load: Vec<u64>,
-    /// Entity that has just stopped on each CPU and may continue.
+    /// For each CPU, the entity that has just stopped there and may continue.
     stopped: Vec<Option<EntityId>>,
     /// Number of entities whose affinity excludes some CPU.
     restricted: usize,
@@ -203,7 +203,7 @@ impl Servers {
         }
     }
 
-    /// Kicks a CPU for `e`, which waits: an idle CPU, its last CPU before other CPUs. If no CPU idles, kicks the CPU of
+    /// Kicks a CPU for `e`, which waits: an idle CPU, preferably the last CPU of `e`. If no CPU idles, kicks the CPU of
     /// the least urgent entity, if that entity is less urgent than `e`.
     fn tickle(&self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(idle) = cx.idle_cpu_for(e) {
@@ -222,8 +222,8 @@ impl Servers {
         }
     }
 
-    /// Kicks an idle CPU on which a waiting entity may run. The CPU `picking`, which was kicked for the waiting entity,
-    /// may pick another entity.
+    /// Kicks an idle CPU on which a waiting entity may run. This is necessary because the CPU `picking`, which may have
+    /// been kicked for the waiting entity, may pick another entity.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if !cx.topology().iter().any(idle) {

@@ -24,7 +24,7 @@ pub(crate) enum Ties {
 /// The beginning of the first period of a reservation without a `start`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Grid {
-    /// At the attachment of the entity.
+    /// When the entity is attached.
     Seen,
     /// At the start of the machine.
     Boot,
@@ -78,8 +78,8 @@ pub(crate) const DEFAULT_BUDGET: Knob = Knob::time(
 .from("RTDS_DEFAULT_BUDGET, xen/common/sched/rt.c");
 
 /// Returns the maximum part of a budget that can be missing. If each entity is assigned to one CPU and the reservations
-/// fit, every budget is delivered in every period. All entities must be runnable from the last attachment on. An entity
-/// that blocks defers its budget or waits for the grid, and a sporadic budget has no periods.
+/// fit, every budget is delivered in every period. This holds only if all entities are runnable after the last entity
+/// was attached. An entity that blocks defers its budget or waits for the grid, and a sporadic budget has no periods.
 pub(crate) fn reservations(load: &LoadBounds<'_>, settings: &Settings) -> Option<Nanos> {
     let steady = !load.has_changes && !load.has_sleepers;
     let own_cpu = settings.partitioned || load.host.cpus == 1;

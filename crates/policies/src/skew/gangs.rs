@@ -12,9 +12,10 @@ pub(crate) enum Rule {
     /// together (ESX 2).
     All,
     /// A vCPU that waits while a sibling makes progress lags. At the threshold, all vCPUs stop, but only lagging vCPUs
-    /// must start at one instant (ESX 3).
+    /// must start at the same instant (ESX 3).
     Lagging,
-    /// A vCPU that is ahead of the slowest vCPU stops alone (ESX 4 and later).
+    /// A vCPU leads if it has made more progress than the slowest vCPU. At the threshold, only the leading vCPU stops
+    /// (ESX 4 and later).
     Leader,
 }
 
@@ -65,7 +66,7 @@ struct Vm {
     as_of: Instant,
 }
 
-/// The gangs; see the module's text.
+/// The gangs; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Gangs {
     pub(super) rule: Rule,
@@ -131,7 +132,7 @@ impl Gangs {
         self.vms[g.index()].members.retain(|&other| other != e);
         let vcpu = self.vcpu(e);
         (vcpu.vm, vcpu.skew, vcpu.lags) = (None, Nanos::ZERO, false);
-        // The vCPU may have been the slowest.
+        // If `e` was the slowest vCPU, the skews of the others change.
         self.advance(g, now);
     }
 

@@ -40,7 +40,7 @@ fn urgency(machine: &Machine, e: EntityId) -> (u8, i64) {
     }
 }
 
-/// Asserts that no task above the fair class waits while a CPU open to the task runs a less urgent entity.
+/// Asserts that no task above the fair class waits while a CPU on which the task may run runs a less urgent entity.
 fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();
     for cpu in machine.topology().iter() {

@@ -191,7 +191,7 @@ fn a_change_there_and_back_at_one_instant_changes_nothing() {
     }
     run_through(&mut host, 10);
     assert_eq!((running(&host, CPU), host.machine().inspect(e, "rt-priority")), (Some(e), Some(7)));
-    // As a fair task that has not been put yet, the entity can change its weight and be detached.
+    // While the entity is a fair task that has not been put back yet, it can change its weight and be detached.
     host.adjust(e, nice(0)).expect("accepted");
     host.adjust(e, nice(3)).expect("accepted");
     run_through(&mut host, 20);
@@ -220,7 +220,7 @@ fn a_throttled_fair_task_is_free_as_a_real_time_one() {
     host.adjust(e, member(fifo(1))).expect("accepted");
     host.run_until(at(1_050));
     assert_eq!(used(&mut host, e), Nanos::ms(10 + 1_000));
-    // As a fair task, the entity is held by its group's quota again.
+    // The entity becomes a fair task and is held again, because its group has used up its quota.
     host.adjust(e, member(nice(0))).expect("accepted");
     host.run_until(at(11_050));
     assert_near(used(&mut host, e), Nanos::ms(1_010 + 1_000), Nanos::ms(20));
@@ -289,7 +289,8 @@ fn a_task_raised_for_a_moment_keeps_its_lead() {
     }
 }
 
-/// Returns the CPU time of a hog in two seconds beside another hog. The first hog is real-time in 2 of every 10 ms.
+/// Returns the CPU time that a hog receives in two seconds beside another hog. The first hog is a real-time task for 2
+/// ms of every 10 ms.
 fn raised(knobs: &[(&str, i64)]) -> Nanos {
     let mut host = host_with(1, knobs, Costs::NONE);
     let [a, _] = [0, 0].map(|level| hog(&mut host, nice(level)));

@@ -5,7 +5,7 @@ use super::*;
 const ALL: [fn() -> Params; 5] =
     [|| of(Class::Stop), || reserved(40, 100), || fifo(50), || round_robin(10), || nice(0)];
 
-/// The higher of any two classes preempts at once, and the lower class waits.
+/// Of any two classes, a task of the more urgent class preempts at once, and a task of the other class waits.
 #[test]
 fn every_class_preempts_those_below() {
     for (n, above) in ALL.iter().enumerate() {
@@ -26,7 +26,7 @@ fn every_class_preempts_those_below() {
     }
 }
 
-/// `sched_setscheduler` between all classes, for a blocked, a waiting, a running and a held task.
+/// A task that is blocked, waiting, running or held can change between all classes, as with `sched_setscheduler`.
 #[test]
 fn a_task_changes_between_all_classes_in_every_state() {
     for (from, to) in ALL.iter().flat_map(|from| ALL.iter().map(move |to| (from, to))) {
@@ -98,7 +98,7 @@ fn a_soft_reservation_reclaims_and_a_hard_one_does_not() {
     let fair = hog(&mut host, nice(0));
     let e = hog(&mut host, soft);
     host.run_until(at(1_000));
-    // 10 / 0.15 of every 100 ms, rounded up to the next tick.
+    // The task receives 10 ms / 0.15 of every 100 ms, rounded up to the next tick.
     assert_near(used(&mut host, e), Nanos::ms(667), Nanos::ms(1));
     assert_near(used(&mut host, fair), Nanos::ms(333), Nanos::ms(1));
 }
@@ -130,8 +130,8 @@ fn deadline_tasks_use_real_time_tasks_time() {
     let deadline = hog(&mut host, reserved(50, 100));
     host.run_until(at(10_000));
     assert_near(used(&mut host, deadline), Nanos::s(5), Nanos::ms(100));
-    // Both urgent hogs together have 95 %. Otherwise the real-time hog would not be throttled at 50 %, and fair tasks
-    // would starve.
+    // `urgent` and `deadline` together receive 95 %. If the time of `deadline` did not count, `urgent` would never be
+    // throttled at its 50 %, and fair tasks would starve.
     assert_near(used(&mut host, urgent), Nanos::ms(4_500), Nanos::ms(150));
     assert_near(used(&mut host, fair), Nanos::ms(500), Nanos::ms(100));
 }
@@ -147,7 +147,8 @@ fn stop_tasks_are_not_throttled_and_equals_go_in_order() {
     assert_eq!(running(&host, CPU), Some(b));
 }
 
-/// The kernel's defaults, which differ from the defaults of `deadline` alone. Knobs of the same name are the same knob.
+/// The defaults are the kernel's, even where the defaults of `deadline` alone differ. Knobs with the same name have the
+/// same meaning.
 #[test]
 fn the_defaults_are_the_kernels() {
     let knob = |name| POLICY.knobs.iter().find(|knob| knob.name == name).expect("a knob of linux");
@@ -177,7 +178,7 @@ fn the_defaults_are_the_kernels() {
     }
 }
 
-/// The fair class gets the values of the knobs of `linux`, under its own knob names.
+/// The fair class receives the values of the knobs of `linux`, under its own knob names.
 #[test]
 fn the_fair_class_is_a_choice_and_its_knobs_are_passed_on() {
     let built = |words: &[(&str, i64)], shown: &str| {
@@ -193,7 +194,7 @@ fn the_fair_class_is_a_choice_and_its_knobs_are_passed_on() {
     assert_eq!([slice(750_000), slice(5_000_000)], [Some(750_000), Some(5_000_000)]);
 }
 
-/// Under every fair class, a real-time task gets its demand at once, and two equal tasks share the rest.
+/// Under every fair class, a real-time task receives its demand at once, and two equal fair tasks share the rest.
 #[test]
 fn any_fair_class_shares_what_the_others_leave() {
     for (word, fair) in super::super::knobs::WORDS.iter().enumerate() {
@@ -218,8 +219,8 @@ fn the_knobs_of_a_6_12_kernel_go_together() {
     soft.reservation = soft.reservation.map(|reservation| Reservation { limit: Limit::Soft, ..reservation });
     let deadline = hog(&mut host, soft);
     host.run_until(at(10_000));
-    // 10 of every 100 ms at max(0.1, 0.95 − 0.80) / 0.95, because the server's 5 % are reserved. The result is 63.3 ms,
-    // rounded up to the next tick.
+    // The slice of 10 ms per 100 ms is charged at the rate max(0.1, 0.95 − 0.80) / 0.95, because the server's 5 % are
+    // reserved. The slice therefore lasts 63.3 ms, rounded up to the next tick.
     assert_near(used(&mut host, deadline), Nanos::ms(6_333), Nanos::ms(70));
     assert_near(used(&mut host, a) + used(&mut host, b), Nanos::ms(500), Nanos::ms(60));
     assert_near(used(&mut host, a), used(&mut host, b), Nanos::ms(10));

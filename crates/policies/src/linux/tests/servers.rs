@@ -23,8 +23,8 @@ fn spans(host: &mut Driver<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
     spans
 }
 
-/// The server is deferred to the last possible instant, 950. The task then runs up to the deadline of the server, and
-/// later from the start of every period.
+/// The server is deferred to the last possible instant, 950 ms. The task runs until the deadline of the server at 1000
+/// ms, and from then on at the start of every period.
 #[test]
 fn a_starving_fair_task_has_50_ms_of_every_second() {
     let mut host = served(1);
@@ -42,7 +42,8 @@ fn without_fair_tasks_a_real_time_hog_has_the_cpu() {
     assert_eq!(used(&mut host, urgent), Nanos::s(5));
 }
 
-/// CPU time of fair tasks outside the server counts. The tasks have their 50 ms early, so the server preempts no task.
+/// CPU time that fair tasks receive without the server counts towards its budget. The tasks receive 50 ms early enough
+/// that the server preempts no task.
 #[test]
 fn a_task_that_does_not_starve_needs_no_server() {
     let mut host = served(1);
@@ -53,7 +54,7 @@ fn a_task_that_does_not_starve_needs_no_server() {
     assert_eq!(used(&mut host, urgent), Nanos::ms(4_500));
 }
 
-/// Once fair tasks have run a whole budget outside the server, the server is deferred again.
+/// Once fair tasks have run for a whole budget without the server, the server is deferred again.
 #[test]
 fn the_end_of_starvation_defers_the_server_again() {
     let mut host = served(1);
@@ -61,12 +62,12 @@ fn the_end_of_starvation_defers_the_server_again() {
     let urgent = hog(&mut host, fifo(1));
     host.run_until(at(2_500));
     host.pause(urgent);
-    // At 2500 the server is throttled until 3000, without budget. CPU time of the fair task then starts a new period
-    // after each 50 ms: 2500, 2550, 2600 …
+    // At 2500 ms the server has no budget and is throttled until 3000 ms. The fair task then runs without the server,
+    // and every 50 ms of its CPU time start a new period: at 2500, 2550, 2600 ms …
     host.run_until(at(2_620));
     host.resume(urgent);
     let before = used(&mut host, fair);
-    // Since 2600, 20 of the 50 ms are used. The remaining 30 ms must begin by 3570.
+    // Since 2600 ms, 20 of the 50 ms are used. The server must start the remaining 30 ms by 3570 ms.
     host.run_until(at(3_570));
     assert_eq!(used(&mut host, fair), before);
     host.run_until(at(3_600));
@@ -86,7 +87,8 @@ fn the_server_can_be_tuned_and_ends_at_ticks_without_hrtick() {
     let fair = hog(&mut host, nice(0));
     hog(&mut host, fifo(1));
     host.run_until(at(10_000));
-    // Each time slice of the server ends at the next tick. The overrun is subtracted from the next budget.
+    // Each time slice of the server ends at the first tick after its budget is used up. The overrun is subtracted from
+    // the next budget.
     assert_near(used(&mut host, fair), Nanos::ms(1_050), Nanos::ms(12));
 }
 
@@ -98,11 +100,12 @@ fn the_server_competes_by_its_deadline() {
         let fair = hog(&mut host, nice(0));
         hog(&mut host, fifo(1));
         host.run_until(at(940));
-        // From 940 on, a deadline task has 100 ms, due at 1440 or 3940. The server is due at 1000.
+        // From 940 ms on, a deadline task has a slice of 100 ms, due at 1440 ms or 3940 ms. The deadline of the server
+        // is 1000 ms.
         let e = hog(&mut host, reserved(100, period));
         host.run_until(at(951));
         assert_eq!(running(&host, CPU), Some(fair), "1000 is before both");
-        // At 1000 the next deadline of the server is 2000.
+        // At 1000 ms, the deadline of the server becomes 2000 ms.
         host.run_until(at(1_001));
         assert_eq!(running(&host, CPU) == Some(fair), first);
         host.run_until(at(1_440));

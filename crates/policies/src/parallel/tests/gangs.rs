@@ -40,7 +40,7 @@ fn siblings_have_cpus_of_their_own() {
     assert!(seen.contains(&[true; 2]), "{seen:?}");
 }
 
-/// Gangs that together have a vCPU for every CPU use all CPUs.
+/// Gangs that have as many vCPUs in total as there are CPUs use all CPUs.
 #[test]
 fn gangs_are_spread_over_the_host() {
     for (policy, vms, vcpus) in
@@ -100,7 +100,8 @@ fn rounds_end_when_their_vcpu_blocks() {
     assert_eq!((shows(&host, e, "rounds"), priority(&host, e)), (0, UNDER));
 }
 
-/// Siblings also run together over today's Credit. A vCPU that continues because of its rate limit keeps its priority.
+/// Siblings also run together on top of the current version of Credit. A vCPU that continues because of its rate limit
+/// keeps its priority.
 #[test]
 fn it_works_over_the_credit_of_today() {
     let mut host = host(&poris_s::POLICY, 2, &[("version", 2)]);
@@ -137,8 +138,8 @@ fn a_place_is_where_affinity_allows() {
     assert_eq!([any, left].map(|e| home(&host, e)), [Some(OTHER), Some(CPU)]);
 }
 
-/// Returns the number of samples, of 600 in 600 ms, in which both siblings run. One hog is on CPU 0 and three are on
-/// CPU 1.
+/// Returns the number of samples, of 600 taken in 600 ms, in which both siblings run. One hog is on CPU 0 and three are
+/// on CPU 1.
 fn chosen_beside_hogs(policy: &'static Descriptor) -> usize {
     let mut host = host(policy, 2, &[]);
     let marked = group(&mut host, true, GroupId::ROOT);

@@ -74,7 +74,7 @@ fn an_event_goes_first() {
     assert!(rs::POLICY.essay().contains(&row), "{row}");
 }
 
-/// Figure 6 of Poris: four VMs of two vCPUs on four CPUs. Further vCPUs fill each CPU up to four.
+/// Figure 6 of Poris: four VMs of two vCPUs on four CPUs. Hogs fill each CPU up to four vCPUs.
 #[test]
 fn figure_6() {
     let mut host = host(&poris::POLICY, 4, &[]);

@@ -35,7 +35,7 @@ fn turns_follow_the_latency_down_to_the_least() {
         let mut host = host(&poris::POLICY, 2, &[("latency", ms(latency)), ("least-turn", least)]);
         let marked = group(&mut host, true, GroupId::ROOT);
         vm(&mut host, marked, 1);
-        // Six vCPUs on two CPUs are three vCPUs for each CPU.
+        // Five vCPUs on two CPUs are three vCPUs per CPU, rounded up.
         let hogs = [(); 4].map(|()| hog(&mut host, Params::default()));
         run_through(&mut host, 31_000);
         host.yield_now(CPU);

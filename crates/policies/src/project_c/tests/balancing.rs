@@ -44,8 +44,8 @@ fn of_equals_the_nearest_cpu_is_chosen() {
     lab.wake(e);
     assert_eq!(lab.cpu(e), 5);
     lab.block(e);
-    // One thread of each core is busy, so no core idles. The choices are the sibling thread, then the cache, then the
-    // rest.
+    // One thread of each core is busy, so no core idles. The tasks are placed first on the sibling thread, then on a
+    // CPU of the same cache, then on the other CPUs.
     for cpu in [0, 2, 5, 6] {
         pinned(&mut lab, cpu, -20);
     }
@@ -61,7 +61,8 @@ fn of_equals_the_nearest_cpu_is_chosen() {
 
 #[test]
 fn a_cpu_one_level_better_counts_as_less_urgent_as_coded() {
-    // The home runs nice −10 (108). CPU 1 runs nice −2 (112), one level above the 113 of the woken task.
+    // CPU 0, the home, runs a task of nice −10 (level 108). CPU 1 runs a task of nice −2 (level 112), one level better
+    // than the woken task (level 113).
     for (knob, cpu) in [("on", 1), ("off", 0)] {
         let mut lab = lab(shape(2, 1, 2), &[("place-one-better", knob)]);
         let e = lab.attach(nice(0));
@@ -70,7 +71,7 @@ fn a_cpu_one_level_better_counts_as_less_urgent_as_coded() {
         lab.wake(e);
         assert_eq!((lab.cpu(e), lab.running(1) == Some(e)), (cpu, false));
     }
-    // The same level is sufficient in the code, but not in its intention.
+    // As coded, the same level is sufficient. According to the probable intention, it is not.
     for (knob, cpu) in [("on", 1), ("off", 0)] {
         let mut lab = lab(shape(2, 1, 2), &[("place-one-better", knob)]);
         let e = lab.attach(nice(0));
@@ -87,7 +88,7 @@ fn a_cpu_that_goes_idle_takes_half_of_the_nearest_queue() {
     let tasks: Vec<_> = (0..6).map(|_| lab.hog(on(&[0], Params::default()))).collect();
     let other = lab.hog(on(&[1], Params::default()));
     tasks.iter().for_each(|&e| lab.adjust(e, nice(0)));
-    // The queue contains six tasks, including the running task. The CPU examines the next three tasks, in order.
+    // The queue contains six tasks, including the running task. CPU 1 examines the next three tasks, in order.
     lab.block(other);
     let cpus: Vec<_> = tasks.iter().map(|&e| lab.cpu(e)).collect();
     assert_eq!(cpus, [0, 1, 1, 1, 0, 0]);
@@ -136,10 +137,11 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
     let other = lab.hog(on(&[0], Params::default()));
     assert_eq!([lab.cpu(tasks[0]), lab.cpu(tasks[1])], [2, 3]);
     lab.block(other);
-    // The search starts at the idle CPU, so CPU 2 is the first.
+    // The search starts at the idle CPU, so CPU 2 is found first.
     assert_eq!([lab.cpu(tasks[0]), lab.cpu(tasks[1])], [0, 3]);
     assert_eq!((lab.running(0), lab.running(2)), (Some(tasks[0]), None));
-    // No task moves if a thread has no task, or several tasks that must stay. No task moves without sibling threads.
+    // No task moves if the other thread of its core has no task, or several tasks that are pinned. No task moves on a
+    // host without sibling threads.
     for on_the_other in 0..=2 {
         let mut crowded = self::lab(shape(4, 2, 4), &[]);
         let e = crowded.hog(on(&[2], Params::default()));
@@ -159,7 +161,7 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
 
 #[test]
 fn a_task_missed_in_a_race_is_found() {
-    // CPU 0 becomes idle at the instant at which CPU 1 is preempted. CPU 0 picks first.
+    // CPU 0 becomes idle at the instant at which the task on CPU 1 is preempted. CPU 0 picks first.
     let mut lab = lab(shape(2, 1, 2), &[]);
     let here = lab.hog(on(&[0], Params::default()));
     let there = lab.hog(on(&[1], Params::default()));

@@ -1,5 +1,5 @@
-//! Tests of the common engine against alt_core.c of Project C v5.13-r3, mostly under the rule of BMQ. If the two rules
-//! must agree, also under the rule of PDS.
+//! Tests of the common engine against alt_core.c of Project C v5.13-r3, mostly under the rule of BMQ. Tests in which
+//! the two rules must agree also use the rule of PDS.
 
 mod balancing;
 mod slices;
@@ -95,7 +95,7 @@ impl Lab {
         self.host.step(self.host.now() + Nanos::ns(1));
     }
 
-    /// Advances time by `time`, including time slices that end at the last instant.
+    /// Advances time by `time`, and ends the time slices that end at the last instant.
     pub(crate) fn pass(&mut self, time: Nanos) {
         let end = self.now() + time;
         self.host.run_until(end);

@@ -11,7 +11,7 @@ fn an_equal_task_waits_and_a_better_one_runs_at_once() {
     lab.pass(Nanos::ms(1));
     let equal = lab.hog(nice(0));
     assert_eq!(lab.running(0), Some(first));
-    // Nice −1 is at 50 + ⌊126/2⌋ = 113, the level of nice 0. Nice −2 is at 112.
+    // A task of nice −1 is at level 50 + ⌊126/2⌋ = 113, like a task of nice 0. A task of nice −2 is at level 112.
     lab.hog(nice(-1));
     assert_eq!(lab.running(0), Some(first));
     let better = lab.hog(nice(-2));
@@ -164,7 +164,7 @@ fn a_fork_halves_what_is_left_of_the_slice() {
 fn too_little_to_halve_gives_the_child_a_whole_slice_and_ends_the_parents() {
     let mut lab = Lab::bmq(1);
     let parent = lab.hog(nice(0));
-    // Half of 204 798 ns is 102 399 ns.
+    // Half of 204 798 ns is 102 399 ns, which counts as used up.
     lab.pass(SLICE - Nanos::ns(204_798));
     let child = lab.fork(parent);
     assert_eq!(lab.slice(child), SLICE);

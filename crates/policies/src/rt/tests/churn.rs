@@ -18,7 +18,7 @@ fn priority_of(host: &Driver<'_>, e: EntityId) -> u8 {
     host.machine().params(e).class.rt_priority().expect("real-time").number()
 }
 
-/// Asserts that no entity waits while a CPU open to the entity idles or runs a less urgent entity. If every entity may
+/// Asserts that no entity waits while a CPU on which it may run idles or runs a less urgent entity. If every entity may
 /// run on every CPU, also asserts that the most urgent entities run.
 fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();

@@ -163,8 +163,7 @@ fn a_wake_up_stays_on_its_cpu_unless_an_entity_as_urgent_runs_there() {
     host.block(OTHER);
     host.adjust(mover, fifo(30)).expect("accepted");
     run_through(&mut host, 1);
-    // CPUs 0 and 2 idle, but the entity's last CPU runs a less urgent entity. The entity therefore stays on its last
-    // CPU.
+    // CPUs 0 and 2 idle. `mover` nevertheless stays on its last CPU, which runs a less urgent entity.
     wake(&mut host, mover);
     run_through(&mut host, 1);
     assert_eq!((running(&host, OTHER), host.machine().state(home)), (Some(mover), State::Waiting));
@@ -189,7 +188,7 @@ fn a_preempted_entity_is_pushed_to_the_least_urgent_cpu() {
     wake(&mut host, above);
     run_through(&mut host, 1);
     assert_eq!([CPU, OTHER, last].map(|cpu| running(&host, cpu)), [Some(free), Some(middle), Some(above)]);
-    // CPU 1 becomes idle. The entity that waits on CPU 0 may not run on CPU 1.
+    // CPU 1 becomes idle. `low`, which waits on CPU 0, is pinned to CPU 0.
     host.pause(middle);
     run_through(&mut host, 1);
     assert_eq!((running(&host, OTHER), host.machine().state(low)), (None, State::Waiting));

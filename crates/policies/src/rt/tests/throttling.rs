@@ -47,7 +47,7 @@ fn cpus_do_not_borrow_and_held_entities_do_not_migrate() {
     host.run_until(at(970));
     host.pause(hogs[1]);
     host.run_until(at(980));
-    // CPU 1 has no hog after the pause, but CPU 1 is throttled as well.
+    // After the pause, CPU 1 has no hog, but CPU 1 is still throttled.
     assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [None, None]);
     assert!([hogs[0], pinned_here].iter().all(|&e| host.machine().is_held(e)));
     run_through(&mut host, 1_000);
@@ -120,7 +120,8 @@ fn an_idle_host_is_quiet() {
     assert_eq!(events.events.last().expect("something happened").0, at(1_000), "the end of the period");
 }
 
-/// On two CPUs, a hog that has used its 950 ms borrows 50 ms of the other CPU's 950 ms. The hog is not throttled.
+/// The hog's CPU borrows 50 ms of the other CPU's 950 ms when the hog has run for 950 ms. The hog is therefore not
+/// throttled.
 #[test]
 fn with_sharing_a_cpu_borrows_unused_runtime_of_others() {
     let mut host = host_with(2, &[("rt-runtime-share", 1)]);
@@ -128,7 +129,8 @@ fn with_sharing_a_cpu_borrows_unused_runtime_of_others() {
     let below = hog(&mut host, pinned(Params::default(), CPU));
     host.run_until(at(5_000));
     assert_eq!([e, below].map(|e| used(&mut host, e)), [Nanos::s(5), Nanos::ZERO]);
-    // A lender without runtime borrows the remainder of the other CPU back. Both CPUs then have 950 ms.
+    // When the lender runs out of runtime, it borrows the unused runtime of the other CPU back. Both CPUs then have 950
+    // ms per second.
     let lender = hog(&mut host, pinned(fifo(10), OTHER));
     host.run_until(at(15_000));
     for (e, due) in [(lender, 9_500), (e, 14_500), (below, 500)] {

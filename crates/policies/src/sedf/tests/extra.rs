@@ -1,9 +1,9 @@
-//! Tests of the shares of extra time (6.5) and of their guarantee.
+//! Tests of the shares of extra time and of their guarantee.
 
 use super::*;
 use sched::{Conserving, LoadBounds};
 
-/// Extra weights are shares of the runs in extra time.
+/// In extra time, the number of runs of a vCPU is proportional to its extra weight.
 #[test]
 fn vcpus_without_a_reservation_share_equally_or_by_weight() {
     for (unreserved, expected) in [(0, [333, 333, 333]), (1, [143, 286, 571])] {
@@ -15,13 +15,14 @@ fn vcpus_without_a_reservation_share_equally_or_by_weight() {
     }
 }
 
-/// A vCPU with a reservation shares extra time by utilisation or equally. By utilisation, a whole CPU equals an extra
-/// weight of 128.
+/// A vCPU with a reservation shares extra time by utilisation or equally. By utilisation, a reservation of a whole CPU
+/// equals an extra weight of 128.
 #[test]
 fn the_reserved_share_by_utilisation_or_equally() {
     for (equal, expected) in [(0, [30, 10]), (1, [20, 20])] {
         let mut host = host(1, &[("reserved-extra", equal)]);
-        // Slices of 30 % and 10 % leave 60 % of extra time. The shares are 45 % and 15 %, or 30 % and 30 %.
+        // Slices of 30 % and 10 % leave 60 % of the CPU as extra time. The vCPUs receive 45 % and 15 % of the CPU in
+        // extra time, or 30 % each.
         let all = [hog(&mut host, soft(30_000, 100_000)), hog(&mut host, soft(10_000, 100_000))];
         host.run_until(Instant::at_ns(Nanos::s(20).as_ns()));
         let shares = per_mille(&mut host, &all, Nanos::s(20));
@@ -29,7 +30,7 @@ fn the_reserved_share_by_utilisation_or_equally() {
         let due = [0, 1].map(|n| slices[n] + 15 * expected[n]);
         assert!(shares.iter().zip(due).all(|(&got, due)| got.abs_diff(due) <= 10), "{shares:?}, due {due:?}");
     }
-    // A reservation of 25 % equals 32 vCPUs without a reservation.
+    // In extra time, a vCPU that reserves 25 % receives as much as 32 vCPUs without a reservation.
     let mut host = host(1, &[]);
     let all = [hog(&mut host, soft(25_000, 100_000)), hog(&mut host, Params::default())];
     host.run_until(Instant::at_ns(Nanos::s(40).as_ns()));
@@ -37,7 +38,8 @@ fn the_reserved_share_by_utilisation_or_equally() {
     assert!(shares[1].abs_diff(750 / 33) <= 2, "{shares:?}");
 }
 
-/// The cost of a run does not depend on its length, so a vCPU that yields receives less CPU time than its equal.
+/// The cost of a run does not depend on its length, so a vCPU that yields receives less CPU time than an equal vCPU
+/// that does not yield.
 #[test]
 fn a_turn_is_paid_for_in_full() {
     let mut host = host(1, &[]);
@@ -52,7 +54,8 @@ fn a_turn_is_paid_for_in_full() {
     assert!(used[0].saturating_mul(3) < used[1].saturating_mul(2), "{used:?}");
 }
 
-/// Two vCPUs that block alternately starve a third vCPU that was charged for a run. A block advances no other score.
+/// Two vCPUs that block alternately starve a third vCPU that was charged for a run, because a block does not advance
+/// the scores of other vCPUs.
 #[test]
 fn a_block_does_not_advance_the_other_vcpus() {
     let mut host = host(1, &[("unreserved", 1)]);

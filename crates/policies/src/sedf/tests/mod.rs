@@ -50,8 +50,8 @@ fn shows_us(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     shows(host, e, name) / 1_000
 }
 
-/// Returns the runs from now until `us`, as `(entity, from, to)`, in microseconds. During a run without an entity, the
-/// CPU idles.
+/// Returns the runs from now until `us`, as `(entity, from, to)`, in microseconds. The entity is `None` while the CPU
+/// idles.
 fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)> {
     let mut all: Vec<(Option<EntityId>, u64, u64)> = Vec::new();
     let mut now = host.now().as_ns() / 1_000;
@@ -72,11 +72,12 @@ fn per_mille(host: &mut Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (used(host, e).as_ns() * 1_000 + of.as_ns() / 2) / of.as_ns()).collect()
 }
 
-/// A worked example. D0 and D1 have 5 ms of 10 ms, with extra time. D1 is a hog from 0 on, and D0 has bursts of 200 us.
+/// A worked example. `d0` and `d1` have slices of 5 ms in periods of 10 ms, with extra time. `d1` is a hog from 0 on,
+/// and `d0` has bursts of 200 us.
 ///
-/// D0 wakes at 1, 3, 7 and 12 ms. The burst at 3 ms moves the end of D1's quanta from 4.7 to 4.9 ms. The scores of the
-/// example are those of `reserved-extra = equal`. In Xen's source, a vCPU with a slice and a period is scored by
-/// utilisation, which changes no decision in the example.
+/// `d0` wakes at 1, 3, 7 and 12 ms. The burst at 3 ms moves the end of the last quantum of `d1` from 4.7 to 4.9 ms. The
+/// scores of the example are those of `reserved-extra = equal`. In Xen's source, a vCPU with a slice and a period is
+/// scored by utilisation, which changes no decision in the example.
 #[test]
 fn the_worked_example() {
     for (hack, scored_equally) in [(0, 1), (0, 0), (1, 1)] {
@@ -141,7 +142,7 @@ fn the_essays_picture_is_true() {
     assert!(POLICY.text.contains(&format!("//! {line}\n")), "{line}");
 }
 
-/// Slices of 3 ms in 10 ms and of 30 ms in 100 ms are both 30 %.
+/// Slices of 3 ms in 10 ms and of 30 ms in 100 ms both give a share of 30 %.
 #[test]
 fn short_and_long_periods_give_the_same_share() {
     for other in [None, Some(Params::default())] {

@@ -1,4 +1,4 @@
-//! Tests of slices and periods (6.3), and of reservations and their changes (6.2).
+//! Tests of slices and periods, and of reservations and their changes.
 
 use super::*;
 use crate::sedf::vcpu::{Request, Vcpu};
@@ -22,7 +22,7 @@ fn vcpus_with_extra_time_idle_up_to_a_quantum_before_a_period() {
     }
 }
 
-/// No vCPU may have extra time. Each vCPU rests once its slice is used up, even if CPUs idle.
+/// No vCPU may use extra time. Each vCPU waits once its slice is used up, even if the CPU idles.
 #[test]
 fn hard_reservations_get_their_slices_and_no_more() {
     let mut host = host(1, &[]);
@@ -47,28 +47,29 @@ fn a_period_that_begins_with_an_earlier_deadline_interrupts() {
     let mut host = host(1, &[]);
     let (long, short) = (hog(&mut host, hard(20_000, 50_000)), hog(&mut host, hard(2_000, 10_000)));
     run_through(&mut host, 19_999);
-    // The periods of `short` begin at 2 and at 12. The period of `long` begins at 20, with its deadline at 70.
+    // The periods of `short` begin at 2 ms and at 12 ms. The period of `long` begins at 20 ms, with its deadline at 70
+    // ms.
     let expected = [(Some(long), 20_000, 22_000), (Some(short), 22_000, 24_000), (Some(long), 24_000, 32_000)];
     assert_eq!(stretches(&mut host, 32_000)[1..], expected);
 }
 
-/// If slices do not fit, a missed period is replaced by the next period on the old grid, with a full slice. A vCPU that
-/// kept its deadline is then first among equals.
+/// If slices do not fit, a missed period is replaced by the next period on the old grid, with a full slice. Of two
+/// vCPUs that then have the same deadline, the vCPU that did not miss its previous deadline runs first.
 #[test]
 fn a_missed_period_is_given_up() {
     let mut host = host(1, &[]);
     let all = [hog(&mut host, hard(8_000, 10_000)), hog(&mut host, hard(8_000, 10_000))];
     let deadlines = |host: &Driver<'_>| all.map(|e| shows_us(host, e, "deadline"));
-    // Both periods began at 8. The first vCPU has its slice until 16. The other vCPU runs until 24, past its deadline
-    // at 18.
+    // Both periods began at 8 ms. The first vCPU receives its slice until 16 ms. The second vCPU runs until 24 ms, past
+    // its deadline at 18 ms.
     run_through(&mut host, 23_999);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[1]), [28_000, 18_000]));
     run_through(&mut host, 31_999);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[0]), [28_000, 28_000]));
     run_through(&mut host, 32_001);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[0]), [38_000, 38_000]), "28 is missed");
-    // The other vCPU runs when a slice of the first vCPU ends exactly at the deadline of the other. This happens at 48,
-    // and every 40 ms from then on.
+    // The second vCPU runs only if a slice of the first vCPU ends exactly at the deadline of the second vCPU. This
+    // happens at 48 ms, and every 40 ms from then on.
     run_through(&mut host, 48_001);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[1]), [58_000, 48_000]));
     host.run_until(Instant::at_ns(Nanos::s(10).as_ns()));
@@ -76,8 +77,8 @@ fn a_missed_period_is_given_up() {
     assert!(shares[0].abs_diff(800) <= 2 && shares[1].abs_diff(200) <= 2, "no reservation is refused: {shares:?}");
 }
 
-/// Periods keep their grid for any lag of a vCPU. `miss` advances to the first period that ends at `now` or later, and
-/// `skip_to_period_after` to the first period that begins after `now`.
+/// Periods keep their grid, however far a vCPU lags. `miss` advances to the first period that ends at `now` or later,
+/// and `skip_to_period_after` to the first period that begins after `now`.
 #[test]
 fn periods_keep_their_grid() {
     let after = |deadline: u64, now: u64, go_on: fn(&mut Vcpu, Instant)| {
@@ -124,7 +125,7 @@ fn what_xen_refuses_is_refused() {
     assert_eq!(ask(hard(4, 100)), Some(Refused::OutOfRange { what: "slice", least, most }));
 }
 
-/// In weight mode, the unreserved part of 95 ms in every 100 ms is distributed by weight, on each CPU.
+/// With `unreserved = slices`, the unreserved part of 95 ms in every 100 ms is distributed by weight, on each CPU.
 #[test]
 fn slices_by_weight_are_what_reservations_leave() {
     let knobs = [("unreserved", 2)];
@@ -166,7 +167,7 @@ fn the_weight_period_and_its_safety_are_knobs() {
     assert_eq!((shows_us(&host, e, "period"), shows_us(&host, e, "slice")), (40_000, 30_000));
 }
 
-/// A change takes effect at once, in every state.
+/// A change of parameters takes effect at once, in every state of the vCPU.
 #[test]
 fn a_change_counts_at_once() {
     let mut host = host(1, &[]);
@@ -182,7 +183,7 @@ fn a_change_counts_at_once() {
     host.adjust(b, hard(2_000, 10_000)).expect("it is accepted");
     host.adjust(b, soft(2_000, 10_000)).expect("it is accepted");
     run_through(&mut host, 2_000);
-    // The vCPU runs in its slice. Slice and period become longer at once.
+    // `b` runs in its slice. Its slice and its period become longer at once.
     host.adjust(b, hard(4_000, 20_000)).expect("it is accepted");
     run_through(&mut host, 2_001);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(b), 5_000), "a begins at 5 ms");

@@ -1,9 +1,9 @@
-//! Tests of woken vCPUs (6.4) under each rule for wake-ups (6.6).
+//! Tests of woken vCPUs under each rule for wake-ups.
 
 use super::*;
 
-/// After a wake-up in the period of the block, the rest of the slice is lost. Extra time compensates for the loss, also
-/// with a hard reservation.
+/// A vCPU that wakes in the period in which it blocked loses the rest of its slice. Extra time compensates for the
+/// loss, even if the reservation is hard.
 #[test]
 fn the_hard_are_compensated_in_extra_time() {
     let mut host = host(1, &[]);
@@ -13,14 +13,14 @@ fn the_hard_are_compensated_in_extra_time() {
     run_through(&mut host, 6_001);
     assert_eq!((runs(&host), shows_us(&host, e, "deadline")), (Some(e), 24_000), "at once, before the next period");
     assert_eq!((shows_us(&host, e, "lost"), shows(&host, e, "penalty-score")), (2_999, 10 * 1_024 / 3));
-    // The lost 3 ms run in quanta. No further time is compensated.
+    // The vCPU receives the lost 3 ms in quanta, and no further compensation.
     assert_eq!(stretches(&mut host, 9_002), [(Some(e), 6_001, 9_000), (Some(busy), 9_000, 9_002)]);
     assert_eq!(shows(&host, e, "wants-penalty"), 0);
     run_through(&mut host, 14_001);
     assert_eq!(runs(&host), Some(e), "a full slice");
 }
 
-/// A wake-up after the period of the block begins a period at once, with a full slice.
+/// A wake-up after the period in which the vCPU blocked starts a new period at once, with a full slice.
 #[test]
 fn a_late_wake_up_begins_a_period() {
     let mut host = host(1, &[]);
@@ -39,34 +39,35 @@ fn a_slice_is_not_interrupted_for_a_period_that_begins_later() {
     let (long, short) = (hog(&mut host, hard(30_000, 90_000)), scripted(&mut host, soft(1_000, 20_000)));
     run_through(&mut host, 31_000);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 60_000));
-    // After its first wake-up, the period of `short` begins at 32 and ends at 52, long before 120. So the run ends at
-    // 32.
+    // After its first wake-up, the period of `short` begins at 32 ms and ends at 52 ms, before the deadline of `long`
+    // at 120 ms. So the run of `long` ends at 32 ms.
     wake_at(&mut host, 31_000, short);
     run_through(&mut host, 31_001);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 32_000));
     run_through(&mut host, 32_001);
     assert_eq!(runs(&host), Some(short));
     block_at(&mut host, 32_500, short);
-    // After a wake-up within its period, the next period of `short` begins at 52, still before 60.
+    // After a wake-up within its period, the next period of `short` begins at 52 ms, still before 60 ms.
     wake_at(&mut host, 33_000, short);
     run_through(&mut host, 33_001);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 52_000));
     host.pause(short);
     run_through(&mut host, 50_000);
-    // `short` wakes before that period, which ends at 72, so nothing changes.
+    // `short` wakes before that period, which ends at 72 ms, so nothing changes.
     host.resume(short);
     host.wake(short, Wake::Resumed);
     run_through(&mut host, 50_001);
     assert_eq!((runs(&host), shows_us(&host, short, "deadline")), (Some(long), 72_000));
 }
 
-/// Among vCPUs with a compensation due, the vCPU that lost the larger part of its period is first, and preempts.
+/// Of two vCPUs with a compensation due, the vCPU that lost the larger part of its period runs first, and preempts the
+/// other vCPU.
 #[test]
 fn a_greater_loss_preempts_a_compensation() {
     let mut host = host(1, &[]);
     let busy = hog(&mut host, Params::default());
     let all = [hog(&mut host, hard(4_000, 40_000)), hog(&mut host, hard(12_000, 40_000))];
-    // The period of the first vCPU begins at 4, and the period of the second vCPU begins at 12.
+    // The period of the first vCPU begins at 4 ms, and the period of the second vCPU begins at 12 ms.
     block_at(&mut host, 4_500, all[0]);
     block_at(&mut host, 12_500, all[1]);
     wake_at(&mut host, 13_000, all[0]);
@@ -104,13 +105,13 @@ fn the_hack_ends_a_compensation_with_its_first_turn() {
     }
 }
 
-/// The deadlines, under each rule of `unblock`, of a vCPU that wakes 1 ms or 23 ms after its block.
+/// The deadlines, under each rule of `unblock`, of a vCPU that wakes 1 ms or 23 ms after it blocked.
 #[test]
 fn each_way_of_waking_has_its_deadline() {
-    // With 4 ms of 10 ms, the vCPU blocks at 5 in the period from 4 to 14, with 1 ms used.
+    // The vCPU has a slice of 4 ms in every 10 ms. It blocks at 5 ms, in the period from 4 to 14 ms, with 1 ms used.
     for (unblock, short, long, wants_penalty) in [
         ("extra", 24_000, 38_000, 1),
-        // The grid is 14, 24, 34, …: the next whole period begins at 34.
+        // Periods begin at 14, 24, 34 ms, … The next whole period after 28 ms begins at 34 ms.
         ("isochronous", 24_000, 44_000, 0),
         ("conservative", 24_000, 38_000, 0),
         ("atropos", 24_000, 30_000, 0),
@@ -129,7 +130,8 @@ fn each_way_of_waking_has_its_deadline() {
     }
 }
 
-/// With `resume`, the blocked time counts as used. With less than a quantum left, the vCPU waits for the next period.
+/// With `resume`, the time for which the vCPU was blocked counts as used. If less than a quantum is left, the vCPU
+/// waits for the next period.
 #[test]
 fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
     for (wake, runs_until, deadline) in [(7_400, Some(8_000), 14_000), (7_600, None, 24_000)] {
@@ -143,8 +145,8 @@ fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
     }
 }
 
-/// With `atropos`, a period is as short as the latency. Slice and period are then doubled until they reach those of the
-/// reservation.
+/// With `atropos`, the period after a late wake-up is as short as the latency. Slice and period are then doubled until
+/// they reach those of the reservation.
 #[test]
 fn a_short_period_grows_back() {
     let mut host = host_that_unblocks("atropos");

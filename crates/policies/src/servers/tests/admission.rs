@@ -25,7 +25,8 @@ fn rtds_lets_in_as_much_as_there_are_cpus() {
     assert!(closed.attach("e", Params::default(), Workload::Hog).is_err());
 }
 
-/// 1.3 · 1.3 · 1.18 is below two, and 1.3 · 1.3 · 1.19 is above two. With deadlines, 0.4 is free.
+/// With fixed priorities, 0.18 fits, because 1.3 · 1.3 · 1.18 is below two, and 0.19 does not, because 1.3 · 1.3 · 1.19
+/// is above two. With EDF, 0.4 is free.
 #[test]
 fn fixed_priorities_have_room_for_less_than_deadlines() {
     for (order, fits, does_not) in [("deadline-monotonic", 18, 19), ("edf", 40, 41)] {

@@ -17,8 +17,8 @@ fn asking(slice: u64, period: u64, limit: Limit) -> Params {
     reserving(Nanos::ms(slice), Nanos::ms(period), limit)
 }
 
-/// Returns the entity of `all` that runs in the middle of every millisecond from `from` to `to`. Each entity is a
-/// letter, and `.` is none.
+/// Returns the entities of `all` that run in the middle of each millisecond from `from` to `to`. Each letter stands for
+/// an entity, and `.` for none.
 fn schedule(host: &mut Driver<'_>, all: &[EntityId], from: u64, to: u64) -> String {
     let mut text = String::new();
     for ms in from..to {
@@ -29,8 +29,8 @@ fn schedule(host: &mut Driver<'_>, all: &[EntityId], from: u64, to: u64) -> Stri
     text
 }
 
-/// u runs without extratime, e with extratime. Both have (10, 4) from 0 on. From 4 to 8, e uses its own budget. From 8
-/// on, e is at level 1.
+/// The first entity (`u` in the essay) has no extratime; the second entity, `e`, has extratime. Both have a budget of 4
+/// ms in every 10 ms from 0 on. From 4 to 8 ms, `e` uses its own budget. From 8 ms on, `e` is at level 1.
 #[test]
 fn the_worked_example_of_rtds() {
     let mut host = host(&rtds::POLICY, 1, &[]);
@@ -82,7 +82,7 @@ fn rtds_runs_the_earliest_deadlines_of_the_whole_machine() {
     assert!(runs(&host, late), "its budget is used up");
 }
 
-/// A wake-up after the end of the period begins the period of the grid that contains the wake-up.
+/// A wake-up after the end of a period starts the period of the grid that contains the instant of the wake-up.
 #[test]
 fn periods_stay_on_their_grid() {
     let mut host = host(&rtds::POLICY, 1, &[("extratime", "0")]);
@@ -95,7 +95,8 @@ fn periods_stay_on_their_grid() {
     assert_eq!(host.machine().inspect(e, "deadline"), Some(Nanos::ms(40).as_ns().cast_signed()));
 }
 
-/// The example of rt-xen's essay: (10, 4) on an idle CPU, blocked at 1, runnable from 6 on.
+/// The example of the essay of `rt-xen`: a budget of 4 ms in every 10 ms on an otherwise idle CPU. The entity blocks at
+/// 1 ms and wakes at 6 ms.
 #[test]
 fn the_kinds_of_servers_differ() {
     let expected = [
@@ -118,7 +119,8 @@ fn the_kinds_of_servers_differ() {
     }
 }
 
-/// A block costs a polling server its whole budget, and a periodic server only the time of the block.
+/// A block costs a polling server its whole budget, and a periodic server only the time for which its entity is
+/// blocked.
 #[test]
 fn a_short_rest_costs_a_periodic_server_its_length_and_a_polling_one_everything() {
     let expected = [("deferrable", "aaaa....."), ("periodic", "aaa......"), ("polling", "a........")];
@@ -136,7 +138,8 @@ fn a_short_rest_costs_a_periodic_server_its_length_and_a_polling_one_everything(
 
 #[test]
 fn fixed_priorities_go_by_period_and_deadlines_by_the_clock() {
-    // At 10, the deadline of the longer period is 14, before the deadline of the shorter period at 20.
+    // At 10 ms, the entity with the longer period is due at 14 ms, before the entity with the shorter period, which is
+    // due at 20 ms.
     for (order, wanted) in [("deadline-monotonic", "aaaabbbbbbaaaabb"), ("edf", "aaaabbbbbbbaaaab")] {
         let mut host = host(&rt_xen::POLICY, 1, &[("order", order)]);
         let all = [awake(&mut host, asking(4, 10, Limit::Hard)), awake(&mut host, asking(7, 14, Limit::Hard))];
@@ -201,7 +204,8 @@ fn a_quantum_cuts_turns_among_equals() {
     }
 }
 
-/// At 2, c arrives with the deadline of a. The arrival does not make the CPU pick again, but another event does.
+/// At 2 ms, `c` arrives with the same deadline as `a`. The arrival does not make the CPU pick again, but the change of
+/// the affinity of `a` does.
 #[test]
 fn a_running_entity_yields_to_an_equal_or_stays() {
     for (ties, wanted) in [("turn", "aacc"), ("stay", "aaaa")] {
@@ -216,7 +220,7 @@ fn a_running_entity_yields_to_an_equal_or_stays() {
     }
 }
 
-/// With periods from the start of the machine, an entity that is attached at 7 has a whole budget until 10.
+/// If periods count from the start of the machine, an entity that is attached at 7 ms has a whole budget until 10 ms.
 #[test]
 fn periods_count_from_the_attachment_or_from_the_start_of_the_machine() {
     for policy in [&rtds::POLICY, &rt_xen::POLICY] {

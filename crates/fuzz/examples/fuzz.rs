@@ -57,7 +57,7 @@ fn minutes(text: &str) -> Result<f64, String> {
 /// Maximum duration of one run, including its repetition and shrinking.
 const RUN_MOST: Duration = Duration::from_secs(300);
 
-/// Ends the process if a run takes too long, and prints the options of the run with the line that replays it.
+/// Ends the process if a run takes too long, and prints the options of the run with the command line that replays it.
 #[derive(Clone, Debug, Default)]
 struct Watchdog(Arc<Mutex<Option<(Instant, String)>>>);
 

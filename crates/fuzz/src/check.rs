@@ -9,7 +9,7 @@ use sched::Descriptor;
 /// Runs a machine with these options twice, and compares the runs.
 ///
 /// # Errors
-/// A law is broken. The failure has the smallest options found with which a law is broken.
+/// A law is broken. The failure contains the smallest options found that still break a law.
 pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
     match attempt(options) {
         Ok(stats) => Ok(stats),
@@ -17,7 +17,7 @@ pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
     }
 }
 
-/// Runs a machine with these options once, with `meter` around every call in which the policy may not allocate.
+/// Runs a machine with these options once, with `meter` around every call in which the policy must not allocate.
 ///
 /// # Errors
 /// A law is broken. Unlike in [`check`], the run is not shrunk.
@@ -58,7 +58,7 @@ fn once<'a>(options: &'a Options, meter: Option<Meter<'a>>) -> Result<Run, Strin
     catch_panic(|| World::new(options, meter).and_then(World::run))
 }
 
-/// Reduces the numbers of steps and entities while a law is still broken.
+/// Reduces the numbers of steps and entities as long as a law is still broken.
 fn shrink(options: &Options, what: String) -> Failure {
     let mut smallest = Failure { options: options.clone(), what };
     loop {

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sched::Nanos;
 
-/// Random numbers that are equal on all machines.
+/// A generator of random numbers. Equal seeds give equal numbers on all machines.
 #[derive(Clone, Debug)]
 pub struct Dice(ChaCha8Rng);
 

@@ -7,7 +7,7 @@ use sim::Auditor;
 use std::fmt::Write;
 use trace::{Event, Sink};
 
-/// A wrapper of the calls in which a policy may not allocate. The wrapper makes each call exactly once.
+/// A wrapper of the calls in which a policy must not allocate. The wrapper makes each call exactly once.
 pub type Meter<'a> = &'a mut dyn FnMut(&mut dyn FnMut());
 
 /// The largest delays of a driver.
@@ -43,7 +43,7 @@ pub struct Driver<'a> {
     dice: Dice,
     /// Delivery instant of the end of the time slice of each CPU.
     ends: Vec<Instant>,
-    /// Kicks in flight. The reason for a kick may no longer apply at its arrival.
+    /// Kicks in flight. The reason for a kick may no longer apply when the kick arrives.
     kicks: Vec<(Instant, CpuId)>,
     /// Pending alarms, by alarm number.
     alarms: Vec<Option<Pending>>,
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Driver<'_> {
 }
 
 impl<'a> Driver<'a> {
-    /// Returns a driver of a new machine; `seed` determines each delay.
+    /// Returns a driver of a new machine; `seed` determines the delays.
     #[must_use]
     pub fn new(machine: Machine, auditor: Auditor, lateness: Lateness, seed: u64) -> Driver<'a> {
         let cpus = machine.topology().cpus;
@@ -83,7 +83,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Wraps `meter` around every call in which the policy may not allocate.
+    /// Wraps `meter` around every call in which the policy must not allocate.
     #[must_use]
     pub fn metered(mut self, meter: Option<Meter<'a>>) -> Driver<'a> {
         self.meter = meter;
@@ -207,7 +207,7 @@ impl<'a> Driver<'a> {
         accepted
     }
 
-    /// Counts an accepted or refused request. A refused request changes nothing.
+    /// Counts an accepted or refused request. Asserts that a refused request has changed nothing.
     fn note<T>(&mut self, answer: Result<T, Refused>, before: &str) -> Option<T> {
         match answer {
             Ok(value) => {
@@ -223,8 +223,9 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Returns the answers to all queries about the attached entities: their states and parameters. While every CPU is
-    /// idle, the snapshot includes the state of the policy. A running entity may have uncharged time.
+    /// Returns the states and parameters of the attached entities as a string. While every CPU is idle, the string
+    /// includes the state of the policy. Otherwise that state is omitted, because a running entity may have uncharged
+    /// time.
     fn snapshot(&self) -> String {
         let mut text = String::new();
         let is_idle = self.machine.topology().iter().all(|cpu| self.machine.running(cpu).is_none());

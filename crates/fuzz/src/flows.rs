@@ -62,7 +62,7 @@ fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
         0 => dice.choose(&net.rings).map(Hop::Ring),
         1 => dice.choose(&net.rings).map(Hop::Completion),
         2 => {
-            // Only hosts get interrupts from the network; the first machine is a host.
+            // Only hosts receive interrupts from the network; the first machine is a host.
             let interrupted = (MachineId(0), world.machine(MachineId(0)).machine().topology().cpus);
             let cpu = usize::try_from(dice.below(interrupted.1 as u64)).expect("there are few");
             Some(Hop::Interrupt { machine: interrupted.0, cpu: CpuId::new(cpu), time: dice.span(Nanos::us(30)) })

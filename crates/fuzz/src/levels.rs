@@ -1,5 +1,6 @@
-//! Random worlds: hosts and guests under any policies, tasks that follow programs, arrivals and departures. Four checks
-//! evaluate each world: the [`WorldAuditor`], the machines' own assertions, a replay of each machine, and a second run.
+//! Random worlds: hosts and guests under any policies, tasks that follow programs, arrivals and departures. Five checks
+//! evaluate each world: the [`WorldAuditor`], the machines' own assertions, a replay of each machine, the construction
+//! of a timeline, and a second run.
 
 use super::dice::Dice;
 use super::flows::{self, Net};
@@ -58,7 +59,7 @@ pub struct WorldStats {
 /// Runs a world with these options twice, and checks both runs.
 ///
 /// # Errors
-/// A law is broken. The error describes the law and has the options of the shortest failing run found.
+/// A law is broken. The error describes the law and contains the options of the shortest failing run found.
 pub fn check_world(options: WorldOptions) -> Result<WorldStats, String> {
     attempt(options).map_err(|what| {
         let (mut shortest, mut what) = (options, what);
@@ -159,7 +160,7 @@ struct Population {
     applications: Vec<(MachineId, u32)>,
 }
 
-/// Connects machines of the world that have a network. Connected machines exchange packets.
+/// If the world has a network, adds up to three flows, each from one random machine to another or to itself.
 fn connect(world: &mut World<'_>, population: &mut Population, net: Option<&Net>, dice: &mut Dice) {
     let Some(net) = net else { return };
     for _ in 0..1 + dice.below(3) {
@@ -221,7 +222,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Returns a machine, built as in the world.
+    /// Returns a machine that is built in the same way as in the world.
     fn build(&self) -> sched::Machine {
         let kicks = if self.costs.kick.is_zero() { sched::Kicks::Immediate } else { sched::Kicks::Delivered };
         sched::Machine::build(self.policy, self.cpus, &self.knobs, kicks).expect("it was tried")
@@ -281,7 +282,8 @@ impl Drawn {
     }
 }
 
-/// Returns whether the policy admits many entities without parameters. Some knobs grant every entity a reservation.
+/// Returns whether the policy admits 64 entities with default parameters. Some knobs give every entity a reservation,
+/// and then not all entities may be admitted.
 fn has_room(policy: &Descriptor, host: &Topology, knobs: &Knobs) -> bool {
     let Ok(mut machine) = sched::Machine::build(policy, *host, knobs, sched::Kicks::Immediate) else { return false };
     (0..64).all(|_| machine.attach(Instant::ZERO, Params::default()).is_ok())
@@ -327,8 +329,8 @@ fn kind(dice: &mut Dice) -> Guest {
     }
 }
 
-/// Returns a random coordination. Its boosts may be less than, equal to or more than the permanent parameters of a
-/// vCPU.
+/// Returns a random coordination. Its boosts may be less urgent than, as urgent as or more urgent than the permanent
+/// parameters of a vCPU.
 fn coordination(dice: &mut Dice) -> Coordination {
     let (_, protocol) = dice.choose(&Protocol::ALL).expect("there are some");
     let (_, detector) = dice.choose(&Rule::ALL).expect("there are some");
@@ -362,7 +364,7 @@ fn vcpus(world: &mut World<'_>, host: MachineId, count: usize, dice: &mut Dice) 
     let vcpu = |cpu: usize| {
         let affinity = if pinned { CpuSet::one(CpuId::new(cpu % cpus)) } else { CpuSet::ALL };
         let plain = Params { group, affinity, ..Params::default() };
-        // Some entities are permanently urgent, or have a weight.
+        // Some vCPUs permanently have a real-time class, or a weight other than the default.
         let drawn = if dice.one_in(2) { Params { group, affinity, ..asked(dice) } } else { plain };
         let given = world.attach(host, "vcpu", drawn, Workload::Vcpu);
         given.unwrap_or_else(|_| world.attach(host, "vcpu", plain, Workload::Vcpu).expect("a vCPU asks for nothing"))
@@ -383,7 +385,7 @@ fn populate(world: &mut World<'_>, population: &mut Population, machine: Machine
     }
 }
 
-/// Starts a further application.
+/// Starts another application.
 fn begin(world: &mut World<'_>, population: &mut Population, machine: MachineId, dice: &mut Dice) {
     let application = application(dice);
     if let Ok((number, _)) = world.start(machine, &application, GroupId::ROOT) {

@@ -4,7 +4,7 @@
 //! ```no_run
 //! use fuzz::{Options, check};
 //! let options = Options::draw(policies::find("edf").unwrap(), 123);
-//! println!("{options}"); // All options, and the line that replays them.
+//! println!("{options}"); // All options, and the command line that replays them.
 //! if let Err(failure) = check(&options) {
 //!     println!("{failure}"); // The broken law, and the smallest run found that breaks it.
 //! }

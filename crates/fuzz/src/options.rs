@@ -13,7 +13,7 @@ pub(super) const WEIGHTS: [u32; 7] = [64, 335, 1024, 1024, 1024, 3121, 16_384];
 /// Maximum warp of an entity.
 pub(super) const WARP_MOST: Nanos = Nanos::ms(100);
 
-/// The parameters of a fuzz run, drawn from the seed. `steps` and `entities` may be reduced.
+/// The parameters of a fuzz run, drawn from the seed. `steps` and `entities` are reduced when a failing run is shrunk.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Descriptor of the policy.
@@ -104,7 +104,7 @@ impl Options {
         options
     }
 
-    /// Keeps every entity runnable, as some guarantees require for their check.
+    /// Keeps every entity runnable. Some guarantees can be checked only in such runs.
     fn calm(&mut self) {
         (self.affinities, self.changes, self.arrivals) = (false, false, false);
         (self.blocks, self.pauses, self.yields) = (false, false, false);
@@ -116,7 +116,7 @@ impl Options {
         !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)
     }
 
-    /// Returns the largest shortfall of a slice that the policy guarantees with a punctual driver; `None`: no
+    /// Returns the maximum shortfall of a slice that the policy guarantees with a punctual driver; `None`: no
     /// guarantee.
     #[must_use]
     pub fn reservation_bound(&self) -> Option<Nanos> {
@@ -196,7 +196,7 @@ fn possible(policy: &Descriptor, host: &Topology, knobs: Knobs) -> Knobs {
 }
 
 impl fmt::Display for Options {
-    /// Writes every option, then the line that replays the run.
+    /// Writes every option, then the command line that replays the run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Topology { cpus, smt, llc } = self.host;
         write!(f, "{}: cpus {cpus}, smt {smt}, llc {llc}, entities {}", self.policy.name, self.entities)?;

@@ -201,7 +201,7 @@ impl<'a> World<'a> {
         if !self.members.is_empty() {
             let at = self.dice.below(self.members.len() as u64);
             let member = self.members.swap_remove(usize::try_from(at).expect("an index fits"));
-            // A paused entity has no uncharged time, so its CPU time is compared.
+            // A paused entity has no uncharged time, so `detach` can compare its CPU time with the auditor's.
             if self.dice.one_in(2) {
                 self.driver.input(Input::Pause { entity: member.id });
             }
@@ -213,7 +213,7 @@ impl<'a> World<'a> {
         let params = requests::params(self.options, &self.groups, self.driver.now(), &mut self.dice);
         let Some(id) = self.driver.attach(params) else { return };
         self.members.push(Member { id, woke: false, paused: false });
-        // Every entity is runnable from the start.
+        // In a calm run, every entity is runnable from the start.
         if self.options.is_calm() {
             self.wake_up(id);
         }

@@ -9,7 +9,7 @@
 use serde::Serialize;
 
 /// Maximum number of runs for which an interval can be computed. With more runs, the probability that all runs are on
-/// one side is below the smallest positive number.
+/// one side is below the smallest positive floating-point number.
 pub const RUNS_MAX: usize = 1_000;
 
 /// Required confidence of an interval, if the number of runs suffices. Unit: millionths.
@@ -48,7 +48,8 @@ pub fn confidence(runs: usize) -> u64 {
     interval(runs).1
 }
 
-/// Returns the number of values of `runs` outside the interval at each end. Range of `runs`: 1 … [`RUNS_MAX`].
+/// Returns the number of values that lie outside the interval at each end, for `runs` values. Range of `runs`: 1 …
+/// [`RUNS_MAX`].
 #[must_use]
 pub fn skipped(runs: usize) -> usize {
     interval(runs).0
@@ -58,12 +59,12 @@ pub fn skipped(runs: usize) -> usize {
 /// millionths.
 fn interval(count: usize) -> (usize, u64) {
     assert!((1..=RUNS_MAX).contains(&count), "statistics are over 1 to {RUNS_MAX} runs");
-    // Halves are exact, and the code uses only the four basic operations, which are equal on every machine.
+    // Halves are exact, and the code uses only the four basic operations, whose results are equal on every machine.
     let mut chance = (0..count).fold(1.0_f64, |chance, _| chance / 2.0);
     let mut outside = 0.0;
     let mut best = None;
     for skipped in 0..count.div_ceil(2) {
-        // The probability that exactly `skipped` of all values are on one side.
+        // Adds the probability that exactly `skipped` values are below the median, or exactly `skipped` above it.
         outside += 2.0 * chance;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and a million")]
         let sure = ((1.0 - outside).max(0.0) * 1e6) as u64;
@@ -102,7 +103,7 @@ mod tests {
     }
 
     /// Enumerates all combinations in which n runs can be above or below the median, and counts those with the median
-    /// inside.
+    /// inside the interval.
     #[test]
     fn how_sure_is_what_counting_gives() {
         for runs in 1..=16_u32 {
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(Spread::of(&[7]), Spread { median: 7, low: 7, high: 7 });
         assert_eq!(Spread::of(&[9, 1, 5, 2]), Spread { median: 3, low: 1, high: 9 });
         assert_eq!(Spread::of(&[9, 1, 5, 2, 8]), Spread { median: 5, low: 1, high: 9 });
-        // From nine runs on, a single outlier is omitted.
+        // From nine runs on, the interval excludes a single outlier at each end.
         let values = [100, 10, 11, 12, 13, 14, 15, 16, 0];
         assert_eq!(Spread::of(&values), Spread { median: 13, low: 10, high: 16 });
         assert_eq!(Spread::of(&[u64::MAX, u64::MAX]).median, u64::MAX);

@@ -46,7 +46,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     bad_at: "using CPUs to the last percent: a gang must fit on every one of its CPUs",
     text: include_str!("gang_edf.rs"),
     conserving: |_| Conserving::PerCpu { slack: Nanos::ZERO },
-    starvation: |_| None, // Entities without a reservation get the remaining time, which may be zero.
+    starvation: |_| None, // Entities without a reservation receive the remaining time, which may be zero.
     guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_gang_that_does_not_fit_on_every_cpu_is_refused_with_the_slice_that_would() {
         let mut host = host(2);
-        awake(&mut host, asking(GroupId::ROOT, 6, 10)); // On CPU 0: 0.3 remains on CPU 0, 0.9 on CPU 1.
+        awake(&mut host, asking(GroupId::ROOT, 6, 10)); // On CPU 0; a density of 0.3 is free on CPU 0, and 0.9 on CPU 1.
         let vm = gang(&mut host);
         let first = awake(&mut host, asking(vm, 4, 10));
         run_through(&mut host, 100);

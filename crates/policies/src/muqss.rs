@@ -45,7 +45,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     bad_at: "group shares and reservations; many CPUs, because every pick examines all run queues",
     text: include_str!("muqss.rs"),
     conserving,
-    starvation: |_| None, // Real-time, isochronous and idle classes are strict.
+    starvation: |_| None, // Real-time, isochronous and idle tasks are ordered by strict priority.
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
     knobs: &[

@@ -12,7 +12,7 @@ pub struct Jobs {
     pub completions: u64,
     /// Number of jobs completed after their deadline.
     pub misses: u64,
-    /// Number of incomplete jobs whose deadline had passed at the end of the run or at the detachment of the entity.
+    /// Number of incomplete jobs whose deadline had passed when the run ended or the entity was detached.
     pub unfinished_late: u64,
     /// Maximum tardiness of a completed job. Zero if no job was late.
     pub worst_lateness: Nanos,
@@ -36,7 +36,7 @@ pub(super) struct OpenJob {
     pub(super) deadline: Instant,
 }
 
-/// Jobs at equal distances from each other.
+/// Consecutive jobs with equally spaced releases and equally spaced deadlines.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     first: OpenJob,
@@ -61,7 +61,7 @@ impl Stretch {
         }
     }
 
-    /// Adds `job` at the end. Returns false if the distances would not remain equal.
+    /// Appends `job`. Returns false, and appends nothing, if the distances would not remain equal.
     #[inline]
     fn extend(&mut self, job: OpenJob) -> bool {
         match self.count {
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn jobs_are_taken_in_the_order_in_which_they_were_added() {
         let deadlines = [10, 20, 30, 35, 36, 36, 36, 5, 9, 100, 100];
-        // The releases have equal distances, or distances other than the deadlines.
+        // The releases are equally spaced, equal to the deadlines, or irregular.
         for released in [|i: u64, _: u64| 7 * i, |_, deadline| deadline, |i, deadline| deadline * i % 11] {
             let given: Vec<OpenJob> = (0..).zip(deadlines).map(|(i, at)| job(released(i, at), at)).collect();
             let mut jobs = OpenJobs::default();

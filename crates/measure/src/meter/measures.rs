@@ -23,8 +23,8 @@ pub struct Measures {
     pub preemptions: u64,
     /// Number of times the entity resumed on a CPU other than its last CPU.
     pub migrations: u64,
-    /// Waits from each wake-up or loss of the CPU until the entity runs; zero if the entity ran at once. Held time
-    /// counts. A wait on a frozen CPU continues until the thaw, but a freeze begins no wait.
+    /// Waits from each wake-up or loss of the CPU until the entity runs; zero if the entity ran at once. Held time is
+    /// included. A wait on a frozen CPU continues until the thaw, but a freeze begins no wait.
     pub waits: Durations,
     /// Wake-up latencies: the waits that began with a wake-up. For an entity that reports its own wake-ups: the times
     /// from the release of each awaited job to its beginning.

@@ -43,7 +43,7 @@ pub struct Member {
     did: Doing,
     pub(super) open: OpenJobs,
     watch: Option<Watch>,
-    /// Time on a CPU with an unreported fraction of CPU time.
+    /// Time on a CPU since the driver last reported the CPU time of the entity.
     unmeasured: Nanos,
 }
 
@@ -106,7 +106,7 @@ impl Member {
         self.upto = now;
     }
 
-    /// Discards everything before `start`.
+    /// Discards all measurements before `start`.
     pub(super) fn begin(&mut self, start: Instant) {
         if self.left.is_none() {
             self.advance(start);
@@ -146,7 +146,7 @@ impl Member {
             self.end_wait(now);
         }
         self.runnable = false;
-        // Otherwise the wake-up had no effect.
+        // An entity that blocks before it has run has waited, but its wake-up had no effect and no latency.
         self.woken = false;
         self.end_wait(now);
     }
@@ -267,7 +267,7 @@ impl Member {
         self.params = *params;
     }
 
-    /// Ends the measurement, at the detachment of the entity or at the end of the run.
+    /// Ends the measurement when the entity is detached or the run ends.
     pub(super) fn finish(&mut self, now: Instant) {
         self.block(now);
         self.unite_waits();

@@ -26,7 +26,7 @@ pub struct CpuMeasures {
     /// Number of times the CPU froze with a task on it. Zero on a host. A halted idle CPU is also frozen, but loses no
     /// time.
     pub freezes: u64,
-    /// Steal time: the CPU was frozen with a task on it, because its host let another entity run.
+    /// Steal time: time for which the CPU was frozen with a task on it.
     pub stolen: Nanos,
 }
 
@@ -40,7 +40,7 @@ struct Cpu {
 }
 
 impl Cpu {
-    /// Discards everything before `start`.
+    /// Discards all measurements before `start`.
     fn begin(&mut self, start: Instant) {
         self.got = CpuMeasures::default();
         self.frozen = self.frozen.map(|since| since.max(start));
@@ -53,13 +53,13 @@ impl Cpu {
     }
 }
 
-/// Measures each entity of a run, as a [`Sink`] of its trace. Complete after [`Event::End`] or once every entity has
-/// detached.
+/// Measures each entity of a run, as a [`Sink`] of its trace. The measurements are complete after [`Event::End`], or
+/// once every entity has been detached.
 #[derive(Debug, Default)]
 pub struct Meter {
     /// All entities of the run, in order of arrival.
     members: Vec<Member>,
-    /// Member that currently has each entity index.
+    /// For each entity index, the member that currently has it.
     present: Vec<Option<usize>>,
     /// CPUs by number, up to the last CPU with an event.
     cpus: Vec<Cpu>,
@@ -78,8 +78,9 @@ impl Meter {
         Meter::default()
     }
 
-    /// Returns a meter that excludes everything before `start`. An event counts at its instant. A wait, a job or a
-    /// period counts at its end, with its whole length. For other time spans, the part after `start` counts.
+    /// Returns a meter that excludes everything before `start`. An event counts if it occurs after `start`. A wait, a
+    /// job or a period counts with its whole length if it ends after `start`. Of other time spans, the part after
+    /// `start` counts.
     #[must_use]
     pub fn from(start: Instant) -> Meter {
         Meter { from: Some(start), ..Meter::default() }
@@ -215,7 +216,7 @@ impl Meter {
         self.cpu(cpu).running = None;
     }
 
-    /// Begins the next job at once, if neither a block nor a yield follows the completion.
+    /// Counts the next job as begun at once, if neither a block nor a yield follows the completion.
     fn go_on(&mut self, entity: EntityId, event: &Event) {
         let stops = match *event {
             Event::Input(Input::Block { cpu } | Input::Yield { cpu }) => {
@@ -223,7 +224,7 @@ impl Meter {
             }
             _ => false,
         };
-        // An entity that really blocks causes a later event.
+        // An entity without an open job begins no next job, but blocks at a later event.
         let next = |member: &&mut Member| member.on.is_some() && !member.open.is_empty();
         if let Some(member) = self.member(entity).filter(|member| !stops && next(member)) {
             member.dispatch();
@@ -277,8 +278,7 @@ impl Meter {
         true
     }
 
-    /// Finishes the work that depends on the next event: whether the next job begins at once, and whether the event
-    /// counts.
+    /// Decides what depends on the next event: whether the next job begins at once, and whether the measurement starts.
     fn catch_up(&mut self, now: Instant, event: &Event) {
         if let Some(entity) = self.completed.take() {
             self.go_on(entity, event);

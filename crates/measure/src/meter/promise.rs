@@ -6,12 +6,12 @@ use trace::Durations;
 /// The fulfilment of a reservation.
 ///
 /// Periods follow one another from the reservation's start. Without a requested start, the first period begins when the
-/// entity first wants to run. A new sequence begins when the entity wakes after a sleep that began no later than its
-/// current period.
+/// entity first wants to run. A new sequence of periods begins when the entity wakes after a sleep that began no later
+/// than its current period began.
 ///
 /// A period is evaluated if the entity was runnable (waiting, running or held) throughout. The period is a miss if less
-/// than the slice was delivered by its end. An entity that slept during the period may have missed its slice because of
-/// the sleep.
+/// than the slice was delivered by its end. A period in which the entity slept is not evaluated, because the sleep may
+/// be the reason for a missed slice.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Promise {
     /// Number of periods that ended.
@@ -25,7 +25,7 @@ pub struct Promise {
     /// Maximum total amount missing from all slices due since the reservation was made. Counted only until the entity
     /// sleeps.
     pub worst_debt: Nanos,
-    /// Adaptation times, from each change of the reservation to the end of the first period with the new slice
+    /// Adaptation times, from each change of the reservation to the end of the first period in which the new slice was
     /// delivered. Counted only until the entity sleeps.
     pub changes: Durations,
 }
@@ -114,8 +114,8 @@ impl Watch {
         Watch { blocked, changed: Some(now), ..Watch::new(reservation, now) }
     }
 
-    /// Adds `periods` that have ended, with `delivered` in each period, to the balance. The balance ends if the entity
-    /// was not runnable throughout.
+    /// Adds `periods` that have ended, with `delivered` in total, to the balance. The balance ends if the entity was
+    /// not runnable throughout.
     fn weigh(&mut self, delivered: Nanos, periods: u64, sum: &mut Promise) {
         let Some(balance) = self.balance.as_mut().filter(|_| self.throughout) else {
             self.balance = None;
@@ -172,14 +172,14 @@ impl Watch {
                 self.close(sum);
             }
         }
-        // A period that ends exactly now has been closed: events at this instant belong to the next period.
+        // A period that ends exactly now is closed, too: events at this instant belong to the next period.
         if self.end == now {
             self.close(sum);
         }
     }
 
     /// Records the wake-up of the entity, which has been blocked since `since`. Without a requested start, a new period
-    /// begins now if the sleep began no later than the current period.
+    /// begins now if the sleep began no later than the current period began.
     fn wake(&mut self, since: Instant, sum: &mut Promise) {
         self.blocked = None;
         if self.end == self.upto {
@@ -197,7 +197,7 @@ impl Watch {
         self.upto.saturating_add(self.reservation.period) == self.end
     }
 
-    /// Skips whole periods in one step: many short periods may pass between two events.
+    /// Skips whole periods in one step, because many short periods may pass between two events.
     fn skip(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
         let Reservation { slice, period, .. } = self.reservation;
         let periods = now.since(self.upto).as_ns() / period.as_ns();

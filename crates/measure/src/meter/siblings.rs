@@ -25,7 +25,7 @@ impl Sibling {
 #[derive(Clone, Debug, Default)]
 struct Gang {
     running: u32,
-    /// Members that wait while other members run, by entity index, with the start of the wait.
+    /// Members that wait while other members run, by entity index, with the start of the delay.
     waiting: BTreeMap<usize, Instant>,
     delays: Durations,
 }
@@ -43,16 +43,16 @@ impl Gang {
 /// Measures *sibling delays* as a [`Sink`]. A sibling delay is a time for which a member of a gang wants to run but
 /// waits while another member runs. The delay begins when both conditions hold and ends when either condition ends.
 /// With asynchronous scheduling, such delays hold up threads that wait for each other. Poris (Wu et al.), section 3.2,
-/// defines the lag within a VM and between the VMs of a group. Its equations 5 to 7 bound this lag. Complete after
-/// [`Event::End`].
+/// defines the lag within a VM and between the VMs of a group. Its equations 5 to 7 bound this lag. The measurements
+/// are complete after [`Event::End`].
 #[derive(Debug, Default)]
 pub struct Siblings {
-    /// Start of the measurement. Delays before this instant, or their parts, are not counted.
+    /// Start of the measurement. Delays, and parts of delays, before this instant are not counted.
     from: Instant,
     /// Parent of each group.
     parents: BTreeMap<GroupId, GroupId>,
     gangs: BTreeMap<GroupId, Gang>,
-    /// Member of each entity index.
+    /// For each entity index, the member that currently has it.
     present: Vec<Option<Sibling>>,
     /// Running entity of each CPU.
     running: Vec<Option<EntityId>>,
@@ -207,8 +207,8 @@ mod tests {
         Instant::ZERO + Nanos::ms(n)
     }
 
-    /// Returns two members and an entity outside the gang; all are runnable. One of the members belongs to a VM in the
-    /// gang.
+    /// Returns a sink that has recorded two members of a gang and an entity outside the gang; all are runnable. One of
+    /// the members belongs to a VM in the gang.
     fn two_and_another() -> Siblings {
         let mut siblings = Siblings::from(Instant::ZERO);
         let group = |group, parent, gang| Event::GroupCreated {

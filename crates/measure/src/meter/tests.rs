@@ -43,7 +43,7 @@ fn measure(events: impl IntoIterator<Item = (u64, Event)>) -> Meter {
 #[test]
 fn a_promise_is_judged_by_what_was_delivered_in_each_period_of_steady_demand() {
     let meter = measure([
-        (5, attach(A, reserved(3, 10))), // Periods end at 15, 25, 35, 45.
+        (5, attach(A, reserved(3, 10))), // Periods end at 15, 25, 35 and 45 ms.
         (5, wake(A)),
         (5, run(A)),
         (8, stop(A)), // 3 ms in the first period: kept.
@@ -53,7 +53,7 @@ fn a_promise_is_judged_by_what_was_delivered_in_each_period_of_steady_demand() {
         (27, Event::Input(Input::Block { cpu: CPU })), // The entity sleeps in the third period, which is not evaluated.
         (27, stop(A)),
         (33, wake(A)),
-        (36, Event::Action(Action::Held { entity: A, reasons: 4 })), // Held throughout the fourth: a miss by 3 ms.
+        (36, Event::Action(Action::Held { entity: A, reasons: 4 })), // Held in all of the fourth period: a miss by 3 ms.
         (46, Event::Action(Action::Held { entity: A, reasons: 0 })),
         (50, Event::End),
     ]);
@@ -237,7 +237,7 @@ fn an_entity_that_reports_its_wake_ups_is_believed() {
         (1, wake(A)),
         (1, run(A)),
         (4, Event::Complete { entity: A }),
-        (5, Event::Input(Input::Block { cpu: CPU })), // The block is reported later than it happened.
+        (5, Event::Input(Input::Block { cpu: CPU })), // The block is reported 1 ms after it happened.
         (5, stop(A)),
         (10, release(20)),
         (10, woke(90)),
@@ -269,7 +269,7 @@ fn time_on_a_frozen_cpu_is_stolen_and_not_delivered() {
         (0, wake(A)),
         (0, run(A)),
         (2, freeze()),
-        (3, wake(B)), // B waits for the CPU: steal time counts for A alone.
+        (3, wake(B)), // `B` waits for the CPU: steal time counts for `A` alone.
         (7, thaw()),
         (8, stop(A)),
         (8, run(B)),
@@ -286,7 +286,7 @@ fn time_on_a_frozen_cpu_is_stolen_and_not_delivered() {
     assert_eq!((b.got.delivered, b.got.stolen), (Nanos::ms(1), Nanos::ZERO));
     assert_eq!(meter.cpus(), [CpuMeasures { freezes: 2, stolen: Nanos::ms(9) }]);
     assert_eq!(meter.total().stolen, Nanos::ms(9));
-    // A freeze begins no wait: at first A waited 0, then from 8 to 10.
+    // A freeze begins no wait: `A` waited for 0 ms at first, then from 8 to 10 ms.
     assert_eq!((a.got.waits.count(), a.got.waits.total()), (2, Nanos::ms(2)));
     assert_eq!((b.got.waits.count(), b.got.waits.total()), (1, Nanos::ms(5)));
 }
@@ -297,7 +297,7 @@ fn a_wake_up_ends_when_its_task_really_runs() {
         let meter = measure([
             (0, attach(A, Params::default())),
             (10, wake(A)),
-            (10, early), // A receives a CPU that freezes at the same instant, or is frozen already.
+            (10, early), // `A` receives a CPU that freezes at the same instant, or is frozen already.
             (10, late),
             (14, thaw()),
             (15, freeze()),

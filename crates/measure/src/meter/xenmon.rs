@@ -7,7 +7,7 @@
 //! and Dom0 as I/O; this module counts I/O events that were [served](Event::Served). XenMon reported each CPU; this
 //! module sums over all CPUs of a host.
 //!
-//! A *domain* is a VM with all its vCPUs, with or without a guest, or all entities of one name outside VMs.
+//! A *domain* is a VM with all its vCPUs, with or without a guest, or all entities outside VMs that have the same name.
 
 use sched::{Action, CpuId, EntityId, GroupId, Input, Instant, Nanos};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub struct DomainMeasures {
     pub there: Nanos,
     /// CPU time, including the costs of dispatches.
     pub cpu: Nanos,
-    /// Time for which a vCPU was ready to run but did not run, held by the policy or not.
+    /// Time for which a vCPU was ready to run but did not run, whether or not the policy held the vCPU.
     pub waited: Nanos,
     /// Time for which a vCPU was neither running nor ready to run.
     pub blocked: Nanos,
@@ -71,7 +71,7 @@ impl DomainMeasures {
 pub struct Domain {
     /// Display name of the domain.
     pub name: String,
-    /// Total number of the domain's entities: vCPUs, or tasks of one name.
+    /// Total number of the domain's entities: vCPUs, or tasks with the same name.
     pub vcpus: u64,
     /// Measurements of the domain.
     pub got: DomainMeasures,
@@ -114,7 +114,7 @@ struct Watched {
     domains: Vec<Domain>,
     /// Index of each domain, by name.
     places: BTreeMap<String, usize>,
-    /// Attached entity of each entity index.
+    /// For each entity index, the attached entity that has it.
     present: Vec<Option<Present>>,
     /// Running entity of each CPU.
     running: Vec<Option<EntityId>>,
@@ -169,7 +169,7 @@ impl Watched {
         self.give(entity, until, time);
     }
 
-    /// Gives a further time slice, up to `until`, to the entity on `cpu`.
+    /// Counts a further execution, up to `until`, of the entity on `cpu`, if its previous time slice has just ended.
     fn extend(&mut self, cpu: CpuId, until: Instant, time: (Instant, Instant)) {
         let ended = self.expired.get(cpu.index()).copied().flatten();
         if let Some(entity) = self.on(cpu).filter(|_| ended == Some(time.1)) {
@@ -246,12 +246,14 @@ impl Watched {
     }
 }
 
-/// Returns whether `name` is a vCPU of `vm`. VM `a` has `a`, or `a/0`, `a/1`, …; no other name has a `/` after `a`.
+/// Returns whether `name` is a vCPU of `vm`. The vCPUs of VM `a` are named `a`, or `a/0`, `a/1`, …; no other name has a
+/// `/` after `a`.
 fn is_vcpu(name: &str, vm: &str) -> bool {
     name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Measures the domains of every host of a world, as a [`WorldSink`]. Complete after [`Event::End`].
+/// Measures the domains of every host of a world, as a [`WorldSink`]. The measurements are complete after
+/// [`Event::End`].
 #[derive(Debug, Default)]
 pub struct XenMon {
     /// Start of the measurement: earlier events are not counted.
@@ -282,7 +284,7 @@ impl XenMon {
         }
     }
 
-    /// Counts an I/O event that a task of `guest` has served, for the VM on each of its hosts.
+    /// Counts an I/O event that a task of `guest` has served, for the VM of `guest` and for every VM that contains it.
     fn serve(&mut self, mut guest: MachineId) {
         while let Some(&(host, domain)) = self.guests.get(&guest) {
             if let Some(it) = self.machines.get_mut(&host) {

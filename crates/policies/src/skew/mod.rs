@@ -1,4 +1,4 @@
-//! Limits on the skew between the vCPUs of a VM, over proportional share: the common part of `cosched-strict` and
+//! Limits on the skew between the vCPUs of a VM, on top of proportional share: the common part of `cosched-strict` and
 //! `cosched-relaxed`.
 //!
 //! [`Order`] selects the next entity, [`Gangs`] tracks the skew, and [`Seats`] assigns CPUs to the vCPUs that must
@@ -50,7 +50,7 @@ pub(crate) const MARGIN: Knob = Knob::time(
 )
 .from("no value is published (assumed)");
 
-/// Returns the maximum lead of an entity over its equals at any weight, in CPU time at normal weight.
+/// Returns the maximum lead of one entity over another at any weights, in CPU time at normal weight.
 fn spread(load: &LoadBounds<'_>) -> Nanos {
     let quantum = load.knobs.time(QUANTUM.name);
     quantum.scale(1024, load.weight_least.max(1))
@@ -62,9 +62,9 @@ fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(spread(load).saturating_mul(3).scale(load.weight_most, 1024))
 }
 
-/// Returns the maximum wait of an entity. The first entity in order may have to run until it is last. The distance is
-/// the remembered part of a lead, a quantum and the margin, at the other extreme of the weights. A whole time slice
-/// follows.
+/// Returns the maximum wait of an entity. Before the entity runs, every other entity may have to run until it is behind
+/// the entity in the order. The other entity may lag by the remembered lead, two quanta at the minimum weight and the
+/// margin. An entity of the maximum weight takes longest to make up this lag. Two further quanta are added per entity.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (quantum, margin) = (load.knobs.time(QUANTUM.name), load.knobs.time(MARGIN.name));
     let lead = quantum.saturating_mul(MEMORY).saturating_add(spread(load).saturating_mul(2)).saturating_add(margin);
@@ -87,7 +87,7 @@ struct Free {
     all: CpuSet,
     /// CPUs of `all` that idle, run a lower class, or run a vCPU of the VM.
     idle: CpuSet,
-    /// Time until the VM may receive more CPUs; `None`: only an event can change the CPUs.
+    /// Time until the VM may receive more CPUs; `None`: only an event can free more CPUs.
     next: Option<Nanos>,
 }
 
@@ -197,8 +197,8 @@ impl Skewed {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
             let Vcpu { doing, skew, .. } = self.gangs.of(e);
-            // A vCPU just below the threshold also lags. Otherwise such vCPUs would soon stop the VM again, one after
-            // another.
+            // A vCPU at half the threshold or above also counts as lagging. Otherwise such vCPUs would soon stop the VM
+            // again, one after another.
             self.gangs.vcpu(e).lags = doing != Doing::Idle && skew >= self.gangs.threshold.scale(1, 2);
             self.unseat(e);
             if doing != Doing::Idle {
@@ -252,7 +252,7 @@ impl Skewed {
     }
 
     /// Starts `g`, if enough CPUs are available for the maximum number of vCPUs that could start together. Otherwise
-    /// returns the time until more CPUs may be available, or `None` if only an event can change the CPUs.
+    /// returns the time until more CPUs may be available, or `None` if only an event can free more CPUs.
     fn start(&mut self, g: GroupId, cx: &mut Cx<'_>) -> Result<(), Option<Nanos>> {
         let mut starting = core::mem::take(&mut self.starting);
         starting.clear();
@@ -280,9 +280,9 @@ impl Skewed {
     }
 
     /// Releases all vCPUs in `g`, which has just been started. The lag of each vCPU restarts at half the threshold or
-    /// less. At the threshold, a vCPU would stop the VM again as soon as another starting VM takes the CPU of the vCPU.
-    /// VMs would then stop each other without progress. With fewer CPUs than siblings, a vCPU that must start may
-    /// receive no CPU. The lag of a vCPU without a CPU restarts from zero.
+    /// less. If the lag restarted at the threshold, a vCPU would stop the VM again as soon as another starting VM took
+    /// its CPU. VMs would then stop each other without progress. If there are fewer CPUs than vCPUs that must start,
+    /// some of these vCPUs receive no CPU. Their lag restarts from zero.
     fn release_all(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
@@ -354,8 +354,8 @@ impl Skewed {
         }
     }
 
-    /// Kicks an idle CPU for a waiting entity. The CPU `picking`, which was kicked for the waiting entity, may pick
-    /// another entity.
+    /// Kicks an idle CPU for a waiting entity. This is necessary because the CPU `picking`, which may have been kicked
+    /// for the waiting entity, may pick another entity.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.order.waiting_is_empty() || !cx.topology().iter().any(idle) {
@@ -513,8 +513,8 @@ impl Policy for Skewed {
         }
         self.order.push_waiting(e);
         if self.reserved[cpu.index()].is_some_and(|owner| owner != e) && self.gangs.of(e).seat.is_none() {
-            // A started vCPU preempted the entity without having received less CPU time. The entity may preempt another
-            // entity.
+            // A vCPU that starts with its siblings preempted the entity, although it had not received less CPU time. In
+            // return, the entity may preempt another entity.
             self.call_for(e, cx);
         }
     }

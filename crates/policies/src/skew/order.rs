@@ -32,13 +32,13 @@ struct Share {
     weight: u64,
 }
 
-/// The order; see the module's text.
+/// The order; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Order {
     quantum: Nanos,
     /// Share of each entity, by index.
     shares: Vec<Share>,
-    /// Queues by virtual time; among equals, the first arrival is first.
+    /// The two queues, each ordered by virtual time, then by arrival.
     queues: Trees<(Virtual, u64)>,
     /// Number of enqueues so far.
     arrivals: u64,
@@ -51,8 +51,8 @@ impl Order {
         Order { quantum, shares: Vec::new(), queues: Trees::new(2), arrivals: 0, clock: 0 }
     }
 
-    /// Makes room for the new `e` behind all waiting, running and co-stopped entities, so that repeated attachment
-    /// gains nothing.
+    /// Places the new entity `e` behind all waiting, running and co-stopped entities, so that an entity gains nothing
+    /// if it is attached again.
     pub(super) fn reserve(&mut self, e: EntityId, weight: u32, cx: &Cx<'_>) {
         let queued = [WAITING, STOPPED].into_iter().flat_map(|queue| self.queues.iter(queue)).map(|((had, _), _)| had);
         let running = runners(cx).map(|(_, other, _)| self.had(other));
@@ -79,7 +79,7 @@ impl Order {
     }
 
     /// Charges `e` for `ran`. A lead beyond [`MEMORY`] arises only while no other entity can run on the CPU. The excess
-    /// is dropped, so other entities need not catch up with the excess.
+    /// is dropped, so that `e` need not wait until other entities have caught up with it.
     pub(super) fn charge(&mut self, e: EntityId, ran: Nanos) {
         self.shares[e.index()].had = self.had_after(e, ran);
     }
@@ -98,14 +98,14 @@ impl Order {
         (had, time(lacking, self.shares[e.index()].weight))
     }
 
-    /// Updates `e` at its wake-up: unused time is lost.
+    /// Updates `e` when it wakes: CPU time that it did not use while it was blocked is lost.
     pub(super) fn wake(&mut self, e: EntityId) {
         let clock = self.clock;
         let share = &mut self.shares[e.index()];
         share.had = share.had.max(clock);
     }
 
-    /// Updates `e` at its yield. The entity that is first in the queue then runs before `e`.
+    /// Updates `e` when it yields. The entity that is first in the queue then runs before `e`.
     pub(super) fn give_way(&mut self, e: EntityId) {
         if let Some(((first, _), _)) = self.queues.first(WAITING) {
             let share = &mut self.shares[e.index()];
@@ -145,7 +145,7 @@ impl Order {
         self.queues.is_empty(WAITING)
     }
 
-    /// Advances the clock at the pick of `chosen`, before `chosen` changes its state.
+    /// Advances the clock when `chosen` is picked, before the state of `chosen` changes.
     pub(super) fn advance_clock(&mut self, chosen: EntityId, cx: &Cx<'_>) {
         let queued =
             [WAITING, STOPPED].into_iter().filter_map(|queue| self.queues.first(queue)).map(|((had, _), _)| had);

@@ -2,7 +2,7 @@
 
 use sched::{CpuId, CpuSet, Cx, EntityId};
 
-/// The assignment of CPUs; see the module's text.
+/// The assignment of CPUs; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Seats {
     /// vCPU to which each CPU is assigned.
@@ -14,8 +14,8 @@ impl Seats {
         Seats { owners: vec![None; cpus] }
     }
 
-    /// Assigns CPUs of `among` to the maximum possible number of `vcpus`, one CPU each. Earlier vCPUs precede later
-    /// vCPUs, and `idle` CPUs are preferred. Returns the number of vCPUs with a CPU.
+    /// Assigns CPUs of `among` to the maximum possible number of `vcpus`, one CPU each. Earlier vCPUs in `vcpus` take
+    /// precedence, and `idle` CPUs are preferred. Returns the number of vCPUs with a CPU.
     pub(super) fn assign(&mut self, vcpus: &[EntityId], among: &CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> usize {
         self.owners.fill(None);
         let mut seated = 0;

@@ -24,7 +24,7 @@ fn vm(host: &mut Driver<'_>, vcpus: usize) -> Vec<EntityId> {
     (0..vcpus).map(|_| awake(host, of(group))).collect()
 }
 
-/// Returns the states of entities as a word: `ha.` means that the first two entities run and the third does not. `-`
+/// Returns the states of entities as a string: `ha.` means that the first two entities run and the third does not. `-`
 /// marks a stopped entity.
 fn states(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let sign = |&(name, e): &(char, EntityId)| match (runs(host, e), host.machine().is_held(e)) {
@@ -103,11 +103,11 @@ fn version_3_starts_lagging_vcpus_first_and_the_others_when_they_can() {
     let (mut host, all) = hog_and_vm(RELAXED, &[VERSION_3]);
     let expected = [
         (2_999, "ha"),
-        // b lags by 3 ms and takes the CPU of a. a has received the same CPU time as h, and continues when a CPU is
-        // free.
+        // `b` lags by 3 ms and takes the CPU of `a`. `a` has received the same CPU time as `h`, and continues when a
+        // CPU is free.
         (3_000, "hb"),
         (5_999, "hb"),
-        // a lags and takes the CPU of b. b has received 3 ms less than h.
+        // `a` lags and takes the CPU of `b`. `b` has received 3 ms less than `h`.
         (6_001, "ba"),
     ];
     assert_columns(&mut host, &all, &expected);
@@ -177,7 +177,8 @@ fn a_vm_larger_than_the_host_gets_on() {
     }
 }
 
-/// If more vCPUs wait than run, skews grow faster than they shrink. A VM still stops at most once per half threshold.
+/// If more vCPUs wait than run, skews grow faster than they shrink. A VM still stops at most once in half the
+/// threshold.
 #[test]
 fn stops_do_not_follow_each_other_without_end() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -191,7 +192,7 @@ fn stops_do_not_follow_each_other_without_end() {
     }
 }
 
-/// A VM whose vCPUs may not run at the same time also stops at most once per half threshold.
+/// A VM whose vCPUs cannot run at the same time also stops at most once in half the threshold.
 #[test]
 fn a_vm_that_is_kept_to_one_cpu_gets_on() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -236,7 +237,8 @@ fn no_skew_goes_beyond_its_threshold() {
     assert!(strict > 20_000 && relaxed > 20_000, "it is the thresholds that do it: {strict} and {relaxed} us");
 }
 
-/// The lead from idling is bounded. A vCPU that sleeps for long need not wait for long.
+/// The lead that a vCPU gains while its guest idles is bounded. A vCPU that slept for long therefore need not wait for
+/// long.
 #[test]
 fn a_vcpu_alone_for_long_need_not_wait_for_long() {
     let mut host = host(RELAXED, 2, &[]);

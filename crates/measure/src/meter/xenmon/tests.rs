@@ -87,8 +87,8 @@ fn a_vm_is_a_domain_with_all_its_vcpus_and_a_task_is_one_of_its_own() {
 fn what_is_before_the_end_of_the_warm_up_is_not_counted() {
     let hosts = measured(11, story());
     let domains = &hosts[0].domains;
-    // For the entity that runs at the end of the warm-up, only the later part counts, without its execution. The I/O
-    // event of that instant counts.
+    // Of an entity that runs when the warm-up ends, only the later CPU time counts; the execution does not count. An
+    // I/O event at the end of the warm-up counts.
     assert_eq!(domains[0].got, got([58, 20, 10, 28, 10], 1, 1, 1));
     assert_eq!(domains[1].got, got([19, 10, 9, 0, 0], 1, 0, 1));
     let late = measured(35, story());
@@ -101,7 +101,7 @@ fn an_entity_whose_index_is_used_again_keeps_its_time() {
     let mut story = story();
     let end = story.split_off(story.len() - 2);
     story.push((HOST, 32, attach(again, "ab", GroupId::ROOT)));
-    // The id of the entity that stops and wakes belongs to another entity.
+    // `T` is detached, and its index now belongs to another entity, so this wake-up changes nothing.
     story.push((HOST, 33, wake(T)));
     story.push((HOST, 35, wake(again)));
     story.extend(end);

@@ -120,7 +120,7 @@ impl<'a> Driver<'a> {
         self.refused
     }
 
-    /// Returns every action so far.
+    /// Returns every action so far, with its instant.
     #[must_use]
     pub fn into_log(self) -> Vec<(Instant, Action)> {
         self.log
@@ -251,7 +251,7 @@ impl<'a> Driver<'a> {
 
     // ---- Time ----
 
-    /// Returns the instant of the next due event.
+    /// Returns the instant at which the next event is delivered.
     #[must_use]
     pub fn next(&self) -> Instant {
         let ends = self.ends.iter().copied();

@@ -211,7 +211,7 @@ fn jobs(dice: &mut Dice) -> Workload {
     Workload::Periodic(Periodic { phase, ..Periodic::new(period, work) })
 }
 
-/// The draft of one machine.
+/// The random parameters of one machine.
 struct Machine {
     policy: &'static Descriptor,
     knobs: Knobs,
@@ -229,7 +229,7 @@ impl Machine {
     }
 }
 
-/// The drafts of the machines of a world.
+/// The random parameters of all machines of a world.
 struct Drawn {
     machines: Vec<Machine>,
 }

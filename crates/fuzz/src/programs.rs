@@ -18,7 +18,7 @@ pub(super) fn asked(dice: &mut Dice) -> Params {
     Params { weight, class, ..Params::default() }
 }
 
-/// Returns a random length of a run or a sleep, about 2 ms at most.
+/// Returns a random length of a run or a sleep. Its mean is about 2 ms at most.
 pub(super) fn length(dice: &mut Dice) -> Length {
     let time = Nanos::us(1) + dice.span(Nanos::ms(2));
     match dice.below(3) {
@@ -28,7 +28,7 @@ pub(super) fn length(dice: &mut Dice) -> Length {
     }
 }
 
-/// Returns tasks that wait for each other without deadlock.
+/// Returns an application whose tasks wait for each other without deadlock.
 pub(super) fn application(dice: &mut Dice) -> Application {
     let mut application = Application::default();
     let count = 1 + dice.below(4);
@@ -97,7 +97,7 @@ impl Shared {
     }
 }
 
-/// Adds two tasks that answer each other, by pipes or semaphores.
+/// Adds two tasks that answer each other, through a pipe and a semaphore or through two semaphores.
 fn pair(application: &mut Application, dice: &mut Dice) {
     let (there, back) = if dice.one_in(2) {
         let there = application.share("there", Object::Pipe { capacity: 100 + dice.below(1000) });

@@ -17,11 +17,11 @@
 //! largest slice that would fit. All members have the same reservation; a member with a different reservation is
 //! refused.
 //!
-//! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. Hosts that
-//! agree on a start run their parts of a gang together. The periods of a later member begin with the next period of its
-//! siblings. The periods of a gang never move, even if members sleep. A member that wakes within a period keeps its
-//! remaining slice less the time it was blocked, but at least its share of the remainder of the period
-//! (docs/decisions/0010).
+//! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. Hosts on
+//! which the reservations have the same `start` run their members of a gang together. The periods of a later member
+//! begin with the next period of its siblings. The periods of a gang never move, even if members sleep. A member that
+//! wakes within a period keeps its remaining slice less the time it was blocked, but at least its share of the
+//! remainder of the period (docs/decisions/0010).
 //!
 //! Siblings run at the same time as far as other deadlines on their CPUs allow. Siblings on two CPUs that serve the
 //! same gangs always run together. If one of the CPUs has another VM with an earlier deadline, the sibling there runs

@@ -62,9 +62,9 @@ pub(crate) struct MostUrgent<K> {
     seats: Vec<Seat<K>>,
     /// CPUs with a waiting entity.
     waiting: CpuSet,
-    /// Order number of the entity that was last enqueued before its equals.
+    /// Order number of the entity that was last enqueued before all entities of equal urgency.
     first: i64,
-    /// Order number of the entity that was last enqueued after its equals.
+    /// Order number of the entity that was last enqueued after all entities of equal urgency.
     last: i64,
     /// Entities that migrated and their previous CPUs, if migrations are recorded.
     moves: Option<Vec<(EntityId, CpuId)>>,
@@ -207,13 +207,13 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Enqueues `e`, which waits, before its equals on `cpu`.
+    /// Enqueues `e`, which waits, on `cpu`, before the entities of equal urgency.
     pub(crate) fn queue_first(&mut self, e: EntityId, cpu: CpuId) {
         self.first -= 1;
         self.queue(e, cpu, self.first);
     }
 
-    /// Enqueues `e`, which waits, after its equals on `cpu`.
+    /// Enqueues `e`, which waits, on `cpu`, after the entities of equal urgency.
     pub(crate) fn queue_last(&mut self, e: EntityId, cpu: CpuId) {
         self.last += 1;
         self.queue(e, cpu, self.last);
@@ -225,8 +225,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         self.update(cpu);
     }
 
-    /// Selects a CPU for `e` and enqueues `e` on that CPU, after its equals. Kicks the CPU if `e` is more urgent than
-    /// the running entity.
+    /// Selects a CPU for `e` and enqueues `e` on that CPU, after the entities of equal urgency. Kicks the CPU if `e` is
+    /// more urgent than the running entity.
     pub(crate) fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let cpu = self.place(e, cx);
         self.enqueue_on(e, cpu, cx);
@@ -357,7 +357,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Moves `e`, which waits, to the queue of `to`, after its equals, and kicks that CPU.
+    /// Moves `e`, which waits, to the queue of `to`, after the entities of equal urgency, and kicks `to`.
     fn move_to(&mut self, e: EntityId, to: CpuId, cx: &mut Cx<'_>) {
         self.unqueue(e);
         self.enqueue_on(e, to, cx);

@@ -37,8 +37,8 @@
 //!
 //! Differences from the original: a budget is replenished when it is due, not at the next decision, and is counted in
 //! nanoseconds. A vCPU is placed on a CPU with room, not on the CPU where it was created. Soft limits have no effect
-//! unless `extratime` is on. The first period begins when the vCPU is attached. In the original (`grid = boot`), the
-//! first period begins at the start of the machine.
+//! unless `extratime` is on. Periods are counted from the attachment of a vCPU. In the original (`grid = boot`),
+//! periods are counted from the start of the machine.
 //!
 //! Source: Xi, Lee et al., RT-Xen (EMSOFT 2011, RTAS 2012) and RT-Xen 2 (EMSOFT 2014; `sched_rtpartition.c`); Bini,
 //! Buttazzo and Buttazzo 2003.

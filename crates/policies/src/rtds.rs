@@ -31,8 +31,8 @@
 //! their deadlines.
 //!
 //! A vCPU without a reservation has a budget of 4 ms in every 10 ms by default. Weights and caps are ignored. The first
-//! period begins when the vCPU is attached, or at the `start` of its reservation. In Xen (`grid = boot`), periods count
-//! from the start of the machine, so the first period may be short, with a full budget.
+//! period begins when the vCPU is attached, or at the `start` of its reservation. In Xen (`grid = boot`), periods are
+//! counted from the start of the machine, so the first period may be short, with a full budget.
 //!
 //! Source: `xen/common/sched/rt.c`, Xen 4.23-dev; Xi et al., EMSOFT 2014 (RT-Xen 2).
 

@@ -9,7 +9,7 @@ const CPU: CpuId = CpuId::new(0);
 
 const ASKED: (Nanos, Nanos) = (Nanos::ms(2), Nanos::ms(10));
 
-/// Returns a host of one CPU and an entity with 2 ms in every 10 ms that wakes at once. Returns `None` if the
+/// Returns a host of one CPU and an entity that reserves 2 ms in every 10 ms and wakes at once. Returns `None` if the
 /// reservation is refused.
 fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -> Option<(Driver<'a>, EntityId)> {
     let mut host = host_with(policy, Topology::new(1), knobs);

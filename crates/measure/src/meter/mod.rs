@@ -78,9 +78,9 @@ impl Meter {
         Meter::default()
     }
 
-    /// Returns a meter that excludes everything before `start`. An event counts if it occurs after `start`. A wait, a
-    /// job or a period counts with its whole length if it ends after `start`. Of other time spans, the part after
-    /// `start` counts.
+    /// Returns a meter that excludes everything before `start`. An event counts if it occurs at `start` or later. A
+    /// wait, a job or a period counts with its whole length if it ends at `start` or later. Of other time spans, the
+    /// part after `start` counts.
     #[must_use]
     pub fn from(start: Instant) -> Meter {
         Meter { from: Some(start), ..Meter::default() }

@@ -87,7 +87,7 @@ pub(super) struct Watch {
     blocked: Option<Instant>,
     /// Delivered minus due time since the reservation was made; `None` once the entity has slept.
     balance: Option<i128>,
-    /// Instant of the change to this reservation, until its slice has been delivered once.
+    /// Instant of the change to this reservation; `None` once a period has delivered the new slice.
     changed: Option<Instant>,
 }
 

@@ -1,11 +1,11 @@
-//! [`XenMon`]: the use of time by every domain of a host, with counts of its dispatches and served I/O, from the events
-//! of a world.
+//! [`XenMon`]: the CPU time, waiting time and blocked time of every domain of a host, and the numbers of its executions
+//! and I/O events, from the events of a world.
 //!
 //! The measures are those of Xen's performance monitor: CPU time, waiting and blocked time, executions, I/O count, and
 //! the allocation at each execution. Source: tools/xenmon/README of Xen, and Cherkasova, Gupta and Vahdat, "Comparison
 //! of the three CPU schedulers in Xen", 2007, section 5.1. Two measures differ. Xen counted page flips between a domain
-//! and Dom0 as I/O; this module counts I/O events that were [served](Event::Served). XenMon reported each CPU; this
-//! module sums over all CPUs of a host.
+//! and Dom0 as I/O; this module counts I/O events that were [served](Event::Served). XenMon reported each CPU
+//! separately; this module sums over all CPUs of a host.
 //!
 //! A *domain* is a VM with all its vCPUs, with or without a guest, or all entities outside VMs that have the same name.
 
@@ -36,9 +36,9 @@ pub struct DomainMeasures {
     /// Number of time slices given to a vCPU of the domain. A slice is given at a dispatch, or at the end of a slice if
     /// another slice follows at once.
     pub executions: u64,
-    /// Sum of the lengths of the domain's time slices that had an end.
+    /// Total length of the domain's time slices of limited length.
     pub allocated: Nanos,
-    /// Number of executions whose time slice had an end.
+    /// Number of executions with a time slice of limited length.
     pub bounded: u64,
     /// Number of I/O events that the domain or its tasks have served.
     pub io: u64,

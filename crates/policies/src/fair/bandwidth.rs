@@ -54,7 +54,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Charges ----
 
-    /// Charges `ran` to the quota of the group of `queue`.
+    /// Charges `ran` to the quota of the group of queue `at`.
     pub(super) fn account(&mut self, at: usize, ran: Nanos, cx: &mut Cx<'_>) {
         let queue = self.queues.queue_mut(at);
         if !queue.limited {
@@ -70,7 +70,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Takes quota from the pool until the queue has `target`. Returns whether the queue now has quota left.
+    /// Takes quota from the pool until queue `at` has `target`. Returns whether the queue now has quota left.
     fn take(&mut self, at: usize, target: Nanos, cx: &mut Cx<'_>) -> bool {
         let group = self.queues.queue(at).group;
         self.start_period(group, cx);
@@ -86,7 +86,7 @@ impl<R: Rule> Fair<R> {
         queue.remaining > 0
     }
 
-    /// Throttles `queue`, which its first node has just joined, if the group has no quota left.
+    /// Throttles queue `at`, which its first node has just joined, if the group has no quota left.
     pub(super) fn check_enqueue(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue(at);
         if !queue.limited || queue.current.is_some() || queue.throttled {
@@ -98,7 +98,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Throttles `queue`, whose current node has just been put back, if the group's quota is used up.
+    /// Throttles queue `at`, whose current node has just been put back, if the group's quota is used up.
     pub(super) fn check_used_up(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue(at);
         if queue.limited && !queue.throttled && queue.remaining <= 0 {
@@ -106,7 +106,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Moves the unused quota of `queue`, except 1 ms, to the pool if `queue` has no node left.
+    /// Moves the unused quota of queue `at`, except 1 ms, to the pool if the queue has no node left.
     pub(super) fn return_quota(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue_mut(at);
         let kept = KEPT.as_ns().cast_signed();
@@ -189,7 +189,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Throttling ----
 
-    /// Throttles the group of `queue` on its CPU, unless the pool provides at least one nanosecond.
+    /// Throttles the group of queue `at` on the CPU of the queue, unless the pool provides at least one nanosecond.
     fn throttle(&mut self, at: usize, cx: &mut Cx<'_>) {
         if self.take(at, Nanos::ns(1), cx) {
             return;
@@ -204,7 +204,8 @@ impl<R: Rule> Fair<R> {
         self.queues.queue_mut(at).throttled = true;
     }
 
-    /// Unthrottles the group of `queue` on its CPU: the group entity of that CPU rejoins the queue above.
+    /// Unthrottles the group of queue `at` on the CPU of the queue: the group entity of that CPU rejoins the queue
+    /// above.
     fn unthrottle(&mut self, at: usize, cx: &mut Cx<'_>) {
         let cpu = self.queues.queue(at).cpu;
         self.charge_current(cpu, cx);

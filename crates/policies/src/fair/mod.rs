@@ -216,7 +216,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Changes the weight of `e` in its current state.
+    /// Changes the weight of `e`, which may be in any state.
     fn change_weight(&mut self, e: EntityId, weight: u64, idle: bool, cx: &mut Cx<'_>) {
         let (cpu, id) = (self.tasks[e.index()].cpu, NodeId::task(e));
         self.charge_current(cpu, cx);

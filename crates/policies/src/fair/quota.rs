@@ -7,7 +7,7 @@ pub(crate) const PERIOD: u8 = 0;
 /// The slot of the slack timer; see [`PERIOD`].
 pub(crate) const SLACK: u8 = 1;
 
-/// The quota of a group, and its remainder.
+/// The quota of a group, and the part that is left in the pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bandwidth {
     pub(super) id: GroupId,

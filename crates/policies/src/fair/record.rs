@@ -35,7 +35,7 @@ pub(crate) struct Record {
     idle_since: Vec<Option<Instant>>,
     /// Longest idle time of a CPU while an entity that may run there waited.
     pub(crate) longest_idle: Nanos,
-    /// Longest wait of an entity, without holds.
+    /// Longest wait of an entity, excluding the time for which it was held.
     pub(crate) longest_wait: Nanos,
     pub(crate) turns: Vec<Turn>,
     /// Number of alarms that fired.

@@ -28,14 +28,14 @@ pub(crate) enum Arrival {
     Other,
 }
 
-/// The treatment of the nodes of an [`Order`] when they join, run and leave.
+/// The rule of a fair policy: what happens to a node when it joins a queue, runs or leaves.
 ///
 /// Every node has a clock, its vruntime. A call concerns one node in its queue. The fair class makes the calls for a
 /// task and then for the group entities above it.
 pub(crate) trait Rule: Order {
     // ---- Joining and leaving ----
 
-    /// Handles the insertion of `id` into the tree of its queue.
+    /// Called after `id` was inserted into the tree of its queue.
     fn pushed(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
     /// Called before `id` is removed from the tree of its queue.

@@ -204,7 +204,7 @@ impl<R: Order> RunQueues<R> {
         g.index() * self.cpus + cpu.index()
     }
 
-    /// Returns the queue at the top of `cpu`.
+    /// Returns the root queue of `cpu`.
     #[inline]
     pub(crate) fn root(&self, cpu: CpuId) -> &RunQueue<R::Queue> {
         &self.queues[cpu.index()]
@@ -405,7 +405,7 @@ impl<R: Order> RunQueues<R> {
     }
 
     /// Makes `id` and the group entities above it buddies in their queues. SCHED_IDLE tasks and nodes that are not
-    /// runnable are not preferred.
+    /// queued become no preferred buddies.
     pub(crate) fn set_buddy(&mut self, which: Buddy, id: NodeId) {
         if self.node(id).idle && which != Buddy::Skip {
             return;

@@ -64,8 +64,7 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- Running and stopping ----
 
-    /// Makes `id` current in its queue. The rule is told that the node continues if it was put back in the same
-    /// decision.
+    /// Makes `id` current in its queue. The node counts as continuing if it was put back in the same decision.
     pub(crate) fn switch_in(&mut self, id: NodeId, turn: u64) {
         if self.node(id).queued {
             self.pull(id);

@@ -30,7 +30,7 @@
 //!   returns to the CPU in whose queue it was, so that migrations in the classes above do not change the queues of fair
 //!   tasks.
 //! - Groups, weights and quotas apply only to the fair class; tasks of other classes do not count towards them.
-//! - `yield_to` works within the fair class.
+//! - `yield_to` works only within the fair class.
 //! - Real-time throttling leaves the fair class at least 50 ms per second on each CPU. The run time of deadline tasks
 //!   on the CPU counts as real-time run time.
 //! - With `fair-server` each CPU has a server instead: a reservation of 50 ms in every second on behalf of all fair

@@ -54,8 +54,8 @@ impl Demand {
         self.episodes[g.index()].on.is_some()
     }
 
-    /// Records that the VM `g` has spun for a lock for `waited`. If this report starts an interval of co-scheduling,
-    /// returns the end of the interval.
+    /// Records that a vCPU of the VM `g` has spun for a lock for `waited`. If this report starts an interval of
+    /// co-scheduling, returns the end of the interval.
     pub(crate) fn report(&mut self, g: GroupId, waited: Nanos, now: Instant) -> Option<Instant> {
         let (least, most) = (self.least, self.most);
         let episode = &mut self.episodes[g.index()];

@@ -229,7 +229,7 @@ impl Parallel {
     }
 
     /// Returns the gang to call when `cpu` picks `e`, or `None` if no call is due. While another member of the gang
-    /// runs, no call is due until every called subgroup has had its time slice.
+    /// runs, no call is due until every called subgroup has received its time slice.
     fn calls(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> Option<GroupId> {
         let together = self.parts.together?;
         let head = self.gangs.head_of(e)?;

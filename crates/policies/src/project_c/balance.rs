@@ -17,7 +17,8 @@ fn rings(cpu: CpuId, host: &Topology) -> [core::ops::Range<usize>; 4] {
     [block(1), block(host.smt), block(host.llc), 0..host.cpus]
 }
 
-/// Returns the CPU of `set` that is nearest to `cpu`; among equals, the CPU with the lowest index.
+/// Returns the CPU of `set` that is nearest to `cpu`. If several CPUs are equally near, returns the CPU with the lowest
+/// index.
 fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
     let [itself, core, cache, _] = rings(cpu, host);
     let within = |ring: core::ops::Range<usize>| ring.map(CpuId::new).find(|&other| set.contains(other));

@@ -154,7 +154,7 @@ impl<R: Rule> Engine<R> {
 
     // ---- Queues ----
 
-    /// Enqueues `e`, which waits, last at its level on `cpu`.
+    /// Enqueues `e`, which waits, at the tail of its level on `cpu`.
     fn enqueue(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) {
         self.queues.turn(cpu, cx.now());
         self.task(e).home = cpu;

@@ -187,7 +187,7 @@ impl Queues {
         self.queues[cpu].edge = edge;
     }
 
-    /// Enqueues `e` last at `level` of `cpu`.
+    /// Enqueues `e` at the tail of `level` on `cpu`.
     pub(crate) fn enqueue(&mut self, cpu: CpuId, level: Level, e: EntityId) {
         self.push(cpu, level, e);
         let queue = &mut self.queues[cpu.index()];

@@ -207,7 +207,7 @@ impl Sedf {
         self.vcpus[e.index()].as_mut().expect("it is attached")
     }
 
-    /// Enqueues `e` among the periods to come or the begun periods.
+    /// Enqueues `e` with the entities whose period has begun, or with those whose period is still to come.
     fn queue_period(&mut self, e: EntityId, now: Instant) {
         let (home, begin, end) = (self.vcpu(e).home, self.vcpu(e).begin(), self.vcpu(e).deadline);
         if begin > now {
@@ -388,7 +388,7 @@ impl Sedf {
 
     // ---- Changes ----
 
-    /// Returns the request in `params`.
+    /// Converts the reservation or the weight in `params` to a request.
     fn request(&self, params: &Params) -> Result<Request, Refused> {
         let Settings { unreserved, weight_period, reserved_by_utilisation, .. } = self.settings;
         let weight = params.weight;
@@ -544,7 +544,7 @@ impl Policy for Sedf {
         let (choice, until) = self.choose(cpu, now);
         self.expires[cpu.index()] = until;
         let Some((e, dispatch)) = choice else {
-            // Without an entity, the next wake-up kicks the CPU.
+            // If no period is to come, the next wake-up kicks the CPU.
             match self.queues.first_to_come(cpu) {
                 Some(_) => cx.set_alarm(period_timer(cpu), cpu, until),
                 None => cx.clear_alarm(period_timer(cpu)),

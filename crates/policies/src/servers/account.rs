@@ -41,7 +41,7 @@ pub(crate) struct Server {
     /// End of the period; meaningless for a sporadic server.
     renewal: Instant,
     pub(crate) deadline: Instant,
-    /// Number of times that the budget was used up in this period; 0: the server uses its own budget.
+    /// Number of extra budgets that the server has received in this period; 0: the server uses its own budget.
     pub(crate) level: u32,
     /// Whether the server waits for a replenishment of its budget.
     pub(crate) depleted: bool,

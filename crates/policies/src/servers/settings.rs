@@ -21,12 +21,12 @@ pub(crate) enum Ties {
     Stay,
 }
 
-/// The beginning of the first period of a reservation without a `start`.
+/// The instant from which the periods of a reservation without a `start` are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Grid {
-    /// When the entity is attached.
+    /// The attachment of the entity.
     Seen,
-    /// At the start of the machine.
+    /// The start of the machine.
     Boot,
 }
 

@@ -209,11 +209,11 @@ impl Gangs {
         };
         let (moving, standing) = (slowest(true), slowest(false));
         let crossing = |vcpu: Vcpu| match vcpu.doing {
-            // The vCPU moves away from the slowest vCPU, which makes no progress.
+            // The lead of this vCPU grows if the slowest vCPU makes no progress.
             Doing::Runs if !vcpu.held => {
                 standing.map(|standing| (standing.saturating_add(self.threshold)).saturating_sub(vcpu.skew))
             }
-            // The slowest vCPU, if it makes progress, reduces the lead of this vCPU.
+            // The lead of this vCPU shrinks if the slowest vCPU makes progress.
             Doing::Waits if vcpu.held => {
                 let wanted = vcpu.skew.saturating_sub(self.resume);
                 let reachable = standing.is_none_or(|standing| standing >= wanted);

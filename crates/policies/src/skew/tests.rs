@@ -158,7 +158,7 @@ fn no_vcpu_lags_while_all_wait() {
     assert!(runs(&host, all[1]));
 }
 
-/// A VM with more vCPUs than CPUs starts the maximum number of vCPUs, and all vCPUs make progress.
+/// A VM with more vCPUs than there are CPUs starts as many vCPUs as there are CPUs, and all vCPUs make progress.
 #[test]
 fn a_vm_larger_than_the_host_gets_on() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -177,8 +177,8 @@ fn a_vm_larger_than_the_host_gets_on() {
     }
 }
 
-/// If more vCPUs wait than run, skews grow faster than they shrink. A VM still stops at most once in half the
-/// threshold.
+/// If more vCPUs wait than run, skews grow faster than they shrink. A VM still stops at most once in any interval of
+/// half the threshold.
 #[test]
 fn stops_do_not_follow_each_other_without_end() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -192,7 +192,7 @@ fn stops_do_not_follow_each_other_without_end() {
     }
 }
 
-/// A VM whose vCPUs cannot run at the same time also stops at most once in half the threshold.
+/// A VM whose vCPUs cannot run at the same time also stops at most once in any interval of half the threshold.
 #[test]
 fn a_vm_that_is_kept_to_one_cpu_gets_on() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {

@@ -76,9 +76,9 @@ fn got([there, cpu, waited, blocked, allocated]: [u64; 5], executions: u64, boun
 fn a_vm_is_a_domain_with_all_its_vcpus_and_a_task_is_one_of_its_own() {
     let hosts = measured(0, story());
     let domain = |name: &str, vcpus, got| Domain { name: name.to_string(), vcpus, got };
-    // a/0 runs 0–20 and 30–40, and waits in between; a/1 runs 10–12.
+    // `a/0` runs from 0 to 20 ms and from 30 to 40 ms, and waits in between; `a/1` runs from 10 to 12 ms.
     let vm = domain("a", 2, got([80, 32, 10, 38, 44], 3, 3, 2));
-    // The task is attached for 30 ms, and its slice has no end.
+    // The task is attached for 30 ms, and its time slice is unlimited.
     let task = domain("ab", 1, got([30, 10, 20, 0, 0], 1, 0, 1));
     assert_eq!(hosts, [HostMeasures { machine: HOST, domains: vec![vm, task] }]);
 }

@@ -1,4 +1,4 @@
-//! Tests of all inputs and changes in random order, including changes of class.
+//! Tests with all inputs and changes in random order, including changes of class.
 
 use super::*;
 use crate::fixture::{self, Churn, Dice, host_of_costs};
@@ -40,7 +40,7 @@ fn urgency(machine: &Machine, e: EntityId) -> (u8, i64) {
     }
 }
 
-/// Asserts that no task above the fair class waits while a CPU on which the task may run runs a less urgent entity.
+/// Asserts that no task above the fair class waits while an allowed CPU runs a less urgent entity.
 fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();
     for cpu in machine.topology().iter() {

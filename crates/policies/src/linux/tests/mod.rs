@@ -1,4 +1,4 @@
-//! Tests of the composition: the order of the classes, and changes from one class to another.
+//! Tests of the interaction of the classes: their order, and changes from one class to another.
 
 mod churn;
 mod classes;

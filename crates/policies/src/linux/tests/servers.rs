@@ -136,7 +136,7 @@ fn every_cpu_has_a_server_for_the_tasks_that_may_run_there() {
     assert!(used(&mut host, anywhere) >= Nanos::ms(450), "{}", used(&mut host, anywhere));
 }
 
-/// No timer fires without a fair task.
+/// No timer fires while no fair task is runnable.
 #[test]
 fn an_idle_host_is_quiet() {
     let mut events = trace::Trace::new(trace::Header { policy: "linux".to_string(), cpus: 2, seed: 0 });

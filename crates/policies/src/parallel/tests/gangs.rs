@@ -1,4 +1,4 @@
-//! Tests of own CPUs, calls, rounds and exchanges: Poris §4.4, §4.5 and §5.
+//! Tests of the CPUs to which vCPUs are confined, and of calls, rounds and affinity exchange: Poris §4.4, §4.5 and §5.
 
 use super::*;
 
@@ -223,7 +223,8 @@ fn exchange(policy: &'static Descriptor, allowed: bool) -> bool {
     wake(&mut host, siblings[0]);
     run_through(&mut host, 61_000);
     assert_eq!(home(&host, siblings[0]), Some(CPU));
-    // The other VM runs on both CPUs with the highest priority. The accounting finds the sibling on CPU 0 in debt.
+    // The other VM runs on both CPUs with the highest priority. The accounting finds that the sibling on CPU 0 has
+    // overspent its credit.
     wake(&mut host, others[1]);
     wake(&mut host, others[0]);
     run_through(&mut host, 90_500);

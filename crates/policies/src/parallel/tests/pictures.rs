@@ -90,7 +90,8 @@ fn figure_6() {
     let mut names: Vec<(EntityId, char)> = others.iter().map(|&e| (e, '.')).collect();
     names.extend(vms.iter().zip('1'..).flat_map(|(vm, name)| vm.iter().map(move |&e| (e, name))));
     let rows = rows(&mut host, 0..60, 1_000, &names);
-    // From the second round on, all vCPUs are runnable: two subgroups alternate, five rounds each, in step.
+    // From the second round on, all vCPUs are runnable. Two subgroups then alternate for five rounds each, at the same
+    // instants on all CPUs.
     let expected = [".1313131313.", ".1313131313.", ".2424242424.", ".2424242424."];
     let columns: Vec<_> = rows.iter().zip(expected).map(|(row, expected)| row.find(expected)).collect();
     assert!(columns[0].is_some() && columns.iter().all(|&column| column == columns[0]), "{}", rows.join("\n"));

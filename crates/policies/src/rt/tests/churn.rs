@@ -18,8 +18,8 @@ fn priority_of(host: &Driver<'_>, e: EntityId) -> u8 {
     host.machine().params(e).class.rt_priority().expect("real-time").number()
 }
 
-/// Asserts that no entity waits while a CPU on which it may run idles or runs a less urgent entity. If every entity may
-/// run on every CPU, also asserts that the most urgent entities run.
+/// Asserts that no entity waits while an allowed CPU idles or runs a less urgent entity. If every entity may run on
+/// every CPU, also asserts that the most urgent entities run.
 fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();
     for &e in entities.iter().filter(|&&e| machine.state(e) == State::Waiting) {

@@ -1,4 +1,4 @@
-//! Tests of throttling: at most 0.95 s of each second.
+//! Tests of throttling: real-time entities run for at most 0.95 s of each second.
 
 use super::*;
 use crate::fixture;

@@ -105,7 +105,7 @@ fn the_hack_ends_a_compensation_with_its_first_turn() {
     }
 }
 
-/// The deadlines, under each rule of `unblock`, of a vCPU that wakes 1 ms or 23 ms after it blocked.
+/// Checks the deadline of a vCPU that wakes 1 ms or 23 ms after it blocked, under each rule of `unblock`.
 #[test]
 fn each_way_of_waking_has_its_deadline() {
     // The vCPU has a slice of 4 ms in every 10 ms. It blocks at 5 ms, in the period from 4 to 14 ms, with 1 ms used.

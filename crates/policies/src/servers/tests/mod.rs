@@ -220,7 +220,8 @@ fn a_running_entity_yields_to_an_equal_or_stays() {
     }
 }
 
-/// If periods count from the start of the machine, an entity that is attached at 7 ms has a whole budget until 10 ms.
+/// If periods are counted from the start of the machine, an entity that is attached at 7 ms has a whole budget until 10
+/// ms.
 #[test]
 fn periods_count_from_the_attachment_or_from_the_start_of_the_machine() {
     for policy in [&rtds::POLICY, &rt_xen::POLICY] {

@@ -405,7 +405,7 @@ impl<R: Order> RunQueues<R> {
     }
 
     /// Makes `id` and the group entities above it buddies in their queues. SCHED_IDLE tasks and nodes that are not
-    /// queued become no preferred buddies.
+    /// queued cannot become preferred buddies.
     pub(crate) fn set_buddy(&mut self, which: Buddy, id: NodeId) {
         if self.node(id).idle && which != Buddy::Skip {
             return;

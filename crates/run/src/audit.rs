@@ -13,10 +13,10 @@ use sim::coordination::Boost;
 impl Run {
     /// Returns an independent auditor of this run. The caller passes the auditor to the run as a
     /// [`WorldSink`](trace::WorldSink), then reads its findings. In guests, the auditor checks only laws that do not
-    /// depend on the CPU time from their host.
+    /// depend on the CPU time that the guests receive from their host.
     ///
     /// # Errors
-    /// A guest's policy does not exist, or its policy lacks a knob.
+    /// A guest's policy does not exist, or lacks a knob that the scenario sets.
     pub fn auditor(&self) -> Result<WorldAuditor, Problems> {
         let costs = self.scenario.costs;
         let choice = &self.choice;
@@ -26,7 +26,8 @@ impl Run {
             let mut own = Promises::of(&*choice.policy, &load(&self.scenario, host, choice), Delays { late, turn });
             let applications = self.scenario.applications.iter().any(|it| it.host == host);
             if applications || !self.scenario.host_threads(host).is_empty() {
-                // The applications decide when their tasks start and end.
+                // A bound on starvation does not cover tasks of applications and device drivers, which start and end
+                // during the run.
                 own.starvation = None;
             }
             own

@@ -1,4 +1,4 @@
-//! [`Cables`]: the lines, rings and threads of a world's network and disk, created when its machines boot.
+//! [`Cables`]: the lines, rings and driver threads of a world's network and disks.
 
 use crate::choose::policy;
 use crate::machines::machine_of_host;
@@ -45,24 +45,24 @@ pub(crate) struct Cables {
     /// Machines of the guests, by guest.
     guests: Vec<Option<MachineId>>,
     wire: Option<LineId>,
-    /// Line between machines of one host. `None`: the common line.
+    /// Line between machines of one host. `None`: their packets pass `wire`.
     bridge: Option<LineId>,
     /// Lines of the disks, by host.
     disks: Vec<LineId>,
-    /// Link of a machine, outwards and inwards, if its bandwidth is limited.
+    /// Outgoing and incoming link of each machine whose bandwidth is limited.
     links: BTreeMap<Seat, (LineId, LineId)>,
-    /// Endpoint that drives a device for a guest, or for all guests of a host.
+    /// Endpoint of the thread that drives a device for a guest, or for all guests of a host.
     rings: BTreeMap<(Driven, Device), Endpoint>,
-    /// Endpoint that receives the packets of a guest.
+    /// Endpoint of the thread that receives a guest's packets, by guest.
     receivers: BTreeMap<usize, Endpoint>,
 }
 
 impl Cables {
-    /// Creates the cables of `scenario`, whose hosts exist already. Also creates the machine outside, if any task runs
-    /// on it.
+    /// Creates the cables of `scenario`, whose hosts already exist in `world`. Also creates the machine outside, if any
+    /// task runs outside.
     ///
     /// # Errors
-    /// No policy exists for the machine outside.
+    /// The policy of the machine outside does not exist.
     pub(crate) fn new(scenario: &Arc<Scenario>, world: &mut World<'_>) -> Result<Cables, Problems> {
         let tasks = scenario.outside();
         let outside = if tasks == 0 {
@@ -98,7 +98,7 @@ impl Cables {
         self.outside
     }
 
-    /// Returns the machine of a part that has booted.
+    /// Returns the machine at `seat`, which must have booted.
     pub(crate) fn machine(&self, seat: Seat) -> MachineId {
         match seat {
             Seat::Host(host) => machine_of_host(host),
@@ -107,11 +107,11 @@ impl Cables {
         }
     }
 
-    /// Adds guest number `guest`, which has booted as `machine` and whose VM is `group` on the host. Starts the device
-    /// drivers for the guest or in the guest.
+    /// Adds guest number `guest`, which has booted as `machine` and whose VM is `group` on the host. Starts the driver
+    /// threads on the host that serve only this guest, and the driver threads that run in this guest.
     ///
     /// # Errors
-    /// A policy refuses a task of a driver.
+    /// A policy refuses a driver thread.
     pub(crate) fn boot(
         &mut self,
         guest: usize,
@@ -207,8 +207,8 @@ impl Cables {
         way
     }
 
-    /// Returns the hops that handle packets into or out of a machine. A packet that leaves over the network has a
-    /// completion once the packet is on the wire.
+    /// Returns the hops that handle packets into or out of a machine. If `completes`, the driver also handles a
+    /// completion for each packet.
     fn driven(&self, seat: Seat, device: Device, completes: bool) -> Vec<Hop> {
         let (Seat::Guest(guest), Some(drivers)) = (seat, self.scenario.drivers(device)) else { return Vec::new() };
         match &drivers.way {
@@ -219,7 +219,7 @@ impl Cables {
                 let machine = machine_of_host(self.scenario.host_of(guest));
                 vec![Hop::Interrupt { machine, cpu, time }; 1 + usize::from(completes)]
             }
-            // The driver domain has the device itself.
+            // The driver domain accesses the device directly.
             Way::Split { domains } if domains.contains(&self.scenario.guests[guest].name) => Vec::new(),
             way => {
                 let driven = match way {
@@ -229,7 +229,7 @@ impl Cables {
                 let at = self.rings[&(driven, device)];
                 let cost = (*way == Way::Emulator).then_some(Hop::Cost(drivers.event));
                 let completion = completes.then_some(Hop::Completion(at));
-                // The completion and the packet are reported at once.
+                // The completion enters the ring at the same instant as the packet, not after the packet is sent.
                 cost.into_iter().chain(completion).chain([Hop::Ring(at)]).collect()
             }
         }
@@ -244,7 +244,8 @@ impl Cables {
         }
     }
 
-    /// Returns the seat whose link the packets of `of` pass. In a world of one host, each machine has its own link.
+    /// Returns the seat through whose link the packets of `of` pass. In a world of one host, each machine has its own
+    /// link.
     fn plug(&self, of: Seat) -> Seat {
         match of {
             Seat::Guest(guest) if self.scenario.hosts > 1 => Seat::Host(self.scenario.host_of(guest)),
@@ -252,7 +253,7 @@ impl Cables {
         }
     }
 
-    /// Returns the link of a machine of the scenario, if its bandwidth is limited.
+    /// Returns the outgoing and the incoming link of a machine of the scenario. `None`: the bandwidth is unlimited.
     fn link(&mut self, of: Seat, world: &mut World<'_>) -> Option<(LineId, LineId)> {
         let network = self.scenario.network.as_ref()?;
         let bandwidth = Some(network.bandwidth.filter(|_| of != Seat::Outside)?);
@@ -261,7 +262,7 @@ impl Cables {
     }
 }
 
-/// Returns a thread that handles the entries of a ring, each in `cost`.
+/// Returns a thread that handles the entries of a ring, each with CPU time `cost`.
 fn server(name: &str, cost: Length, (drivers, room): (&Drivers, u32)) -> Application {
     let mut application = Application::default();
     let ring =

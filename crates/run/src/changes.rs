@@ -4,8 +4,8 @@ use scenario::{AppSpec, EntitySpec, GuestSpec, Scenario};
 use sched::Instant;
 use workloads::network::At;
 
-/// A change at an instant, in this order: departures make room for arrivals, and a guest boots once all its vCPUs are
-/// attached.
+/// A kind of change. Changes at one instant happen in the order of the variants. Departures come first, to make room
+/// for arrivals. Boots follow arrivals, because a guest boots once all its vCPUs are attached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Change {
     Leaves,
@@ -14,7 +14,8 @@ pub(crate) enum Change {
     Adjusts,
 }
 
-/// The subject of a change, by its index in the scenario: on the host (`None`) or in a guest.
+/// The subject of a change, by its index in the scenario. An entity or application also has the index of its guest, or
+/// `None` if it is on a host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Subject {
     Entity(Option<usize>, usize),
@@ -32,13 +33,13 @@ pub(crate) fn applications(scenario: &Scenario, guest: Option<usize>) -> &[AppSp
     guest.map_or(&scenario.applications, |guest| &scenario.guests[guest].applications)
 }
 
-/// Returns the instant at which a guest boots: the arrival of the last of its vCPUs.
+/// Returns the instant at which a guest boots: the arrival of its last vCPU.
 fn boots(scenario: &Scenario, guest: &GuestSpec) -> Instant {
     let vcpus = scenario.entities[guest.vcpus.clone()].iter();
     vcpus.map(|vcpu| vcpu.arrival).max().unwrap_or(Instant::ZERO)
 }
 
-/// Returns the guests in the order in which they boot.
+/// Returns the indices of the guests that boot before the end, in the order in which they boot.
 pub(crate) fn boot_order(scenario: &Scenario) -> Vec<usize> {
     let end = Instant::ZERO + scenario.length;
     let mut order: Vec<(Instant, usize)> =
@@ -80,7 +81,8 @@ pub(crate) fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change
     for (index, guest) in scenario.guests.iter().enumerate() {
         add(boots(scenario, guest), None, Change::Boots, Subject::Guest(index));
     }
-    // Of equal changes at one instant, guests precede other subjects: entities are attached after their guest boots.
+    // Among changes of one kind at one instant, guests come first, so that a guest boots before its entities are
+    // attached.
     let guests_first = |subject: &Subject| (!matches!(subject, Subject::Guest(_)), *subject);
     changes.sort_unstable_by_key(|(at, change, subject)| (*at, *change, guests_first(subject)));
     changes

@@ -1,4 +1,4 @@
-//! The policies of a scenario's runs and their knobs: the scenario's own policies, or requested policies.
+//! Chooses the policies and knobs of a scenario's runs: those of the scenario, or those that the caller requests.
 
 use input::knobs::{KnobSetting, apply_knobs};
 use input::problem::{Problem, Problems, Wrong, quoted, right_instead};
@@ -66,11 +66,13 @@ pub fn policy(name: &str) -> Result<&'static Descriptor, Problems> {
     })
 }
 
-/// Returns the policies with these `names`, or the scenario's own policy if `names` is empty. Each policy has the knobs
-/// that the scenario sets for it, and the knobs of `settings` that it supports. Every setting must belong to a policy.
+/// Returns the policies with these `names`, or the scenario's own policy if `names` is empty. Each policy receives the
+/// knob values that the scenario sets for it, then the `settings` of knobs that it supports. At least one of the
+/// policies must support each setting.
 ///
 /// # Errors
-/// A policy or knob does not exist, a value is out of a knob's range, or no policy is given.
+/// A policy or knob does not exist, a value is out of a knob's range, or neither `names` nor the scenario names a
+/// policy.
 pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -> Result<Vec<Choice>, Problems> {
     let policies = if names.is_empty() {
         let Some(chosen) = &scenario.policy else {
@@ -87,7 +89,7 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
     for &policy in &policies {
         let own = scenario.policy.iter().filter(|chosen| chosen.name == policy.name);
         let mut all: Vec<KnobSetting> = own.flat_map(|chosen| chosen.knobs.iter().cloned()).collect();
-        // If no policy supports a knob, every policy reports an error. The error of the first policy is returned.
+        // A setting that no policy supports is passed to every policy, so that the first policy reports it as an error.
         let mine =
             settings.iter().filter(|setting| has(policy, setting) || !policies.iter().any(|other| has(other, setting)));
         all.extend(mine.cloned());
@@ -96,7 +98,8 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
     Ok(choices)
 }
 
-/// Returns the policy of a VM's guest: `instead`, or the scenario's policy, or the policy of a current Linux.
+/// Returns the policy of a VM's guest: `instead` if given, else the guest's policy in the scenario, else the default
+/// policy of current Linux.
 ///
 /// # Errors
 /// The policy or its knob does not exist, or a value is out of a knob's range.
@@ -111,8 +114,8 @@ pub(crate) fn of_guest(scenario: &Scenario, guest: &GuestSpec, instead: Option<&
     Ok(Choice::new(policy, apply_knobs(policy, &chosen.knobs)?))
 }
 
-/// Returns the policy with this `name` and `settings` for all of a scenario's `guests`, instead of their own. `None`:
-/// `name` is `None`.
+/// Returns the policy with this `name` and `settings`, to replace the policies of all guests of a scenario. `guests` is
+/// the number of guests. Returns `None` if `name` is `None`.
 ///
 /// # Errors
 /// The policy or its knob does not exist, a value is out of a knob's range, or the scenario has no guests.
@@ -131,8 +134,8 @@ pub fn choose_for_guests(
     Ok(Some(Choice::new(policy, knobs)))
 }
 
-/// Returns policies as [`choose`] does, for a task set. The policies do not enforce slices, because tasks run their
-/// jobs to the end.
+/// Returns the policies of [`choose`] for a task set. Unless `settings` sets the knob, the policies do not enforce
+/// slices, because tasks run their jobs to completion.
 ///
 /// # Errors
 /// The errors of [`choose`], or a policy cannot place the tasks as requested.

@@ -1,7 +1,8 @@
-//! Runs of scenarios: a [`Run`] defines a run, a [`Session`] executes it step by step, and an [`Outcome`] has its
+//! Runs of scenarios: a [`Run`] defines a run, a [`Session`] executes it step by step, and an [`Outcome`] contains its
 //! results.
 //!
-//! [`choose`] selects the policies of a scenario. [`live`] converts runs on real hosts to the same events.
+//! [`choose`] selects the policies of a scenario. [`live`] converts the records of a run on a real host to the events
+//! of a simulated run.
 
 mod audit;
 mod cables;

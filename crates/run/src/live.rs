@@ -1,13 +1,13 @@
-//! Conversion of a live run to the events of a simulation. The records of the daemon and the job reports of our
-//! processes become one run.
+//! Conversion of a live run to the events of a simulated run. The events come from the records of the daemon and from
+//! the job reports of the workers.
 
 use sched::{Action, EntityId, Instant, Nanos, Params};
 use std::collections::BTreeMap;
 use trace::{Event, Job};
 
 /// Returns the events of a client without a promise, which no machine schedules. The client arrived at `came` and
-/// received `cpu_time` until `end`. No other client has the id `entity`. All instants are on the clock of the other
-/// events.
+/// received `cpu_time` until `end`. No other client may have the id `entity`. All instants must come from the clock of
+/// the other events.
 #[must_use]
 pub fn left_to_kernel(
     entity: EntityId,
@@ -20,18 +20,19 @@ pub fn left_to_kernel(
     [(came, attach), (end, Event::Background { entity, time: cpu_time })]
 }
 
-/// The interval in which an entity was attached.
+/// The interval during which an entity was attached.
 #[derive(Clone, Copy)]
 struct Stay {
     came: Instant,
     left: Instant,
 }
 
-/// Returns the events of a run from `start` to `end`, in order of time. Times are relative to `start`. Adds the events
-/// of the jobs of each entity: releases, starts and completions. Earlier events happen at the start; later events are
-/// dropped. A job event counts only during the stay of its entity. [`Event::End`] is added.
+/// Returns the events of a run from `start` to `end`, in order of time: the events `seen`, and the releases, starts and
+/// completions of the jobs in `reported`. Times in the result are relative to `start`. Events before `start` move to
+/// `start`, and events after `end` are dropped. Likewise, job events before the attachment of their entity move to the
+/// attachment, and job events after the detachment are dropped. The last event is [`Event::End`].
 ///
-/// At one instant, observed events precede the jobs that the clients report.
+/// At one instant, the events of `seen` precede the job events.
 #[must_use]
 pub fn merged(
     seen: impl IntoIterator<Item = (Instant, Event)>,
@@ -79,12 +80,12 @@ pub fn merged(
     all.into_iter().map(|(at, event)| (from(at), moved(event))).collect()
 }
 
-/// Returns an instant relative to `start`.
+/// Returns `at` relative to `start`.
 fn moment(at: Instant, start: Instant) -> Instant {
     if at == Instant::NEVER { at } else { Instant::ZERO + at.saturating_since(start) }
 }
 
-/// Returns parameters whose reservation starts at an instant relative to `start`.
+/// Returns `params` with the start of the reservation relative to `start`.
 fn moved_params(mut params: Box<sched::Params>, start: Instant) -> Box<sched::Params> {
     if let Some(reservation) = &mut params.reservation {
         reservation.start = reservation.start.map(|at| moment(at, start));

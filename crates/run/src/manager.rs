@@ -1,12 +1,12 @@
 //! A workload manager. Every few seconds, the manager compares the assigned CPU time of each VM with its consumed CPU
 //! time, and changes the assignment.
 //!
-//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 3. Shares are
-//! assigned for short times (5 s), in modes that prevent VMs from using more. Each share is then adjusted by the
-//! difference between assigned and consumed time. Such a controller tolerates a scheduler error of 1–2 %. The rule of
-//! this module is an integral controller: the deficit of a VM against its target, times the gain, is added to its
-//! assignment. Therefore a persistent error of the scheduler (consumed time differs from assigned time) moves the
-//! assignment, and a changing error keeps the assignment moving.
+//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 3. The paper
+//! assigns shares for short intervals (5 s), in modes that prevent a VM from using more than its share, and then
+//! adjusts each share by the difference between assigned and consumed time. Such a controller tolerates a scheduler
+//! error of 1–2 %. The rule of this module is an integral controller: the deficit of a VM against its target, times the
+//! gain, is added to its assignment. A constant error of the scheduler (consumed time differs from assigned time)
+//! therefore shifts the assignment, and a varying error keeps the assignment changing.
 
 use scenario::{ManagerSpec, Scenario};
 use sched::{Action, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Reservation};
@@ -22,7 +22,7 @@ use trace::{Event, MachineId, Sink};
 #[derive(Debug, Default)]
 pub(crate) struct Consumed {
     sums: BTreeMap<EntityId, Nanos>,
-    /// Running entities, with the instant from which their time is not yet in the sum.
+    /// Running entities, with the start of the run that is not yet included in `sums`.
     running: BTreeMap<EntityId, Instant>,
 }
 
@@ -49,7 +49,7 @@ impl Sink for Consumed {
     }
 }
 
-/// One interval of one VM. Unit: millionths of a CPU.
+/// The assigned and the consumed CPU time of one VM in one interval. Unit: millionths of a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval {
     /// Assigned share of a CPU.
@@ -65,17 +65,17 @@ pub struct Managed {
     pub intervals: Vec<Interval>,
     /// Number of assignments that the policy refused. After a refusal, the VM keeps its assignment.
     pub refused: u64,
-    /// Current assignment by the controller. Its precision may exceed the precision that the policy accepts.
+    /// Current assignment as computed by the controller, before rounding to the precision that the policy accepts.
     wanted_ppm: u64,
-    /// Current assignment by the policy.
+    /// Current assignment as accepted by the policy.
     assigned_ppm: u64,
     /// CPU time consumed before the current interval.
     before: Nanos,
-    /// Start of the current interval. `None`: the VM did not exist.
+    /// Start of the current interval. `None`: the VM did not exist then.
     since: Option<Instant>,
 }
 
-/// Ids of the entities on the host.
+/// Ids of the groups and entities on the host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostIds<'h> {
     pub(crate) machine: MachineId,
@@ -108,14 +108,14 @@ impl Manager {
         self.vms
     }
 
-    /// Ends an interval: assigns each VM its share of the next interval.
+    /// Ends an interval, and assigns each VM its share for the next interval.
     pub(crate) fn turn(&mut self, host: HostIds<'_>, world: &mut World<'_>) {
         let now = self.next;
         self.next = now + self.spec.interval;
         for index in 0..self.vms.len() {
             let vcpus = &self.scenario.entities[self.spec.targets[index].vcpus.clone()];
             let there = vcpus.iter().all(|vcpu| vcpu.arrival <= now && vcpu.leaves.is_none_or(|leaves| now < leaves));
-            // A vCPU that arrives at this very instant is not attached yet.
+            // A vCPU whose arrival is the end of the run is never attached.
             let ids: Option<Vec<EntityId>> =
                 host.entities[self.spec.targets[index].vcpus.clone()].iter().copied().collect();
             match ids.filter(|_| there) {
@@ -151,7 +151,8 @@ impl Manager {
     }
 }
 
-/// Returns the share that a VM requests before the manager changes it: the share of its slices, or else its cap.
+/// Returns the share of a CPU that the scenario assigns to a VM: the sum of the shares of its slices, or its cap if the
+/// VM has no slices.
 fn asked(scenario: &Scenario, vcpus: Range<usize>) -> u64 {
     let vcpus = &scenario.entities[vcpus];
     let slices = vcpus.iter().filter_map(|vcpu| vcpu.params.reservation);
@@ -163,8 +164,8 @@ fn asked(scenario: &Scenario, vcpus: Range<usize>) -> u64 {
     }
 }
 
-/// Assigns `ppm` of a CPU to the VM whose first vCPU is `first`, by its slices or else its cap. Returns the share that
-/// the policy accepts. `None`: the policy refuses the share.
+/// Assigns `ppm` millionths of a CPU to the VM whose first vCPU is `first`. Sets the slices of the VM, or its cap if
+/// the VM has no slices. Returns the assigned share after rounding. `None`: the policy refuses the share.
 fn assign(
     scenario: &Scenario,
     first: usize,
@@ -205,7 +206,8 @@ fn ppm(part: Nanos, whole: Nanos) -> u64 {
     u64::try_from((part * 1_000_000 + whole / 2) / whole).unwrap_or(u64::MAX)
 }
 
-/// Returns the next assignment by `spec` of a VM that was assigned `assigned_ppm` and consumed `consumed_ppm`.
+/// Returns the next assignment, by the rule of `spec`, of a VM that was assigned `assigned_ppm` and consumed
+/// `consumed_ppm`.
 fn next(spec: &ManagerSpec, assigned_ppm: u64, target_ppm: u64, consumed_ppm: u64) -> u64 {
     let step = |off: u64| off.saturating_mul(spec.gain_percent) / 100;
     let assigned_ppm = match target_ppm >= consumed_ppm {

@@ -18,7 +18,7 @@ pub(crate) struct Meters {
     pub(crate) meter: Meter,
     /// Metrics of applications, if any.
     pub(crate) metrics: Option<Metrics>,
-    /// Waits of members of gangs, if any.
+    /// Sibling delays, if the scenario has gangs.
     pub(crate) siblings: Option<Siblings>,
     /// CPU time by interval, if the scenario requests samples.
     pub(crate) sampler: Option<Sampler>,
@@ -39,7 +39,7 @@ pub(crate) struct AllMeters {
     pub(crate) flow_owners: FlowOwners,
 }
 
-/// The owners of flows, for the metrics of applications on each host and in each guest.
+/// The application and link of each flow, for the metrics of applications on each host and in each guest.
 #[derive(Debug, Default)]
 pub(crate) struct FlowOwners {
     pub(crate) hosts: Vec<FlowNames>,
@@ -47,7 +47,7 @@ pub(crate) struct FlowOwners {
 }
 
 impl AllMeters {
-    /// Creates the meters of `scenario`, which count from the instant that the scenario sets.
+    /// Creates the meters of `scenario`. The meters measure from the end of the warm-up.
     pub(crate) fn of(scenario: &Scenario) -> AllMeters {
         let from = scenario.measured_from();
         let on = |host| measured(scenario.applications.iter().filter(move |it| it.host == host)).from(from);
@@ -75,7 +75,7 @@ impl AllMeters {
 }
 
 impl Meters {
-    /// Creates meters of entities and applications, which count from `from` on.
+    /// Creates meters of entities and applications that measure from `from` on.
     fn new(from: Instant, metrics: Metrics) -> Meters {
         let metrics = (!metrics.is_empty()).then_some(metrics);
         Meters { meter: Meter::from(from), metrics, siblings: None, sampler: None }
@@ -86,7 +86,7 @@ impl Meters {
     }
 }
 
-/// Returns the content of `shared`, whose world no longer exists.
+/// Returns the content of `shared`. The world that shared it must have been dropped.
 pub(crate) fn unshare<T>(shared: Rc<RefCell<T>>) -> T {
     Rc::into_inner(shared).expect("the world, which shared it, is gone").into_inner()
 }

@@ -2,7 +2,8 @@
 
 use trace::{Sink, WorldSink};
 
-/// Sinks that a run owns until its end. A sink may be a reference, so that its owner can read the sink afterwards.
+/// Sinks that a run owns until its end. A sink may be a mutable reference, so that its owner can read the sink after
+/// the run.
 #[derive(Default)]
 #[expect(missing_debug_implementations, reason = "sinks have nothing to show")]
 pub struct Observers<'a> {
@@ -34,7 +35,7 @@ impl<'a> Observers<'a> {
     }
 }
 
-/// Adds sinks of all machines: the sinks of an iterator, or the sink of an [`Option`].
+/// Adds the sinks of an iterator or an [`Option`]. Each sink receives the events of all machines.
 impl<'a, S: WorldSink + 'a> Extend<S> for Observers<'a> {
     fn extend<T: IntoIterator<Item = S>>(&mut self, sinks: T) {
         self.world.extend(sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn WorldSink + 'a>));

@@ -28,11 +28,12 @@ pub struct Outcome {
     pub meters: Vec<Meter>,
     /// Time for which members of gangs waited while other members ran, by host.
     pub siblings: Vec<Siblings>,
-    /// Grant of the policy at the arrival of each entity of the scenario.
+    /// Reservation that the policy granted to each entity of the scenario at its arrival. `None`: the policy granted
+    /// none.
     pub grants: Vec<Option<Grant>>,
     /// Number of refused changes of the reservation of each entity of the scenario.
     pub refused: Vec<u64>,
-    /// Readings of the applications of all hosts with a metric, in the order of the scenario.
+    /// Readings of those applications of the hosts that have a metric, in the order of the scenario.
     pub applications: Vec<Measured>,
     /// Results of the guests, by guest of the scenario.
     pub guests: Vec<GuestOutcome>,
@@ -40,7 +41,7 @@ pub struct Outcome {
     pub managed: Option<Vec<Managed>>,
     /// Samples of each VM of the scenario. `None`: the scenario requests no samples.
     pub samples: Option<Vec<SampledVm>>,
-    /// Stalls: applications that could not continue and waited for their stop.
+    /// Stalls: applications that could not continue, and waited until they were stopped.
     pub stalls: Vec<Stuck>,
 }
 
@@ -51,7 +52,7 @@ pub struct GuestOutcome {
     pub choice: Choice,
     /// CPU time of each of the guest's entities.
     pub meter: Meter,
-    /// Readings of the guest's applications with a metric, in the order of the scenario.
+    /// Readings of those applications of the guest that have a metric, in the order of the scenario.
     pub applications: Vec<Measured>,
     /// Totals of the guest's coordination with its host. `None`: the guest does not coordinate, or has not booted.
     pub coordinated: Option<Coordinated>,

@@ -1,4 +1,4 @@
-//! [`Measured`]: the metrics of applications, on the machine that measures the application.
+//! [`Measured`]: the reading of an application's metric, from the machine that measures the application.
 
 use scenario::{AppSpec, Scenario};
 use sched::Instant;
@@ -22,7 +22,7 @@ pub(crate) fn measured<'s>(applications: impl Iterator<Item = &'s AppSpec>) -> M
     Metrics::new(here.filter_map(|spec| Some((spec.name.as_str(), spec.metric?))))
 }
 
-/// Returns the name of an application on the machine outside.
+/// Returns the name under which the machine outside measures an application.
 fn called_outside(guest: Option<&str>, name: &str) -> String {
     guest.map_or(name.to_string(), |guest| format!("{guest}/{name}"))
 }
@@ -35,7 +35,7 @@ pub(crate) fn measured_outside(scenario: &Scenario) -> Metrics {
     Metrics::new(named.iter().map(|(name, metric)| (name.as_str(), *metric)))
 }
 
-/// The readings from outside, by the name of the application on the machine outside.
+/// Readings by name of the application. Readings from outside have the name on the machine outside.
 pub(crate) struct Readings(BTreeMap<String, Measured>);
 
 impl Readings {
@@ -44,8 +44,9 @@ impl Readings {
         Readings(read.into_iter().map(|read| (read.0.clone(), measured(read))).collect())
     }
 
-    /// Returns the readings of `applications` of a guest or of all hosts, in order. Each reading is from the machine
-    /// that measures the application.
+    /// Returns the readings of `applications`, in order. The applications belong to `guest`, or to the hosts if `guest`
+    /// is `None`. `here` contains the metrics of these machines. Readings of applications that are measured outside are
+    /// removed from `self`.
     pub(crate) fn of(
         &mut self,
         guest: Option<&str>,

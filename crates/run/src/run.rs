@@ -17,9 +17,9 @@ pub struct Run {
     pub scenario: Arc<Scenario>,
     /// Policy of the hosts.
     pub choice: Choice,
-    /// Policy of all guests, instead of the scenario's policies.
+    /// Policy of all guests. `None`: each guest has its policy from the scenario.
     pub guests: Option<Choice>,
-    /// Seed of the run's random lengths. Equal seeds give equal runs.
+    /// Seed of the run's random numbers. Equal seeds give equal runs.
     pub seed: u64,
 }
 
@@ -30,11 +30,11 @@ impl Run {
         Run { scenario: scenario.into(), choice: choice.into(), guests: None, seed: 0 }
     }
 
-    /// Returns the header of the run's trace: the hosts, the machine outside, if any, then the guests in order of their
-    /// boot.
+    /// Returns the header of the run's trace: the hosts, the machine outside, if any, then the guests in the order in
+    /// which they boot.
     ///
     /// # Errors
-    /// A guest's policy does not exist, or its policy lacks a knob.
+    /// A guest's policy does not exist, or lacks a knob that the scenario sets.
     pub fn header(&self) -> Result<WorldHeader, Problems> {
         let machine = |name: &str, policy: &str, cpus, host| MachineHeader {
             name: name.to_string(),

@@ -1,7 +1,7 @@
 //! CPU time of every VM in each interval, as sampled by a monitor.
 //!
-//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 5.2. The error
-//! of an allocation is evaluated at a time scale, by samples of one second.
+//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 5.2. The paper
+//! evaluates the error of an allocation at a given time scale, from samples of one second.
 
 use scenario::{SampledAt, SamplesSpec, Scenario};
 use sched::{Action, EntityId, Instant, Nanos};
@@ -14,12 +14,12 @@ use trace::{Event, Sink};
 pub struct SampledVm {
     /// Name of the VM.
     pub name: String,
-    /// CPU time of all vCPUs of the VM in each whole sample since the start of the run. For samples that end with
-    /// switches, CPU time per interval. Unit: nanoseconds.
+    /// CPU time of all vCPUs of the VM together in each complete sample since the start of the run. The CPU time of
+    /// samples that end with switches is scaled to the length of one interval. Unit: nanoseconds.
     pub cpu_ns: Vec<u64>,
 }
 
-/// Returns the samples of a run of `scenario` from one sampler per host. `vcpus` has the ids of the scenario's
+/// Returns the samples of a run of `scenario` from one sampler per host. `vcpus` contains the ids of the scenario's
 /// entities.
 pub(crate) fn of_vms(scenario: &Scenario, vcpus: &[Option<EntityId>], mut samplers: Vec<Sampler>) -> Vec<SampledVm> {
     let end = Instant::ZERO + scenario.length;
@@ -37,7 +37,8 @@ pub(crate) fn of_vms(scenario: &Scenario, vcpus: &[Option<EntityId>], mut sample
 pub(crate) struct Sampler {
     spec: SamplesSpec,
     running: BTreeMap<EntityId, Instant>,
-    /// CPU time of each entity by sample, up to its last run. Unit: nanoseconds.
+    /// CPU time of each entity per sample, without the time of a running entity since its instant in `running`. Unit:
+    /// nanoseconds.
     got: BTreeMap<EntityId, Vec<u64>>,
     /// Start of the current sample, and number of samples before it.
     open: (Instant, usize),
@@ -48,7 +49,7 @@ impl Sampler {
         Sampler { spec, running: BTreeMap::new(), got: BTreeMap::new(), open: (Instant::ZERO, 0) }
     }
 
-    /// Ends the run: the current runs of entities end at `end`.
+    /// Ends the run. Entities that still run receive CPU time until `end`.
     pub(crate) fn end(&mut self, end: Instant) {
         for (entity, since) in std::mem::take(&mut self.running) {
             self.add(entity, since, end);
@@ -59,7 +60,7 @@ impl Sampler {
         }
     }
 
-    /// Returns the CPU time of `vcpus` together in each whole sample.
+    /// Returns the CPU time of `vcpus` together in each complete sample.
     pub(crate) fn of(&self, vcpus: &[EntityId]) -> Vec<u64> {
         let mut sums = vec![0; self.open.1];
         for got in vcpus.iter().filter_map(|vcpu| self.got.get(vcpu)) {
@@ -88,7 +89,8 @@ impl Sampler {
         }
     }
 
-    /// Processes a dispatch or a stop. The event ends a sample that has lasted for its interval.
+    /// Processes a dispatch or a stop. The switch ends the current sample if the sample has lasted for at least one
+    /// interval.
     fn switched(&mut self, at: Instant) {
         let lasted = at.since(self.open.0);
         if self.spec.at == SampledAt::Clock || lasted < self.spec.interval {

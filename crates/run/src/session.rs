@@ -1,4 +1,4 @@
-//! [`Session`]: a run in progress, and the ids of its scenario's entities in its world.
+//! [`Session`]: a run in progress, and the ids that its world assigned to the entities of the scenario.
 
 use crate::cables::{Cables, Seat};
 use crate::changes::{Change, Subject, applications, changes, entities};
@@ -25,22 +25,23 @@ use std::sync::Arc;
 use trace::{Counts, MachineId};
 use workloads::network::At;
 
-/// The work of one step: releases, alarms, inputs and visits of machines, and changes of the scenario. A step may end
-/// in the midst of an instant. It exceeds its budget by at most the decision and the messages of one machine.
+/// The maximum work of one step. A release, an alarm, an input of a machine, a visit of a machine and a change of the
+/// scenario each count as one. A step may end between two events of the same instant. A step exceeds its budget by at
+/// most the decisions and messages of one machine at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Budget(pub u64);
 
 impl Budget {
-    /// A budget whose steps take far less than 50 ms: a unit of work takes 0.1 to 10 us.
+    /// A budget with which a step takes far less than 50 ms: a unit of work takes 0.1 to 10 us.
     pub const STEP: Budget = Budget(1_000);
 }
 
-/// Totals that the machines of a run count themselves. They cost nothing, unlike the meters of an [`Outcome`].
+/// Totals that the machines of a run count themselves, without the overhead of the meters of an [`Outcome`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tally {
-    /// Number of inputs that all machines accepted, without freezes and thaws.
+    /// Number of inputs that all machines together accepted, except freezes and thaws.
     pub inputs: u64,
-    /// Totals of all hosts from the start of the run, including the warm-up.
+    /// Totals of all hosts together from the start of the run, including the warm-up.
     pub counts: Counts,
 }
 
@@ -55,7 +56,7 @@ pub struct Progress {
     pub is_done: bool,
 }
 
-/// A run in progress. It does nothing between two steps. Dropping it cancels the run.
+/// A run in progress. Only [`step`](Session::step) advances the run. Dropping the session cancels the run.
 pub struct Session<'a> {
     run: Run,
     choices: Vec<Choice>,
@@ -64,14 +65,14 @@ pub struct Session<'a> {
     guests: Vec<Option<IdMap>>,
     meters: AllMeters,
     manager: Option<Manager>,
-    /// Reservation that the policy granted to each entity of the host at its attachment.
+    /// Reservation that the policy granted to each entity of the hosts when the entity was attached.
     grants: Vec<Option<Grant>>,
-    /// Number of refused changes of each entity of the host.
+    /// Number of refused changes of the reservation of each entity of the hosts.
     refused: Vec<u64>,
     cables: Cables,
-    /// Coordination of each guest at the start of the measurement. `None`: it has not started.
+    /// Totals of each guest's coordination at the start of the measurement. `None`: the measurement has not started.
     before: Option<Vec<Option<Coordinated>>>,
-    /// Pending changes.
+    /// Changes of the scenario that have not happened yet, in order of time.
     changes: VecDeque<(Instant, Change, Subject)>,
     is_done: bool,
 }
@@ -82,12 +83,12 @@ impl std::fmt::Debug for Session<'_> {
     }
 }
 
-/// The next instant at which a session acts.
+/// The event for which a session stops its world and acts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stop {
     /// The measurement begins.
     Measure,
-    /// The workload manager takes its turn.
+    /// An interval of the workload manager ends.
     Turn,
     /// The next change of the scenario happens.
     Change,
@@ -95,14 +96,14 @@ enum Stop {
     End,
 }
 
-/// The ids of one machine, or of all hosts together.
+/// The ids of the groups, entities and applications of one guest, or of all hosts together.
 #[derive(Debug)]
 struct IdMap {
-    /// Machine of the ids. Of hosts, the first.
+    /// The guest, or the first host.
     machine: MachineId,
     groups: Vec<GroupId>,
     entities: Vec<Option<EntityId>>,
-    /// Parts of each application: their seats, and their numbers there.
+    /// Parts of each application: the machine of each part, and the number of the part on this machine.
     applications: Vec<Option<Vec<(Seat, u32)>>>,
 }
 
@@ -110,8 +111,9 @@ impl Run {
     /// Begins this run. `observers` receive its events.
     ///
     /// # Errors
-    /// The policy does not work with these knobs on this machine, or refuses a group, or a guest's policy does not
-    /// exist. Each problem has its place in the scenario, if the scenario came from a file.
+    /// The hosts' policy rejects its knobs or the machine, or refuses a group. A guest's policy does not exist, or a
+    /// policy does not support a guest's coordination. Each problem has its location in the scenario, if the scenario
+    /// was read from a file.
     pub fn start<'a>(&self, observers: Observers<'a>) -> Result<Session<'a>, Problems> {
         Session::new(self.clone(), AllMeters::of(&self.scenario), observers)
     }
@@ -125,8 +127,8 @@ impl Run {
         Ok(played.expect("nothing cancels it"))
     }
 
-    /// Plays this run in steps of [`Budget::STEP`] while `goes_on` returns true after each step. `None`: the run was
-    /// cancelled.
+    /// Plays this run in steps of [`Budget::STEP`]. Calls `goes_on` after each step, and cancels the run if `goes_on`
+    /// returns false. `None`: the run was cancelled.
     ///
     /// # Errors
     /// The errors of [`start`](Run::start) and [`Session::step`].
@@ -139,8 +141,8 @@ impl Run {
         Ok(session.step_while(goes_on)?.then(|| session.outcome()))
     }
 
-    /// Plays this run without observers and meters, except those of its workload manager, while `goes_on` returns true
-    /// after each step. Returns the totals of its machines, or `None` if the run was cancelled.
+    /// Plays this run like [`play_while`](Run::play_while), but without observers and meters. Only a workload manager
+    /// still measures CPU time. Returns the totals of the machines, or `None` if the run was cancelled.
     ///
     /// # Errors
     /// The errors of [`play`](Run::play).
@@ -202,12 +204,12 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Advances the run until `budget` is used up or the run is over. A run in steps equals a run in one call.
+    /// Advances the run until `budget` is used up or the run is over. The sizes of the steps do not affect the outcome.
     ///
     /// # Errors
-    /// The policy refuses the parameters of an entity; the problem has its place in the scenario, if the scenario came
-    /// from a file. Or tasks wait for each other so that none can continue. After an error, no further step is
-    /// possible.
+    /// A policy refuses a guest's machine, a group or the parameters of an entity, or tasks wait for each other so that
+    /// none can continue. The problem has its location in the scenario, if the scenario was read from a file. After an
+    /// error, the run cannot continue.
     pub fn step(&mut self, budget: Budget) -> Result<Progress, Problems> {
         let mut left = budget.0.max(1);
         while left > 0 && !self.is_done {
@@ -226,7 +228,8 @@ impl<'a> Session<'a> {
         Ok(self.progress())
     }
 
-    /// Steps while `goes_on` returns true after each step. Returns whether the run is over.
+    /// Steps until the run is over, or until `goes_on`, which is called after each step, returns false. Returns whether
+    /// the run is over.
     fn step_while(&mut self, mut goes_on: impl FnMut(Progress) -> bool) -> Result<bool, Problems> {
         loop {
             let progress = self.step(Budget::STEP)?;
@@ -282,7 +285,7 @@ impl<'a> Session<'a> {
         self.world.finish(end).map_err(|stuck| self.stuck(&stuck))
     }
 
-    /// Returns the totals of the machines.
+    /// Returns the totals of all machines.
     fn tally(&self) -> Tally {
         let hosts = (0..self.run.scenario.hosts).map(|host| self.world.machine(machine_of_host(host)).counts());
         Tally { inputs: self.world.inputs(), counts: hosts.fold(Counts::default(), Counts::and) }
@@ -351,7 +354,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns the machine of an entity in a guest, or on a host.
+    /// Returns the machine of `guest`, or of host number `host` if `guest` is `None`.
     fn machine(&mut self, guest: Option<usize>, host: usize) -> MachineId {
         if guest.is_none() { machine_of_host(host) } else { self.cast(guest).machine }
     }
@@ -414,8 +417,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Changes the reservation of an entity of the host for the `nth` time. If the policy refuses the change, the
-    /// reservation stays.
+    /// Applies change number `nth`, counted from 0, to the reservation of an entity of a host. If the policy refuses
+    /// the change, the entity keeps its reservation.
     fn adjust(&mut self, index: usize, nth: usize) {
         let spec = &self.run.scenario.entities[index];
         let id = self.host.entities[index].expect("an entity changes after it came");
@@ -427,7 +430,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Starts the other parts of application number `id`, and creates the links between them.
+    /// Starts the other parts of application number `id`, and creates the links between all parts. Returns the seat and
+    /// the number of each part.
     fn connect(&mut self, of: Option<usize>, id: u32, spec: &AppSpec) -> Result<Vec<(Seat, u32)>, Problems> {
         let scenario = Arc::clone(&self.run.scenario);
         let mut parts = vec![(of.map_or(Seat::Host(spec.host), Seat::Guest), id)];
@@ -469,8 +473,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns the problem of a run that cannot continue. If only one application is involved, the problem has its
-    /// place.
+    /// Returns the problem of a run that cannot continue. If the scenario has only one application, the problem has the
+    /// location of this application.
     fn stuck(&self, stuck: &Stuck) -> Problems {
         let scenario = Arc::clone(&self.run.scenario);
         let mut all = scenario.applications.iter().chain(scenario.guests.iter().flat_map(|guest| &guest.applications));
@@ -510,7 +514,7 @@ fn create_groups(
     Ok(ids)
 }
 
-/// Returns the problem of a policy that does not work with these knobs on this machine.
+/// Returns the problem of a policy that rejects its knobs or the machine.
 fn refused_policy(scenario: &Scenario, policy: &str, why: &Refused) -> Problems {
     let chosen = scenario.policy.as_ref().filter(|chosen| chosen.name == policy);
     let place = chosen.and_then(|chosen| chosen.place.known());

@@ -1,5 +1,5 @@
-//! Checks that the policies suit guests that coordinate with their host. The checks run the policies, so that this
-//! module names no policy.
+//! Checks that the policies of the host and of a guest support the guest's coordination. The checks run the policies on
+//! a small machine, so this module needs no list of suitable policies.
 
 use crate::choose::Choice;
 use input::problem::{Problems, Wrong, quoted};
@@ -7,11 +7,11 @@ use scenario::{GuestSpec, Scenario};
 use sched::{Class, CpuId, Input, Instant, Kicks, Knobs, Machine, Params, PolicySource, Topology, Wake};
 use sim::coordination::{Boost, Coordination, Rule};
 
-/// Checks that the host's policy applies the boosts of `guest`, and that the guest's policy keeps the data that its
-/// detector needs.
+/// Checks that the host's policy applies the boosts of `guest`, and that the guest's policy maintains the data that the
+/// guest's detector needs.
 ///
 /// # Errors
-/// A policy does not suit the guest. The problem has the location of the request and a remedy.
+/// One of the policies does not support the coordination. The problem has the location of the setting and a remedy.
 pub(crate) fn coordination(
     scenario: &Scenario,
     guest: &GuestSpec,
@@ -45,20 +45,20 @@ pub(crate) fn coordination(
 
 /// Returns the data that `detector` needs and the guest's policy lacks.
 fn missing(choice: &Choice, cpus: Topology, detector: Rule) -> Option<&'static str> {
-    // A policy that does not work at all is reported by other code.
+    // Other code reports a policy that rejects its knobs or the machine.
     let mut machine = Machine::build(&*choice.policy, cpus, &choice.knobs, Kicks::Immediate).ok()?;
     let task = machine.attach(Instant::ZERO, Params::default()).ok()?;
     detector.lacks(machine.position(task))
 }
 
-/// Returns whether a waiting entity under `policy` receives and keeps the CPU of an ordinary entity by this boost. True
-/// if the test is impossible.
+/// Returns whether this boost lets a waiting entity take the CPU from an ordinary entity under `policy`, and keep the
+/// CPU. Also returns true for boosts of weight, and if the policy cannot be tested.
 fn takes(policy: &dyn PolicySource, knobs: &Knobs, boost: Boost) -> bool {
     matches!(boost, Boost::Weight(_)) || gets_the_cpu(policy, knobs, boost.over(Params::default())).unwrap_or(true)
 }
 
-/// Returns whether an entity with `params` receives the CPU of an ordinary entity, and keeps the CPU when the other
-/// entity becomes SCHED_BATCH.
+/// Returns whether a waiting entity that changes to `params` takes the CPU from an ordinary entity, and keeps the CPU
+/// after the ordinary entity changes to SCHED_BATCH.
 fn gets_the_cpu(policy: &dyn PolicySource, knobs: &Knobs, params: Params) -> Option<bool> {
     let (cpu, now) = (CpuId::new(0), Instant::ZERO);
     let mut machine = Machine::build(policy, Topology::new(1), knobs, Kicks::Immediate).ok()?;

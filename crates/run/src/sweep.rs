@@ -5,7 +5,7 @@ use input::problem::{Wrong, quoted};
 use input::range::{RANGE_FORM, Range};
 use serde::Deserialize;
 
-/// A value of an axis: a number, a text or a switch.
+/// A value of an axis: a number, a string or a Boolean.
 pub type Value = serde_json::Value;
 
 /// One combination: a map from axis to value, in the order of the axes.
@@ -23,11 +23,11 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Adds an axis in the format `AXIS=VALUE,VALUE,…`. A value may be a range: `vm.batch.count=1..8`,
-    /// `policy=credit,poris`, `vm.web.slice=1ms,5ms..20ms/5ms`.
+    /// Adds an axis in the format `AXIS=VALUE,VALUE,…`, such as `policy=credit,poris`. A value may be a range, as in
+    /// `vm.batch.count=1..8` and `vm.web.slice=1ms,5ms..20ms/5ms`.
     ///
     /// # Errors
-    /// The text has no `=`, no axis, no value or an invalid range. The axis exists already. The sweep would exceed
+    /// `text` has no `=`, no axis, an empty value or an invalid range. The sweep already has this axis, or would exceed
     /// [`POINTS_MAX`] points.
     pub fn vary(&mut self, text: &str) -> Result<(), Wrong> {
         const FORM: &str = "write AXIS=VALUE,VALUE,... such as policy=credit,poris or vm.NAME.count=1..8";
@@ -61,8 +61,9 @@ impl Sweep {
         Ok(())
     }
 
-    /// Returns every point: all combinations for the first of `bases`, then for the next base. The last axis changes
-    /// fastest. Without axes, returns the bases.
+    /// Returns every point: first all combinations of the axes added to the first of `bases`, then those added to the
+    /// next base. The value of the last axis changes fastest. Without axes, returns the bases. Without bases, returns
+    /// the combinations alone.
     #[must_use]
     pub fn points(&self, bases: &[Point]) -> Vec<Point> {
         let mut points = if bases.is_empty() { vec![Point::new()] } else { bases.to_vec() };
@@ -81,7 +82,7 @@ impl Sweep {
     }
 }
 
-/// Returns the values of a list. Commas outside brackets and quotes separate the values.
+/// Splits a list into its values. Commas outside brackets, braces and quotes separate the values.
 fn listed(text: &str) -> Vec<&str> {
     let (mut depth, mut is_quoted, mut start) = (0_usize, false, 0);
     let mut values = Vec::new();
@@ -101,7 +102,7 @@ fn listed(text: &str) -> Vec<&str> {
     values
 }
 
-/// Returns `text` as a number, a switch or a text.
+/// Parses `text` as a number, a Boolean or a quoted string. Any other text becomes a string unchanged.
 fn typed(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_) | Value::String(_))) => value,
@@ -109,7 +110,7 @@ fn typed(text: &str) -> Value {
     }
 }
 
-/// Returns a value without the quotes of a text.
+/// Returns a value as text, without the quotes of a string.
 #[must_use]
 pub fn value_shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_string)

@@ -8,7 +8,7 @@ use sched::{CapBound, Conserving, LoadBounds, Nanos, PolicySource};
 pub struct Delays {
     /// Maximum delay of a kick, an alarm or the end of a slice.
     pub late: Nanos,
-    /// Maximum excess of a time slice over the policy's value.
+    /// Maximum time by which a time slice exceeds the length that the policy chose.
     pub turn: Nanos,
 }
 
@@ -45,8 +45,8 @@ impl Promises {
     /// Returns the guarantees of `policy` under `load`, on a driver with these delays.
     #[must_use]
     pub fn of(policy: &dyn PolicySource, load: &LoadBounds<'_>, delays: Delays) -> Promises {
-        // In the worst case, a kicked CPU finds its work taken, and another CPU is kicked, each time with the maximum
-        // delay.
+        // In the worst case, another CPU has already taken the work for which a CPU was kicked, and a further CPU is
+        // kicked. Each kick has the maximum delay.
         let allowance = delays.late.saturating_mul(4);
         let turns = delays.turn.saturating_mul(16 * load.entities);
         Promises {

@@ -2,7 +2,7 @@
 
 use sched::Nanos;
 
-/// Totals of a run, under the names of the EDF oracle table.
+/// Totals of a run. The names are those of the EDF oracle's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Number of released jobs.
@@ -11,20 +11,21 @@ pub struct Counts {
     pub completions: u64,
     /// Number of jobs completed after their deadline.
     pub misses: u64,
-    /// Number of times that an entity lost its CPU with work left.
+    /// Number of times that an entity with unfinished work lost its CPU.
     pub preemptions: u64,
     /// Number of starts and resumptions of a job (or a hog) on a CPU.
     pub dispatches: u64,
     /// Number of resumptions of a job (or a hog) on a CPU other than its last CPU.
     pub migrations: u64,
-    /// Number of incomplete jobs with a past deadline, at the end of the run or at the detachment of their entity.
+    /// Number of jobs that were incomplete after their deadline, at the end of the run or at the detachment of their
+    /// entity.
     pub unfinished_late: u64,
     /// Maximum time from the deadline of a job to its completion. Zero if no job missed its deadline.
     pub worst_lateness: Nanos,
 }
 
 impl Counts {
-    /// Returns the sums of both counts, and the maximum of the worst latenesses.
+    /// Returns the sum of `self` and `other`. The worst lateness is the maximum of both.
     #[must_use]
     pub fn and(self, other: Counts) -> Counts {
         Counts {

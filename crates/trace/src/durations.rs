@@ -3,12 +3,12 @@
 use hdrhistogram::Histogram;
 use sched::Nanos;
 
-/// Maximum number of distinct durations that are kept exactly. Simulated durations often have few distinct values. Most
-/// entities of a large host have few durations; a histogram of 20 kB for each would be too large.
+/// Maximum number of distinct durations that are stored exactly. Simulated durations often have few distinct values,
+/// and most entities of a large host have few durations. A histogram takes 20 kB, too much for each of these entities.
 const EXACT: usize = 256;
 
-/// A distribution of durations. Percentiles are exact up to 256 distinct durations, and within 1 % beyond. Count, total
-/// and maximum are exact.
+/// A distribution of durations. Percentiles are exact for up to 256 distinct durations, and accurate to 1 % for more.
+/// Count, total and maximum are exact.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Durations {
     /// Durations in nanoseconds, in order, each with its number of occurrences.
@@ -69,7 +69,7 @@ impl Durations {
         }
     }
 
-    /// Adds `others`, which are in order, to the durations that are kept exactly.
+    /// Adds `others`, which must be in ascending order, to the durations that are stored exactly.
     fn merge_exact(&mut self, others: &[(u64, u64)]) {
         self.exact.extend_from_slice(others);
         // A stable sort merges two sorted lists in linear time.
@@ -84,7 +84,7 @@ impl Durations {
         }
     }
 
-    /// Moves the durations that are kept exactly, in any order, into a histogram.
+    /// Moves the durations that are stored exactly into a histogram. These durations need not be in order.
     fn coarsen(&mut self) {
         let mut histogram = Histogram::new(2).expect("two digits are a precision");
         for (ns, count) in std::mem::take(&mut self.exact) {
@@ -123,14 +123,14 @@ impl Durations {
         self.total
     }
 
-    /// Returns the longest duration. Zero if there is none.
+    /// Returns the longest duration. Zero if there are no durations.
     #[must_use]
     pub fn longest(&self) -> Nanos {
         self.longest
     }
 
-    /// Returns the shortest recorded duration that at least `percent` of all durations do not exceed. Zero if there is
-    /// none. Range of `percent`: 0 to 100.
+    /// Returns a percentile: the shortest recorded duration that at least `percent` percent of all durations do not
+    /// exceed. Zero if there are no durations. Range of `percent`: 0 to 100.
     #[must_use]
     pub fn percentile(&self, percent: u64) -> Nanos {
         assert!(percent <= 100, "a percentile is at most 100");

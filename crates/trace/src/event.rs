@@ -71,7 +71,7 @@ pub enum Event {
     },
     /// The machine refused a request.
     Refused(Box<Request>),
-    /// An entity used CPU time that this machine did not give to the entity. The host's own scheduler ran the entity.
+    /// An entity used CPU time that this machine did not grant: the scheduler of the host's kernel ran the entity.
     Background {
         /// The entity.
         entity: EntityId,
@@ -112,11 +112,11 @@ pub enum Event {
         /// Time that the interrupt adds to the pending time of earlier interrupts.
         time: Nanos,
     },
-    /// A periodic timer skipped missed beats.
+    /// A periodic timer skipped expirations that it had missed.
     Skipped {
         /// The entity with the timer.
         entity: EntityId,
-        /// Number of skipped beats.
+        /// Number of skipped expirations.
         beats: u64,
     },
     /// An entity sent data to another machine or to a device.
@@ -128,14 +128,14 @@ pub enum Event {
         /// Number of sent bytes.
         bytes: u64,
     },
-    /// An entity gets a spin lock for which the entity waited. This event is not an input of the machine.
+    /// An entity acquires a spin lock after a wait. This event is not an input of the machine.
     SpinWait {
         /// The entity.
         entity: EntityId,
         /// Time for which the entity waited.
         waited: Nanos,
     },
-    /// An entity handled one I/O event of other entities: a packet, a request, a completion.
+    /// An entity handled one I/O event of other entities: a packet, a request or a completion.
     Served {
         /// The entity.
         entity: EntityId,
@@ -157,7 +157,7 @@ pub enum Event {
         /// Whether the entity is boosted from now on.
         boosted: bool,
     },
-    /// A full queue dropped data on its way to this machine.
+    /// A full queue dropped data that was sent to this machine.
     Lost {
         /// Number of the flow in the world.
         flow: u32,
@@ -176,7 +176,7 @@ pub enum Event {
         /// The entity with the job.
         entity: EntityId,
     },
-    /// The run ended. The current runs of all entities end here.
+    /// The run ended. Entities that still run stop at this instant.
     End,
 }
 

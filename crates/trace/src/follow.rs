@@ -1,5 +1,6 @@
-//! [`Follower`]: turns a trace into facts, event by event: the states of entities with their beginnings and ends, and the
-//! outcomes of jobs. It keeps only attached entities, so its memory does not grow with the trace.
+//! [`Follower`]: turns a trace into facts, event by event: the states of entities with their beginnings and ends, and
+//! the outcomes of jobs. The follower stores only attached entities, so its memory use does not grow with the length of
+//! the trace.
 
 use crate::span::{Job, Span, State};
 use crate::{Event, Header};
@@ -45,7 +46,7 @@ pub enum Fact<'a> {
         /// The instant.
         at: Instant,
     },
-    /// A job was completed, or its entity or the trace has ended.
+    /// A job was completed, or remained incomplete when its entity was detached or the trace ended.
     Job {
         /// The entity.
         entity: EntityId,
@@ -58,7 +59,7 @@ pub enum Fact<'a> {
         entity: EntityId,
         /// State and interval of the entity.
         span: Span,
-        /// Instant of the entity's wake-up, on the first run after it.
+        /// Instant of the entity's wake-up. Present only on the first run after the wake-up.
         woken: Option<Instant>,
     },
 }
@@ -82,7 +83,7 @@ impl fmt::Display for Inconsistent {
 
 impl std::error::Error for Inconsistent {}
 
-/// A state that has not ended yet. `None`: the entity is detached.
+/// A state of an entity and its start. `state` is `None` once the entity is detached.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     state: Option<State>,
@@ -94,7 +95,7 @@ struct Open {
 #[derive(Debug)]
 struct Live {
     entity: EntityId,
-    /// CPU that the entity runs on.
+    /// CPU that the entity occupies, even while the CPU is frozen.
     seat: Option<CpuId>,
     /// Whether the entity is runnable.
     ready: bool,
@@ -102,8 +103,8 @@ struct Live {
     held: u8,
     /// Instant of the entity's wake-up, until it runs.
     woken: Option<Instant>,
-    /// State that ended at this instant. It is emitted when time advances. The state after it may end at the same
-    /// instant, and then this state continues.
+    /// State that ended at the current instant. The follower emits this state when time advances. If the entity returns
+    /// to this state at the same instant, the state continues instead.
     closed: Option<Open>,
     open: Open,
     /// Release and deadline of each job that is released and not completed.
@@ -152,7 +153,7 @@ impl Live {
         } else {
             self.woken = self.woken.or(self.open.woken);
         }
-        // A run uses up the wake-up of its entity.
+        // Only the first run after a wake-up has the instant of the wake-up.
         let woken = if matches!(state, Some(State::Running(_))) { self.woken.take() } else { None };
         match self.closed.take_if(|closed| closed.state == state) {
             Some(closed) => self.open = closed,
@@ -166,17 +167,18 @@ impl Live {
 pub struct Follower {
     now: Instant,
     number: u64,
-    /// Attached entities, and the entities that were detached at this instant. An entity keeps its place.
+    /// Attached entities, and the entities that were detached at the current instant. The index of an entity does not
+    /// change.
     live: Vec<Live>,
-    /// Places in `live` without an entity.
+    /// Indices in `live` without an entity.
     free: Vec<usize>,
-    /// Place in `live` of the last entity with each entity index.
+    /// Index in `live` of the latest entity with each entity index.
     places: Vec<Option<usize>>,
-    /// Place in `live` of the entity on each CPU.
+    /// Index in `live` of the entity on each CPU.
     seats: Vec<Option<usize>>,
-    /// Frozen CPUs: vCPUs without a CPU.
+    /// Frozen CPUs: vCPUs without a physical CPU.
     frozen: CpuSet,
-    /// Places in `live` of the entities that changed at this instant.
+    /// Indices in `live` of the entities that changed at the current instant.
     touched: Vec<usize>,
 }
 
@@ -184,7 +186,7 @@ pub struct Follower {
 pub type Emit<'t> = dyn FnMut(Fact<'_>) + 't;
 
 impl Follower {
-    /// Creates a follower of the machine with this header, before the first event.
+    /// Creates a follower, which has not received any event, of the machine with this header.
     #[must_use]
     pub fn new(header: &Header) -> Follower {
         let seats = vec![None; header.cpus.min(CPUS_MAX)];
@@ -212,7 +214,7 @@ impl Follower {
         self.now
     }
 
-    /// Takes the next event, and emits the facts that it implies.
+    /// Processes the next event, and emits the facts that the event implies.
     ///
     /// # Errors
     /// The event contradicts earlier events. The follower must not be used afterwards.
@@ -227,7 +229,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Advances the time to `at`, unless it has passed, and emits the states that ended before.
+    /// Advances the time to `at`, unless `at` has passed, and emits the states that ended before `at`.
     pub(crate) fn advance(&mut self, at: Instant, emit: &mut Emit<'_>) {
         if at > self.now {
             self.flush(emit);
@@ -250,7 +252,7 @@ impl Follower {
     /// Ends the trace: emits the remaining facts, and returns the instant of the last event.
     pub fn finish(mut self, emit: &mut Emit<'_>) -> Instant {
         self.flush(emit);
-        // A place without an entity has neither jobs nor a state.
+        // An element of `live` without an entity has neither jobs nor a state.
         self.live.sort_unstable_by_key(|live| live.entity);
         for live in &mut self.live {
             give_up(live, self.now, emit);
@@ -259,13 +261,13 @@ impl Follower {
         self.now
     }
 
-    /// Returns the error of the next event.
+    /// Returns an error about the next event.
     #[cold]
     pub(crate) fn contradiction(&self, at: Instant, reason: String) -> Inconsistent {
         Inconsistent { number: self.number + 1, at, reason }
     }
 
-    /// Emits the states that ended at this instant, before time advances.
+    /// Emits the states that ended at the current instant, before time advances.
     fn flush(&mut self, emit: &mut Emit<'_>) {
         for place in self.touched.drain(..) {
             let live = &mut self.live[place];
@@ -298,7 +300,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Returns the place of `entity`. `None`: it is not attached, and was not detached at this instant.
+    /// Returns the index of `entity` in `live`. `None`: the entity is not attached, and was not detached at the current
+    /// instant.
     #[inline]
     fn place(&self, entity: EntityId) -> Option<usize> {
         let place = (*self.places.get(entity.index())?)?;
@@ -371,12 +374,13 @@ impl Follower {
         match action {
             Action::Stop { cpu, entity } => self.stop(cpu, entity)?,
             Action::Run { cpu, entity, .. } => self.run(cpu, entity)?,
-            // Another CPU may cut the time slice, even where its own CPU is frozen.
+            // Another CPU may shorten the time slice of an entity whose own CPU is frozen.
             Action::Extend { cpu, .. } => {
                 let Some(place) = self.seat(cpu)? else {
                     return Err(format!("CPU {cpu} continues, but no entity runs there"));
                 };
-                // The entity may have blocked, woken and been picked again at this instant: its run continues.
+                // The entity may have blocked, woken and been picked again at this instant. Its run then continues
+                // without a wake-up.
                 self.live[place].woken = None;
             }
             Action::Held { entity, reasons } => {
@@ -414,13 +418,13 @@ impl Follower {
         self.known_place(entity).map(|place| &mut self.live[place])
     }
 
-    /// Returns the place of `entity`, which is attached.
+    /// Returns the index in `live` of `entity`, which must be attached.
     fn known_place(&self, entity: EntityId) -> Result<usize, String> {
         let place = self.place(entity).filter(|&place| self.live[place].open.state.is_some());
         place.ok_or_else(|| format!("{entity} is not attached; help: record an `attach` before it"))
     }
 
-    /// Returns the place of the entity on `cpu`.
+    /// Returns the index in `live` of the entity on `cpu`.
     fn seat(&self, cpu: CpuId) -> Result<Option<usize>, String> {
         let cpus = self.seats.len();
         self.seats
@@ -429,7 +433,7 @@ impl Follower {
             .ok_or_else(|| format!("there is no CPU {cpu}; help: use a CPU below {cpus}, the number in the header"))
     }
 
-    /// Requires that `cpu` is not frozen.
+    /// Returns an error if `cpu` is frozen.
     fn awake(&self, cpu: CpuId) -> Result<(), String> {
         if self.frozen.contains(cpu) {
             return Err(format!("something happens on CPU {cpu}, but it is frozen; help: record a `thaw` before it"));
@@ -486,13 +490,13 @@ impl Follower {
                 self.update(place);
                 Ok(())
             }
-            // The stop of an entity that was detached while it ran follows its detach.
+            // If a running entity is detached, its stop follows the detachment.
             None if self.known(entity).is_err() => Ok(()),
             _ => Err(format!("{entity} stops on CPU {cpu}, but does not run there")),
         }
     }
 
-    /// Blocks the entity at `place`: at once, or, while it runs, at its stop.
+    /// Blocks the entity at `place`: immediately, or at its stop if the entity runs.
     fn unready(&mut self, place: usize) {
         let live = &mut self.live[place];
         live.ready = false;
@@ -517,7 +521,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Recomputes the state of the entity at `place`, which is attached.
+    /// Recomputes the state of the attached entity at `place`.
     fn update(&mut self, place: usize) {
         let live = &mut self.live[place];
         live.become_at(self.now, Some(live.state(&self.frozen)));
@@ -527,7 +531,7 @@ impl Follower {
     }
 }
 
-/// Emits the unfinished jobs of an entity, which leaves.
+/// Emits the unfinished jobs of an entity that is detached, or whose trace ends.
 fn give_up(live: &mut Live, at: Instant, emit: &mut Emit<'_>) {
     let entity = live.entity;
     for (released, deadline) in live.jobs.drain(..) {

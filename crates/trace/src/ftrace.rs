@@ -8,16 +8,16 @@
 //!
 //! - Process ids count from 1 in the order of arrival, and restart after the kernel's maximum, 4,194,304. The four
 //!   flags (interrupts, resched, context, preemption) are dots.
-//! - A wake-up names the CPU of the task's last run as its target. The CPU that the policy picks appears as a migration
-//!   at the start of the run.
+//! - The target CPU of a wake-up is the CPU of the task's last run. If the policy picks another CPU, a migration to
+//!   this CPU precedes the start of the run.
 //! - Priorities are the kernel's: 99 − n for real-time priority n, −1 for other tasks with a reservation, otherwise 120
 //!   plus the nice value. The nice value is the value whose weight is closest to the weight of the task.
-//! - A policy may exchange the tasks of two CPUs at one instant. A kernel cannot. One of the two CPUs therefore
-//!   switches to its idle task first.
+//! - A policy may exchange the tasks of two CPUs at one instant, but a kernel cannot. In the file, one of the two CPUs
+//!   therefore switches to its idle task first.
 //!
 //! Times are microseconds, rounded as in the kernel. A run of less than a microsecond also has a line for its start and
-//! a line for its end, in order. The file of a guest does not show when the guest's CPUs were frozen, like a trace of
-//! the guest's kernel.
+//! a line for its end, in order. Like a trace of a guest's kernel, the file of a guest does not show when the guest's
+//! CPUs were frozen.
 
 use crate::output::Output;
 use crate::{Event, Header, Sink};
@@ -54,7 +54,7 @@ struct Task {
     comm: String,
     prio: i32,
     runnable: bool,
-    /// Whether the task has exited but not left its CPU.
+    /// Whether the task has exited but still occupies its CPU.
     dead: bool,
     /// CPU of the task according to the written lines.
     on: Option<CpuId>,
@@ -276,7 +276,7 @@ fn named(task: &Task) -> String {
     format!("comm={} pid={} prio={}", task.comm, task.pid, task.prio)
 }
 
-/// Returns a name in the kernel's format: cut to the maximum length, on one line.
+/// Returns a name in the kernel's format: truncated to the maximum length, without control characters.
 fn comm(name: &str) -> String {
     let mut comm = String::with_capacity(COMM_MAX);
     for char in name.chars().map(|char| if char.is_control() { '?' } else { char }) {

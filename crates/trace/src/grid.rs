@@ -2,7 +2,7 @@
 
 use sched::{Instant, Nanos};
 
-/// The interval `from..to`, divided into cells as equal as whole nanoseconds allow.
+/// The interval `from..to`, divided into cells whose lengths differ by at most one nanosecond.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     from: Instant,
@@ -53,7 +53,7 @@ impl Grid {
         Some(usize::try_from(index).expect("an index below the number of cells"))
     }
 
-    /// Returns, for each cell, the duration of each kind of `pieces`. The pieces are in order of time and do not
+    /// Returns the total duration per kind of piece in each cell. `pieces` must be in order of time and must not
     /// overlap.
     pub(crate) fn tally<K: Ord + Copy>(&self, pieces: impl Iterator<Item = (Instant, Instant, K)>) -> Vec<Tally<K>> {
         let mut tallies = vec![Tally { parts: Vec::new() }; self.cells];
@@ -73,7 +73,7 @@ impl Grid {
     }
 }
 
-/// Durations of the kinds of pieces in one cell.
+/// The durations per kind of piece in one cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally<K> {
     /// Duration of each kind of piece. No duration is zero.
@@ -93,8 +93,8 @@ impl<K: Ord + Copy> Tally<K> {
         self.parts.iter().filter(|&&(kind, _)| which(kind)).map(|&(_, time)| time).sum()
     }
 
-    /// Returns the kind with the longest duration among the kinds that `which` selects. Among equal durations, the
-    /// lowest kind is returned.
+    /// Returns the kind with the longest duration among the kinds that `which` selects. If several kinds have the
+    /// longest duration, returns the lowest of these kinds.
     pub(crate) fn longest(&self, which: impl Fn(K) -> bool) -> Option<(K, Nanos)> {
         let candidates = self.parts.iter().copied().filter(|&(kind, _)| which(kind));
         candidates.reduce(|best, next| if next.1 > best.1 { next } else { best })

@@ -1,8 +1,8 @@
-//! [`Job`]: a job of a periodic process, as the process reports the job after the run.
+//! [`Job`]: a job of a periodic process, as reported by the process after the run.
 
 use sched::Instant;
 
-/// A released job. Instants are by the clock of the job's process.
+/// A released job. The instants come from the clock of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Job {
     /// Instant of the job's release.

@@ -3,16 +3,17 @@
 //! | to | use |
 //! |---|---|
 //! | keep a run in memory | [`Trace`] |
-//! | keep a run in a text file for people, and read it back | [`TextWriter`], [`text::read`], [`text::Reader`] |
+//! | store a run in a human-readable text file, and read it back | [`TextWriter`], [`text::read`], [`text::Reader`] |
 //! | open a long run in a viewer | [`ChromeWriter`] (ui.perfetto.dev, chrome://tracing) |
-//! | read a run with tools for the kernel's own traces | [`FtraceWriter`] |
+//! | read a run with tools for kernel traces | [`FtraceWriter`] |
 //! | get the states of entities and the outcomes of jobs | [`Timeline`]; in constant memory: [`follow::Follower`] |
 //! | check that a machine decides as in the trace | [`replay::replay`], [`replay::Replay`] |
 //! | draw a run in a terminal or a test | [`Gantt`] |
 //! | draw a run for a report or a page | [`svg::Picture`], [`svg::side_by_side`] |
 //!
-//! For a world of several machines, hosts and guests: [`WorldTrace`], [`WorldTextWriter`], [`text::read_world`],
-//! [`WorldChromeWriter`], [`WorldTimeline`], [`Gantt::render_world`] and [`svg::Picture::render_world`].
+//! The counterparts for a world of several machines, hosts and guests, are [`WorldTrace`], [`WorldTextWriter`],
+//! [`text::read_world`], [`WorldChromeWriter`], [`WorldTimeline`], [`Gantt::render_world`] and
+//! [`svg::Picture::render_world`].
 //!
 //! Writers are [`Sink`]s: a writer processes events as they arrive, and reports errors at the end.
 

@@ -1,11 +1,11 @@
-//! Labels of rows in pictures: safe to show, unique, and fitted to their column.
+//! Labels of rows in pictures: printable, unique and short enough for their column.
 
 use crate::machine_id::MachineId;
 use crate::timeline::Row;
 use crate::world::WorldHeader;
 use std::collections::BTreeMap;
 
-/// Returns the number of terminal columns of `c`. East Asian wide characters take two.
+/// Returns the number of terminal columns of `c`. East Asian wide characters take two columns.
 fn columns_of(c: char) -> usize {
     const WIDE: [(char, char); 9] = [
         ('\u{1100}', '\u{115f}'),
@@ -32,7 +32,7 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()
 }
 
-/// Returns `text` in at most `most` columns. An `ellipsis` replaces the end of a longer text.
+/// Shortens `text` to at most `most` columns. `ellipsis` replaces the end of a text that is too long.
 pub(crate) fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     if columns(text) <= most {
         return text.to_string();
@@ -47,13 +47,14 @@ pub(crate) fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     kept.trim_end().to_string() + ellipsis
 }
 
-/// Returns `text` with replacements for unprintable characters.
+/// Returns `text` with U+FFFD in place of unprintable characters.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()
 }
 
-/// Returns the labels of machines `ids` of a world, in at most `most` columns. A label is the name of the machine, with
-/// the id where the name is empty or shared. `fit` shortens a text.
+/// Returns the labels of machines `ids` of a world, in at most `most` columns. A label is the name of the machine,
+/// followed by the id if several machines have this name, or only the id if the name is empty. `fit` shortens a text to
+/// a number of columns.
 pub(crate) fn machines(
     header: &WorldHeader,
     ids: impl Iterator<Item = MachineId>,
@@ -71,8 +72,8 @@ pub(crate) fn machines(
     ids.map(label).collect()
 }
 
-/// Returns the labels of `rows`, in at most `most` columns. A label is the name of the entity, with the id where the
-/// name is empty or shared. `fit` shortens a text.
+/// Returns the labels of `rows`, in at most `most` columns. A label is the name of the entity, followed by the id if
+/// several entities have this name, or only the id if the name is empty. `fit` shortens a text to a number of columns.
 pub(crate) fn labels<'r>(
     rows: impl Iterator<Item = &'r Row> + Clone,
     most: usize,

@@ -1,9 +1,9 @@
-//! [`Output`]: a buffered writer that stores its first error for the end, because a [`Sink`](crate::Sink) cannot report
-//! errors.
+//! [`Output`]: a buffered writer that keeps its first error until the end, because a [`Sink`](crate::Sink) cannot
+//! report errors.
 
 use std::io::{self, BufWriter, Write};
 
-/// A buffered writer that stores its first error and writes nothing after it.
+/// A buffered writer that keeps its first error, and then writes nothing more.
 #[derive(Debug)]
 pub(crate) struct Output<W: Write> {
     inner: BufWriter<W>,

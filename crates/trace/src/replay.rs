@@ -1,12 +1,12 @@
 //! [`Replay`]: passes the inputs of a trace to a new [`Machine`], and compares the machine's actions with the recorded
 //! actions.
 //!
-//! A trace does not record every [`Machine::settle`]. It implies a settle
+//! A trace does not record every call of [`Machine::settle`]. A settle is implied
 //!
 //! - before an action that does not belong to the previous settle, and
-//! - at the end of an instant with a change, or with an input other than a freeze, that no settle has followed.
+//! - at the end of an instant with a change, or an input other than a freeze, after which no settle has happened.
 //!
-//! A driver records every other settle as [`Event::Settled`]; [`SettleMarks`] decides when.
+//! A driver records every other settle as [`Event::Settled`]. [`SettleMarks`] identifies these settles.
 //!
 //! The machine must have the policy, knobs, topology and kicks of the recorded machine.
 
@@ -132,7 +132,7 @@ impl Replay {
                 self.confirm_all()?;
                 self.request(at, request)?;
             }
-            // The run ends before the next settle.
+            // No settle follows the end of the run.
             Event::End => self.is_unsettled = false,
             _ => {}
         }
@@ -204,7 +204,7 @@ impl Replay {
         if is_refused { Ok(()) } else { Err("the machine accepts the request".to_string()) }
     }
 
-    /// Settles the machine, and checks that the settle has no action.
+    /// Settles the machine, and checks that the settle has no actions.
     fn settle(&mut self, at: Instant) -> Result<(), String> {
         self.confirm_all()?;
         self.is_unsettled = false;
@@ -213,7 +213,8 @@ impl Replay {
         self.confirm_all()
     }
 
-    /// Compares an action with the machine's next action.
+    /// Compares a recorded action with the machine's next action. If the trace has confirmed all actions of the last
+    /// settle, settles the machine first.
     fn confirm(&mut self, at: Instant, action: &Action) -> Result<(), String> {
         if self.confirmed == self.machine.actions().len() {
             self.is_unsettled = false;
@@ -304,18 +305,19 @@ fn awaits_settle(event: &Event) -> bool {
     }
 }
 
-/// Selects, for the driver of a machine, the settles to record as [`Event::Settled`].
+/// Tells the driver of a machine which settles to record as [`Event::Settled`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SettleMarks {
     /// Whether an event implies a settle that has not happened yet.
     is_implied: bool,
-    /// Instant of the last settle, if the settle had no actions and no event has followed.
+    /// Instant of the last settle, if an event implied the settle, the settle had no actions, and no event has
+    /// followed.
     silent: Option<Instant>,
 }
 
 impl SettleMarks {
-    /// Processes `event`, which the caller records next. Returns whether to record [`Event::Settled`] before `event`.
-    /// The reason is a settle without actions that preceded `event` at the same instant.
+    /// Processes `event`, which the caller records next. Returns whether to record [`Event::Settled`] before `event`,
+    /// because a settle without actions preceded `event` at the same instant.
     #[inline]
     #[must_use]
     pub fn before(&mut self, at: Instant, event: &Event) -> bool {

@@ -30,8 +30,8 @@ pub(crate) struct RowBudget {
 }
 
 impl RowBudget {
-    /// Shares `rows_most` rows among the machines with entities in `from..to`. Shares the same number of rows of CPUs
-    /// if `cpus` is true.
+    /// Selects the machines that fit into `rows_most` rows, and divides the rows among the entities of these machines
+    /// that are attached within `from..to`. If `cpus` is true, divides as many further rows among the CPUs.
     pub(crate) fn of(world: &WorldTimeline, (from, to): (Instant, Instant), rows_most: usize, cpus: bool) -> RowBudget {
         let tree = world.header.tree();
         let rows_of = |id: MachineId| world.machines[id.index()].rows.iter();
@@ -41,7 +41,7 @@ impl RowBudget {
         let cpus: Vec<usize> = tree.iter().map(|&(id, _)| cpus_of(id)).collect();
         let mut room = rows_most;
         let fits = |wanted: &&usize| {
-            // A machine without entities needs a line for the machine's name.
+            // A machine without entities needs a row for its name.
             let fits = room.checked_sub((**wanted).clamp(1, ROWS_LEAST));
             room = fits.unwrap_or(0);
             fits.is_some()
@@ -54,7 +54,8 @@ impl RowBudget {
     }
 }
 
-/// Shares `room` by max-min fairness. Equal demands get equal shares, with a difference of at most one row.
+/// Divides `room` rows among the demands in `wanted` by max-min fairness. The shares of equal demands differ by at most
+/// one row.
 fn shares(wanted: &[usize], room: usize) -> Vec<usize> {
     let given = |level: usize| wanted.iter().map(|&wish| wish.min(level)).sum::<usize>();
     let most = wanted.iter().copied().max().unwrap_or(0).min(room);

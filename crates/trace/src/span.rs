@@ -9,9 +9,9 @@ pub enum State {
     Running(CpuId),
     /// The guest runs the entity on this CPU, but the CPU is frozen. The entity makes no progress.
     Stolen(CpuId),
-    /// The entity is runnable and waits for a CPU.
+    /// The entity is ready to run and waits for a CPU.
     Waiting,
-    /// The entity is runnable, and its policy holds the entity for these reasons ([`sched::Held`] bits, not 0).
+    /// The entity is ready to run, but its policy holds the entity for these reasons ([`sched::Held`] bits, not 0).
     Held(u8),
     /// The entity waits for an event other than a free CPU.
     Blocked,

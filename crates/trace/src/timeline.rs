@@ -7,7 +7,7 @@ pub use crate::span::{Job, Span, State};
 use rustc_hash::FxHashMap;
 use sched::{EntityId, Instant, Nanos, Params};
 
-/// An interval in which an entity had a CPU: from `from` up to but without `to`, which is later.
+/// An interval in which an entity had a CPU, from `from` (inclusive) to `to` (exclusive). `to` is later than `from`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// Start of the run.
@@ -27,33 +27,33 @@ pub struct Row {
     pub name: String,
     /// Instant of the entity's attach.
     pub attached: Instant,
-    /// Instant of the entity's detach. `None`: not before the end.
+    /// Instant of the entity's detach. `None`: the entity was not detached before the end.
     pub detached: Option<Instant>,
-    /// Instant of the entity's first wake-up, which is its arrival for a scheduler.
+    /// Instant of the entity's first wake-up. A scheduler regards it as the arrival of the entity.
     pub arrived: Option<Instant>,
-    /// Parameters of the entity, each with the instant from which it held. Never empty; in order.
+    /// Parameters of the entity, in order, each with the instant from which they applied. Never empty.
     pub asked: Vec<(Instant, Params)>,
-    /// States of the entity from attach to detach, without a gap. Neighbours differ.
+    /// States of the entity from attach to detach, without a gap. Adjacent spans have different states.
     pub spans: Vec<Span>,
     /// Jobs of the entity, in the order of their release.
     pub jobs: Vec<Job>,
 }
 
 impl Row {
-    /// Returns the parameters of the entity at `at`. Before its attach, its first parameters.
+    /// Returns the parameters of the entity at `at`. For an instant before the attach, returns the first parameters.
     #[must_use]
     pub fn asked_at(&self, at: Instant) -> &Params {
         let after = self.asked.partition_point(|(since, _)| *since <= at);
         &self.asked[after.saturating_sub(1)].1
     }
 
-    /// Whether the entity was attached at any time within `from..to`.
+    /// Returns whether the entity was attached at any time within `from..to`.
     #[must_use]
     pub fn is_in(&self, from: Instant, to: Instant) -> bool {
         self.attached < to && self.detached.is_none_or(|detached| detached > from)
     }
 
-    /// Returns the spans that overlap `from..to`, in full.
+    /// Returns the spans that overlap `from..to`. The spans are not clipped to this interval.
     #[must_use]
     pub fn spans_in(&self, from: Instant, to: Instant) -> &[Span] {
         let first = self.spans.partition_point(|span| span.to <= from);
@@ -87,7 +87,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Returns the intervals of a whole trace.
+    /// Returns the timeline of a whole trace.
     ///
     /// # Errors
     /// The error of the first event that contradicts earlier events.
@@ -115,7 +115,7 @@ impl Timeline {
     }
 }
 
-/// Builds a [`Timeline`] from events as they arrive, without keeping them.
+/// Builds a [`Timeline`] from events as they arrive, without storing the events.
 #[derive(Debug)]
 pub struct TimelineBuilder {
     header: Header,
@@ -126,7 +126,7 @@ pub struct TimelineBuilder {
 }
 
 impl TimelineBuilder {
-    /// Creates a builder before the first event.
+    /// Creates a builder that has not received any event.
     #[must_use]
     pub fn new(header: &Header) -> TimelineBuilder {
         let follower = Follower::new(header);
@@ -160,7 +160,7 @@ impl TimelineBuilder {
         self.error.as_ref()
     }
 
-    /// Whether `entity` was ever attached.
+    /// Returns whether `entity` was ever attached.
     pub(crate) fn knows(&self, entity: EntityId) -> bool {
         self.facts.places.contains_key(&entity)
     }
@@ -173,7 +173,7 @@ impl Sink for TimelineBuilder {
             return;
         }
         self.from.get_or_insert(at);
-        // Ids are unique: a second attach of an id is another entity.
+        // Each entity has an id of its own, so an id must not be attached twice.
         if let Event::Attach { entity, .. } = event
             && self.knows(*entity)
         {
@@ -192,9 +192,9 @@ impl Sink for TimelineBuilder {
 struct Facts {
     /// Rows in the order of attach.
     rows: Vec<Row>,
-    /// Place in `rows` of each entity.
+    /// Index in `rows` of each entity.
     places: FxHashMap<EntityId, usize>,
-    /// Place in `rows` of the last entity with each entity index, which most facts are about.
+    /// Index in `rows` of the latest entity with each entity index. Most facts concern these entities.
     last: Vec<usize>,
     cpus: Vec<Vec<Run>>,
     stolen: Vec<Vec<Run>>,
@@ -249,7 +249,7 @@ impl Facts {
         &mut self.rows[place]
     }
 
-    /// Returns the place of an entity whose index another entity has taken over at this instant.
+    /// Returns the index in `rows` of an entity whose entity index was reused at this instant.
     #[cold]
     fn earlier(&self, entity: EntityId) -> usize {
         self.places[&entity]

@@ -11,9 +11,9 @@
 //! frozen time is `stolen`. Below each CPU of a machine with guests, a second track shows the guests' tasks that ran on
 //! this CPU: `vm: task`.
 //!
-//! A slice is written when the slice ends, so only current slices are in memory. On each track, slices are in order of
-//! time. In the file, a slice precedes the instants and arrows that the slice contains, with any number of other events
-//! in between.
+//! A slice is written when the slice ends, so only unfinished slices are in memory. On each track, slices are in order
+//! of time. In the file, the slices at both ends of an arrow precede the arrow, with any number of other events in
+//! between. An instant may precede or follow the slice that contains it.
 //!
 //! Times are microseconds with three decimals, exact to the nanosecond. In readers that use floats, times are exact up
 //! to 2^53 ns (104 days).

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
-/// A writer of trace events. The pen assigns the numbers that are unique in a file.
+/// A writer of trace events. The pen assigns numbers of tracks and arrows that are unique in a file.
 #[derive(Debug)]
 pub(super) struct Pen<W: Write> {
     pub(super) output: Output<W>,
@@ -121,7 +121,8 @@ impl Tracks {
         &self.entities[&entity].1
     }
 
-    /// Removes and returns the detached entities. The caller forgets these entities once time has advanced.
+    /// Removes and returns the detached entities. The caller passes these entities to [`forget`](Tracks::forget) once
+    /// time has advanced.
     pub(super) fn leaving(&mut self) -> Vec<(EntityId, u64)> {
         std::mem::take(&mut self.left)
     }

@@ -43,8 +43,8 @@ struct Machine {
     /// Name of the machine, as the prefix of slices on its host's tracks.
     name: String,
     host: Option<MachineId>,
-    /// Number of the track below CPU 0 for the tasks of guests. The tracks of the other CPUs follow. `None`: the
-    /// machine has no guests.
+    /// Number of the track for the tasks of guests on CPU 0, shown below this CPU. The tracks of the other CPUs follow.
+    /// `None`: the machine has no guests.
     within: Option<u64>,
     /// Last finished run of each vCPU among the machine's entities, with its CPU.
     runs: BTreeMap<EntityId, (CpuId, Span)>,
@@ -144,8 +144,8 @@ impl<W: Write> Scribe<W> {
         let (below, above) = (levels.links.vcpu(id, entity), levels.links.entity(id, cpu));
         if let Some((guest, vcpu)) = below {
             self.machines[id.index()].runs.insert(entity, (cpu, span));
-            // The task at the end of this run continues on another CPU. At the end of the trace, the run of the task
-            // ends, too.
+            // A task that still runs on the vCPU may continue when the vCPU runs on another CPU, so the part of its run
+            // on this CPU is written now. At the end of the trace, the follower of the guest ends the run of the task.
             let now = followers[guest.index()].as_ref().filter(|_| !self.over);
             if let Some((task, from)) = now.and_then(|follower| follower.running_on(vcpu))
                 && from < span.to
@@ -155,7 +155,7 @@ impl<W: Write> Scribe<W> {
         }
         let Some(host) = self.machines[id.index()].host else { return };
         let Some(vcpu) = above else { return };
-        // Earlier runs were written at their ends.
+        // Parts of the task's run during earlier runs of the vCPU have already been written.
         let last =
             self.machines[host.index()].runs.get(&vcpu).filter(|(_, run)| run.from < span.to && span.to <= run.to);
         let now = || followers[host.index()].as_ref()?.running(vcpu).filter(|(_, from)| *from < span.to);
@@ -165,7 +165,7 @@ impl<W: Write> Scribe<W> {
         }
     }
 
-    /// Writes the run of a guest's task while its vCPU ran on `seat` of the host.
+    /// Writes the part of a guest task's run during which the vCPU ran on `seat` of the host.
     fn within(&mut self, guest: MachineId, (task, vcpu): (EntityId, EntityId), seat: CpuId, span: Span) {
         let machine = &self.machines[guest.index()];
         let Some(host) = machine.host.map(|host| &self.machines[host.index()]) else { return };
@@ -185,7 +185,7 @@ fn about(id: MachineId, machine: &MachineHeader) -> String {
     format!("\"{id}\":{{\"name\":{name},\"policy\":{policy},\"cpus\":{cpus},\"seed\":\"{seed}\"{host}}}")
 }
 
-/// Writes the processes and CPUs of a machine.
+/// Writes the names of a machine's processes and CPU tracks.
 fn introduce<W: Write>(
     pen: &mut Pen<W>,
     id: MachineId,

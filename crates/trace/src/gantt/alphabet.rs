@@ -62,7 +62,7 @@ impl Glyphs {
 }
 
 impl Alphabet {
-    /// Returns the meanings of the characters, in the order of a legend.
+    /// Returns the meanings of the characters, in the order of the legend.
     pub(super) fn meanings(&self, cpus: bool) -> Vec<(char, &'static str)> {
         let mut meanings = vec![
             ('0', "0-9a-z ran on that CPU"),

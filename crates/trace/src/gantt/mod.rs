@@ -8,7 +8,7 @@
 //! VM3  ______________________________.....#####
 //! ```
 //!
-//! All cells have the same duration, to the nanosecond. The content of a cell is computed in integers.
+//! The durations of the cells differ by at most one nanosecond. The content of a cell is computed with integers.
 
 mod alphabet;
 mod section;
@@ -27,7 +27,7 @@ use section::{Line, Section};
 pub use settings::{Gantt, Glyphs};
 
 impl Gantt {
-    /// Draws a timeline. Every line ends with a line feed, without trailing spaces.
+    /// Draws a timeline. Every line ends with a line feed and has no trailing spaces.
     #[must_use]
     pub fn render(&self, timeline: &Timeline) -> String {
         let Some(grid) = Grid::new(self.from, self.to, self.width) else {
@@ -122,7 +122,8 @@ impl Picture<'_> {
         out
     }
 
-    /// Returns the labels and ticks, after the origin of the labels if the origin is not zero.
+    /// Returns the line of labels and the line of ticks. If the origin of the labels is not zero, a line with the
+    /// origin precedes them.
     fn axis(&self) -> Vec<String> {
         let places = |axis: &Axis| -> Vec<(usize, String)> {
             axis.ticks().filter_map(|at| Some((self.grid.cell_of(at)?, axis.label(at)))).collect()
@@ -139,7 +140,7 @@ impl Picture<'_> {
         offset.into_iter().chain([labels, ticks.into_iter().collect()]).collect()
     }
 
-    /// Returns the meanings of the used characters, in lines about as wide as the cells.
+    /// Returns the meanings of the used characters, in lines about as wide as the row of cells.
     fn legend(&self, drawn: &[Lines]) -> Vec<String> {
         let any = |lines: &[Line], is: &dyn Fn(char) -> bool| lines.iter().flat_map(|line| line.cells.chars()).any(is);
         let of_rows = |is: &dyn Fn(char) -> bool| drawn.iter().any(|(rows, _)| any(rows, is));

@@ -20,15 +20,15 @@ pub struct Gantt {
     pub from: Instant,
     /// Right edge of the picture (exclusive).
     pub to: Instant,
-    /// Number of cells. Range: 1 …. A shorter interval has one cell per nanosecond.
+    /// Number of cells, at least 1. An interval of fewer nanoseconds has one cell per nanosecond.
     pub width: usize,
     /// Characters of the picture.
     pub glyphs: Glyphs,
     /// Maximum number of entities to draw: the first by id that are attached between `from` and `to`.
     pub rows_most: usize,
-    /// Whether to draw a row per CPU. Its cells show the letters of the entities.
+    /// Whether to draw a row per CPU. The cells of these rows show the letters of the entities.
     pub cpus: bool,
-    /// Whether to explain the characters in a last line.
+    /// Whether to explain the characters below the rows.
     pub legend: bool,
 }
 
@@ -47,7 +47,7 @@ impl Gantt {
         }
     }
 
-    /// Returns the settings for all of `world`, like [`whole`](Gantt::whole) for one machine, with a row per CPU.
+    /// Returns the settings for all of `world`, like [`whole`](Gantt::whole) for one machine, but with a row per CPU.
     #[must_use]
     pub fn whole_world(world: &WorldTimeline) -> Gantt {
         Gantt {

@@ -3,8 +3,7 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::ops::{Add, AddAssign, Sub};
 
-/// A length or a coordinate, in hundredths of a pixel. Integers make equal pictures equal byte for byte on all
-/// machines.
+/// A length or a coordinate, in hundredths of a pixel. With integers, a picture is byte-identical on all machines.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(super) struct Px(i64);
 
@@ -69,7 +68,8 @@ impl Display for Px {
     }
 }
 
-/// A text for an element or an attribute. U+FFFD replaces characters that XML cannot represent.
+/// A text, escaped for an element or an attribute. U+FFFD replaces control characters, characters that XML cannot
+/// represent, and characters that reorder text.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {

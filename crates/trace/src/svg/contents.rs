@@ -12,9 +12,9 @@ use crate::axis::Axis;
 use crate::grid::Grid;
 use crate::timeline::{Row, State};
 
-/// Maximum number of bars that are drawn individually. Above this number, rows are drawn by column.
+/// Maximum number of bars that are drawn individually. If a picture has more bars, its rows are drawn by column.
 const BARS_MOST: usize = 1500;
-/// Maximum number of columns in all rows, for rows that are drawn by column.
+/// Maximum number of columns in all rows together, for rows that are drawn by column.
 const COLUMNS_MOST: usize = 16_000;
 
 /// The contents of a picture before layout.
@@ -29,7 +29,7 @@ pub(super) struct Contents<'t> {
 }
 
 impl Contents<'_> {
-    /// Returns the widths of the labels on the left and on the right of the rows.
+    /// Returns the widths of the spaces to the left and to the right of the rows, including labels and margins.
     fn margins(&self) -> (Px, Px) {
         let (from, to) = (self.picture.from, self.picture.to);
         let names = self.sections.iter().flat_map(|section| &section.labels).map(|label| wide(label, 800));
@@ -90,8 +90,8 @@ impl Contents<'_> {
     }
 }
 
-/// Returns the columns for rows of `sections` in `width` that are drawn by column. `None`: the rows are drawn span by
-/// span.
+/// Returns the columns within `width`, if the rows of `sections` are drawn by column. `None`: the rows are drawn span
+/// by span.
 fn columns(grid: Grid, sections: &[Section<'_>], width: Px) -> Option<Grid> {
     let (from, to) = (grid.from(), grid.to());
     let drawn = |row: &&Row| row.spans_in(from, to).iter().filter(|span| span.state != State::Blocked).count();
@@ -106,7 +106,7 @@ fn columns(grid: Grid, sections: &[Section<'_>], width: Px) -> Option<Grid> {
     if bars > BARS_MOST { Grid::new(from, to, most) } else { None }
 }
 
-/// Draws ticks, their labels, and lines through all rows.
+/// Draws the axis: ticks, their labels, and vertical lines through all rows.
 fn axis(plot: &Plot<'_>, bottom: Px, panel: &mut Panel) -> Axis {
     let gap = |axis: &Axis| {
         let widest = axis.ticks().map(|at| axis.number(at).len()).max().unwrap_or(0);

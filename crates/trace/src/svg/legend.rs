@@ -5,8 +5,8 @@ use super::style::{INK, MISSED, MUTED, WAITING};
 use crate::names;
 use std::collections::BTreeSet;
 
-/// Colours of CPUs, each with the colour of the letters on it. Source: the colour-blind safe set of Okabe and Ito
-/// (2008), without vermilion (reserved for missed deadlines) and black. Yellow is darkened for contrast with white.
+/// Colours of CPUs, each with the colour of text on it. Source: the colour-blind safe set of Okabe and Ito (2008),
+/// without vermilion (reserved for missed deadlines) and black. Yellow is darkened for contrast with white.
 pub(super) const COLOURS: [(&str, &str); 6] = [
     ("#0072b2", "#ffffff"),
     ("#e69f00", "#1f2328"),
@@ -19,7 +19,7 @@ pub(super) const COLOURS: [(&str, &str); 6] = [
 /// Maximum number of CPUs with a legend entry of their own.
 const CPUS_NAMED: usize = 12;
 
-/// The drawn types of elements that need an explanation.
+/// The types of drawn elements. The legend explains each of them.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Legend {
     pub(super) cpus: BTreeSet<usize>,
@@ -32,7 +32,7 @@ pub(super) struct Legend {
     pub(super) deadline: bool,
     pub(super) period: bool,
     pub(super) missed: bool,
-    /// Whether releases and deadlines are omitted, because they are too dense to be visible.
+    /// Whether a row omits its releases and deadlines, or its periods, because they are too dense.
     pub(super) too_dense: bool,
 }
 
@@ -101,7 +101,7 @@ impl Legend {
         items
     }
 
-    /// Draws the legend from `(0, 0)` down, in at most `width`. Returns the height of the legend.
+    /// Draws the legend downwards from `(0, 0)`, in at most `width`. Returns the height of the legend.
     pub(super) fn draw(&self, canvas: &mut Canvas, width: Px) -> Px {
         let (mut x, mut y) = (Px::ZERO, Px::ZERO);
         for (sample, text) in self.items() {

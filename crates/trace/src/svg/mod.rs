@@ -35,9 +35,9 @@ impl Picture {
     }
 }
 
-/// Draws several pictures in one document, from left to right, each under its own title, with one legend. An example is
-/// the same VMs under two policies. Pictures of equal width and length have the same scale. Pictures beyond
-/// [`PANELS_MOST`] are omitted.
+/// Draws several pictures in one document, from left to right, each under its own title, with one legend. For example,
+/// the pictures can show the same VMs under two policies. Pictures of equal width that cover equal lengths of time have
+/// the same scale. Pictures beyond [`PANELS_MOST`] are omitted.
 #[must_use]
 pub fn side_by_side(title: &str, pictures: &[(&Picture, &Timeline)]) -> String {
     beside(title, pictures.iter().take(PANELS_MOST).map(|(picture, timeline)| picture.one(timeline)).collect(), "")

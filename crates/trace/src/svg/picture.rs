@@ -20,7 +20,7 @@ pub struct Picture {
     pub from: Instant,
     /// Right edge of the picture.
     pub to: Instant,
-    /// Width of the picture. Unit: pixels. Range: [`WIDTH_LEAST`] … [`WIDTH_MOST`].
+    /// Width of the picture. Unit: pixels. Range: [`WIDTH_LEAST`] to [`WIDTH_MOST`].
     pub width: u32,
     /// Maximum number of entities to draw: the first by id that are attached between `from` and `to`.
     pub rows_most: usize,

@@ -5,7 +5,7 @@ use crate::grid::Grid;
 use crate::timeline::Timeline;
 use sched::{CpuId, Instant};
 
-/// Width of a column: the minimum for a visible colour.
+/// Width of a column: the minimum at which a colour is visible.
 pub(super) const COLUMN: Px = Px::of(2);
 
 /// Returns `width` rounded down to whole columns, so that the edges of columns are sharp.
@@ -13,7 +13,7 @@ pub(super) fn whole_columns(width: Px) -> Px {
     Px::hundredths(width.as_hundredths() / COLUMN.as_hundredths() * COLUMN.as_hundredths())
 }
 
-/// An interval, laid out from left to right.
+/// The horizontal layout of an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plot<'a> {
     pub(super) timeline: &'a Timeline,

@@ -15,8 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Height of a row.
 const PITCH: Px = Px::of(56);
-/// Reductions of the height above the bars of a row, and of the row's total height. Both are for rows without marks of
-/// misses and without a second line of text.
+/// Height that a row without marks of misses and without a second line of text saves: above the bars, and in total.
 const SPARED: (Px, Px) = (Px::of(6), Px::of(14));
 /// Height of the marks of misses. These marks are above the arrows, and the arrows are above the bars.
 const MISS: Px = Px::of(5);
@@ -60,8 +59,7 @@ pub(super) fn wish(row: &Row, at: Instant) -> String {
     }
 }
 
-/// Returns the heights of an entity's row: the height above its origin, and the distance from the origin to the next
-/// row.
+/// Returns two heights of an entity's row: the unused height at its top, and the distance to the next row.
 pub(super) fn height(row: &Row, at: Instant) -> (Px, Px) {
     if row.jobs.is_empty() && wish(row, at).is_empty() { cpu_height() } else { (Px::ZERO, PITCH) }
 }
@@ -93,7 +91,8 @@ pub(super) fn entity(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, 
     beside(canvas, plot, y, [(label, &wish(row, plot.to)), (&share, &late)], alarm);
 }
 
-/// Returns the number of jobs due within `from..=to` that missed their deadlines, in words, and whether there are any.
+/// Returns a text with the number of late jobs among the jobs due after `from` and not after `to`, and whether any job
+/// was late.
 pub(super) fn late(row: &Row, from: Instant, to: Instant) -> (String, bool) {
     let due: Vec<&Job> = row.jobs.iter().filter(|job| from < job.deadline && job.deadline <= to).collect();
     let missed = due.iter().filter(|job| job.missed()).count();
@@ -177,7 +176,7 @@ fn bar(canvas: &mut Canvas, plot: &Plot<'_>, run: &Run, cpu: CpuId, name: &str, 
     (left, width)
 }
 
-/// Draws the texts in bars that are wide enough.
+/// Draws the labels within those bars that are wide enough.
 fn within(canvas: &mut Canvas, cpu: usize, bars: &[((Px, Px), String)], y: Px) {
     let how = Type { size: 10, weight: 400, fill: COLOURS[cpu % COLOURS.len()].1, anchor: Anchor::Middle };
     for ((left, width), text) in bars {
@@ -218,7 +217,7 @@ fn bars(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, la
     }
 }
 
-/// Intervals in which an entity is runnable and does not run.
+/// Intervals in which an entity is ready to run but makes no progress.
 #[derive(Default)]
 struct Lower {
     waiting: Path,
@@ -226,7 +225,8 @@ struct Lower {
     stolen: Path,
 }
 
-/// Draws the intervals without progress: waiting and held time low, stolen time at the height of the bars.
+/// Draws the intervals without progress: waiting and held time at the bottom of the row, stolen time at the height of
+/// the bars.
 fn lower(canvas: &mut Canvas, legend: &mut Legend, Lower { waiting, held, stolen }: &Lower) {
     legend.waiting |= !waiting.is_empty();
     legend.held |= !held.is_empty();
@@ -261,7 +261,8 @@ fn columns(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, grid: &Gri
     });
 }
 
-/// Draws bars by column. The colour shows the CPU with the longest use. The darkness shows the used part of the column.
+/// Draws bars by column. The colour shows the CPU that was used longest in the column, and the opacity shows the used
+/// part of the column.
 fn shades<K: Ord + Copy>(
     canvas: &mut Canvas,
     legend: &mut Legend,
@@ -366,7 +367,7 @@ fn misses(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, 
     canvas.path(&path, &missed_stroke());
 }
 
-/// Draws ticks at the starts of the reserved periods.
+/// Draws ticks at the starts of the reservation's periods.
 fn periods(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
     let ends = row.asked.iter().skip(1).map(|(at, _)| *at).chain([row.detached.unwrap_or(Instant::NEVER)]);
     let mut path = Path::default();

@@ -21,7 +21,7 @@ pub(super) const BODY: Px = Px::of(62);
 /// Maximum length of a name, in columns.
 pub(super) const NAME_MOST: usize = 24;
 
-/// Returns `text` in at most `most` columns.
+/// Shortens `text` to at most `most` columns.
 pub(super) fn fit(text: &str, most: usize) -> String {
     names::cut(text, most, "…")
 }

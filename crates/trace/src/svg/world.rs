@@ -6,8 +6,8 @@ use super::section::Section;
 use crate::row_budget::RowBudget;
 use crate::world::WorldTimeline;
 
-/// Style for dark pages, which replaces the colours of the light picture. Text in bars has size 10 and its colour does
-/// not change.
+/// Style for dark pages, which replaces the colours of the light picture. The colour of text in bars, which has size
+/// 10, does not change.
 const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
 .tactus-world [fill=\"#ffffff\"] { fill: #0d1117 }
 .tactus-world rect[fill=\"#f6f8fa\"] { fill: #161b22; stroke: #30363d }

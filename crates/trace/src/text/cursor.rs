@@ -1,4 +1,4 @@
-//! [`Cursor`]: a reader of one line, field by field from left to right.
+//! [`Cursor`]: reads one line, field by field, from left to right.
 
 use crate::{MACHINES_MAX, MachineId};
 use sched::id::{CPUS_MAX, ENTITIES_MAX};
@@ -76,7 +76,7 @@ impl Word<'_> {
         Ok(Warp { by: Word { text: by, at: self.at }.span()?, limit, rest })
     }
 
-    /// Reads `letter`, an index, and the generation after a dot.
+    /// Reads an id: `letter`, an index, and an optional generation after a dot.
     fn id(&self, letter: char) -> Result<(u32, u32), Wrong> {
         let Some(rest) = self.text.strip_prefix(letter) else {
             return Err(
@@ -115,7 +115,7 @@ const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 /// Maximum generation of an id.
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
 
-/// Returns the first characters of a text, for a message.
+/// Returns the first characters of `text` in backticks, for an error message.
 pub(super) fn quote(text: &str) -> String {
     const MOST: usize = 40;
     match text.char_indices().nth(MOST) {
@@ -225,13 +225,13 @@ impl<'a> Cursor<'a> {
         self.field(key)?.group()
     }
 
-    /// Requires that only spaces follow.
+    /// Returns an error if another field follows.
     pub(super) fn end(&mut self) -> Result<(), Wrong> {
         let word = self.word();
         if word.text.is_empty() { Ok(()) } else { Err(word.wrong("is one field too many", "end the line before it")) }
     }
 
-    /// Reads a text in double quotes.
+    /// Reads a string in double quotes.
     pub(super) fn text(&mut self, key: &str) -> Result<String, Wrong> {
         let open = self.field(key)?;
         let start = open.at + 1;
@@ -286,7 +286,7 @@ impl<'a> Cursor<'a> {
         Ok(GroupParams { weight, quota, cap_percent, gang })
     }
 
-    /// Reads a weight in Xen's scale, with quarters after the decimal point.
+    /// Reads a weight in Xen's scale, in steps of 0.25.
     fn weight(&mut self) -> Result<Weight, Wrong> {
         let word = self.field("weight")?;
         let (whole, part) = word.text.split_once('.').unwrap_or((word.text, "0"));
@@ -401,13 +401,13 @@ impl Word<'_> {
         }
     }
 
-    /// Returns the error of an unknown value among `known` values.
+    /// Returns the error of a value that is not among the `known` values.
     fn missing_value(&self, known: &str) -> Wrong {
         self.wrong("is not known here", format!("use {known}"))
     }
 }
 
-/// Returns the character of an escape whose backslash is already read.
+/// Returns the character of an escape sequence, whose backslash has already been read.
 fn escape(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
     match chars.next()?.1 {
         'n' => Some('\n'),

@@ -5,17 +5,17 @@ use super::cursor::{Cursor, Wrong};
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
 
-/// The reason why a text is not a trace.
+/// The reason why a file could not be read as a trace.
 #[derive(Debug)]
 pub enum TextError {
-    /// The text could not be read.
+    /// A line could not be read.
     Read {
         /// Number of the line, from 1.
         line: usize,
         /// Cause of the error.
         source: io::Error,
     },
-    /// The text does not follow the format.
+    /// A line does not follow the format.
     Wrong {
         /// Number of the line, from 1.
         line: usize,
@@ -62,7 +62,8 @@ impl<R: BufRead> Lines<R> {
         Lines { from, bytes: Vec::new(), number: 0 }
     }
 
-    /// Reads the first line with `read`, to its end. The line must exist; `example` shows the format of the line.
+    /// Parses the first line with `read`, which must consume the whole line. If the file has no line, the error shows
+    /// `example`.
     pub(super) fn first<T>(
         &mut self,
         read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Wrong>,
@@ -72,7 +73,8 @@ impl<R: BufRead> Lines<R> {
         self.next(read)?.ok_or_else(|| place(self.number, "", wrong()))
     }
 
-    /// Reads the next line that is neither blank nor a comment with `read`, to its end. `None`: the file has ended.
+    /// Parses the next line that is neither blank nor a comment with `read`, which must consume the whole line. `None`:
+    /// the file has ended.
     pub(super) fn next<T>(
         &mut self,
         read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Wrong>,
@@ -86,8 +88,8 @@ impl<R: BufRead> Lines<R> {
         taken.map(Some).map_err(|wrong| place(self.number, line, wrong))
     }
 
-    /// Advances to the next line that is neither blank nor a comment, without its line feed. Returns whether the line
-    /// exists.
+    /// Stores the next line that is neither blank nor a comment in `bytes`, without its line feed. Returns whether the
+    /// file has such a line.
     fn advance(&mut self) -> Result<bool, TextError> {
         loop {
             self.number += 1;

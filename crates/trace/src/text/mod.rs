@@ -1,4 +1,5 @@
-//! The text format: one header line, then one line per event, to be read, searched and compared.
+//! The text format: one header line, then one line per event. People can read the text, and common tools can search and
+//! compare it.
 //!
 //! ```text
 //! tactus-trace 1 policy="edf" cpus=2 seed=7
@@ -63,7 +64,7 @@
 //!
 //! The values:
 //!
-//! - *entity*, *group*: `e3`, `g0`; `e3.2` for the third user of this index. An index is below
+//! - *entity*, *group*: `e3`, `g0`; `e3.2` for the third object with this index. An index is below
 //!   [`sched::id::ENTITIES_MAX`].
 //! - *machine*: `m3`, below [`MACHINES_MAX`](crate::MACHINES_MAX).
 //! - times (`until`, `deadline`, `at`, and the first column): nanoseconds, or `never`.
@@ -87,11 +88,11 @@ pub use reader::{Reader, WorldReader, read, read_world};
 pub(crate) use writer::Reasons;
 pub use writer::{TextWriter, WorldTextWriter};
 
-/// Version of the format. Readers refuse every other version.
+/// Version of the format. Readers reject every other version.
 pub const VERSION: u32 = 1;
 
-/// Maximum length of a line, in bytes. The longest list of CPUs (every second of 1024) takes 2.5 KB; the rest is for
-/// names. The limit bounds the memory that a reader needs for a file without line feeds.
+/// Maximum length of a line, in bytes. The longest list of CPUs (every second CPU of 1024) takes 2.5 KB. The rest of a
+/// line is available for names. The limit bounds the memory that a reader needs for a file without line feeds.
 pub const LINE_MOST: usize = 1 << 16;
 
 /// First word of a trace.

@@ -49,7 +49,7 @@ impl<R: BufRead> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// The header is missing, or has another version.
+    /// The header is missing, has another version, or does not follow the format.
     pub fn new(from: R) -> Result<Reader<R>, TextError> {
         let mut lines = Lines::new(from);
         let header = lines.first(|cursor| header_of(cursor, &ONE), &ONE.example())?;
@@ -97,7 +97,7 @@ impl<R: BufRead> WorldReader<R> {
     /// Reads the headers of the world and of its machines.
     ///
     /// # Errors
-    /// A header is missing, or has another version.
+    /// A header is missing, has another version, or does not follow the format.
     pub fn new(from: R) -> Result<WorldReader<R>, TextError> {
         let mut lines = Lines::new(from);
         let count = lines.first(|cursor| machines_of(cursor, &WORLD), &WORLD.example())?;

@@ -83,9 +83,9 @@ impl<W: Write> TextWriter<W> {
     /// Flushes after the last event, and returns the inner writer.
     ///
     /// # Errors
-    /// The first error of the run: an error of the inner writer, or `InvalidInput` for content outside the format.
-    /// Invalid content is no CPUs, too many CPUs, a line above [`LINE_MOST`], or time that decreases. Nothing is written
-    /// after the error.
+    /// The first error of the run: an error of the inner writer, or `InvalidInput` for content that the format does not
+    /// permit: a machine without CPUs or with too many CPUs, a line longer than [`LINE_MOST`], or an event earlier than
+    /// the previous event. Nothing is written after the error.
     pub fn finish(self) -> io::Result<W> {
         self.lines.output.finish()
     }
@@ -122,7 +122,8 @@ impl<W: Write> WorldTextWriter<W> {
     /// Flushes after the last event, and returns the inner writer.
     ///
     /// # Errors
-    /// The errors of a [`TextWriter`], and `InvalidInput` for an invalid world or for a machine that the world lacks.
+    /// The errors of a [`TextWriter`], and `InvalidInput` for an invalid world or for an event of a machine that is not
+    /// in the world.
     pub fn finish(self) -> io::Result<W> {
         self.lines.output.finish()
     }

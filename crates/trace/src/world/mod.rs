@@ -18,7 +18,7 @@ pub use watch::WorldWatch;
 pub struct MachineHeader {
     /// Name of the machine: `host`, or the name of the VM.
     pub name: String,
-    /// Header of the machine without its world.
+    /// Header of the machine's own trace.
     pub header: Header,
     /// Host of the machine, if the machine is a guest.
     pub host: Option<MachineId>,
@@ -28,7 +28,7 @@ impl MachineHeader {
     /// Checks that machine `id` of a world can have this header.
     ///
     /// # Errors
-    /// The contradiction, and its remedy.
+    /// The header is invalid. The message describes the contradiction and a remedy.
     pub(crate) fn check(&self, id: MachineId) -> Result<(), String> {
         let cpus = self.header.cpus;
         if id.index() >= MACHINES_MAX {
@@ -74,7 +74,7 @@ impl WorldHeader {
     /// Checks the headers of all machines.
     ///
     /// # Errors
-    /// The contradiction, and its remedy.
+    /// The header is invalid. The message describes the contradiction and a remedy.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !(1..=MACHINES_MAX).contains(&self.machines.len()) {
             return Err(format!("a world of {} machines; help: use 1 to {MACHINES_MAX}", self.machines.len()));

@@ -1,4 +1,5 @@
-//! [`WorldTimeline`]: the trace of a world as intervals, machine by machine, with the links between vCPUs and CPUs.
+//! [`WorldTimeline`]: the trace of a world as one timeline per machine, with the links between vCPUs and the CPUs of
+//! guests.
 
 use super::{MachineId, WorldHeader, WorldSink, WorldTrace};
 use crate::timeline::{Timeline, TimelineBuilder};
@@ -27,7 +28,8 @@ impl Links {
     }
 }
 
-/// The state of a world beyond its machines: its time, and the links between vCPUs and CPUs.
+/// The state of a world that belongs to no single machine: its time, and the links between vCPUs and the CPUs of
+/// guests.
 #[derive(Debug)]
 pub(crate) struct Levels {
     pub(crate) header: WorldHeader,
@@ -74,7 +76,7 @@ impl Levels {
         Ok(())
     }
 
-    /// Returns the error of the last event, which was an event of `machine`.
+    /// Returns an error about the last event, which was an event of `machine`.
     pub(crate) fn wrong(&self, machine: MachineId, at: Instant, reason: &str) -> Inconsistent {
         let name = &self.header.machines[machine.index()].name;
         Inconsistent { number: self.number, at, reason: format!("{machine} ({}): {reason}", name.escape_debug()) }
@@ -112,12 +114,12 @@ pub struct WorldTimeline {
     pub to: Instant,
     /// Timelines of the machines, by [`MachineId`]. All have the same end.
     pub machines: Vec<Timeline>,
-    /// Links between vCPUs and CPUs.
+    /// Links between vCPUs and the CPUs of guests.
     pub links: Links,
 }
 
 impl WorldTimeline {
-    /// Returns the intervals of a whole trace.
+    /// Returns the timelines of a whole trace.
     ///
     /// # Errors
     /// The error of the first event that contradicts earlier events.
@@ -135,17 +137,17 @@ impl WorldTimeline {
     }
 }
 
-/// Builds a [`WorldTimeline`] from events as they arrive, without keeping them.
+/// Builds a [`WorldTimeline`] from events as they arrive, without storing the events.
 #[derive(Debug)]
 pub struct WorldTimelineBuilder {
-    /// State of the world. An error is the first contradiction.
+    /// State of the world, or the error of the first contradiction.
     levels: Result<Levels, Inconsistent>,
     machines: Vec<TimelineBuilder>,
     from: Option<Instant>,
 }
 
 impl WorldTimelineBuilder {
-    /// Creates a builder before the first event.
+    /// Creates a builder that has not received any event.
     #[must_use]
     pub fn new(header: &WorldHeader) -> WorldTimelineBuilder {
         let levels = Levels::new(header);
@@ -163,7 +165,7 @@ impl WorldTimelineBuilder {
         let levels = self.levels?;
         let to = levels.now();
         let machines = levels.header.ids().zip(self.machines).map(|(id, mut builder)| {
-            // All machines end together.
+            // All timelines end at the same instant.
             builder.record(to, &Event::End);
             builder.finish().map_err(|error| levels.wrong(id, error.at, &error.reason))
         });

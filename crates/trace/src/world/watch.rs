@@ -13,7 +13,7 @@ pub struct WorldWatch {
 }
 
 impl WorldWatch {
-    /// Creates a watch before the first event. The watch ignores events from `to` on.
+    /// Creates a watch that has not received any event. The watch ignores events from `to` on.
     #[must_use]
     pub fn new(header: &WorldHeader, to: Instant) -> WorldWatch {
         WorldWatch { builder: WorldTimelineBuilder::new(header), to, over: false }

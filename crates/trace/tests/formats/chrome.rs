@@ -1,4 +1,4 @@
-//! Chrome traces have the contents of the timeline, in a form that readers accept.
+//! Chrome traces contain the timeline in a format that readers accept.
 
 use crate::support::Random;
 use crate::support::edf::{self, FIGURE_2, Order};

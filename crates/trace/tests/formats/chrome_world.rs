@@ -1,5 +1,4 @@
-//! Chrome traces of worlds have the contents of the timelines of all machines, each on the right track, in a form that
-//! readers accept.
+//! Chrome traces of worlds contain the timelines of all machines, on the right tracks, in a format that readers accept.
 
 use crate::support::Random;
 use crate::support::world::{HOST, SHOP, Story, damaged, machine, two_levels, walk};
@@ -110,7 +109,7 @@ fn check(trace: &WorldTrace) {
     flows_pair_up(&file);
 }
 
-/// Checks that the tracks below the CPUs of the host show each run of a guest's task on the CPU of its vCPU.
+/// Checks that the tracks below the CPUs of the host show each run of a guest's task on the CPU on which its vCPU ran.
 fn within(world: &WorldTimeline, file: &File) {
     let host = &world.machines[0];
     let mut expected: Vec<Vec<Slice>> = vec![Vec::new(); host.cpus.len()];

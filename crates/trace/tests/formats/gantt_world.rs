@@ -164,7 +164,7 @@ fn any_world_and_any_window_can_be_drawn() {
     }
 }
 
-/// A single machine has the same picture as without a world, except for its name.
+/// A world of one machine has the same picture as the machine alone, except for the name of the machine.
 #[test]
 fn a_world_of_one_machine_is_drawn_like_that_machine() {
     let mut story = Story::new(vec![machine("alone", "x", 1, None)]);

@@ -1,4 +1,4 @@
-//! SVG pictures are well-formed, bounded, and equal to the timeline.
+//! SVG pictures are well-formed and bounded, and show the states of the timeline.
 
 use crate::support::Random;
 use crate::support::edf::{self, FIGURE_2, Order, Vm};
@@ -130,7 +130,7 @@ fn boxes(path: &str) -> Vec<(f64, f64, f64)> {
     path.split('M').skip(1).map(numbers).collect()
 }
 
-/// In a long run, the darkness of every column of a row equals the share of running time, computed from the spans.
+/// In a long run, the opacity of every column of a row matches the share of running time, computed from the spans.
 #[test]
 fn long_runs_are_drawn_by_the_column() {
     let timeline = Timeline::of(&edf::run(&BUSY, 2, Order::Turns(Nanos::us(300)), ms(3_000))).unwrap();
@@ -283,8 +283,7 @@ fn pictures_stand_side_by_side() {
     assert_eq!(bars(&document).len(), alone);
     assert!(Document::parse(&svg::side_by_side("None", &[])).is_ok());
 
-    // Pictures of equal width have equal scales, beside any other picture. In one picture a job is late, in the other
-    // no job is.
+    // Pictures of equal width have equal scales, even if a job is late in only one of the pictures.
     let wide = |timeline| Picture { width: 700, ..Picture::whole(timeline, "x") };
     let text = svg::side_by_side("Both", &[(&wide(&left), &left), (&wide(&right), &right)]);
     let document = Document::parse(&text).unwrap();

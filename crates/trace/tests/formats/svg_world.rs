@@ -1,4 +1,4 @@
-//! SVG pictures of worlds are well-formed, bounded, and equal to the timelines of all machines.
+//! SVG pictures of worlds are well-formed and bounded, and show the states of all machines' timelines.
 
 use crate::support::Random;
 use crate::support::world::{HOST, Story, machine, two_levels, walk};
@@ -80,7 +80,7 @@ fn each_machine_shows_its_own_runs_and_what_was_stolen() {
     assert_eq!(blocks.count(), 2, "a block for each guest");
 }
 
-/// On a dark page, every element has another colour if its colour of the light picture would be invisible.
+/// On a dark page, every element whose colour on light pages would be invisible has another colour.
 #[test]
 fn every_colour_of_the_light_picture_has_one_for_dark_pages() {
     let world = WorldTimeline::of(&two_levels()).unwrap();

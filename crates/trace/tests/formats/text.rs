@@ -23,7 +23,7 @@ fn every_kind_of_event_reads_back_as_it_was_written() {
     }
 }
 
-/// An event that the generator lacks would not be tested. In this case, the match fails to compile.
+/// Fails to compile if the generator lacks a type of event, because this type would not be tested.
 #[test]
 fn the_generator_knows_every_kind() {
     let kind = |event: &Event| match event {
@@ -196,7 +196,7 @@ fn a_file_that_is_no_trace_is_refused() {
     expect!["line 1, column 65538: the line is too long; help: use at most 65536 bytes"].assert_eq(&error(&endless));
 }
 
-/// A damaged file is read or refused. A cut file is never accepted as a whole file.
+/// A damaged file is read or refused. A truncated file is never accepted as a complete file.
 #[test]
 fn damaged_files_never_panic() {
     let mut refused = 0;

@@ -1,4 +1,4 @@
-//! Traces of a real machine under a policy that does anything the laws allow, with the true states.
+//! Traces of a machine under a policy that makes random decisions within the laws, with the true states.
 
 use super::Random;
 use sched::{

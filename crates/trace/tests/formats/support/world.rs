@@ -1,4 +1,4 @@
-//! Worlds of two levels: one written by hand, and random ones in which both levels agree.
+//! Worlds of two levels: one world written by hand, and random worlds in which both levels agree.
 
 use super::Random;
 use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Wake};

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 /// A workload that is an application: related tasks on one machine, with parts on other machines.
 pub trait ApplicationWorkload: fmt::Debug + Send + Sync {
-    /// Returns the maximum number of concurrent tasks. `u64::MAX` if the number exceeds the range.
+    /// Returns the maximum number of concurrent tasks. Returns `u64::MAX` if the number exceeds the range of `u64`.
     fn tasks(&self) -> u64;
 
-    /// Returns the approximate number of steps of all tasks together. The number bounds the memory of a scenario.
+    /// Returns the approximate number of steps of all tasks together. The limit on this number bounds the memory use of
+    /// a scenario.
     fn steps(&self) -> u64 {
         self.tasks().saturating_mul(16)
     }

@@ -12,16 +12,16 @@ use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
-/// Sound: a player fills a buffer, and then adds a period whenever a period has been played. Source of the defaults:
-/// frames of MP3, with 1152 samples at 44.1 kHz (ISO/IEC 11172-3). The buffer holds two frames, like the usual two
-/// fragments of a sound card.
+/// Sound: a player fills a buffer. Then the player adds one period of sound whenever one period has been played. Source
+/// of the defaults: frames of MP3, with 1152 samples at 44.1 kHz (ISO/IEC 11172-3). The buffer holds two frames, like
+/// the usual two fragments of a sound card.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Audio {
-    /// Duration of a period. The player decodes a period at once. Range: above zero.
+    /// Duration of a period. The player decodes a whole period at a time. Range: above zero.
     pub period: Nanos,
     /// CPU time to decode a period.
     pub work: Length,
-    /// Capacity of the buffer, in periods. Range: 1 ….
+    /// Capacity of the buffer, in periods. Minimum: 1.
     pub buffers: u32,
     /// Duration of the sound. `None`: without end.
     pub length: Option<Nanos>,

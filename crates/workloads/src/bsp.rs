@@ -15,17 +15,17 @@ use sim::{Application, Object, Step, TaskSpec};
 
 /// A bulk-synchronous program. In each superstep every node computes, then all nodes communicate with each other and
 /// wait for the last node. Source: `patterns` (`vsched-2005`, section 6: four nodes, compute/communicate 0.5). On one
-/// machine, the nodes are tasks, and communication takes time but no CPU. With little CPU time for the nodes, "the
-/// communication phase stays largely the same" (section 6.1). With nodes in VMs, each node sends a message to every
-/// other node over the network. A node continues after it has received a message from every other node.
+/// machine, the nodes are tasks, and communication takes time but no CPU time. Even if the nodes receive little CPU
+/// time, "the communication phase stays largely the same" (section 6.1). With nodes in VMs, each node sends a message
+/// to every other node over the network. A node continues after it has received a message from every other node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bsp {
-    /// Number of nodes on the application's own machine. Range: 1 …; exactly 1 if `places` names VMs.
+    /// Number of nodes on the application's own machine. Minimum: 1; exactly 1 if `places` names VMs.
     pub nodes: u32,
     /// VMs of the other nodes. A VM that is listed twice has two nodes. Length: at most
     /// [`PLACES_MAX`](Bsp::PLACES_MAX).
     pub places: Vec<String>,
-    /// Size of a message from one node to another. Unit: bytes. Range: 1 ….
+    /// Size of a message from one node to another. Unit: bytes. Minimum: 1.
     pub bytes: u64,
     /// Floating-point operations of each node in a superstep. 0: operations are not counted.
     pub flops: u64,
@@ -35,7 +35,7 @@ pub struct Bsp {
     pub compute: Length,
     /// Duration of the communication. If nodes are on other machines, this time is added to the time of the network.
     pub communicate: Length,
-    /// Waiting method of the nodes. If nodes are on other machines, always sleeping.
+    /// Whether waiting nodes sleep or spin. Nodes on several machines always sleep.
     pub waits: Waits,
 }
 
@@ -96,7 +96,7 @@ impl Bsp {
         let count = 1 + self.places.len();
         let mut nodes = vec![Application::default(); count];
         // Each node sends to the next node first. While all nodes are equally fast, no two nodes send to the same node
-        // at once.
+        // at the same time.
         let mut sends: Vec<Vec<ObjectId>> = vec![Vec::new(); count];
         let mut gets: Vec<Vec<ObjectId>> = vec![Vec::new(); count];
         let mut plan = Plan { exchange: Some(self.bytes), ..Plan::default() };
@@ -135,7 +135,7 @@ impl Bsp {
 }
 
 impl Waits {
-    /// Returns a barrier at which `parties` tasks wait for each other by this method.
+    /// Returns a barrier at which `parties` tasks wait for each other in this way.
     pub(super) fn barrier(self, parties: u32) -> Object {
         match self {
             Waits::Sleeping => Object::Barrier { parties },

@@ -11,14 +11,14 @@ use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 use std::sync::Arc;
 
-/// A build: make keeps the given number of compilers running (`-j`). Each compiler reads its file, computes and ends.
-/// Then make links the files. The parameters are free: no source states them. The defaults approximate the C files of a
-/// kernel.
+/// A build: `make` keeps the given number of compilers running (`-j`). Each compiler reads its file, computes and ends.
+/// After the last compiler, `make` links the files. The parameters are free: no source states them. The defaults
+/// approximate the C files of a kernel.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Build {
-    /// Number of files. Range: 1 ….
+    /// Number of files. Minimum: 1.
     pub files: u64,
-    /// Number of concurrent compilers. Range: 1 ….
+    /// Number of concurrent compilers. Minimum: 1.
     pub jobs: u32,
     /// CPU time to compile a file.
     pub compile: Length,
@@ -49,7 +49,7 @@ impl Build {
         Some(file.saturating_mul(turns).saturating_add(fixed(self.link)?))
     }
 
-    /// Returns make, which forks the compilers.
+    /// Returns `make`, which forks the compilers.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();

@@ -10,23 +10,23 @@ use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
 
-/// A program that reads a disc from a drive whose disc turns at a constant speed (ripping a CD: `vsched-2005`, figure
-/// 10). In each turn, the drive reads the data of one track into its buffer. The drive stops if its buffer is full. To
-/// continue, the drive seeks back and waits for the next turn. The program requests the data of one track, waits for
-/// the data and computes. In a VM, the driver of the disk handles each request and each answer. The source states the
-/// total duration, but not the drive. The default drive reads at about ten times the speed of an audio CD (1.76 MB/s,
-/// and 50 turns per second). The default disc lasts 37 s.
+/// A program that rips a CD (`vsched-2005`, figure 10). The disc turns at a constant speed. In each turn, the drive
+/// reads the data of one track into its buffer. The drive stops if its buffer is full. To continue, the drive seeks
+/// back and waits for the next turn. The program requests the data of one track, waits for the data and computes. In a
+/// VM, the driver of the disk handles each request and each answer. The source states the total duration, but does not
+/// describe the drive. The default drive reads at about ten times the speed of an audio CD (1.76 MB/s, and 50 turns per
+/// second). The default disc lasts 37 s.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CdReader {
-    /// Number of turns of the disc. Range: 1 ….
+    /// Number of turns of the disc. Minimum: 1.
     pub turns: u64,
     /// Duration of a turn. Range: above zero.
     pub turn: Nanos,
-    /// Capacity of the drive's buffer, in turns. Range: 1 ….
+    /// Capacity of the drive's buffer, in turns. Minimum: 1.
     pub buffer: u64,
     /// Duration of a seek back after a stop.
     pub seek: Length,
-    /// CPU time for the data of a turn.
+    /// CPU time to process the data of a turn.
     pub work: Length,
 }
 
@@ -51,7 +51,8 @@ impl CdReader {
         self.turn.saturating_mul(self.turns)
     }
 
-    /// Returns the program, and the drive outside: its head, and the task that answers requests from the buffer.
+    /// Returns the program, and two tasks outside for the drive: the head, and the task that answers requests from the
+    /// buffer.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let (mut reader, mut drive) = (Application::default(), Application::default());

@@ -12,22 +12,22 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
 /// Threads that sleep until a timer expires, and measure their delay. Source: cyclictest.c, rt-tests 2.6: `interval` is
-/// `-i`, `threads` is `-t`, `distance` is `-d`, `loops` is `-l`. A thread that is too late for its next beat skips the
-/// beat.
+/// `-i`, `threads` is `-t`, `distance` is `-d`, `loops` is `-l`. A thread that is too late for the next expiration of
+/// its timer skips this expiration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cyclictest {
     /// Time from one wake-up of the first thread to the next. Range: above zero.
     pub interval: Nanos,
-    /// Number of threads. Range: 1 ….
+    /// Number of threads. Minimum: 1.
     pub threads: u32,
-    /// Difference between the intervals of a thread and of the thread before it.
+    /// Difference between the intervals of two consecutive threads.
     pub distance: Nanos,
     /// Number of wake-ups of each thread. `None`: without end.
     pub loops: Option<u64>,
     /// CPU time from the start of a thread's run to its read of the clock. This time models the rest of the interrupt,
     /// the return from the kernel and cold caches. The measured delay includes this time.
     pub overhead: Length,
-    /// CPU time of a thread before it sleeps again.
+    /// CPU time of a thread from its read of the clock until it sleeps again.
     pub work: Length,
 }
 

@@ -13,7 +13,7 @@ use sim::{Application, Object, Step, TaskSpec};
 /// Reads or writes a disk block by block, one after the other, like dd without a page cache (`oflag=direct`).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dd {
-    /// Size of a block. Unit: bytes. Range: 1 … [`BLOCK_MAX`](Dd::BLOCK_MAX).
+    /// Size of a block. Unit: bytes. Range: 1 to [`BLOCK_MAX`](Dd::BLOCK_MAX).
     pub block: u64,
     /// Number of blocks. `None`: without end.
     pub count: Option<u64>,
@@ -25,7 +25,7 @@ impl Dd {
     /// Maximum size of a block, which is the maximum size of a request. Unit: bytes.
     pub const BLOCK_MAX: u64 = 1 << 30;
 
-    /// Returns one task, and its disk.
+    /// Returns one task, connected to a disk.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut application = Application::default();

@@ -1,5 +1,5 @@
-//! [`WorkloadDescriptor`]: the registration of a workload. The keys of a scenario, the tests of the manual and the
-//! reader derive from the descriptor.
+//! [`WorkloadDescriptor`]: the registration of a workload. The keys that a scenario accepts, the tests of the manual
+//! and the reader of the settings derive from the descriptor.
 
 use crate::Settings;
 use crate::application::Selected;

@@ -101,21 +101,21 @@ impl Mix {
 pub struct Filebench {
     /// Operations of the threads.
     pub mix: Mix,
-    /// Number of threads. Range: 1 ….
+    /// Number of threads. Minimum: 1.
     pub threads: u32,
     /// Number of repetitions per thread. `None`: without end.
     pub loops: Option<u64>,
     /// CPU time of each operation, excluding copying.
     pub work: Length,
-    /// Copy bandwidth. Unit: bytes per second. Range: 1 ….
+    /// Copy bandwidth. Unit: bytes per second. Minimum: 1.
     pub copy: u64,
-    /// Share of read data that is in the page cache. Unit: percent. Range: 0 … 100.
+    /// Share of read data that is in the page cache. Unit: percent. Range: 0 to 100.
     pub hits: u64,
-    /// Maximum amount of data that waits for write-back. Unit: bytes. Range: [`DIRTY_LEAST`](Filebench::DIRTY_LEAST) ….
+    /// Maximum amount of data that waits for write-back. Unit: bytes. Minimum: [`DIRTY_LEAST`](Filebench::DIRTY_LEAST).
     pub dirty: u64,
 }
 
-/// The shared objects of the threads, and the objects of one thread.
+/// The objects through which a thread accesses the disk and the log.
 #[derive(Clone, Copy)]
 struct Disk {
     asks: ObjectId,
@@ -135,7 +135,7 @@ impl Filebench {
         Filebench { mix, threads: mix.threads(), loops: None, work, copy: 4_000_000_000, hits: 90, dirty: 64 << 20 }
     }
 
-    /// Returns the period of the pattern of misses, in loops. In a period, the numbers of hits and misses are whole.
+    /// Returns the period of the pattern of hits and misses, in loops: the fewest loops with a whole number of misses.
     fn pattern(&self) -> u64 {
         let missed = self.reads() * (100 - self.hits);
         (1..=100).find(|loops| (loops * missed).is_multiple_of(100)).expect("a hundred do")
@@ -169,7 +169,7 @@ impl Filebench {
         }
     }
 
-    /// Returns the threads, and the kernel's thread that writes back.
+    /// Returns the threads, and the kernel's write-back thread.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan::default();
@@ -208,7 +208,7 @@ impl Filebench {
         steps
     }
 
-    /// Returns the steps of one repetition of all operations: turn number `turn` of a round of thread number `number`.
+    /// Returns the steps of repetition number `turn` of the operations, for thread number `number`.
     fn turn(&self, number: u64, turn: u64, disk: Disk) -> Vec<Step> {
         let (mut steps, mut unsaved) = (Vec::new(), 0);
         let (all, missed) = (self.reads() * self.pattern(), 100 - self.hits);
@@ -256,7 +256,7 @@ impl Filebench {
         if self.synchronises() {
             return None;
         }
-        // The size of every write is a multiple of this size.
+        // The size of every write is a multiple of `APPEND`.
         let parts = self.operations().written / APPEND;
         let times = self.loops.map(|loops| loops.saturating_mul(parts).saturating_mul(u64::from(self.threads)));
         Some(vec![Step::Repeat { times, body: vec![Step::Receive { pipe: written, bytes: APPEND }] }])
@@ -271,7 +271,7 @@ fn asked(disk: Disk, bytes: u64) -> [Step; 2] {
 /// Maximum amount of data that waits for write-back. Unit: bytes.
 const DIRTY_MAX: u64 = 1 << 40;
 
-/// Maximum number of threads of a filebench: the steps of all threads are in memory.
+/// Maximum number of threads. The limit bounds the memory for the steps of all threads.
 const THREADS_MAX: u32 = 1_024;
 
 /// Entry of the workload in [`ALL`](crate::ALL).

@@ -13,7 +13,7 @@ use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// The waiting method of threads at the end of a round.
+/// Whether threads sleep or spin while they wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waits {
     /// Waiting threads block (OMP_WAIT_POLICY=passive).
@@ -23,30 +23,31 @@ pub enum Waits {
 }
 
 /// A team of threads. Each thread computes its part, and all threads wait for the last thread. Then the first thread
-/// continues alone for a while, and the next round begins. Within a part, threads take the team's spin lock.
+/// continues alone for a while, and the next round begins. Within a part, threads acquire the team's spin lock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ForkJoin {
-    /// Number of threads. Range: 1 ….
+    /// Number of threads. Minimum: 1.
     pub threads: u32,
     /// Number of rounds. `None`: without end.
     pub rounds: Option<u64>,
-    /// CPU time of each thread in a round, excluding the time with the lock.
+    /// CPU time of each thread in a round, excluding the time for which the thread holds the lock.
     pub work: Length,
     /// CPU time of the first thread alone between two rounds.
     pub serial: Length,
-    /// Waiting method of the threads.
+    /// Whether waiting threads sleep or spin.
     pub waits: Waits,
-    /// Number of times that each thread takes the lock in a round.
+    /// Number of times that each thread acquires the lock in a round.
     pub locks: u32,
     /// CPU time for which a thread holds the lock.
     pub hold: Length,
 }
 
 impl ForkJoin {
-    /// Maximum number of locks of a round. Each lock takes a few steps.
+    /// Maximum number of lock acquisitions of a thread in a round. Each acquisition takes a few steps.
     pub const LOCKS_MAX: u32 = 10_000;
 
-    /// Returns four endless threads without a lock. Each thread computes `work` in a round, and sleeps while it waits.
+    /// Returns four threads without a lock that run without end. Each thread computes `work` in a round, and sleeps
+    /// while it waits.
     #[must_use]
     pub fn new(work: Length) -> ForkJoin {
         ForkJoin {
@@ -120,7 +121,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     settings.done(team)
 }
 
-/// Reads the waiting method of a team's threads.
+/// Reads whether the waiting threads of a team sleep or spin.
 pub(crate) fn waits(value: &DeValue<'_>) -> Result<Waits, Wrong> {
     form::word(
         "waits",

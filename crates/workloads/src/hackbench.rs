@@ -13,7 +13,7 @@ use sim::{Application, Object, Step, TaskSpec};
 use std::sync::Arc;
 use toml::de::DeValue;
 
-/// The channel of the messages.
+/// The type of channel that carries the messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
     /// Pairs of Unix stream sockets.
@@ -23,22 +23,22 @@ pub enum Channel {
 }
 
 /// Groups in which every sender writes to every receiver. Source: tools/perf/bench/sched-messaging.c, v6.12. Each group
-/// has `fds` senders and `fds` receivers. Each sender writes `loops` rounds of one message to each receiver. All tasks
-/// wait until all of them have started and the parent releases them. The measurement lasts from the release to the end
-/// of the last task.
+/// has `fds` senders and `fds` receivers. Each sender writes `loops` rounds of one message to each receiver. Each task
+/// waits until all tasks have started and the parent releases them together. The measurement lasts from this release to
+/// the end of the last task.
 ///
-/// Processes and threads are equal for a scheduler, so the workload has no setting for them.
+/// A scheduler treats processes and threads in the same way, so the workload has no setting for this choice.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hackbench {
-    /// Number of groups. Range: 1 ….
+    /// Number of groups. Minimum: 1.
     pub groups: u32,
-    /// Number of senders, and of receivers, in each group. Range: 1 … [`FDS_MAX`](Hackbench::FDS_MAX).
+    /// Number of senders, and of receivers, in each group. Range: 1 to [`FDS_MAX`](Hackbench::FDS_MAX).
     pub fds: u32,
-    /// Number of messages from each sender to each receiver. Range: 1 ….
+    /// Number of messages from each sender to each receiver. Minimum: 1.
     pub loops: u64,
-    /// Size of a message. Unit: bytes. Range: 1 … [`DATASIZE_MAX`](Hackbench::DATASIZE_MAX).
+    /// Size of a message. Unit: bytes. Range: 1 to [`DATASIZE_MAX`](Hackbench::DATASIZE_MAX).
     pub datasize: u64,
-    /// Channel of the messages.
+    /// Type of channel that carries the messages.
     pub channel: Channel,
     /// CPU time to send or to receive a message.
     pub work: Length,
@@ -78,8 +78,9 @@ impl Hackbench {
             // pipe_write).
             Channel::Pipes if self.datasize <= 4096 => 16 * (4096 / self.datasize) * self.datasize,
             Channel::Pipes => 65_536,
-            // net.core.wmem_default is 212,992 bytes. A message takes a buffer (a power of two from 512, with 320 bytes
-            // of overhead) and 256 bytes for the sk_buff (net/unix/af_unix.c, unix_stream_sendmsg; SKB_TRUESIZE).
+            // net.core.wmem_default is 212,992 bytes. A message takes a buffer (a power of two of at least 512 bytes,
+            // including 320 bytes of overhead) and 256 bytes for the sk_buff (net/unix/af_unix.c, unix_stream_sendmsg;
+            // SKB_TRUESIZE).
             Channel::Sockets => {
                 let buffer = (self.datasize + 320).next_power_of_two().max(512) + 256;
                 (212_992 / buffer).max(1) * self.datasize
@@ -151,7 +152,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     settings.done(bench)
 }
 
-/// Reads the channel of the messages.
+/// Reads the type of channel.
 fn channel(value: &DeValue<'_>) -> Result<Channel, Wrong> {
     form::word(
         "channel",

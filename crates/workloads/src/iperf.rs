@@ -26,13 +26,13 @@ pub enum Direction {
 /// received data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Iperf {
-    /// Number of connections. Range: 1 ….
+    /// Number of connections. Minimum: 1.
     pub streams: u32,
-    /// Maximum amount of unacknowledged data per connection. Unit: bytes. Range: [`BLOCK`](Iperf::BLOCK) ….
+    /// Maximum amount of unacknowledged data per connection. Unit: bytes. Minimum: [`BLOCK`](Iperf::BLOCK).
     pub window: u64,
     /// Direction of the data.
     pub direction: Direction,
-    /// CPU time to send or receive a block, excluding packets.
+    /// CPU time to send or receive a block, excluding the handling of packets.
     pub work: Length,
 }
 
@@ -74,7 +74,7 @@ impl Iperf {
             let sends = self.direction == Direction::Out;
             let (mine, other) = (add(&mut here, params, sends), add(&mut there, Params::default(), !sends));
             let (from, to) = if sends { ((0, mine), (1, other)) } else { ((1, other), (0, mine)) };
-            // Every two full packets are acknowledged (RFC 5681, section 4.2).
+            // One acknowledgement is sent for every two full packets (RFC 5681, section 4.2).
             plan.link("stream", from, to).acks = Some(2);
             plan.measured = to.0;
         }

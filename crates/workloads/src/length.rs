@@ -1,4 +1,4 @@
-//! Durations in a scenario, constant or random: reading, bounds and parts.
+//! Constant and random durations in a scenario: reads them, and computes their bounds, means and parts.
 
 use input::form::{mistyped, single, time};
 use input::problem::{Wrong, quoted, right_instead};
@@ -66,7 +66,7 @@ pub fn length_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Lengt
     Ok(length)
 }
 
-/// Checks that 32 times the mean, the maximum draw, is in range.
+/// Checks that the maximum random value, 32 times the mean, is in range.
 fn check_mean(key: &'static str, mean: Nanos) -> Result<(), Wrong> {
     let most = Nanos::ns(SPAN_MAX.as_ns() / 32);
     if mean > most { Err(Wrong::from(&Refused::TooLong { what: key, most })) } else { Ok(()) }

@@ -1,5 +1,5 @@
-//! Named workloads. Each workload converts a few documented parameters to an [`Application`](sim::Application), and has
-//! a metric.
+//! Named workloads. Each workload converts a few documented parameters to an [`Application`](sim::Application), and may
+//! have a metric.
 //!
 //! [`ALL`] lists the workloads. Each workload is one file with its parameters, its tasks, its metric and its
 //! [`WorkloadDescriptor`].
@@ -68,8 +68,8 @@ pub use web_server::{Arrivals, WebServer};
 
 pub(crate) use length::{at_once, fixed, parts};
 
-/// Every workload, in the order of the manual. A new workload is a file with a `WORKLOAD`, its `mod` above and its line
-/// here.
+/// Every workload, in the order of the manual. To add a workload, add a file with a `WORKLOAD`, declare its module
+/// above, and add a line here.
 pub const ALL: &[&WorkloadDescriptor] = &[
     &periodic::WORKLOAD,
     &cyclictest::WORKLOAD,

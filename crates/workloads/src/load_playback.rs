@@ -15,11 +15,11 @@ use toml::de::DeValue;
 
 /// Playback of a load trace. In each step, the given mean number of tasks is runnable. Source: Dinda and O'Hallaron,
 /// Realistic CPU workloads through host load trace playback (LCR 2000), used in `vsched-2005`, section 6.2. At a load
-/// of 1.5, one worker is runnable throughout the step, and another in the first half of the step. The CPU time that the
-/// workers receive does not matter.
+/// of 1.5, one worker is runnable throughout the step, and another in the first half of the step. The workers are
+/// runnable for these times regardless of the CPU time that they receive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoadPlayback {
-    /// Load of each step. Unit: thousandths. Range: 0 … [`LOAD_MILLI_MAX`](LoadPlayback::LOAD_MILLI_MAX). Length: at
+    /// Load of each step. Unit: thousandths. Range: 0 to [`LOAD_MILLI_MAX`](LoadPlayback::LOAD_MILLI_MAX). Length: at
     /// least one.
     pub loads_milli: Vec<u64>,
     /// Duration of a step. Range: above zero.

@@ -16,10 +16,10 @@ use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
 
-/// A stream that is processed in small batches, like Spark Streaming. The data of an interval is a batch. The batch
+/// A stream that is processed in small batches, as in Spark Streaming. The data of an interval is a batch. The batch
 /// becomes due at the end of the interval, and passes through stages. In each stage, all workers process their parts
 /// and wait for the last worker. A batch that takes longer than an interval delays the next batches. `poris` (section
-/// 6.4) counts words with this method. The paper states no parameters, so all parameters are free. With workers in VMs,
+/// 6.4) runs a word count in this way. The paper states no parameters, so all parameters are free. With workers in VMs,
 /// a driver sends each worker its part of a stage and waits for the results. The threads of a worker process the part
 /// together.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,28 +28,29 @@ pub struct MicroBatch {
     pub interval: Nanos,
     /// Number of batches. `None`: without end.
     pub batches: Option<u64>,
-    /// Number of workers on the driver's machine. Range: 1 ….
+    /// Number of workers on the driver's machine. Minimum: 1.
     pub workers: u32,
     /// VMs with a worker each, instead of `workers`. A VM that is listed twice has two workers.
     pub places: Vec<String>,
-    /// Number of threads of each worker in a VM. Range: 1 ….
+    /// Number of threads of each worker in a VM. Minimum: 1.
     pub threads: u32,
-    /// Waiting method of the threads of a worker.
+    /// Whether the threads of a worker sleep or spin while they wait for each other at the end of a stage.
     pub waits: Waits,
     /// CPU time of the driver to launch the part of a thread in a stage. This time limits the gain from additional
     /// threads.
     pub launch: Length,
-    /// Data that the driver sends to all workers together in a stage. Unit: bytes. Range: 1 ….
+    /// Data that the driver sends to all workers together in a stage. Unit: bytes. Minimum: 1.
     pub input: u64,
-    /// Data that each worker returns. Unit: bytes. Range: 1 ….
+    /// Data that each worker returns. Unit: bytes. Minimum: 1.
     pub output: u64,
     /// Number of records of a batch. 0: records are not counted.
     pub records: u64,
-    /// CPU time of a record in a stage, split evenly over all working threads, instead of `work`.
+    /// CPU time of a record in a stage. If given, the time for all records is divided evenly among all working threads,
+    /// and replaces `work`.
     pub record_work: Option<Nanos>,
-    /// Number of stages. Range: 1 … [`STAGES_MAX`](MicroBatch::STAGES_MAX).
+    /// Number of stages. Range: 1 to [`STAGES_MAX`](MicroBatch::STAGES_MAX).
     pub stages: u32,
-    /// CPU time of each worker, or of each thread of a worker in a VM, in a stage.
+    /// CPU time per stage of each worker; with `places`, of each thread of a worker.
     pub work: Length,
 }
 
@@ -87,13 +88,13 @@ impl MicroBatch {
         }
     }
 
-    /// Returns the CPU time of each such task in a stage.
+    /// Returns the CPU time in a stage of each of these tasks.
     fn part(&self) -> Length {
         let Some(each) = self.record_work else { return self.work };
         Length::Fixed(Nanos::ns((each.saturating_mul(self.records).as_ns() / self.lanes()).max(1)))
     }
 
-    /// Returns a driver on its own machine, and a worker in each VM.
+    /// Returns the driver on the application's own machine, and a worker in each VM.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         if self.places.is_empty() {
@@ -129,15 +130,15 @@ impl MicroBatch {
         plan
     }
 
-    /// Returns worker number `n`, with the inbox for its part of a stage, of `input` bytes, and the port for its
+    /// Returns worker number `n`, its inbox, which receives `input` bytes per stage, and its port, which sends the
     /// result.
     fn worker(&self, n: usize, input: u64) -> (Application, ObjectId, ObjectId) {
         let mut worker = Application::default();
         let takes = worker.share("input", Object::Inbox { room: 1 << 50 });
         let gives = worker.share("output", Object::Port { window: u64::MAX });
         let meeting = self.waits.barrier(self.threads);
-        // A single thread needs no barrier. A thread sleeps while it waits for the next part, because its VM has no
-        // other work.
+        // A single thread needs no barrier. While the threads wait for the next part, they always sleep, because the
+        // worker has no work then.
         let fork = (self.threads > 1).then(|| worker.share("fork", Object::Barrier { parties: self.threads }));
         let join = (self.threads > 1).then(|| worker.share("join", meeting));
         for thread in 0..self.threads {

@@ -4,8 +4,8 @@ use sim::{Application, Step, TaskGroup, TaskSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Returns `application` with the name `name`. If a single task exists at the start, the task has this name. Otherwise,
-/// the name precedes the names of all tasks: `name/thread-1`.
+/// Returns `application` with its tasks and groups renamed after `name`. If the application starts with a single task,
+/// this task has the name `name`. All other tasks and groups have the prefix `name/`, as in `name/thread-1`.
 #[must_use]
 pub fn called(name: &str, application: &Application) -> Application {
     let mut renamed = Renamed { name, known: BTreeMap::new() };
@@ -17,7 +17,8 @@ pub fn called(name: &str, application: &Application) -> Application {
     Application { tasks: tasks.collect(), groups: groups(name, application), ..shared(application) }
 }
 
-/// Returns `application` as a part of the application `name`: that name precedes the names of all tasks.
+/// Returns `application` as a part of the application `name`: the names of all its tasks and groups have the prefix
+/// `name/`.
 #[must_use]
 pub fn within(name: &str, application: &Application) -> Application {
     let mut renamed = Renamed { name, known: BTreeMap::new() };
@@ -31,13 +32,13 @@ fn shared(application: &Application) -> Application {
     Application { objects, may_stall: application.may_stall, ..Application::default() }
 }
 
-/// Returns the groups of `application` with `name` before their own names.
+/// Returns the groups of `application`, with the prefix `name/` in their names.
 fn groups(name: &str, application: &Application) -> Vec<TaskGroup> {
     let groups = application.groups.iter();
     groups.map(|group| TaskGroup { name: format!("{name}/{}", group.name), ..group.clone() }).collect()
 }
 
-/// Tasks with their new names. A task that several tasks fork stays one task.
+/// Tasks with their new names. If several steps fork the same task, they fork the same renamed task.
 struct Renamed<'n> {
     name: &'n str,
     known: BTreeMap<*const TaskSpec, Arc<TaskSpec>>,

@@ -13,11 +13,11 @@ pub enum Device {
     Network,
     /// The disk.
     Disk,
-    /// A drive that no other application uses. The driver of the disk also drives it.
+    /// A drive that no other application uses. The disk's driver also handles this drive.
     Drive,
 }
 
-/// The machine of a part of an application beyond the application's own machine.
+/// The machine of a part that does not run on the application's own machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum At {
     /// Outside, where each task has its own CPU.
@@ -38,7 +38,7 @@ pub struct Peer {
 /// A port or an inbox of one part of an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
-    /// Number of the part: 0 is on the application's own machine; the peers follow.
+    /// Number of the part: 0 for the part on the application's own machine, and from 1 for the peers.
     pub part: usize,
     /// Object of the part.
     pub object: ObjectId,
@@ -55,7 +55,7 @@ pub struct Link {
     pub to: End,
     /// Device that carries the data.
     pub over: Device,
-    /// Number of full packets per acknowledgement. `None`: the sender is notified at once when data is read.
+    /// Number of full packets per acknowledgement. `None`: the sender is notified immediately when data is read.
     pub acks: Option<u32>,
     /// Whether the sender retransmits dropped data.
     pub reliable: bool,
@@ -77,7 +77,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan of an application on its own machine alone.
+    /// Returns the plan of an application that runs only on its own machine.
     #[must_use]
     pub fn alone(application: Application) -> Plan {
         Plan { application, ..Plan::default() }
@@ -92,8 +92,8 @@ impl Plan {
         self.links.last_mut().expect("just added")
     }
 
-    /// Connects a disk with tasks of the application's own machine. Data sent by the port returns in the inbox on
-    /// completion of the request.
+    /// Connects tasks on the application's own machine to a disk. When a request sent through `port` completes, its
+    /// data arrives in `inbox`.
     pub fn disk(&mut self, name: impl Into<String>, port: ObjectId, inbox: ObjectId) {
         self.link(name, (0, port), (0, inbox)).over = Device::Disk;
     }
@@ -105,14 +105,15 @@ impl Plan {
     }
 }
 
-/// The parts of a scenario's workload beyond its machine.
+/// The parts of a workload on other machines, and the links between its parts.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Reach {
-    /// Parts on other machines. Each task has the application's name before its own.
+    /// Parts on other machines. The name of each task begins with the name of the application.
     pub peers: Vec<Peer>,
     /// Links between the parts.
     pub links: Vec<Link>,
-    /// Number of the part that the metric measures: 0 is on the application's own machine; the peers follow.
+    /// Number of the part that the metric measures: 0 for the part on the application's own machine, and from 1 for the
+    /// peers.
     pub measured: usize,
     /// Size of a message, if every part sends a message to every other part in each round. Unit: bytes.
     pub exchange: Option<u64>,

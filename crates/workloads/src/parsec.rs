@@ -15,16 +15,16 @@ use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 use toml::de::DeValue;
 
-/// The synchronisation frequencies of a program of the PARSEC suite.
+/// The numbers of instructions and synchronisations of a program of the PARSEC suite.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Program {
     /// Name of the program.
     pub name: &'static str,
-    /// Instructions of all threads. Unit: millions.
+    /// Instructions of all threads together. Unit: millions.
     instructions_m: u64,
-    /// Number of acquired locks of all threads.
+    /// Number of lock acquisitions of all threads together.
     locks: u64,
-    /// Number of passed barriers and awaited conditions of all threads.
+    /// Number of barriers and condition waits of all threads together.
     meetings: u64,
 }
 
@@ -35,7 +35,7 @@ const fn program(name: &'static str, instructions_m: u64, locks: u64, meetings: 
 /// The 13 programs, in alphabetical order. Source: Bienia et al., The PARSEC Benchmark Suite: Characterization and
 /// Architectural Implications, Princeton TR-811-08 (2008), table 2 (input simlarge, eight cores): instructions, locks,
 /// and barriers with conditions, to three digits. `raytrace` appeared with PARSEC 2.0 and is not in that table. The
-/// threads of `raytrace` only take tiles from a queue, so the program has a few locks and only the final barrier
+/// threads of `raytrace` only take tiles from a queue, so the program acquires few locks and has only a final barrier
 /// (Bienia, dissertation, 2011).
 pub const PROGRAMS: [Program; 13] = [
     program("blackscholes", 2_670, 0, 8),
@@ -53,18 +53,18 @@ pub const PROGRAMS: [Program; 13] = [
     program("x264", 32_400, 16_800, 1_060),
 ];
 
-/// One of 13 fork-join programs with the synchronisation frequencies of PARSEC. Each thread computes, takes the team's
-/// lock, and waits for the other threads at the rates of its program. An instruction takes a nanosecond. Other
+/// One of 13 fork-join programs with the synchronisation frequencies of PARSEC. Each thread computes, acquires the
+/// team's lock, and waits for the other threads, at the rates of its program. An instruction takes a nanosecond. Other
 /// properties of the programs (pipelines, unequal parts) are not modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parsec {
     /// Program of the suite.
     pub program: Program,
-    /// Number of threads. Range: 1 ….
+    /// Number of threads. Minimum: 1.
     pub threads: u32,
-    /// CPU time of each thread, including the time with the lock.
+    /// CPU time of each thread, including the time for which the thread holds the lock.
     pub work: Nanos,
-    /// Waiting method of the threads, also for locks.
+    /// Whether the threads sleep or spin while they wait for each other or for the lock.
     pub waits: Waits,
 }
 
@@ -80,9 +80,9 @@ struct Round {
 impl Parsec {
     /// Time for which a thread holds a lock.
     pub const HOLD: Nanos = Nanos::ns(500);
-    /// Maximum number of locks per millisecond of work. Above it, one lock stands for several. The locks of
-    /// `fluidanimate` (1,260 in a millisecond, each for a different cell) rarely contend. Simulating each of them would
-    /// take most of the simulator's time.
+    /// Maximum number of lock acquisitions per millisecond of work. If a program has more, each simulated acquisition
+    /// stands for several. The locks of `fluidanimate` (1,260 per millisecond, each for a different cell) are rarely
+    /// contended. Simulating each acquisition would take most of the simulator's time.
     pub const LOCKS_PER_MS_MAX: u64 = 20;
     /// Maximum work of a thread.
     pub const WORK_MAX: Nanos = Nanos::s(3600);
@@ -107,7 +107,8 @@ impl Parsec {
     }
 
     /// Returns the duration if each thread has a CPU, and all costs are zero. All threads arrive at the first lock of a
-    /// round at once, and the last thread waits for all others. From then on the threads arrive one after the other.
+    /// round at the same time, and the last thread waits for all others. At later locks, the threads arrive one after
+    /// the other.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         let Round { rounds, locks, part } = self.round();

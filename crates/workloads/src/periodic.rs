@@ -18,8 +18,8 @@ use toml::de::DeValue;
 
 /// A job in every period, like [`sim::Periodic`], with random work or a random phase.
 ///
-/// The measured duration of a job starts when its task begins the job, not at the start of the period. The metric
-/// `Woke` measures the delay between these instants.
+/// The measured duration of a job starts when its task begins the job, not at the start of the period. The event `Woke`
+/// reports the delay between these instants.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Periodic {
     /// Time from one job to the next. Range: above zero.
@@ -134,7 +134,7 @@ fn phase(value: &DeValue<'_>) -> Result<Phase, Wrong> {
     }
 }
 
-/// Reads the input at the end of a job whose successor is already released.
+/// Reads whether a task yields at the end of a job if its next job is already released.
 fn job_end(value: &DeValue<'_>) -> Result<sim::JobEnd, Wrong> {
     form::word(
         "end",

@@ -21,25 +21,25 @@ const ROUND: u64 = 100;
 /// The small files of a mail server, modelled on Postmark 1.5 (Katcher, NetApp TR3022). The program creates files,
 /// executes transactions, and deletes the remaining files. A transaction reads a file or appends to a file, and creates
 /// or deletes a file, with equal probability. Reads hit or miss the page cache. Writes go to the page cache, and from
-/// there to the disk in the background. A write waits while there is no room for more waiting data. Files have their
-/// mean sizes. The disk determines the cost of its requests. The CPU time of an operation, the cache and the share of
-/// written-back data are free parameters: the program does not state them.
+/// there to the disk in the background. A write waits while the maximum amount of data waits for write-back. Files have
+/// their mean sizes. The disk determines the cost of its requests. The CPU time of an operation, the cache and the
+/// share of written-back data are free parameters: the program does not state them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Postmark {
-    /// Initial number of files. Range: 1 ….
+    /// Initial number of files. Minimum: 1.
     pub files: u64,
-    /// Minimum and maximum size of a file. Unit: bytes. Range: 1 … [`SIZE_MAX`](Postmark::SIZE_MAX), in order.
+    /// Minimum and maximum size of a file. Unit: bytes. Range: 1 to [`SIZE_MAX`](Postmark::SIZE_MAX), in order.
     pub sizes: (u64, u64),
-    /// Number of transactions. Range: 1 ….
+    /// Number of transactions. Minimum: 1.
     pub transactions: u64,
-    /// Number of transactions out of ten that read, and do not append (`bias read`). Range: 0 … 10.
+    /// Number of transactions out of ten that read rather than append (`bias read`). Range: 0 to 10.
     pub reads: u64,
     /// CPU time of each operation. A transaction has two operations.
     pub work: Nanos,
-    /// Share of read data that is in the page cache. Unit: percent. Range: 0 … 100.
+    /// Share of read data that is in the page cache. Unit: percent. Range: 0 to 100.
     pub hits: u64,
     /// Share of written data that goes to the disk; other files are deleted before write-back. Unit: percent. Range: 0
-    /// … 100.
+    /// to 100.
     pub written_back: u64,
     /// Maximum amount of data that waits for write-back. Unit: bytes.
     pub dirty: u64,
@@ -81,8 +81,9 @@ impl Postmark {
     /// Returns the mean size of an append, and the mean size of a read. Unit: bytes.
     ///
     /// An append has any size up to the difference between the maximum size and the size of the file. The mean append
-    /// is half of this difference. Half of all transactions delete a file. In the mean, a new file leaves room of half
-    /// of the maximum size less the minimum size. Over the life of a file, `10 / (10 + appends)` of this room are left.
+    /// is half of this difference. Half of all transactions delete a file. On average, a new file can grow by half of
+    /// the difference between the maximum and the minimum size. Averaged over the life of a file, `10 / (10 + appends)`
+    /// of this room is left.
     #[must_use]
     pub fn append_and_read(&self) -> (u64, u64) {
         let (low, high) = self.sizes;
@@ -122,7 +123,7 @@ impl Postmark {
         }
     }
 
-    /// Returns the program, and the kernel's thread that writes back.
+    /// Returns the program, and the kernel's write-back thread.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut application = Application::default();
@@ -156,7 +157,7 @@ impl Postmark {
         steps
     }
 
-    /// Returns the steps that create `files` at the start, or delete them at the end.
+    /// Returns the steps that create this number of files at the start, or delete them at the end.
     fn alone(&self, files: u64, creates: bool, disk: Disk) -> Vec<Step> {
         let some = |files: u64| {
             let mut steps = vec![Step::Run(self.work.saturating_mul(files).into())];
@@ -174,7 +175,7 @@ impl Postmark {
 
     /// Returns the steps of job number `job` of a round, with this number of transactions.
     fn job(&self, transactions: u64, job: u64, disk: Disk) -> Vec<Step> {
-        // Misses of a thousand transactions. The misses of this job are the total after the job less the total before
+        // Misses of a thousand transactions. The misses of this job are the total after the job minus the total before
         // the job.
         let each = self.reads * (100 - self.hits);
         let misses = (job * JOB + transactions) * each / 1_000 - job * JOB * each / 1_000;
@@ -199,7 +200,8 @@ fn send(pipe: ObjectId, bytes: u64) -> Option<Step> {
     (bytes > 0).then_some(Step::Send { pipe, bytes })
 }
 
-/// Returns the steps of the task that receives by `written` the completion of each write that `steps` send by `writes`.
+/// Returns the steps of the task that receives, from `written`, the completion of each write that `steps` send to
+/// `writes`.
 fn written_back(steps: &[Step], writes: ObjectId, written: ObjectId) -> Vec<Step> {
     let its = |step: &Step| match *step {
         Step::Send { pipe, bytes } if pipe == writes => Some(Step::Receive { pipe: written, bytes }),

@@ -11,7 +11,7 @@ use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
-/// Capacity of an inbox, above all data in transit. Unit: bytes.
+/// Capacity of an inbox: more than all data in transit. Unit: bytes.
 const ROOM: u64 = 1 << 40;
 
 /// A distributed search: the root sends a query to all leaves, which run in other VMs, and waits for the last answer.
@@ -25,11 +25,11 @@ pub struct Search {
     pub think: Length,
     /// CPU time of each leaf for a search.
     pub work: Length,
-    /// CPU time of the root for all answers.
+    /// CPU time of the root to merge the answers of a search.
     pub merge: Length,
-    /// Size of a query to a leaf. Unit: bytes. Range: 1 ….
+    /// Size of a query to a leaf. Unit: bytes. Minimum: 1.
     pub query: u64,
-    /// Size of an answer of a leaf. Unit: bytes. Range: 1 ….
+    /// Size of an answer of a leaf. Unit: bytes. Minimum: 1.
     pub answer: u64,
 }
 
@@ -48,7 +48,7 @@ impl Search {
         }
     }
 
-    /// Returns the root, and a leaf in each VM.
+    /// Returns the root, and the leaves in their VMs.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan::default();

@@ -11,8 +11,8 @@ use sim::program::Length;
 use std::sync::Arc;
 use toml::de::DeValue;
 
-/// Maximum number of tasks of an application, and of all applications of a scenario. A file of a few bytes can request
-/// any number. Each task takes about half a kilobyte before it runs.
+/// Maximum number of tasks of an application, and of all applications of a scenario. The limit bounds memory use: a
+/// file of a few bytes can request any number of tasks, and each task takes about half a kilobyte before it runs.
 pub const TASKS_MAX: usize = 1 << 20;
 
 /// A reader of settings with defaults, which records whether a setting was wrong.
@@ -89,7 +89,7 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
         self.read(key, |value| form::time_above_zero(key, value)).unwrap_or(default)
     }
 
-    /// Reads a number of repetitions. Absent: `default`.
+    /// Reads a number of repetitions. Returns `default` if the key is absent.
     pub fn times(&mut self, key: &'static str, default: Option<u64>) -> Option<u64> {
         self.read(key, |value| form::count(key, value, 1..=ROUNDS_MAX)).or(default)
     }
@@ -112,7 +112,7 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
     }
 }
 
-/// Maximum number of rounds, loops or launches: the largest number of TOML.
+/// Maximum number of rounds, loops or launches: the largest integer of TOML.
 pub const ROUNDS_MAX: u64 = i64::MAX as u64;
 
 /// The number of parts on the application's own machine, or the VMs of the parts.
@@ -136,7 +136,7 @@ pub(crate) fn places(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str,
     read.unwrap_or(Where::Here(here))
 }
 
-/// Refuses given `keys` that are valid only for `what`.
+/// Reports an error for each of `keys` in the table, because these keys are valid only for `what`.
 pub(crate) fn only(settings: &mut Settings<'_, '_, '_, '_>, keys: &[&str], what: &str) {
     for key in keys {
         if settings.table.get(key).is_some() {
@@ -146,7 +146,7 @@ pub(crate) fn only(settings: &mut Settings<'_, '_, '_, '_>, keys: &[&str], what:
     }
 }
 
-/// Refuses work that never fits into its period.
+/// Reports an error if `work` never fits into `period`.
 pub(crate) fn fits(settings: &mut Settings<'_, '_, '_, '_>, work: Length, period: Nanos, what: &str) {
     let least = least(work);
     if settings.right && least > period {
@@ -159,5 +159,5 @@ pub(crate) fn percent(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str
     settings.read(key, |value| form::count(key, value, 0..=100)).unwrap_or(default)
 }
 
-/// Maximum number of clients. Each client and the source of requests have their own CPU.
+/// Maximum number of clients. Outside, each client and the source of requests have their own CPU.
 pub(crate) const CLIENTS_MAX: u32 = CPUS_MAX as u32 - 1;

@@ -13,15 +13,15 @@ use sim::{Application, Step, TaskSpec};
 use std::sync::Arc;
 
 /// Launches of an application, one after the other, with hot caches. The application only computes, with optional waits
-/// for an answer. Source: the start-up time in the paper on coordinated schedulers (2015, section V B, Fig 4). The
-/// start-up time lasts from the launch of an application until the application is ready, in 100 launches.
+/// for an answer. Source: the paper on coordinated schedulers (2015, section V B, Fig 4). The paper measures the
+/// start-up time, from the launch of an application until the application is ready, of 100 launches.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Startup {
     /// Number of launches. `None`: without end.
     pub launches: Option<u64>,
     /// CPU time from the launch until the application is ready.
     pub work: Length,
-    /// Number of waits during the work. The work has one more part than waits.
+    /// Number of waits during the work. The waits divide the work into `waits + 1` parts.
     pub waits: u32,
     /// Duration of a wait.
     pub wait: Length,

@@ -9,16 +9,17 @@ use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
 /// Memory streaming, modelled on STREAM (McCalpin). Threads repeatedly pass through arrays that exceed all caches, and
-/// wait for each other after each pass. The metric is bandwidth. Other tasks cost a switch and a cold cache.
+/// wait for each other after each pass. The metric is bandwidth. Other tasks on the same CPU reduce the bandwidth by
+/// context switches and cold caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stream {
-    /// Number of threads. Range: 1 ….
+    /// Number of threads. Minimum: 1.
     pub threads: u32,
     /// Number of passes. `None`: without end.
     pub passes: Option<u64>,
     /// Duration of a thread's pass on an otherwise idle machine. Range: above zero.
     pub pass: Nanos,
-    /// Amount of memory that a thread moves in a pass. Unit: bytes. Range: 1 … [`BYTES_MAX`](Stream::BYTES_MAX).
+    /// Amount of data that a thread moves in a pass. Unit: bytes. Range: 1 to [`BYTES_MAX`](Stream::BYTES_MAX).
     pub bytes: u64,
 }
 
@@ -30,7 +31,7 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// Maximum amount of memory of a thread's pass. Unit: bytes.
+    /// Maximum amount of data that a thread moves in a pass. Unit: bytes.
     pub const BYTES_MAX: u64 = 1 << 40;
 
     /// Returns all threads.

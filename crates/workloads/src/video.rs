@@ -17,11 +17,11 @@ use toml::de::DeValue;
 /// The treatment of late frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frames {
-    /// The player shows all frames, and the film takes longer (`poris`, section 6.2: MPlayer 1.1 drops no frames).
+    /// The player shows all frames, so late frames extend the film (`poris`, section 6.2: MPlayer 1.1 drops no frames).
     All {
-        /// Maximum delay that the player recovers from by showing frames as soon as they are decoded. Above this
-        /// maximum, the player continues as if no delay had occurred. In mplayer.c of MPlayer 1.1, the maximum is 200
-        /// ms without sound.
+        /// Maximum delay that the player makes up for by showing frames as soon as they are decoded. After a longer
+        /// delay, the player continues as if no delay had occurred. In mplayer.c of MPlayer 1.1, the maximum is 200 ms
+        /// without sound.
         catches_up: Nanos,
     },
     /// The player neither decodes nor shows a frame that is more than `late` behind (`bmq`, section 4.4:
@@ -40,15 +40,15 @@ impl Frames {
 /// A film: the player decodes each frame as soon as the previous frame is shown, and shows the frame when it is due.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Video {
-    /// Frame rate. Unit: thousandths of a frame per second. Range: 1 … [`FPS_MILLI_MAX`](Video::FPS_MILLI_MAX).
+    /// Frame rate. Unit: thousandths of a frame per second. Range: 1 to [`FPS_MILLI_MAX`](Video::FPS_MILLI_MAX).
     pub fps_milli: u64,
     /// Duration of the film. Range: above zero.
     pub length: Nanos,
-    /// CPU time of all threads to decode a frame.
+    /// CPU time to decode a frame, of all threads together.
     pub decode: Length,
-    /// Number of threads that decode a frame in equal parts. Range: 1 ….
+    /// Number of threads that decode a frame in equal parts. Minimum: 1.
     pub threads: u32,
-    /// Waiting method of the threads, before and after a frame.
+    /// Whether the threads sleep or spin while they wait for each other, before and after a frame.
     pub waits: Waits,
     /// Treatment of late frames.
     pub frames: Frames,

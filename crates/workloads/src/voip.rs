@@ -19,12 +19,12 @@ const HEADERS: u64 = 20 + 8 + 12;
 /// Capacity of a socket. Source: net.core.rmem_default of Linux, 212,992. Unit: bytes.
 const SOCKET: u64 = 212_992;
 
-/// Incoming telephone calls. Outside, a speaker sends a packet at every beat. A task on the application's own machine
-/// reads the packets of its call. Lost packets are not retransmitted, and packets that are read too late are not
-/// played.
+/// Incoming telephone calls. Outside, a speaker sends packets at a fixed interval. A task on the application's own
+/// machine reads the packets of its call. Lost packets are not retransmitted, and packets that are read too late are
+/// not played.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Voip {
-    /// Number of calls. Range: 1 ….
+    /// Number of calls. Minimum: 1.
     pub calls: u32,
     /// Coding of speech, and treatment of packets.
     pub phone: Phone,
@@ -42,7 +42,7 @@ impl Default for Voip {
 }
 
 impl Voip {
-    /// Returns the size of each packet on the wire below Ethernet. Unit: bytes.
+    /// Returns the size of each IP packet, excluding Ethernet framing. Unit: bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         // Bits per second, converted to bytes per packet.

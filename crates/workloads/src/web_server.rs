@@ -19,41 +19,42 @@ const SMALL: u64 = 40;
 const SEGMENT_MOST: u64 = 1_460;
 /// Maximum number of unacknowledged segments: 64 KB, the window of TCP without scaling (RFC 9293, section 3.1).
 const WINDOW_MOST: u64 = 65_535 / SEGMENT_MOST;
-/// Capacity of an inbox, above the data of a connection in transit. Unit: bytes.
+/// Capacity of an inbox: more than the data of a connection in transit. Unit: bytes.
 const ROOM: u64 = 1 << 30;
 
 /// The arrival process of requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Arrivals {
-    /// Each client sends its next request a think time after an answer.
+    /// Each client sends its next request when the think time after an answer has passed.
     Closed {
         /// Think time of a client.
         think: Length,
     },
     /// Requests arrive at random instants, independent of other requests (a Poisson process).
     Open {
-        /// Mean number of requests per second, in thousandths. Range: 1 ….
+        /// Mean number of requests per second, in thousandths. Minimum: 1.
         rate_milli: u64,
     },
 }
 
-/// A web server with a worker for each connection, and its clients outside. Each request has its own connection, packet
-/// by packet, like httperf in xen-three-2007 section 5.1. The packets are SYN, SYN/ACK, ACK and GET, then the answer,
-/// then FIN, FIN, ACK. The answer has equal segments, sent at once or by slow start, with an acknowledgement for every
-/// two segments. Half of the CPU time precedes the first byte of the answer. The other half is spent on the segments.
+/// A web server with a worker for each connection, and its clients outside. As with httperf in xen-three-2007, section
+/// 5.1, each request has its own connection, which is simulated packet by packet. The packets are SYN, SYN/ACK, ACK and
+/// GET, then the answer, then FIN, FIN, ACK. The answer has equal segments, sent all at once or by slow start, with an
+/// acknowledgement for every two segments. Half of the CPU time precedes the first byte of the answer. The other half
+/// is spent on the segments.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WebServer {
     /// Arrival process of requests.
     pub arrivals: Arrivals,
-    /// Number of concurrent connections. Range: 1 ….
+    /// Number of concurrent connections. Minimum: 1.
     pub clients: u32,
-    /// Size of an answer. Unit: bytes. Range: 1 … [`RESPONSE_MAX`](WebServer::RESPONSE_MAX).
+    /// Size of an answer. Unit: bytes. Range: 1 to [`RESPONSE_MAX`](WebServer::RESPONSE_MAX).
     pub response: u64,
     /// Number of segments of an answer before the first acknowledgement: 3 in Linux (RFC 3390). Each acknowledgement is
     /// for two segments, and opens the window by one segment, so it releases three segments (slow start, RFC 5681).
-    /// `None`: all segments. Range: 2 ….
+    /// `None`: all segments. Minimum: 2.
     pub window: Option<u32>,
-    /// CPU time of a request, excluding packets.
+    /// CPU time of a request, excluding the handling of packets.
     pub service: Length,
     /// Interval in which the clients start at random instants, so that their requests do not coincide.
     pub spread: Nanos,
@@ -244,7 +245,7 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     settings.done(server)
 }
 
-/// Returns the number of segments of this window.
+/// Converts the setting `window`, a number of segments.
 fn segments(window: u64) -> u32 {
     u32::try_from(window).expect("at most what there may be")
 }

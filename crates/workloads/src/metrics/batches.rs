@@ -1,11 +1,11 @@
-//! A stream in small batches: the time from a batch's beat to its completion.
+//! A stream in small batches: the time from the instant at which a batch is due to its completion.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second, ratio};
 use sched::{Instant, Nanos};
 use trace::Durations;
 
-/// The gauge of batches. Batch number n, from 1, is due n intervals after the arrival of the application. Every
+/// The gauge of batches. Batch number n, counted from 1, is due n intervals after the arrival of the application. Every
 /// completed job is a batch.
 #[derive(Debug)]
 pub(super) struct Batches {

@@ -1,4 +1,4 @@
-//! The regularity of pictures that are due at every beat.
+//! The regularity of pictures that are due at a fixed rate.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second};
@@ -7,7 +7,7 @@ use super::{Grade, Sound};
 use sched::{Instant, Nanos};
 use trace::Durations;
 
-/// Differences between the time from one picture to the next and a period.
+/// Differences between the period and the actual time from one picture to the next.
 #[derive(Debug)]
 pub(super) struct Intervals {
     period: Nanos,
@@ -93,7 +93,7 @@ impl Gauge for Beats {
             reading.extend(buffer.read(over));
             grade = grade.max(reading.get("sound_grade").unwrap_or(0));
         }
-        // Fewer than two pictures have no interval.
+        // Without two pictures, no interval exists.
         if self.pictures < 2 {
             grade = Grade::Jitter.number();
         }

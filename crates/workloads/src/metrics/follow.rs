@@ -46,7 +46,7 @@ impl Metrics {
         Metrics { from: Some(start), ..self }
     }
 
-    /// Starts to count, if `now` is past the start.
+    /// Starts to count, if `now` has reached the start.
     fn begin(&mut self, now: Instant) {
         if let Some(start) = self.from.take_if(|start| *start <= now) {
             self.gauges.iter_mut().for_each(|(_, _, gauge)| gauge.begin(start));

@@ -19,7 +19,7 @@ pub(crate) enum Fact {
     Begins,
     /// The task completed its job.
     Done,
-    /// The task runs, with this delay after the end of its sleep.
+    /// The task runs, with this delay after the due end of its sleep.
     Late(Nanos),
     /// A packet for the task has arrived over a link of its application.
     Arrived {
@@ -33,7 +33,7 @@ pub(crate) enum Fact {
         /// Number of the packet's link.
         link: u32,
     },
-    /// The task has skipped this number of beats.
+    /// The task has skipped this number of timer expirations.
     LeftOut(u64),
 }
 

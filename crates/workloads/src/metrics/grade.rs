@@ -1,4 +1,4 @@
-//! [`Grade`]: the smoothness of video, sound or a response for a user.
+//! [`Grade`]: the smoothness of video, sound or a response, as perceived by a user.
 
 use sched::Nanos;
 
@@ -18,21 +18,23 @@ pub enum Grade {
 }
 
 impl Grade {
-    /// Bounds for the distance of pictures from their beat, for 19 of 20 pictures. A display shows a picture every 16.7
-    /// ms (60 Hz). A picture whose delay is below a third of this period is nearly always in time. With a delay of half
-    /// a period, the picture is late half of the time. With a delay above a whole period, the picture is always late.
+    /// Bounds for the deviation of pictures from the regular interval, which 19 of 20 pictures must meet. A display
+    /// shows a picture every 16.7 ms (60 Hz). A picture whose delay is below a third of this period is nearly always in
+    /// time. With a delay of half a period, the picture is late half of the time. With a delay above a whole period,
+    /// the picture is always late.
     pub const PICTURES: [Nanos; 3] = [Nanos::us(5_556), Nanos::us(8_333), Nanos::us(16_667)];
 
-    /// Bounds for the duration of an answer, for 19 of 20 answers. An answer within 0.1 s seems immediate. An answer
-    /// after more than a second interrupts the user's thoughts (Miller 1968; Nielsen 1993, chapter 5). The other bounds
-    /// divide the range between these two in equal ratios.
+    /// Bounds for the duration of an answer, which 19 of 20 answers must meet. An answer within 0.1 s seems immediate.
+    /// An answer after more than a second interrupts the user's thoughts (Miller 1968; Nielsen 1993, chapter 5). The
+    /// other bounds divide the range between these two in equal ratios.
     pub const ANSWERS: [Nanos; 3] = [Nanos::ms(100), Nanos::ms(215), Nanos::ms(464)];
 
     /// Bounds for the number of clicks per minute: interruptions of sound. One click per minute may be a fault of the
     /// recording; one click every ten seconds is not.
     pub const CLICKS_PER_MINUTE: [u64; 3] = [0, 1, 6];
 
-    /// Returns the grade for three bounds: up to the first, the second, the third, or beyond.
+    /// Returns the grade of `value`: good up to the first bound, tiny jitter up to the second, small jitter up to the
+    /// third, and jitter above.
     #[must_use]
     pub fn of<T: PartialOrd>(value: &T, bounds: &[T; 3]) -> Grade {
         let grades = [Grade::Good, Grade::Tiny, Grade::Small];
@@ -46,7 +48,7 @@ impl Grade {
         self as u64
     }
 
-    /// Returns the word for a number of a report. Numbers beyond 3 return the last word.
+    /// Returns the word for the number of a grade. Numbers above 3 return the word for 3.
     #[must_use]
     pub fn word(number: u64) -> &'static str {
         match number {

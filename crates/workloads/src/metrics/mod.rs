@@ -1,9 +1,9 @@
-//! The metrics of applications: each application has a [`Metric`], and [`Metrics`] measures it, as a
-//! [`Sink`](trace::Sink) of its machine.
+//! The metrics of applications: an application may have a [`Metric`], and [`Metrics`], a [`Sink`](trace::Sink) of a
+//! machine's events, measures the applications of the machine.
 //!
-//! A task belongs to an application by its name: the application's name, or `name/role`. Their reports (starts and ends
-//! of jobs, skipped beats) and their events (arrival, wake-up, block, departure) suffice for all metrics. Metrics
-//! therefore do not depend on policies or on the simulator.
+//! The name of a task identifies its application: the task has the name of the application, or `name/role`. All metrics
+//! are computed from the reports of tasks (starts and ends of jobs, skipped timer expirations), their events (arrival,
+//! wake-up, block, departure) and their packets. Metrics therefore do not depend on policies or on the simulator.
 //!
 //! To add a metric: a file here with a `Gauge`, a variant of [`Metric`] that creates it, and a row in `docs/report.md`.
 
@@ -42,9 +42,9 @@ use sched::Nanos;
 pub enum Metric {
     /// A film: shown and dropped frames, frames per second, duration, and its sound.
     Film(Film),
-    /// Sound alone: the number of times that the buffer ran empty.
+    /// Sound alone: the underruns of its buffer.
     Sound(Sound),
-    /// A picture at every beat, as in a game: the regularity of the pictures, and the sound.
+    /// Pictures at a fixed rate, as in a game: the regularity of the pictures, and the sound.
     Beats {
         /// Time from one picture to the next.
         period: Nanos,
@@ -62,12 +62,12 @@ pub enum Metric {
     Rounds {
         /// Duration of a round on an otherwise idle machine.
         alone: Nanos,
-        /// Amount of memory that a round moves. Zero: memory is not measured.
+        /// Amount of data that a round moves in memory. Zero: bandwidth is not measured.
         bytes: u64,
         /// Floating-point operations of a round. Zero: operations are not counted.
         flops: u64,
     },
-    /// Batches that are due at every beat: the time from the beat to the completion of the batch.
+    /// Batches that are due at a fixed interval: the time from the due instant to the completion of each batch.
     Batches {
         /// Time from one batch to the next.
         interval: Nanos,
@@ -90,7 +90,7 @@ pub enum Metric {
         /// Requested mean number of runnable tasks. Unit: thousandths.
         asked_milli: u64,
     },
-    /// Delays of threads after their timers.
+    /// Delays from the expiration of timers until the waiting threads run.
     Wakeups,
     /// Start-up times of an application, launch by launch.
     Launches,

@@ -11,11 +11,11 @@ use trace::Durations;
 pub struct Operations {
     /// Whether an operation is a transaction. A transaction has several parts and no measured duration.
     pub is_transactions: bool,
-    /// Number of jobs that equal `operations`. Range: 1 ….
+    /// Number of jobs that together perform `operations` operations. Minimum: 1.
     pub jobs: u64,
-    /// Number of operations that equal `jobs`. Range: 1 ….
+    /// Number of operations that `jobs` jobs perform. Minimum: 1.
     pub operations: u64,
-    /// Number of all operations. `None`: without end.
+    /// Total number of operations. `None`: without end.
     pub most: Option<u64>,
     /// Data that these operations read. Unit: bytes.
     pub read: u64,
@@ -100,7 +100,7 @@ impl Gauge for Counted {
         let took = until.saturating_since(self.began.unwrap_or(until));
         let bytes = |bytes: u64| {
             let moved = u128::from(bytes) * u128::from(count) / u128::from(self.of.operations);
-            // Bytes per nanosecond equal millions of thousandths of a megabyte per second.
+            // One byte per nanosecond is a million thousandths of a megabyte per second.
             ratio(u64::try_from(moved).unwrap_or(u64::MAX), 1_000_000, took.as_ns())
         };
         let mut reading = Reading::default();

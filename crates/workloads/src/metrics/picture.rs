@@ -12,14 +12,14 @@ use trace::Durations;
 pub struct Film {
     /// Time from one frame to the next. Range: above zero.
     pub period: Nanos,
-    /// Number of frames. Range: 1 ….
+    /// Number of frames. Minimum: 1.
     pub frames: u64,
     /// Sound of the film, if any.
     pub sound: Option<Sound>,
 }
 
-/// The gauge of a film. Task `picture` ends a job with each frame that it shows, and skips the beats of dropped frames.
-/// The events of task `sound` go to the buffer.
+/// The gauge of a film. Task `picture` ends a job with each frame that it shows, and reports a skipped timer expiration
+/// for each dropped frame. The events of task `sound` go to the buffer.
 #[derive(Debug)]
 pub(super) struct Picture {
     film: Film,

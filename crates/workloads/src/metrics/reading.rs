@@ -67,8 +67,8 @@ impl<T: Serialize> Serialize for Named<T> {
     }
 }
 
-/// Returns `part` of `whole` in parts of `unit`, rounded down. 0 if `whole` is zero. The maximum number if the result
-/// exceeds the range.
+/// Returns `part * unit / whole`, rounded down. Returns 0 if `whole` is zero, and `u64::MAX` if the result exceeds the
+/// range.
 pub(super) fn ratio(part: u64, unit: u64, whole: u64) -> u64 {
     let parts = (u128::from(part) * u128::from(unit)).checked_div(u128::from(whole)).unwrap_or(0);
     u64::try_from(parts).unwrap_or(u64::MAX)

@@ -6,12 +6,13 @@ use sched::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use trace::Durations;
 
-/// Role of a task whose jobs create requests: the n-th completed job of the other tasks answers the n-th job of this
-/// task.
+/// Role of a task whose jobs create requests: the n-th job that the other tasks begin handles the request of this
+/// task's n-th job.
 pub(crate) const ARRIVALS: &str = "arrivals";
 
-/// The duration of each request, from its creation to its answer. Without a task `arrivals`, the duration starts at the
-/// due time by the clock of the client. Requests that are open at the end of the run are counted separately.
+/// The duration of each request, from its creation to its answer. Without a task `arrivals`, the duration starts when
+/// the sleep of the client was due to end, or at the start of the job if the client did not sleep. Requests that are
+/// open at the end of the run are counted separately.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     came: Option<Instant>,

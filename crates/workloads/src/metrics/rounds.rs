@@ -54,14 +54,14 @@ impl Gauge for Rounds {
     }
 
     fn begin(&mut self, at: Instant) {
-        // The current round counts neither before nor after the start of counting.
+        // A round in progress at the start of counting does not count.
         self.partial = self.began.is_some();
         self.began = self.began.map(|began| began.max(at));
         (self.rounds, self.took) = (0, Durations::default());
     }
 
     fn read(&mut self, end: Instant) -> Reading {
-        // The current round does not count, but a run that hangs in this round must not appear fast.
+        // An unfinished round does not count, but a program that hangs in this round must not appear fast.
         let over = self.last.filter(|&last| self.gone || end.saturating_since(last) <= self.took.longest());
         let took = over.unwrap_or(end).saturating_since(self.began.unwrap_or(end));
         let mut reading = Reading::default();
@@ -69,12 +69,12 @@ impl Gauge for Rounds {
         reading.add("rounds_per_s_milli", per_second(self.rounds, took));
         if self.bytes > 0 {
             let moved = self.rounds.saturating_mul(self.bytes);
-            // Bytes per nanosecond equal thousands of megabytes per second.
+            // One byte per nanosecond is a thousand megabytes per second.
             reading.add("mb_per_s", ratio(moved, 1_000, took.as_ns()));
         }
         if self.flops > 0 {
             let done = self.rounds.saturating_mul(self.flops);
-            // Operations per nanosecond equal thousands of millions per second.
+            // One operation per nanosecond is a thousand million operations per second.
             reading.add("mflop_per_s_milli", ratio(done, 1_000_000, took.as_ns()));
         }
         reading.time("round_p50_ns", self.took.percentile(50));

@@ -9,9 +9,9 @@ use sched::{Instant, Nanos};
 /// The parameters of the sound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sound {
-    /// Duration of a period. The player writes a period at once. Range: above zero.
+    /// Duration of a period. The player writes a whole period at a time. Range: above zero.
     pub period: Nanos,
-    /// Capacity of the buffer, in periods. Range: 1 ….
+    /// Capacity of the buffer, in periods. Minimum: 1.
     pub periods: u32,
 }
 
@@ -111,7 +111,8 @@ impl Gauge for Buffer {
 
 impl Buffer {
     fn grade(&self, played: Nanos) -> Grade {
-        // A shorter time counts as a minute: a single click in a short run is a single click.
+        // A run of less than a minute counts as a minute, so that one click in a short run counts as one click per
+        // minute.
         let minutes = played.max(Nanos::s(60)).as_ns();
         let clicks = super::reading::ratio(self.underruns, 60_000_000_000, minutes);
         match (self.filled, self.plays) {

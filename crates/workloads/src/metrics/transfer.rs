@@ -48,7 +48,7 @@ impl Gauge for Transfer {
         let took = over.saturating_since(self.came.unwrap_or(over));
         let bytes = self.blocks.saturating_mul(self.bytes);
         let mut reading = Reading::default();
-        // Bytes per nanosecond equal millions of thousandths of a megabyte per second.
+        // One byte per nanosecond is a million thousandths of a megabyte per second.
         reading.add("mb_per_s_milli", ratio(bytes, 1_000_000, took.as_ns()));
         reading.add("mbit_per_s_milli", ratio(bytes, 8_000_000, took.as_ns()));
         reading.add("blocks", self.blocks);

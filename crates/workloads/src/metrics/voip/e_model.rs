@@ -1,8 +1,8 @@
 //! [`rate`]: the E-model of ITU-T G.107 (03/2005): the quality of a line from its properties.
 //!
-//! R = Ro − Is − Id − Ie,eff + A, with the terms of the recommendation's section 3. Parameters that a call over packets
-//! does not change have the default values of table 2. All functions are from `libm`, so that the result is equal on
-//! every machine.
+//! R = Ro − Is − Id − Ie,eff + A, with the terms of the recommendation's section 3. Parameters that do not depend on
+//! VoIP transport have the default values of table 2. All mathematical functions are from `libm`, so that the result is
+//! equal on every machine.
 
 use libm::{exp, log10, pow, sqrt};
 
@@ -40,17 +40,17 @@ impl Codec {
     }
 }
 
-/// The properties of a line that a call over packets changes.
+/// The properties of a line that depend on VoIP transport.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Line {
     /// Coding of speech.
     pub codec: Codec,
     /// Delay from mouth to ear (T and Ta of the model; the round trip Tr is twice this delay). Unit: milliseconds.
-    /// Range: 0 ….
+    /// Minimum: 0.
     pub one_way_ms: f64,
-    /// Share of packets that are not played. Unit: percent. Range: 0 … 100.
+    /// Share of packets that are not played. Unit: percent. Range: 0 to 100.
     pub loss_percent: f64,
-    /// Ratio of the mean length of loss bursts to their mean length with independent losses (BurstR). Range: 1 ….
+    /// Ratio of the mean length of loss bursts to their mean length with independent losses (BurstR). Minimum: 1.
     pub burst: f64,
 }
 
@@ -66,7 +66,7 @@ impl Default for Line {
 pub struct Quality {
     /// Rating factor R. Range: at most 93.21 with this model's defaults, and below 0 for an unusable connection.
     pub r: f64,
-    /// Mean opinion score (annex B). Range: 1 … 4.5.
+    /// Mean opinion score (annex B). Range: 1 to 4.5.
     pub mos: f64,
 }
 
@@ -128,7 +128,8 @@ fn noise() -> f64 {
     10.0 * log10(power(NC) + power(sending) + power(receiving) + power(floor))
 }
 
-/// Returns Is, the impairment by a too loud connection, a wrong side tone, and quantising (3-8 to 3-18).
+/// Returns Is, the impairment by too low an overall loudness rating, non-optimum sidetone, and quantising distortion
+/// (3-8 to 3-18).
 fn simultaneous(ro: f64, noise: f64, line: &Line) -> f64 {
     let xolr = SLR + RLR + 0.2 * (64.0 + noise - RLR);
     let loud = 20.0 * (bend(xolr / 8.0, 8.0) - xolr / 8.0);

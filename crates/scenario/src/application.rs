@@ -40,7 +40,8 @@ pub(super) struct Applications {
 }
 
 impl Applications {
-    /// Returns the tasks that execute `work` at span `at`, and the number of tasks that are not yet counted.
+    /// Converts `work`, the workload of `member` at span `at`. Returns the result, and the number of its tasks that the
+    /// caller has not counted yet.
     pub(super) fn make(
         &mut self,
         work: &Work,
@@ -98,7 +99,7 @@ impl Applications {
     }
 }
 
-/// Refuses requests of a member whose threads have their own requests.
+/// Reports parameters of a member whose threads request their own parameters, in a file of rt-app.
 fn asks_itself(member: &MemberTable, work: Span, findings: &mut Findings) {
     let asked = [
         (member.group.weight.at(), "share"),

@@ -64,7 +64,8 @@ impl Asked {
     }
 }
 
-/// Returns the reservation of a member. Slice and period require each other; start and limit require slice and period.
+/// Returns the reservation of a member. Slice and period require each other. Deadline, start and limit require slice
+/// and period.
 fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Findings) -> Option<Reservation> {
     let pairs =
         [(&member.slice, &member.period, "slice", "period"), (&member.period, &member.slice, "period", "slice")];

@@ -1,4 +1,5 @@
-//! Conversion of typed values to a scenario: defaults, references, and checks between values.
+//! Converts the values of a file to a scenario: sets defaults, resolves references, and compares values with each
+//! other.
 
 use super::checked::Checked;
 use super::file::File;
@@ -14,7 +15,7 @@ use input::source::{Placed, Span};
 use sched::id::CPUS_MAX;
 use sched::{Nanos, Topology};
 
-/// Returns the scenario of `file`. `None`: the values have a problem, which is in `findings`.
+/// Returns the scenario of `file`. `None`: the values have a problem, which `findings` contains.
 pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
     let host = host(&file, findings);
     if file.name.is_absent() {

@@ -1,4 +1,4 @@
-//! `coordination`, as typed: the settings of a guest's reports to its host, and of the host's reaction.
+//! Reads `coordination`: the settings of a guest's hints to its host, and of the host's reaction.
 
 use super::form;
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
@@ -16,7 +16,7 @@ const BOOST: &str = "\"rr:8\", \"fifo:50\" or \"nice:-20\"";
 /// Minimum budget, window, limit and tick.
 const LEAST: Nanos = Nanos::us(1);
 
-/// The spans of settings that a policy may reject. If a setting is absent, the default span.
+/// The spans of settings that a policy may reject. The default if the guest does not coordinate.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CoordinationPlaces {
     /// Span of the boost, or of the coordination as a whole.

@@ -1,9 +1,9 @@
-//! `count`: one `[[vm]]` or `[[task]]` that stands for many.
+//! `count`: one `[[vm]]` or `[[task]]` that stands for several VMs or tasks.
 //!
 //! Before the scenario is read, a table with `count = 64` is replaced by 64 copies. In copy number *i* (from 0), `{i}`
-//! in a text becomes *i* (`{i:02}`: with at least two digits). If a list or a [`Range`] stands for a single value, its
-//! element *i* replaces it. After the last element, the first element follows. Copies keep the spans of their original
-//! text, so that a problem of a copy points at the line.
+//! in a string becomes *i* (`{i:02}`: with at least two digits). If a list or a [`Range`] is given instead of a single
+//! value, the copy receives element *i*. After the last element, the elements repeat. Copies keep the spans of their
+//! original text, so that a problem of a copy points at the line in the file.
 
 use crate::{SCENARIO_ENTITIES_MAX, form};
 use input::problem::{Findings, Problem, quoted};
@@ -17,11 +17,11 @@ use toml::de::{DeArray, DeTable, DeValue};
 const VALUES_MAX: usize = 1 << 20;
 /// Keys of tables that may have a `count`.
 const COUNTED: [&str; 2] = ["vm", "task"];
-/// Keys of other tables in lists, which are not lists of values.
+/// Keys of other lists of tables. Their elements are not values for copies.
 const TABLES: [&str; 2] = ["group", "change"];
 /// Keys whose value is a list itself.
 const LISTS: [&str; 7] = ["command", "uniform", "at-least", "loads", "leaves", "nodes", "workers"];
-/// Keys whose texts are not changed: a program's arguments.
+/// Keys whose strings are not changed: a program's arguments.
 const VERBATIM: [&str; 1] = ["command"];
 
 /// The numbers of all ranges of a document, as text. Values of a document borrow their text, so the numbers must
@@ -82,12 +82,12 @@ impl<'i> Copies<'i, '_> {
         }
     }
 
-    /// Returns the copies of `table`, or `table` alone.
+    /// Returns the copies of `table`, or `table` itself if it has no `count`.
     fn copies(&mut self, table: Spanned<DeValue<'i>>, key: &str, outer: Option<usize>) -> Vec<Spanned<DeValue<'i>>> {
         let at = table.span();
         let mut entries = match table.into_inner() {
             DeValue::Table(entries) => entries,
-            // The reader refuses any other value.
+            // The reader of tables reports any other value.
             other => return vec![Spanned::new(at, other)],
         };
         let Some(count) = entries.remove("count") else {
@@ -128,7 +128,8 @@ impl<'i> Copies<'i, '_> {
         expanded.collect()
     }
 
-    /// Refuses copies that share a name. A later check of names compares spans, and copies share their spans.
+    /// Reports copies that share a name. The later check of names does not report them, because it compares spans, and
+    /// copies have equal spans.
     fn refuse_equal_names(&mut self, copies: &[DeTable<'i>], count: Span) {
         let mut names = BTreeSet::new();
         let named = copies.iter().filter_map(|copy| copy.get("name"));
@@ -192,7 +193,7 @@ impl<'i> Copies<'i, '_> {
         }
     }
 
-    /// Returns the list `value` in copy number `copy`. Converts all elements, and selects none of them.
+    /// Returns the list `value` in copy number `copy`. Converts every element, and does not select one of them.
     fn list(&mut self, value: Spanned<DeValue<'i>>, copy: usize) -> Spanned<DeValue<'i>> {
         let at = value.span();
         match value.into_inner() {
@@ -228,7 +229,7 @@ fn values_in(value: &DeValue<'_>) -> usize {
     }
 }
 
-/// Returns `text` with the number of the copy for `{i}` and `{i:02}`. `None`: `text` has neither.
+/// Returns `text` with the number of the copy for `{i}` and `{i:02}`. `None`: `text` contains neither.
 fn numbered(text: &str, copy: usize) -> Option<String> {
     let mut rest = text;
     let mut numbered = String::new();

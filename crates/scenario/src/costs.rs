@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sim::Costs;
 use std::sync::LazyLock;
 
-/// Files of the machines, by name, in the order of the papers.
+/// Name and cost file of each machine, grouped by paper. `epyc` belongs to no paper.
 const FILES: [(&str, &str); 12] = [
     ("m1", include_str!("../../../costs/m1.toml")),
     ("m2", include_str!("../../../costs/m2.toml")),
@@ -30,7 +30,7 @@ static MACHINES: LazyLock<Vec<Machine>> = LazyLock::new(|| {
     FILES.map(read).into()
 });
 
-/// The foundation of a figure.
+/// The basis of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
@@ -47,9 +47,9 @@ pub enum Basis {
 pub struct Figure {
     /// Key of the figure, as in a scenario.
     pub key: &'static str,
-    /// Display format of the value: `3.8us`, `2000`.
+    /// Value as text: `3.8us`, `2000`.
     pub value: String,
-    /// Foundation of the figure.
+    /// Basis of the figure.
     pub basis: Basis,
     /// Source of the value, or reason for the assumption. Never empty.
     pub source: String,
@@ -62,7 +62,7 @@ pub struct Machine {
     pub name: &'static str,
     /// Owner and description of the machine, in one line.
     pub title: String,
-    /// Number of CPUs. Range: 1 … [`CPUS_MAX`].
+    /// Number of CPUs. Range: 1 to [`CPUS_MAX`].
     pub cpus: usize,
     /// Number of hardware threads of a core. Divides `llc`.
     pub smt: usize,
@@ -78,7 +78,7 @@ pub struct Machine {
     pub figures: Vec<Figure>,
 }
 
-/// Returns all machines, in the order of the papers.
+/// Returns all machines, grouped by paper.
 #[must_use]
 pub fn machines() -> &'static [Machine] {
     &MACHINES
@@ -92,7 +92,7 @@ pub fn machine(name: &str) -> Result<&'static Machine, Problems> {
     find(name).map_err(|wrong| wrong.anywhere(None).into())
 }
 
-/// Returns the machine with this `name`, or the error, which is located at the name.
+/// Returns the machine with this `name`, or an error about the name.
 pub(crate) fn find(name: &str) -> Result<&'static Machine, Wrong> {
     machines().iter().find(|machine| machine.name == name).ok_or_else(|| {
         let names: Vec<&str> = machines().iter().map(|machine| machine.name).collect();
@@ -140,7 +140,7 @@ struct CostTable {
     hypercall: Entry<String>,
 }
 
-/// The figures of a file during reading.
+/// A cost file while it is read, with the figures so far.
 struct Reading {
     source: Source,
     figures: Vec<Figure>,

@@ -1,4 +1,4 @@
-//! Connections between the machines of a scenario: a network, a disk, and the drivers of packets and requests.
+//! Connections between the machines of a scenario: a network, disks, and the drivers that handle packets and requests.
 
 use input::source::Span;
 use sched::Nanos;
@@ -16,8 +16,8 @@ pub struct NetworkSpec {
     pub latency: Length,
     /// Latency between machines of one host. `None`: equal to `latency`.
     pub local: Option<Length>,
-    /// Bandwidth of each link, in each direction. Every machine of the scenario has a link; with several hosts, every
-    /// host. Unit: bytes per second. `None`: unlimited.
+    /// Bandwidth of each link, in each direction. With one host, every machine of the scenario has a link. With several
+    /// hosts, every host has a link. Unit: bytes per second. `None`: unlimited.
     pub bandwidth: Option<u64>,
     /// Maximum size of a packet. Unit: bytes.
     pub packet: u32,
@@ -47,7 +47,7 @@ impl NetworkSpec {
         if own == 0 {
             return (mean(self.local.unwrap_or(self.latency)), Nanos::ZERO);
         }
-        // The links pass packet by packet, so the second link is behind by one packet.
+        // Links forward packet by packet, so the receiver's link ends one packet after the sender's link.
         let last = bytes.min(self.packet.into());
         let alone = passing(bytes.saturating_mul(own)) + mean(self.latency) + passing(last);
         (alone, passing(bytes.saturating_mul(most(&|plug| on(plug) * away(plug)))))
@@ -78,8 +78,8 @@ pub struct Drivers {
     pub notify: Notify,
     /// Delay of a notification, during which further events may arrive (coalescing).
     pub delay: Nanos,
-    /// Whether the driver notifies guests once per pass over all waiting packets. Otherwise it notifies them of each
-    /// packet at once.
+    /// Whether the driver notifies guests once per pass over all waiting packets. Otherwise, the driver notifies a
+    /// guest of each packet immediately.
     pub passes: bool,
     /// CPU time of the VM to notify the driver, excluding the call to its host.
     pub kick: Nanos,

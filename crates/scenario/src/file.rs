@@ -1,4 +1,4 @@
-//! The TOML format: the typed values with their spans. `check` compares the values with each other.
+//! The values of a TOML file, with their spans. `check` compares the values with each other.
 
 use super::form;
 use super::guest;
@@ -24,7 +24,7 @@ pub(crate) const FILE_KEYS: &[&str] = &[
 /// Keys of `[costs]`.
 pub(crate) const COST_KEYS: &[&str] =
     &["machine", "context_switch", "cache_refill", "kick", "tick", "timer_slack", "exit", "hypercall"];
-/// A file as typed.
+/// The values of a file, before the checks between values.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) name: Given<String>,
@@ -78,7 +78,8 @@ impl File {
     }
 }
 
-/// Reads `costs = "m1"`, or a table: the costs of a machine, or none, and changes of single costs.
+/// Reads `costs = "m1"`, or a table. A table starts from the costs of a named machine, or from zero costs, and replaces
+/// single costs.
 fn costs(top: &Table<'_, '_>, findings: &mut Findings) -> Costs {
     if let Some((DeValue::String(name), at)) = top.get("costs") {
         return machine(&Placed { value: name.to_string(), at }, findings);

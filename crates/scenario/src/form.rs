@@ -19,7 +19,7 @@ const PID_MAX: u32 = 4_194_304;
 /// Maximum length of a name, in bytes.
 const NAME_MAX: usize = 100;
 
-/// Reads a name: one printable line. `/` separates a VM from its vCPUs, so names have no `/`.
+/// Reads a name: one printable line. A name must not contain `/`, which separates a VM from its vCPUs.
 pub(super) fn name(value: &DeValue<'_>) -> Result<String, Wrong> {
     const RIGHT: &str = "use some printable text of at most 100 bytes, without `/` and without spaces at its ends";
     let name = text("name", value, "a text in quotes")?;
@@ -68,7 +68,7 @@ pub(super) fn vcpu_count(value: &DeValue<'_>) -> Result<usize, Wrong> {
     integer_in("vcpus", value, 1..=VCPUS_MAX, "")
 }
 
-/// Reads the seed of the run: any 64 bits, including values beyond TOML's signed range.
+/// Reads the seed of the run: any unsigned 64-bit number, including values above TOML's signed range.
 pub(super) fn seed(value: &DeValue<'_>) -> Result<u64, Wrong> {
     let right = format!("a whole number from 0 to {}", u64::MAX);
     let DeValue::Integer(digits) = value else { return Err(mistyped("seed", value, right)) };
@@ -166,7 +166,7 @@ pub(super) fn pid(value: &DeValue<'_>) -> Result<u32, Wrong> {
     integer_in("pid", value, 1..=PID_MAX, ", the number of a process that runs")
 }
 
-/// Reads the order of the waiters of a spin lock.
+/// Reads the order in which waiting tasks acquire a spin lock.
 pub(super) fn spin(value: &DeValue<'_>) -> Result<Spinning, Wrong> {
     const RIGHT: &str = "\"ticket\", \"unfair\" or { paravirt = \"15us\" }";
     let DeValue::Table(table) = value else {

@@ -1,4 +1,4 @@
-//! A guest, as typed: the policy on the vCPUs of a VM, the tasks, and the information about the host.
+//! Reads a guest: the policy on the vCPUs of a VM, the tasks, and the guest's information about its host.
 
 use super::coordination::{self, CoordinationPlaces};
 use super::form;
@@ -27,7 +27,8 @@ pub(crate) const GUEST_KEYS: &[&str] = &[
 /// Keys of `halt_polling`.
 pub(crate) const HALT_POLLING_KEYS: &[&str] = &["most", "grow_start", "grow", "shrink"];
 
-/// Reads `guest = "cfs"`, or a table. `None`: the VM has no guest, because the VM has neither this key nor tasks.
+/// Reads `guest = "cfs"`, or a table. `None`: the VM has no guest, because the VM has neither this key nor tasks or
+/// groups.
 pub(super) fn read(vm: &Table<'_, '_>, findings: &mut Findings) -> Option<GuestTable> {
     let first = ["guest", "task", "group"].into_iter().find_map(|key| vm.get(key));
     let (_, at) = first?;

@@ -38,8 +38,8 @@ pub(super) fn homes(
     Homes { groups, members }
 }
 
-/// Returns the named host. A named host must equal the host of the enclosing group `around`. The second element of
-/// `around` is the group's span.
+/// Returns the host of a group or member. Reports a `named` host that does not exist, or that differs from the host of
+/// the enclosing group. `around`: the host and the span of the enclosing group, if any.
 fn home(named: &Given<usize>, around: Option<(usize, Span)>, hosts: usize, findings: &mut Findings) -> usize {
     let Given::Right(Placed { value: number, at }) = *named else { return around.map_or(0, |(host, _)| host) };
     if number > hosts {

@@ -1,6 +1,6 @@
 //! [`Kind`]: a VM or a task.
 
-/// The type of a member.
+/// The type of a member of a machine: a VM or a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Vm,

@@ -1,5 +1,4 @@
-//! The population of a machine, the host or a guest: conversion of typed tables to groups, entities, applications and
-//! guests.
+//! The population of a machine, the host or a guest: converts tables to groups, entities, applications and guests.
 
 use super::application::{Applications, Made};
 use super::asked::Asked;
@@ -28,7 +27,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts `more` entities, requested at `at`. Returns whether they fit.
+    /// Counts `more` entities, requested at `at`. Returns whether all entities are within the maximum.
     fn add(&mut self, more: u64, at: Span, findings: &mut Findings) -> bool {
         self.entities = self.entities.saturating_add(more);
         let fits = self.entities <= SCENARIO_ENTITIES_MAX as u64;
@@ -42,7 +41,7 @@ impl Counts {
 }
 
 /// Returns the population of `level` on `hosts` machines with the topology `host`. `None`: the values have a problem,
-/// which is in `findings`.
+/// which `findings` contains.
 pub(super) fn check(
     mut level: Level,
     (host, hosts): (Option<&Topology>, usize),
@@ -92,7 +91,7 @@ fn twice(members: &[MemberTable], findings: &mut Findings) {
     }
 }
 
-/// Returns the workload of a member. `None`: the member has a problem, or the number of members exceeds the maximum.
+/// Returns the workload of a member. `None`: the member has a problem, or the number of entities exceeds the maximum.
 fn make(
     member: &MemberTable,
     asked: Option<&Asked>,
@@ -106,7 +105,7 @@ fn make(
         Given::Right(Placed { value: Work::RtApp(file), at }) => (Work::RtApp(file.clone()), *at),
         work => {
             let (count, at) = vcpus.map_or((1, member.group.at), |vcpus| (vcpus.value as u64, vcpus.at));
-            // The properties of a real process are unknown until it runs.
+            // The behaviour of a real process is unknown until the process runs, so it is modelled as a hog.
             let workload = match work.value_ref() {
                 Some(Work::Entity(workload)) => *workload,
                 _ => Workload::Hog,
@@ -244,7 +243,7 @@ impl GuestSpec {
     /// Returns the guest of a VM that arrives at `arrival`. Entities in the guest arrive at `arrival` or later.
     fn come(mut self, arrival: Instant) -> GuestSpec {
         for peer in self.applications.iter_mut().flat_map(|spec| &mut spec.reach.peers) {
-            // On the machine of a peer, tasks of several VMs need distinct names.
+            // On the machine of a peer, tasks for several VMs need distinct names.
             peer.application = workloads::within(&self.name, &peer.application);
         }
         for entity in &mut self.entities {

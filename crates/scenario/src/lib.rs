@@ -1,8 +1,8 @@
-//! [`Scenario`]: a machine, its entities, and their requests. Scenarios are read from TOML; `docs/scenarios.md` is the
-//! manual.
+//! [`Scenario`]: machines, their entities with requested parameters and workloads, and a length. Scenarios are read
+//! from TOML; `docs/scenarios.md` is the manual.
 //!
-//! Reading has two stages. `file` reads the typed values one by one, and `check` compares the values with each other.
-//! Neither stage stops at the first error.
+//! Reading has two stages. `file` reads the values of a file one by one, and `check` compares the values with each
+//! other. Neither stage stops at the first error.
 
 mod application;
 mod asked;
@@ -45,16 +45,16 @@ pub use sim::{Costs, JobEnd, Periodic, Workload};
 pub use spec::{AppSpec, EntitySpec, Group, GuestSpec, ManagerSpec, PolicyChoice, Real, Scenario, Target};
 
 impl Scenario {
-    /// Reads the contents of the file `name`, which must name no other file.
+    /// Reads a scenario from `bytes`, the contents of the file `name`. The scenario must not refer to other files.
     ///
     /// # Errors
-    /// The problems of [`with_files`](Scenario::with_files), or a named file is missing.
+    /// The errors of [`with_files`](Scenario::with_files), or the scenario refers to another file.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Scenario, Problems> {
         Scenario::with_files(name, bytes, Arc::new(NoFiles))
     }
 
-    /// Reads the contents of the file `name`, and the files of `files` that it names. Paths are relative to the path of
-    /// `name`.
+    /// Reads a scenario from `bytes`, the contents of the file `name`. Reads the files to which the scenario refers
+    /// from `files`; their paths are relative to the directory of `name`.
     ///
     /// # Errors
     /// All errors in the file, each with its span and its remedy. Only the first syntax error of TOML is reported.

@@ -1,4 +1,4 @@
-//! `[manager]`, as typed and checked: the manager assigns shares to VMs during a run.
+//! Reads and checks `[manager]`. The manager assigns shares to VMs during a run.
 
 use super::form;
 use super::spec::{EntitySpec, Group, ManagerSpec, Target, is_vcpu};
@@ -14,7 +14,7 @@ pub(crate) const MANAGER_KEYS: &[&str] = &["interval", "gain", "least", "most", 
 /// Maximum assignment to a VM, equal to the maximum cap. Unit: percent of one CPU.
 const SHARE_MAX: u64 = 102_400;
 
-/// `[manager]` as typed.
+/// `[manager]`, before its check.
 #[derive(Debug)]
 pub(super) struct ManagerTable {
     at: Span,
@@ -56,7 +56,7 @@ fn targets(table: &Table<'_, '_>, findings: &mut Findings) -> Vec<(Placed<String
     targets
 }
 
-/// Checks the typed manager against the groups and entities of the host.
+/// Checks the manager against the groups and entities of the host.
 pub(super) fn check(
     table: ManagerTable,
     hosts: usize,
@@ -95,7 +95,7 @@ pub(super) fn check(
     }
 }
 
-/// Returns the vCPUs of the VM with this `name`, if the VM has an adjustable parameter.
+/// Returns the vCPUs of the VM with this `name`. Reports an unknown name, and a VM without an adjustable share.
 fn vcpus(
     name: &Placed<String>,
     groups: &[Group],

@@ -1,5 +1,5 @@
-//! `[network]` and `[disk]`: the connections between machines, as typed, and checks that every application has the
-//! devices that it uses.
+//! `[network]` and `[disk]`: reads the settings of the connections between machines, and checks that every application
+//! has the devices that it uses.
 
 use super::checked::Checked;
 use super::form;
@@ -38,14 +38,14 @@ pub(crate) const NETWORK_KEYS: &[&str] = &[
 pub(crate) const DISK_KEYS: &[&str] =
     &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "tells", "kick"];
 
-/// Default one-way latency from one machine of a room to another through a switch. No source states this latency. The
-/// round trip in S2 is 0.3 ms.
+/// Default one-way latency between two machines in one room, through a switch. The value is assumed; no source states
+/// it. For comparison, the round trip in S2 is 0.3 ms.
 const LATENCY: Nanos = Nanos::us(50);
-/// Default size of a packet, equal to Ethernet's (IEEE 802.3). Unit: bytes.
+/// Default size of a packet, equal to the MTU of Ethernet (IEEE 802.3). Unit: bytes.
 const PACKET: u32 = 1_500;
-/// Maximum size of a packet, equal to IP's. Unit: bytes.
+/// Maximum size of a packet, equal to the maximum of IP. Unit: bytes.
 const PACKET_MAX: u64 = 65_535;
-/// Default CPU time of an event. Current hardware takes 2 to 5 us (assumed).
+/// Default CPU time of an event. Current hardware is assumed to take 2 to 5 us.
 const EVENT: Nanos = Nanos::us(4);
 /// Maximum number of packets that wait for a guest's kernel. Source: netdev_max_backlog's default, 1000
 /// (net/core/hotdata.c of Linux 6.18). Xen's and virtio's rings hold 256 packets; further packets wait in a queue of
@@ -54,7 +54,7 @@ const RING: u32 = 1_000;
 /// Maximum number of packets that can wait in front of a link.
 const ROOM_MAX: u64 = 1 << 30;
 
-/// `[network]` or `[disk]` as typed. The existence of the driver domain is not yet checked.
+/// `[network]` or `[disk]`, before the check that the driver domains exist.
 #[derive(Debug)]
 pub(super) struct Typed<T> {
     spec: T,
@@ -193,8 +193,8 @@ fn tells(value: &DeValue<'_>) -> Result<bool, Wrong> {
     form::word("tells", value, &[("each", false), ("passes", true)], "\"each\" or \"passes\"")
 }
 
-/// Connects the machines after their entities have been read. Checks that every application has the devices that it
-/// uses, and arrives after all of them.
+/// Checks that every application has the devices that it uses, once all entities have been read. Delays the arrival of
+/// each application until all VMs that it uses have booted.
 pub(super) fn check(
     hosts: usize,
     (network, disk): (Option<Typed<NetworkSpec>>, Option<Typed<DiskSpec>>),
@@ -249,7 +249,8 @@ pub(super) fn check(
     (network.map(|it| it.spec), disk.map(|it| it.spec))
 }
 
-/// Adds the time of the network at full speed to the rounds of programs whose parts exchange messages.
+/// For programs whose parts exchange messages, adds the time on an idle network to the duration of a round at full
+/// speed.
 fn full_speed(hosts: usize, network: &NetworkSpec, checked: &mut Checked) {
     let known = |name: &String| checked.guests.iter().position(|guest| guest.name == *name);
     let mut taken = Vec::new();
@@ -264,7 +265,8 @@ fn full_speed(hosts: usize, network: &NetworkSpec, checked: &mut Checked) {
     }
     for (spec, taken) in all_mut(checked).zip(taken) {
         if let (Some(Metric::Rounds { alone, .. }), Some((time, link))) = (&mut spec.metric, taken) {
-            // Nodes that share a link communicate at different times, so that the link is never idle.
+            // At full speed, nodes that share a link communicate at different times, so that the link is never idle. A
+            // round then takes at least the time that the link needs for all data.
             *alone = alone.saturating_add(time).max(link);
         }
     }
@@ -314,7 +316,7 @@ fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Fi
     }
 }
 
-/// Returns the instant from which all resources of each application exist.
+/// Returns, for each application, the instant from which all its resources exist.
 fn arrivals(
     checked: &Checked,
     ready: &[(Device, Instant)],
@@ -383,8 +385,8 @@ fn outside(checked: &Checked, findings: &mut Findings) {
     }
 }
 
-/// Checks names. No name may equal that of a thread that drives devices, of the machine outside, or of an application
-/// with a part on the same machine.
+/// Checks that no name equals the name of a driver thread, of the machine outside, or of an application with a part on
+/// the same machine.
 fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], findings: &mut Findings) {
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut inside: BTreeSet<String> = BTreeSet::new();

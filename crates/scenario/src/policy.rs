@@ -1,4 +1,4 @@
-//! `policy`, as typed: a name, or a table with knobs.
+//! Reads `policy`: a name, or a table with knobs.
 
 use super::form;
 use super::spec::PolicyChoice;
@@ -11,7 +11,7 @@ use toml::de::DeValue;
 /// Keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
 
-/// `[policy]` as typed.
+/// `[policy]`, before the policy is looked up.
 #[derive(Debug)]
 pub(super) struct PolicyTable {
     pub(super) name: Given<String>,
@@ -35,7 +35,7 @@ pub(super) fn policy(top: &Table<'_, '_>, findings: &mut Findings) -> Given<Poli
     Given::Right(Placed { value: PolicyTable { name, knobs }, at })
 }
 
-/// Reads the knobs as written. The policy later rejects unknown knobs.
+/// Reads the knobs as written. Knobs that the policy lacks are rejected later.
 fn knobs(policy: &Table<'_, '_>, findings: &mut Findings) -> Vec<KnobSetting> {
     let Some((value, at)) = policy.get("knobs") else { return Vec::new() };
     let Some(entries) = value.as_table() else {

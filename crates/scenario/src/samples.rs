@@ -29,7 +29,7 @@ pub enum SampledAt {
     #[default]
     Clock,
     /// At the first start or end of an execution after the interval, like XenMon, which reads a trace of executions.
-    /// Source: `xenbaked.c`, `advance_next_datapoint`, from memory.
+    /// Source: `xenbaked.c`, `advance_next_datapoint`, recalled from memory.
     Switches,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn read(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Place
     Some(Placed { value: spec, at: table.at })
 }
 
-/// Checks the typed samples in a run of this length.
+/// Checks the settings of the samples against the length of the run.
 pub(super) fn check(typed: Placed<SamplesSpec>, length: Option<Placed<Nanos>>, findings: &mut Findings) -> SamplesSpec {
     let least = length.map_or(0, |length| length.value.as_ns().div_ceil(SAMPLES_MAX));
     if typed.value.interval.as_ns() < least {

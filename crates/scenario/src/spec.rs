@@ -16,7 +16,7 @@ use workloads::network::{At, Device, Reach};
 /// The process of an entity in a live run, if the process is not a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Real {
-    /// A program to start and its arguments: at least the name of the program, and no zero bytes.
+    /// A program to start and its arguments: at least the name of the program, and no NUL bytes.
     Command(Vec<String>),
     /// A running process, by its pid.
     Pid(u32),
@@ -27,7 +27,7 @@ pub enum Real {
 pub struct Scenario {
     /// Title of the scenario.
     pub name: String,
-    /// Number of equal hosts. Range: 1 … [`HOSTS_MAX`](crate::HOSTS_MAX).
+    /// Number of equal hosts. Range: 1 to [`HOSTS_MAX`](crate::HOSTS_MAX).
     pub hosts: usize,
     /// Topology of each host.
     pub host: Topology,
@@ -59,7 +59,7 @@ pub struct Scenario {
     pub network: Option<NetworkSpec>,
     /// Optional disk of each host, which the host's machines share.
     pub disk: Option<DiskSpec>,
-    /// Text of the scenario. The default if it has no text.
+    /// Text of the scenario. The default if the scenario was not read from a file.
     pub source: Source,
 }
 
@@ -102,16 +102,16 @@ pub struct EntitySpec {
     pub arrival: Instant,
     /// Instant of the entity's departure, after its arrival. `None`: never.
     pub leaves: Option<Instant>,
-    /// Requested parameters of the entity. The `group` in them is the root's until the group has an id.
+    /// Requested parameters of the entity. Their `group` is the root group until the entity's group has an id.
     ///
-    /// A vCPU has the weight of its VM. Among siblings, equal weights have no effect. Policies without groups use the
-    /// weight.
+    /// A vCPU has the weight of its VM. Under policies with groups, this weight has no effect, because siblings have
+    /// equal weights. Policies without groups use the weight.
     pub params: Params,
     /// Changes of the reservation with their instants, in order of time (host only).
     pub changes: Vec<(Instant, Reservation)>,
     /// Workload of the entity. For a real process, the model of the process in a simulation.
     pub workload: Workload,
-    /// Time that a CPU needs to switch to the entity. `None`: the time of the costs.
+    /// Time that a CPU needs to switch to the entity. `None`: the time in the scenario's costs.
     pub switch: Option<Nanos>,
     /// Process of the entity in a live run. `None`: a worker, which executes the workload.
     pub real: Option<Real>,
@@ -135,8 +135,8 @@ pub struct AppSpec {
     /// Instant at which the application's unfinished tasks leave, after its arrival. `None`: never.
     pub leaves: Option<Instant>,
     /// Tasks of the application. The application's name precedes the name of each task (`name/thread-0`). A single task
-    /// at the start has the application's name alone. The `group` of their parameters is the root's until the group has
-    /// an id.
+    /// at the start has the application's name alone. The `group` in the parameters of the tasks is the root group
+    /// until the application's group has an id.
     pub application: Application,
     /// Metric of the application, in addition to its jobs.
     pub metric: Option<Metric>,
@@ -211,11 +211,11 @@ impl Scenario {
         self.length.saturating_sub(self.warm_up)
     }
 
-    /// Checks that the scenario has only entities of one machine. `runner` supports nothing else.
+    /// Checks that the scenario has one host and only entities. `runner` names the caller, which supports nothing else.
     ///
     /// # Errors
-    /// The scenario has a guest, an application, a manager, a network, a disk or a warm-up. The problem has the span of
-    /// the first of them.
+    /// The scenario has several hosts, or a guest, an application, a manager, a network, a disk or a warm-up. The first
+    /// guest and the first application are reported.
     pub fn only_entities(&self, runner: &str) -> Result<(), Problems> {
         if self.hosts > 1 {
             let problem = Problem::new(format!("the scenario has {} hosts, and {runner} has one", self.hosts));
@@ -260,7 +260,7 @@ impl Scenario {
     }
 
     /// Returns the problem of entity number `entity` whose command or pid is not available. The problem has the remedy
-    /// `right` and the span of the name.
+    /// `right` and the span of the command or pid.
     #[must_use]
     pub fn refused_real(&self, entity: usize, why: &str, right: &str) -> Problems {
         let asking = &self.entities[entity];

@@ -10,8 +10,8 @@ use toml_parser::lexer::TokenKind;
 /// Maximum depth of nesting, equal to the limit of TOML's parser.
 const DEPTH_MAX: usize = 80;
 
-/// Maximum number of tables in a file. A table with a single key takes 1.2 kB, even for the two bytes of `.a`
-/// (measured).
+/// Maximum number of tables in a file. A table with a single key takes 1.2 kB of memory, even if the file has only the
+/// two bytes `.a` for it (measured).
 const TABLES_MAX: usize = 1 << 18;
 /// Maximum number of tokens in a file. A file of the maximum size has fewer tokens, unless it is a list of single
 /// digits.
@@ -40,7 +40,7 @@ fn bounded(text: &str) -> Result<(), Problem> {
     for (tokens, token) in toml_parser::Source::new(text).lex().enumerate() {
         brackets += match token.kind() {
             TokenKind::Dot | TokenKind::LeftCurlyBracket => 2,
-            // A header has two brackets, or also opens the enclosing table.
+            // The header `[[a]]` has two of these brackets.
             TokenKind::LeftSquareBracket => 1,
             _ => 0,
         };
@@ -83,7 +83,7 @@ fn problem(error: &toml::de::Error, text: &str) -> Problem {
     }
 }
 
-/// Returns the first dotted key with too many parts: the only error that the parser does not locate.
+/// Returns the first dotted key with too many parts. For this error alone, the parser returns no span.
 fn deep_key(text: &str) -> Option<Span> {
     let (mut dots, mut start) = (0, 0);
     for token in toml_parser::Source::new(text).lex() {

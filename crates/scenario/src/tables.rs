@@ -1,4 +1,4 @@
-//! The tables of groups, VMs, tasks and guests, as typed.
+//! The tables of groups, VMs, tasks and guests, before the checks between values.
 
 use super::coordination::CoordinationPlaces;
 use super::form;
@@ -81,13 +81,13 @@ pub(crate) const WARP_KEYS: &[&str] = &["by", "limit", "rest"];
 /// Keys of a guest's `[[vm.task]]`: the keys of `[[task]]` without the host and without the keys of a real process.
 pub(crate) const GUEST_TASK_KEYS: &[&str] = TASK_KEYS.split_at(TASK_KEYS.len() - 3).0;
 
-/// Keys of `[[task]]`, and the tables that contain other keys.
+/// Keys of `[[task]]`, and remedies for keys of other tables.
 pub(super) const TASK_FORM: TableForm<'static> =
     TableForm { what: "[[task]]", keys: TASK_KEYS, elsewhere: task_elsewhere };
-/// Keys of `[[group]]`, and the tables that contain other keys.
+/// Keys of `[[group]]`, and remedies for keys of other tables.
 pub(super) const GROUP_FORM: TableForm<'static> =
     TableForm { what: "[[group]]", keys: GROUP_KEYS, elsewhere: group_elsewhere };
-/// Keys of `[[vm.task]]`, and the tables that contain other keys.
+/// Keys of `[[vm.task]]`, and remedies for keys of other tables.
 pub(super) const GUEST_TASK_FORM: TableForm<'static> =
     TableForm { what: "[[vm.task]]", keys: GUEST_TASK_KEYS, elsewhere: guest_task_elsewhere };
 
@@ -140,7 +140,7 @@ pub(super) struct GroupTable {
     pub(super) host: Given<usize>,
 }
 
-/// `[[vm]]` or `[[task]]` as typed.
+/// `[[vm]]` or `[[task]]`.
 #[derive(Debug)]
 pub(super) struct MemberTable {
     pub(super) kind: Kind,

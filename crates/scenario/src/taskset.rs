@@ -16,16 +16,16 @@ const PERIOD_MAX_US: u64 = SPAN_MAX.as_ns() / 1_000;
 /// A periodic task whose deadline is the end of its period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Task {
-    /// Number of the task. Ties between deadlines go to the lower number.
+    /// Number of the task. Of tasks with equal deadlines, the task with the lower number runs first.
     pub id: u64,
-    /// Time from one release to the next. Range: 1 µs … [`SPAN_MAX`].
+    /// Time from one release to the next. Range: 1 µs to [`SPAN_MAX`].
     pub period: Nanos,
-    /// CPU time per job (worst-case execution time). Range: 1 µs … `period`.
+    /// CPU time per job (worst-case execution time). Range: 1 µs to `period`.
     pub wcet: Nanos,
 }
 
-/// Returns the scenario of `tasks` on `cpus` identical CPUs for `length`. All tasks arrive at once in the order of
-/// their ids. Each task has its period and execution time as its reservation, and its jobs report their end.
+/// Returns the scenario of `tasks` on `cpus` identical CPUs for `length`. All tasks arrive at the start, in the order
+/// of their ids. Each task has its period and execution time as its reservation, and yields at the end of each job.
 #[must_use]
 pub fn scenario(name: &str, tasks: &[Task], cpus: usize, length: Nanos) -> Scenario {
     let mut tasks = tasks.to_vec();
@@ -138,7 +138,7 @@ fn row(source: &Source, record: &ByteRecord, end: u64) -> Row {
     let at = |text: &str, byte: u64| floor(text, usize::try_from(byte).unwrap_or(usize::MAX));
     let text = &source.text()[..at(source.text(), end)];
     let begin = record.position().map_or(0, |position| at(text, position.byte()));
-    // The position may still be at line ends before the record, or at a byte order mark.
+    // Between the reported position and the record, line ends or a byte order mark may remain.
     let mut start = text.len() - text[begin..].trim_start_matches(['\r', '\n', '\u{feff}']).len();
     let row_start = start;
     let mut fields = Vec::new();
@@ -157,7 +157,7 @@ fn row(source: &Source, record: &ByteRecord, end: u64) -> Row {
 fn field_length(text: &str) -> usize {
     let ends = |rest: &str| rest.find([',', '\r', '\n']).unwrap_or(rest.len());
     let Some(mut rest) = text.strip_prefix('"') else { return ends(text) };
-    // Two quotes stand for one quote. A quote within an unquoted field stands for itself.
+    // In a quoted field, two quotes stand for one quote. In an unquoted field, a quote stands for itself.
     loop {
         let Some(quote) = rest.find('"') else { return text.len() };
         rest = &rest[quote + 1..];

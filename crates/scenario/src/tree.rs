@@ -1,4 +1,4 @@
-//! The groups and members behind names, and the nesting of groups.
+//! The groups and members by name, and the nesting of groups.
 
 use super::kind::Kind;
 use super::tables::{GroupTable, Level};

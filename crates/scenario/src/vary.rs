@@ -1,4 +1,4 @@
-//! [`set`]: a scenario with one changed value. The value is named by its path: `vm.batch.count`, `policy`,
+//! [`set`]: changes one value in the text of a scenario. A path names the value: `vm.batch.count`, `policy`,
 //! `costs.machine`.
 //!
 //! The text keeps its lines and comments, so that problems of the changed scenario point at the correct lines.
@@ -6,11 +6,12 @@
 use input::problem::{Wrong, nearest, quoted};
 use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
 
-/// Keys whose value is a table or, in the short form, one text. The second string is the key of this text in the table.
+/// Keys whose value is a table or, in the short form, a string. The second element is the key of this string in the
+/// table.
 const SHORT: [(&str, &str); 3] = [("policy", "name"), ("guest", "policy"), ("costs", "machine")];
 
-/// Returns `text` with `value` at `path`; an old value is replaced. A value that is not TOML by itself becomes a text:
-/// `credit`, `3ms`.
+/// Returns `text` with `value` at `path`, in place of the old value, if any. A value that is not valid TOML, such as
+/// `credit` or `3ms`, becomes a string.
 ///
 /// A path selects tables by key, and elements of `[[vm]]`, `[[task]]` and `[[group]]` by name:
 /// `vm.web.task.editor.weight`. The name of copies is written with or without `{i}`: `vm.web{i}.count`, `vm.web.count`.
@@ -74,8 +75,8 @@ fn is_long(key: &str, item: &Item) -> bool {
     item.is_table_like() && SHORT.iter().any(|(short, _)| *short == key)
 }
 
-/// Sets the name in the table `item` of `key` to `value`. Knobs belong to a policy: the knobs of another policy are
-/// removed.
+/// Sets the name in the table `item` of `key` to `value`. If the name changes, removes the knobs, because they belong
+/// to the old policy.
 fn rename(key: &str, item: &mut Item, value: Value) {
     let Some((_, long)) = SHORT.iter().find(|(short, _)| *short == key) else { return };
     let Some(table) = item.as_table_like_mut() else { return };
@@ -85,8 +86,8 @@ fn rename(key: &str, item: &mut Item, value: Value) {
     table.insert(long, Item::Value(value));
 }
 
-/// Sets `value` in the table of `tables` whose name begins `rest`. Names may have dots: the longest name applies.
-/// Without `{i}` in `rest`, the name of copies applies without it, and without the separator before it.
+/// Sets `value` in the table of `tables` whose name begins `rest`. Names may contain dots; the longest matching name
+/// applies. The name of copies also matches without `{i}` and without the separator before `{i}`.
 fn in_named(tables: Vec<&mut dyn TableLike>, rest: &str, path: &str, value: Value) -> Result<(), Wrong> {
     let name = |table: &dyn TableLike| table.get("name").and_then(Item::as_str).unwrap_or_default().to_string();
     let names: Vec<String> = tables.iter().map(|table| name(&**table)).collect();

@@ -1,4 +1,4 @@
-//! `workload`, as typed: the behaviour of a member.
+//! Reads `workload`: the behaviour of a VM's vCPUs or of a task.
 
 use super::form;
 use super::kind::Kind;
@@ -14,7 +14,7 @@ use workloads::{ApplicationWorkload, Selected, Settings, WorkloadDescriptor};
 const STEPS_MAX: u64 = 1 << 22;
 const RIGHT: &str = "\"hog\" or { periodic = { period = \"10ms\", work = \"2ms\" } }";
 
-/// The workload of a member.
+/// The workload of a VM or task.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     /// The workload of a single entity.

@@ -143,7 +143,7 @@ fn cpus(key: &'static str, value: &Json<'_>) -> Result<CpuSet, Wrong> {
     Ok(cpus.into_iter().map(|cpu| CpuId::new(usize::try_from(cpu).unwrap_or(0))).collect())
 }
 
-/// The current requests of a thread at a point of its program.
+/// The requests of a thread that apply at one point of its program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     policy: Policy,
@@ -198,7 +198,7 @@ impl Standing {
                 params.latency = runtime.map(|runtime| runtime.value).filter(|runtime| !runtime.is_zero());
             }
             Policy::Fifo | Policy::RoundRobin => {
-                // rt-app's default for both is 10.
+                // rt-app's default for both policies is 10.
                 let number = priority.map_or(10, |priority| priority.value);
                 let priority = u8::try_from(number).ok().and_then(RtPriority::new);
                 let priority = priority.ok_or_else(|| self.no_priority("1 to 99 (the most urgent)"))?;

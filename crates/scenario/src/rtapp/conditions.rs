@@ -11,7 +11,7 @@ pub(super) fn events<'t, 'f>(thread: &'t Thread<'f>) -> impl Iterator<Item = (Ev
     thread.phases.iter().flat_map(|phase| phase.events.iter().copied())
 }
 
-/// Returns the threads that ever exist.
+/// Returns the threads that exist at any time.
 pub(super) fn alive<'t, 'f>(threads: &'t [Thread<'f>], forks: &Forks) -> impl Iterator<Item = (usize, &'t Thread<'f>)> {
     threads.iter().enumerate().filter(|&(i, _)| forks.alive[i])
 }
@@ -37,7 +37,7 @@ pub(super) fn signals(event: Event<'_>) -> Option<&str> {
 /// The threads that signal each condition.
 pub(super) type Signallers<'f> = BTreeMap<&'f str, BTreeSet<usize>>;
 
-/// Returns the threads that signal each condition. Includes only threads that ever exist.
+/// Returns the threads that signal each condition. Includes only threads that exist at any time.
 pub(super) fn signallers<'f>(threads: &[Thread<'f>], forks: &Forks) -> Signallers<'f> {
     let mut all = Signallers::new();
     for (i, thread) in alive(threads, forks) {

@@ -7,7 +7,7 @@ use input::source::{Placed, Span};
 use sched::Nanos;
 use sim::program::TimerMode;
 
-/// Names of the events. A longer name precedes the names that it begins with.
+/// Names of the events. A name precedes the shorter names with which it begins.
 const EVENTS: &[&str] = &[
     "barrier",
     "broadcast",
@@ -50,8 +50,9 @@ pub(super) enum Event<'f> {
     },
     Signal(&'f str),
     Broadcast(&'f str),
-    /// Signals, then waits. According to rt-app's manual, the event takes the mutex. According to rt-app's code and
-    /// examples, the thread already holds the mutex. Here, the event takes the mutex unless the thread holds it.
+    /// Signals, then waits. According to rt-app's manual, the event acquires the mutex. According to rt-app's code and
+    /// examples, the thread already holds the mutex. Here, the event acquires the mutex unless the thread already holds
+    /// it.
     Sync {
         condition: &'f str,
         mutex: &'f str,
@@ -64,11 +65,10 @@ pub(super) enum Event<'f> {
     Fork(&'f str),
 }
 
-/// Returns the event that `key` names: an event's name and an optional distinction (`run`, `run2`, `sleep_b`,
-/// `lock-1`).
+/// Returns the event that `key` names: an event's name with an optional suffix (`run`, `run2`, `sleep_b`, `lock-1`).
 ///
-/// rt-app accepts any key that begins with the name of an event, such as `runn` and `locked`. This function accepts no
-/// lower-case letter after the name.
+/// rt-app accepts any key that begins with the name of an event, such as `runn` and `locked`. This function rejects a
+/// suffix that begins with a lower-case letter.
 pub(super) fn named(key: &str) -> Option<&'static str> {
     let ends = |name: &str| key.strip_prefix(name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_lowercase()));
     EVENTS.iter().copied().find(|name| ends(name))
@@ -91,7 +91,7 @@ pub(super) fn unknown(what: &str, key: &Placed<impl AsRef<str>>, properties: &[&
     })
 }
 
-/// Reads the event `name` of the thread `thread` from `value`. `None`: the value is wrong, and `findings` has the
+/// Reads the event `name` of the thread `thread` from `value`. `None`: the value is wrong, and `findings` contains the
 /// problem.
 pub(super) fn read<'f>(
     name: &'static str,
@@ -178,7 +178,7 @@ fn timer<'f>(value: &'f Placed<Json<'_>>, findings: &mut Findings) -> Option<Eve
         let problem = Problem::new("the timer has no period").at(value.at, "no `period`");
         findings.add(problem.help(format!("use {TIMER}")));
     }
-    // rt-app's name of a timer without a name.
+    // rt-app uses this name for a timer without a name.
     let name = if object.get("ref").is_none() { "unknown" } else { name?.value };
     let mode = if object.get("mode").is_none() { TimerMode::Relative } else { mode?.value };
     Some(Event::Timer { name, period: period?.value, mode })

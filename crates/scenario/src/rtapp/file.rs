@@ -1,4 +1,4 @@
-//! The file as typed: global settings and threads with their phases and events.
+//! The contents of the file: global settings, and threads with their phases and events.
 
 use super::asked::{self, ASKING, Asked, Policy};
 use super::event::{self, Event, PlacedEvent};
@@ -155,7 +155,8 @@ fn global(top: &Object<'_, '_>, findings: &mut Findings) -> (Option<Nanos>, Poli
     (duration, policy)
 }
 
-/// Reads the resources, which old versions declared. Every resource that events name exists.
+/// Checks the resources, which files for old versions of rt-app declare. Events may also use resources that are not
+/// declared.
 fn resources(top: &Object<'_, '_>, findings: &mut Findings) {
     let Some(value) = top.get("resources") else { return };
     if matches!(value.value, Json::Number(_)) {
@@ -323,7 +324,7 @@ impl Phase<'_> {
         })
     }
 
-    /// Returns the minimum duration of the thread, with all its rounds.
+    /// Returns the minimum duration of the phase, with all its rounds.
     pub(super) fn length(&self) -> Nanos {
         self.round_length().saturating_mul(self.rounds.unwrap_or(u64::MAX))
     }

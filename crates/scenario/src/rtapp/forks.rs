@@ -14,7 +14,7 @@ const GENERATIONS_MAX: usize = 32;
 /// The forks between the threads of a file.
 #[derive(Debug)]
 pub(super) struct Forks {
-    /// Whether each thread ever exists, by thread.
+    /// Whether the thread exists at any time, by thread.
     pub(super) alive: Vec<bool>,
     /// Whether a thread forks this thread, by thread.
     pub(super) forked: Vec<bool>,
@@ -25,8 +25,8 @@ pub(super) struct Forks {
 }
 
 impl Forks {
-    /// Returns the forks of the threads. `None`: a fork names no thread, forks do not end, or the number of threads
-    /// exceeds the maximum. `findings` has the problem.
+    /// Returns the forks of the threads. `None`: a fork names an unknown thread, forks do not end, or the number of
+    /// threads exceeds the maximum. `findings` contains the problem.
     pub(super) fn check(threads: &[Thread<'_>], duration: Option<Nanos>, findings: &mut Findings) -> Option<Forks> {
         let names: BTreeMap<&str, usize> = threads.iter().enumerate().map(|(i, thread)| (thread.name, i)).collect();
         let mut children: Vec<Vec<(usize, Span)>> = vec![Vec::new(); threads.len()];
@@ -89,7 +89,8 @@ impl Forks {
                         findings.add(bomb(name, at, duration));
                         return false;
                     }
-                    // Threads that have ended do not count. A loop that takes no time creates all threads at once.
+                    // Threads that have ended do not count. A loop that takes no time creates all threads at one
+                    // instant.
                     let at_once = own.is_zero() && round.is_zero();
                     let ends = !threads[child].is_endless() && !at_once;
                     sum = sum.saturating_add(if ends { family[child] } else { more });
@@ -116,7 +117,8 @@ impl Forks {
     }
 }
 
-/// Returns the number of events in `rounds` repetitions, each of at least `length`, within `duration`.
+/// Returns the maximum number of repetitions within `duration`, out of `rounds` repetitions that each take at least
+/// `length`.
 fn times(rounds: Option<u64>, length: Nanos, duration: Option<Nanos>) -> u64 {
     let fit = match (duration, length.is_zero()) {
         (Some(duration), false) => duration.as_ns() / length.as_ns() + 1,

@@ -43,7 +43,7 @@ fn is_path(text: &str) -> bool {
 /// The groups of a file.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// Indices of the groups in `groups`, by path without the first slash.
+    /// Indices of the groups in `groups`, by path without the leading slash.
     places: BTreeMap<String, usize>,
     /// Paths that the file names.
     paths: BTreeMap<String, Option<u32>>,

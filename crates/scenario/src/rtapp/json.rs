@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
             Some(Token::Number(digits)) => Json::Number(digits),
             Some(Token::Boolean(on)) => Json::Switch(on),
             Some(Token::Null) => Json::Null,
-            // Spellings that json-c reads and Python writes.
+            // json-c accepts any spelling of these words, and Python writes a capital letter.
             Some(Token::Word(word)) if word.eq_ignore_ascii_case("true") => Json::Switch(true),
             Some(Token::Word(word)) if word.eq_ignore_ascii_case("false") => Json::Switch(false),
             other => {

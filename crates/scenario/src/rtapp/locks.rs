@@ -1,5 +1,5 @@
-//! The mutexes of threads, event by event. Checks that no thread unlocks a mutex that it does not hold, locks a mutex
-//! twice, or holds a mutex forever.
+//! Follows the mutexes of threads, event by event. Checks that no thread unlocks a mutex that it does not hold, locks a
+//! mutex twice, or holds a mutex forever.
 
 use super::event::Event;
 use super::file::Thread;
@@ -7,12 +7,12 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::BTreeMap;
 
-/// The mutexes that a thread holds, with the spans of the events that took the mutexes.
+/// The mutexes that a thread holds, with the spans of the events that acquired the mutexes.
 type Held<'f> = BTreeMap<&'f str, Span>;
 
 /// Follows `thread` through two rounds of every loop, up to the first problem.
 ///
-/// Records for each sync event whether the event must take its mutex first.
+/// Records for each sync event whether the event must acquire its mutex first.
 pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {
     let mut held = Held::new();
     let twice = |rounds: Option<u64>| rounds.map_or(2, |rounds| rounds.min(2));
@@ -71,7 +71,7 @@ fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box
             return Err(Box::new(problem.at(at, "not held").help(right)));
         }
         Event::Sync { mutex, locks: true, .. } => again(held, mutex)?,
-        // Both events take the mutex of that name.
+        // Both events acquire the mutex `name`.
         Event::Suspend(name) | Event::Resume(name) => again(held, name)?,
         _ => {}
     }

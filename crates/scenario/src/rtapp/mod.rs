@@ -1,7 +1,7 @@
 //! [`RtApp`]: an unchanged file of [rt-app](https://github.com/scheduler-tools/rt-app), version 1.0, as an application
 //! of the simulator.
 //!
-//! Facts are from its manual (doc/tutorial.txt) and, where the manual is not clear, from the program
+//! The conversion follows the manual of rt-app (doc/tutorial.txt) and, where the manual is unclear, its source code
 //! (src/rt-app_parse_config.c, src/rt-app.c). `docs/scenarios.md` lists the properties without an effect in a
 //! simulation, and the differences from rt-app.
 //!
@@ -34,13 +34,13 @@ use sim::Application;
 pub struct RtApp {
     /// Threads of the application and their shared objects.
     pub application: Application,
-    /// Maximum duration of the threads. `None`: until they end.
+    /// Maximum duration of the threads. `None`: the threads run until they end.
     pub duration: Option<Nanos>,
     /// Maximum number of threads, including forks.
     pub threads: usize,
-    /// Number of events of all threads together, each counted separately.
+    /// Number of events of all threads together. The events of equal threads count once per thread.
     pub(crate) events: u64,
-    /// Every request of a thread, with the name of the thread.
+    /// Parameters that threads request at any time, each with the name of the thread.
     pub(crate) asked: Vec<(String, Params)>,
 }
 
@@ -48,7 +48,7 @@ impl RtApp {
     /// Reads the file `name` of `files`.
     ///
     /// # Errors
-    /// The file cannot be read, or [`from_bytes`](RtApp::from_bytes) returns its problems.
+    /// The file cannot be read, or the errors of [`from_bytes`](RtApp::from_bytes).
     pub fn read(name: &str, files: &dyn Files) -> Result<RtApp, Problems> {
         match files.read(name) {
             Ok(bytes) => RtApp::from_bytes(name, bytes),

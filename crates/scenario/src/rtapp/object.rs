@@ -1,5 +1,4 @@
-//! [`Object`]: an object whose properties are read by name. The object reports unreadable properties, and reading
-//! continues.
+//! [`Object`]: an object whose properties are read by name. Unreadable properties are reported, and reading continues.
 
 use super::json::{Entries, Json};
 use input::problem::{Findings, Problem, Wrong, quoted};
@@ -45,7 +44,7 @@ impl<'f, 'a> Object<'f, 'a> {
         self.entries.iter().find(|(name, _)| name.value == key).map(|(_, value)| value)
     }
 
-    /// Reads the value of `key` in a format.
+    /// Reads the value of `key` with `form`.
     pub(super) fn read<T>(
         &self,
         key: &'static str,
@@ -95,7 +94,7 @@ pub(super) fn rounds(key: &'static str, value: &Json<'_>) -> Result<Option<u64>,
     Ok(u64::try_from(number).ok())
 }
 
-/// Reads a text.
+/// Reads a string.
 pub(super) fn text<'f>(key: &str, value: &'f Json<'_>, right: &str) -> Result<&'f str, Wrong> {
     match value {
         Json::Text(text) => Ok(text),

@@ -1,5 +1,5 @@
-//! Endless loops that take no time, by themselves or because they wait for threads with endless loops that take no
-//! time.
+//! Finds endless loops that take no time: their own events take no time, and they wait only for threads with such
+//! loops.
 
 use super::conditions::{Signallers, alive, events, is_many, signals, waits_for};
 use super::event::Event;
@@ -9,8 +9,8 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Minimum number of rounds at which a loop that takes no time counts as endless. All rounds would happen at one
-/// instant.
+/// Maximum number of rounds of a loop that takes no time. A loop with more rounds counts as endless, because all its
+/// rounds happen at one instant.
 const ROUNDS_AT_ONCE_MAX: u64 = 1 << 20;
 
 /// Reports the loops that take no time.
@@ -44,7 +44,7 @@ struct Meeting {
     slow: Option<usize>,
 }
 
-/// The endless loops that are known to take time, and the data to derive others from them.
+/// The endless loops that are known to take time, and the data from which further such loops are derived.
 #[derive(Debug)]
 struct Pace<'f> {
     rounds: Vec<Round<'f>>,
@@ -134,7 +134,7 @@ impl<'f> Pace<'f> {
             }
             for name in std::mem::take(&mut self.signals_of[thread]) {
                 let quick = self.quick.entry(name).or_default();
-                // While several quick threads are left, no waiter depends only on slow threads.
+                // While several quick threads signal the condition, every waiter can be woken by a quick thread.
                 if quick.remove(&thread) && quick.len() <= 1 {
                     self.wake(name);
                 }
@@ -155,7 +155,7 @@ impl<'f> Pace<'f> {
         }
     }
 
-    /// Marks `thread`, which takes time, and all threads that wait for it at a barrier.
+    /// Records that `thread` takes time, and marks the loops of other threads that wait for it at a barrier.
     fn meet(&mut self, thread: usize) {
         for name in std::mem::take(&mut self.barriers_of[thread]) {
             let Some(meeting) = self.barriers.get_mut(name) else { continue };

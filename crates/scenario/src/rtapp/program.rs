@@ -41,7 +41,7 @@ pub(super) fn application(
     findings: &mut Findings,
 ) -> (Application, Vec<(String, Params)>) {
     let mut making = Making {
-        // The real program also waits until its duration is over.
+        // If all threads wait for each other, rt-app, too, waits until its duration is over.
         application: Application { may_stall: file.duration.is_some(), ..Application::default() },
         groups: Groups::default(),
         objects: BTreeMap::new(),
@@ -119,13 +119,14 @@ impl Making {
         id
     }
 
-    /// Returns the task of a thread. `None`: a request is impossible, and `findings` has the problem.
+    /// Returns the task of a thread. `None`: a request is impossible, and `findings` contains the problem.
     fn thread(&mut self, thread: &Thread<'_>, default: Policy, findings: &mut Findings) -> Option<Made> {
         let begin = Standing::new(default, thread.asked);
         let params = begin.params().map_err(|problem| findings.add(problem)).ok()?;
         let mut timers = Vec::new();
         self.asked.push((thread.name.to_string(), params));
-        // The requests of the phases, in the first round and later. A property that a phase omits keeps its value.
+        // The requests of the phases in the first round, and in later rounds. They may differ, because a property that
+        // a phase omits keeps its value.
         let (first, after) = asks(thread, begin, params, findings)?;
         let (later, _) = asks(thread, after.0, after.1, findings)?;
         self.asked.extend(first.iter().chain(&later).flatten().map(|&params| (thread.name.to_string(), params)));
@@ -156,8 +157,8 @@ impl Making {
         Some(Made { params, steps: enters.into_iter().chain(steps).collect() })
     }
 
-    /// Returns the step into the group of a path, if `path` is given. `None`: the path is invalid, and `findings` has
-    /// the problem.
+    /// Returns the step that enters the group at `path`, if `path` is given. `None`: the file names too many groups,
+    /// and `findings` contains the problem.
     fn enter(&mut self, path: Option<Placed<&str>>, findings: &mut Findings) -> Option<Option<Step>> {
         let Some(Placed { value: path, at }) = path else { return Some(None) };
         let place = self.groups.place(path, at).map_err(|problem| findings.add(problem)).ok()?;
@@ -226,7 +227,7 @@ impl Making {
             }
             Event::Barrier(name) => steps.push(Step::Barrier(self.object(Kind::Barrier, name))),
             Event::Yield => steps.push(Step::Yield),
-            // The task is missing only if it had a problem.
+            // The task is missing only if its thread had a problem, which is reported.
             Event::Fork(name) => steps.extend(self.forked.get(name).cloned().map(Step::Fork)),
         }
     }
@@ -238,8 +239,8 @@ impl Making {
 
 type Asks = (Vec<Option<Params>>, (Standing, Params));
 
-/// Returns the requests of `thread` at the start of each phase, and its state after the last phase. The thread is in
-/// state `standing` with `params`.
+/// Returns the requests of `thread` at the start of each phase, and its state after the last phase. `standing` and
+/// `params` are its state before the first phase.
 fn asks(thread: &Thread<'_>, mut standing: Standing, mut params: Params, findings: &mut Findings) -> Option<Asks> {
     let mut asks = Vec::with_capacity(thread.phases.len());
     for phase in &thread.phases {

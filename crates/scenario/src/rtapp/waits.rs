@@ -9,7 +9,7 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reports waits that cannot end and, without such waits, endless loops that take no time.
+/// Reports waits that cannot end. If there are no problems, reports endless loops that take no time.
 pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
     let signallers = signallers(threads, forks);
     unwoken(threads, forks, &signallers, findings);
@@ -86,7 +86,7 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
     }
 }
 
-/// Reports a timer that several threads share. Each thread would consume beats of the other threads.
+/// Reports a timer that several threads share. Each thread would consume expirations that the other threads wait for.
 fn timers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
     let mut users: BTreeMap<&str, usize> = BTreeMap::new();
     for (i, thread) in alive(threads, forks) {

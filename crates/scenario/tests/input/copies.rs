@@ -1,4 +1,4 @@
-//! `count`: one table that stands for many.
+//! `count`: one table that stands for several VMs or tasks.
 
 use crate::rendered;
 use scenario::Scenario;

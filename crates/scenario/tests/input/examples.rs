@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files of the tree, for examples that name files.
+/// The files of the source tree, for examples that refer to files.
 struct Tree;
 
 impl Files for Tree {

@@ -25,7 +25,7 @@ const FILES: &[&str] = &[
     include_str!("errors/placement.txt"),
 ];
 
-/// Texts that pass the first check more often than random bytes.
+/// Words that pass the first checks more often than random bytes do.
 const WORDS: &[&str] = &[
     "\"",
     "'''",
@@ -82,7 +82,8 @@ fn below(rng: &mut ChaCha8Rng, n: usize) -> usize {
     usize::try_from(rng.next_u64() % n.max(1) as u64).unwrap()
 }
 
-/// Damages a file: a flipped bit, a cut, a part of another file, a word, a repeated part.
+/// Damages a file at random: flips a bit, truncates the file, removes or repeats a part, or inserts a word or a part of
+/// another file.
 fn damage(rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
     let at = below(rng, bytes.len() + 1);
     let end = (at + below(rng, 80)).min(bytes.len());
@@ -182,7 +183,7 @@ fn a_hundred_thousand_lines_take_about_a_second() {
     assert!(said.contains(&format!("[x:{}:10]", last + 3)) && said.contains("did you mean `g9998`"), "{said}");
     assert!(said_of_syntax.unwrap_err().contains(&format!("[x:{last}:")));
     assert!(said_of_all.unwrap_err().contains("errors in x"));
-    // Each file takes a tenth of a second; a quadratic algorithm takes minutes.
+    // Each file takes a tenth of a second; a quadratic algorithm would take minutes.
     for elapsed in [right, wrong, syntax, everywhere] {
         assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
     }
@@ -287,7 +288,7 @@ fn what_grows_with_a_file_of_rt_app_grows_in_proportion() {
     let crowd = tasks(numbered(&|i| format!("\"{i}\" : {{ \"run\" : 1, \"barrier\" : \"all\" }},")));
     assert_eq!(RtApp::from_bytes("x", crowd.into_bytes()).unwrap().threads, n);
     assert!(begun.elapsed() < Duration::from_secs(5), "a crowd: {:?}", begun.elapsed());
-    // A thread with beats, and a long chain of threads that wake each other, in the worst order.
+    // A thread with a timer, and a long chain of threads that wake each other, in the worst order.
     let begun = Instant::now();
     let chain = numbered(&|i| match i {
         _ if i + 1 == n => format!("\"{i}\" : {{ \"sleep\" : 1, \"resume\" : \"{}\" }}", i - 1),

@@ -31,7 +31,7 @@ fn said(parts: &[&str]) -> String {
     parts.iter().map(said).collect::<Vec<_>>().join("\n")
 }
 
-/// A host whose kernel reports no files, except a device.
+/// A file system without files, except for one device.
 struct Empty;
 
 impl Files for Empty {

@@ -1,14 +1,15 @@
-//! [`Files`]: the files that a text names. The caller provides the reader, so that this crate and its users need no
-//! file system.
+//! [`Files`]: a reader of the files to which a scenario refers. The caller provides the reader, so that this crate and
+//! its users need no file system.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use thiserror::Error;
 
-/// A reader of the files that a scenario names.
+/// A reader of the files to which a scenario refers.
 pub trait Files {
     /// Returns the bytes of the file `name`, a path with `/`. Relative paths start at the directory of the scenario.
-    /// For a file beyond [`FILE_BYTES_MAX`](crate::text::FILE_BYTES_MAX), returns more bytes than this limit.
+    /// For a file larger than [`FILE_BYTES_MAX`](crate::text::FILE_BYTES_MAX), returns more bytes than this limit, so
+    /// that the caller detects the excess.
     ///
     /// # Errors
     /// The reason why the file cannot be read.
@@ -24,13 +25,13 @@ impl fmt::Debug for dyn Files + '_ {
 /// The reason why a file cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Unreadable {
-    /// The file does not exist, for this reason.
+    /// The file does not exist. The string is the reason.
     #[error("{0}")]
     Missing(String),
     /// The file is a directory, a device or a pipe.
     #[error("not a file")]
     NotAFile,
-    /// The file exists but cannot be read, for this reason.
+    /// The file exists but cannot be read. The string is the reason.
     #[error("{0}")]
     Denied(String),
 }
@@ -52,7 +53,7 @@ impl Files for BTreeMap<String, Vec<u8>> {
     }
 }
 
-/// Returns the path of `file`, which is relative to the directory of `beside`.
+/// Resolves the path `file`, which is relative to the directory of the file `beside`.
 #[must_use]
 pub fn resolved(beside: &str, file: &str) -> String {
     match beside.rsplit_once('/') {

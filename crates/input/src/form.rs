@@ -28,23 +28,23 @@ pub fn mistyped(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -
     Wrong::new(format!("`{key}` is {}", kind(value)), kind(value), format!("use {right}"))
 }
 
-/// Reads the text `value` of `key`. `right` describes the accepted texts.
+/// Reads the string `value` of `key`. `right` describes the accepted strings.
 pub fn text<'a>(key: &str, value: &'a DeValue<'_>, right: &str) -> Result<&'a str, Wrong> {
     value.as_str().ok_or_else(|| mistyped(key, value, right))
 }
 
-/// Reads a whole number of any radix that fits into 64 bits.
+/// Reads a whole number, of any radix, that fits into a signed 64-bit integer.
 pub fn integer(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Result<i64, Wrong> {
     let DeValue::Integer(digits) = value else { return Err(mistyped(key, value, right)) };
     i64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| out_of_range(key, right))
 }
 
-/// Returns the error of a value of `key` beyond its range, which `right` describes.
+/// Returns the error of a value of `key` that is out of range. `right` describes the range.
 pub fn out_of_range(key: &str, right: impl std::fmt::Display) -> Wrong {
     Wrong::new(format!("`{key}` is out of range"), "out of range", format!("use {right}"))
 }
 
-/// Reads a whole number in `range`. `note` ends the sentence about the range.
+/// Reads a whole number in `range`. `note` is appended to the description of the range.
 pub fn integer_in<T>(key: &str, value: &DeValue<'_>, range: RangeInclusive<T>, note: &str) -> Result<T, Wrong>
 where
     T: TryFrom<i64> + PartialOrd + std::fmt::Display,
@@ -166,7 +166,8 @@ pub fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
         |reason: &str| Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("use {RIGHT}"));
     let end = typed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(typed.len());
     let (number, unit) = (milli(&typed[..end]), typed[end..].trim());
-    // The scale is a thousandth of a thousand, a million, …. For bits, the result is an eighth of the scaled number.
+    // The number is in thousandths, so the scale is a thousandth of the unit's factor (thousand, million or billion).
+    // Bits are divided by 8, which gives bytes.
     let (scale, bits) = match unit {
         "kbit" => (1, 8),
         "Mbit" => (1_000, 8),

@@ -1,4 +1,4 @@
-//! Conversion of knobs in a scenario, or as `NAME=VALUE` on a command line, to a policy's [`Knobs`].
+//! Converts knob settings of a scenario, or `NAME=VALUE` on a command line, to a policy's [`Knobs`].
 
 use crate::duration;
 use crate::problem::{Findings, Problem, Problems, Wrong, nearest, quoted, right_instead};

@@ -101,7 +101,8 @@ impl Diagnostic for Problem {
         if self.places.is_empty() || self.source.name().is_empty() {
             return None;
         }
-        // In a distant column, only one span can be shown. A line with several spans is printed from its first column.
+        // If a span is in a distant column, only one span is shown, because a line with several spans is printed from
+        // its first column.
         let is_near = |&(span, _): &(Span, String)| {
             self.source.position(self.source.underline(span).offset()).column <= COLUMNS_MAX
         };
@@ -202,17 +203,17 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Creates an empty collector for `source`, which names no other files.
+    /// Creates an empty collector for `source`, which must not refer to other files.
     pub fn new(source: &Source) -> Findings {
         Findings::with_files(source, Arc::new(NoFiles))
     }
 
-    /// Creates an empty collector for `source`, which may name files in `files`.
+    /// Creates an empty collector for `source`, which may refer to files in `files`.
     pub fn with_files(source: &Source, files: Arc<dyn Files>) -> Findings {
         Findings { source: source.clone(), files, first: BTreeMap::new(), count: 0 }
     }
 
-    /// Returns the files that the text may name.
+    /// Returns the files to which the text may refer.
     #[must_use]
     pub fn files(&self) -> Arc<dyn Files> {
         Arc::clone(&self.files)
@@ -228,14 +229,14 @@ impl Findings {
         &self.source
     }
 
-    /// Adds a problem. A problem without its own text gets the collector's text.
+    /// Adds a problem. A problem without a source receives the collector's source.
     pub fn add(&mut self, problem: Problem) {
         let span = problem.places.first().map_or(Span::default(), |&(span, _)| span);
         self.add_at(span, || problem);
     }
 
-    /// Adds a problem at `span`. Calls `problem` only if the problem will be shown, because `problem` may search for a
-    /// similar name.
+    /// Adds a problem at `span`. Calls `problem` only if the problem will be shown, because `problem` may be slow, for
+    /// example while it searches for a similar name.
     pub fn add_at(&mut self, span: Span, problem: impl FnOnce() -> Problem) {
         let key = (span.start, self.count);
         let full = self.first.len() == PROBLEMS_SHOWN;
@@ -257,7 +258,7 @@ impl Findings {
         }
     }
 
-    /// Adds all problems of another text, which the collector's text names at `span`.
+    /// Adds all problems of another file, to which the collector's file refers at `span`.
     pub fn include(&mut self, span: Span, problems: Problems) {
         let (more, shown) = (problems.more, problems.shown().to_vec());
         for problem in shown {
@@ -300,7 +301,7 @@ impl Wrong {
         Wrong { message: message.into(), label: label.into(), help: help.into(), part: None }
     }
 
-    /// Returns the error with `name`, its subject, in front of the message.
+    /// Returns the error with `name`, the name of its subject, in front of the message.
     pub fn said_of(self, name: &str) -> Wrong {
         Wrong { message: format!("{}: {}", quoted(name), self.message), ..self }
     }
@@ -354,7 +355,7 @@ impl From<&KnobError> for Wrong {
     }
 }
 
-/// Returns `text` in backquotes, without control characters, and cut to 60 characters.
+/// Returns `text` in backticks, without control characters, truncated to 60 characters.
 pub fn quoted(text: &str) -> String {
     let mut shown: String = text.chars().take(60).map(|c| if is_printable(c) { c } else { '?' }).collect();
     if text.chars().nth(60).is_some() {
@@ -365,7 +366,7 @@ pub fn quoted(text: &str) -> String {
 
 /// Returns the member of `known` that is most similar to `text`, if it is similar enough.
 pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A longer text is not a mistyped name, and the search is quadratic in the length.
+    // A longer text is hardly a mistyped name, and the search is quadratic in the length.
     if text.len() > 64 {
         return None;
     }

@@ -19,7 +19,8 @@ const UNITS: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Whole numbers, or durations in whole numbers of one unit, from the first to the last (inclusive) in equal steps.
+/// Whole numbers, or durations in whole numbers of one unit, in equal steps from the first value. No value exceeds the
+/// last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     first: u64,
@@ -44,11 +45,11 @@ fn quantity(text: &str) -> Option<Quantity> {
 }
 
 impl Range {
-    /// Parses a range. `None`: the text is not a range, such as a name.
+    /// Parses a range. `None`: the text, such as a name, is not a range.
     ///
     /// # Errors
-    /// The ends differ in type, the last value is below the first, the step is zero, or the range has more than
-    /// [`RANGE_VALUES_MAX`] values.
+    /// Only some of the numbers have a unit, the last value is below the first, the step is zero, or the range has more
+    /// than [`RANGE_VALUES_MAX`] values.
     pub fn parse(text: &str) -> Option<Result<Range, Wrong>> {
         let (first, rest) = text.split_once("..")?;
         let (last, step) = rest.split_once('/').map_or((rest, None), |(last, step)| (last, Some(step)));
@@ -85,7 +86,7 @@ impl Range {
         }
     }
 
-    /// Returns the values in order, as texts such as `3ms` and `4ms`. Returns at least one value.
+    /// Returns the values in order, as strings such as `3ms` and `4ms`. Returns at least one value.
     pub fn values(self) -> impl Iterator<Item = String> {
         (0..=(self.last - self.first) / self.step)
             .map(move |nth| format!("{}{}", self.first + nth * self.step, self.unit))

@@ -42,9 +42,9 @@ pub struct Placed<T> {
 /// A position in a text, for messages. Lines and columns count from 1, and columns are in characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position {
-    /// Number of the line. Range: 1 ….
+    /// Number of the line. Minimum: 1.
     pub line: usize,
-    /// Number of the column. Range: 1 ….
+    /// Number of the column. Minimum: 1.
     pub column: usize,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// A named text, cheap to clone. The default has no name and no text, and is for data that is not from a file.
+/// A named text, cheap to clone. The default, without a name and without text, stands for data that is not from a file.
 #[derive(Clone, Default)]
 pub struct Source(Arc<Inner>);
 
@@ -146,8 +146,8 @@ impl Shown {
     }
 }
 
-/// Returns `text` with question marks for control characters and marks of text direction. The number of bytes does not
-/// change.
+/// Returns `text` with question marks in place of control characters and of characters that change the text direction.
+/// The number of bytes does not change.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -163,7 +163,7 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// Returns whether `c` is printable and does not affect other characters.
+/// Returns whether `c` is printable and does not affect the display of other characters.
 pub fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

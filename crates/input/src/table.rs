@@ -72,12 +72,12 @@ pub struct Table<'a, 'i> {
     entries: &'a DeTable<'i>,
     /// Span of the table's header, or of its braces.
     pub at: Span,
-    /// Keys of the table that the user probably meant, each with the span of the key as written.
+    /// Keys that the user probably meant by unknown keys, each with the span of the unknown key.
     misspelt: Vec<(&'a str, Span)>,
 }
 
 impl<'a, 'i> Table<'a, 'i> {
-    /// Creates a table of `entries` with the name `what`. Reports the entries outside `keys`.
+    /// Creates a table of `entries`. Reports the entries whose keys `form` does not contain.
     pub fn new(
         entries: &'a DeTable<'i>,
         at: Span,
@@ -145,7 +145,7 @@ impl<'a, 'i> Table<'a, 'i> {
         tables
     }
 
-    /// Returns the unread value of `key`, and the span of the value.
+    /// Returns the raw value of `key`, and the span of the value.
     pub fn get(&self, key: &str) -> Option<(&'a DeValue<'i>, Span)> {
         self.entries.get(key).map(|value| (Spanned::get_ref(value), value.span().into()))
     }

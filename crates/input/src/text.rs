@@ -1,4 +1,4 @@
-//! Conversion of an untrusted file to its text.
+//! Decodes the contents of untrusted files.
 
 use crate::files::Unreadable;
 use crate::problem::{Problem, Problems, quoted};
@@ -7,7 +7,7 @@ use crate::source::{Source, Span};
 /// Maximum size of an input file, in bytes: about 350,000 lines of a scenario.
 ///
 /// Parsing needs far more memory than the text. This limit and the limits on the contents of a scenario keep the memory
-/// for hostile files below 600 MB (measured).
+/// use for hostile files below 600 MB (measured).
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
 /// Returns the error of a file `name` that cannot be read.

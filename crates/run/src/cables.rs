@@ -22,7 +22,7 @@ const ROOM: u32 = 1_000;
 /// The machine on which a part of an application runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Seat {
-    /// A host, by its number from 0.
+    /// A host, by its number, counted from 0.
     Host(usize),
     Guest(usize),
     Outside,

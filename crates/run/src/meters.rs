@@ -20,7 +20,7 @@ pub(crate) struct Meters {
     pub(crate) metrics: Option<Metrics>,
     /// Sibling delays, if the scenario has gangs.
     pub(crate) siblings: Option<Siblings>,
-    /// CPU time by interval, if the scenario requests samples.
+    /// CPU time per interval, if the scenario requests samples.
     pub(crate) sampler: Option<Sampler>,
 }
 

@@ -17,7 +17,7 @@ pub struct Run {
     pub scenario: Arc<Scenario>,
     /// Policy of the hosts.
     pub choice: Choice,
-    /// Policy of all guests. `None`: each guest has its policy from the scenario.
+    /// Policy of all guests. `None`: each guest has the policy that the scenario states.
     pub guests: Option<Choice>,
     /// Seed of the run's random numbers. Equal seeds give equal runs.
     pub seed: u64,

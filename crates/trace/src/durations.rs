@@ -1,4 +1,4 @@
-//! [`Durations`]: the distribution of durations, such as waits, wake-ups and responses.
+//! [`Durations`]: the distribution of durations, such as waiting times, wake-up latencies and response times.
 
 use hdrhistogram::Histogram;
 use sched::Nanos;

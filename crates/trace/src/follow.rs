@@ -97,7 +97,7 @@ struct Live {
     entity: EntityId,
     /// CPU that the entity occupies, even while the CPU is frozen.
     seat: Option<CpuId>,
-    /// Whether the entity is runnable.
+    /// Whether the entity is ready to run, even if it is held.
     ready: bool,
     /// Reasons why the entity is held, as [`sched::Held`] bits.
     held: u8,

@@ -6,8 +6,8 @@
 //! v5.13. Source of the names and the order of the fields: include/trace/events/sched.h, v5.13. The file differs from a
 //! kernel's trace as follows:
 //!
-//! - Process ids count from 1 in the order of arrival, and restart after the kernel's maximum, 4,194,304. The four
-//!   flags (interrupts, resched, context, preemption) are dots.
+//! - Process ids are numbered from 1 in the order of arrival, and restart after the kernel's maximum, 4,194,304. The
+//!   four flags (interrupts, resched, context, preemption) are dots.
 //! - The target CPU of a wake-up is the CPU of the task's last run. If the policy picks another CPU, a migration to
 //!   this CPU precedes the start of the run.
 //! - Priorities are the kernel's: 99 − n for real-time priority n, −1 for other tasks with a reservation, otherwise 120
@@ -229,7 +229,7 @@ impl<W: Write> Sink for FtraceWriter<W> {
             return;
         }
         match *event {
-            // The actions of an instant arrive one by one. The switches are complete when another event follows.
+            // The actions of an instant arrive one by one, so switches are written only when another event follows.
             Event::Action(Action::Stop { cpu, .. }) if at == self.now => self.put(cpu, None),
             Event::Action(Action::Run { cpu, entity, .. }) if at == self.now => self.put(cpu, Some(entity)),
             Event::Action(Action::Extend { .. } | Action::Held { .. } | Action::Kick { .. }) => {}

@@ -18,29 +18,30 @@ pub struct Run {
     pub entity: EntityId,
 }
 
-/// The states of one entity, from attach to detach.
+/// The states of one entity, from its attachment to its detachment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// Id of the entity.
     pub entity: EntityId,
     /// Name of the entity.
     pub name: String,
-    /// Instant of the entity's attach.
+    /// Instant at which the entity was attached.
     pub attached: Instant,
-    /// Instant of the entity's detach. `None`: the entity was not detached before the end.
+    /// Instant at which the entity was detached. `None`: the entity was not detached before the end.
     pub detached: Option<Instant>,
     /// Instant of the entity's first wake-up. A scheduler regards it as the arrival of the entity.
     pub arrived: Option<Instant>,
     /// Parameters of the entity, in order, each with the instant from which they applied. Never empty.
     pub asked: Vec<(Instant, Params)>,
-    /// States of the entity from attach to detach, without a gap. Adjacent spans have different states.
+    /// States of the entity from its attachment to its detachment, without a gap. Adjacent spans have different states.
     pub spans: Vec<Span>,
     /// Jobs of the entity, in the order of their release.
     pub jobs: Vec<Job>,
 }
 
 impl Row {
-    /// Returns the parameters of the entity at `at`. For an instant before the attach, returns the first parameters.
+    /// Returns the parameters of the entity at `at`. For an instant before the attachment, returns the first
+    /// parameters.
     #[must_use]
     pub fn asked_at(&self, at: Instant) -> &Params {
         let after = self.asked.partition_point(|(since, _)| *since <= at);
@@ -190,7 +191,7 @@ impl Sink for TimelineBuilder {
 /// The facts so far.
 #[derive(Debug)]
 struct Facts {
-    /// Rows in the order of attach.
+    /// Rows in the order in which the entities were attached.
     rows: Vec<Row>,
     /// Index in `rows` of each entity.
     places: FxHashMap<EntityId, usize>,

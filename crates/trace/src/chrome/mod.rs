@@ -6,10 +6,10 @@
 //! An arrow leads from every wake-up to the run that follows. Releases, completions and missed deadlines are instants
 //! on the entity's track. The header is in `otherData`.
 //!
-//! The file of a world has these two processes for each host, named after the host, and one process for each guest. The
-//! first tracks of a guest are one per vCPU, which show tasks and `frozen` time. One track per task follows, where
-//! frozen time is `stolen`. Below each CPU of a machine with guests, a second track shows the guests' tasks that ran on
-//! this CPU: `vm: task`.
+//! The file of a world has these two processes for each host, named after the host, and one process for each guest. A
+//! guest first has a track per vCPU, which shows tasks and `frozen` time, and then a track per task, which shows frozen
+//! time as `stolen`. Below each CPU of a machine with guests, a second track shows the guests' tasks that ran on this
+//! CPU: `vm: task`.
 //!
 //! A slice is written when the slice ends, so only unfinished slices are in memory. On each track, slices are in order
 //! of time. In the file, the slices at both ends of an arrow precede the arrow, with any number of other events in

@@ -13,7 +13,7 @@ pub enum Glyphs {
     Unicode,
 }
 
-/// Settings of a drawing with characters.
+/// Settings of a picture made of characters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gantt {
     /// Left edge of the picture.

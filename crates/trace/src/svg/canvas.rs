@@ -93,7 +93,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// Several strokes or boxes in one element.
+/// One SVG path element with several lines or boxes.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Path(String);
 

@@ -153,7 +153,7 @@ struct Kind {
     magic: &'static str,
     what: &'static str,
     rest: &'static str,
-    /// First word of the other type, with the error for this word.
+    /// First word of the other type of trace, with the error for this word.
     other: (&'static str, &'static str),
 }
 

@@ -12,7 +12,7 @@ use sched::{
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
-/// A writer of lines. The writer checks the length of lines and the order of time.
+/// A writer of lines. The writer checks the length of lines, and that time does not decrease.
 #[derive(Debug)]
 struct Lines<W: Write> {
     output: Output<W>,

@@ -33,7 +33,7 @@ fn written(events: &[(u64, Event)]) -> String {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
-/// Returns the lines with a visible margin, which shows and keeps leading blanks.
+/// Returns the lines with a visible margin, so that leading blanks are shown and kept.
 fn with_margin(text: &str) -> String {
     text.lines().map(|line| format!("|{line}\n")).collect()
 }

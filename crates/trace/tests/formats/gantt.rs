@@ -181,7 +181,7 @@ fn no_time_and_no_entities_have_pictures_too() {
     .assert_eq(&gantt.render(&nothing));
 }
 
-/// Compares the cells of a row with a count nanosecond by nanosecond.
+/// Compares the cells of a row with an independent count, nanosecond by nanosecond.
 #[test]
 fn cells_are_exact() {
     for seed in 0..60 {

@@ -1,4 +1,4 @@
-//! A trace in the text format reads back as it was written, and the reader reports errors.
+//! A trace written in the text format is read back unchanged, and the reader reports errors.
 
 use crate::support::{Random, events};
 use expect_test::{Expect, expect};

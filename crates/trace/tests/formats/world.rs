@@ -1,4 +1,4 @@
-//! Worlds as text and as intervals: text reads back as it was written, and both levels agree.
+//! Worlds as text and as intervals: a written text is read back unchanged, and both levels agree.
 
 use crate::support::world::{BOOKS, HOST, SHOP, Story, damaged, e, machine, two_levels, walk};
 use crate::support::{Random, events};

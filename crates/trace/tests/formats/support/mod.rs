@@ -1,4 +1,4 @@
-//! Common parts of the tests: seeded randomness, and example traces.
+//! Common parts of the tests: seeded random numbers, and example traces.
 #![allow(unreachable_pub, reason = "it is seen by its siblings alone")]
 
 pub mod edf;

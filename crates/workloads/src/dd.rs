@@ -10,7 +10,7 @@ use sched::Params;
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
-/// Reads or writes a disk block by block, one after the other, like dd without a page cache (`oflag=direct`).
+/// Reads or writes a disk block by block, one after the other, like `dd` without a page cache (`oflag=direct`).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dd {
     /// Size of a block. Unit: bytes. Range: 1 to [`BLOCK_MAX`](Dd::BLOCK_MAX).
@@ -57,7 +57,7 @@ pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
 
 fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     let dd = Dd {
-        // Figures 5 and 6 of S2: 1000 blocks of 1 KB.
+        // Figures 5 and 6 of xen-three-2007: 1000 blocks of 1 KB.
         block: settings.count("block", Dd::BLOCK_MAX, 1_024),
         count: settings.times("count", None),
         work: settings.above_zero("work", Nanos::us(10).into()),

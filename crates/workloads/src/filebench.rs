@@ -263,7 +263,7 @@ impl Filebench {
     }
 }
 
-/// Returns the steps in which a thread waits for its disk.
+/// Returns the steps in which a thread sends a request to the disk and waits for the answer.
 fn asked(disk: Disk, bytes: u64) -> [Step; 2] {
     [Step::Send { pipe: disk.asks, bytes }, Step::Receive { pipe: disk.answers, bytes }]
 }

@@ -32,7 +32,7 @@ pub struct ForkJoin {
     pub rounds: Option<u64>,
     /// CPU time of each thread in a round, excluding the time for which the thread holds the lock.
     pub work: Length,
-    /// CPU time of the first thread alone between two rounds.
+    /// CPU time for which the first thread continues alone between two rounds.
     pub serial: Length,
     /// Whether waiting threads sleep or spin.
     pub waits: Waits,

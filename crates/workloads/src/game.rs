@@ -12,9 +12,9 @@ use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
-/// A game. At a fixed rate, the game reads the player's input, computes the world and draws a picture. The game skips
-/// pictures for which it is too late. Anchor of the default: `vsched-2005`, figure 11. A game with sound has the grade
-/// good with a sixth of the CPU, but not with a ninth.
+/// A game. At a fixed rate, the game reads the player's input, updates the game world and draws a picture. The game
+/// skips pictures for which it is too late. Anchor of the default: `vsched-2005`, figure 11. A game with sound has the
+/// grade good with a sixth of the CPU, but not with a ninth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Game {
     /// Picture rate. Unit: thousandths of a picture per second. Range: 1 to

@@ -32,7 +32,7 @@ impl LoadPlayback {
     /// CPU time between two reads of the clock.
     pub const GRAIN: Nanos = Nanos::ms(1);
 
-    /// Returns the workload with steps of a second, as in the traces.
+    /// Returns the workload with steps of one second, as in the source's traces.
     #[must_use]
     pub fn new(loads_milli: Vec<u64>) -> LoadPlayback {
         LoadPlayback { loads_milli, step: Nanos::s(1) }

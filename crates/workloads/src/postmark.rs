@@ -13,7 +13,8 @@ use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
 
-/// Number of transactions of one job. Their computation is one run, and their data goes to the disk as one request.
+/// Number of transactions of one job. A job combines the computation of its transactions, and writes their data to the
+/// disk as one request.
 const JOB: u64 = 10;
 /// Period of the pattern of cache misses, in jobs. Shares in tenths and percent give whole numbers in a period.
 const ROUND: u64 = 100;
@@ -21,8 +22,8 @@ const ROUND: u64 = 100;
 /// The small files of a mail server, modelled on Postmark 1.5 (Katcher, NetApp TR3022). The program creates files,
 /// executes transactions, and deletes the remaining files. A transaction reads a file or appends to a file, and creates
 /// or deletes a file, with equal probability. Reads hit or miss the page cache. Writes go to the page cache, and from
-/// there to the disk in the background. A write waits while the maximum amount of data waits for write-back. Files have
-/// their mean sizes. The disk determines the cost of its requests. The CPU time of an operation, the cache and the
+/// there to the disk in the background. A write waits while the maximum amount of data waits for write-back. Each file
+/// has the mean size. The disk determines the duration of its requests. The CPU time of an operation, the cache and the
 /// share of written-back data are free parameters: the program does not state them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Postmark {
@@ -175,8 +176,8 @@ impl Postmark {
 
     /// Returns the steps of job number `job` of a round, with this number of transactions.
     fn job(&self, transactions: u64, job: u64, disk: Disk) -> Vec<Step> {
-        // Misses of a thousand transactions. The misses of this job are the total after the job minus the total before
-        // the job.
+        // Number of misses in a thousand transactions. The misses of this job are the total after the job minus the
+        // total before the job.
         let each = self.reads * (100 - self.hits);
         let misses = (job * JOB + transactions) * each / 1_000 - job * JOB * each / 1_000;
         let (_, read) = self.append_and_read();

@@ -88,7 +88,7 @@ impl Search {
     }
 }
 
-/// Maximum of every size. Unit: bytes.
+/// Maximum value of each size setting. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Entry of the workload in [`ALL`](crate::ALL).

@@ -25,7 +25,7 @@ pub enum Frames {
         catches_up: Nanos,
     },
     /// The player neither decodes nor shows a frame that is more than `late` behind (`bmq`, section 4.4:
-    /// -hardframedrop).
+    /// `-hardframedrop`).
     DropLate {
         /// Maximum delay of a frame that is not dropped.
         late: Nanos,

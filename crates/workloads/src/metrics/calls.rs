@@ -19,7 +19,7 @@ pub(super) struct Calls {
 struct Packets {
     /// Sending times of packets that have arrived and are unread.
     unread: VecDeque<Instant>,
-    /// Sending time and possible playing time of each read packet.
+    /// Sending time and earliest playing time of each read packet.
     read: Vec<(Instant, Instant)>,
     lost: u64,
 }
@@ -50,7 +50,7 @@ impl Gauge for Calls {
     }
 
     fn begin(&mut self, _: Instant) {
-        // Unread packets are played later.
+        // Packets that are unread at the start of counting are played later, and count.
         self.calls.values_mut().for_each(|call| (call.read, call.lost) = (Vec::new(), 0));
     }
 

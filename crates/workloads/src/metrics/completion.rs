@@ -45,7 +45,7 @@ impl Gauge for Completion {
         reading.time("took_ns", took);
         reading.add("unfinished", u64::from(unfinished));
         if let Some(alone) = self.alone {
-            // For an unfinished application, this is an upper bound.
+            // For an unfinished application, this value is an upper bound.
             reading.add("speed_ppm", ratio(alone.as_ns(), 1_000_000, took.max(Nanos::ns(1)).as_ns()));
         }
         reading

@@ -5,7 +5,8 @@
 //! are computed from the reports of tasks (starts and ends of jobs, skipped timer expirations), their events (arrival,
 //! wake-up, block, departure) and their packets. Metrics therefore do not depend on policies or on the simulator.
 //!
-//! To add a metric: a file here with a `Gauge`, a variant of [`Metric`] that creates it, and a row in `docs/report.md`.
+//! To add a metric, add a file here with a `Gauge`, a variant of [`Metric`] that creates the gauge, and a row in
+//! `docs/report.md`.
 
 mod batches;
 mod beats;

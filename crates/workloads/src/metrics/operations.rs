@@ -31,7 +31,7 @@ pub(super) struct Counted {
     /// Start of the first job, and end of the last job.
     began: Option<Instant>,
     done: Instant,
-    /// Instant at which all tasks had left.
+    /// Instant at which the last task so far left.
     over: Instant,
     /// Start of the open job of each task, by role.
     open: BTreeMap<String, Instant>,

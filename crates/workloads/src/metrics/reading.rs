@@ -9,9 +9,9 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 /// is a [`Grade`](super::Grade).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reading {
-    /// Numbers of the whole run.
+    /// Values for the whole run.
     pub values: Named<u64>,
-    /// Numbers over time: one for each second since the arrival of the application, including the last incomplete
+    /// Values over time: one for each second since the arrival of the application, including the last incomplete
     /// second.
     pub series: Named<Vec<u64>>,
     /// Number of occurrences of each class of a value, in ascending order. Empty classes are omitted.
@@ -76,7 +76,8 @@ pub(super) fn ratio(part: u64, unit: u64, whole: u64) -> u64 {
 
 /// Returns the rate of `count` in `time`, in thousandths per second.
 pub(super) fn per_second(count: u64, time: Nanos) -> u64 {
-    // The rate is rounded: a frame time is a whole number of nanoseconds, and 24 of 41,666,667 ns are 24 per second.
+    // The rate is rounded, because a frame time is a whole number of nanoseconds: 24 frames of 41,666,667 ns count as
+    // 24 per second.
     let half = ratio(count, 2_000_000_000_000, time.as_ns());
     half.div_ceil(2)
 }

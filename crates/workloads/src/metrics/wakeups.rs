@@ -1,4 +1,4 @@
-//! The delays of threads after their timers: the output of cyclictest.
+//! The delays from the expiration of timers until the waiting threads run: the output of cyclictest.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Named, Reading, ratio};

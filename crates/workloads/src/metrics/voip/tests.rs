@@ -68,7 +68,7 @@ fn jitter_is_that_of_the_rfc() {
 #[test]
 fn a_call_without_loss_has_the_score_of_its_codec() {
     for codec in [Codec::G711, Codec::G729] {
-        // 1000 packets with a transit time of zero, played at once.
+        // 1000 packets with a transit time of zero, played immediately.
         let mut call = Call::new(Phone { codec, packet: Nanos::ns(1), buffer: Nanos::ZERO });
         (0..1000).for_each(|n| call.packet(at(20_000 * n), Some(at(20_000 * n))));
         let reading = call.read();

@@ -1,4 +1,4 @@
-//! The requests of members: parameters, reservations and real processes, with checks between them.
+//! The requests of members (VMs and tasks): parameters, reservations and real processes, with checks between them.
 
 use super::Real;
 use super::tables::MemberTable;

@@ -1,8 +1,8 @@
-//! [`Checked`]: the checked population of a machine.
+//! [`Checked`]: the groups, entities, applications and guests of a machine, after all checks.
 
 use super::spec::{AppSpec, EntitySpec, Group, GuestSpec};
 
-/// The checked population of a machine.
+/// The groups, entities, applications and guests of a machine, after all checks.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
     pub(super) groups: Vec<Group>,

@@ -110,7 +110,7 @@ fn one_of<T: Copy>(what: &'static str, value: &DeValue<'_>, all: &[(&'static str
     })
 }
 
-/// Reads `rr:8`, `fifo:50` or `nice:-20`.
+/// Reads a boost: `rr:8`, `fifo:50` or `nice:-20`.
 fn boost(key: &'static str, value: &DeValue<'_>) -> Result<Boost, Wrong> {
     let DeValue::String(typed) = value else { return Err(form::mistyped(key, value, BOOST)) };
     let wrong = |why: &'static str, help: &str| {

@@ -182,7 +182,8 @@ impl<'i> Copies<'i, '_> {
                     return Spanned::new(at, DeValue::Array(values.collect()));
                 }
                 match values.get(copy % values.len().max(1)).cloned() {
-                    // An element stands for a single value. Lists inside the element are values of their keys.
+                    // The selected element replaces the list. If this element is itself a list, the copy receives the
+                    // whole list.
                     Some(element) if element.get_ref().is_array() => self.list(element, copy),
                     Some(element) => self.walked(element, "", Some(copy)),
                     None => Spanned::new(at, DeValue::Array(values)),

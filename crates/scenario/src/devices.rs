@@ -72,7 +72,7 @@ pub struct DiskSpec {
 pub struct Drivers {
     /// Location of the driver.
     pub way: Way,
-    /// CPU time of each event. In the hypervisor: constant.
+    /// CPU time of each event. Constant if the driver is in the hypervisor.
     pub event: Length,
     /// Condition for a notification of the driver.
     pub notify: Notify,

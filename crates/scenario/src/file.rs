@@ -16,7 +16,7 @@ use sched::Nanos;
 use sim::Costs;
 use toml::de::{DeTable, DeValue};
 
-/// Keys at the top of a file.
+/// Top-level keys of a file.
 pub(crate) const FILE_KEYS: &[&str] = &[
     "name", "hosts", "cpus", "smt", "llc", "length", "warm_up", "seed", "policy", "costs", "network", "disk",
     "manager", "samples", "group", "vm", "task",

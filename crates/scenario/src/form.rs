@@ -14,7 +14,7 @@ use toml::de::DeValue;
 pub(super) const VCPUS_MAX: usize = CPUS_MAX;
 /// Maximum cap: all CPUs of the largest machine. Unit: percent of one CPU.
 const CAP_MAX: u32 = 100 * CPUS_MAX as u32;
-/// Maximum pid on any Linux (PID_MAX_LIMIT, linux/threads.h).
+/// Maximum pid on Linux (PID_MAX_LIMIT, linux/threads.h).
 const PID_MAX: u32 = 4_194_304;
 /// Maximum length of a name, in bytes.
 const NAME_MAX: usize = 100;

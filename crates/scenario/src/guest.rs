@@ -79,7 +79,7 @@ fn settings(vm: &Table<'_, '_>, findings: &mut Findings) -> (Given<PolicyTable>,
     (policy, guest, places.unwrap_or_default())
 }
 
-/// Reads `"off"`, `"kvm"` or a table.
+/// Reads the settings of halt polling: `"off"`, `"kvm"` or a table.
 fn halt_polling(guest: &Table<'_, '_>, findings: &mut Findings) -> Option<HaltPolling> {
     const RIGHT: &str = "\"off\", \"kvm\" or { most = \"200us\" }";
     let (value, at) = guest.get("halt_polling")?;

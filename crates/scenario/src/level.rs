@@ -1,4 +1,4 @@
-//! The population of a machine, the host or a guest: converts tables to groups, entities, applications and guests.
+//! Converts the tables of one machine, the host or a guest, to groups, entities, applications and guests.
 
 use super::application::{Applications, Made};
 use super::asked::Asked;
@@ -17,11 +17,11 @@ use input::table::Given;
 use sched::{Instant, Nanos, Topology};
 use std::collections::BTreeMap;
 
-/// Counts over all machines.
+/// State that all machines share: the number of entities so far, and the files of rt-app.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     entities: u64,
-    /// Whether the excess has been reported.
+    /// Whether the excess of entities has been reported.
     said: bool,
     applications: Applications,
 }
@@ -40,8 +40,8 @@ impl Counts {
     }
 }
 
-/// Returns the population of `level` on `hosts` machines with the topology `host`. `None`: the values have a problem,
-/// which `findings` contains.
+/// Returns the groups, entities, applications and guests of `level`, on `hosts` machines with the topology `host`.
+/// `None`: the values have a problem, which `findings` contains.
 pub(super) fn check(
     mut level: Level,
     (host, hosts): (Option<&Topology>, usize),
@@ -131,7 +131,7 @@ fn make(
     counts.add(made.1, at, findings).then_some(made.0)
 }
 
-/// Returns the population of the guest of `member`.
+/// Returns the guest of `member`, with its groups, entities and applications.
 fn under(
     member: &MemberTable,
     guest: GuestTable,

@@ -39,7 +39,7 @@ pub(crate) const DISK_KEYS: &[&str] =
     &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "tells", "kick"];
 
 /// Default one-way latency between two machines in one room, through a switch. The value is assumed; no source states
-/// it. For comparison, the round trip in S2 is 0.3 ms.
+/// it. For comparison, the round trip in xen-three-2007 is 0.3 ms.
 const LATENCY: Nanos = Nanos::us(50);
 /// Default size of a packet, equal to the MTU of Ethernet (IEEE 802.3). Unit: bytes.
 const PACKET: u32 = 1_500;

@@ -45,9 +45,9 @@ pub struct Scenario {
     pub costs: Costs,
     /// Groups: first the named groups, each after its parent, then one group for each VM.
     pub groups: Vec<Group>,
-    /// Entities of the host, in the order of the file.
+    /// Entities of the hosts, in the order of the file.
     pub entities: Vec<EntitySpec>,
-    /// Workloads on the host with several entities or with random values, in the order of the file.
+    /// Workloads on the hosts with several entities or with random values, in the order of the file.
     pub applications: Vec<AppSpec>,
     /// VMs whose guests have their own schedulers, in the order of the file.
     pub guests: Vec<GuestSpec>,

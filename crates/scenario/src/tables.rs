@@ -288,7 +288,7 @@ impl MemberTable {
     }
 }
 
-/// Reads `{ by, limit, rest }`.
+/// Reads the warp: `{ by, limit, rest }`.
 fn warp(member: &Table<'_, '_>, findings: &mut Findings) -> Given<Warp> {
     let Some((_, at)) = member.get("warp") else { return Given::Absent };
     let Some(table) = member.table("warp", ("`warp`", WARP_KEYS), findings) else { return Given::Wrong(at) };

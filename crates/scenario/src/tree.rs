@@ -9,7 +9,7 @@ use input::table::Given;
 use sched::GroupParams;
 use std::collections::BTreeMap;
 
-/// The object with a name: a group, by its number, or a member.
+/// An object that has a name: a group, by its number, or a member.
 #[derive(Clone, Copy)]
 pub(super) enum Named {
     Group(usize),
@@ -86,7 +86,7 @@ impl Tree {
         let parents: Vec<Option<usize>> =
             groups.iter().map(|group| parent(group, "the group", names, findings)).collect();
         let mut tree = Tree { depths: vec![0; parents.len()], parents };
-        // The walk in which each group was first visited. A second visit in the same walk closes a cycle.
+        // The start of the walk that last visited each group. A second visit in the same walk means a cycle.
         let mut met = vec![usize::MAX; groups.len()];
         for start in 0..groups.len() {
             let mut path = Vec::new();

@@ -161,7 +161,7 @@ name = "web.1"
             assert_eq!(set(text, path, "4").unwrap(), text.replacen("count = 1", "count = 4", 1), "{path}");
         }
         assert!(set(text, "vm.web.count", "3").unwrap().ends_with("count = 3\n"));
-        // A VM with exactly this name comes first.
+        // A VM with exactly this name takes precedence.
         let both = format!("{text}\n[[vm]]\nname = \"web\"\ncount = 1\n");
         assert!(set(&both, "vm.web.count", "3").unwrap().ends_with("\"web\"\ncount = 3\n"));
     }

@@ -74,7 +74,7 @@ pub(super) fn named(key: &str) -> Option<&'static str> {
     EVENTS.iter().copied().find(|name| ends(name))
 }
 
-/// Returns the problem of `key`, which is neither an event nor one of `properties`, with the key that was probably
+/// Returns the problem of `key`, which is neither an event nor one of `properties`, with the key that the user probably
 /// meant.
 pub(super) fn unknown(what: &str, key: &Placed<impl AsRef<str>>, properties: &[&str]) -> Problem {
     let name = key.value.as_ref();
@@ -135,7 +135,7 @@ fn single<'f>(name: &'static str, value: &'f Json<'_>, thread: &'f str) -> Resul
         "barrier" => Event::Barrier(the("barrier")?),
         "fork" => Event::Fork(the("task")?),
         "resume" => Event::Resume(the("thread that is suspended")?),
-        // Without a name, the event has the name of its thread.
+        // Without a name, the event uses the name of its thread.
         "suspend" => match value {
             Json::Absent => Event::Suspend(thread),
             Json::Text(own) if own.is_empty() => Event::Suspend(thread),

@@ -9,7 +9,7 @@ use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::{Placed, Span};
 use sched::Nanos;
 
-/// Keys at the top of the file.
+/// Top-level keys of the file.
 const FILE_KEYS: &[&str] = &["global", "tasks", "resources"];
 /// Settings without an effect on a simulation: they concern logs, memory and the real machine.
 pub(crate) const WITHOUT_EFFECT: &[&str] = &[
@@ -50,7 +50,7 @@ const NAME_MAX: usize = 100;
 /// A file of rt-app.
 #[derive(Debug)]
 pub(super) struct File<'f> {
-    /// Duration of the threads. `None`: until they end.
+    /// Duration of the threads. `None`: the threads run until they end.
     pub(super) duration: Option<Nanos>,
     pub(super) policy: Policy,
     pub(super) threads: Vec<Thread<'f>>,

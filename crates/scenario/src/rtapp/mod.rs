@@ -29,14 +29,14 @@ use input::problem::{Findings, Problem, Problems, quoted};
 use sched::{Nanos, Params};
 use sim::Application;
 
-/// The application in a file of rt-app.
+/// The application that a file of rt-app describes.
 #[derive(Clone, Debug)]
 pub struct RtApp {
     /// Threads of the application and their shared objects.
     pub application: Application,
     /// Maximum duration of the threads. `None`: the threads run until they end.
     pub duration: Option<Nanos>,
-    /// Maximum number of threads, including forks.
+    /// Maximum number of threads, including forked threads.
     pub threads: usize,
     /// Number of events of all threads together. The events of equal threads count once per thread.
     pub(crate) events: u64,

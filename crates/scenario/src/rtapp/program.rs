@@ -174,7 +174,7 @@ impl Making {
         let mut steps = Vec::with_capacity(phase.events.len());
         for &(event, at) in &phase.events {
             if let Event::Timer { name, period, mode } = event {
-                // A period of zero ends before a thread can wait for its end.
+                // A timer with a period of zero has expired before the thread can wait for it.
                 if period.is_zero() {
                     continue;
                 }

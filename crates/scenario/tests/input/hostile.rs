@@ -1,4 +1,4 @@
-//! Hostile or damaged input causes no panic and no unbounded time. Every problem has a span within the file.
+//! Hostile or damaged input causes no panic and no unbounded run time. Every problem has a span within the file.
 #![expect(clippy::disallowed_methods, reason = "that time is bounded can only be seen on a clock")]
 
 use crate::rendered;

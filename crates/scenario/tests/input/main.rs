@@ -12,7 +12,7 @@ mod taskset;
 use input::problem::Problems;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
-/// Returns problems as on a terminal of 100 columns, without colours.
+/// Returns problems as displayed on a terminal of 100 columns, without colours.
 fn rendered(problems: &Problems) -> String {
     let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(100);

@@ -29,7 +29,7 @@ pub fn moment(text: &str) -> Result<Nanos, Problems> {
     parse("time", text).map_err(|wrong| wrong.anywhere(None).into())
 }
 
-/// Parses a duration. Errors name the duration `what`.
+/// Parses a duration. Errors refer to the duration as `what`.
 pub fn parse(what: &'static str, text: &str) -> Result<Nanos, Wrong> {
     let Ok(span) = SpanParser::new().parse_duration(text) else {
         if has_too_many_digits(text) {
@@ -53,7 +53,7 @@ pub fn parse(what: &'static str, text: &str) -> Result<Nanos, Wrong> {
     nanos(span.as_nanos()).ok_or_else(|| (&Refused::TooLong { what, most: SPAN_MAX }).into())
 }
 
-/// Returns whether `text` begins with a number beyond the range of the parser.
+/// Returns whether `text` begins with a number that exceeds the range of the parser.
 fn has_too_many_digits(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     digits >= 19 && text[digits..].trim_start().starts_with(|c: char| c.is_alphabetic())
@@ -73,7 +73,7 @@ fn is_finer_than_a_nanosecond(text: &str) -> bool {
     let unit = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = fraction[..fraction.len() - unit.len()].trim_end_matches('0').len();
     let unit = unit.trim_start();
-    // Nine digits, the maximum that the parser reads, are exact in the units from seconds up.
+    // Nine digits, the maximum that the parser reads, are exact in units of a second and longer.
     let exact = match () {
         () if unit.starts_with("ms") || unit.starts_with("mil") => 6,
         () if unit.starts_with(['u', 'µ', 'μ']) || unit.starts_with("mic") => 3,

@@ -36,7 +36,7 @@ pub enum Unreadable {
     Denied(String),
 }
 
-/// An empty reader: every file is missing.
+/// A reader without files: every file is missing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoFiles;
 

@@ -1,5 +1,5 @@
-//! Text input and its errors. Each error is one of [`problem::Problems`], with its position in the [`source`], its
-//! reason and its remedy.
+//! Text input and its errors. Errors are [`problem::Problems`], each with its position in the [`source`], its reason
+//! and its remedy.
 //!
 //! [`text`] reads files. [`duration`] and [`knobs`] read values in files and on command lines.
 

@@ -366,7 +366,7 @@ pub fn quoted(text: &str) -> String {
 
 /// Returns the member of `known` that is most similar to `text`, if it is similar enough.
 pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A longer text is hardly a mistyped name, and the search is quadratic in the length.
+    // A longer text is unlikely to be a mistyped name, and the search is quadratic in the length.
     if text.len() > 64 {
         return None;
     }

@@ -4,7 +4,7 @@ use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanConten
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Maximum length of the printed text on each side of a span, in bytes. Longer lines are cut.
+/// Maximum length of the printed text on each side of a span, in bytes. Longer lines are truncated.
 const MARGIN: usize = 240;
 
 /// A range of bytes in a source. The default, empty and at 0, means an unknown span.
@@ -39,7 +39,7 @@ pub struct Placed<T> {
     pub at: Span,
 }
 
-/// A position in a text, for messages. Lines and columns count from 1, and columns are in characters.
+/// A position in a text, for messages. Lines and columns are counted from 1, and columns in characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position {
     /// Number of the line. Minimum: 1.

@@ -26,7 +26,8 @@ pub fn decode(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
     String::from_utf8(bytes).map(|text| Source::new(name, text)).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let byte = error.as_bytes()[at];
-        // The texts agree up to the first invalid byte, which becomes a replacement character.
+        // The original and the decoded text are equal up to the first invalid byte, which becomes a replacement
+        // character.
         let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
         let problem = Problem::new(format!("the file is not UTF-8 text: byte {at} is 0x{byte:02x}"));
         let span = Span { start: at, end: at + char::REPLACEMENT_CHARACTER.len_utf8() };

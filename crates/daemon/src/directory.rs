@@ -1,5 +1,5 @@
 //! The directory that the daemon, its guardian and `tactus restore` share. The directory contains the table of
-//! originals, and a lock for one dispatcher per user.
+//! originals, and a lock that admits one dispatcher per user.
 
 use crate::table::Table;
 use crate::{Explanation, guardian};
@@ -15,13 +15,13 @@ use sys::{clock, kernel, privileges};
 const TABLE: &str = "table";
 /// File name of a table under construction.
 const DRAFT: &str = "table.new";
-/// File name of the lock, whose holder dispatches or restores.
+/// File name of the lock. Only the process that holds the lock may dispatch or restore.
 const LOCK: &str = "tactus.lock";
 
 /// Maximum time to wait for a guardian that restores threads. Restoring takes less time.
 const RESTORING: Nanos = Nanos::s(1);
 
-/// The directory.
+/// The directory that the daemon, its guardian and `tactus restore` share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -32,7 +32,7 @@ pub struct Directory {
 pub enum Refused {
     /// Another process dispatches or restores. The pid is present once that process has recorded its pid.
     Held(Option<u32>),
-    /// The lock is unavailable.
+    /// The directory or the lock cannot be used.
     Failed(sys::Error),
 }
 
@@ -77,7 +77,7 @@ impl Directory {
         Ok(Directory::at(own.ok_or_else(none)?.join("tactus")))
     }
 
-    /// Returns the directory at `path`. The creation of the first file creates the directory.
+    /// Returns the directory at `path`. The directory is created before its first file.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Directory {
         Directory { path: path.into() }
@@ -89,8 +89,8 @@ impl Directory {
         &self.path
     }
 
-    /// Locks the directory until the lock is dropped, so that no other process dispatches or restores. Waits briefly
-    /// for a guardian that restores threads of a dead dispatcher.
+    /// Locks the directory until the returned lock is dropped, so that no other process dispatches or restores. Waits
+    /// briefly for a guardian that restores threads of a dead dispatcher.
     ///
     /// # Errors
     /// Another process holds the lock, or the directory is not usable.
@@ -126,7 +126,8 @@ impl Directory {
     pub fn create_table(&self, rows: usize, _held: &Lock) -> Result<Table, Explanation> {
         shared::own_directory(&self.path)?;
         let draft = self.path.join(DRAFT);
-        // A process that died during the creation left this file. That process had changed no thread yet.
+        // An existing draft is from a process that died while it created its table. That process had not changed any
+        // thread yet.
         remove(&draft)?;
         let words = Words::create(&draft, Table::words(rows))?;
         let daemon = Thread::open(std::process::id())?.identity();
@@ -162,7 +163,7 @@ impl Directory {
         remove(&self.path.join(TABLE))
     }
 
-    /// Removes the table if the table belongs to the daemon with identity `daemon`. A later table stays.
+    /// Removes the table if the table belongs to the daemon with identity `daemon`, and not to a later daemon.
     ///
     /// # Errors
     /// The table cannot be read, or the directory cannot be written.

@@ -1,4 +1,4 @@
-//! Trials of all mechanisms of enforcement on this host, on child processes. Every result is an observation.
+//! Trials of all enforcement mechanisms on this host, with child processes. Every result is observed in a trial.
 
 mod groups;
 mod mechanism;

@@ -1,8 +1,8 @@
 //! The guardian: a separate process that restores all threads when the daemon dies, and kills the daemon when it hangs.
 //!
-//! The guardian shares the table of originals with the daemon, and runs above every thread that the daemon raises. The
-//! daemon raises threads only while a guardian is alive. Without a guardian, the daemon restores all threads and starts
-//! a new guardian before it continues.
+//! The guardian shares the table of originals with the daemon, and runs at a higher priority than every thread that the
+//! daemon raises. The daemon raises threads only while a guardian is alive. Without a guardian, the daemon restores all
+//! threads and starts a new guardian before it continues.
 
 mod handle;
 mod name;

@@ -10,7 +10,7 @@ use sys::realtime::{self, Bandwidth, FairServer, GroupRuntime};
 
 /// Clock sources that are read without a system call.
 const QUICK_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"];
-/// Maximum share of steal time at which the hypervisor does not delay promises. Unit: parts per million.
+/// Maximum share of steal time without a warning. Unit: parts per million.
 const STEAL_MOST: u64 = 10_000;
 const MILLION: u64 = 1_000_000;
 /// The first kernel with fair servers. Source: kernel/sched/fair.c, Linux 6.12.
@@ -40,9 +40,9 @@ pub struct Kernel {
     pub release: String,
     /// Version, such as `#1 SMP PREEMPT_DYNAMIC`.
     pub version: String,
-    /// Whether the kernel is fully preemptible.
+    /// Whether the kernel is fully preemptible (PREEMPT_RT).
     pub is_realtime: bool,
-    /// Ticks per second.
+    /// Timer ticks per second.
     pub tick_rate: Option<u32>,
     /// Clock source of the kernel.
     pub clock: Result<ClockSource, Explanation>,
@@ -70,7 +70,7 @@ impl Kernel {
 /// The privileges of this process.
 #[derive(Clone, Debug)]
 pub struct Privileges {
-    /// The effective user.
+    /// The effective user ID.
     pub user: u32,
     /// The capabilities.
     pub capabilities: Vec<Capability>,
@@ -99,7 +99,7 @@ pub struct Cpus {
     pub isolated: CpuSet,
     /// CPUs that share a core with another CPU.
     pub siblings: CpuSet,
-    /// The cpuset of this process, on a host with cpusets.
+    /// The cpuset of this process; `None` on a host without cpusets.
     pub cpuset: Option<Cpuset>,
 }
 
@@ -180,8 +180,8 @@ impl HostProfile {
         })
     }
 
-    /// Returns the largest reservation of a fair server for ordinary threads. Returns the default where the servers
-    /// cannot be read.
+    /// Returns the largest reservation of a fair server for ordinary threads; the kernel's default if the servers
+    /// cannot be read; `None` without fair servers.
     #[must_use]
     pub fn fair_server(&self) -> Option<Bandwidth> {
         match &self.realtime.fair_servers {
@@ -190,8 +190,8 @@ impl HostProfile {
         }
     }
 
-    /// Returns the share of each CPU that all promises of `mechanism` together may use. `None` for mechanisms without
-    /// promises. Unit: parts per million of a CPU.
+    /// Returns the share of each CPU that all promises of `mechanism` together may use. `None` for a mechanism that
+    /// makes no promises. Unit: parts per million of a CPU.
     #[must_use]
     pub fn promisable_ppm(&self, mechanism: Mechanism) -> Option<u64> {
         let realtime = &self.realtime;
@@ -342,7 +342,7 @@ pub(crate) mod fixture {
         Bandwidth { runtime: Some(Nanos::ms(runtime_ms)), period: Nanos::s(1) }
     }
 
-    /// Returns a profile of this host in which the properties that the tests check have common values.
+    /// Returns the profile of this host, with typical values for the properties that the tests check.
     pub(crate) fn plain() -> HostProfile {
         let mut host = HostProfile::read().expect("there is /proc and /sys");
         host.realtime.throttling = bandwidth(950);

@@ -1,9 +1,9 @@
 //! [`Kernel`]: the only interface between the daemon or its guardian and a kernel. [`Linux`](crate::linux::Linux)
-//! implements the interface for real hosts. The simulated host (crate `simhost`) reproduces every crash, hang and
-//! refusal in tests.
+//! implements the interface for real hosts. The simulated host (crate `simhost`) implements the interface in virtual
+//! time, so that tests can inject crashes, hangs and refusals.
 //!
-//! An implementation makes no decisions. An implementation allocates nothing between a timer and a dispatch, because
-//! threads are opened once and stay open.
+//! An implementation makes no decisions. An implementation does not allocate memory between the expiry of a timer and
+//! the resulting dispatch: threads are opened once and stay open.
 
 use sched::{CpuId, CpuSet, Instant};
 use sys::Result;
@@ -19,17 +19,16 @@ pub mod priority {
     pub const AGENT: u32 = 98;
     /// Priority of the dispatched client, and of a blocked client with budget left, so that its wake-up is immediate.
     pub const RAISED: u32 = 97;
-    /// Priority of the dispatched client where other clients share its CPU. A waking client preempts the dispatched
-    /// client. The agent detects the wake-up, and the machine picks one of the clients.
+    /// Priority of the dispatched client if other clients share its CPU. A client that wakes at priority [`RAISED`]
+    /// preempts the dispatched client. The agent detects the wake-up, and the machine picks one of the clients.
     pub const AMONG_OTHERS: u32 = 96;
     /// Priority of the sentinels. Each sentinel runs when no raised thread wants its CPU.
     pub const SENTINEL: u32 = 95;
 }
 
-/// Operations that the daemon and its guardian need from a kernel. A call that acts on a thread returns the error of
-/// this thread.
+/// Operations that the daemon and its guardian need from a kernel.
 pub trait Kernel {
-    /// A handle of a thread. Once the thread has ended, every call returns `Gone`, even if the thread's number is
+    /// A handle to a thread. Once the thread has ended, every call with the handle returns `Gone`, even if the tid is
     /// reused.
     type Thread;
 
@@ -42,22 +41,22 @@ pub trait Kernel {
     /// The thread has ended.
     fn open(&self, tid: u32) -> Result<Self::Thread>;
 
-    /// Opens the thread with this identity, and no later thread with the same number.
+    /// Opens the thread with this identity, but never a later thread with the same tid.
     ///
     /// # Errors
-    /// The thread has ended, even if its number has been reused.
+    /// The thread has ended. Its tid may have been reused.
     fn open_as(&self, identity: Identity) -> Result<Self::Thread>;
 
     /// Returns the identity of the thread, which is unique until the machine reboots.
     fn identity(&self, thread: &Self::Thread) -> Identity;
 
-    /// Returns the threads of process `pid`, in ascending order.
+    /// Returns the tids of the threads of process `pid`, in ascending order.
     ///
     /// # Errors
     /// The process has ended.
     fn threads(&self, pid: u32) -> Result<Vec<u32>>;
 
-    /// Returns the living children of process `pid`, in ascending order.
+    /// Returns the pids of the living children of process `pid`, in ascending order.
     ///
     /// # Errors
     /// The process has ended.
@@ -81,14 +80,14 @@ pub trait Kernel {
     /// The thread has ended.
     fn owner(&self, thread: &Self::Thread) -> Result<Owner>;
 
-    /// Returns the process of the thread.
+    /// Returns the pid of the thread's process.
     ///
     /// # Errors
     /// The thread has ended.
     fn process(&self, thread: &Self::Thread) -> Result<u32>;
 
-    /// Returns the CPU time and the number of dispatches of the thread. The values are exact if the thread's last CPU
-    /// reads them immediately after the thread has stopped.
+    /// Returns the CPU time and the number of dispatches of the thread. The values are exact if they are read on the
+    /// thread's last CPU immediately after the thread has left that CPU.
     ///
     /// # Errors
     /// The thread has ended.
@@ -118,41 +117,43 @@ pub trait Kernel {
     /// The thread has ended, the caller lacks permission, or its cpuset has none of `cpus`.
     fn set_affinity(&self, thread: &Self::Thread, cpus: &CpuSet) -> Result<()>;
 
-    /// Stops the process whose first thread this is (SIGSTOP).
+    /// Stops the process whose first thread is `leader` (SIGSTOP).
     ///
     /// # Errors
     /// The process has ended, or the caller lacks permission.
     fn stop(&self, leader: &Self::Thread) -> Result<()>;
 
-    /// Continues the process whose first thread this is (SIGCONT).
+    /// Continues the process whose first thread is `leader` (SIGCONT).
     ///
     /// # Errors
     /// The process has ended, or the caller lacks permission.
     fn cont(&self, leader: &Self::Thread) -> Result<()>;
 
-    /// Starts or stops waking the agent of `cpu` when this blocked thread arrives on `cpu`. The thread must be confined
-    /// to `cpu`.
+    /// Starts or stops waking the agent of `cpu` when this blocked thread begins to run on `cpu`. The thread must be
+    /// confined to `cpu`.
     ///
     /// # Errors
-    /// The thread has ended, or the host does not report arrivals: poll the thread instead.
+    /// The thread has ended, or the host does not report context switches: poll the thread instead.
     fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()>;
 
-    /// Starts waking the keeper when this thread, which is confined to `cpu`, or a descendant there, forks. Returns the
-    /// pids of children forked since the last call. Call this function again after the thread has ended.
+    /// Starts waking the keeper when this thread or a descendant of the thread forks on `cpu`. The thread must be
+    /// confined to `cpu`. Returns the pids of the children forked since the last call. Call this function once more
+    /// after the thread has ended, to read the last reports.
     ///
     /// # Errors
-    /// The thread has ended, or the host does not report forks: scan for forks once per period.
+    /// The thread has ended, or the host does not report forks: scan for new threads once per period instead.
     fn await_births(&self, thread: &mut Self::Thread, cpu: CpuId) -> Result<Vec<u32>> {
         let _ = (thread, cpu);
         let (what, why) = ("fork events".to_string(), "this kernel does not report them".to_string());
         Err(sys::Error::Absent { what, why, remedy: "use a kernel with perf events" })
     }
 
-    /// Starts or stops waiting for a quiet `cpu`. Its agent is woken once, when no raised thread wants that CPU.
+    /// Starts or stops waiting until no raised thread wants `cpu`. The agent of `cpu` is then woken once.
     fn await_quiet(&self, cpu: CpuId, wanted: bool);
 }
 
-/// Memory that the daemon shares with its guardian: words with atomic stores, visible in the order of the stores.
+/// Memory that the daemon shares with its guardian, as an array of words. Stores are atomic, and other processes see
+/// them in order.
 pub trait Cells: Send + Sync {
     /// Returns the number of words.
     fn len(&self) -> usize;
@@ -165,7 +166,7 @@ pub trait Cells: Send + Sync {
     /// Returns the value of word `at`.
     fn load(&self, at: usize) -> u64;
 
-    /// Stores `value` into word `at`. A process that reads this value also reads all earlier stores.
+    /// Stores `value` into word `at`. A process that reads this value also sees all earlier stores.
     fn store(&self, at: usize, value: u64);
 }
 

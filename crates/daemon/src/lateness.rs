@@ -1,4 +1,4 @@
-//! Lateness of timers, measured with threads of different classes that sleep on a grid.
+//! Timer lateness, measured with threads of different classes that sleep until equidistant instants.
 
 use crate::Explanation;
 use hdrhistogram::Histogram;
@@ -10,7 +10,7 @@ use sys::clock::{self, Beats};
 
 /// The longest lateness that the histogram resolves.
 const LONGEST: Nanos = Nanos::s(60);
-/// The priority of the real-time thread: that of the agents.
+/// Priority of the real-time thread, equal to the priority of the agents.
 const PRIORITY: u32 = 98;
 
 /// The class of the woken thread.
@@ -65,9 +65,9 @@ pub struct Lateness {
 /// The results of both classes.
 pub type Measured = [(Class, Result<Lateness, Explanation>); 2];
 
-/// Runs a thread of each class that sleeps on a grid of `interval` for `length`. The grids are half an interval apart.
-/// Calls `progress` from time to time with the elapsed time. The threads end with the call, and sleep almost all the
-/// time.
+/// Measures for `length` with one thread per class. Each thread wakes at equidistant instants, `interval` apart; the
+/// instants of the two threads are half an interval apart. Calls `progress` every 50 ms with the elapsed time. The
+/// threads end before this function returns, and sleep almost all the time.
 ///
 /// # Panics
 /// `interval` is zero.
@@ -112,7 +112,7 @@ fn sleep_in(class: Class, interval: Nanos, times: u64, done: &AtomicU64) -> Resu
     class.enter()?;
     let slack = if class == Class::Fifo { Nanos::ZERO } else { clock::slack()? };
     let begin = clock::now();
-    // Missed points of the grid are skipped.
+    // The loop ends after this time, not after a number of wake-ups, because [`Beats`] skips missed instants.
     let most = interval.saturating_mul(times);
     for late in Beats::every(interval) {
         histogram.saturating_record(late.as_ns().max(1));

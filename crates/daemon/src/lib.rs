@@ -1,9 +1,9 @@
 //! The driver for real hosts.
 //!
 //! [`host_profile`] describes a machine: the CPU time that admission control may grant, and the properties that
-//! endanger promises. [`doctor`] tries every mechanism of enforcement on child processes. [`lateness`] measures the
-//! delay of timer wake-ups. [`processes`] starts the processes of a live run. [`kernel`] is the interface to a kernel;
-//! crate `simhost` implements this interface in virtual time.
+//! endanger promises. [`doctor`] tries every enforcement mechanism on child processes. [`lateness`] measures the delay
+//! of timer wake-ups. [`processes`] starts the processes of a live run. [`kernel`] is the interface to a kernel;
+//! [`linux`] implements this interface for this host, and crate `simhost` in virtual time.
 
 pub mod directory;
 pub mod dispatch;

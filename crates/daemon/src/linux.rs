@@ -33,7 +33,7 @@ impl Cells for Words {
     }
 }
 
-/// A handle of a thread of this host. Further files are opened at their first use and then held: the schedstat for
+/// A handle to a thread of this host. Further files are opened at their first use and stay open: the schedstat for
 /// [`Kernel::usage`], a pidfd for [`Kernel::stop`], perf events for [`Kernel::await_entry`].
 #[derive(Debug)]
 pub struct Thread {
@@ -46,7 +46,7 @@ pub struct Thread {
     children: Option<Children>,
 }
 
-/// Returns the value in `cell`. Calls `make` at the first use.
+/// Returns the value in `cell`. Initializes `cell` with the result of `make` at the first use.
 fn held_in<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     match cell.get() {
         Some(held) => Ok(held),
@@ -62,12 +62,12 @@ impl Thread {
         Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None, listened: false, children: None }
     }
 
-    /// Returns an event source for the agent of a CPU. The source becomes readable when the thread arrives on that CPU,
-    /// while the arrival is [awaited](Kernel::await_entry). The source stays readable after the thread has ended, so
+    /// Returns an event source for the agent of a CPU. The source becomes readable when the thread begins to run on
+    /// that CPU, while this is [awaited](Kernel::await_entry). The source stays readable after the thread has ended, so
     /// the caller must then remove the source.
     ///
     /// # Errors
-    /// The thread has ended, the privilege is lacking, or the kernel has no perf events.
+    /// The thread has ended, this process lacks the privilege, or the kernel has no perf events.
     pub fn entry_events(&mut self) -> Result<BorrowedFd<'_>> {
         let entry: &Switches = self.entry()?;
         Ok(Switches::as_fd(entry))
@@ -78,8 +78,8 @@ impl Thread {
             Some(entry) => entry,
             None => {
                 let made = Switches::of_thread(self.held.tid(), Wake::Each)?;
-                // The event is opened by thread number. If another thread had reused the number, this thread would have
-                // ended.
+                // The event is opened by thread number. The check succeeds only if this thread still exists, so no
+                // other thread has this number.
                 self.held.status()?;
                 made
             }
@@ -101,7 +101,7 @@ impl Thread {
 pub struct Linux {
     births: Births,
     sentinels: Option<Sentinels>,
-    /// Event set of each agent, by the number of the CPU.
+    /// Event set of each agent, indexed by CPU.
     agents: Vec<Option<Arc<Waiting>>>,
     /// Event set of the keeper.
     keeper: Option<Arc<Waiting>>,
@@ -136,9 +136,9 @@ impl Linux {
         Ok(Linux { births: Births::open()?, sentinels: Some(sentinels), agents, keeper })
     }
 
-    /// Number of an arrival in the event set of an agent.
+    /// Number, in the event set of an agent, of the event that an awaited thread has begun to run.
     pub const ENTRY: u64 = 2;
-    /// Number of a fork in the event set of the keeper.
+    /// Number of fork events in the event set of the keeper.
     pub const BIRTH: u64 = 1;
 
     /// Adds the events of `thread` to the set of `cpu`'s agent, unless the set already contains the events.
@@ -147,7 +147,7 @@ impl Linux {
             return Ok(());
         }
         if let Some(Some(waiting)) = self.agents.get(cpu.index()) {
-            // The event source stays readable once the thread has ended.
+            // Edge-triggered, because the event source stays readable once the thread has ended.
             waiting.add_edges(thread.entry_events()?, Linux::ENTRY)?;
             thread.listened = true;
         }
@@ -255,7 +255,8 @@ impl Kernel for Linux {
             return Err(Error::Gone(thread.tid()));
         }
         let children = Children::of_thread(thread.held.tid(), cpu)?;
-        // The file is opened by thread number. If another thread had reused the number, this thread would have ended.
+        // The file is opened by thread number. The check succeeds only if this thread still exists, so no other thread
+        // has this number.
         thread.held.status()?;
         keeper.add(&children, Linux::BIRTH)?;
         thread.children = Some(children);
@@ -337,7 +338,7 @@ mod tests {
             kernel.await_entry(&mut thread, CPU, true).unwrap();
             assert_eq!(waiting.next(clock::now() + Nanos::s(2)).unwrap(), Some(1));
             kernel.await_entry(&mut thread, CPU, false).unwrap();
-            // The thread may arrive between the two calls: discard that event.
+            // The thread may run between the two calls: discard that event.
             let _ = waiting.next(Instant::ZERO).unwrap();
         }
         drop(child);

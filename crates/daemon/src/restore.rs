@@ -1,17 +1,17 @@
-//! Restoring threads: by the daemon at its orderly end, by its guardian, by `tactus restore`, and by the next start,
-//! from a leftover table.
+//! Restoring threads: by the daemon at its orderly end, by its guardian, by `tactus restore`, and by the next daemon at
+//! its start, from a leftover table.
 //!
-//! Restoring compares values. The original replaces a value that Tactus has set. A value that another process has set
-//! meanwhile is left alone. So restoring may be repeated, run twice at a time, or be interrupted and started again.
-//! First all threads leave real-time priority, so that no thread spins at that priority. Then stopped processes
-//! continue, and then all affinities are restored.
+//! Restoring compares values: the original replaces a value that Tactus has set, but not a value that another process
+//! has set since. Restoring may therefore be repeated, be interrupted and started again, or run in two processes at the
+//! same time. First all threads leave real-time priority, so that no thread spins at that priority. Then stopped
+//! processes continue, and then all affinities are restored.
 //!
-//! Each thread is opened by identity, and closed before the next thread. A table may contain more threads than a
-//! process may open files.
+//! Each thread is opened by identity, and closed before the next thread is opened, because a table may contain more
+//! threads than a process may open files.
 //!
-//! A child whose fork began before its parent was restored appears after the restoration, with inherited values. So
-//! restoring does not end with the last thread of the table: [`Restoring`] scans again until no thread can be in a fork
-//! of this kind.
+//! If a fork begins before the parent is restored, the child may appear after the restoration, with inherited values.
+//! Restoring therefore does not end with the last thread of the table: [`Restoring`] scans for children until no thread
+//! can still be inside such a fork.
 
 mod entries;
 mod newborn;
@@ -31,13 +31,14 @@ use crate::table::Table;
 use sched::Nanos;
 use sys::shared::Lock;
 
-/// Maximum time that restoring waits for forks that began before their thread was restored. A thread without a CPU
-/// would delay the end of the daemon. A thread without a CPU would also delay the guardian, which must restore all
-/// threads within a second. The guardian may have spent a part of the second on a lock or a hung daemon.
+/// Maximum time that a restoration waits for forks that began before their thread was restored. Without this limit, a
+/// forking thread that receives no CPU time would delay the end of the daemon, or the guardian. The guardian must
+/// restore all threads within a second, and may already have spent a part of this second on a lock or a hung daemon.
 pub const PATIENCE: Nanos = Nanos::ms(300);
 
-/// Restores the threads of `table` and their new children. While a fork that began before the restoration may be in
-/// progress, calls `pause` between scans, for [`PATIENCE`] at most. The rows stay; only stops are cleared.
+/// Restores the threads of `table` and their new children. Repeats the scan for children, and calls `pause` between
+/// scans, while a fork that began before the restoration may be in progress, for [`PATIENCE`] at most. The rows stay in
+/// the table; only their stops are cleared.
 pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos)) -> Restored {
     let mut restoring = Restoring::begin(kernel, table, |_| true);
     loop {
@@ -63,12 +64,12 @@ pub enum Replayed {
     Nothing,
     /// The table was from a previous boot of the machine, whose threads are gone.
     Stale,
-    /// The table was restored. The table is removed if nothing is left to do.
+    /// The threads of the table were restored as far as possible. The table is removed if nothing is left to restore.
     Done(Restored),
 }
 
-/// Restores the threads of a leftover table, and then removes the table. A process that has the table open observes
-/// that the table is finished.
+/// Restores the threads of a leftover table, and then removes the table, unless something is left to restore. A process
+/// that still has the removed table open sees that the table is finished.
 ///
 /// # Errors
 /// The table cannot be opened, read or removed.

@@ -1,9 +1,9 @@
 //! The table of originals: the values of every thread before Tactus changed them, in memory that outlives the daemon.
 //!
-//! A row is written first and then committed by the store of one word. A reader reads a complete row or no row. The
-//! table has its full size from the start, so that recording a thread never allocates.
+//! A row is written first and then committed by the store of one word, so a reader finds either a complete row or no
+//! row. The table has its full size from the start, so that recording a thread never allocates memory.
 //!
-//! Only the daemon records. Any process may read, clear a stop, and forget.
+//! Only the daemon records threads. Any process may read rows, clear stops and forget rows.
 
 mod entry;
 mod row;
@@ -40,14 +40,14 @@ const AT_AGENTS: usize = 9;
 const AT_GUARDIAN_BEATS: usize = 10;
 const AT_BOOT_LENGTH: usize = 11;
 const AT_BOOT: usize = 12;
-/// Number of words of a boot id, which is a UUID of 36 letters.
+/// Number of words of a boot ID, which is a UUID of 36 characters.
 const BOOT_WORDS: usize = 5;
 const BOOT_BYTES: usize = BOOT_WORDS * 8;
-/// Beats of the agents, on cache lines of their own, away from words that the agents do not write.
+/// Beats of the agents, on cache lines that contain no words of other writers.
 const AT_AGENT_BEATS: usize = 64;
 const HEAD: usize = AT_AGENT_BEATS + CPUS_MAX;
 
-/// The index of a thread in the table.
+/// The index of a row in the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Row(usize);
 
@@ -99,14 +99,14 @@ impl Full {
 
 impl std::error::Error for Full {}
 
-/// Reason why memory is not a table of originals.
+/// Reason why memory does not contain a table that this program can read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotTable {
     /// The memory has no header, or an unfinished header.
     Foreign,
     /// The table has another version.
     Version(u64),
-    /// The table has fewer rows than specified in its header.
+    /// The memory has fewer rows than its header states.
     Cut,
 }
 
@@ -130,7 +130,8 @@ impl std::error::Error for NotTable {}
 pub struct Table {
     cells: Box<dyn Cells>,
     rows: usize,
-    /// The free rows, for the recording process. The list is never longer than at its creation.
+    /// The free rows, for the process that records. The capacity of the list is the number of rows, so the list never
+    /// allocates memory.
     free: Mutex<Vec<usize>>,
 }
 
@@ -147,7 +148,7 @@ impl Table {
         HEAD + rows * ROW
     }
 
-    /// Creates an empty table in `cells`, over any content, for the boot `boot` and the daemon with identity `daemon`.
+    /// Overwrites `cells` with an empty table for the boot `boot` and the daemon with identity `daemon`.
     ///
     /// # Panics
     /// `cells` has fewer words than [`Table::words`] of one row, or `boot` is longer than 40 bytes.
@@ -176,7 +177,7 @@ impl Table {
     /// Opens the table in `cells`.
     ///
     /// # Errors
-    /// There is no table that this program can read.
+    /// `cells` does not contain a table that this program can read.
     pub fn open(cells: Box<dyn Cells>) -> Result<Table, NotTable> {
         if cells.len() <= AT_VERSION || cells.load(AT_MAGIC) != MAGIC {
             return Err(NotTable::Foreign);
@@ -201,11 +202,11 @@ impl Table {
         self.rows
     }
 
-    /// Records a thread, not stopped. A restoring process finds the thread after this call returns; change the thread
-    /// only afterwards.
+    /// Records a thread as not stopped. Once this call has returned, a restoring process finds the thread, so change
+    /// the thread only afterwards.
     ///
-    /// To confine a thread to other CPUs, record the thread again first, and forget the earlier row afterwards. A
-    /// restoring process restores both rows in turn, and one of the rows fits.
+    /// To confine a thread to other CPUs, first record the thread again, and then forget the earlier row. A restoring
+    /// process uses both rows in turn, and the row with the current confinement takes effect.
     ///
     /// # Errors
     /// The table is full.
@@ -224,7 +225,7 @@ impl Table {
         Ok(row)
     }
 
-    /// Forgets a restored or ended thread. The row of the thread becomes free.
+    /// Forgets a restored or ended thread. Its row becomes free.
     pub fn forget(&self, row: Row) {
         let at = self.at(row);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,8 +236,8 @@ impl Table {
         }
     }
 
-    /// Records a stop of the process of the leader in `row`, before the process is stopped. Clears the stop after the
-    /// process is continued.
+    /// Records whether Tactus has stopped the process of the leader in `row`. Record a stop before the process is
+    /// stopped, and clear the stop after the process is continued.
     pub fn set_stopped(&self, row: Row, stopped: bool) {
         self.cells.store(self.at(row) + OF_STOPPED, u64::from(stopped));
     }
@@ -247,7 +248,7 @@ impl Table {
         self.cells.load(self.at(row) + OF_STOPPED) != 0
     }
 
-    /// Returns the recorded threads in the order of their rows. The flag of a leader's row states whether Tactus has
+    /// Returns the recorded threads in the order of their rows. For a leader, the third value states whether Tactus has
     /// stopped the process.
     #[must_use]
     pub fn entries(&self) -> Vec<(Row, Entry, bool)> {
@@ -274,7 +275,7 @@ impl Table {
     }
 
     /// Sets the number of agents that beat from now on; zero while the agents are not watched. The guardian watches an
-    /// agent from its first beat on, so an agent beats once before the agent changes any thread.
+    /// agent from the agent's first beat on, so an agent must beat once before the agent changes any thread.
     ///
     /// # Panics
     /// There are more agents than possible CPUs.
@@ -306,13 +307,13 @@ impl Table {
         guardian.filter(|_| is_whole)
     }
 
-    /// Returns the identity of the daemon. An impossible thread number is returned as 0, which is no thread's number.
+    /// Returns the identity of the daemon. If the recorded tid is invalid, returns tid 0, which no thread has.
     #[must_use]
     pub fn daemon(&self) -> Identity {
         self.load_identity(AT_DAEMON).unwrap_or(Identity { tid: 0, start_time: 0 })
     }
 
-    /// Returns the boot id that was recorded at the creation of the table.
+    /// Returns the boot ID that was recorded at the creation of the table.
     #[must_use]
     pub fn boot(&self) -> String {
         let length =
@@ -336,7 +337,7 @@ impl Table {
         HEAD + row.0 * ROW
     }
 
-    /// Returns the words of a row in use, all of the same moment.
+    /// Returns a consistent copy of the words of a row; `None` if the row is free.
     fn read(&self, row: Row) -> Option<[u64; ROW]> {
         let at = self.at(row);
         loop {

@@ -9,7 +9,7 @@ use crate::live::Setup;
 use sched::{Descriptor, Knobs};
 use sys::realtime::Bandwidth;
 
-/// Share of each CPU that is never promised. Unit: percent.
+/// Minimum share of each CPU that is never promised. Unit: percent.
 pub const RESERVE: u64 = 10;
 
 /// The knobs of `edf` on a real host. The machine allocates promised time only, and an overrun is subtracted from the
@@ -20,7 +20,7 @@ pub const WORDS: [(&str, &str); 4] =
 /// Returns the knobs of `edf` on a real host, with its default reserve.
 ///
 /// # Panics
-/// `edf` is another policy, without these knobs.
+/// `edf` describes another policy, which lacks these knobs.
 #[must_use]
 pub fn knobs(edf: &Descriptor) -> Knobs {
     let mut knobs = edf.defaults();
@@ -48,7 +48,7 @@ impl Terms {
     /// but not the [`RESERVE`].
     ///
     /// # Errors
-    /// No promise is possible.
+    /// Real-time threads receive no CPU time on `host`, so no promise is possible.
     ///
     /// # Panics
     /// As for [`knobs`].
@@ -71,8 +71,8 @@ impl Terms {
         Setup { directory, executable: this_program().to_path_buf(), policy: self.policy, knobs: self.knobs.clone() }
     }
 
-    /// Returns the knobs for a simulation of the same run. A client that has used up its slice competes for the
-    /// remaining time, as on a real host, unless its limit is hard.
+    /// Returns the knobs for a simulation of a live run. In the simulation, a client that has used up its slice
+    /// competes for the remaining time, as on a real host, unless its limit is hard.
     ///
     /// # Panics
     /// As for [`knobs`].
@@ -83,7 +83,7 @@ impl Terms {
         knobs
     }
 
-    /// Returns the terms in sentences.
+    /// Returns the terms as sentences for users.
     #[must_use]
     pub fn in_words(&self) -> String {
         let of = |bandwidth: &Bandwidth| {

@@ -1,4 +1,4 @@
-//! Forks on a simulated host that begin before their threads are restored, and end afterwards.
+//! Tests of forks that begin before the forking thread is restored and end afterwards, on a simulated host.
 
 use daemon::dispatch::{Dispatcher, PromiseRequest, Signals};
 use daemon::kernel::{Kernel, priority};
@@ -16,7 +16,7 @@ const USER: Owner = Owner { real: 1000, effective: 1000 };
 const CPU: CpuId = CpuId::new(0);
 const WAS: Policy = Policy::Other { nice: 5 };
 
-/// Two CPUs with two hogs on each, and a daemon with a table.
+/// A host with two CPUs and four hogs, and a daemon with a table.
 struct Scene {
     host: SimulatedKernel,
     daemon: Caller,
@@ -47,7 +47,7 @@ impl Scene {
         client
     }
 
-    /// Returns a client in the table, raised and confined to one CPU.
+    /// Starts a client, records it in the table, raises it and confines it to one CPU. Returns its pid.
     fn raised(&self, policy: Policy, workload: Workload) -> u32 {
         let client = self.begin(policy, workload);
         let held = self.daemon.open(client).unwrap();
@@ -91,8 +91,8 @@ fn a_child_whose_fork_outlasts_restoring_gets_the_values_it_would_have_inherited
             let restored = if patient { scene.restore() } else { first.end() };
             scene.pass(Nanos::ms(300));
             assert!(!scene.host.world().is_forking(client) && restored.is_settled());
-            // Without waiting, only one thread is found. The outcome reports the parent as unsure, and the child is not
-            // restored.
+            // Without waiting, the restoration finds only the parent. The outcome reports the parent as unsure, and the
+            // child is not restored.
             assert_eq!((restored.threads.len(), restored.unsure.len()), if patient { (2, 0) } else { (1, 1) });
             assert_eq!((scene.is_as_before(), restored.doubt().is_none()), (patient, patient), "{restored}");
         }
@@ -123,7 +123,7 @@ fn a_sleeping_or_stopped_thread_is_in_no_fork_and_is_not_waited_for() {
     scene.host.world_mut().stop(stopped);
     let pause = |_| panic!("restoring must not wait");
     let restored = restore(&scene.daemon, &scene.table, pause);
-    // Another process has stopped the thread.
+    // The thread stays stopped, because another process has stopped it.
     assert_eq!((restored.threads.len(), restored.unsure.len()), (2, 0));
     assert!(restored.is_settled() && scene.is_as_before());
 }

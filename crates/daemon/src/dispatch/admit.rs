@@ -13,8 +13,9 @@ use sys::thread::{Identity, State};
 use trace::Event;
 
 impl<K: Kernel> Dispatcher<K> {
-    /// Makes the promise `request` to process `pid` and its descendants. `ours` are processes that must not be changed.
-    /// Returns the client's entities, one per CPU, and the CPUs whose agents must be woken.
+    /// Makes the promise `request` to process `pid` and its descendants. `ours` are the pids of Tactus and its
+    /// ancestors, which cannot become clients. Returns the client's entities, one per CPU, and the CPUs whose agents
+    /// must be woken.
     ///
     /// # Errors
     /// The request is refused; nothing has changed.
@@ -30,13 +31,14 @@ impl<K: Kernel> Dispatcher<K> {
         let tree = self.trees;
         let processes = vec![self.kernel.identity(&leader)];
         let found = find(&self.kernel, &Known { tree, processes, threads: Vec::new(), reported: Vec::new() });
-        // A thread with two clients would record one client's changes as the other's originals.
+        // If a thread belonged to two clients, the values set for one client would be recorded as originals for the
+        // other client.
         if let Some((of, name)) = found.iter().find_map(|new| Some((new.leader.tid, self.holder(new.identity)?))) {
             return Err(Refusal::Already { pid: of, name: name.to_string() });
         }
         let entities = self.attach(request, reservation, allowed, tree)?;
         self.trees += 1;
-        // Raising is tried only after the originals are recorded.
+        // Try to raise a thread only after the originals are recorded.
         let answer = self.adopt_all(tree, found, Inherited::Nothing).and_then(|()| self.try_raise(&leader));
         if let Err(refused) = answer {
             let now = self.now();
@@ -81,7 +83,7 @@ impl<K: Kernel> Dispatcher<K> {
         all.find(|client| client.members.iter().any(|it| it.identity == identity)).map(|client| client.name.as_str())
     }
 
-    /// Attaches one entity per CPU to the machine.
+    /// Attaches one entity per requested CPU to the machine.
     fn attach(
         &mut self,
         request: &PromiseRequest,
@@ -120,8 +122,8 @@ impl<K: Kernel> Dispatcher<K> {
         self.kernel.schedule(leader, before).map_err(Refusal::from)
     }
 
-    /// Starts to serve the entities. A client with a runnable thread wakes up; the wake-ups of other clients are
-    /// awaited.
+    /// Starts to serve the entities. Reports a wake-up of each client with a runnable thread. The agents detect the
+    /// wake-ups of the other clients.
     fn begin(&mut self, entities: &[EntityId]) {
         let now = self.now();
         for &e in entities {

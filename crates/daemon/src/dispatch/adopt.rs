@@ -1,4 +1,5 @@
-//! Adoption of the new threads and processes of a client, with their original values.
+//! Adoption of new threads and processes of a client. Adoption records the original values of each thread, and confines
+//! the thread.
 
 use super::client::Member;
 use super::dispatcher::Dispatcher;
@@ -13,16 +14,16 @@ use sys::attributes::{Attributes, Policy};
 /// Whether a new thread may have inherited values that Tactus has set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Inherited {
-    /// Tactus has changed nothing yet.
+    /// No: Tactus has not changed the client yet.
     Nothing,
     FromBeginner,
 }
 
 impl<K: Kernel> Dispatcher<K> {
-    /// Adopts new threads and processes of a tree. Returns the CPUs whose agents must be woken.
+    /// Adopts new threads and processes of process tree `tree`. Returns the CPUs whose agents must be woken.
     ///
     /// # Errors
-    /// The kernel refuses permission, or there are too many threads. Threads adopted before the error stay adopted.
+    /// The kernel refuses permission, or the table is full. The other threads of `found` are adopted all the same.
     pub fn adopt(&mut self, tree: usize, found: Vec<Found<K::Thread>>) -> Result<CpuSet, Refusal> {
         self.adopt_all(tree, found, Inherited::FromBeginner)?;
         Ok(self.take_calls())
@@ -36,14 +37,14 @@ impl<K: Kernel> Dispatcher<K> {
     ) -> Result<(), Refusal> {
         let mut refused = None;
         for new in found {
-            // The thread may have been adopted since it was found, or belong to another client.
+            // The thread may have been adopted since the scan, or belong to another client.
             if self.holder(new.identity).is_some() {
                 continue;
             }
             let entities = self.clients.iter().filter(|(_, client)| client.tree == tree);
             let Some((e, _)) = entities.min_by_key(|(_, client)| client.members.len()) else { break };
             if let Some(original) = self.original(e, &new, inherited) {
-                // The refusal of one thread does not exclude the other threads.
+                // The refusal of one thread does not prevent the adoption of the others.
                 let answer = self.adopt_thread(e, new, original);
                 refused = refused.or(answer.err());
             }
@@ -54,8 +55,9 @@ impl<K: Kernel> Dispatcher<K> {
     fn adopt_thread(&mut self, e: EntityId, new: Found<K::Thread>, original: Original) -> Result<(), Refusal> {
         let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         let confined = CpuSet::one(client.cpu);
-        // A child of a raised thread has lost its own class. The class is set again before the thread is recorded.
-        // Restoring could not distinguish the lost class from a value that another process has set.
+        // A child of a raised thread starts as an ordinary thread instead of in its original class. Set the original
+        // class before the thread is recorded: a restoration would take the ordinary class for a value that another
+        // process has set.
         match self.kernel.attributes(&new.thread) {
             Ok(found) if found != original.attributes => {
                 self.kernel.schedule(&new.thread, original.attributes).or_else(unless_gone)?;
@@ -80,15 +82,15 @@ impl<K: Kernel> Dispatcher<K> {
             Ok(had) => Some(had),
             Err(sys::Error::Gone(_)) => None,
             Err(refused) => {
-                // The thread belongs to its client all the same, and is restored with the other threads.
+                // Add the thread to the client all the same, so that the thread is restored with the others.
                 client.add(new, original, row, None);
                 return Err(refused.into());
             }
         };
         client.add(new, original, row, had);
-        // If the thread is runnable, only its agent can detect that its client is not blocked any more.
+        // Wake the agent: if the thread is runnable, only the agent detects that the client is no longer blocked.
         self.call.insert(client.cpu);
-        // From here on the thread is treated like its siblings.
+        // Give the thread the state of the client's other threads.
         client.set_level_of_last(&self.kernel);
         if client.stopped && identity == leader {
             client.set_stopped(true, &self.kernel, &self.table);
@@ -99,9 +101,9 @@ impl<K: Kernel> Dispatcher<K> {
         Ok(())
     }
 
-    /// Starts awaiting the forks of up to `most` threads whose forks are not awaited yet, where this host reports
-    /// forks. Returns whether there may be more such threads. The call takes long per thread, so a caller with many
-    /// threads releases the dispatcher in between.
+    /// Starts awaiting the forks of up to `most` threads whose forks are not awaited yet, if this host reports forks.
+    /// Returns whether there may be more such threads. Each thread takes long, so a caller should release the
+    /// dispatcher between calls.
     pub fn await_further_births(&mut self, most: usize) -> bool {
         let mut left = most;
         for (_, client) in self.clients.iter_mut() {
@@ -110,7 +112,8 @@ impl<K: Kernel> Dispatcher<K> {
         left == 0
     }
 
-    /// Returns the known part of each tree, as input to [`find`]. Later forks are reported again.
+    /// Returns the known part of each process tree, as input to [`find`]. Collects the reported forks, and starts
+    /// awaiting further forks.
     #[must_use]
     pub fn known(&mut self) -> Vec<Known> {
         let mut all: Vec<Known> = Vec::new();
@@ -133,11 +136,11 @@ impl<K: Kernel> Dispatcher<K> {
         all
     }
 
-    /// Adopts descendants of ended threads of `e`. No later scan would find them.
+    /// Adopts descendants of ended threads of `e`, which no later scan would find.
     pub(super) fn adopt_orphans(&mut self, e: EntityId) {
         let Some(tree) = self.clients.get(e).map(|client| client.tree) else { return };
         let Some(mut known) = self.known().into_iter().find(|known| known.tree == tree) else { return };
-        // Children of living threads are found when the threads are restored.
+        // Children of living processes are found when these processes are restored.
         let family: BTreeSet<u32> =
             known.processes.iter().map(|leader| leader.tid).chain(known.reported.clone()).collect();
         known.reported.retain(|&pid| {
@@ -147,13 +150,13 @@ impl<K: Kernel> Dispatcher<K> {
         known.processes.clear();
         if !known.reported.is_empty() {
             let found = find(&self.kernel, &known);
-            // A thread that cannot be adopted keeps its values; the client's other threads are unaffected.
+            // A thread that cannot be adopted keeps its current values. The other threads are adopted all the same.
             let _ = self.adopt_all(tree, found, Inherited::FromBeginner);
         }
     }
 
-    /// Returns the original values of a new thread, before Tactus changed the thread or its parent. `None` if the
-    /// thread has ended.
+    /// Returns the values that a new thread would have if Tactus had changed neither the thread nor its parent; `None`
+    /// if the thread has ended.
     pub(super) fn original(&self, e: EntityId, new: &Found<K::Thread>, from: Inherited) -> Option<Original> {
         let attributes = self.kernel.attributes(&new.thread).ok()?;
         let affinity = self.kernel.affinity(&new.thread).ok()?;
@@ -167,9 +170,10 @@ impl<K: Kernel> Dispatcher<K> {
         }))
     }
 
-    /// Returns the originals of the parent of `new`: the first thread of its process, or of the parent process, or
-    /// another thread of these processes. If all of these have ended, returns the originals of the first thread of the
-    /// client.
+    /// Returns the originals of the probable parent of `new`, and the CPU that Tactus confines this parent to. The
+    /// parent is the first thread of the process of `new`, another thread of this process, the first thread of the
+    /// parent process, or another thread of the parent process, in this order. If all of these have ended, returns the
+    /// originals of the first thread of a client that is confined to the CPU of `new`.
     fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
         let tree = self.clients.get(e)?.tree;
         let entities = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
@@ -181,7 +185,7 @@ impl<K: Kernel> Dispatcher<K> {
         with(&|member| member.identity == new.leader)
             .or_else(|| with(&|member| member.leader == new.leader))
             .or_else(|| with(&|member| member.identity.tid == new.parent))
-            // The first thread of the process may have ended before any observation.
+            // The first thread of the parent process may have ended before it was adopted.
             .or_else(|| with(&|member| member.leader.tid == new.parent))
             .or_else(|| {
                 let now = self.kernel.affinity(&new.thread).ok();
@@ -191,13 +195,14 @@ impl<K: Kernel> Dispatcher<K> {
     }
 }
 
-/// Returns the values that a thread would have inherited from an unraised parent.
+/// Returns the values that a thread with values `now` would have inherited from a parent that Tactus had not changed.
 fn inherited(now: Original, beginner: &Original, confined: &CpuSet) -> Original {
     let fair = Attributes::of(Policy::Other { nice: 0 });
     let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
-    // A child of a raised thread starts as an ordinary thread, whatever the class of its parent.
+    // A child of a raised thread starts as an ordinary thread, whatever the original class of its parent.
     let attributes = match beginner.attributes {
-        // The parent had reset-on-fork itself: its children start as ordinary threads anyway.
+        // The originals of the parent include reset-on-fork, so its children start as ordinary threads without Tactus,
+        // too.
         Attributes { reset_on_fork: true, .. } if now.attributes == fair => fair,
         of_beginner if now.attributes == fair || raised.contains(&now.attributes) => of_beginner,
         _ => now.attributes,

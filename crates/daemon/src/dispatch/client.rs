@@ -15,7 +15,7 @@ use sys::usage::Usage;
 pub enum Level {
     /// The recorded original attributes of each thread.
     Original,
-    /// SCHED_FIFO of this priority.
+    /// SCHED_FIFO at this priority.
     Raised(u32),
 }
 
@@ -32,9 +32,10 @@ pub(super) struct Member<T> {
     /// Number of dispatches of the thread at its last read.
     dispatches: u64,
     has_ended: bool,
-    /// Whether forks of the thread are awaited, where this host reports forks.
+    /// Whether forks of the thread are awaited, if this host reports forks.
     has_awaited_births: bool,
-    /// Whether another process schedules the thread. If so, Tactus changes only the process of the thread.
+    /// Whether another process has changed the attributes or affinity of the thread. If so, Tactus no longer sets these
+    /// values, and only stops and continues the process.
     pub(super) is_released: bool,
 }
 
@@ -47,7 +48,7 @@ impl<T> Member<T> {
 /// A client and its state.
 pub(super) struct Client<T> {
     pub(super) name: String,
-    /// Number of the client's tree of processes. The clients of a promise on several CPUs share one tree.
+    /// Number of the client's process tree. The clients of a promise on several CPUs share one tree.
     pub(super) tree: usize,
     pub(super) cpu: CpuId,
     /// Reservation of the client on this CPU.
@@ -68,7 +69,7 @@ pub(super) struct Client<T> {
     pub(super) slices_used_up: u32,
     /// Whether the client was dispatched in this turn.
     pub(super) is_dispatched: bool,
-    /// Reported children of the client's threads or of their descendants that are not adopted yet.
+    /// Pids of reported children, not adopted yet, of the client's threads or of their descendants.
     pub(super) reported: Vec<u32>,
     /// Original attributes and affinity of the client's first thread.
     pub(super) root: Option<Original>,
@@ -82,7 +83,7 @@ pub(super) struct Since {
     pub(super) ran: Nanos,
     /// Whether a thread has been dispatched.
     pub(super) dispatched: bool,
-    /// Whether a thread has ended. The last CPU time of an ended thread is unknown.
+    /// Whether a thread has ended. The CPU time that an ended thread used after its last read is unknown.
     pub(super) ended: bool,
 }
 
@@ -113,7 +114,8 @@ impl<T> Client<T> {
         self.reservation.limit == Limit::Hard
     }
 
-    /// Adds a thread. The earlier CPU time of the thread is not charged. The next read detects later wake-ups.
+    /// Adds a thread. The earlier CPU time of the thread is not charged. The next read reports a dispatch if the thread
+    /// has ever run.
     pub(super) fn add(&mut self, new: Found<T>, original: Original, row: Row, had: Option<Usage>) {
         let Found { thread, identity, leader, .. } = new;
         self.root.get_or_insert(original);
@@ -186,7 +188,7 @@ impl<T> Client<T> {
         self.set_level_from(0, kernel);
     }
 
-    /// Sets the level of the last added thread to the level of its siblings.
+    /// Sets the level of the last added thread to the level of the client.
     pub(super) fn set_level_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
         self.set_level_from(self.members.len().saturating_sub(1), kernel);
     }
@@ -232,8 +234,8 @@ impl<T> Client<T> {
         }
     }
 
-    /// Releases the threads that were scheduled or moved by another process or by themselves. If no thread is left,
-    /// returns the reason why the client can no longer be served.
+    /// Releases the threads whose attributes or affinity another process, or the thread itself, has changed. If no
+    /// thread is left, returns the reason why the client can no longer be served.
     pub(super) fn release_changed_threads<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Explanation> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
@@ -245,7 +247,7 @@ impl<T> Client<T> {
                 _ => continue,
             };
             member.is_released = true;
-            // The entry of a released thread is no longer awaited, and values that Tactus has set are restored.
+            // Stop awaiting the thread's wake-ups, and restore the values that Tactus has set.
             let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
             if kernel.attributes(&member.thread).is_ok_and(|found| found == level) {
                 let _ = kernel.schedule(&member.thread, member.original.attributes);
@@ -292,7 +294,7 @@ impl<T> Client<T> {
         });
     }
 
-    /// Starts waking the keeper for forks of the client's threads, and collects the reports so far.
+    /// Starts waking the keeper for forks of the client's threads, and collects the forks reported so far.
     pub(super) fn await_births<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
         self.await_births_of(kernel, |_| true);
     }
@@ -322,12 +324,13 @@ impl<T> Client<T> {
 /// Restores the affinity of a thread, unless another process has changed the affinity.
 pub(super) fn give_back_cpus<K: Kernel>(kernel: &K, thread: &K::Thread, confined: &CpuSet, original: &CpuSet) {
     if kernel.affinity(thread).is_ok_and(|now| now == *confined) {
-        // The thread may have ended. If its original CPUs are offline, the kernel has moved the thread.
+        // The call fails if the thread has ended, or if its original CPUs are offline. The kernel moves the threads of
+        // offline CPUs itself.
         let _ = kernel.set_affinity(thread, original);
     }
 }
 
-/// Clients by the index of their entity.
+/// Clients, indexed by entity.
 pub(super) struct Clients<T> {
     slots: Vec<Option<(EntityId, Client<T>)>>,
 }
@@ -365,7 +368,7 @@ impl<T> Clients<T> {
         self.slots.iter_mut().flatten().map(|(e, client)| (*e, client))
     }
 
-    /// Returns the number of slots. Iteration by index covers all clients.
+    /// Returns the number of slots. The indices below this number cover all clients.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }

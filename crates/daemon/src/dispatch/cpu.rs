@@ -10,8 +10,8 @@ const SWITCH_MOST: Nanos = Nanos::us(20);
 pub(super) struct CpuState {
     dispatched: Option<EntityId>,
     until: Instant,
-    /// Cost of turns: the time in a slice for which the client of the slice had no CPU. The timer at the end of a slice
-    /// is delayed by this cost.
+    /// Cost of turns: the time in a slice for which the client had no CPU. The timer for the end of a slice is set
+    /// later by this time.
     pub(super) cost: Cost,
 }
 
@@ -21,12 +21,12 @@ impl CpuState {
         CpuState { dispatched: None, until: Instant::NEVER, cost: Cost::default() }
     }
 
-    /// Returns the client of the last `Run` without a `Stop`.
+    /// Returns the client of the last `Action::Run` that no `Action::Stop` has followed.
     pub(super) fn dispatched(&self) -> Option<EntityId> {
         self.dispatched
     }
 
-    /// Returns the end of the client's time slice. Returns NEVER if the CPU idles or the slice has ended.
+    /// Returns the end of the client's time slice; [`Instant::NEVER`] if the CPU is idle or the slice has ended.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
@@ -43,7 +43,7 @@ impl CpuState {
         self.cost.begin(now);
     }
 
-    /// Applies `Action::Stop`, or the departure of `e`.
+    /// Applies `Action::Stop`, or the dismissal of `e`.
     pub(super) fn stop(&mut self, e: EntityId) {
         if self.dispatched == Some(e) {
             (self.dispatched, self.until) = (None, Instant::NEVER);
@@ -74,8 +74,8 @@ impl Cost {
         (self.begun, self.ran) = (now, Nanos::ZERO);
     }
 
-    /// Records a slice in which the client had no CPU for `lost`. Returns whether `lost` exceeds the cost of a turn. If
-    /// so, the client has blocked.
+    /// Records a slice in which the client had no CPU for `lost`. Returns whether the client has blocked in the slice,
+    /// which follows if `lost` exceeds the maximum cost of turns and context switches.
     pub(super) fn learn(&mut self, lost: Nanos) -> bool {
         let most = self.turn.saturating_mul(2) + SWITCH_MOST;
         let slept = lost > most;

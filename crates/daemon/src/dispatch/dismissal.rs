@@ -1,4 +1,4 @@
-//! Dismissal of clients: at their end, on request, and of all clients while there is no guardian.
+//! Dismissal of clients, at their end or on request. Suspension of all clients while no guardian is alive.
 
 use super::client::{Client, give_back_cpus};
 use super::dispatcher::{Dismissed, Dispatcher};
@@ -12,11 +12,11 @@ use std::iter::successors;
 use sys::thread::Identity;
 use trace::Event;
 
-/// Interval between scans for threads that got no CPU within the patience.
+/// Minimum interval between scans for new threads of a dismissed client, once [`PATIENCE`] has passed.
 const RARELY: Nanos = Nanos::ms(50);
 
 impl<K: Kernel> Dispatcher<K> {
-    /// Stops serving, and restores all threads, because there is no guardian. Returns the CPUs whose agents must be
+    /// Stops serving, and restores all threads, because no guardian is alive. Returns the CPUs whose agents must be
     /// woken.
     pub fn suspend(&mut self) -> CpuSet {
         self.suspended = true;
@@ -92,7 +92,7 @@ impl<K: Kernel> Dispatcher<K> {
             drop(over);
             self.adopt_orphans(e);
             if self.clients.get(e).is_some_and(|client| client.trouble.is_none() && !client.members.is_empty()) {
-                // All known threads have ended, and their children still run.
+                // The known threads have ended, but their adopted children still run.
                 continue;
             }
             self.leave(e, now);
@@ -100,8 +100,8 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Restores the threads of a client that leaves. New children are found later: a scan of many processes takes long,
-    /// and agents would wait.
+    /// Restores the threads of a dismissed client. Its new children are found later, without the dispatcher: a scan of
+    /// many processes takes long, and the agents would wait.
     pub(super) fn give_back(&mut self, client: &Client<K::Thread>) {
         if client.members.is_empty() {
             return;
@@ -111,7 +111,7 @@ impl<K: Kernel> Dispatcher<K> {
         leaders.sort_unstable();
         leaders.dedup();
         let restoring = if goes_on {
-            // The client's processes have other threads that stay clients.
+            // Other clients of the promise still serve threads of these processes.
             let threads: Vec<Identity> = client.members.iter().map(|member| member.identity).collect();
             Restoring::begin(&self.kernel, &self.table, |entry| threads.contains(&entry.thread))
         } else {
@@ -126,15 +126,15 @@ impl<K: Kernel> Dispatcher<K> {
         self.keep_leaving([(number, restoring)]);
     }
 
-    /// Takes the unfinished restorations of dismissed clients. The caller [scans](Restoring::look) them without the
-    /// dispatcher, and then [returns](Dispatcher::keep_leaving) them.
+    /// Takes the unfinished restorations of dismissed clients. The caller continues them with [`Restoring::look`] while
+    /// the dispatcher is free, and then [returns](Dispatcher::keep_leaving) them.
     pub fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {
         let all = self.leaving.iter_mut().enumerate();
         all.filter_map(|(number, leaving)| Some((number, leaving.as_mut()?.restoring.take()?))).collect()
     }
 
-    /// Takes back scanned restorations. Finished restorations leave the table. Returns the pause until the next scan,
-    /// if a scan is needed.
+    /// Takes back restorations after a scan. The rows of finished restorations are removed from the table. Returns the
+    /// pause until the next scan, if a scan is needed.
     pub fn keep_leaving(&mut self, looked_at: impl IntoIterator<Item = (usize, Restoring)>) -> Option<Nanos> {
         let mut next: Option<Nanos> = None;
         for (number, restoring) in looked_at {
@@ -145,7 +145,7 @@ impl<K: Kernel> Dispatcher<K> {
                 leaving.restoring = Some(restoring);
                 continue;
             }
-            // A thread that could not be restored stays in the table, for the restoration at the end.
+            // A thread that could not be restored stays in the table, for the restoration at the end of the daemon.
             let failed = restoring.threads().iter().filter(|it| it.end() == End::Failed).filter_map(|it| it.row);
             let failed: Vec<Row> = failed.collect();
             leaving.rows.iter().filter(|row| !failed.contains(row)).for_each(|row| self.table.forget(*row));
@@ -154,13 +154,14 @@ impl<K: Kernel> Dispatcher<K> {
         next
     }
 
-    /// Returns whether a dismissed client may still have threads in forks.
+    /// Returns whether a dismissed client may still have threads inside a fork.
     #[must_use]
     pub fn has_leaving(&self) -> bool {
         self.leaving.iter().any(Option::is_some)
     }
 
-    /// Returns whether process `pid` is a relative of a dismissed client that may still have threads in forks.
+    /// Returns whether process `pid` is an ancestor or descendant of a dismissed client that may still have threads
+    /// inside a fork.
     #[must_use]
     pub fn is_leaving(&self, pid: u32) -> bool {
         let parent =

@@ -1,4 +1,4 @@
-//! [`Dispatcher`]: the state of the dispatcher, and its changes by the machine's actions.
+//! [`Dispatcher`]: the state of the dispatcher, and how the machine's actions change this state.
 
 use super::client::{Client, Clients, Level};
 use super::cpu::CpuState;
@@ -22,14 +22,14 @@ pub(super) struct Due {
     pub(super) at: Instant,
 }
 
-/// A client that the dispatcher has ceased to serve.
+/// A client that the dispatcher no longer serves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dismissed {
     /// Entity of the client.
     pub entity: EntityId,
     /// Name of the client.
     pub name: String,
-    /// Reason why the client is not served. `None`: the client has ended, or was dismissed.
+    /// Reason why the client is no longer served. `None`: the client has ended, or was dismissed on request.
     pub trouble: Option<Explanation>,
 }
 
@@ -42,7 +42,7 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) epoch: Instant,
     pub(super) clients: Clients<K::Thread>,
     pub(super) trees: usize,
-    /// Pending alarms, by number.
+    /// Pending alarms, indexed by alarm number.
     pub(super) alarms: Vec<Option<Due>>,
     /// CPUs whose agents must be woken.
     pub(super) call: CpuSet,
@@ -54,7 +54,7 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) journal: Journal,
     actions: Vec<Action>,
     pub(super) left: Vec<Dismissed>,
-    /// Dismissed clients whose threads may be in forks, by number.
+    /// Dismissed clients whose threads may be inside a fork, indexed by number.
     pub(super) leaving: Vec<Option<Leaving>>,
 }
 
@@ -115,12 +115,12 @@ impl<K: Kernel> Dispatcher<K> {
         self.epoch
     }
 
-    /// Exchanges the events since the last call for an empty list. Returns the number of lost events.
+    /// Replaces the content of `events` by the events since the last call. Returns the number of lost events.
     pub fn read_journal(&mut self, events: &mut Vec<(Instant, Event)>) -> u64 {
         self.journal.exchange(events)
     }
 
-    /// Returns the clients that have left since the last call.
+    /// Returns the clients that were dismissed since the last call.
     pub fn take_dismissed(&mut self) -> Vec<Dismissed> {
         std::mem::take(&mut self.left)
     }
@@ -150,8 +150,8 @@ impl<K: Kernel> Dispatcher<K> {
         self.clients.get(e).is_some_and(|client| client.reports_wakeups)
     }
 
-    /// Returns the interval to scan for new threads: the shortest period of the clients whose forks this host does not
-    /// report.
+    /// Returns the interval between scans for new threads: the shortest period of the clients whose forks this host
+    /// does not report; `None` if the host reports all forks.
     #[must_use]
     pub fn looking(&self) -> Option<Nanos> {
         let untold = self.clients.iter().filter(|(_, client)| !client.reports_forks);
@@ -195,7 +195,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Settles the machine, and repeats this while the machine kicks `here`.
+    /// Settles the machine, and settles again while the machine kicks `here`.
     pub(super) fn settle(&mut self, here: Option<CpuId>, now: Instant) {
         loop {
             self.actions.clear();

@@ -1,9 +1,10 @@
-//! The journal of events for a reader. Events have the format of a simulation, and are stored without allocation.
+//! The journal of events, which another thread reads. Events have the same format as in a simulation. Adding an event
+//! does not allocate memory.
 
 use sched::{Instant, Nanos};
 use trace::Event;
 
-/// Maximum number of unread events: enough for some seconds of the shortest periods.
+/// Maximum number of unread events: enough for a few seconds of a client with the shortest period.
 pub(crate) const EVENTS_MOST: usize = 1 << 16;
 
 /// Unread events.
@@ -27,7 +28,7 @@ impl Journal {
         }
     }
 
-    /// Exchanges the events for `empty`, an emptied list. Returns the number of lost events.
+    /// Replaces the content of `empty` by the unread events. Returns the number of lost events.
     pub(super) fn exchange(&mut self, empty: &mut Vec<(Instant, Event)>) -> u64 {
         empty.clear();
         empty.reserve(EVENTS_MOST);
@@ -46,7 +47,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Starts the ledger of a period with this remaining time.
+    /// Starts the ledger of a period. `left` is the remaining time of the client.
     pub(super) fn begin(left: i64, throughout: bool) -> Ledger {
         Ledger { begun: left, throughout }
     }
@@ -56,7 +57,7 @@ impl Ledger {
         Ledger { throughout: false, ..self }
     }
 
-    /// Returns the due and the delivered time of the period that ends now with this remaining time.
+    /// Returns the due and the delivered time of the period that ends now. `left` is the remaining time of the client.
     pub(super) fn end(&self, left: i64, slice: Nanos) -> (Nanos, Nanos) {
         let time = |ns: i64| Nanos::ns(ns.max(0).unsigned_abs());
         (time(self.begun).min(slice), time(self.begun.saturating_sub(left)))

@@ -1,5 +1,5 @@
-//! Dismissed clients whose threads may still be in forks. Their restoration continues while other clients are served.
-//! Their rows stay in the table until the restoration is over, so that another process can restore them.
+//! Dismissed clients whose threads may still be inside a fork. Their restoration continues while other clients are
+//! served. Their rows stay in the table until the restoration is over, so that another process can restore them.
 
 use crate::restore::Restoring;
 use crate::table::Row;

@@ -8,14 +8,14 @@
 //! | state of the client | level of its threads |
 //! |---|---|
 //! | running | raised |
-//! | blocked, with budget left or a new period | raised, and awaited |
-//! | blocked, without budget | original |
+//! | blocked, with budget left or after the end of its period | raised; wake-ups are awaited |
+//! | blocked, without budget | original; wake-ups are awaited |
 //! | waiting, or throttled | original; stopped if the limit is hard |
 //!
-//! The dispatcher reports that a client blocks or wakes. Only the machine's actions `Run` and `Stop` start and stop
-//! the client.
+//! The dispatcher reports to the machine that a client blocks or wakes. Only the machine's actions `Run` and `Stop`
+//! start and stop the client.
 //!
-//! The machine allocates promised time only. In the remaining time the kernel schedules threads at their original
+//! The machine allocates promised time only. In the remaining time, the kernel schedules the threads at their original
 //! level.
 
 mod admit;

@@ -46,7 +46,7 @@ pub enum Refusal {
     },
     /// The kernel refuses permission.
     NotPermitted(sys::Error),
-    /// There are too many threads.
+    /// The table of originals is full.
     Full(Full),
 }
 

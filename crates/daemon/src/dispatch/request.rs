@@ -1,14 +1,14 @@
-//! [`PromiseRequest`]: a request for a promise, and the checks that need no other promise.
+//! [`PromiseRequest`]: a request for a promise, and the checks that do not depend on other promises.
 
 use super::refusal::Refusal;
 use sched::{CpuSet, Limit, Nanos, Refused, Reservation};
 
-/// The shortest period. In shorter periods, turns would take most of the time.
+/// The shortest period. With shorter periods, the turns of the agents would take most of the CPU time.
 pub const PERIOD_LEAST: Nanos = Nanos::us(100);
 /// The shortest slice.
 pub const SLICE_LEAST: Nanos = Nanos::us(10);
-/// Maximum length of a slice. Longer slices are divided into equal parts, so that no CPU is occupied for long within a
-/// second of real-time throttling.
+/// Maximum slice per CPU. A longer slice is divided into equal parts with shorter periods, so that no client occupies a
+/// CPU long enough to be stopped by real-time throttling, which limits real-time threads per second.
 const SLICE_MOST: Nanos = Nanos::ms(100);
 
 /// A request for a promise to a process and its descendants.
@@ -18,7 +18,7 @@ pub struct PromiseRequest {
     pub name: String,
     /// CPU time in every period, summed over all threads and CPUs of the client.
     pub reservation: Reservation,
-    /// Number of CPUs used at the same time. Range: 1 …; the slice is at most this number of periods.
+    /// Number of CPUs among which the slice is divided. Range: 1 …; the slice is at most this number of periods.
     pub cpus: usize,
     /// CPUs that the client may use.
     pub affinity: CpuSet,
@@ -33,14 +33,15 @@ impl PromiseRequest {
         self.per_cpu().map(drop)
     }
 
-    /// Returns the equal part of the reservation on each CPU.
+    /// Returns the reservation per CPU: an equal part of the slice in the same period.
     #[must_use]
     pub fn share(&self) -> Reservation {
         let cpus = self.cpus.max(1) as u64;
         Reservation { slice: Nanos::ns(self.reservation.slice.as_ns().div_ceil(cpus)), ..self.reservation }
     }
 
-    /// Returns the reservation on each CPU. A long slice is divided into equal parts with equally divided periods.
+    /// Returns the reservation per CPU. A slice above [`SLICE_MOST`] is divided into equal parts, and the period is
+    /// divided by the same number.
     pub(super) fn per_cpu(&self) -> Result<Reservation, Refusal> {
         let Reservation { slice, period, .. } = self.reservation;
         let cpus = self.cpus.max(1) as u64;
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!(reservation(Nanos::ms(2), Nanos::ms(10), 1), (Nanos::ms(2), Nanos::ms(10)));
         assert_eq!(reservation(Nanos::ms(100), Nanos::s(1), 1), (Nanos::ms(100), Nanos::s(1)));
         assert_eq!(reservation(Nanos::s(60), Nanos::s(600), 1), (Nanos::ms(100), Nanos::s(1)));
-        // A day and a half in three days.
+        // A day and a half in every three days, on two CPUs.
         let day = Nanos::s(86_400);
         assert_eq!(reservation(day + Nanos::s(43_200), day.saturating_mul(3), 2), (Nanos::ms(100), Nanos::ms(400)));
         for slice in [Nanos::ns(100_000_001), Nanos::ms(333), Nanos::s(7) + Nanos::ns(1)] {

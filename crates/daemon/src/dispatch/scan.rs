@@ -4,33 +4,34 @@ use crate::kernel::Kernel;
 use std::collections::BTreeSet;
 use sys::thread::{Identity, State};
 
-/// The known part of a tree of processes.
+/// The known part of a process tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Known {
     /// Number of the tree.
     pub tree: usize,
-    /// Processes of the tree, by their first threads, so that a reused pid is not mistaken for a known process.
+    /// Processes of the tree, identified by their first threads, so that a reused pid is not mistaken for a known
+    /// process.
     pub processes: Vec<Identity>,
     /// Known threads of the tree.
     pub threads: Vec<Identity>,
-    /// Descendants that the host has reported; their parents may have ended.
+    /// Pids of descendants that the host has reported. Their parents may have ended.
     pub reported: Vec<u32>,
 }
 
 /// A new thread.
 #[derive(Debug)]
 pub struct Found<T> {
-    /// Handle of the thread.
+    /// Handle to the thread.
     pub thread: T,
     /// Identity of the thread.
     pub identity: Identity,
     /// First thread of the thread's process.
     pub leader: Identity,
-    /// Parent of the thread's process.
+    /// Pid of the parent of the thread's process.
     pub parent: u32,
 }
 
-/// Finds threads that belong to the tree and are not in `known`, until no new thread appears.
+/// Finds the threads of the tree that are not in `known`. Repeats the scan until no new thread or process appears.
 pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
     let mut seen: BTreeSet<Identity> = known.threads.iter().copied().collect();
     let mut processes: BTreeSet<Identity> = known.processes.iter().copied().collect();
@@ -44,7 +45,7 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
             let pid = leader.tid;
             let Ok(held) = kernel.open_as(leader) else { continue };
             let (threads, children) = (kernel.threads(pid), kernel.children(pid));
-            // If the process has ended meanwhile, the threads may belong to a later process with the same pid.
+            // If the process has ended in the meantime, the threads may belong to a later process with the same pid.
             if kernel.status(&held).is_err() {
                 continue;
             }

@@ -7,12 +7,13 @@ use crate::kernel::{Kernel, priority};
 use sched::{Alarm, AlarmOwner, CpuId, CpuSet, EntityId, Input, Instant, Nanos, State, Wake};
 use trace::Event;
 
-/// Minimum and maximum interval between polls for a wake-up that this host does not report.
+/// Minimum and maximum interval between polls for wake-ups that this host does not report.
 const POLL: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
-/// The minimum sleep of an agent while a client has budget left. The client needs the CPU during this time.
+/// Minimum time from a turn to the turn at the end of the time slice. The client needs this time on the CPU.
 const SLEEP_LEAST: Nanos = Nanos::us(10);
-/// Number of consecutive used-up slices after which the sentinel is not used until the client blocks. A client that is
-/// alone on its CPU probably uses up the next slice, too. The sentinel costs one or two context switches per slice.
+/// Number of consecutive slices used up by a client, alone on its CPU, after which the agent no longer uses the
+/// sentinel, until the client blocks. Such a client probably uses up its next slice, too, and the sentinel would cost
+/// one or two context switches per slice.
 const USED_UP: u32 = 8;
 /// Maximum number of missed periods that are reported individually.
 const PERIODS_TOLD_MOST: u64 = 1_000;
@@ -77,7 +78,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.input(now, Input::Ran { cpu, time });
     }
 
-    /// Blocks the running client of `cpu`, if any.
+    /// Reports the running client of `cpu`, if any, as blocked.
     fn block(&mut self, cpu: CpuId, now: Instant) {
         let here = &mut self.cpus[cpu.index()];
         let Some(client) = here.dispatched().and_then(|e| self.clients.get_mut(e)) else { return };
@@ -85,13 +86,14 @@ impl<K: Kernel> Dispatcher<K> {
         client.is_blocked = true;
         client.ledger = client.ledger.map(Ledger::interrupted);
         client.slices_used_up = 0;
-        // A thread that has lost its raised level would be runnable in every turn, while the sentinel reports a quiet
-        // CPU.
+        // If another process has lowered a thread of the client, the sentinel reports a quiet CPU although the thread
+        // is runnable. Without this release, the client would block and wake in every turn.
         client.trouble = client.trouble.take().or_else(|| client.release_changed_threads(&self.kernel));
         self.input(now, Input::Block { cpu });
     }
 
-    /// Wakes the blocked clients of `cpu` that the kernel has dispatched since they blocked.
+    /// Reports a wake-up of each blocked client of `cpu` with a thread that the kernel has dispatched since the client
+    /// blocked.
     fn detect_wakeups(&mut self, cpu: CpuId, now: Instant) {
         for at in 0..self.clients.slots() {
             let Some((e, client)) = self.clients.at(at, cpu) else { continue };
@@ -113,7 +115,7 @@ impl<K: Kernel> Dispatcher<K> {
         let (deadline, left) = (self.deadline(e), self.left_of(e));
         let Some(client) = self.clients.get_mut(e) else { return };
         client.is_blocked = false;
-        // A period that started while the client slept does not count as runnable throughout.
+        // A client that slept at the start of the period was not runnable throughout the period.
         let fresh = deadline == now.saturating_add(client.reservation.period);
         client.ledger = Some(match client.ledger {
             Some(ledger) if !fresh => ledger.interrupted(),
@@ -133,7 +135,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Ends a period of `e`, and starts another.
+    /// Ends a period of `e`, and starts the next period.
     fn end_period(&mut self, e: EntityId, alarm: Alarm, now: Instant) {
         let (deadline, left) = (self.deadline(e), self.left_of(e));
         if let Some((ledger, slice)) =
@@ -147,7 +149,7 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = self.clients.get_mut(e) else { return };
         let awake = !client.is_blocked;
         client.ledger = Some(Ledger::begin(left, awake));
-        // Periods that passed completely before this turn of the agent.
+        // The deadline moves by one period, and by one more for each whole period that passed before this turn.
         let passed = next.saturating_since(deadline).as_ns() / client.reservation.period.as_ns();
         let slice = client.reservation.slice;
         for _ in 1..passed.min(PERIODS_TOLD_MOST) {
@@ -156,7 +158,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Returns the wanted level of a client's threads, and whether the threads are stopped.
+    /// Returns the wanted level of a client's threads, and whether the client's processes must be stopped.
     fn wanted(&self, e: EntityId, client: &Client<K::Thread>, now: Instant) -> (Level, bool) {
         let several = self.clients.on(client.cpu) > 1;
         match self.state_of(e, client) {
@@ -171,7 +173,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Sets the levels of the clients of `cpu`: first the lowered levels, then the raised levels.
+    /// Sets the levels of the clients of `cpu`: lowers clients first, and then raises clients.
     pub(super) fn apply(&mut self, cpu: CpuId, now: Instant) {
         for down in [true, false] {
             for at in 0..self.clients.slots() {
@@ -210,7 +212,8 @@ impl<K: Kernel> Dispatcher<K> {
     fn next(&mut self, cpu: CpuId, begun: Instant) -> Instant {
         let now = self.now();
         let here = &mut self.cpus[cpu.index()];
-        // With a sleep shorter than a turn, a client with many threads would cause turns without pause.
+        // The agent sleeps at least as long as a turn takes. Otherwise a client with many threads would cause turns
+        // without a pause.
         let turn = now.saturating_since(begun);
         here.cost.turn = turn;
         let sleep = turn.max(SLEEP_LEAST);

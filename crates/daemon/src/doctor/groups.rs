@@ -1,4 +1,5 @@
-//! Control groups for trials. No group remains after a trial has ended, or after the program was interrupted or killed.
+//! Control groups for trials. A group is removed when its trial ends, or when the program is interrupted. The groups of
+//! a killed program are removed by the next trial.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::cgroup::{Group, Hierarchy, OwnGroup, Version};
@@ -9,7 +10,7 @@ use sys::{Result, freezer};
 /// Prefix of the names of trial groups.
 const PREFIX: &str = "tactus-doctor-";
 
-/// Parents and names of the groups that exist.
+/// Parent and name of each existing group of this process.
 static MADE: Mutex<Vec<(Group, String)>> = Mutex::new(Vec::new());
 
 fn made() -> MutexGuard<'static, Vec<(Group, String)>> {
@@ -21,7 +22,7 @@ fn made() -> MutexGuard<'static, Vec<(Group, String)>> {
 pub fn clean_up() {
     let mut made = made();
     for (home, name) in made.drain(..) {
-        // There is no caller to report an error to.
+        // The interrupt handler cannot report an error.
         let _ = empty(&home, &name);
     }
     // The lock is never released, so no group can be created any more.
@@ -31,7 +32,7 @@ pub fn clean_up() {
 /// Thaws group `name` below `home`, kills its processes, and removes the group.
 fn empty(home: &Group, name: &str) -> Result<()> {
     let group = home.adopt(name)?;
-    // A frozen group of version 1 would protect its processes even from being killed.
+    // In a frozen group of version 1, a killed process does not end before the group is thawed.
     let _ = freezer::thaw(&group);
     for pid in group.processes()? {
         // All processes in the group were forked by this process, or by an earlier doctor that has ended.
@@ -74,13 +75,13 @@ impl std::ops::Deref for TrialGroup {
 impl Drop for TrialGroup {
     fn drop(&mut self) {
         let mut made = made();
-        // After a failure the next doctor removes the group.
+        // If this fails, the next doctor removes the group.
         let _ = self.group.take().map(OwnGroup::remove);
         made.retain(|(_, name)| *name != self.name);
     }
 }
 
-/// Removes the groups below `home` whose creators have ended.
+/// Removes the trial groups below `home` whose creators have ended.
 fn sweep(home: &Group, me: Identity) {
     for name in home.names().unwrap_or_default() {
         if maker(&name).is_some_and(|maker| maker != me && Thread::open_as(maker).is_err()) {
@@ -97,7 +98,7 @@ fn maker(name: &str) -> Option<Identity> {
     Some(Identity { tid: u32::try_from(number()?).ok()?, start_time: number()? })
 }
 
-/// Returns a parent below which a group with bandwidth or weight can be created without a change to existing groups.
+/// Returns a group below which a group with a quota or a weight can be created without a change to existing groups.
 pub(super) fn home_for_cpu() -> Result<Group> {
     let me = sys::thread::current();
     match Hierarchy::one("cpu") {
@@ -107,7 +108,7 @@ pub(super) fn home_for_cpu() -> Result<Group> {
     }
     let hierarchy = Hierarchy::two()?;
     let path = hierarchy.path_of(me)?;
-    // The nearest ancestor whose children have the controller.
+    // Find the nearest ancestor that enables the cpu controller for its children.
     let mut above = path.trim_end_matches('/');
     loop {
         let group = hierarchy.open(if above.is_empty() { "/" } else { above })?;
@@ -166,7 +167,7 @@ mod tests {
         let home = Hierarchy::one_or_mount("freezer").and_then(|tree| tree.group_of(sys::thread::current()));
         let Ok(home) = home.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { return };
         let child = Child::start(Work::Sleep).unwrap();
-        // The name of a group created by an earlier process with pid 1.
+        // The name states a creator with pid 1 that has ended: the current process 1 has another start time.
         let name = format!("{PREFIX}1-{}-left-{}", u64::MAX, std::process::id());
         let Ok(left) = home.create(&name).inspect_err(|error| eprintln!("SKIPPED: {error}")) else { return };
         left.add_process(child.pid()).unwrap();

@@ -1,9 +1,9 @@
-//! [`Mechanism`]: the mechanisms of enforcement.
+//! [`Mechanism`]: the enforcement mechanisms.
 
 /// A mechanism to grant, withhold or observe CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mechanism {
-    /// Dispatching by real-time priorities, the mechanism of Tactus.
+    /// Dispatching by real-time priorities. Tactus uses this mechanism.
     Fifo,
     /// SCHED_DEADLINE reservations.
     Deadline,
@@ -15,7 +15,7 @@ pub enum Mechanism {
     FreezerOne,
     /// The freezer of cgroup version 2.
     FreezerTwo,
-    /// Recording context switches.
+    /// Records of context switches.
     Switches,
     /// CPU bandwidth limits of control groups.
     Quota,

@@ -16,7 +16,7 @@ use sys::{affinity, clock, kernel};
 /// The observation, or the reason why the mechanism fails.
 type Verdict = Result<String, Explanation>;
 
-/// Maximum delay of an immediate effect.
+/// Maximum time to wait for an effect that should be immediate.
 const PATIENCE: Nanos = Nanos::s(2);
 /// The remedy for a failure that a busy machine may cause.
 const TRY_AGAIN: &str = "try again when the machine is less busy";
@@ -31,7 +31,8 @@ fn hog() -> sys::Result<Child> {
     Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO })
 }
 
-/// Waits until `is_so` holds, for [`PATIENCE`] at most. Returns the instant.
+/// Waits until `is_so` holds, for [`PATIENCE`] at most. Returns the instant of the successful check; `None` if there
+/// was none.
 fn within_patience(mut is_so: impl FnMut() -> sys::Result<bool>) -> sys::Result<Option<Instant>> {
     let end = clock::now() + PATIENCE;
     loop {
@@ -44,7 +45,7 @@ fn within_patience(mut is_so: impl FnMut() -> sys::Result<bool>) -> sys::Result<
     }
 }
 
-/// Returns the CPU time of each child in `length`. Unit: parts per million of a CPU.
+/// Measures the CPU time of each child for `length`. Unit: parts per million of a CPU.
 fn shares<const N: usize>(children: [&Child; N], length: Nanos) -> sys::Result<[u64; N]> {
     let read = || -> sys::Result<[Nanos; N]> {
         let mut ran = [Nanos::ZERO; N];
@@ -99,7 +100,7 @@ pub(super) fn affinity() -> Verdict {
     Ok(format!("a child ran on each of CPUs {cpus} when moved there"))
 }
 
-/// Returns whether `child` stops running.
+/// Returns whether `child` stops running within [`PATIENCE`].
 fn stands_still(child: &Child) -> sys::Result<bool> {
     let meter = Meter::open(child.pid())?;
     let stands = within_patience(|| {
@@ -107,12 +108,12 @@ fn stands_still(child: &Child) -> sys::Result<bool> {
         clock::sleep(Nanos::ms(10));
         Ok(meter.read()?.ran == before)
     });
-    // The child may run for another moment: the kernel reports a thread as frozen or stopped shortly before the thread
-    // has left its CPU.
+    // The child may still run for a moment: the kernel reports a thread as frozen or stopped shortly before the thread
+    // leaves its CPU.
     Ok(stands?.is_some())
 }
 
-/// Returns whether `child` runs.
+/// Returns whether `child` runs within [`PATIENCE`].
 fn goes_on(child: &Child) -> sys::Result<bool> {
     let meter = Meter::open(child.pid())?;
     let before = meter.read()?.ran;
@@ -136,7 +137,7 @@ pub(super) fn stop() -> Verdict {
     Ok(format!("a hog stopped after {}, and continued", rounded(at.saturating_since(begin))))
 }
 
-/// Rounds `length` to a microsecond.
+/// Rounds `length` up to whole microseconds.
 fn rounded(length: Nanos) -> Nanos {
     Nanos::us(length.as_ns().div_ceil(1_000))
 }
@@ -173,7 +174,7 @@ pub(super) fn switches() -> Verdict {
     let child = half_busy()?;
     let (mut switches, how) = match Switches::of_thread(child.pid(), Wake::OnLeave) {
         Ok(switches) => (switches, "a record when a child leaves its CPU"),
-        // Without the privilege to be woken, the records can still be read.
+        // A process without the privilege for wake-ups can still read the records.
         Err(refused) => match Switches::of_thread(child.pid(), Wake::Seldom) {
             Ok(switches) => (switches, "read, but without wake-ups"),
             Err(_) => return Err(refused.into()),
@@ -217,8 +218,8 @@ pub(super) fn weight() -> Verdict {
     let cpu = affinity::get(light.pid())?.first().map_or(CpuSet::EMPTY, CpuSet::one);
     for (child, group) in [(&light, &light_group), (&heavy, &heavy_group)] {
         group.add_process(child.pid())?;
-        // The affinity is set after the entry: before Linux 6.2, a process that enters a group may run on all CPUs of
-        // the group.
+        // Set the affinity after the child has entered the group: before Linux 6.2, entering a group resets the
+        // affinity to all CPUs of the group.
         affinity::set(child.pid(), &cpu)?;
     }
     let [light, heavy] = shares([&light, &heavy], Nanos::ms(400))?;

@@ -1,4 +1,4 @@
-//! The daemon's handle of its guardian.
+//! The daemon's handle to its guardian.
 
 use super::name::COMMAND;
 use super::watch::Pulse;
@@ -16,15 +16,15 @@ use sys::clock;
 use sys::process::Process;
 use sys::thread::{self, Identity, Thread};
 
-/// Maximum duration of a guardian's start.
+/// Maximum time to wait for a guardian to start.
 const BEGIN: Nanos = Nanos::s(2);
-/// Maximum duration of a guardian's end once nothing is left to guard. A guardian checks at every beat.
+/// Maximum time to wait for a guardian to end once nothing is left to guard. A guardian checks this at every beat.
 const END: Nanos = Nanos::s(1);
 /// Interval between two checks of a starting guardian.
 const LOOK: Nanos = Nanos::ms(1);
 
-/// A guardian that this process has started. Dropping the handle does not end the guardian, because this process may
-/// end abruptly. The descriptor of the handle becomes readable when the guardian ends.
+/// A guardian that this process has started. Dropping the handle does not end the guardian, which must outlive a daemon
+/// that ends abruptly. The file descriptor of the handle becomes readable when the guardian ends.
 #[derive(Debug)]
 pub struct Handle {
     child: Child,
@@ -32,17 +32,18 @@ pub struct Handle {
     pulse: Pulse,
 }
 
-/// Returns the path of this program, even if another file has replaced the program's file.
+/// Returns a path that opens the file of this program even after another file has replaced that file.
 #[must_use]
 pub fn this_program() -> &'static Path {
     Path::new("/proc/self/exe")
 }
 
 impl Handle {
-    /// Starts `program` as `guardian DIRECTORY`. Returns when the guardian watches.
+    /// Starts `program` with the arguments `guardian DIRECTORY`. Returns when the guardian watches the daemon.
     ///
     /// # Errors
-    /// The guardian does not start, ends, or does not watch within two seconds. After an error, no guardian is left.
+    /// The guardian does not start, ends at once, or does not watch the daemon within two seconds. After an error, no
+    /// guardian is running.
     pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Explanation> {
         let failed = |why: String| Explanation::new(format!("cannot start the guardian: {why}"), "try again");
         // The guardian's working directory must not keep a file system from being unmounted.
@@ -86,11 +87,11 @@ impl Handle {
         self.process.pid()
     }
 
-    /// Waits for the end of a guardian with nothing left to guard, because the table is finished. Kills the guardian if
-    /// the guardian does not end.
+    /// Waits until the guardian ends. The table must be finished, so that nothing is left to guard. Kills a guardian
+    /// that does not end within a second.
     pub fn stop(mut self) {
         if !self.process.ends_within(END) {
-            // The guardian hangs, and is not needed.
+            // The guardian hangs, and is no longer needed.
             let _ = self.process.kill();
         }
         let _ = self.child.wait();
@@ -102,8 +103,7 @@ impl Handle {
     }
 }
 
-/// Runs `work` at the guardian's priority, as far as permitted, so that a process forked in `work` does not wait behind
-/// a hog.
+/// Runs `work` at the guardian's priority, if permitted, so that a process forked in `work` does not wait behind a hog.
 fn urgently<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me);
@@ -117,7 +117,8 @@ fn urgently<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Returns whether the table names `identity` as guardian, and has more beats of this guardian than `before`.
+/// Returns whether the table names `identity` as the guardian, and the guardian has beaten since the table counted
+/// `before` beats.
 fn watches(table: &Table, identity: Identity, before: u64) -> bool {
     table.guardian() == Some(identity) && table.beats(Beating::Guardian) != before
 }

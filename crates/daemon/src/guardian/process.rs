@@ -24,14 +24,14 @@ const LISTED_MOST: usize = 32;
 /// The end of a guardian.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuardianEnd {
-    /// Report of the guardian's actions, as lines of text; empty without actions.
+    /// Report of the guardian's actions, one per line; empty if the guardian took no action.
     pub report: String,
-    /// Whether every thread is restored.
+    /// Whether nothing is left to restore.
     pub is_settled: bool,
 }
 
 /// Turns this process into the guardian of the daemon with the table in `directory`. Returns when nothing is left to
-/// guard. The caller writes the report last, because the reader of the report may be slow or gone.
+/// guard. The caller writes the report last, because writing to a slow or closed pipe may block or fail.
 #[must_use]
 pub fn run(directory: &Path) -> GuardianEnd {
     process::ignore_requests();
@@ -43,15 +43,15 @@ pub fn run(directory: &Path) -> GuardianEnd {
     GuardianEnd { report, is_settled }
 }
 
-/// Guards the threads. Returns whether everything is settled, and writes a report of the guardian's actions to
-/// `report`.
+/// Guards the threads, and writes a report of the guardian's actions to `report`. Returns whether nothing is left to
+/// restore.
 fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation> {
     let table = directory.open_table()?.ok_or_else(|| {
         let why = format!("there is no table of originals in {}", directory.path().display());
         Explanation::new(why, "start it from a daemon, which creates the table")
     })?;
     let kernel = Linux::new()?;
-    // The complaints are reported only if the guardian has to act.
+    // The errors of the preparation are reported only if the guardian has to act.
     let mut complaints = String::new();
     let me = prepare(&mut complaints)?;
     let waiting = Waiting::new()?;
@@ -84,7 +84,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
                     report,
                     "tactus guardian: agent {agent} of the daemon has missed its heartbeats for {missed}: the daemon is killed"
                 );
-                // A kill fails this way if the daemon has ended.
+                // The kill also fails if the daemon has just ended.
                 if let Some(Err(error)) = daemon.as_ref().map(Process::kill) {
                     let _ = writeln!(report, "tactus guardian: {error}");
                 }
@@ -97,7 +97,8 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
         }
         due = due.saturating_add(INTERVAL);
         if due <= clock::now() {
-            // Missed beats are skipped. After a suspension of the machine, the guardian must not count beats faster.
+            // Skip missed beats. After a suspension of the machine, the guardian must not catch up on its beats,
+            // because the agents need time for theirs.
             due = clock::now().saturating_add(INTERVAL);
         }
         if waiting.next(due).is_err() {
@@ -106,7 +107,8 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
     }
 }
 
-/// Raises this process as far as permitted, so that it can preempt a hung process.
+/// Prepares this process, as far as permitted, to preempt a hung daemon: all CPUs, locked memory and the highest
+/// priority.
 fn prepare(report: &mut String) -> sys::Result<Thread> {
     thread::set_name(NAME);
     let me = thread::current();
@@ -115,13 +117,13 @@ fn prepare(report: &mut String) -> sys::Result<Thread> {
             let _ = writeln!(report, "tactus guardian: {error}");
         }
     };
-    // The parent may be pinned. A cpuset may forbid some CPUs.
+    // A pinned parent passes its affinity on to the guardian. A cpuset may still forbid some CPUs.
     let everywhere: CpuSet = cpus::online()?;
     match affinity::set(me, &everywhere) {
         Err(sys::Error::NotKept { .. }) => {}
         outcome => tried(outcome),
     }
-    // A guardian that was started from a shell already leads a process group.
+    // The call fails for a guardian that a shell started, because this guardian already leads a process group.
     let _ = process::leave_session();
     tried(clock::set_slack(Nanos::ns(1)));
     tried(memory::lock());
@@ -129,7 +131,7 @@ fn prepare(report: &mut String) -> sys::Result<Thread> {
     Thread::open(me)
 }
 
-/// Restores all threads. Returns whether everything is settled; `None` while the daemon still exists.
+/// Restores all threads. Returns whether nothing is left to restore; `None` while the daemon still exists.
 fn bring_back(
     kernel: &Linux,
     directory: &Directory,
@@ -143,7 +145,8 @@ fn bring_back(
             Waited::Done => return Some(true),
             Waited::Held(lock) => lock,
         },
-        // The killed daemon only finishes its current calls. The effects of these calls are restored after its end.
+        // The killed daemon only finishes its current system calls. Their effects are undone after the daemon has
+        // ended.
         DaemonState::Lives => None,
     };
     let restored = match daemon {
@@ -175,13 +178,13 @@ fn bring_back(
 
 /// The result of waiting for the lock.
 enum Waited {
-    /// Another process held the lock and has restored all threads.
+    /// Another process held the lock, and has restored all threads.
     Done,
-    /// This process holds the lock. `None`: the lock is unavailable, and restoring must not wait for the lock.
+    /// This process holds the lock. `None`: the lock is not available, and the guardian restores without the lock.
     Held(Option<Lock>),
 }
 
-/// Waits briefly for the lock, because another holder of the lock restores all threads, too.
+/// Waits briefly for the lock, because a process that holds the lock may restore all threads itself.
 fn wait_for_lock(directory: &Directory, table: &Table) -> Waited {
     for _ in 0..PATIENCE {
         match directory.try_lock() {
@@ -196,7 +199,7 @@ fn wait_for_lock(directory: &Directory, table: &Table) -> Waited {
     Waited::Held(None)
 }
 
-/// Reports the changed threads.
+/// Reports the threads that were restored, left with another process's values, or not restored.
 fn list_changed(restored: &Restored, report: &mut String) {
     let changed = |end: End| matches!(end, End::Restored | End::Failed | End::Left);
     let mut listed = restored.threads.iter().filter(|thread| changed(thread.end()));

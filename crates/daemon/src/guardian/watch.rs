@@ -1,16 +1,16 @@
-//! The guardian's watch over the daemon, and the daemon's watch over the guardian, by beats. The watches use neither a
-//! clock nor a kernel, so the simulated host runs the same code.
+//! The guardian's watch over the daemon, and the daemon's watch over the guardian, by heartbeats (beats). The watches
+//! call neither a clock nor a kernel, so the simulated host runs the same code.
 
 use crate::table::{Beating, Table};
 use sched::{Instant, Nanos};
 
 /// Interval between two beats of the guardian.
 pub const INTERVAL: Nanos = Nanos::ms(50);
-/// Number of own beats without a beat of the other side after which the other side counts as hung.
+/// Number of beats of the watching process, without a beat of the watched process, after which the watched process
+/// counts as hung.
 pub const PATIENCE: u32 = 6;
-/// Number of beats after a kill at which all threads are restored although the daemon has not ended. Restoring is
-/// repeated at the same interval. A killed daemon does nothing more, but its last thread may still wait for a CPU
-/// behind a raised thread.
+/// Interval between restorations while a killed daemon has not ended. Unit: beats of the guardian. The killed daemon
+/// takes no more actions, but its last thread may be unable to end, because a raised thread occupies its CPU.
 pub const AWAITED: u32 = 2;
 /// State of the daemon, as the guardian observes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,16 +37,16 @@ pub enum Verdict {
     End,
 }
 
-/// Beat count of the other side, sampled at each own beat.
+/// Beat count of the watched process, sampled at each beat of the watching process.
 #[derive(Clone, Copy, Default, Debug)]
 struct LastBeat {
     beats: u64,
-    /// Number of own beats since the count changed.
+    /// Number of beats of the watching process since the count changed.
     ago: u32,
 }
 
 impl LastBeat {
-    /// Returns whether the count has not changed for at least [`PATIENCE`] own beats.
+    /// Returns whether the count has not changed for at least [`PATIENCE`] beats of the watching process.
     fn is_late(&mut self, beats: u64) -> bool {
         self.ago = if self.beats == beats { self.ago.saturating_add(1) } else { 0 };
         self.beats = beats;
@@ -54,8 +54,8 @@ impl LastBeat {
     }
 }
 
-/// The guardian's watch over the daemon. A step is one beat of the guardian. Missed beats are counted in beats of the
-/// guardian, so that a suspension of the machine raises no alarm.
+/// The guardian's watch over the daemon. A step is one beat of the guardian. The watch measures time in beats of the
+/// guardian, so that a suspension of the machine does not count as a hang.
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
     agents: Vec<LastBeat>,
@@ -64,7 +64,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Runs a beat of the guardian that samples `daemon`.
+    /// Runs a beat of the guardian. `daemon` is the current state of the daemon.
     pub fn step(&mut self, table: &Table, daemon: DaemonState) -> Verdict {
         table.beat(Beating::Guardian);
         if table.is_finished() {
@@ -80,11 +80,11 @@ impl Watch {
         self.agents.resize(table.agents(), LastBeat::default());
         let late = |(nth, last): (usize, &mut LastBeat)| {
             let beats = table.beats(Beating::Agent(nth));
-            // An agent without a beat has not finished its start, which may take long on a busy machine. The agent has
-            // raised no thread.
+            // An agent that has never beaten is still starting, which may take long on a busy machine. Such an agent
+            // has not raised any thread.
             (last.is_late(beats) && beats > 0).then_some(nth)
         };
-        // Every agent is sampled, whether late or not.
+        // Sample every agent, even if an earlier agent is late.
         let late: Vec<usize> = self.agents.iter_mut().enumerate().filter_map(late).collect();
         match late.first() {
             Some(&agent) => {
@@ -96,8 +96,9 @@ impl Watch {
     }
 }
 
-/// The daemon's watch over its guardian. The daemon may check at any rate. Checks within one beat of the last counted
-/// check do not count, so that a suspension of the machine raises no alarm.
+/// The daemon's watch over its guardian. The daemon may check at any rate, but a check counts only if an [`INTERVAL`]
+/// has passed since the last counted check. The watch counts checks, so that a suspension of the machine does not count
+/// as a hang.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
     last: LastBeat,

@@ -11,7 +11,7 @@ use sys::attributes::{self, Attributes};
 use sys::event::{Bell, Gate};
 use sys::{Error, Result, affinity, thread};
 
-/// State shared by a sentinel and its user.
+/// State that a sentinel shares with its [`Sentinels`].
 #[derive(Debug)]
 struct Post {
     gate: Gate,
@@ -21,7 +21,8 @@ struct Post {
 }
 
 impl Post {
-    /// Runs a sentinel. A sentinel that passes the gate has the CPU, so no thread of higher priority wants the CPU.
+    /// Runs a sentinel. When the sentinel has passed the gate, the sentinel has the CPU, so no thread of higher
+    /// priority wants the CPU.
     fn keep(&self) {
         loop {
             self.gate.pass();
@@ -35,11 +36,11 @@ impl Post {
     }
 }
 
-/// The sentinels of a host, one per CPU with an agent. Dropping this value ends the sentinels. A sentinel ends when the
-/// sentinel gets its CPU, so restore raised threads first.
+/// The sentinels of a host, one per CPU with an agent. Dropping this value ends the sentinels. A sentinel must run to
+/// end, so restore all raised threads first.
 #[derive(Debug)]
 pub struct Sentinels {
-    /// Posts of the sentinels, by the number of the CPU.
+    /// Posts of the sentinels, indexed by CPU.
     posts: Vec<Option<Arc<Post>>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -48,7 +49,7 @@ impl Sentinels {
     /// Starts one sentinel on each of these CPUs. Each sentinel rings the bell of the agent on its CPU.
     ///
     /// # Errors
-    /// There are too many threads, or the privilege for real-time priorities is lacking.
+    /// There are too many threads, or this process lacks the privilege for real-time priorities.
     pub fn start(agents: impl IntoIterator<Item = (CpuId, Arc<Bell>)>) -> Result<Sentinels> {
         let mut sentinels = Sentinels { posts: Vec::new(), threads: Vec::new() };
         for (cpu, bell) in agents {
@@ -76,8 +77,8 @@ impl Sentinels {
         Ok(sentinels)
     }
 
-    /// Starts or stops waiting for a quiet CPU. The bell of the agent of `cpu` rings once, as soon as no raised thread
-    /// wants that CPU. Makes no system call where the sentinel already waits for the CPU.
+    /// Starts or stops waiting until no raised thread wants `cpu`. The sentinel then rings the bell of the agent of
+    /// `cpu` once. Makes no system call if the gate of the sentinel is already open.
     pub fn await_quiet(&self, cpu: CpuId, wanted: bool) {
         if let Some(Some(post)) = self.posts.get(cpu.index()) {
             post.wanted.store(wanted, Ordering::SeqCst);
@@ -101,7 +102,7 @@ impl Drop for Sentinels {
     }
 }
 
-/// Moves the calling thread to its CPU and priority.
+/// Confines the calling thread to `cpu`, at the priority of the sentinels.
 fn enter(cpu: CpuId) -> Result<()> {
     let me = thread::current();
     affinity::set(me, &CpuSet::one(cpu))?;
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn the_bell_is_rung_once_when_no_raised_thread_wants_the_cpu() {
         let cpus = affinity::get(thread::current()).unwrap();
-        // The test itself must preempt the busy thread.
+        // The test runs on the first CPU, because the busy thread occupies the CPU of the sentinel.
         let Some(cpu) = cpus.iter().nth(1) else { return eprintln!("SKIPPED: there is one CPU only") };
         let bell = Arc::new(Bell::new().unwrap());
         let sentinels = match Sentinels::start([(cpu, Arc::clone(&bell))]) {

@@ -1,4 +1,4 @@
-//! An agent: the thread on each CPU that takes the turns of this CPU.
+//! The agent of a CPU: the thread that takes the turns of this CPU.
 
 use super::shared::Shared;
 use crate::dispatch::Dispatcher;
@@ -13,13 +13,13 @@ use sys::{Result, affinity, clock, thread};
 
 /// Interval between beats of an idle agent.
 pub(super) const BEAT: Nanos = Nanos::ms(100);
-/// Maximum time for which a waiting agent continues to beat. Together with the guardian's patience and the duration of
-/// restoring, this time is less than a second.
+/// Maximum time for which an agent continues to beat while it waits for the dispatcher. The sum of this time, the
+/// guardian's patience and the duration of a restoration is less than a second.
 const PATIENCE: Nanos = Nanos::ms(400);
 /// Interval between the attempts of an agent to lock the dispatcher.
 const AGAIN: Nanos = Nanos::us(20);
 
-/// Turns the calling thread into an agent.
+/// Turns the calling thread into the agent of `cpu`.
 pub(super) fn enter(cpu: CpuId) -> Result<()> {
     let me = thread::current();
     affinity::set(me, &CpuSet::one(cpu))?;
@@ -27,8 +27,8 @@ pub(super) fn enter(cpu: CpuId) -> Result<()> {
     clock::set_slack(Nanos::ns(1))
 }
 
-/// Locks the dispatcher. Adopting or restoring very many threads holds the lock for long. A waiting agent therefore
-/// continues to beat for a limited time.
+/// Locks the dispatcher. A thread that adopts or restores very many threads holds the lock for a long time. A waiting
+/// agent therefore continues to beat for a limited time.
 fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, place: usize) -> MutexGuard<'s, Dispatcher<&'k Linux>> {
     let patience = clock::now().saturating_add(PATIENCE);
     loop {

@@ -10,7 +10,7 @@ use sys::event::{Bell, Waiting};
 const CALL: u64 = 0;
 const QUIET: u64 = 1;
 
-/// The channel to an agent.
+/// The event sources of an agent.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) cpu: CpuId,
@@ -34,7 +34,7 @@ impl Channel {
         self.call.ring();
     }
 
-    /// Waits until `at` at the latest. Returns the signals received.
+    /// Waits for an event until `at` at the latest. Returns the received signals.
     pub(super) fn wait(&self, at: Instant) -> Result<Signals> {
         Ok(match self.waiting.next(at)? {
             Some(QUIET) => Signals { quiet: self.quiet.rings() > 0 },

@@ -13,19 +13,19 @@ use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes};
 use sys::{Result, clock, thread};
 
-/// Range of the interval to scan for new threads and children where the kernel does not report threads and children.
-/// The interval is the shortest period within this range.
+/// Range of the interval between scans for new threads and children that the kernel does not report. The interval is
+/// the shortest period of the clients concerned, limited to this range.
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 /// Number of the keeper's bell in its event set.
 pub(super) const KEEPER_BELL: u64 = 0;
-/// Number of threads that are adopted, or whose forks are awaited, in one step. A step takes milliseconds per thread on
-/// a busy host. During a step the agents wait for the dispatcher. The agent of this CPU cannot beat, because the keeper
-/// has the agent's priority.
+/// Maximum number of threads that are adopted in one step, or whose forks begin to be awaited in one step. A step takes
+/// milliseconds per thread on a busy host. During a step, the agents wait for the dispatcher, and the agent of the
+/// keeper's CPU cannot beat, because the keeper then runs at the priority of the agents.
 const AT_ONCE: usize = 16;
 /// Interval between checks of the guardian.
 const WATCH: Nanos = Nanos::ms(50);
 
-/// Turns the calling thread into the keeper. The keeper runs below every dispatched thread.
+/// Turns the calling thread into the keeper. The keeper runs at a lower priority than every dispatched thread.
 pub(super) fn enter() -> Result<()> {
     attributes::set(thread::current(), Attributes::raised(priority::SENTINEL))?;
     clock::set_slack(Nanos::ns(1))
@@ -42,7 +42,7 @@ impl<'s> Watcher<'s> {
     /// Starts a guardian.
     ///
     /// # Errors
-    /// The guardian does not start. No thread may be raised after this error.
+    /// The guardian does not start. The caller must not raise any thread after this error.
     pub(super) fn start(setup: &'s Setup, table: Arc<Table>) -> std::result::Result<Watcher<'s>, Explanation> {
         let guardian = Some(Handle::start(&setup.directory, &table, &setup.executable)?);
         Ok(Watcher { setup, table, guardian })
@@ -52,7 +52,7 @@ impl<'s> Watcher<'s> {
         self.guardian.as_mut().is_some_and(|guardian| guardian.is_alive(&self.table, clock::now()))
     }
 
-    /// Kills this guardian and starts a new guardian.
+    /// Kills the current guardian and starts a new guardian.
     fn replace(&mut self) -> std::result::Result<(), Explanation> {
         if let Some(dead) = self.guardian.take() {
             dead.kill();
@@ -61,7 +61,7 @@ impl<'s> Watcher<'s> {
         Ok(())
     }
 
-    /// Stops the guardian. No thread is raised at this point.
+    /// Waits until the guardian ends. The table must be finished.
     pub(super) fn stop(&mut self) {
         if let Some(guardian) = self.guardian.take() {
             guardian.stop();
@@ -69,7 +69,7 @@ impl<'s> Watcher<'s> {
     }
 }
 
-/// Keeps watch until the daemon ends.
+/// Runs the keeper until the daemon ends.
 pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()> {
     let (mut births, mut is_notified, mut watched) = (None, true, Instant::ZERO);
     let mut again = None;
@@ -81,13 +81,14 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             watch(shared, watcher);
             has_dismissals = true;
         }
-        // The number is read before the scan, so that a thread that starts during the scan causes another scan.
+        // Read the number of births before the scan, so that a thread that starts during the scan causes another scan.
         let latest = shared.kernel.births().ok();
         if is_notified || latest.is_none() || latest != births {
             births = latest;
             adopt_new(shared);
         }
-        // A child whose parent has ended at once is found only now. Dismissed clients are less urgent than new threads.
+        // Dismissed clients are less urgent than new threads. To rescan them first would delay the adoption of a child
+        // whose parent ends at once.
         if has_dismissals {
             again = finish_dismissals(shared);
         }
@@ -136,7 +137,7 @@ fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
     at_agent_priority(|| shared.lock().keep_leaving(leaving))
 }
 
-/// Watches the guardian. Without a guardian no thread may be raised: all threads are restored until a new guardian
+/// Checks the guardian. Without a guardian, no thread may be raised, so all threads stay restored until a new guardian
 /// runs.
 fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>) {
     if watcher.is_alive() {

@@ -1,7 +1,7 @@
 //! The daemon on this host: agents, sentinels, a keeper and a guardian around one [`Dispatcher`].
 //!
-//! A thread that holds the dispatcher's lock runs at the priority of an agent: a preempted ordinary thread would delay
-//! every agent.
+//! A thread that holds the dispatcher's lock runs at the priority of an agent. A holder at ordinary priority could be
+//! preempted, and would then delay every agent.
 
 mod agent;
 mod channel;
@@ -31,7 +31,7 @@ use trace::Event;
 /// Capacity of the table of originals. Unit: threads.
 const ROWS: usize = 4096;
 
-/// Control of a running daemon.
+/// A handle to control a running daemon.
 #[derive(Clone, Copy)]
 pub struct Control<'a, 'k> {
     shared: &'a Shared<'k>,
@@ -50,7 +50,7 @@ impl Control<'_, '_> {
     /// The request is refused; nothing has changed.
     pub fn admit(&self, request: &PromiseRequest, pid: u32) -> Result<Vec<EntityId>, Refusal> {
         let ours = ancestors();
-        // A CPU without an agent serves no client, although the process itself may run there.
+        // A CPU without an agent cannot serve a client, even if the client may run on that CPU.
         let request = PromiseRequest { affinity: request.affinity.and(&self.shared.cpus()), ..request.clone() };
         self.await_leaving(pid);
         let (entities, call) = at_agent_priority(|| self.shared.lock().admit(&request, pid, &ours))?;
@@ -66,8 +66,8 @@ impl Control<'_, '_> {
         self.shared.keeper_bell.ring();
     }
 
-    /// Waits while a dismissed relative of process `pid` may still be in a fork. Without this wait, the child would be
-    /// recorded with inherited values as originals.
+    /// Waits while a dismissed ancestor or descendant of process `pid` may still be inside a fork. Without this wait, a
+    /// child could be recorded with the values that Tactus had set for its parent as the child's originals.
     fn await_leaving(&self, pid: u32) {
         let end = clock::now() + PATIENCE;
         while at_agent_priority(|| self.shared.lock().is_leaving(pid)) && clock::now() < end {
@@ -75,8 +75,8 @@ impl Control<'_, '_> {
         }
     }
 
-    /// Exchanges the events since the last call for an empty list. Returns the number of events that a full journal
-    /// lost.
+    /// Replaces the content of `events` by the events since the last call. Returns the number of events that were lost
+    /// because the journal was full.
     pub fn read_journal(&self, events: &mut Vec<(Instant, Event)>) -> u64 {
         // Allocate before taking the lock.
         events.clear();
@@ -84,7 +84,7 @@ impl Control<'_, '_> {
         at_agent_priority(|| self.shared.lock().read_journal(events))
     }
 
-    /// Returns the clients that have left since the last call.
+    /// Returns the clients that were dismissed since the last call.
     #[must_use]
     pub fn take_dismissed(&self) -> Vec<Dismissed> {
         at_agent_priority(|| self.shared.lock().take_dismissed())
@@ -102,7 +102,7 @@ impl Control<'_, '_> {
         at_agent_priority(|| self.shared.lock().reports_wakeups(e))
     }
 
-    /// Returns the current period of the promise of `e`; `None` if the policy keeps no promise for `e`.
+    /// Returns the promise state of `e`; `None` if the policy keeps no promise for `e`.
     #[must_use]
     pub fn promise(&self, e: EntityId) -> Option<PromiseState> {
         at_agent_priority(|| self.shared.lock().machine().promise(e))
@@ -114,7 +114,7 @@ impl Control<'_, '_> {
         self.shared.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns whether the daemon has failed and is restoring.
+    /// Returns whether the daemon has failed and restores all threads.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.shared.over.load(Ordering::Acquire)
@@ -127,7 +127,7 @@ impl Control<'_, '_> {
     }
 }
 
-/// Returns this process and its ancestors. Scheduling these processes would delay the daemon.
+/// Returns the pids of this process and its ancestors. A promise to one of these processes would include the daemon.
 fn ancestors() -> Vec<u32> {
     let mut all = vec![std::process::id(), 1];
     let mut pid = std::process::id();
@@ -141,14 +141,14 @@ fn ancestors() -> Vec<u32> {
     all
 }
 
-/// Reason why the daemon did not start, or did not end in order.
+/// Reason why the daemon did not start, or why the daemon failed.
 #[derive(Debug)]
 pub enum Failure {
     /// Another daemon is running.
     Running(Explanation),
     /// The daemon cannot run on this host.
     Refused(Explanation),
-    /// A thread of the daemon failed. All threads are restored.
+    /// The daemon failed after its start. The daemon has restored the threads as at an orderly end.
     Failed(Explanation),
 }
 
@@ -173,9 +173,9 @@ impl From<sys::Error> for Failure {
 /// See [`Failure`].
 pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Result<R, Failure> {
     let held = setup.directory.lock()?;
-    // First, threads that a dead daemon has left changed are restored.
+    // First restore the threads that a dead daemon has left changed.
     restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
-    // Each thread handle uses files. At the limit, requests with too many threads are refused.
+    // Each thread handle uses several files. If the limit stays low, requests with too many threads are refused.
     let _ = sys::privileges::raise_file_limit();
     memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
     let cpus = affinity::get(thread::current())?;
@@ -206,9 +206,9 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Resu
         notification: Bell::new()?,
     };
     let answer = run(&shared, &mut watcher, front);
-    // All threads are restored again, by comparison. The table still has the threads that the dispatcher could not
-    // restore, and children of threads that were in forks. If a thread is left, the guardian tries again at the end of
-    // this process, and then the next daemon at its start.
+    // Restore once more, from the table. The table still contains the threads that the dispatcher could not restore,
+    // and the threads that may be inside a fork. If something is left to restore, the guardian tries again after the
+    // end of this process, and then the next daemon at its start.
     if restore::restore(&kernel, &table, clock::sleep).is_settled() {
         table.finish();
         watcher.stop();
@@ -220,7 +220,7 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Resu
     }
 }
 
-/// Starts the threads, runs `front`, and ends the threads.
+/// Starts the threads of the daemon, runs `front`, and ends the threads.
 fn run<R>(
     shared: &Shared<'_>,
     watcher: &mut Watcher<'_>,
@@ -271,8 +271,8 @@ fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: 
     }
 }
 
-/// Waits while dismissed clients may still have threads in forks, which the keeper scans. The agents continue to beat,
-/// so that the guardian restores all threads if this process hangs.
+/// Waits while dismissed clients may still have threads inside a fork. Meanwhile the keeper scans for their children,
+/// and the agents continue to beat, so that the guardian restores all threads if this process hangs.
 fn await_leaving(shared: &Shared<'_>) {
     let end = clock::now() + PATIENCE;
     let has_leaving =

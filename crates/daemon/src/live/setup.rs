@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub struct Setup {
     /// The directory of the table of originals and the lock.
     pub directory: Directory,
-    /// Program that runs as guardian with `guardian DIRECTORY`.
+    /// Program that runs as the guardian if started with the arguments `guardian DIRECTORY`.
     pub executable: PathBuf,
     /// Policy of the daemon.
     pub policy: &'static Descriptor,

@@ -21,17 +21,17 @@ pub(super) struct Shared<'k> {
     pub(super) dispatcher: Mutex<Dispatcher<&'k Linux>>,
     pub(super) table: Arc<Table>,
     pub(super) channels: Vec<Channel>,
-    /// Index of each CPU's channel, by the number of the CPU.
+    /// For each CPU, the index of its channel; `None` for a CPU without an agent.
     pub(super) places: Vec<Option<usize>>,
-    /// Event set of the keeper, with its bell.
+    /// Event set of the keeper, which contains the keeper's bell and the forks.
     pub(super) keeper_events: Arc<Waiting>,
     pub(super) keeper_bell: Bell,
     pub(super) over: AtomicBool,
-    /// Interval to scan for new threads where the host reports no forks. Unit: ns.
+    /// Interval between scans for new threads whose forks the host does not report. Unit: ns.
     pub(super) looking: AtomicU64,
     pub(super) warnings: Mutex<Vec<Explanation>>,
     pub(super) failure: Mutex<Option<Explanation>>,
-    /// Bell for events that the controlling thread must handle.
+    /// Bell that rings when the daemon ends.
     pub(super) notification: Bell,
 }
 
@@ -54,7 +54,7 @@ impl<'k> Shared<'k> {
         self.channels.iter().map(|channel| channel.cpu).collect()
     }
 
-    /// Returns the interval to scan for new threads.
+    /// Returns the interval between scans for new threads.
     pub(super) fn looking(&self) -> Nanos {
         Nanos::ns(self.looking.load(Ordering::Relaxed))
     }
@@ -66,7 +66,7 @@ impl<'k> Shared<'k> {
         }
     }
 
-    /// Waits until every agent has taken a turn. After this call the guardian expects beats.
+    /// Waits until every agent has beaten. After this call, the guardian expects further beats.
     pub(super) fn begin_beating(&self) {
         let has_begun = |place| self.table.beats(Beating::Agent(place)) > 0;
         while !(0..self.channels.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
@@ -82,7 +82,7 @@ impl<'k> Shared<'k> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.end();
         restore_all(self);
-        // No thread is raised, and the agents end. The report of the failure may therefore take long.
+        // No thread is raised any more, so the agents need not beat, and the report of the failure may take long.
         self.table.set_agents(0);
     }
 
@@ -98,8 +98,8 @@ impl<'k> Shared<'k> {
 pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me).ok();
-    // Without the privilege, no agents exist that could be delayed. No child is forked in `work`, and clearing
-    // reset-on-fork would require CAP_SYS_NICE.
+    // If the privilege is lacking, no agents exist that could be delayed. The class is set without reset-on-fork,
+    // because `work` forks no child, and clearing reset-on-fork would require CAP_SYS_NICE.
     let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
     let raised = attributes::apply(me, class).is_ok();
     let done = work();
@@ -121,7 +121,7 @@ pub(super) fn restore_all(shared: &Shared<'_>) {
         })
     }));
     if !matches!(orderly, Ok(true)) {
-        // The children of these threads are found at the end.
+        // The children of these threads are found when the daemon ends.
         restore::restore_at_once(shared.kernel, &shared.table);
     }
 }

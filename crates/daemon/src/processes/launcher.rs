@@ -1,4 +1,4 @@
-//! [`Launcher`]: starts commands and workers, and keeps them at their gates.
+//! [`Launcher`]: starts commands and workers, which then wait at their gates.
 
 use super::program::find;
 use super::run_process::{RunProcess, Worker};
@@ -29,15 +29,15 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Returns a launcher for `executable`, a program that implements [`work`](super::work()) and
-    /// [`launch`](super::launch()).
+    /// Returns a launcher for `executable`, a program whose commands `work` and `launch` call [`work`](super::work())
+    /// and [`launch`](super::launch()).
     #[must_use]
     pub fn of(executable: PathBuf) -> Launcher {
         Launcher { executable }
     }
 
-    /// Starts the command `argv` under the name `name`, and keeps the command at its gate. The command inherits
-    /// standard input and error.
+    /// Starts the command `argv` under the name `name`. The command waits at its gate, and inherits standard input and
+    /// standard error.
     ///
     /// # Errors
     /// The program does not exist, or there are too many processes. Nothing was started.
@@ -60,8 +60,8 @@ impl Launcher {
         RunProcess::new(name, child, OwnedFd::from(handle), None)
     }
 
-    /// Starts a worker that does `work` under the name `name`, and keeps the worker at its gate. The worker reports
-    /// every job within `length`, up to [`JOBS_MAX`]. The worker ends with the calling thread.
+    /// Starts a worker that does `work` under the name `name` and waits at its gate. The worker reports every job
+    /// within `length`, up to [`JOBS_MAX`] jobs. The worker ends with the calling thread.
     ///
     /// # Errors
     /// The period or work is zero, there are too many processes, or the worker is not ready within ten seconds.

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use sys::{clock, launch, privileges, process};
 
-/// Returns the file of program `name`: a path if `name` contains `/`, otherwise a file in a directory of `path`.
+/// Returns the file of program `name`: `name` itself if `name` contains `/`, otherwise the first executable file of
+/// this name in the directories of `path`.
 ///
 /// # Errors
 /// The file does not exist, or is not executable.
@@ -62,7 +63,7 @@ fn refused(file: &Path, name: &str) -> Explanation {
 }
 
 /// Waits at the inherited gate `gate`, and executes the program of `argv` at the time that the gate delivers. Returns
-/// only if the execution fails. If the gate is closed for good, the process ends. `files` is the limit of open files to
+/// only on failure. If the gate closes without a time, the process exits. `files` is the limit of open files to
 /// restore, if an ancestor has raised the limit.
 pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Explanation {
     let begun = launch::inherited(gate).map_err(Explanation::from).and_then(|gate| start(&mut File::from(gate)));
@@ -74,7 +75,7 @@ pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Explanation {
     if let Some(Err(error)) = files.map(privileges::set_file_limit) {
         return error.into();
     }
-    // This process ignores terminal stops. A command handles terminal stops as usual.
+    // This process has inherited ignored SIGTTIN and SIGTTOU. For a command, these signals have their usual effect.
     process::heed_terminal();
     let Some((name, arguments)) = argv.split_first() else {
         return Explanation::new("there is no command", "give the name of a program");

@@ -13,9 +13,9 @@ use sys::event::Waiting;
 use sys::process::Process;
 use trace::Job;
 
-/// Maximum duration of a worker's step. The step takes milliseconds on an idle machine.
+/// Maximum time to wait for output of a worker. On an idle machine, the output arrives within milliseconds.
 const PATIENCE: Nanos = Nanos::s(10);
-/// Maximum duration of a command's shutdown on request.
+/// Maximum time to wait for a command to end after a request to end.
 const GRACE: Nanos = Nanos::s(2);
 
 /// A process of a live run. Dropping this value ends the process.
@@ -24,7 +24,8 @@ pub struct RunProcess {
     name: String,
     child: Child,
     process: Process,
-    /// Gate of the process, until the process may start. A worker also receives the request to end through its gate.
+    /// Gate of the process. The gate of a command is closed at its start. The gate of a worker stays open; closing the
+    /// gate requests the end of the worker.
     gate: Option<File>,
     /// Start time of the process, once the time is set.
     start: Option<Instant>,
@@ -45,10 +46,10 @@ pub(super) struct Worker {
 pub struct Outcome {
     /// Exit status of the process.
     pub status: ExitStatus,
-    /// Jobs of the process in order of release, up to the request to end, according to the monotonic clock; empty for a
-    /// command.
+    /// Jobs of the process in order of release, up to the request to end; empty for a command. Times are from the
+    /// monotonic clock.
     pub jobs: Vec<Job>,
-    /// CPU time that the process measured since its start; `None` for a command.
+    /// CPU time of a worker since its start, as measured by the worker; `None` for a command.
     pub cpu_time: Option<Nanos>,
     /// Number of jobs that were not recorded.
     pub lost: u64,
@@ -120,8 +121,8 @@ impl RunProcess {
         ))
     }
 
-    /// Opens the gate: the process starts at `start`, or at once if `start` is past. The first job is released at the
-    /// start, or a phase later.
+    /// Opens the gate: the process starts at `start`, or at once if `start` has passed. A worker with a phase releases
+    /// its first job one phase after `start`, other workers at `start`.
     ///
     /// # Errors
     /// The process has ended, or started already.
@@ -151,7 +152,7 @@ impl RunProcess {
     /// Requests the end of the process (SIGTERM). A command may delay its end; a worker ignores the signal.
     ///
     /// # Errors
-    /// Permission to signal the process is lacking.
+    /// The caller lacks permission to signal the process.
     pub fn terminate(&self) -> Result<(), Explanation> {
         Ok(self.process.terminate()?)
     }
@@ -159,7 +160,7 @@ impl RunProcess {
     /// Kills the process.
     ///
     /// # Errors
-    /// Permission to signal the process is lacking.
+    /// The caller lacks permission to signal the process.
     pub fn kill(&self) -> Result<(), Explanation> {
         Ok(self.process.kill()?)
     }
@@ -195,7 +196,7 @@ impl RunProcess {
         Ok(Outcome { status, jobs, cpu_time: Some(report.cpu_time), lost: report.lost + unknown })
     }
 
-    /// Ends the process, if necessary by a kill.
+    /// Ends the process, and kills it if necessary.
     fn stop(&mut self) {
         self.gate = None;
         if !matches!(self.child.try_wait(), Ok(None)) {

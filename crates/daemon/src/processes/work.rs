@@ -78,7 +78,7 @@ fn unread(error: io::Error) -> Explanation {
 }
 
 struct Worker {
-    /// Event set with only the request to end. Another event set contains the timer, too.
+    /// Event set that contains only the request to end. Event set `either` contains the request and the timer.
     request: Waiting,
     either: Waiting,
     timer: Timer,
@@ -115,7 +115,8 @@ impl Worker {
                     return false;
                 }
             }
-            // CPU time never exceeds elapsed time, and reading the clock makes no system call.
+            // The thread cannot have used `left` of CPU time before `soonest`. Until then, read only the clock, which
+            // makes no system call.
             let soonest = now.saturating_add(left.min(GLANCE));
             while clock::now() < soonest {
                 std::hint::spin_loop();
@@ -154,7 +155,7 @@ impl Worker {
     }
 }
 
-/// Reads the start time; `None` if the input ends before the start time.
+/// Reads the start time; `None` if the input ends without a start time.
 pub(super) fn start(input: &mut impl Read) -> Result<Option<Instant>, Explanation> {
     let mut bytes = [0; 8];
     match input.read_exact(&mut bytes) {

@@ -1,4 +1,4 @@
-//! [`WorkerReport`]: the report of a worker, and its format in the pipe: words of 64 bits, little-endian.
+//! [`WorkerReport`]: the report of a worker. In the pipe, a report is a sequence of 64-bit words, little-endian.
 
 use sched::{Instant, Nanos};
 use std::io::{self, Write};
@@ -45,7 +45,7 @@ impl WorkerReport {
         WorkerReport { cpu_time: Nanos::ZERO, end: Instant::ZERO, lost: 0, jobs, room }
     }
 
-    /// Adds a completed job. Allocates nothing.
+    /// Adds a completed job. Does not allocate memory.
     pub(super) fn add(&mut self, job: JobRecord) {
         if self.jobs.len() < self.room {
             self.jobs.push(job);
@@ -63,14 +63,14 @@ impl WorkerReport {
     pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let head = [self.cpu_time.as_ns(), self.end.as_ns(), self.lost, self.jobs.len() as u64];
         let jobs = self.jobs.iter().flat_map(|job| {
-            // No job begins at the clock's zero, so zero stands for a missing instant.
+            // No job wakes at time zero of the clock, so zero stands for a missing instant.
             [job.released.as_ns(), job.woke.map_or(0, Instant::as_ns), job.done.as_ns()]
         });
         let bytes: Vec<u8> = head.into_iter().chain(jobs).flat_map(u64::to_le_bytes).collect();
         to.write_all(&bytes)
     }
 
-    /// Reads a report from its words; `None` if the words are not a whole report.
+    /// Reads a report from its words; `None` if the words are not a complete report.
     pub(super) fn read(bytes: &[u8]) -> Option<WorkerReport> {
         let (chunks, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();

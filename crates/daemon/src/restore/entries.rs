@@ -1,4 +1,4 @@
-//! Restores the entries of the table, property by property.
+//! Restores threads from their entries in the table, one property at a time.
 
 use super::outcome::{Outcome, ThreadRestored};
 use crate::Explanation;
@@ -7,7 +7,7 @@ use crate::table::{Entry, Row, Table};
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Identity;
 
-/// Restores all threads of `table`.
+/// Restores the threads of `entries`, which are rows of `table`.
 pub(super) fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, Entry, bool)]) -> Vec<ThreadRestored> {
     let begin = |(row, entry, _): &(Row, Entry, bool)| ThreadRestored::begin(Some(*row), entry);
     let mut threads: Vec<ThreadRestored> = entries.iter().map(begin).collect();
@@ -27,8 +27,8 @@ pub(super) fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, 
     threads
 }
 
-/// Restores the thread of `row`, with entry `entry` and handle `thread`. Continues the process if Tactus has stopped
-/// the process and the thread is its first. The row stays; the caller forgets the row.
+/// Restores the thread of `row`, with entry `entry` and handle `thread`. If the thread is the first thread of a process
+/// that Tactus has stopped, continues the process. The row stays in the table; the caller forgets the row.
 pub fn restore_entry<K: Kernel>(
     kernel: &K,
     table: &Table,
@@ -58,13 +58,14 @@ fn opened<K: Kernel>(kernel: &K, identity: Identity, act: impl FnOnce(&K::Thread
     }
 }
 
-/// Returns whether the thread needs its affinity before its class: SCHED_DEADLINE requires all CPUs.
+/// Returns whether the affinity of the thread must be restored before its class: SCHED_DEADLINE requires an affinity of
+/// all CPUs.
 fn comes_last(entry: &Entry) -> bool {
     matches!(entry.original.attributes.policy, Policy::Deadline { .. })
 }
 
-/// Returns the closest attributes to `original` where the kernel refuses `original`. The returned attributes are not
-/// real-time. Their reset-on-fork stays set, because clearing reset-on-fork requires a privilege.
+/// Returns the attributes to set if the kernel refuses `original`: the closest attributes that are not real-time.
+/// Reset-on-fork stays set, because clearing reset-on-fork requires a privilege.
 fn near(original: Attributes) -> Attributes {
     let policy = match original.policy {
         fair @ (Policy::Other { .. } | Policy::Batch { .. } | Policy::Idle) => fair,
@@ -73,7 +74,7 @@ fn near(original: Attributes) -> Attributes {
     Attributes { reset_on_fork: true, ..Attributes::of(policy) }
 }
 
-/// Returns whether Tactus has changed `original` to `found`.
+/// Returns whether `found` is a value that Tactus sets for a thread with `original` attributes.
 fn is_ours(found: Attributes, original: Attributes) -> bool {
     let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
     raised.contains(&found) || found == near(original)
@@ -100,7 +101,7 @@ fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outco
             }
         };
         let kept = kernel.attributes(thread)?;
-        // The thread still exists, so the call by number has reached this thread.
+        // If the thread still exists, the calls by tid have reached this thread, and no later thread with the same tid.
         kernel.status(thread)?;
         Ok(match refused {
             _ if kept == original => Outcome::Restored,

@@ -1,9 +1,11 @@
-//! Threads and processes that started since the last scan of the table's processes, and are therefore not in the table.
+//! New threads and processes, which started after the last scan of the processes in the table and are therefore not in
+//! the table.
 //!
 //! A thread or process inherits the CPUs that its parent is confined to. A child of a raised thread starts as
-//! SCHED_OTHER of nice 0, because raising sets reset-on-fork. The child gets the values that an unraised parent would
-//! have passed on: the originals of the first thread of its parent's process. Real-time classes are not restored here:
-//! a hog that set an ordinary class itself has the same attributes.
+//! SCHED_OTHER of nice 0, because raising sets reset-on-fork. The child receives the values that it would have
+//! inherited without Tactus: the originals of the first thread of its parent's process. A child of an originally
+//! real-time thread does not become real-time, because a hog that has set SCHED_OTHER itself has the same attributes as
+//! the child.
 
 use super::entries::affinity;
 use super::outcome::{End, Outcome, ThreadRestored};
@@ -22,7 +24,7 @@ const FORK_MOST: Nanos = Nanos::ms(20);
 /// The attributes of a new child of a raised thread.
 const RESET: Attributes = Attributes::of(Policy::Other { nice: 0 });
 
-/// The values that threads of a process, and its child processes, inherit.
+/// The values that new threads and child processes of a process inherit.
 #[derive(Clone, Debug)]
 struct Legacy {
     original: Original,
@@ -30,7 +32,7 @@ struct Legacy {
     confined: Vec<CpuSet>,
 }
 
-/// A thread that may be in a fork that began before the thread was restored.
+/// A thread that may be inside a fork that began before the thread was restored.
 #[derive(Clone, Copy, Debug)]
 struct Forking {
     thread: Identity,
@@ -46,13 +48,13 @@ pub(super) struct Family {
     known: BTreeSet<Identity>,
     /// The restored processes of the table.
     roots: BTreeSet<Identity>,
-    /// Processes of the table that are not scanned.
+    /// Processes of the table that are restored elsewhere and not scanned.
     others: BTreeSet<Identity>,
     /// Processes that are scanned, and their descendants once found.
     processes: BTreeMap<Identity, Legacy>,
-    /// Threads that may be in a fork. A fork copies class and CPUs at its start, and its child appears at its end. In
-    /// between, the parent runs, waits for a CPU or sleeps uninterruptibly. A parent that was observed in another state
-    /// after its restoration is not in one of these forks.
+    /// Threads that may be inside a fork. A fork copies the class and the affinity at its start, and its child appears
+    /// at its end. In between, the parent runs, waits for a CPU or sleeps uninterruptibly. A parent that was observed
+    /// in another state after its restoration is therefore outside any fork that began before the restoration.
     forking: Vec<Forking>,
     is_first: bool,
     /// Reason why some children may have been missed.
@@ -85,7 +87,7 @@ impl Family {
         family
     }
 
-    /// Excludes a thread of the table that is restored elsewhere.
+    /// Excludes the threads of `all`, which are in the table, and the processes of `all` that are restored elsewhere.
     pub(super) fn leave_out(&mut self, all: &[Entry]) {
         for entry in all {
             self.known.insert(entry.thread);
@@ -95,7 +97,7 @@ impl Family {
         }
     }
 
-    /// Returns the threads that may be in a fork that began before their restoration.
+    /// Returns the threads that may be inside a fork that began before their restoration.
     pub(super) fn forking(&self) -> impl ExactSizeIterator<Item = Identity> {
         self.forking.iter().map(|forking| forking.thread)
     }
@@ -105,17 +107,18 @@ impl Family {
         self.missed.as_ref()
     }
 
-    /// Finds new children of threads that may have been in a fork. Sets the values that these children would have
-    /// inherited, and adds their outcomes.
+    /// Finds new children of threads that may have been inside a fork. Sets the values that these children would have
+    /// inherited without Tactus, and adds the outcomes to `threads`.
     pub(super) fn look<K: Kernel>(&mut self, kernel: &K, threads: &mut Vec<ThreadRestored>) {
         let processes: BTreeSet<Identity> = self.forking.iter().map(|forking| forking.process).collect();
-        // A thread that is observed outside a fork has finished the fork, so the next scan finds the child.
+        // A thread that is now observed outside a fork has finished its earlier forks, so the scan below finds the
+        // children.
         self.forget_settled(kernel);
         self.look_at(kernel, processes, threads);
         self.is_first = false;
     }
 
-    /// Removes the threads that are observed outside a fork.
+    /// Removes the threads that have ended, are observed outside a fork, or have used more CPU time than a fork takes.
     fn forget_settled<K: Kernel>(&mut self, kernel: &K) {
         let mut forking = std::mem::take(&mut self.forking);
         forking.retain_mut(|forking| {
@@ -124,14 +127,14 @@ impl Family {
             if !matches!(status.state, State::Runnable | State::Uninterruptible) {
                 return false;
             }
-            // Where CPU time is not accounted, only the state of the thread decides.
+            // If the CPU time cannot be read, only the state of the thread decides.
             let Ok(usage) = kernel.usage(&thread) else { return true };
             usage.ran.saturating_sub(*forking.ran.get_or_insert(usage.ran)) < FORK_MOST
         });
         self.forking = forking;
     }
 
-    /// Scans `processes`, and their descendants that are found meanwhile.
+    /// Scans `processes`, and the descendants that are found during the scan.
     fn look_at<K: Kernel>(&mut self, kernel: &K, processes: BTreeSet<Identity>, threads: &mut Vec<ThreadRestored>) {
         let mut waiting: Vec<Identity> = processes.into_iter().collect();
         while let Some(process) = waiting.pop() {
@@ -149,9 +152,9 @@ impl Family {
                 if !self.known.contains(&identity) && self.there(kernel.process(&thread)) == Some(process.tid) {
                     self.known.insert(identity);
                     let done = bring_up(kernel, &thread, process, &legacy);
-                    // A child with correct values was forked after its parent was restored, and so were its own
-                    // children. A child may also have correct values because another process has just restored the
-                    // child, and that process may not scan again.
+                    // A child that has the correct values was forked after its parent was restored, so its own children
+                    // have the correct values, too. In the first scan, the child may instead have been restored by
+                    // another process, which may not scan again. The child then counts as forking.
                     if self.is_first || !matches!(done.end(), End::AsBefore | End::Left | End::Gone) {
                         self.forking.push(Forking { thread: identity, process, ran: None });
                     }
@@ -171,7 +174,8 @@ impl Family {
         }
     }
 
-    /// Returns the result of a call about a thread; `None` if the thread has ended or the call failed.
+    /// Returns the value of `answer`; `None` if the thread has ended or the call failed. Records a failed call as the
+    /// reason for missed children.
     fn there<T>(&mut self, answer: sys::Result<T>) -> Option<T> {
         match answer {
             Ok(value) => return Some(value),
@@ -182,7 +186,7 @@ impl Family {
     }
 }
 
-/// Sets the values that a thread would have inherited.
+/// Sets the values that a thread would have inherited without Tactus.
 fn bring_up<K: Kernel>(kernel: &K, thread: &K::Thread, leader: Identity, legacy: &Legacy) -> ThreadRestored {
     let original = Original { attributes: inherited(legacy.original.attributes), ..legacy.original };
     let entry = Entry { thread: kernel.identity(thread), leader, original, confined: CpuSet::EMPTY };
@@ -197,7 +201,7 @@ fn bring_up<K: Kernel>(kernel: &K, thread: &K::Thread, leader: Identity, legacy:
     done
 }
 
-/// Returns the attributes of a child of a thread with these attributes.
+/// Returns the attributes that a thread with attributes `parent` passes on to a child.
 fn inherited(parent: Attributes) -> Attributes {
     let policy = match parent.policy {
         policy if !parent.reset_on_fork => policy,
@@ -209,7 +213,8 @@ fn inherited(parent: Attributes) -> Attributes {
     Attributes { policy, reset_on_fork: false, ..parent }
 }
 
-/// Sets the attributes that the thread would have inherited, if it has the attributes of a child of a raised thread.
+/// Sets the attributes that the thread would have inherited without Tactus, if the thread has the attributes of a child
+/// of a raised thread.
 fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, wanted: Attributes) -> Outcome {
     let change = || {
         let found = kernel.attributes(thread)?;

@@ -12,7 +12,7 @@ pub enum Outcome {
     AsBefore,
     /// The property had the value that Tactus had set, and has the original value again.
     Restored,
-    /// Another process has set the property after Tactus. The property is left unchanged.
+    /// Another process has changed the property since Tactus set it. The property is left unchanged.
     Left,
     /// The thread has ended.
     Gone,
@@ -29,7 +29,7 @@ impl Outcome {
     }
 }
 
-/// The outcome for a thread, in a word.
+/// Summary of the outcomes for a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The thread has ended.
@@ -38,7 +38,7 @@ pub enum End {
     Failed,
     /// A property was restored.
     Restored,
-    /// Another process has set a property, and no other property needed a change.
+    /// Another process has changed a property, and no other property needed to be restored.
     Left,
     /// The thread needed no change.
     AsBefore,
@@ -49,17 +49,17 @@ pub enum End {
 pub struct ThreadRestored {
     /// The thread.
     pub thread: Identity,
-    /// The first thread of its process.
+    /// The first thread of the thread's process.
     pub leader: Identity,
     /// Row of the thread in the table; `None` for a thread that is not in the table.
     pub row: Option<Row>,
     /// Original attributes and affinity of the thread.
     pub original: Original,
-    /// The outcome for its scheduling attributes.
+    /// The outcome for the scheduling attributes of the thread.
     pub attributes: Outcome,
-    /// The outcome for a stop of the process. Recorded with the first thread.
+    /// The outcome for a stop of the process, recorded with the first thread of the process.
     pub stop: Outcome,
-    /// The outcome for its affinity.
+    /// The outcome for the affinity of the thread.
     pub affinity: Outcome,
 }
 
@@ -81,7 +81,7 @@ impl ThreadRestored {
         [&self.attributes, &self.stop, &self.affinity]
     }
 
-    /// Returns the outcome in a word.
+    /// Returns the summary of the outcomes.
     #[must_use]
     pub fn end(&self) -> End {
         let has = |wanted: &Outcome| self.outcomes().contains(&wanted);
@@ -157,20 +157,20 @@ pub struct Restored {
     pub damaged: usize,
     /// Reason why threads outside the table may have been missed.
     pub missed: Option<Explanation>,
-    /// Threads that may be in a fork that began before they were restored. A child of the fork would keep inherited
-    /// values. The CPU time of these threads was too short for a decision. A repetition of the restoration would have
-    /// the same result.
+    /// Threads that may be inside a fork that began before they were restored, because they have received too little
+    /// CPU time to finish the fork. A child of such a fork would keep inherited values. Until these threads receive CPU
+    /// time, another restoration has the same result.
     pub unsure: Vec<Identity>,
 }
 
 impl Restored {
-    /// Returns whether nothing is left to do.
+    /// Returns whether nothing is left to restore.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.damaged == 0 && self.missed.is_none() && self.count(End::Failed) == 0
     }
 
-    /// Returns the reasons why threads outside the table may have been missed, in words; `None` without a reason.
+    /// Returns the reasons why threads outside the table may have been missed, in one string; `None` without a reason.
     #[must_use]
     pub fn doubt(&self) -> Option<String> {
         let unsure = match self.unsure.len() {

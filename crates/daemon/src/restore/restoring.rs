@@ -10,21 +10,22 @@ use sched::{Instant, Nanos};
 /// The shortest pause between two scans.
 const REST: Nanos = Nanos::ms(1);
 
-/// Restored threads, and the threads that may be in forks that began before their restoration.
+/// Restored threads, and the threads among them that may be inside forks that began before their restoration.
 #[derive(Debug)]
 pub struct Restoring {
     threads: Vec<ThreadRestored>,
     damaged: usize,
     family: Family,
     begun: Instant,
-    /// Instant when the last scan ended, and its duration.
+    /// Instant when the last scan ended. `took` is the duration of this scan.
     looked: Instant,
     took: Nanos,
 }
 
 impl Restoring {
     /// Restores the threads of `table` that `wanted` selects. Later [scans](Restoring::look) find new children of these
-    /// threads. The rows stay; the caller forgets the rows once [all earlier forks](Restoring::is_over) have ended.
+    /// threads. The rows stay in the table; the caller forgets the rows once [all earlier forks](Restoring::is_over)
+    /// have ended.
     pub fn begin<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restoring {
         let begun = kernel.now();
         let all = table.entries();
@@ -35,9 +36,10 @@ impl Restoring {
         Restoring { threads, damaged: table.damaged(), family, begun, looked: begun, took: Nanos::ZERO }
     }
 
-    /// Scans for new children of the restored threads, and sets the values that these children would have inherited.
+    /// Scans for new children of the restored threads, and sets the values that these children would have inherited
+    /// without Tactus.
     pub fn look<K: Kernel>(&mut self, kernel: &K, table: &Table) {
-        // A thread that was adopted after the restoration began belongs to another client.
+        // Read the table again: a thread that was adopted after the restoration began belongs to another client.
         let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry, _)| entry).collect();
         let now = kernel.now();
         self.family.leave_out(&all);
@@ -52,8 +54,8 @@ impl Restoring {
         self.family.forking().len() == 0
     }
 
-    /// Returns the time to wait until the next scan; `None`: the restoration is over. The pause is at least as long as
-    /// a scan, so that the awaited threads get at least half of a CPU.
+    /// Returns the time to wait until the next scan; `None` if the restoration is over. The pause is at least as long
+    /// as a scan, so that the awaited threads can use a CPU for at least half of the time.
     #[must_use]
     pub fn pause(&self) -> Option<Nanos> {
         (!self.is_over()).then_some(self.took.max(REST))
@@ -71,7 +73,7 @@ impl Restoring {
         &self.threads
     }
 
-    /// Returns the final outcome. No scan follows.
+    /// Ends the restoration without another scan, and returns the outcome.
     #[must_use]
     pub fn end(self) -> Restored {
         let Restoring { threads, damaged, family, .. } = self;

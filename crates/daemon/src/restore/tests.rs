@@ -30,7 +30,8 @@ impl Place {
         Place { table: Table::create(Box::new(words), &sys::kernel::boot_id().unwrap(), me), _directory: directory }
     }
 
-    /// Records thread `tid`, the first of its process, with its current values, to be confined to `confined`.
+    /// Records thread `tid`, the first thread of its process, with its current values as originals and `confined` as
+    /// its confinement.
     fn record(&self, tid: u32, confined: CpuSet) -> (Row, Entry) {
         let thread = Thread::open(tid).unwrap().identity();
         let original = Original { attributes: attributes::get(tid).unwrap(), affinity: affinity::get(tid).unwrap() };
@@ -73,7 +74,7 @@ fn state_becomes(tid: u32, wanted: impl Fn(State) -> bool) -> bool {
 struct Shell(std::process::Child);
 
 impl Shell {
-    /// Runs `script`, which prints a word for each event to wait for, and ends with its input.
+    /// Runs `script`, which prints a line when the test may continue, and ends when its input ends.
     fn run(script: &str) -> Shell {
         let begun = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         Shell(begun.unwrap())
@@ -84,7 +85,7 @@ impl Shell {
         self.0.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
     }
 
-    /// Returns the numbers of the shell's next line of output.
+    /// Returns the numbers in the next line of the shell's output.
     fn hear(&mut self) -> Vec<u32> {
         use std::io::Read;
         let out = self.0.stdout.as_mut().unwrap();
@@ -149,7 +150,7 @@ fn everything_that_is_ours_is_changed_back_and_a_second_time_changes_nothing() {
         assert!(!place.table.is_stopped(row));
         let again = restore(&kernel, &place.table);
         assert_eq!(again.count(End::AsBefore), 1, "{again}");
-        // SCHED_DEADLINE cannot be confined.
+        // A SCHED_DEADLINE thread cannot be confined.
         if !matches!(original.policy, Policy::Deadline { .. }) {
             let held = kernel.open_as(entry.thread).unwrap();
             affinity::set(child.pid(), &first).unwrap();
@@ -184,7 +185,7 @@ fn an_ended_thread_is_skipped_and_a_later_thread_with_its_number_is_not_touched(
     let (row, entry) = place.record(gone.pid(), first);
     place.table.set_stopped(row, true);
     drop(gone);
-    // A thread that reuses a number of the table.
+    // Record an ended thread whose tid `kept` has reused.
     let earlier = Thread::open(kept.pid()).unwrap().identity();
     let earlier = sys::thread::Identity { start_time: earlier.start_time - 1, ..earlier };
     place.table.record(&Entry { thread: earlier, leader: earlier, ..entry }).unwrap();
@@ -202,7 +203,7 @@ fn one_that_cannot_be_what_it_was_is_said_and_the_rest_is_restored() {
     let (kernel, place) = (Linux::new().unwrap(), Place::new());
     let Some([first, _]) = two_cpus() else { return };
     let children = [(); 2].map(|()| Child::start(Work::Sleep).unwrap());
-    // No kernel has this class.
+    // No kernel has class 77.
     let (row, entry) = place.record(children[0].pid(), first);
     let unknown = Attributes::of(Policy::Unknown(77));
     place.table.forget(row);
@@ -313,7 +314,7 @@ fn a_table_that_was_left_is_replayed_and_removed_unless_something_is_left_to_do(
     let original = Original { attributes: attributes::get(child.pid()).unwrap(), affinity: before };
     let entry = Entry { thread, leader: thread, original, confined: first };
     affinity::set(child.pid(), &first).unwrap();
-    // CPUs that do not exist cannot be restored.
+    // An affinity of CPUs that do not exist cannot be restored.
     let nowhere: CpuSet = CpuSet::one(sched::CpuId::new(sched::id::CPUS_MAX - 1));
     let table = directory.create_table(2, &lock).unwrap();
     let row = table.record(&Entry { original: Original { affinity: nowhere, ..original }, ..entry }).unwrap();

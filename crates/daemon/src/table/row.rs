@@ -6,7 +6,7 @@ use sched::{CpuId, CpuSet, Nanos};
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Identity;
 
-// A row, in words.
+// Offsets and lengths in a row, in words.
 /// Twice the number of uses of the row, plus one while the row is in use.
 pub(super) const OF_USE: usize = 0;
 pub(super) const OF_STOPPED: usize = 1;
@@ -20,7 +20,7 @@ pub(super) const OF_CONFINED: usize = OF_AFFINITY + SET;
 pub(super) const ROW: usize = 48;
 const _: () = assert!(OF_CONFINED + SET <= ROW, "a row holds all of its parts");
 
-// The bits beside the class, in the first word of attributes.
+// Flags beside the class, in the first word of the attributes.
 const RESET_ON_FORK: u64 = 1 << 32;
 const RECLAIM: u64 = 1 << 33;
 const OVERRUN: u64 = 1 << 34;
@@ -99,7 +99,7 @@ pub(super) fn identity_of(words: &[u64]) -> Option<Identity> {
     Some(Identity { tid: u32::try_from(words[0]).ok()?, start_time: words[1] })
 }
 
-/// Converts the words of a row into its entry and stop; `None` if the words are invalid.
+/// Converts the words of a row into the entry and whether its process is stopped; `None` if the words are invalid.
 pub(super) fn entry_of(words: &[u64; ROW]) -> Option<(Entry, bool)> {
     let entry = Entry {
         thread: identity_of(&words[OF_THREAD..])?,

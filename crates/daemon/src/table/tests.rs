@@ -107,7 +107,7 @@ fn a_thread_is_in_the_table_with_its_last_store_and_not_before() {
     let (table, heap) = table(2);
     let first = entry(7, Attributes::raised(3));
     let second = entry(8, Attributes::of(Policy::Batch { nice: 4 }));
-    // The first record uses a fresh row, and the second a reused row.
+    // The first round uses a row that was never used, and the second round a reused row.
     for _ in 0..2 {
         heap.take_stores();
         let mut before = heap.words();
@@ -121,7 +121,7 @@ fn a_thread_is_in_the_table_with_its_last_store_and_not_before() {
                 Table::open(Box::new(Heap::of(&before))).unwrap().entries().len()
             })
             .collect();
-        // The last store is the stop.
+        // The last store records the stop. The store before it commits the row.
         let (committed, earlier) = seen[..seen.len() - 1].split_last().unwrap();
         assert!(*committed == 1 && earlier.iter().all(|&count| count == 0), "{seen:?}");
         table.forget(row);
@@ -219,7 +219,7 @@ fn hostile_words_are_told_apart_from_entries_and_panic_nowhere() {
         }
         let mut words = heap.words();
         for _ in 0..=round {
-            // The first three words are tested above.
+            // The tests above cover the first three words.
             let at = 3 + usize::try_from(next() % (words.len() as u64 - 3)).unwrap();
             words[at] = if next() % 4 == 0 { u64::MAX } else { next() };
         }

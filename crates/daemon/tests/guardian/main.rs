@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the tests whose names contain one of the given words, or all tests.
+/// Runs the tests whose names contain one of the given words, or all tests if no word is given.
 fn run(options: &[&str]) -> ExitCode {
     let mut filters = options.iter().filter(|word| !word.starts_with('-')).peekable();
     let filters: Vec<&&str> = if filters.peek().is_some() { filters.collect() } else { vec![&""] };
@@ -64,7 +64,7 @@ fn run(options: &[&str]) -> ExitCode {
     }
     let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
     let (passed, out) = (chosen.len() - failed.len(), TESTS.len() - chosen.len());
-    // In the format of libtest, for tools that count tests.
+    // This line has the format of libtest, for tools that count tests.
     println!("\ntest result: {verdict}. {passed} passed; {} failed; 0 ignored; {out} filtered out\n", failed.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

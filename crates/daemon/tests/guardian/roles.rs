@@ -21,8 +21,8 @@ fn say(words: &str) {
     writeln!(out, "{words}").and_then(|()| out.flush()).expect("the test listens");
 }
 
-/// Changes process `pid` as the daemon does. Records each thread, raises the thread where permitted, confines the
-/// thread to one CPU, and stops the process if `stopped`.
+/// Changes process `pid` as the daemon does. Records each thread, raises the thread if permitted, confines the thread
+/// to one CPU, and stops the process if `stopped`.
 fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
     let leader = Thread::open(pid).unwrap().identity();
     for tid in thread::threads(pid).unwrap() {
@@ -50,9 +50,9 @@ fn impose_on_all(table: &Table, victims: &[u32]) {
     }
 }
 
-/// Runs a stand-in for the daemon, which acts on the processes `victims` and beats until its input ends. The stand-in
-/// then ends in order. Without a live guardian, the stand-in restores all threads, starts a new guardian, and
-/// continues.
+/// Runs a stand-in for the daemon, which changes the processes `victims` and beats until its input ends. The stand-in
+/// then restores all threads and ends. If the guardian is not alive, the stand-in restores all threads, starts a new
+/// guardian, and changes the victims again.
 pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     let victims: Vec<u32> = victims.iter().map(|pid| pid.parse().unwrap()).collect();
     let directory = Directory::at(directory);
@@ -67,7 +67,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
             let _ = std::io::stdin().lock().read_line(&mut String::new());
             is_over.store(true, Ordering::SeqCst);
         });
-        // The beats have an agent's priority: a busy machine must not delay the beats.
+        // Beat at an agent's priority, so that a busy machine does not delay the beats.
         let _ = attributes::set(thread::current(), Attributes::raised(priority::AGENT));
         table.beat(Beating::Agent(0));
         table.set_agents(1);
@@ -76,12 +76,12 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
         while !is_over.load(Ordering::SeqCst) {
             table.beat(Beating::Agent(0));
             if !guardian.is_alive(&table, clock::now()) {
-                // An agent does not wait for threads that may be in a fork.
+                // An agent does not wait for threads that may be inside a fork.
                 assert!(restore_at_once(&kernel, &table).is_settled());
                 table.entries().into_iter().for_each(|(row, _, _)| table.forget(row));
                 say("restored");
                 guardian.kill();
-                // The start of a guardian takes longer than the interval between beats may be.
+                // Starting a guardian takes longer than the guardian tolerates between two beats of an agent.
                 table.set_agents(0);
                 guardian = Handle::start(&directory, &table, this_program()).unwrap();
                 table.set_agents(1);
@@ -100,7 +100,8 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs a daemon that admits, dispatches and dismisses clients as fast as possible, until the process is killed.
+/// Runs a stand-in for a daemon that admits, dispatches and dismisses clients as fast as possible, until the process is
+/// killed.
 pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
     let victims: Vec<u32> = victims.iter().map(|pid| pid.parse().unwrap()).collect();
     let directory = Directory::at(directory);
@@ -136,8 +137,8 @@ pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
     }
 }
 
-/// Runs a process that starts a thread for every line of its input, and prints the number of the thread. The process
-/// ends with its input.
+/// Runs a process that starts a thread for every line of its input, and prints the tid of the thread. The process ends
+/// when its input ends.
 pub(crate) fn victim() -> ExitCode {
     std::thread::scope(|scope| {
         let mut alive = Vec::new();

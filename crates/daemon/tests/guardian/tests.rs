@@ -97,7 +97,7 @@ fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bo
     clock::now().since(begin)
 }
 
-/// Two processes to act on, and a daemon that acts on them.
+/// Two processes, the victims, and a daemon that changes their values.
 struct Scene {
     daemon: Role,
     guardian: Process,
@@ -135,7 +135,7 @@ impl Scene {
         Directory::at(self.place.path())
     }
 
-    /// Asserts that the victims have changed values to restore.
+    /// Asserts that the daemon has changed the values of the victims.
     fn assert_imposed(&self) {
         until(clock::now(), PROMISED, "the first is stopped", || now(self.pids()[0]).is_stopped);
         for (found, before) in all_now(&self.pids()).into_iter().zip(&self.before) {
@@ -147,13 +147,14 @@ impl Scene {
         }
     }
 
-    /// Asserts that all values are restored within the promised time after `begin`, and prints the time.
+    /// Asserts that all values are restored within the promised time after `begin`, and prints the elapsed time.
     fn assert_restored(&self, begin: Instant) {
         let took = until(begin, PROMISED, "all threads are as before", || all_now(&self.pids()) == self.before);
         eprintln!("all threads were as before after {took}");
     }
 
-    /// Asserts that no process and no file is left.
+    /// Asserts that the guardian ends, the table is removed and the lock is free. Returns the standard error of the
+    /// daemon and its guardian.
     fn assert_over(&mut self) -> String {
         assert!(self.guardian.ends_within(PROMISED), "the guardian ends");
         assert!(self.directory().open_table().unwrap().is_none(), "the table is gone");
@@ -190,7 +191,7 @@ pub(crate) fn at_any_instant_of_its_death_all_threads_are_restored() {
     let mut state = seed;
     for round in 0..8 {
         let mut scene = Scene::under("restless");
-        // Knuth's multiplicative generator, whose upper bits are more random than its lower bits.
+        // Knuth's linear congruential generator, whose upper bits are more random than its lower bits.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         clock::sleep(Nanos::us(state >> 50));
         let (daemon, begin) = (&scene.daemon.process, clock::now());
@@ -215,7 +216,7 @@ pub(crate) fn threads_that_were_born_since_are_restored_too() {
     }
     let before = now(leader);
     let place = tempfile::tempdir().unwrap();
-    // The first process would be stopped, and start no thread.
+    // The daemon stops its first process, which then cannot start threads. A sleeping child takes that place.
     let first = Child::start(Work::Sleep).unwrap();
     let words = [first.pid(), leader].map(|pid| pid.to_string());
     let mut daemon = Role::begin(&["daemon", place.path().to_str().unwrap(), &words[0], &words[1]]);
@@ -230,7 +231,7 @@ pub(crate) fn threads_that_were_born_since_are_restored_too() {
     assert!(said.contains(&format!("thread {} of process {leader}: ", tids[3])), "{said}");
 }
 
-/// Tests `act` on a guardian.
+/// Tests that the daemon replaces a guardian after `act`, and that the new guardian restores all threads.
 fn guardian_is_missed(act: impl Fn(&Process) -> Result<(), Error>) {
     let mut scene = Scene::begin();
     let begin = clock::now();
@@ -242,7 +243,7 @@ fn guardian_is_missed(act: impl Fn(&Process) -> Result<(), Error>) {
     let another = Process::open(scene.daemon.hear_number()).unwrap();
     assert!(scene.guardian.has_ended() && scene.guardian.pid() != another.pid());
     scene.assert_imposed();
-    // The new guardian must also restore all threads.
+    // Now kill the daemon: the new guardian must restore all threads.
     scene.guardian = another;
     let begin = clock::now();
     scene.daemon.process.kill().unwrap();

@@ -1,8 +1,9 @@
 //! Measures the cost of the calls on the path between a timer and a dispatch, on this machine: `cargo run -p sys
 //! --example costs`.
 //!
-//! A child is almost always busy, first on the CPU of the measuring thread, then on another CPU. The measuring thread
-//! is raised above the child during the calls. Calls that need a missing privilege are skipped with a message.
+//! A child is almost always busy, first on the CPU of the measuring thread, then on another CPU. During the calls, the
+//! measuring thread has a higher priority than the child. Calls that need a missing privilege are skipped with a
+//! message.
 
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes};
@@ -12,7 +13,7 @@ use sys::freezer::{self, State};
 use sys::usage::{Meter, StateMeter};
 use sys::{Result, affinity, clock, thread};
 
-/// Prints the duration of `call`.
+/// Prints the median and the 99th percentile of the duration of `call`.
 fn time(name: &str, times: usize, mut call: impl FnMut() -> Result<()>) -> Result<()> {
     let mut took = Vec::with_capacity(times);
     for _ in 0..times {

@@ -1,10 +1,10 @@
 //! The first program of a guest kernel that `cargo xtask vm-test` boots. The program mounts the usual file systems,
-//! runs one job, reports the job's exit to the host, and powers the machine off.
+//! runs one job, reports the job's exit code to the host, and powers the machine off.
 //!
 //! The job is the file `/job`, one word per line. The output of the job goes to the virtio port `output`. The port
 //! `status` receives the uptime at the start of the job (`up SECONDS`) and the job's exit code (`exit CODE`). If a
-//! signal ends the job, the code is 128 plus the signal's number. Without an `exit`, the host reports that the guest
-//! died. On a kernel without virtio, the second and third serial lines replace the ports.
+//! signal ends the job, the code is 128 plus the signal's number. If no `exit` line arrives, the host reports that the
+//! guest died. On a kernel without virtio, the second and third serial ports replace the virtio ports.
 
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -60,7 +60,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let up = fs::read_to_string("/proc/uptime")?;
     writeln!(status, "up {}", up.split(' ').next().unwrap_or_default())?;
     let child = command.spawn().map_err(|error| format!("cannot begin {command:?}: {error}"))?;
-    // The job holds the other end of the pipe.
+    // Close this process's copies of the write end, so that only the job and its children hold it.
     drop(command);
     let code = ended(child.id())?;
     end_all()?;
@@ -98,7 +98,7 @@ fn mounted(kind: &str, place: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Opens the virtio port with the name `name`, or the serial line `line` if the guest has no such port.
+/// Opens the virtio port with the name `name`, or the serial port `line` if the guest has no such virtio port.
 fn port(name: &str, line: &str) -> Result<File, Box<dyn Error>> {
     for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten() {
         let entry = entry?;

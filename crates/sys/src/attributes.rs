@@ -1,4 +1,4 @@
-//! Scheduling attributes of a thread: `sched_setattr` and `sched_getattr`. Each change is read back.
+//! Scheduling attributes of a thread: `sched_setattr` and `sched_getattr`.
 
 use crate::{Error, Result};
 use rustix::io::Errno;
@@ -66,7 +66,7 @@ pub enum Policy {
         period: Nanos,
         /// Whether the thread may use bandwidth that other threads leave unused (GRUB).
         reclaim: bool,
-        /// Whether the thread gets SIGXCPU when it overruns its runtime.
+        /// Whether the thread receives SIGXCPU when it overruns its runtime.
         overrun: bool,
     },
     /// SCHED_EXT, the class of BPF schedulers.
@@ -124,7 +124,7 @@ impl Attributes {
         Attributes { policy, reset_on_fork: false, slice: None }
     }
 
-    /// Returns SCHED_FIFO of this priority, with reset-on-fork: children start as SCHED_OTHER.
+    /// Returns SCHED_FIFO at priority `priority`, with reset-on-fork: children start as SCHED_OTHER.
     #[must_use]
     pub const fn raised(priority: u32) -> Attributes {
         Attributes { reset_on_fork: true, ..Attributes::of(Policy::Fifo { priority }) }
@@ -200,19 +200,19 @@ fn read(tid: u32) -> Result<Attributes> {
     Err(Error::of(last_error(), tid, format!("read how thread {tid} is scheduled"), remedy))
 }
 
-/// Returns the default time slice, measured on a thread of this process that requests no slice.
+/// Returns the default time slice, as the kernel reports it for a thread of this process that requests no slice.
 fn usual_slice() -> Option<Nanos> {
     static USUAL: OnceLock<Option<Nanos>> = OnceLock::new();
     let ask = || {
         let me = crate::thread::current();
         let mine = read(me).ok()?;
-        // A thread may return from a real-time class to the fair class without a privilege.
+        // This change needs no privilege, not even from a real-time class.
         let usual = Attributes { policy: Policy::Batch { nice: 19 }, slice: None, ..mine };
         apply(me, usual).ok()?;
         read(me).ok()?.slice
     };
     *USUAL.get_or_init(|| {
-        // A SCHED_DEADLINE thread cannot fork.
+        // If the caller is a SCHED_DEADLINE thread, which cannot fork, the start of the thread fails.
         std::thread::Builder::new().spawn(ask).ok()?.join().ok().flatten()
     })
 }
@@ -237,7 +237,7 @@ pub fn set(tid: u32, wanted: Attributes) -> Result<()> {
 /// path between a timer and a dispatch. Otherwise like [`set`].
 ///
 /// # Errors
-/// As [`set`], except that a value other than the requested value is not detected.
+/// The errors of [`set`], except that a value other than the requested value is not detected.
 pub fn apply(tid: u32, wanted: Attributes) -> Result<()> {
     let raw = wanted.to_raw();
     // SAFETY: the kernel reads `size` bytes of `raw`, which has this size.
@@ -263,7 +263,7 @@ pub fn apply(tid: u32, wanted: Attributes) -> Result<()> {
         _ => "use a thread of this user and a nice value from -20 to 19; run with CAP_SYS_NICE to lower it",
     };
     match errno {
-        // Two errors with a remedy: refused values, and a refused reservation.
+        // The kernel refuses these values (EINVAL) or this reservation (EBUSY). The remedy applies to both.
         Errno::BUSY | Errno::INVAL => Err(Error::NotPermitted { what, source: errno.into(), remedy }),
         errno => Err(Error::of(errno, tid, what, remedy)),
     }

@@ -29,7 +29,7 @@ impl Children {
     /// Records the forks of thread `tid` on CPU `cpu` from now on.
     ///
     /// # Errors
-    /// The thread has ended, permission or privilege is lacking, or the kernel has no perf events.
+    /// The thread has ended, the caller lacks permission or privilege, or the kernel has no perf events.
     pub fn of_thread(tid: u32, cpu: CpuId) -> Result<Children> {
         let raw = i32::try_from(tid).map_err(|_| Error::Gone(tid))?;
         let mut builder = Builder::new(Software::DUMMY);
@@ -52,7 +52,7 @@ impl Children {
             let mut bytes = [0; 16];
             let copied = record.data().iter().copied().flatten().copied().take(bytes.len());
             copied.zip(&mut bytes).for_each(|(byte, place)| *place = byte);
-            // Fields of a record: process, parent process, thread, parent thread.
+            // Fields of a record: pid, pid of the parent, tid, tid of the parent thread.
             let word = |nth: usize| bytes[4 * nth..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
             let (pid, tid) = (word(0), word(2));
             match record.ty() {

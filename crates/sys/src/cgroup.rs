@@ -52,7 +52,7 @@ impl Hierarchy {
     }
 
     /// Returns the hierarchy of version 1 with `controller`. If the hierarchy is not mounted, mounts it privately for
-    /// this handle. The private mount appears in no file system and ends with the handle.
+    /// this handle. The private mount is not visible to other processes and ends with the handle.
     ///
     /// # Errors
     /// The kernel lacks the hierarchy, or the caller lacks the privilege to mount it.
@@ -160,7 +160,7 @@ impl Hierarchy {
 #[derive(Debug)]
 pub struct Group {
     directory: OwnedFd,
-    /// Name of the group for messages.
+    /// Path of the group, for messages.
     path: PathBuf,
     version: Version,
 }
@@ -204,7 +204,7 @@ impl Group {
     /// Writes `text` into the group's control file `name`.
     ///
     /// # Errors
-    /// The file does not exist, the caller lacks permission, or the kernel refuses the text.
+    /// The file does not exist, the caller lacks permission, or the kernel refuses `text`.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         let done = file::write_in(&self.directory, name, text);
         done.map_err(|error| {
@@ -212,7 +212,7 @@ impl Group {
         })
     }
 
-    /// Returns the numbers in the group's control file `name`, one per line.
+    /// Returns the numbers that the group's control file `name` lists.
     ///
     /// # Errors
     /// The group has no such file.
@@ -250,8 +250,8 @@ impl Group {
         if self.version == Version::One { "tasks" } else { "cgroup.threads" }
     }
 
-    /// Makes this empty group of version 2 threaded. Single threads of the processes in the parent group may then enter
-    /// this group. Has no effect in version 1.
+    /// Makes this empty group of version 2 threaded. Single threads of the processes in the parent group can then be
+    /// moved into this group. Has no effect in version 1.
     ///
     /// # Errors
     /// The group is not empty, or the parent group has a controller that is not threaded.
@@ -259,7 +259,7 @@ impl Group {
         if self.version == Version::One { Ok(()) } else { self.write("cgroup.type", "threaded") }
     }
 
-    /// Opens a second handle of this group.
+    /// Opens a second handle to this group.
     ///
     /// # Errors
     /// The group has been removed, or too many files are open.
@@ -270,7 +270,7 @@ impl Group {
     /// Moves process `pid` with all its threads into this group.
     ///
     /// # Errors
-    /// The process has ended, or may not be moved.
+    /// The process has ended or cannot be moved.
     pub fn add_process(&self, pid: u32) -> Result<()> {
         self.add("cgroup.procs", pid, "process")
     }
@@ -278,7 +278,7 @@ impl Group {
     /// Moves thread `tid` alone into this group.
     ///
     /// # Errors
-    /// The thread has ended or may not be moved. In version 2, both groups must be threaded, in one domain.
+    /// The thread has ended or cannot be moved. In version 2, both groups must be threaded, in one domain.
     pub fn add_thread(&self, tid: u32) -> Result<()> {
         self.add(self.thread_file(), tid, "thread")
     }
@@ -376,7 +376,7 @@ impl OwnGroup {
 
 impl OwnGroup {
     /// Moves the present tasks of this group to the parent group, once. Moves single threads if the group may contain
-    /// some threads of a process only.
+    /// only some of the threads of a process.
     fn give_back(&self) -> Result<()> {
         let is_threaded = || self.group.read("cgroup.type").is_ok_and(|kind| kind.trim() == "threaded");
         let by_thread = self.group.version == Version::One || is_threaded();
@@ -402,7 +402,7 @@ impl std::ops::Deref for OwnGroup {
 
 impl Drop for OwnGroup {
     fn drop(&mut self) {
-        // A drop reports no error; call `remove` to get the error.
+        // A drop cannot report an error; call `remove` to receive the error.
         let _ = self.clear();
     }
 }

@@ -14,7 +14,7 @@ pub enum Work {
     Sleep,
     /// The child alternates between using a CPU and sleeping.
     Spin {
-        /// Busy time, by the clock.
+        /// Busy time. This is elapsed time, not CPU time.
         busy: Nanos,
         /// Sleep time; zero for a hog.
         idle: Nanos,
@@ -54,7 +54,7 @@ impl Child {
             _ => {
                 // The child is not reaped yet, so its pid is not reused.
                 let child = Child { process: Process::open(pid.unsigned_abs())? };
-                // After these calls, the child ends with this thread, or has already ended.
+                // After this wait, the child ends with this thread, or has already ended.
                 waiting.add(&ready, 0)?;
                 waiting.add(&child.process, 1)?;
                 waiting.next(Instant::NEVER)?;
@@ -87,10 +87,10 @@ impl Drop for Child {
     }
 }
 
-/// Runs the child between fork and exit. No call may allocate or lock.
+/// Runs the child between fork and exit. The calls must neither allocate memory nor take a lock.
 fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
-    // A hog forked by a real-time thread must not be a real-time thread itself. Leaving the class takes no privilege.
-    // SAFETY: the calls take a number, and a parameter that outlives them.
+    // A hog forked by a real-time thread must not be a real-time thread itself. Leaving a real-time class requires no
+    // privilege. SAFETY: the calls take a number, and a parameter that outlives them.
     unsafe {
         if matches!(libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR) {
             libc::sched_setscheduler(0, libc::SCHED_OTHER, &libc::sched_param { sched_priority: 0 });
@@ -106,7 +106,7 @@ fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
         libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
     }
     let mut now = clock::now();
-    // The kernel sends no signal if the parent ended before this function armed the signal.
+    // Check the parent, because the kernel sends no signal if the parent ended before this function armed the signal.
     while ends_with_parent && now < end && rustix::process::getppid() == Some(parent) {
         let rest = match work {
             Work::Sleep => Nanos::s(1),

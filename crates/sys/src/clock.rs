@@ -34,7 +34,7 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// Sleeps until `at`; returns at once if `at` is past. Signals do not interrupt the sleep.
+/// Sleeps until `at`; returns at once if `at` has passed. Signals do not interrupt the sleep.
 ///
 /// # Panics
 /// The kernel has no CLOCK_MONOTONIC.
@@ -80,7 +80,7 @@ pub fn set_slack(slack: Nanos) -> Result<()> {
     })
 }
 
-/// A sleeper on a grid of instants, which reports the lateness of each wake-up.
+/// An iterator that sleeps until equidistant instants, and returns the lateness of each wake-up.
 #[derive(Debug)]
 pub struct Beats {
     due: Instant,
@@ -88,7 +88,7 @@ pub struct Beats {
 }
 
 impl Beats {
-    /// Returns a grid that starts now.
+    /// Returns an iterator whose instants are multiples of `interval` from now on.
     ///
     /// # Panics
     /// `interval` is zero.
@@ -102,7 +102,7 @@ impl Beats {
 impl Iterator for Beats {
     type Item = Nanos;
 
-    /// Sleeps until the next point of the grid, and returns the lateness. Skips missed points.
+    /// Sleeps until the next instant, and returns the lateness. Skips missed instants.
     fn next(&mut self) -> Option<Nanos> {
         let past = now().saturating_since(self.due).as_ns() / self.interval.as_ns();
         self.due = self.due.saturating_add(self.interval.saturating_mul(past + 1));
@@ -129,13 +129,13 @@ impl Timer {
         }
     }
 
-    /// Arms the timer for `at`, or at once if `at` is past. Disarms the timer at [`Instant::NEVER`]. Replaces an
-    /// earlier setting.
+    /// Arms the timer for `at`. The timer expires at once if `at` has passed. [`Instant::NEVER`] disarms the timer.
+    /// Replaces an earlier setting.
     ///
     /// # Panics
     /// The kernel refuses an instant of its own clock.
     pub fn set(&self, at: Instant) {
-        // Zero would disarm the timer.
+        // The value zero would disarm the timer.
         let value = if at == Instant::NEVER { timespec(0) } else { timespec(at.as_ns().max(1)) };
         let to = Itimerspec { it_interval: timespec(0), it_value: value };
         timerfd_settime(&self.handle, TimerfdTimerFlags::ABSTIME, &to).expect("the kernel takes moments of its clock");

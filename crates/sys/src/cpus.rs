@@ -22,7 +22,7 @@ pub fn online() -> Result<CpuSet> {
 /// Returns the CPUs without load balancing (isolcpus).
 ///
 /// # Errors
-/// As [`online`].
+/// The errors of [`online`].
 pub fn isolated() -> Result<CpuSet> {
     list("/sys/devices/system/cpu/isolated")
 }
@@ -30,7 +30,7 @@ pub fn isolated() -> Result<CpuSet> {
 /// Returns the CPUs that share a core with another CPU.
 ///
 /// # Errors
-/// As [`online`].
+/// The errors of [`online`].
 pub fn siblings() -> Result<CpuSet> {
     let mut shared = CpuSet::EMPTY;
     for cpu in online()?.iter() {
@@ -52,7 +52,7 @@ pub struct Cpuset {
     pub cpus: CpuSet,
 }
 
-/// Returns the cpuset of thread `tid`; `None` if the kernel or this mount has no cpusets.
+/// Returns the cpuset of thread `tid`; `None` if the kernel has no cpusets, or no hierarchy with cpusets is mounted.
 ///
 /// # Errors
 /// The thread has ended, or the file has unexpected content.
@@ -90,7 +90,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Returns the time since `before`.
+    /// Returns the times since `before`.
     #[must_use]
     pub fn since(&self, before: &Times) -> Times {
         Times {

@@ -68,7 +68,7 @@ impl Gate {
 
     /// Opens the gate. The waiting thread, or the next thread at the gate, passes.
     pub fn open(&self) {
-        // A thread that passes the gate reads all earlier stores.
+        // A thread that passes the gate sees all earlier stores of this thread.
         if self.open.swap(1, Ordering::SeqCst) == 0 {
             // The call fails only for an invalid address.
             let _ = futex::wake(&self.open, futex::Flags::PRIVATE, 1);
@@ -102,7 +102,7 @@ impl Waiting {
         }
     }
 
-    /// Adds `source`, until it is closed.
+    /// Adds `source`. Closing the source removes it from the set.
     ///
     /// # Errors
     /// The source is in the set already, or cannot be waited for.
@@ -132,8 +132,8 @@ impl Waiting {
             .map_err(|errno| Error::from(errno, "stop waiting for a source", "use a source that was added"))
     }
 
-    /// Waits until `end` for a readable source, and returns its number. Allocates nothing. Several readable sources are
-    /// returned in turn.
+    /// Waits until `end` for a readable source. Returns the number of the source; `None` if no source has become
+    /// readable. Does not allocate memory. If several sources are readable, successive calls return them in turn.
     ///
     /// # Errors
     /// The kernel refuses to wait.

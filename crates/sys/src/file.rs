@@ -29,7 +29,7 @@ pub(crate) fn write(path: impl AsRef<Path>, text: &str) -> Result<()> {
     written.map_err(|error| Error::from(error, format!("write `{text}` to {}", path.display()), REMEDY))
 }
 
-/// Opens a directory. Later lookups are independent of the directory's name.
+/// Opens a directory. Lookups in the open directory do not depend on the directory's name.
 pub(crate) fn directory(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path.as_ref(), flags, Mode::empty())?)
@@ -47,12 +47,12 @@ pub(crate) fn read_in(directory: impl AsFd, name: &str) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes the file `name` in a directory.
+/// Writes `text` into the file `name` in a directory.
 pub(crate) fn write_in(directory: impl AsFd, name: &str, text: &str) -> io::Result<()> {
     open_in(directory, name, OFlags::WRONLY)?.write_all(text.as_bytes())
 }
 
-/// Returns the entries of a directory that are numbers, in ascending order.
+/// Returns the entries of the subdirectory `name` that are numbers, in ascending order.
 pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32>> {
     let opened = openat(directory, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut numbers = Vec::new();

@@ -63,7 +63,7 @@ pub fn state(group: &Group) -> Result<State> {
 /// Waits until `group` is in state `wanted`, for `limit` at most. Returns the instant of the observation.
 ///
 /// # Errors
-/// As [`state`], or the limit is exceeded.
+/// The errors of [`state`], or the limit is exceeded.
 pub fn wait(group: &Group, wanted: State, limit: Nanos) -> Result<Instant> {
     let end = clock::now().saturating_add(limit);
     loop {

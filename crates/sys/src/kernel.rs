@@ -15,10 +15,10 @@ pub fn version() -> String {
     rustix::system::uname().version().to_string_lossy().into_owned()
 }
 
-/// Returns the boot id of this machine.
+/// Returns the boot ID of this machine.
 ///
 /// # Errors
-/// The kernel does not report the boot id.
+/// The kernel does not report the boot ID.
 pub fn boot_id() -> Result<String> {
     Ok(file::read("/proc/sys/kernel/random/boot_id")?.trim().to_string())
 }
@@ -43,7 +43,8 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Reads /proc/config.gz or /boot. If neither exists, every option is [`Configured::Unknown`].
+    /// Reads the configuration from /proc/config.gz or /boot. If there is none, every option is
+    /// [`Configured::Unknown`].
     #[must_use]
     pub fn read() -> Configuration {
         Configuration { options: procfs::kernel_config().ok().map(procfs::KernelConfig) }
@@ -70,7 +71,7 @@ impl Configuration {
     }
 }
 
-/// Returns the last value of a boot parameter; `None`: the parameter was not given.
+/// Returns the last value of a boot parameter; `None` if the parameter was not given.
 #[must_use]
 pub fn parameter(name: &str) -> Option<String> {
     given(&file::read("/proc/cmdline").ok()?, name)
@@ -140,7 +141,7 @@ pub fn is_realtime() -> bool {
     file::value::<u32>("/sys/kernel/realtime", "0 or 1").is_ok_and(|on| on == 1)
 }
 
-/// Returns the number of clock ticks of /proc per second.
+/// Returns the number of clock ticks per second (USER_HZ), the unit of times in /proc.
 #[must_use]
 pub fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()

@@ -7,8 +7,9 @@
 //! | module | content |
 //! |---|---|
 //! | [`attributes`], [`affinity`], [`autogroup`] | scheduling of a thread, and the CPUs where it may run |
-//! | [`thread`], [`process`] | identity of threads and processes, and handles that stay valid when a number is reused |
-//! | [`usage`] | CPU time and run state, read without allocating |
+//! | [`thread`], [`process`] | identity of threads and processes, and handles that never refer to a later owner of a
+//! number |
+//! | [`usage`] | CPU time and run state, read without allocating memory |
 //! | [`clock`], [`event`] | the monotonic clock, timers, and waiting for several events at once |
 //! | [`switches`], [`births`] | context switches and forks, reported as they happen |
 //! | [`cgroup`], [`freezer`] | control groups that Tactus creates, and freezing their tasks |
@@ -57,7 +58,7 @@ pub enum Error {
         /// The remedy, in the imperative.
         remedy: &'static str,
     },
-    /// The kernel accepted the call and applied another value.
+    /// The kernel accepted the call, but applied another value.
     NotKept {
         /// The attempted operation.
         what: String,

@@ -1,4 +1,4 @@
-//! Locked memory. A thread that schedules other threads must not wait for a page.
+//! Locked memory. A thread that schedules other threads must not wait for a page fault.
 
 use crate::{Error, Result};
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 /// Locks all memory of this process, present and future.
 ///
 /// # Errors
-/// The caller lacks the privilege, or the limit is too low.
+/// The caller lacks the privilege, and the limit is too low.
 pub fn lock() -> Result<()> {
     let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     locked.map_err(|errno| {

@@ -80,7 +80,7 @@ pub fn held() -> Result<Vec<Capability>> {
     Ok(Capability::ALL.into_iter().filter(|one| sets.effective.contains(one.bit())).collect())
 }
 
-/// Returns the effective user of this process.
+/// Returns the effective user ID of this process.
 #[must_use]
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -92,7 +92,7 @@ pub fn priority_limit() -> Option<u64> {
     getrlimit(Resource::Rtprio).current
 }
 
-/// Returns the maximum time for which a real-time thread may run without sleeping before it gets SIGXCPU
+/// Returns the maximum time for which a real-time thread may run without sleeping before it receives SIGXCPU
 /// (RLIMIT_RTTIME). `None`: no limit.
 #[must_use]
 pub fn realtime_limit() -> Option<Nanos> {
@@ -127,10 +127,10 @@ pub fn files_before() -> Option<u64> {
     FILES_BEFORE.get().copied().flatten()
 }
 
-/// Lowers the limit of open files to `most`, the value before an ancestor raised the limit.
+/// Sets the limit of open files to `most`, for example to the value before an ancestor raised the limit.
 ///
 /// # Errors
-/// The limit exceeds the maximum.
+/// `most` exceeds the maximum.
 pub fn set_file_limit(most: u64) -> Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum })

@@ -7,8 +7,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sched::Nanos;
 
-/// A handle of a process, which never refers to a later process with the same pid. The descriptor becomes readable when
-/// the process ends.
+/// A handle to a process, which never refers to a later process with the same pid. The file descriptor becomes readable
+/// when the process ends.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -19,7 +19,7 @@ impl Process {
     /// Opens process `pid`.
     ///
     /// # Errors
-    /// The process has ended, or `pid` is a thread other than the first of its process.
+    /// The process has ended, or `pid` is the tid of a thread other than the first thread of a process.
     pub fn open(pid: u32) -> Result<Process> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Error::Gone(pid))?;
         match pidfd_open(raw, PidfdFlags::empty()) {
@@ -30,14 +30,13 @@ impl Process {
         }
     }
 
-    /// Opens the process with this identity, and no later process with its pid.
+    /// Opens the process with this identity, but never a later process with the same pid.
     ///
     /// # Errors
-    /// The process has ended, even if its pid has been reused.
+    /// The process has ended. Its pid may have been reused.
     pub fn open_as(identity: Identity) -> Result<Process> {
         let process = Process::open(identity.tid)?;
-        // The identity is compared after the process is opened. A later process with the same pid has a different start
-        // time.
+        // Compare the identity after the process is opened: a later process with the same pid has another start time.
         Thread::open_as(identity)?;
         Ok(process)
     }
@@ -159,8 +158,8 @@ pub fn leave_session() -> Result<()> {
     left.map(|_| ()).map_err(|errno| Error::from(errno, "leave the session of this process", remedy))
 }
 
-/// Ignores requests of a terminal or another process to end or stop: SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1
-/// and SIGUSR2. Also ignores SIGPIPE and SIGXCPU. SIGKILL and SIGSTOP cannot be ignored.
+/// Ignores requests of a terminal or another process to end or stop: SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP,
+/// SIGTTIN, SIGTTOU, SIGUSR1 and SIGUSR2. Also ignores SIGPIPE and SIGXCPU. SIGKILL and SIGSTOP cannot be ignored.
 pub fn ignore_requests() {
     let signals = [
         libc::SIGINT,
@@ -183,14 +182,14 @@ pub fn ignore_stops() {
     [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_IGN));
 }
 
-/// Restores the default of SIGTTIN and SIGTTOU. This process, or a program that it executes, then stops at an access to
-/// a terminal of another process group.
+/// Restores the default of SIGTTIN and SIGTTOU. This process, or a program that it executes, then stops when it
+/// accesses the terminal from a background process group.
 pub fn heed_terminal() {
     [libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_DFL));
 }
 
-/// Runs `arrange`, which may install a handler of SIGHUP. Restores the disposition if SIGHUP was ignored, as under
-/// nohup.
+/// Runs `arrange`, which may install a handler of SIGHUP. If SIGHUP was ignored before, as under nohup, ignores SIGHUP
+/// again.
 pub fn heeding_nohup<T>(arrange: impl FnOnce() -> T) -> T {
     let mut found = std::mem::MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: the call changes no disposition, and the kernel fills the buffer if the call succeeds.
@@ -273,8 +272,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_other_than_the_parent_has_no_effect() {
-        // The test thread may differ from the thread that forked this process, so the setting is undone before the test
-        // thread ends.
+        // The call arms the signal before it fails. Disarm the signal, because the thread that forked this process may
+        // end before the tests.
         let undo = || rustix::process::set_parent_process_death_signal(None).unwrap();
         assert!(matches!(end_with(u32::MAX), Err(Error::Gone(u32::MAX))));
         undo();

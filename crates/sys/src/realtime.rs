@@ -46,7 +46,7 @@ pub fn round_robin_slice() -> Result<Nanos> {
 /// Returns the shortest and the longest period of SCHED_DEADLINE.
 ///
 /// # Errors
-/// The kernel does not report the periods (before Linux 5.13, which accepts all).
+/// The kernel does not report the periods. Kernels before Linux 5.4 do not limit the periods.
 pub fn deadline_periods() -> Result<(Nanos, Nanos)> {
     let us = |name: &str| -> Result<Nanos> {
         let us: u64 =
@@ -57,7 +57,7 @@ pub fn deadline_periods() -> Result<(Nanos, Nanos)> {
 }
 
 /// The fair server of a CPU, which reserves CPU time for ordinary threads even while real-time threads are runnable
-/// (since Linux 6.8).
+/// (since Linux 6.12).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FairServer {
     /// CPU of the server.
@@ -103,7 +103,7 @@ fn not_shown(error: io::Error, path: &str) -> Error {
     }
 }
 
-/// Opens debugfs at its mount point. Without a mount point, mounts debugfs privately for this handle.
+/// Opens debugfs at its mount point. If debugfs is not mounted, mounts debugfs privately for this handle.
 fn debugfs() -> Result<OwnedFd> {
     if std::path::Path::new("/sys/kernel/debug/sched").is_dir()
         && let Ok(directory) = file::directory("/sys/kernel/debug")
@@ -135,7 +135,7 @@ pub struct GroupRuntime {
     pub bandwidth: Bandwidth,
 }
 
-/// Returns the real-time bandwidth of the control group of thread `tid`. `None`: the kernel does not group real-time
+/// Returns the real-time bandwidth of the control group of thread `tid`. `None` if the kernel does not group real-time
 /// threads (no RT_GROUP_SCHED).
 ///
 /// # Errors
@@ -143,7 +143,7 @@ pub struct GroupRuntime {
 pub fn of_group(tid: u32) -> Result<Option<GroupRuntime>> {
     let group = match Hierarchy::one("cpu").and_then(|hierarchy| hierarchy.group_of(tid)) {
         Ok(group) => group,
-        // Real-time groups exist in version 1 only.
+        // Real-time groups exist only in cgroup version 1.
         Err(Error::Absent { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };

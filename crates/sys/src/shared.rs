@@ -36,7 +36,7 @@ impl std::fmt::Debug for Words {
     }
 }
 
-/// Opens a file that belongs to this user. Follows no symbolic link.
+/// Opens a file. Does not follow a symbolic link.
 fn open(path: &Path, flags: OFlags, what: &str) -> Result<OwnedFd> {
     let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let explained = |errno: Errno| Error::from(errno, format!("{what} {}", path.display()), REMEDY);
@@ -84,7 +84,7 @@ impl Words {
         if bytes > LARGEST || count < least.max(1) {
             return Err(malformed("of the length of a file of shared words"));
         }
-        // A read of a hole would allocate space, and the file system might be full by then.
+        // Allocate all space now: access to a hole would allocate space later, when the file system may be full.
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(explained)?;
         Words::map(path, &file, count)
     }
@@ -135,7 +135,8 @@ pub enum Locked {
 }
 
 impl Lock {
-    /// Locks the file `path` without waiting, and writes the pid of this process into the file. Creates a missing file.
+    /// Locks the file `path` without waiting, and writes the pid of this process into the file. Creates the file if it
+    /// does not exist.
     ///
     /// # Errors
     /// The file cannot be opened or locked.
@@ -167,7 +168,7 @@ pub fn own_directory(path: &Path) -> Result<()> {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(explained(errno)),
     }
-    // The owner of a symbolic link may redirect it.
+    // Do not follow a symbolic link, because its owner may redirect it.
     let found = rustix::fs::lstat(path).map_err(explained)?;
     let is_ours = FileType::from_raw_mode(found.st_mode) == FileType::Directory
         && found.st_uid == rustix::process::geteuid().as_raw()

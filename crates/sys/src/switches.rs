@@ -1,10 +1,10 @@
-//! Context switches as they happen: the kernel records each thread that arrives on a CPU or leaves a CPU, and the
+//! Context switches as they happen: the kernel records when a thread begins to run on a CPU or leaves a CPU, and the
 //! reason.
 //!
-//! A watcher that wakes at every switch causes switches. On the CPU of the watched thread, the watcher preempts the
-//! thread, sleeps, lets the thread return, and is woken again, without end. A watcher therefore chooses its wake-ups
-//! ([`Wake`]): when its thread leaves a CPU, never for single switches, or once for an expected switch. Recording
-//! pauses after an expected switch.
+//! A watcher that is woken at every switch causes further switches. On the CPU of the watched thread, the watcher
+//! preempts the thread and sleeps again, the thread returns to the CPU, and this switch wakes the watcher again,
+//! without end. A watcher therefore chooses when it is woken ([`Wake`]): when the thread leaves a CPU, when the buffer
+//! is half full, or at an expected switch. After an expected switch, the watcher pauses the recording.
 
 use crate::{Error, Result, file};
 use perf_event::events::Software;
@@ -26,7 +26,7 @@ const BUFFER: usize = 8 * 4096;
 /// Buffer size if each switch wakes the watcher: one page, because the watcher drains the buffer before its next wait.
 const SMALL_BUFFER: usize = 4096;
 
-/// Condition under which the descriptor becomes readable. Records can be read at any time.
+/// Condition under which the file descriptor becomes readable. Records can be read at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
     /// The buffer is half full.
@@ -41,7 +41,7 @@ pub enum Wake {
 /// Direction and reason of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// The thread arrived on the CPU.
+    /// The thread began to run on the CPU.
     In,
     /// The thread left the CPU because it blocked.
     Blocked,
@@ -49,20 +49,20 @@ pub enum Turn {
     Preempted,
 }
 
-/// A thread that arrived on a CPU or left it.
+/// A switch of a thread to or from a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switch {
     /// Instant of the switch, by the monotonic clock.
     pub at: Instant,
     /// CPU of the switch.
     pub cpu: CpuId,
-    /// Id of the thread; 0 is the idle thread.
+    /// ID of the thread; 0 is the idle thread.
     pub tid: u32,
     /// Direction and reason of the switch.
     pub turn: Turn,
 }
 
-/// A record of the kernel.
+/// A record from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record {
     /// A switch.
@@ -86,19 +86,19 @@ impl Switches {
     /// Records the switches of thread `tid` from now on.
     ///
     /// # Errors
-    /// The thread has ended, permission or privilege is lacking (CAP_PERFMON for a wake-up when the thread leaves), or
-    /// the kernel has no perf events.
+    /// The thread has ended, the caller lacks permission or privilege (CAP_PERFMON for a wake-up when the thread leaves
+    /// a CPU), or the kernel has no perf events.
     pub fn of_thread(tid: u32, wake: Wake) -> Result<Switches> {
         let raw = i32::try_from(tid).map_err(|_| Error::Gone(tid))?;
         let mut builder = match wake {
             Wake::Seldom | Wake::Each => Builder::new(Software::DUMMY),
-            // The kernel's event counts when a thread leaves.
+            // The kernel counts this event when a thread leaves a CPU.
             Wake::OnLeave => Builder::new(Software::CONTEXT_SWITCHES),
         };
         match wake {
             Wake::Seldom => &mut builder,
             Wake::OnLeave => builder.include_kernel().sample_period(1).wakeup_events(1),
-            // Every record is longer than a byte.
+            // Every record reaches the watermark, because it is longer than a byte.
             Wake::Each => builder.wakeup_watermark(1),
         };
         builder.observe_pid(raw).any_cpu();
@@ -109,11 +109,11 @@ impl Switches {
         })
     }
 
-    /// Records the switches of all threads on CPU `cpu` from now on. Wake-ups are rare, because the watcher may switch
-    /// on that CPU too.
+    /// Records the switches of all threads on CPU `cpu` from now on. The watcher is not woken at each switch, because
+    /// its own switches may be on that CPU, too.
     ///
     /// # Errors
-    /// The privilege is lacking, the CPU does not exist, or the kernel has no perf events.
+    /// The caller lacks the privilege, the CPU does not exist, or the kernel has no perf events.
     pub fn on_cpu(cpu: CpuId) -> Result<Switches> {
         let mut builder = Builder::new(Software::DUMMY);
         builder.any_pid().one_cpu(cpu.index());
@@ -132,7 +132,7 @@ impl Switches {
         Ok(Switches { sampler: builder.build()?.sampled(buffer)? })
     }
 
-    /// Discards old records and records switches from now on. Allocates only on failure.
+    /// Discards old records and records switches from now on. Allocates memory only on failure.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -145,7 +145,7 @@ impl Switches {
         })
     }
 
-    /// Pauses recording. Existing records can still be read. Allocates only on failure.
+    /// Pauses recording. Existing records can still be read. Allocates memory only on failure.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -156,7 +156,7 @@ impl Switches {
         })
     }
 
-    /// Returns the oldest unread record. Allocates nothing.
+    /// Returns the oldest unread record. Does not allocate memory.
     pub fn next_record(&mut self) -> Option<Record> {
         loop {
             let record = self.sampler.next_record()?;
@@ -177,14 +177,14 @@ impl AsFd for Switches {
     }
 }
 
-/// Parses the body of a record, which ends with the requested identification: pid, tid, time, CPU, and padding.
+/// Parses the body of a record, which ends with the requested identification fields: pid, tid, time, CPU, and padding.
 fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Record> {
     let word = |at: usize| Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
     let identified = match kind {
         RECORD_LOST => return Some(Record::Lost(long(8)?)),
         RECORD_SWITCH => 0,
-        // The pid and tid of the other side of the switch precede the identification.
+        // The pid and tid of the other thread of the switch precede the identification fields.
         RECORD_SWITCH_CPU_WIDE => 8,
         _ => return None,
     };
@@ -198,7 +198,8 @@ fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Record> {
     Some(Record::Switch(Switch { at, cpu: CpuId::new(cpu), tid, turn }))
 }
 
-/// Returns the restriction of unprivileged users. At 2, users may record their own threads; at 3 and above, no threads.
+/// Returns the restriction of perf events for unprivileged users. At 2, users may record their own threads; at 3 and
+/// above, no threads.
 ///
 /// # Errors
 /// The kernel has no perf events.
@@ -226,7 +227,7 @@ mod tests {
     use crate::{affinity, clock, event};
     use sched::{CpuSet, Nanos};
 
-    /// Waits up to 10 s for at least `most` switches, and returns the switches. `None`: the kernel does not permit
+    /// Waits up to 10 s for at least `most` switches, and returns the switches; `None` if the kernel does not permit
     /// recording.
     fn read(begun: Result<Switches>, most: usize, wait: impl Fn(&Switches)) -> Option<Vec<Switch>> {
         let mut switches = match begun {
@@ -261,7 +262,8 @@ mod tests {
     fn a_child_is_seen_whenever_it_leaves_also_from_its_own_cpu() {
         let (child, cpu) = on_own_cpu();
         let watch = || {
-            // The test could not detect a watcher that runs on another CPU and wakes itself.
+            // Run the watcher on the CPU of the thread. On another CPU, the watcher would not cause switches of the
+            // thread.
             affinity::set(crate::thread::current(), &CpuSet::one(cpu)).unwrap();
             let waiting = event::Waiting::new().unwrap();
             let begun = Switches::of_thread(child.pid(), Wake::OnLeave);
@@ -301,7 +303,7 @@ mod tests {
     fn an_arrival_is_reported_only_while_it_is_awaited() {
         let (child, cpu) = on_own_cpu();
         let watch = || {
-            // The watcher runs on the CPU of the thread, where an agent waits for the thread.
+            // Run the watcher on the CPU of the thread, where an agent runs, too.
             affinity::set(crate::thread::current(), &CpuSet::one(cpu)).unwrap();
             let mut switches = match Switches::of_thread(child.pid(), Wake::Each) {
                 Ok(switches) => switches,
@@ -313,7 +315,7 @@ mod tests {
             let waiting = event::Waiting::new().unwrap();
             waiting.add(&switches, 7).unwrap();
             assert_eq!(waiting.next(clock::now() + Nanos::ms(20)).unwrap(), None, "nothing is recorded yet");
-            // More switches than the buffer can store.
+            // Cause more switches than the buffer can store.
             for _ in 0..200 {
                 switches.resume().unwrap();
                 let record = loop {
@@ -326,7 +328,7 @@ mod tests {
                 switches.pause().unwrap();
                 assert!(matches!(record, Record::Switch(switch) if switch.tid == child.pid()), "{record:?}");
             }
-            // Discards records from between the wake-up and the pause.
+            // Discard a wake-up for records between the last wake-up and the pause.
             let _ = waiting.next(Instant::ZERO).unwrap();
             assert_eq!(waiting.next(clock::now() + Nanos::ms(20)).unwrap(), None, "nothing is recorded any more");
         };

@@ -1,4 +1,4 @@
-//! Identity of threads: their state under /proc, and handles that never refer to a later thread with the same number.
+//! Identity of threads: their state under /proc, and handles that never refer to a later thread with the same tid.
 
 use crate::{Error, Result, file};
 use rustix::fd::OwnedFd;
@@ -39,28 +39,28 @@ impl State {
     }
 }
 
-/// The report of /proc about a thread at one moment.
+/// The status of a thread in /proc, at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// Name of the thread; at most 15 bytes for a user's thread.
+    /// Name of the thread; at most 15 bytes for a user thread.
     pub name: String,
     /// State of the thread.
     pub state: State,
-    /// Parent of the thread's process.
+    /// Pid of the parent of the thread's process.
     pub parent: u32,
     /// Whether the thread is a kernel thread.
     pub is_kernel: bool,
-    /// Start time of the thread, in clock ticks since boot. The start time, the tid and the boot id together identify a
+    /// Start time of the thread, in clock ticks since boot. The start time, the tid and the boot ID together identify a
     /// thread permanently.
     pub start_time: u64,
     /// CPU of the thread; for a thread that does not run, its last CPU.
     pub cpu: usize,
 }
 
-/// Identity of a thread until the machine reboots. A later thread with the same number has another start time.
+/// Identity of a thread until the machine reboots. A later thread with the same tid has another start time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
-    /// Id of the thread.
+    /// ID of the thread (tid).
     pub tid: u32,
     /// Start time of the thread, in clock ticks since boot.
     pub start_time: u64,
@@ -69,14 +69,14 @@ pub struct Identity {
 /// The owner of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Owner {
-    /// The real user.
+    /// Real user ID.
     pub real: u32,
-    /// The effective user.
+    /// Effective user ID.
     pub effective: u32,
 }
 
-/// A thread held by its directory under /proc. Once the thread has ended, the directory is empty, even when the
-/// thread's number has been reused.
+/// A thread held by its directory under /proc. Once the thread has ended, the directory is empty, even if the tid has
+/// been reused.
 #[derive(Debug)]
 pub struct Thread {
     identity: Identity,
@@ -89,7 +89,8 @@ impl Thread {
     /// # Errors
     /// The thread has ended.
     pub fn open(tid: u32) -> Result<Thread> {
-        // The path contains `task` because /proc/PID has sums over all threads of the process.
+        // The path contains `task`, because the files directly in /proc/PID report sums over all threads of the
+        // process.
         let path = format!("/proc/{tid}/task/{tid}");
         let directory = file::directory(&path).map_err(|error| problem(error, tid, ""))?;
         let mut thread = Thread { identity: Identity { tid, start_time: 0 }, directory };
@@ -97,16 +98,16 @@ impl Thread {
         Ok(thread)
     }
 
-    /// Opens the thread with this identity, and no later thread with its number.
+    /// Opens the thread with this identity, but never a later thread with the same tid.
     ///
     /// # Errors
-    /// The thread has ended, even if its number has been reused.
+    /// The thread has ended. Its tid may have been reused.
     pub fn open_as(identity: Identity) -> Result<Thread> {
         let thread = Thread::open(identity.tid)?;
         if thread.identity == identity { Ok(thread) } else { Err(Error::Gone(identity.tid)) }
     }
 
-    /// Returns the id of the thread.
+    /// Returns the tid of the thread.
     #[must_use]
     pub fn tid(&self) -> u32 {
         self.identity.tid
@@ -118,14 +119,14 @@ impl Thread {
         self.identity
     }
 
-    /// Returns whether the thread has not ended yet. If the thread still exists, all operations by its number before
-    /// this call reached this thread.
+    /// Returns whether the thread has not ended yet. If the thread still exists, all earlier calls by its tid have
+    /// reached this thread.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.status().is_ok_and(|status| status.state != State::Dead)
     }
 
-    /// Returns the current state of the thread.
+    /// Returns the current status of the thread.
     ///
     /// # Errors
     /// The thread has ended.
@@ -133,7 +134,7 @@ impl Thread {
         parse(&self.read("stat")?).ok_or_else(|| self.malformed("stat", "the status of a thread"))
     }
 
-    /// Returns the process of the thread.
+    /// Returns the pid of the thread's process.
     ///
     /// # Errors
     /// The thread has ended.
@@ -156,7 +157,7 @@ impl Thread {
         ids.ok_or_else(|| self.malformed("status", "a list with a Uid"))
     }
 
-    /// Returns the threads of the thread's process, in ascending order.
+    /// Returns the tids of all threads of the thread's process, in ascending order.
     ///
     /// # Errors
     /// The thread has ended.
@@ -164,8 +165,8 @@ impl Thread {
         file::numbers_in(&self.directory, "..").map_err(|error| problem(error, self.tid(), ".."))
     }
 
-    /// Returns the living processes that the thread has forked, in ascending order. The kernel may omit processes if
-    /// processes start or end during the call. Repeat the call for a complete list.
+    /// Returns the pids of the living processes that the thread has forked, in ascending order. The kernel may omit
+    /// processes if processes start or end during the call. Repeat the call for a complete list.
     ///
     /// # Errors
     /// The thread has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
@@ -198,7 +199,7 @@ pub(crate) fn path(tid: u32, name: &str) -> PathBuf {
 /// Converts an error of reading the file `name` of thread `tid`.
 pub(crate) fn problem(error: io::Error, tid: u32, name: &str) -> Error {
     let is_there = || PathBuf::from(format!("/proc/{tid}")).exists();
-    // The directory of an ended thread is empty. A living thread may lack a single file.
+    // A file is missing if the thread has ended. Only the file `children` may be missing for a living thread.
     match error.raw_os_error() {
         Some(libc::ESRCH) => Error::Gone(tid),
         Some(libc::ENOENT) if name != "children" || !is_there() => Error::Gone(tid),
@@ -218,7 +219,8 @@ pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<std::str::SplitAsci
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::split_ascii_whitespace)
 }
 
-/// Returns the fields of /proc/TID/stat after the closing parenthesis of the name, which may contain anything.
+/// Parses the content of /proc/TID/stat. The name ends at the last closing parenthesis, because the name may contain
+/// parentheses and spaces.
 fn parse(text: &str) -> Option<Status> {
     let (before, after) = text.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
@@ -234,7 +236,7 @@ fn parse(text: &str) -> Option<Status> {
     })
 }
 
-/// Returns the current report of /proc about thread `tid`.
+/// Returns the current status of thread `tid`.
 ///
 /// # Errors
 /// The thread has ended.
@@ -242,7 +244,7 @@ pub fn status(tid: u32) -> Result<Status> {
     Thread::open(tid)?.status()
 }
 
-/// Returns the threads of process `pid`, in ascending order.
+/// Returns the tids of the threads of process `pid`, in ascending order.
 ///
 /// # Errors
 /// The process has ended.
@@ -250,7 +252,7 @@ pub fn threads(pid: u32) -> Result<Vec<u32>> {
     Thread::open(pid)?.siblings()
 }
 
-/// Returns the living children of process `pid`, in ascending order.
+/// Returns the pids of the living children of process `pid`, in ascending order.
 ///
 /// # Errors
 /// The process has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
@@ -268,7 +270,7 @@ pub fn children(pid: u32) -> Result<Vec<u32>> {
     Ok(all)
 }
 
-/// Returns the id of the calling thread.
+/// Returns the tid of the calling thread.
 #[must_use]
 pub fn current() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
@@ -278,7 +280,7 @@ pub fn current() -> u32 {
 /// kernel keeps at most 15 bytes.
 pub fn set_name(name: &str) {
     if let Ok(name) = std::ffi::CString::new(name) {
-        // The name is only informative, and the kernel accepts every name of this length.
+        // The name is only informative, and the kernel accepts every name.
         let _ = rustix::thread::set_name(&name);
     }
 }
@@ -349,7 +351,7 @@ mod tests {
     fn kernel_threads_and_missing_threads_are_distinguished() {
         let me = status(current()).unwrap();
         assert!(!me.is_kernel && me.start_time > 0);
-        // Thread 2 is kthreadd if the tests run among the processes of the host.
+        // Thread 2 is kthreadd if the tests run in the PID namespace of the host.
         match status(2) {
             Ok(second) if second.name == "kthreadd" => assert!(second.is_kernel),
             _ => eprintln!("SKIPPED: process 2 is not kthreadd here, so no kernel thread is seen"),

@@ -1,5 +1,5 @@
-//! CPU time and state of a thread, from its files under /proc. The files stay open, and each read is one call without
-//! allocating.
+//! CPU time and state of a thread, from its files under /proc. The files stay open. A read is one system call and does
+//! not allocate memory.
 
 use crate::thread::{State, Thread, path, problem};
 use crate::{Error, Result, file};
@@ -49,7 +49,7 @@ impl Meter {
         }
     }
 
-    /// Returns the current usage of the thread. Allocates only on failure.
+    /// Returns the current usage of the thread. Allocates memory only on failure.
     ///
     /// # Errors
     /// The thread has ended.
@@ -70,7 +70,7 @@ pub struct Doing {
     pub cpu: usize,
 }
 
-/// The stat file of a thread, read for its state only.
+/// The stat file of a thread, read only for the state and the CPU.
 #[derive(Debug)]
 pub struct StateMeter {
     tid: u32,
@@ -91,7 +91,7 @@ impl StateMeter {
         Ok(StateMeter { tid, file })
     }
 
-    /// Returns the current state of the thread. Allocates only on failure.
+    /// Returns the current state of the thread. Allocates memory only on failure.
     ///
     /// # Errors
     /// The thread has ended.
@@ -104,13 +104,14 @@ impl StateMeter {
     }
 }
 
-/// The file with the number of the newest thread on this host. The number changes whenever a thread or process starts.
+/// The file that reports the tid of the newest thread on this host. This tid changes whenever a thread or process
+/// starts.
 #[derive(Debug)]
 pub struct Births {
     file: File,
 }
 
-/// Path of the file. Its last word is the number of the newest thread.
+/// Path of the file. The last word of the file is the tid of the newest thread.
 const LOADAVG: &str = "/proc/loadavg";
 
 impl Births {
@@ -123,10 +124,10 @@ impl Births {
         file.map(|file| Births { file }).map_err(|error| Error::from(error, format!("open {LOADAVG}"), "mount /proc"))
     }
 
-    /// Returns the number of the newest thread. Allocates only on failure.
+    /// Returns the tid of the newest thread. Allocates memory only on failure.
     ///
     /// # Errors
-    /// The kernel does not report the number.
+    /// The kernel does not report the tid.
     pub fn read(&self) -> Result<u64> {
         let mut bytes = [0; 96];
         let read = self.file.read_at(&mut bytes, 0);
@@ -137,7 +138,7 @@ impl Births {
 }
 
 impl Thread {
-    /// Returns the open file with the thread's CPU time.
+    /// Opens the file that reports the thread's CPU time.
     ///
     /// # Errors
     /// The thread has ended, or the kernel has no schedstat.
@@ -145,7 +146,7 @@ impl Thread {
         Meter::of(self.tid(), self.directory())
     }
 
-    /// Returns the open file with the thread's state.
+    /// Opens the file that reports the thread's state.
     ///
     /// # Errors
     /// The thread has ended.
@@ -154,7 +155,7 @@ impl Thread {
     }
 }
 
-/// Parses three decimal numbers.
+/// Parses CPU time, waiting time and number of dispatches: three decimal numbers.
 fn parse_usage(bytes: &[u8]) -> Option<Usage> {
     let mut numbers = words(bytes).map(number);
     let mut next = || numbers.next().flatten();
@@ -236,7 +237,7 @@ mod tests {
         let child = Child::start(Work::Sleep).unwrap();
         let after = births.read().unwrap();
         assert!(after != before, "{before}");
-        // Other threads may have started since the child. The numbers increase until they wrap around.
+        // Other threads may have started since the child. Thread IDs increase until they wrap around.
         assert!(after >= u64::from(child.pid()) || after < before, "{before} {after} {}", child.pid());
     }
 

@@ -1,5 +1,5 @@
-//! [`Actor`]: a thread of Tactus with turns. When an actor is woken, the policy gives it a CPU like any other thread.
-//! Then the driver of the world executes the actor's turn.
+//! [`Actor`]: a thread of Tactus that takes turns. After a wake-up, an actor waits for a CPU under the policy, like any
+//! other thread. Once the actor has a CPU, the caller of `run_until` executes the actor's turn.
 
 use sched::{CpuId, Instant};
 
@@ -34,7 +34,7 @@ pub(super) struct Actor {
     pub(super) quiet: bool,
     /// Instant at which the actor's timer expires; NEVER: the timer is unarmed.
     pub(super) timer: Instant,
-    /// Instant for which the actor armed the timer, before lateness.
+    /// Instant for which the actor armed the timer, without the simulated lateness.
     pub(super) asked: Instant,
 }
 

@@ -6,12 +6,12 @@ use crate::world::World;
 use sched::{CpuId, Instant, Nanos, Wake};
 
 impl World {
-    /// Arms the timer of actor `tid` for `at`, plus a lateness. At NEVER, disarms the timer.
+    /// Arms the timer of actor `tid` for `at`, plus a simulated lateness. If `at` is NEVER, disarms the timer.
     pub fn wake_at(&mut self, tid: u32, at: Instant) {
         let late = self.lateness();
         let now = self.now();
         let Some(actor) = self.actor(tid) else { return };
-        // Another event woke the actor while its timer was already late.
+        // If another event woke the actor after its timer was due, the lateness so far counts.
         let late_already = if actor.timer == Instant::NEVER { Nanos::ZERO } else { now.saturating_since(actor.asked) };
         actor.asked = at.max(now);
         actor.timer = actor.asked.saturating_add(late);
@@ -19,7 +19,7 @@ impl World {
         self.next_timer = self.timers().min().unwrap_or(Instant::NEVER);
     }
 
-    /// Wakes actor `tid` now. An actor in its turn takes another turn.
+    /// Wakes actor `tid` now. If the actor is in its turn, it takes another turn afterwards.
     pub fn ring(&mut self, tid: u32) {
         let Some(actor) = self.actor(tid) else { return };
         if actor.stage != Stage::Asleep {

@@ -1,4 +1,5 @@
-//! Forks: immediate forks, and forks that take CPU time. The parent may lose its CPU during a fork that takes CPU time.
+//! Forks: immediate forks, and forks that take CPU time. During a fork that takes CPU time, the parent may lose its
+//! CPU.
 
 use crate::fork::{Birth, Kind};
 use crate::setting::Setting;
@@ -10,7 +11,7 @@ use sys::attributes::{Attributes, Policy};
 use sys::thread::Owner;
 
 impl World {
-    /// Starts a process as a child of init; `None` if all numbers are in use.
+    /// Starts a process as a child of init. Returns its pid; `None` if all tids are in use.
     pub fn start(&mut self, name: &str, owner: Owner, workload: Workload) -> Option<u32> {
         let setting = Setting { attributes: Attributes::of(Policy::Other { nice: 0 }), affinity: self.cpus() };
         let parent = if self.tasks.births == 0 { 0 } else { INIT };
@@ -19,20 +20,23 @@ impl World {
         self.begin(name, process, (setting, setting), workload)
     }
 
-    /// Forks thread `parent`; `None` if all numbers are in use. Panics if the thread does not exist.
+    /// Forks a child process from thread `parent`. Returns its pid; `None` if all tids are in use. Panics if the thread
+    /// does not exist.
     pub fn fork(&mut self, parent: u32, workload: Workload) -> Option<u32> {
         let birth = self.birth(parent, Kind::Process, workload, Nanos::ZERO);
         self.bear(parent, birth)
     }
 
-    /// Starts a thread in the process of thread `by`; `None` if all numbers are in use. Panics if `by` does not exist.
+    /// Starts a thread in the process of thread `by`. Returns its tid; `None` if all tids are in use. Panics if `by`
+    /// does not exist.
     pub fn clone_thread(&mut self, by: u32, workload: Workload) -> Option<u32> {
         let birth = self.birth(by, Kind::Thread, workload, Nanos::ZERO);
         self.bear(by, birth)
     }
 
-    /// Starts a fork of thread `by` that takes the CPU time `takes`. During the fork, the thread does not stop. If the
-    /// thread has no work, it waits for memory. Panics if the thread does not exist.
+    /// Starts a fork of thread `by` that takes `takes` of CPU time. A stop of the thread takes effect only after the
+    /// fork. If the thread has no work during the fork, the thread sleeps uninterruptibly, as if it waited for memory.
+    /// Panics if the thread does not exist.
     pub fn begin_birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) {
         let birth = self.birth(by, kind, workload, takes);
         self.note(|| format!("{by} begins to begin a {kind:?}"));
@@ -40,20 +44,20 @@ impl World {
         self.forking.push(by);
     }
 
-    /// Returns whether thread `tid` is in a fork.
+    /// Returns whether thread `tid` is inside a fork.
     #[must_use]
     pub fn is_forking(&self, tid: u32) -> bool {
         self.tasks.get(tid).is_some_and(|thread| thread.birth_begun.is_some())
     }
 
-    /// Returns whether a thread with the mark `tag` is in a fork.
+    /// Returns whether a thread with the mark `tag` is inside a fork.
     #[must_use]
     pub fn is_any_forking(&self, tag: usize) -> bool {
         self.forking.iter().any(|&tid| self.mark_of(tid) == Some(tag))
     }
 
     fn birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) -> Birth {
-        // The kernel assigns the number long before the end of the fork, and counts the birth at the same time.
+        // The kernel assigns the tid, and counts the birth, long before the end of the fork.
         self.tasks.births += 1;
         let until = self.had(by).0 + takes;
         let thread = self.tasks.thread(by);

@@ -1,4 +1,4 @@
-//! [`Caller`]: a process of Tactus with the simulated [`Kernel`].
+//! [`Caller`]: the simulated [`Kernel`], as called by one process of Tactus.
 
 use crate::life::{Life, Mapping, Memory};
 use crate::setting::{Setting, params};
@@ -15,11 +15,11 @@ use sys::thread::{Identity, Owner, State, Status};
 use sys::usage::Usage;
 use sys::{Error, Result};
 
-/// Error numbers of include/uapi/asm-generic/errno-base.h.
+/// Error numbers from include/uapi/asm-generic/errno-base.h.
 const EPERM: i32 = 1;
 const EINVAL: i32 = 22;
 
-/// A handle of a thread.
+/// A handle to a thread.
 #[derive(Debug)]
 pub struct Held {
     identity: Identity,
@@ -63,7 +63,7 @@ impl Caller {
         self.life.acts()
     }
 
-    /// Enters a call.
+    /// Begins a call, and lets its time pass. Fails if the process has failed.
     fn enter(&self) -> Result<RefMut<'_, World>> {
         let mut world = self.world.borrow_mut();
         if self.life.act() {
@@ -75,7 +75,7 @@ impl Caller {
         if self.life.fault().is_some() { Err(Error::Gone(self.pid)) } else { Ok(world) }
     }
 
-    /// Enters a call about a thread.
+    /// Begins a call on `thread`. Fails if the process has failed or the thread has ended.
     fn enter_about(&self, thread: &Held) -> Result<RefMut<'_, World>> {
         let world = self.enter()?;
         let tid = thread.identity.tid;

@@ -3,7 +3,7 @@
 
 use sched::Nanos;
 
-/// Pseudorandom numbers that are equal for equal seeds.
+/// A pseudorandom number generator. Equal seeds give equal numbers.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -22,12 +22,12 @@ impl Dice {
         mixed ^ mixed >> 31
     }
 
-    /// Returns a number below `n`, which is above zero.
+    /// Returns a number below `n`. `n` must be above zero.
     pub const fn below(&mut self, n: u64) -> u64 {
         self.number() % n
     }
 
-    /// Returns true with probability 1/`n`; `n` is above zero.
+    /// Returns true with probability 1/`n`. `n` must be above zero.
     pub const fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

@@ -46,8 +46,8 @@ impl fmt::Display for Difference {
 }
 
 impl World {
-    /// Changes the scheduling of thread `tid` as another process. Has no effect if the thread has ended or the kernel
-    /// lacks the class.
+    /// Changes the attributes of thread `tid` on behalf of a process other than Tactus. Has no effect if the thread has
+    /// ended or the kernel lacks the class.
     pub fn reschedule(&mut self, tid: u32, attributes: Attributes) {
         self.note(|| format!("another process makes {tid} {attributes}"));
         if let Some(thread) = self.tasks.get_mut(tid)
@@ -59,7 +59,8 @@ impl World {
         }
     }
 
-    /// Restricts thread `tid` to the CPUs that are in `cpus` and in its cpuset, as another process.
+    /// Restricts thread `tid` to the CPUs that are in `cpus` and in the cpuset of the thread, on behalf of a process
+    /// other than Tactus.
     pub fn move_to(&mut self, tid: u32, cpus: &CpuSet) {
         self.note(|| format!("another process lets {tid} run on {cpus}"));
         let Some(affinity) = self.tasks.process_of(tid).map(|process| process.cpuset.and(cpus)) else { return };
@@ -72,7 +73,7 @@ impl World {
         self.set(tid, setting);
     }
 
-    /// Stops process `pid` as another process.
+    /// Stops process `pid` on behalf of a process other than Tactus.
     pub fn stop(&mut self, pid: u32) {
         self.note(|| format!("another process stops {pid}"));
         self.stopped_by_others(pid, true);
@@ -82,7 +83,7 @@ impl World {
         self.set_stopped(pid, true);
     }
 
-    /// Continues process `pid` as another process.
+    /// Continues process `pid` on behalf of a process other than Tactus.
     pub fn cont(&mut self, pid: u32) {
         self.note(|| format!("another process continues {pid}"));
         self.stopped_by_others(pid, false);
@@ -105,14 +106,14 @@ impl World {
         }
     }
 
-    /// Makes process `pid` refuse the changes in `refuses`.
+    /// Makes the kernel refuse Tactus the changes in `refuses` to process `pid`.
     pub fn protect(&mut self, pid: u32, refuses: Refuses) {
         if let Some(process) = self.tasks.processes.get_mut(&pid) {
             process.refuses = refuses;
         }
     }
 
-    /// Sets whether process `pid` reaps its children at once. Otherwise, ended children stay until
+    /// Sets whether process `pid` reaps its children at once. Otherwise, ended children stay zombies until
     /// [`reap`](World::reap).
     pub fn set_reaps(&mut self, pid: u32, reaps: bool) {
         if let Some(process) = self.tasks.processes.get_mut(&pid) {
@@ -132,7 +133,7 @@ impl World {
         }
     }
 
-    /// Marks thread `tid` and its later children.
+    /// Marks thread `tid` and its later children with `tag`.
     pub fn mark(&mut self, tid: u32, tag: usize) {
         if self.ended.len() <= tag {
             self.ended.resize(tag + 1, (Nanos::ZERO, Nanos::ZERO));
@@ -144,13 +145,13 @@ impl World {
 
     // ---- Inspection ----
 
-    /// Returns the mark of thread `tid`, inherited from an ancestor if necessary.
+    /// Returns the mark of thread `tid`, which may be inherited from an ancestor.
     #[must_use]
     pub fn mark_of(&self, tid: u32) -> Option<usize> {
         self.tasks.get(tid)?.tag
     }
 
-    /// Returns the CPU time of all threads with this mark: total, and at a priority that only Tactus sets.
+    /// Returns the CPU time of all threads with this mark: the total, and the part at a priority that only Tactus sets.
     #[must_use]
     pub fn had_by(&self, tag: usize) -> (Nanos, Nanos) {
         let mut had = self.ended.get(tag).copied().unwrap_or_default();
@@ -171,7 +172,7 @@ impl World {
         self.lives.iter().map(|&(pid, _)| of(pid)).fold(Nanos::ZERO, |sum, ran| sum + ran)
     }
 
-    /// Returns the number of threads and processes started so far.
+    /// Returns the number of threads and processes whose fork has begun so far.
     #[must_use]
     pub fn births(&self) -> u64 {
         self.tasks.births
@@ -270,7 +271,7 @@ impl World {
         self.tasks.get(tid).map(|thread| thread.setting)
     }
 
-    /// Returns the CPU time of thread `tid`: total, and at a priority that only Tactus sets.
+    /// Returns the CPU time of thread `tid`: the total, and the part at a priority that only Tactus sets.
     #[must_use]
     pub fn had(&self, tid: u32) -> (Nanos, Nanos) {
         let Some(thread) = self.tasks.get(tid) else { return (Nanos::ZERO, Nanos::ZERO) };

@@ -1,5 +1,5 @@
-//! A Linux host in virtual time: the second implementation of [`Kernel`](daemon::kernel::Kernel). Tests can inject any
-//! crash, hang, refusal, late timer and reused thread number.
+//! A Linux host in virtual time: the second implementation of [`Kernel`](daemon::kernel::Kernel). Tests can inject
+//! crashes, hangs, refusals, late timers and reused tids.
 //!
 //! ```text
 //!   SimulatedKernel ── run_until ──▶ actor with the turn ──▶ daemon or guardian core
@@ -9,15 +9,16 @@
 //!               sim::Driver with the policy `linux`
 //! ```
 //!
-//! Threads of Tactus are *actors*. A timer, which may be late, or a ring wakes an actor. The policy gives the actor a
-//! CPU like any other thread. Then the actor has a turn, which the driver of the host executes. A call takes time, in
-//! which the world continues. Turns do not overlap.
+//! Threads of Tactus are *actors*. A timer, which may be late, or [`World::ring`] wakes an actor. The actor then waits
+//! for a CPU under the policy, like any other thread. Once the actor has a CPU, the actor has a turn, which the caller
+//! of [`SimulatedKernel::run_until`] executes. A call into the kernel takes time, in which the world continues. Turns
+//! do not overlap.
 //!
 //! A process of Tactus can fail at any of its acts (calls and stores). From then on, no act of the process has an
 //! effect, because the process has crashed or hangs.
 //!
-//! The world records, for each thread, the values that the thread would have without Tactus. Every remaining change is
-//! therefore visible ([`World::differences`]).
+//! The world records, for each thread, the values that the thread would have without Tactus. Every change that Tactus
+//! has not undone is therefore visible ([`World::differences`]).
 //!
 //! A fork copies the inherited values at its start, and the child appears at its end. During the fork, the parent may
 //! wait for a CPU, or sleep.
@@ -60,7 +61,7 @@ use std::rc::Rc;
 use sys::attributes::Attributes;
 use sys::thread::Owner;
 
-/// A shared handle of a world.
+/// A shared handle to a world.
 #[derive(Clone, Debug)]
 pub struct SimulatedKernel(Rc<RefCell<World>>);
 
@@ -68,7 +69,7 @@ impl SimulatedKernel {
     /// Creates a new world.
     ///
     /// # Errors
-    /// The policy refuses this host, or these knobs.
+    /// The policy does not support this host or these knobs.
     pub fn new(settings: &Settings) -> Result<SimulatedKernel, Refused> {
         Ok(SimulatedKernel(Rc::new(RefCell::new(World::new(settings)?))))
     }
@@ -95,7 +96,7 @@ impl SimulatedKernel {
     /// Starts a process of Tactus with this owner. The process is a child of init, and its first thread sleeps forever.
     ///
     /// # Panics
-    /// All numbers are in use.
+    /// All tids are in use.
     #[must_use]
     pub fn begin(&self, name: &str, owner: Owner) -> Caller {
         let mut world = self.0.borrow_mut();
@@ -118,23 +119,23 @@ impl Caller {
         self.life.fault()
     }
 
-    /// Returns whether the process has ended. The answer is the same for a holder of a descriptor, even if the pid is
-    /// reused.
+    /// Returns whether the process has ended, as the holder of a pidfd observes it. A reuse of the pid does not change
+    /// the answer.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.life.fault() == Some(Fault::Crash)
     }
 
-    /// Starts a thread of this process that takes turns.
+    /// Starts a thread of this process that takes turns. Returns its tid.
     ///
     /// # Panics
-    /// All numbers are in use, or the process has ended.
+    /// All tids are in use, or the process has ended.
     #[must_use]
     pub fn employ(&self, attributes: Attributes, affinity: CpuSet) -> u32 {
         self.world.borrow_mut().employ(self.pid, attributes, affinity, Duty::Turns)
     }
 
-    /// Starts the agent of `cpu`, and the sentinel that wakes the agent.
+    /// Starts the agent of `cpu`, and the sentinel that wakes the agent. Returns the tid of the agent.
     ///
     /// # Panics
     /// As for [`employ`](Caller::employ).

@@ -1,4 +1,5 @@
-//! [`Life`]: records whether the acts of a process still have an effect. [`Memory`]: words that outlive their writers.
+//! [`Life`]: records whether the acts of a process still have an effect. [`Memory`]: words that outlive the processes
+//! that write them.
 
 use daemon::kernel::Cells;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ const WELL: u8 = 0;
 const CRASHED: u8 = 1;
 const HUNG: u8 = 2;
 
-/// Counter of the acts of a process, which makes the process fail instead of a given act.
+/// Counts the acts of a process, and makes the process fail instead of performing a given act.
 #[derive(Debug)]
 pub(super) struct Life {
     acts: AtomicU64,
@@ -32,7 +33,7 @@ impl Life {
         Arc::new(Life { acts, fails_before, way: AtomicU8::new(WELL), state: AtomicU8::new(WELL) })
     }
 
-    /// Makes the process fail in place of act number `act`, counted from zero.
+    /// Makes the process fail instead of performing act number `act`, counted from zero.
     pub(super) fn fails_at(&self, act: u64, fault: Fault) {
         self.way.store(if fault == Fault::Crash { CRASHED } else { HUNG }, Ordering::Relaxed);
         self.fails_before.store(act, Ordering::Relaxed);
@@ -56,7 +57,7 @@ impl Life {
     }
 
     pub(super) fn fail(&self, fault: Fault) {
-        // A crashed process does not hang.
+        // A crash is final: a crashed process cannot hang.
         let state = if fault == Fault::Crash { CRASHED } else { HUNG };
         self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| (old != CRASHED).then_some(state)).ok();
     }
@@ -91,7 +92,7 @@ impl Memory {
     }
 }
 
-/// The memory in one process. Each store is an act of this process.
+/// The memory as mapped into one process. Each store is an act of this process.
 #[derive(Debug)]
 pub struct Mapping {
     words: Arc<[AtomicU64]>,

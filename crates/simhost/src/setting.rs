@@ -29,7 +29,7 @@ impl Setting {
     }
 }
 
-/// Returns the scheduler's parameters for a thread; `None`: this kernel lacks the class.
+/// Returns the scheduler's parameters for a thread; `None` if this kernel lacks the class.
 pub(super) fn params(setting: &Setting) -> Option<Params> {
     let nice = |nice: i32| Weight::nice(nice);
     let priority = |priority: u32| RtPriority::new(u8::try_from(priority).ok()?);

@@ -5,11 +5,11 @@ use sched::{Descriptor, Nanos};
 /// Lateness of timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
-    /// Maximum lateness of most timers.
+    /// Maximum lateness of an ordinary timer.
     pub most: Nanos,
-    /// Lateness of rare timers.
+    /// Lateness of a rare timer. Rare timers are chosen at random.
     pub rare: Nanos,
-    /// Mean number of timers for each rare timer; 0: no rare timers.
+    /// Mean number of timers per rare timer; 0: no timer is rare.
     pub rare_in: u64,
 }
 
@@ -20,9 +20,9 @@ pub struct Settings {
     pub cpus: usize,
     /// Policy of the host: `linux`, or another policy with real-time classes.
     pub policy: &'static Descriptor,
-    /// Settings of knobs that differ from their defaults.
+    /// Knobs that differ from their defaults, with their values.
     pub knobs: Vec<(&'static str, i64)>,
-    /// Largest number of a thread. Threads are numbered from 1, and numbers are reused after the largest number.
+    /// Largest tid. Tids start at 1, and wrap around after the largest tid.
     pub numbers: u32,
     /// Seed of the random numbers.
     pub seed: u64,

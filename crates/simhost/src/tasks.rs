@@ -1,4 +1,4 @@
-//! [`Tasks`]: the threads and processes of a world, and the allocation of their numbers.
+//! [`Tasks`]: the threads and processes of a world, and the allocation of their tids.
 
 use crate::actor::Actor;
 use crate::fork::Birth;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use sys::thread::{Identity, Owner};
 use sys::usage::Usage;
 
-/// Clock tick of start times: USER_HZ is 100 on every known architecture.
+/// Clock tick of start times: USER_HZ is 100 on all common architectures.
 pub(super) const TICK: Nanos = Nanos::ms(10);
 
 /// Pid of init, which adopts orphans.
@@ -50,11 +50,11 @@ pub(super) struct Thread {
     /// Entity of the thread; `None` once the thread has ended. The first thread of a process stays until all threads
     /// have ended.
     pub(super) entity: Option<EntityId>,
-    /// Whether the caller decides when the thread runs and sleeps.
+    /// Whether calls of `World::want` and `World::block` decide when the thread runs and sleeps, instead of a workload.
     pub(super) is_scripted: bool,
     /// Whether a scripted thread wants to run.
     pub(super) wants: bool,
-    /// The daemon process and CPU whose agent is woken when the thread arrives on this CPU.
+    /// Pid of the daemon, and a CPU. The daemon's agent of this CPU is woken when the thread begins to run on this CPU.
     pub(super) awaited_by: Option<(u32, CpuId)>,
     pub(super) actor: Option<Actor>,
     /// Mark of the thread, which may be inherited from an ancestor.
@@ -81,10 +81,10 @@ impl Thread {
     }
 }
 
-/// Changes to a process that its control group, its owner or a security module refuses.
+/// Changes to a process that the kernel refuses because of the process's control group, its owner or a security module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Refuses {
-    /// Whether a real-time class is refused: the group has no real-time runtime.
+    /// Whether a real-time class is refused, because the control group has no real-time runtime.
     pub real_time: bool,
     /// Whether a change of affinity is refused.
     pub affinity: bool,
@@ -113,7 +113,7 @@ pub(super) struct Process {
     /// Children of the process, in ascending order.
     pub(super) children: Vec<u32>,
     pub(super) has_ended: bool,
-    /// Whether the parent of an ancestor has ended.
+    /// Whether the parent of the process, or of an ancestor, has ended.
     pub(super) is_orphan: bool,
 }
 
@@ -141,11 +141,11 @@ impl Process {
 /// All threads and processes.
 #[derive(Debug)]
 pub(super) struct Tasks {
-    /// Threads, by number.
+    /// Threads, indexed by tid.
     threads: Vec<Option<Thread>>,
-    /// Start time of the newest thread with each number.
+    /// Start time of the newest thread with each tid.
     started: Vec<u64>,
-    /// Numbers of the threads that have not ended.
+    /// Tids of the threads that have not ended, in the order of their start.
     pub(super) living: Vec<u32>,
     pub(super) processes: BTreeMap<u32, Process>,
     last: u32,
@@ -156,7 +156,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// Creates an empty set of tasks, with thread numbers from 1 to `numbers`.
+    /// Creates an empty set of tasks, with tids from 1 to `numbers`.
     pub(super) fn new(numbers: u32) -> Tasks {
         let room = numbers as usize + 1;
         Tasks {
@@ -170,8 +170,8 @@ impl Tasks {
         }
     }
 
-    /// Returns the next free thread number, wrapping around; `None` if all numbers are in use. A number is not reused
-    /// within one clock tick, because a real machine has too many numbers to exhaust them within a tick.
+    /// Returns the next free tid, wrapping around; `None` if all tids are in use. A tid is not reused within one clock
+    /// tick, as on a real machine, which has too many tids to use them all within a tick.
     pub(super) fn number(&mut self, start_time: u64) -> Option<u32> {
         let room = u32::try_from(self.threads.len()).expect("numbers are 32 bits");
         let after = (self.last + 1..room).chain(1..=self.last);

@@ -1,4 +1,4 @@
-//! The world behaves like a Linux host, as far as the daemon and the guardian can observe.
+//! Tests that the world behaves like a Linux host, as far as the daemon and the guardian can observe.
 
 use super::*;
 use daemon::kernel::{Cells, Kernel};
@@ -167,7 +167,7 @@ fn children_inherit_what_reset_on_fork_leaves_them() {
     assert_eq!(daemon.children(parent).unwrap(), [before, after]);
     assert_eq!(daemon.threads(parent).unwrap(), [parent, thread]);
     assert_eq!(daemon.process(&daemon.open(thread).unwrap()).unwrap(), parent);
-    // Without the flag, children inherit even a real-time class.
+    // Without reset-on-fork, children inherit even a real-time class.
     host.world_mut().reschedule(before, Attributes::of(Policy::Fifo { priority: 3 }));
     let fifo = host.world_mut().fork(before, Workload::Hog).unwrap();
     assert_eq!(host.world().setting(fifo).unwrap().attributes, Attributes::of(Policy::Fifo { priority: 3 }));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sys::thread::{Identity, Owner};
 use sys::usage::Usage;
 
-/// Other activity on this host, at instants that it chooses.
+/// Activity of other processes on this host, at instants that the implementation chooses.
 pub trait Others {
     /// Returns the instant of the next activity; NEVER: no further activity.
     fn next(&self) -> Instant;
@@ -21,7 +21,7 @@ pub trait Others {
     fn act(&mut self, world: &mut World);
 }
 
-/// A host in virtual time. Its behaviour is a function of its settings and of the calls.
+/// A host in virtual time. Its behaviour depends only on its settings and on the calls of its methods.
 pub struct World {
     pub(super) host: sim::Driver<'static>,
     pub(super) tasks: Tasks,
@@ -34,15 +34,15 @@ pub struct World {
     pub(super) next_timer: Instant,
     /// Actors with due turns, in order.
     pub(super) turns: VecDeque<u32>,
-    /// Daemon, CPU, agent and sentinel of each CPU with an agent.
+    /// For each CPU with an agent: the pid of the daemon, the CPU, and the tids of the agent and the sentinel.
     pub(super) agents: Vec<(u32, CpuId, u32, u32)>,
     pub(super) lives: Vec<(u32, Arc<Life>)>,
-    /// CPU time of ended threads, by mark: total, and at a priority that only Tactus sets.
+    /// CPU time of ended threads, indexed by mark: the total, and the part at a priority that only Tactus sets.
     pub(super) ended: Vec<(Nanos, Nanos)>,
     /// Sum of the lateness of all timers.
     pub(super) late: Nanos,
     arrivals: Vec<u32>,
-    /// Threads in a fork.
+    /// Threads inside a fork.
     pub(super) forking: Vec<u32>,
     steps: u64,
     pub(super) record: Option<Vec<(Instant, String)>>,
@@ -58,7 +58,7 @@ impl World {
     /// Creates a host that has run for a second. Its only threads are init and a kernel thread.
     ///
     /// # Errors
-    /// The policy refuses this host, or these knobs.
+    /// The policy does not support this host or these knobs.
     pub fn new(settings: &Settings) -> Result<World, Refused> {
         let mut knobs = settings.policy.defaults();
         for &(name, value) in &settings.knobs {
@@ -102,7 +102,7 @@ impl World {
         self.host.now()
     }
 
-    /// Returns the number of decisions so far.
+    /// Returns the number of decisions of the host so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
@@ -156,14 +156,15 @@ impl World {
         }
     }
 
-    /// Executes a call into the kernel: time passes, and due events happen.
+    /// Lets the duration of a call into the kernel pass, and handles the events in this time.
     pub(super) fn spend(&mut self) {
         let end = self.now() + self.dice.between(self.call.scale(1, 2), self.call);
         while self.step(end) {}
         self.end_births();
     }
 
-    /// Handles the next event if the event is before `end`; otherwise advances to `end`.
+    /// Handles the next event if the event is before `end`; otherwise advances to `end`. Returns whether an event was
+    /// handled.
     fn step(&mut self, end: Instant) -> bool {
         let others = self.others.as_ref().map_or(Instant::NEVER, |others| others.next());
         let own = self.next_timer.min(others);
@@ -405,7 +406,7 @@ impl World {
             }
             let thread = self.tasks.thread(tid);
             let (wants, Some(entity)) = (thread.is_scripted && thread.wants, thread.entity) else { continue };
-            // A thread with a workload determines from the workload whether it has work.
+            // If the thread is not scripted, its workload decides whether it has work.
             self.host.resume(entity);
             if wants {
                 self.want(tid, Wake::Resumed);

@@ -1,4 +1,4 @@
-//! The fuzzer of daemon and guardian on simulated hosts; `cargo xtask fuzz --daemon` runs it.
+//! Fuzzer for the daemon and the guardian on simulated hosts. `cargo xtask fuzz --daemon` runs this program.
 #![expect(clippy::disallowed_methods, reason = "how long to fuzz is real time")]
 
 use clap::Parser;
@@ -58,7 +58,7 @@ fn report(outcome: Result<Stats, Box<Finding>>) -> ExitCode {
     }
 }
 
-/// Runs consecutive seeds until the time limit, or until the number of seeds is reached.
+/// Runs consecutive seeds until the time limit or the number of seeds is reached, or a promise is broken.
 fn campaign(arguments: &Arguments, policies: &Policies) -> ExitCode {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let first = arguments.first.unwrap_or(clock.as_secs());
@@ -71,7 +71,7 @@ fn campaign(arguments: &Arguments, policies: &Policies) -> ExitCode {
             Ok(stats) => sum = sum.and(stats),
             Err(_) => {
                 println!("\n{options}");
-                // The run is repeated to list its events.
+                // Repeat the run, with a record of its events.
                 return report(run(&options, policies, true));
             }
         }

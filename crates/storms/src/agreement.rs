@@ -1,12 +1,12 @@
-//! Agreement of the dispatcher's state with its machine. The dispatcher derives the state of its clients from the
-//! machine's actions alone. A lost action would leave a client at a wrong level until its next change.
+//! Checks that the dispatcher agrees with its machine. The dispatcher derives the state of its clients from the
+//! machine's actions alone. After a lost action, a client would stay at a wrong level until its state changes again.
 
 use daemon::dispatch::{Dispatcher, Level};
 use daemon::kernel::{Kernel, priority};
 use sched::{CpuId, EntityId, Machine, State};
 
-/// Returns the first difference between `dispatcher` and `machine` in the state of `clients`, or in the end of a time
-/// slice.
+/// Returns a description of the first difference between `dispatcher` and `machine` in the state of `clients`, or in
+/// the end of a time slice.
 pub(super) fn wrong_state<K: Kernel>(
     dispatcher: &Dispatcher<K>,
     machine: &Machine,
@@ -24,8 +24,8 @@ pub(super) fn wrong_state<K: Kernel>(
     clients.iter().find_map(of_client).or_else(|| machine.topology().all().iter().find_map(of_cpu))
 }
 
-/// Returns the first of `clients` with threads at a wrong level on `cpu` after a turn of the agent of `cpu`. The
-/// client's state in `machine` determines the correct level.
+/// Returns a description of the first of `clients` with threads at a wrong level on `cpu`, after a turn of the agent of
+/// `cpu`. The client's state in `machine` determines the correct level.
 pub(super) fn wrong_level<K: Kernel>(
     dispatcher: &Dispatcher<K>,
     machine: &Machine,

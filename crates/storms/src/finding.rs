@@ -4,7 +4,7 @@ use sched::Instant;
 use simhost::SimulatedKernel;
 use std::fmt;
 
-/// Maximum number of last operations that a finding lists.
+/// Maximum number of operations that a finding lists.
 const OPERATIONS_MAX: usize = 60;
 
 /// A broken promise.

@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 use std::iter::successors;
 use sys::attributes::{Attributes, Policy};
 
-/// Number of periods for which lateness still counts. Promises carry over from period to period.
+/// Minimum number of periods over which lateness excuses a wrong delivery, because overruns and missing time carry over
+/// to later periods.
 const MEMORY: usize = 4;
-/// Time for which lateness still counts. The tenth of a CPU that is not promised compensates for lateness.
+/// Minimum time over which lateness excuses a wrong delivery. A backlog is delivered in the tenth of a CPU that is not
+/// promised.
 const BACKLOG: Nanos = Nanos::ms(300);
 /// Maximum cost of a switch between clients.
 const GRAIN: Nanos = Nanos::us(60);
@@ -24,15 +26,15 @@ struct Sample {
     at: Instant,
     total: Nanos,
     raised: Nanos,
-    /// Sum of the lateness of timers, and the CPU time of Tactus.
+    /// Sum of the lateness of all timers. `ours` is the CPU time of Tactus.
     late: Nanos,
     ours: Nanos,
     births: u64,
-    /// Whether a thread of the client is in a fork. No stop takes effect before the end of the fork.
+    /// Whether a thread of the client is inside a fork. A stop takes effect only after the fork.
     is_forking: bool,
-    /// Excess delivery so far that is not subtracted yet.
+    /// Excess CPU time that the client has received and that is not subtracted from a slice yet.
     debt: Nanos,
-    /// CPU time that is missing because of lateness, and is delivered later.
+    /// CPU time that is missing because of lateness, and may be delivered later.
     credit: Nanos,
 }
 
@@ -46,8 +48,8 @@ pub(super) struct Judge {
 
 impl Judge {
     pub(super) fn new(options: &Options, ledger: Ledger) -> Judge {
-        // A client may receive less than its slice if its process refuses changes, or if another process changes the
-        // client.
+        // Check the delivery only if each client must receive its slice. A client may receive less if the kernel
+        // refuses changes to its process, or if another process changes the client.
         Judge { ledger, samples: BTreeMap::new(), periods: 0, delivers: !options.others && !options.refusals }
     }
 
@@ -84,7 +86,7 @@ impl Judge {
     /// Checks that every thread has the values that it would have without Tactus.
     pub(super) fn is_restored(&self, session: &Session, options: &Options) -> Result<(), Finding> {
         let world = session.host.world();
-        // A child whose parent ended before any observation of the child cannot be found.
+        // A child whose parent ended before Tactus observed the child cannot be found.
         let wrong = |found: &Difference| {
             !found.is_orphan
                 && !is_ambiguous(&world, found)
@@ -100,7 +102,7 @@ impl Judge {
         Err(Finding::new(&session.host, format!("not what they were:\n  {}", found.join("\n  "))))
     }
 
-    /// Returns whether other processes have requested the found values, for this thread or for an ancestor.
+    /// Returns whether other processes have requested the found values for a thread of the same client.
     fn is_excused(&self, session: &Session, found: &Difference) -> bool {
         let Some(tag) = session.host.world().mark_of(found.tid) else { return false };
         let tree = &self.ledger.borrow()[tag];
@@ -126,8 +128,8 @@ fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&S
     Sample { deadline, at: world.now(), total, raised, late, ours, births: world.births(), is_forking, debt, credit }
 }
 
-/// Returns the fault of the last period. `None`: the period is correct, has an unusual length, or follows too few
-/// samples.
+/// Returns what is wrong with the last period; `None` if the period is correct, has an unusual length, or follows too
+/// few samples.
 fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -> Option<String> {
     let [.., last, now] = samples else { return None };
     let Reservation { slice, period, limit, .. } = served.request.reservation;
@@ -152,16 +154,16 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
     Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
 }
 
-/// Returns whether the values of the thread are in doubt. A thread is in doubt if it appeared after the end of restoring
-/// and descends from a process that was reported as possibly in a fork.
+/// Returns whether the values of the thread are in doubt. A thread is in doubt if it appeared after the end of the
+/// restoration and descends from a process that the restoration reported as possibly inside a fork.
 fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
     let unsure: Vec<u32> = doubt.unsure.iter().filter_map(|it| Some(world.process_of(it.tid)?.0)).collect();
     let mut line = successors(Some(found.pid), |&pid| world.parent_of(pid));
     world.is_seen_after(found.tid, doubt.seen) && line.any(|pid| unsure.contains(&pid))
 }
 
-/// Returns whether the original of the thread is ambiguous. The thread that forked a process is not recorded, so a
-/// child counts as a child of the first thread.
+/// Returns whether the originals of the thread are ambiguous. The kernel does not report which thread of the parent
+/// process forked a child, so Tactus takes the child for a child of the first thread, which may have other attributes.
 fn is_ambiguous(world: &World, found: &Difference) -> bool {
     let began = world.parent_of(found.pid);
     let first = began.and_then(|parent| world.untouched(parent));

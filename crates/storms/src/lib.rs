@@ -1,15 +1,16 @@
-//! Storms: seeded simulations of daemon and guardian in which one process may fail at any of its acts. Without a fault,
-//! the daemon keeps its promises. Within a second after a fault, all threads are restored.
+//! Storms: seeded simulations of the daemon and the guardian, in which one of these processes may fail at any of its
+//! acts. Without a fault, the daemon keeps its promises. Within a second after a fault, all threads are restored.
 //!
 //! ```text
-//! a client that is runnable throughout a period gets its slice by the end of the period
-//! no client gets more than its slice at real-time priority; with a hard limit, no client gets more in total
+//! a client that is runnable throughout a period receives its slice by the end of the period
+//! no client receives more than its slice at real-time priority, or, with a hard limit, more than its slice in total
 //! after each turn, the dispatcher agrees with its machine on the state and the level of every client
-//! 1 s after a fault, every living thread has the policy, priority, nice, affinity and stop as without Tactus
+//! 1 s after a fault, every living thread has the policy, priority, nice, affinity and stop state as without Tactus
 //! ```
 //!
-//! The checks excuse lateness that the world causes, and the CPU time of Tactus's own threads. A value that another
-//! process sets in the meantime is kept. If Tactus had to set that value again, the value before it is accepted too.
+//! The checks excuse lateness that the world causes, and the CPU time of Tactus's own threads. If other processes
+//! change the values of a client, the checks accept every value that these processes have requested for a thread of the
+//! client.
 
 mod agreement;
 mod finding;
@@ -32,7 +33,7 @@ use sim::Workload;
 use simhost::{Dice, Settings, SimulatedKernel};
 use sys::thread::Owner;
 
-/// Maximum duration of restoring all threads after a fault.
+/// Time after a fault within which all threads must be restored.
 const WITHIN: Nanos = Nanos::s(1);
 /// Statistics of a storm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -53,7 +54,7 @@ pub struct Stats {
     pub births: u64,
     /// Number of injected faults.
     pub faults: u64,
-    /// Number of threads that may have been in a fork at the end.
+    /// Number of threads that may have been inside a fork at the end.
     pub unsure: u64,
 }
 
@@ -75,7 +76,7 @@ impl Stats {
     }
 }
 
-/// Returns the request of a client, small enough to leave CPU time on each CPU.
+/// Draws the request of a client, small enough that CPU time is left on each CPU.
 fn request(dice: &mut Dice, options: &Options, tag: usize) -> PromiseRequest {
     let period = match dice.below(3) {
         0 => dice.between(Nanos::ms(1), Nanos::ms(5)),
@@ -158,8 +159,8 @@ fn has_failed(session: &Session) -> bool {
 
 fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(), Finding> {
     let end = session.host.world().now() + options.length;
-    // The storm runs until a process fails. A guardian that never starts is no fault, because no thread is raised
-    // without a guardian.
+    // Run until a process fails. A fault of the guardian is planned only once the daemon knows that the guardian is
+    // active, because no thread is raised before.
     let mut waiting = options.plan.filter(|plan| plan.target == Target::Guardian);
     session.run_until(end, &mut |session, _| {
         if has_failed(session) {
@@ -179,7 +180,7 @@ fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(
         if session.guardian.caller.fault().is_some() {
             return Err(Finding::new(&session.host, "no guardian is alive a second after its failure".to_string()));
         }
-        // The first fault has occurred. This call plans the next fault.
+        // The guardian has failed and was replaced. Now plan a crash of the daemon.
         session.plan(Target::Daemon, simhost::Fault::Crash, options.seed % 50);
         let end = session.host.world().now() + Nanos::ms(300);
         session.run_until(end, &mut |session, _| Ok(session.daemon.caller.fault().is_some()))?;

@@ -1,5 +1,5 @@
-//! [`Neighbours`]: other activity on the host. Programs start and end threads and processes, and a process changes the
-//! values that Tactus changes.
+//! [`Neighbours`]: other activity on the host. Processes start and end threads and processes, and change the values
+//! that Tactus changes.
 
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use sim::{Periodic, Workload};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Owner;
 
-/// Maximum number of threads. Thread numbers are few, and are soon reused.
+/// Maximum number of threads. The number of tids, `NUMBERS`, is small, so that tids are soon reused.
 const THREADS_MOST: usize = 70;
 pub(super) const NUMBERS: u32 = 120;
 /// Maximum CPU time of a fork.
@@ -28,7 +28,7 @@ pub(super) struct Tree {
     pub(super) is_hog: bool,
 }
 
-/// All clients, by mark.
+/// All clients, indexed by mark.
 pub(super) type Ledger = Rc<RefCell<Vec<Tree>>>;
 
 pub(super) struct Neighbours {
@@ -39,7 +39,7 @@ pub(super) struct Neighbours {
     pub(super) orphans: bool,
     pub(super) others: bool,
     pub(super) ledger: Ledger,
-    /// Processes that exist only to use thread numbers.
+    /// Processes that exist only to use up tids.
     pub(super) passing: Vec<u32>,
 }
 
@@ -54,7 +54,7 @@ fn workload(dice: &mut Dice) -> Workload {
     Workload::Periodic(Periodic { phase, ..Periodic::new(period, work) })
 }
 
-/// Returns a random fair class.
+/// Returns the attributes of a random fair class.
 fn fair(dice: &mut Dice) -> Attributes {
     let nice = i32::try_from(dice.below(40)).expect("it is small") - 20;
     Attributes::of(match dice.below(6) {
@@ -108,7 +108,7 @@ impl Others for Neighbours {
 }
 
 impl Neighbours {
-    /// Starts and ends threads.
+    /// Starts or ends a thread or process.
     fn live(&mut self, world: &mut World, kind: u64) {
         let cpu = CpuId::new(usize::try_from(self.dice.below(world.cpus().len() as u64)).expect("it is small"));
         // Only a running thread can fork or exit.
@@ -141,7 +141,7 @@ impl Neighbours {
         }
     }
 
-    /// Changes a value of a client as another process.
+    /// Changes a value of a client on behalf of another process.
     fn meddle(&mut self, world: &mut World, kind: u64) {
         let marked: Vec<u32> = world.living().iter().copied().filter(|&tid| world.mark_of(tid).is_some()).collect();
         let Some(tid) = self.dice.choose(&marked) else { return };

@@ -33,7 +33,7 @@ pub struct Options {
     pub cpus: usize,
     /// Number of clients. Range: 1 … 6.
     pub clients: usize,
-    /// Duration without a fault.
+    /// Duration of a storm without a fault.
     pub length: Nanos,
     /// Whether threads and processes start and end.
     pub births: bool,
@@ -41,7 +41,7 @@ pub struct Options {
     pub orphans: bool,
     /// Whether another process changes the values that Tactus changes.
     pub others: bool,
-    /// Whether some processes refuse changes.
+    /// Whether the kernel refuses changes to some processes.
     pub refusals: bool,
     /// Lateness of timers.
     pub lateness: Lateness,
@@ -61,7 +61,7 @@ impl Options {
         let half = |dice: &mut Dice| dice.one_in(2);
         let target = if dice.one_in(4) { Target::Guardian } else { Target::Daemon };
         let fault = if half(&mut dice) { Fault::Crash } else { Fault::Hang };
-        // Early acts, which admit all clients, are drawn as often as the many later acts.
+        // Early acts, which admit all clients, are drawn about as often as later acts, which are far more numerous.
         let range = dice.choose(&[100, 1_000, 10_000]).unwrap_or(1);
         let act = if target == Target::Guardian { dice.below(60) } else { dice.below(range) };
         Options {

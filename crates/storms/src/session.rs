@@ -1,5 +1,5 @@
-//! [`Session`]: daemon and guardian on a simulated host. Every thread of both processes is an actor here, and a real
-//! thread in `live`.
+//! [`Session`]: the daemon and the guardian on a simulated host. Every thread of both processes is an actor here, and a
+//! real thread in `live`.
 
 use crate::agreement::{wrong_level, wrong_state};
 use crate::finding::Finding;
@@ -25,7 +25,8 @@ const ROWS: usize = 128;
 /// guardian (`WATCH`).
 const BEAT: Nanos = Nanos::ms(100);
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
-/// Interval in which Tactus takes at most `TURNS_MOST` turns: a hundred periods of ten clients.
+/// Interval in which Tactus must take at most `TURNS_MOST` turns. A client has at most a hundred periods in this
+/// interval.
 const CALM: Nanos = Nanos::ms(100);
 const TURNS_MOST: u64 = 10_000;
 const WATCH: Nanos = Nanos::ms(50);
@@ -33,9 +34,9 @@ const WATCH: Nanos = Nanos::ms(50);
 /// steps.
 const AT_ONCE: usize = 2;
 
-/// Minimum time for which restoring scans for forks before it may report doubt.
+/// Minimum time for which a restoration scans for forks before the restoration may report unsure threads.
 const DOUBT_LEAST: Nanos = Nanos::ms(200);
-/// Interval between random decisions to dismiss a client. A decision dismisses a client in one of `LEAVING_IN` cases.
+/// Interval between random decisions whether to dismiss a client. One in `LEAVING_IN` decisions dismisses a client.
 const LEAVING: Nanos = Nanos::ms(30);
 const LEAVING_IN: u64 = 10;
 
@@ -57,7 +58,8 @@ pub(super) struct Daemon {
     births: Option<u64>,
     watched: Instant,
     pulse: Option<Pulse>,
-    /// Number of guardian beats at the start of the newest guardian; `None` after its first beat.
+    /// Number of guardian beats at the start of the newest guardian; `None` once the daemon has observed a further
+    /// beat.
     awaits: Option<u64>,
     shortest: Nanos,
     requests: VecDeque<(usize, u32, PromiseRequest)>,
@@ -79,12 +81,12 @@ pub(super) struct Guardian {
     pub(super) is_over: bool,
 }
 
-/// Doubt at the end of restoring.
+/// Doubt at the end of a restoration.
 #[derive(Default)]
 pub(super) struct Doubt {
-    /// Threads that may have been in a fork at the end of restoring.
+    /// Threads that may have been inside a fork at the end of the restoration.
     pub(super) unsure: Vec<Identity>,
-    /// Number of threads that had appeared by the end of restoring.
+    /// Number of threads that had appeared by the end of the restoration.
     pub(super) seen: u64,
 }
 
@@ -98,12 +100,12 @@ pub(super) struct Session {
     pub(super) doubt: Doubt,
     /// CPU whose agent has just set the levels of its clients.
     levels_of: Option<CpuId>,
-    /// Start of the interval, with the turns and the CPU time of Tactus up to this instant.
+    /// Start of the current [`CALM`] interval, with the number of turns and the CPU time of Tactus up to this instant.
     calm: (Instant, u64, Nanos),
 }
 
 impl Session {
-    /// Starts daemon and guardian. Their acts are counted from then on.
+    /// Starts the daemon and the guardian.
     pub(super) fn new(
         host: SimulatedKernel,
         options: &Options,
@@ -148,7 +150,7 @@ impl Session {
         Session { host, memory, daemon, guardian, guardians: 1, turns: 0, doubt, levels_of: None, calm }
     }
 
-    /// Makes a process fail in place of an act. Act numbers count from this call.
+    /// Makes a process fail instead of performing act number `act`, counted from this call.
     pub(super) fn plan(&self, target: Target, fault: Fault, act: u64) {
         let caller = match target {
             Target::Daemon => &self.daemon.caller,
@@ -157,7 +159,8 @@ impl Session {
         caller.fails_at(caller.acts() + act, fault);
     }
 
-    /// Advances time to `end` and executes all turns. Calls `look` after each turn.
+    /// Advances time to `end` and executes all turns. Calls `look` after each turn, and returns early if `look` returns
+    /// true.
     pub(super) fn run_until(
         &mut self,
         end: Instant,
@@ -221,7 +224,7 @@ impl Session {
         }
     }
 
-    /// Wakes the guardian when the daemon ends, because the guardian holds a descriptor of the daemon.
+    /// Wakes the guardian when the daemon ends, because the guardian holds a pidfd of the daemon.
     fn notice(&mut self) {
         self.host.world_mut().apply_faults();
         let has_ended = self.daemon.caller.has_ended();
@@ -240,8 +243,8 @@ impl Session {
             let now = daemon.caller.now();
             let cpu = CpuId::new(place);
             let next = daemon.dispatcher.turn(cpu, Signals { quiet });
-            // A departure may change the state of the other clients after their levels are set. In that case, the agent
-            // is woken again.
+            // The dismissal of a client may change the state of the other clients after their levels are set. In that
+            // case, the agent is woken again, and the levels are checked after that turn.
             self.levels_of = Some(cpu).filter(|_| daemon.is_guarded() && !next.call.contains(cpu));
             daemon.table.beat(Beating::Agent(place));
             daemon.call(&self.host, &next.call);
@@ -354,8 +357,8 @@ impl Session {
         self.host.world_mut().wake_at(guardian.actor, at);
     }
 
-    /// Continues a restoration: schedules the next scan of the guardian, or completes the restoration. `restore` sleeps
-    /// instead.
+    /// Continues a restoration: schedules the next scan of the guardian, or completes the restoration. A real guardian
+    /// sleeps between two scans instead.
     fn go_on_restoring(&mut self, restoring: Restoring) {
         let now = self.host.world().now();
         let time = restoring.time();
@@ -378,10 +381,10 @@ impl Session {
         self.doubt = Doubt { unsure: restored.unsure.clone(), seen: self.host.world().seen() };
     }
 
-    /// Ends the daemon in order.
+    /// Ends the daemon in an orderly way.
     ///
     /// # Errors
-    /// A turn in the meantime has a finding.
+    /// A check after a turn has failed.
     pub(super) fn end(&mut self) -> Result<(), Finding> {
         self.daemon.requests.clear();
         self.daemon.dispatcher.dismiss_all();
@@ -392,7 +395,7 @@ impl Session {
             self.run_until(end, &mut |_, _| Ok(false))?;
             time = self.host.world().now().since(begin);
         }
-        // No thread is raised, and no agent has to beat.
+        // From here on no thread is raised, and no agent needs to beat.
         self.daemon.table.set_agents(0);
         let restored = restore_at_once(&self.daemon.caller, &self.daemon.table);
         self.note_doubt(&restored, time);

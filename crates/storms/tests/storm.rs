@@ -1,5 +1,5 @@
-//! Daemon and guardian on simulated hosts with one fault: from seeds, at every act of the daemon, and at the first acts
-//! of the guardian.
+//! Tests of the daemon and the guardian on simulated hosts with one fault: drawn from a seed, at every act of the
+//! daemon, and at the first acts of the guardian.
 
 use sched::Nanos;
 use simhost::{Fault, Lateness};
@@ -40,7 +40,8 @@ fn the_same_seed_gives_the_same_storm() {
 
 #[test]
 fn a_hard_limit_excuses_the_time_of_a_fork_that_no_stop_interrupts() {
-    // A thread of the hard client is in a fork when its promise starts, and remains in the fork for several periods.
+    // A thread of the client with a hard limit is inside a fork when the promise starts, and remains inside the fork
+    // for several periods.
     runs(&Options::draw(2834));
 }
 

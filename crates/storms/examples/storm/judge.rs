@@ -22,7 +22,7 @@ impl fmt::Display for Looks {
     }
 }
 
-/// The threads of a process and of its descendants, at one moment.
+/// The values of the threads of a process and of its descendants, at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Picture {
     /// The first thread of the process.
@@ -34,7 +34,7 @@ pub(crate) struct Picture {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
     thread: Identity,
-    /// Current values of the thread, unless the thread has ended.
+    /// Current values of the thread; `None` if the thread has ended.
     found: Option<Looks>,
     right: Looks,
     /// Whether the thread is new, and so must have the values of the first thread.
@@ -55,10 +55,10 @@ impl fmt::Display for Change {
 }
 
 impl Picture {
-    /// Records the picture of process `pid` and its descendants.
+    /// Records the values of the threads of process `pid` and its descendants.
     ///
     /// # Errors
-    /// The process has ended, or the kernel does not report it.
+    /// The process has ended, or the kernel does not report its threads.
     pub(crate) fn of(pid: u32) -> Result<Picture> {
         let leader = Thread::open(pid)?.identity();
         let mut threads = BTreeMap::new();
@@ -122,8 +122,7 @@ fn tids(pid: u32) -> Result<BTreeSet<u32>> {
 fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
     let thread = Thread::open(tid)?;
     let (attributes, affinity) = (attributes::get(tid)?, affinity::get(tid)?);
-    // The state is read last, through the handle. If the thread still exists, the calls by number have reached this
-    // thread.
+    // Read the state last, through the handle. If the thread still exists, the calls by tid have reached this thread.
     let state = thread.status()?.state;
     let looks = Looks { attributes, affinity, is_stopped: state == State::Stopped };
     Ok((state != State::Dead).then_some((thread.identity(), looks)))

@@ -1,6 +1,6 @@
-//! Fault injection for `tactus run`. A round starts one process for each workload, and `tactus run` keeps a promise to
-//! one of these processes. At a random instant, the storm kills or stops the daemon, an agent or the guardian. Then the
-//! storm checks that every thread has its original values within a second. Further rounds follow.
+//! Fault injection for `tactus run`. The storm starts one process for each workload. In each round, `tactus run` keeps
+//! a promise to one of these processes. At a random instant, the storm kills or stops the daemon, an agent or the
+//! guardian, and then checks that every thread has its original values within a second.
 //!
 //! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host, the storm changes only processes
 //! that it has started: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
@@ -94,7 +94,7 @@ fn turn_into(storm: u32, words: &[OsString]) -> Result<ExitCode> {
 }
 
 fn run(storm: &Storm) -> Result<ExitCode> {
-    // The keys of a hash map are the only random numbers in the standard library.
+    // The standard library has no random numbers other than the keys of a hash map.
     let seed = storm.seed.unwrap_or_else(|| u64::from(RandomState::new().build_hasher().finish() as u32));
     println!("seed {seed}");
     println!(
@@ -103,7 +103,7 @@ fn run(storm: &Storm) -> Result<ExitCode> {
         storm.rounds,
         storm.first
     );
-    // Children of this process start as SCHED_OTHER.
+    // Raised threads have reset-on-fork, so children of this process start as SCHED_OTHER.
     if let Err(error) = attributes::set(thread::current(), Attributes::raised(PRIORITY)) {
         println!("no storm here: {error}");
         return Ok(ExitCode::from(77));

@@ -9,7 +9,7 @@ use sys::attributes::{self, Attributes};
 use sys::process::Process;
 use sys::{Error, affinity};
 
-/// Maximum time until a change takes effect in the kernel.
+/// Maximum time to wait for a change to take effect in the kernel.
 const TIME: Nanos = Nanos::s(2);
 
 /// Tests the judge on every victim.
@@ -18,8 +18,8 @@ pub(crate) fn rehearse(victims: &Victims) -> Result<()> {
         let before = Picture::of(victim.pid())?;
         let changes = before.changes(&Picture::of(victim.pid())?);
         ensure!(changes.is_empty(), "{}: nothing was done, and the judge saw {}", victim.name(), changes[0]);
-        // A process with short-lived threads or children is not pinned, because new threads and children would stay
-        // pinned.
+        // A process with several threads or children is not raised or pinned, because its new threads and children
+        // would keep the changed values.
         if before.tids().count() == 1 {
             raise(victim, &before)?;
         }

@@ -35,7 +35,7 @@ impl RunUnderTest {
     /// Starts `tactus run` with `promise` for `victim`.
     pub(crate) fn begin(program: &Path, victim: &Victim, promise: Promise) -> Result<RunUnderTest> {
         let said = tempfile::tempfile()?;
-        // The command runs as a child of this program, so that it ends when the storm is killed.
+        // This program starts the command with `become`, so that the command ends when the storm is killed.
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("become").arg(std::process::id().to_string()).arg(program);
         command.args(["run", "--period", &promise.period.to_string(), "--slice", &promise.slice.to_string()]);
@@ -61,7 +61,7 @@ impl RunUnderTest {
         all.into_iter().filter(|&tid| is_at(tid, AGENT)).collect()
     }
 
-    /// Returns the guardian other than `before`; `None` if no other guardian exists.
+    /// Returns a guardian other than `before`; `None` if no other guardian exists.
     pub(crate) fn guardian(&self, before: Option<Identity>) -> Option<Identity> {
         let children = thread::children(self.daemon.id()).unwrap_or_default();
         let guards = |pid: &u32| thread::threads(*pid).unwrap_or_default().into_iter().any(|tid| is_at(tid, GUARDIAN));
@@ -71,7 +71,7 @@ impl RunUnderTest {
         })
     }
 
-    /// Returns all living processes of this program that descend from this process.
+    /// Returns the living processes that run the program under test and were started by this storm.
     fn processes(&self) -> Vec<u32> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -110,8 +110,7 @@ impl RunUnderTest {
         read.map_or_else(|error| format!("what it said cannot be read: {error}"), |_| text)
     }
 
-    /// Waits until the promise is kept: agents and a guardian other than `before` exist, and `is_changed` reports a
-    /// change.
+    /// Waits until the promise is kept: agents and a guardian other than `before` exist, and `is_changed` returns true.
     pub(crate) fn wait_until_it_keeps(
         &mut self,
         before: Option<Identity>,
@@ -133,8 +132,8 @@ impl RunUnderTest {
 
 impl Drop for RunUnderTest {
     fn drop(&mut self) {
-        // After a finding, the guardian is killed first. Otherwise, the guardian would restore processes that must stay
-        // as found. Each process may have ended.
+        // Kill the guardian first: after a finding, the guardian would restore threads whose values must stay as found.
+        // Ignore errors, because each process may have ended.
         for pid in self.processes().into_iter().filter(|&pid| pid != self.daemon.id()) {
             let _ = Process::open(pid).and_then(|process| process.kill());
         }

@@ -14,18 +14,18 @@ use sys::process::Process;
 
 /// Time within which every thread must have its original values.
 const PROMISED: Nanos = Nanos::s(1);
-/// Maximum duration of a daemon's start, in a guest on a busy host.
+/// Maximum time to wait for a daemon to start, in a guest on a busy host.
 const BEGIN: Nanos = Nanos::s(10);
-/// Maximum time until the other processes end after the fault. This time is not promised.
+/// Maximum time to wait, after the fault, for the other processes of the run to end. Tactus does not promise this time.
 const END: Nanos = Nanos::s(5);
-/// Time after restoring during which no value may change.
+/// Time after the restoration in which no value must change.
 const REST: Nanos = Nanos::ms(50);
 
 /// The target of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
     Daemon,
-    /// An agent, by number, through a signal to its thread.
+    /// The agent with this number, modulo the number of agents. The signal is sent to its thread.
     Agent(u64),
     Guardian,
 }
@@ -47,7 +47,8 @@ pub(crate) struct Round {
     how: How,
     /// Time from the first effect of the promise to the fault.
     instant: Nanos,
-    /// Time until the daemon is killed, after the promise is kept again (guardian faults only).
+    /// After a fault of the guardian: time from the instant at which the promise is kept again until the daemon is
+    /// killed.
     next: Nanos,
 }
 
@@ -69,7 +70,8 @@ impl Round {
         Round { victim, promise, target, how, instant: Nanos::us(below(100_000)), next: Nanos::us(below(50_000)) }
     }
 
-    /// Runs the round: starts a daemon, injects the fault, and checks all values. Returns the duration of restoring.
+    /// Runs the round: starts a daemon, injects the fault, and checks all values. Returns the duration of the
+    /// restoration.
     pub(crate) fn run(&self, tactus: &Path, victims: &Victims) -> Result<Nanos> {
         let before = victims.0.iter().map(|victim| Ok(Picture::of(victim.pid())?)).collect::<Result<Vec<Picture>>>()?;
         let chosen = &victims.0[self.victim];
@@ -126,8 +128,8 @@ impl Round {
                 last = Ok(Vec::new());
                 return true;
             }
-            // The other victims change little, and a full check takes long. The victim with the promise is therefore
-            // checked first.
+            // Check the victim with the promise first. The values of the other victims rarely change, and a check of
+            // all victims takes long.
             if self.is_changed(victims, before) {
                 return false;
             }
@@ -142,7 +144,7 @@ impl Round {
         bail!("not as before after {PROMISED}; then:\n{}", lines_of(&left))
     }
 
-    /// Returns whether a value of the victim with the promise is changed.
+    /// Returns whether a value of the victim with the promise has changed.
     fn is_changed(&self, victims: &Victims, before: &[Picture]) -> bool {
         let now = Picture::of(victims.0[self.victim].pid());
         now.is_ok_and(|now| !before[self.victim].changes(&now).is_empty())
@@ -164,7 +166,7 @@ fn strike(process: &Process, how: How) -> Result<()> {
     }?)
 }
 
-/// Returns the changed values.
+/// Returns the changed values of all victims.
 fn changes<'f>(victims: &'f Victims, before: &[Picture]) -> Result<Vec<(&'f Victim, Change)>> {
     let mut all = Vec::new();
     for (victim, before) in victims.0.iter().zip(before) {

@@ -97,8 +97,9 @@ pub(crate) fn within(limit: Nanos, is_so: impl FnMut() -> bool) -> bool {
     after(limit, is_so).is_some()
 }
 
-/// Returns the time until `is_so` returns true, polled up to `limit`. The caller runs above all ordinary threads,
-/// including busy threads of a daemon. Polling leaves these threads three quarters of the time.
+/// Polls `is_so` for up to `limit`. Returns the time until `is_so` returned true. The caller has a higher priority than
+/// all ordinary threads, including those of a daemon. The pauses between the polls leave these threads three quarters
+/// of the time.
 pub(crate) fn after(limit: Nanos, mut is_so: impl FnMut() -> bool) -> Option<Nanos> {
     let begin = clock::now();
     loop {

@@ -1,4 +1,5 @@
-//! Workloads of the victims. Each victim is this program with the arguments `work KIND`.
+//! Workloads of the victims. Each victim runs this program with the arguments `work KIND STORM`, where STORM is the pid
+//! of the storm.
 
 use crate::victims::Kind;
 use anyhow::Result;
@@ -50,7 +51,7 @@ fn mix() -> Result<()> {
     for policy in [Policy::Other { nice: 7 }, Policy::RoundRobin { priority: 2 }, Policy::Idle] {
         let sender = sender.clone();
         drop(thread::spawn(move || {
-            // The receiver detects the end of an unused sender.
+            // If the class is refused, the sender is dropped unused, and the receiver counts too few messages.
             if be(policy).is_ok() {
                 let _ = sender.send(());
                 drop(sender);
@@ -101,7 +102,7 @@ fn bear_threads() -> ! {
 /// Starts short-lived processes.
 fn bear_children() -> ! {
     loop {
-        // If there are too many processes, a child is omitted without harm.
+        // If there are too many processes, no child starts. This does no harm.
         let child = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) });
         clock::sleep(Nanos::ms(12));
         drop(child);

@@ -12,9 +12,11 @@ use std::process::{Command, ExitCode};
 
 /// Files in the root folder that affect every crate.
 const OF_ALL: &[&str] = &["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml"];
-/// Sources of the policies. A change of policies alone is tested with the changed policies only.
+/// Sources of the policies. If a change affects only policies, the suites that run for every policy run only for the
+/// changed policies.
 const POLICIES: &str = "crates/policies/src";
-/// Environment variable with the policies to test. Some tests of other crates run for each entry of the registry.
+/// Environment variable with the policies to test. Tests of several crates run for each policy in this variable instead
+/// of each policy in the registry.
 const CHOSEN: &str = "TACTUS_POLICY";
 
 /// Options of `cargo xtask check`.
@@ -71,7 +73,7 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode> {
         let linted = crates.clone();
         steps.push(Step { name: "lints", check: Box::new(move || lints(&linted)) });
     }
-    // All tests of xtask if xtask changed, otherwise only the rules.
+    // Run all tests of xtask if xtask has changed, otherwise only the rules.
     let rules = if crates.iter().any(|name| name == "xtask") { &[][..] } else { &["tidy::"] };
     steps.push(Step { name: "tidiness", check: Box::new(move || tidiness(rules)) });
     let tested: Vec<String> = crates.into_iter().filter(|name| name != "xtask").collect();
@@ -90,7 +92,8 @@ fn tests(crates: &[String], policies: &[String]) -> Result<Outcome> {
     counted(&mut command)
 }
 
-/// Returns the files that differ from the base, by path from the root. A renamed file appears under both names.
+/// Returns the paths, relative to the root folder, of the files that differ from the base. A renamed file appears under
+/// both names.
 fn changed_files(base: Option<&str>) -> Result<Vec<PathBuf>> {
     let base = match base {
         Some(base) => base.to_string(),

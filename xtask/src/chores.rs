@@ -1,4 +1,4 @@
-//! The xtask commands that consist of one call of cargo.
+//! The xtask commands that only call cargo.
 
 use crate::component;
 use crate::oracle::SIMSO;
@@ -27,7 +27,7 @@ pub(crate) struct Golden {
     update: bool,
 }
 
-/// Measures speed.
+/// Runs the benchmarks.
 pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     let mut command = cargo(&["bench", "--package", "cli", "--bench", "speed", "--"]);
     match SIMSO.environment() {
@@ -47,7 +47,7 @@ pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     Ok(if speed == ExitCode::SUCCESS { promises } else { speed })
 }
 
-/// Runs every test whose expected output is text in the tree, or rewrites these outputs.
+/// Runs the tests of all crates except xtask. With `--update`, the tests rewrite their expected outputs.
 pub(crate) fn golden(golden: &Golden) -> Result<ExitCode> {
     let mut command = cargo(&["test", "--workspace", "--exclude", "xtask", "--no-fail-fast"]);
     if golden.update {

@@ -1,4 +1,4 @@
-//! Tools that a check needs besides cargo. A missing tool is installed where possible; otherwise, the check is skipped
+//! Tools that a check needs besides cargo. A missing tool is installed if possible; otherwise, the check is skipped
 //! with a message.
 
 use crate::root::{cargo, root};
@@ -11,7 +11,7 @@ pub(crate) fn works(command: &mut Command) -> bool {
     silent.status().is_ok_and(|status| status.success())
 }
 
-/// Installs the rustup component with `cargo SUBCOMMAND`, if the component is missing.
+/// Installs the rustup component that provides `cargo SUBCOMMAND`, if the component is missing.
 ///
 /// # Errors
 /// The reason why the component is missing.
@@ -47,7 +47,7 @@ pub(crate) fn target(target: &str) -> Result<(), String> {
     Err(format!("the target {target} is missing and `rustup target add {target}` failed"))
 }
 
-/// Installs Python with virtual environments, if Python is missing.
+/// Installs Python with support for virtual environments, if it is missing.
 ///
 /// # Errors
 /// The reason why Python is missing.
@@ -56,15 +56,15 @@ pub(crate) fn python() -> Result<(), String> {
     debian("python3 with venv", &["python3", "python3-venv"], has)
 }
 
-/// Installs callgrind, if callgrind is missing.
+/// Installs Valgrind, if it is missing.
 ///
 /// # Errors
-/// The reason why callgrind is missing.
+/// The reason why Valgrind is missing.
 pub(crate) fn valgrind() -> Result<(), String> {
     debian("valgrind", &["valgrind"], || works(Command::new("valgrind").arg("--version")))
 }
 
-/// Installs QEMU and the program that starts QEMU, if a program is missing.
+/// Installs QEMU and setpriv, which starts QEMU, if one of them is missing.
 ///
 /// # Errors
 /// The reason why a program is missing.
@@ -96,7 +96,8 @@ fn apt(arguments: &[&str]) -> bool {
     works(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// Returns whether apt's lists are up to date. Updates them at most once, because the network may be slow or missing.
+/// Updates apt's package lists, and returns whether this succeeded. Tries at most once, because the network may be slow
+/// or missing.
 fn is_up_to_date() -> bool {
     static UPDATED: OnceLock<bool> = OnceLock::new();
     *UPDATED.get_or_init(|| apt(&["update"]))

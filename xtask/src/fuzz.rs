@@ -48,7 +48,7 @@ impl Fuzz {
         if self.daemon { FUZZ_DAEMON } else { FUZZ }
     }
 
-    /// Returns the arguments of the fuzzer.
+    /// Returns the command-line arguments of the fuzzer.
     fn arguments(&self) -> Vec<String> {
         let mut words = Vec::new();
         let mut option = |name: &str, value: Option<String>| {
@@ -73,12 +73,12 @@ impl Fuzz {
     }
 }
 
-/// Fuzzes in a release build.
+/// Runs a campaign in a release build.
 pub(crate) fn run(fuzz: &Fuzz) -> Result<ExitCode> {
     pass_on(fuzz.program().release().args(fuzz.arguments()))
 }
 
-/// Fuzzes all policies, worlds and the daemon, one minute in total, with a new seed in each call.
+/// Fuzzes all policies, worlds and the daemon for one minute in total, with a new seed in each call.
 #[expect(clippy::disallowed_methods, reason = "the clock gives each run another seed")]
 pub(crate) fn check() -> Result<Outcome> {
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -117,7 +117,7 @@ fn run_campaign(campaign: &Fuzz) -> Result<Option<Failure>> {
     Ok((!output.success).then_some(Failure { text: output.text, again }))
 }
 
-/// Returns the lines of a fuzzer's output that repeat a run.
+/// Returns the commands that repeat a run, from the `replay:` lines of a fuzzer's output.
 fn replay_lines(text: &str) -> Vec<String> {
     text.lines().filter_map(|line| line.trim().strip_prefix("replay: ")).map(str::to_string).collect()
 }
@@ -157,7 +157,7 @@ mod tests {
             let first = output(&parse(line));
             let replay = replay_lines(&first);
             assert_eq!(replay.len(), 1, "{first}");
-            // The two streams may interleave differently, but each stream has a fixed order.
+            // A successful run writes only to standard output, so the order of its lines is fixed.
             assert_eq!(output(&parse(&replay[0])), first, "{line}");
         }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Lab {
 /// Runs all experiments in a release build, records their measurements, and draws the figures.
 pub(crate) fn lab(lab: &Lab) -> Result<ExitCode> {
     let played = tactus(&["run", "all", "--record"], &lab.rest)?;
-    // A check that accepts its wrong world fails the run. The measurements are still recorded and drawn.
+    // Exit code 1: a check accepts its wrong world. The measurements are recorded nevertheless, so draw the figures.
     if played > 1 {
         return Ok(ExitCode::from(played));
     }
@@ -31,11 +31,11 @@ fn tactus(what: &[&str], rest: &[String]) -> Result<u8> {
     let mut command = cargo(&["run", "--release", "--quiet", "--package", "cli", "--", "lab"]);
     command.args(what).args(rest);
     let status = command.status().context("cannot run cargo")?;
-    // A process that was killed by a signal has no code. Nothing is drawn in that case.
+    // A process that was killed by a signal has no exit code. The code 130 prevents drawing.
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(130))
 }
 
-/// Checks that a few points of each paper measure the recorded values.
+/// Measures a few points of each paper again, and checks that the values equal the recorded values.
 pub(crate) fn smoke() -> Result<Outcome> {
     let papers = std::fs::read_dir(root().join("papers")).context("cannot read papers/")?;
     let is_recorded = papers.filter_map(Result::ok).any(|paper| paper.path().join("measured.json").exists());

@@ -41,7 +41,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
 /// Creates the policy `name` in the workspace at `root`, and returns the path of its file.
 ///
 /// # Errors
-/// The workspace has not changed; the error has the reason and help.
+/// The workspace has not changed. The error states the reason and a remedy.
 pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     let snake = check_name(name)?;
     let source = root.join("crates/policies/src");
@@ -55,7 +55,7 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     let text = TEMPLATE.replace(STAND_IN.0, name).replace(STAND_IN.1, &snake).replace(STAND_IN.2, &camel_case(name));
     let written = fs::write(&file, text).and_then(|()| fs::write(&registry, after));
     if let Err(error) = written {
-        // Neither a policy without its entry nor an entry without its file compiles.
+        // Revert both files, because neither a policy without its entry nor an entry without its file compiles.
         let _ = fs::remove_file(&file);
         let _ = fs::write(&registry, before);
         return Err(format!("cannot write: {error}"));
@@ -111,7 +111,7 @@ fn modules(registry: &str) -> Vec<&str> {
     registry.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).collect()
 }
 
-/// Adds a policy to the text of the registry: a `mod` line and an entry in `ALL`, in alphabetical order.
+/// Adds a policy to the source of the registry: a `mod` line and an entry in `ALL`, in alphabetical order.
 fn register(registry: &str, snake: &str) -> Result<String, String> {
     const ALL: &str = "pub const ALL: &[&Descriptor] = &[";
     let broken = || format!("crates/policies/src/lib.rs is not as expected: `mod` lines, then `{ALL}…];`");

@@ -1,4 +1,4 @@
-//! Python programs whose results the tests compare with ours. Each program has its own virtual environment.
+//! Python programs with which the tests compare the results of Tactus. Each program has its own virtual environment.
 
 use crate::component::{self, works};
 use crate::root::{cargo, root, typed};
@@ -7,14 +7,14 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program from PyPI, and the test in `crates/conformance/tests` that compares results with the program.
+/// A program from PyPI, and the test in `crates/conformance/tests` that compares Tactus with this program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Oracle {
     /// Name of the program.
     name: &'static str,
     /// Release for which the test was written.
     release: &'static str,
-    /// Module whose presence shows that the program is installed.
+    /// Python module that can be imported if the program is installed.
     module: &'static str,
     /// Folder of the virtual environment.
     folder: &'static str,

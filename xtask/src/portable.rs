@@ -5,7 +5,7 @@ use crate::root::cargo;
 use crate::step::{Outcome, succeeds};
 use anyhow::Result;
 
-/// Crates without threads, clocks, files and processes.
+/// Crates that use no threads, clocks, files or processes.
 pub(crate) const PORTABLE: &[&str] =
     &["input", "measure", "policies", "report", "run", "scenario", "sched", "sim", "trace", "workloads"];
 /// The target without an operating system.

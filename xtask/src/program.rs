@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A target of a package. In a guest, the path of the program is `/bin/` and the name of the target.
+/// A target of a package. In a guest, the path of the program is `/bin/` followed by the name of the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Program {
     package: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
 }
 
-/// First program of every guest.
+/// First program of every guest, with the path `/init`.
 pub(crate) const INIT: Program = Program { package: "sys", kind: "--example", name: "init" };
 /// The command `tactus`.
 pub(crate) const TACTUS: Program = Program { package: "cli", kind: "--bin", name: "tactus" };
@@ -28,7 +28,7 @@ pub(crate) const FUZZ_DAEMON: Program = Program { package: "storms", kind: "--ex
 pub(crate) const STORM: Program = Program { package: "storms", kind: "--example", name: "storm" };
 
 impl Program {
-    /// Returns a call of cargo that builds the program in release mode and runs it. The caller appends the program's
+    /// Returns a cargo command that builds the program in release mode and runs it. The caller appends the program's
     /// arguments.
     pub(crate) fn release(self) -> Command {
         let mut command = cargo(&["run", "--release", "--quiet", "--package", self.package]);

@@ -1,17 +1,17 @@
-//! The root folder of the workspace, and calls of its cargo.
+//! The root folder of the workspace, and cargo commands that run in this folder.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 /// Returns the root folder of the workspace.
 pub(crate) fn root() -> PathBuf {
-    // Cargo sets the variable at run time. The path from build time is wrong after the tree has moved.
+    // Cargo sets the variable at run time. The path from build time is wrong if the workspace has been moved since.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR");
     let xtask = manifest.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     xtask.parent().expect("xtask is a folder of the workspace").to_path_buf()
 }
 
-/// Returns a call of cargo in the workspace, with plain output.
+/// Returns a cargo command that runs in the root folder, with plain output.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
@@ -41,7 +41,7 @@ pub(crate) fn typed(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Returns `word`, quoted for a shell where necessary.
+/// Returns `word`, quoted for a shell if necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_string() } else { format!("'{word}'") }

@@ -38,12 +38,12 @@ pub(crate) fn stream(command: &mut Command, show: impl Fn(&str) -> Option<String
 /// Runs `command` with the input and output of this process, and returns its exit code.
 pub(crate) fn pass_on(command: &mut Command) -> Result<ExitCode> {
     let status = command.status().with_context(|| format!("cannot run {}", command.get_program().display()))?;
-    // A process that was killed by a signal has no code; its run counts as failed.
+    // A process that was killed by a signal has no exit code, and counts as failed.
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     Ok(ExitCode::from(code))
 }
 
-/// Sends each line at once, until the end of the input.
+/// Starts a thread that reads `from` to its end and sends each line immediately.
 pub(crate) fn read_lines(from: impl Read + Send + 'static, to: mpsc::Sender<String>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let mut from = BufReader::new(from);

@@ -1,7 +1,8 @@
 //! example-policy: the entity that has waited longest runs, for one quantum at most.
 //!
 //! Step 1. Replace this essay, which is also the policy's page in the documentation. State the rule in about ten lines,
-//! as in its source. Add a small run as a picture, the differences from the source with their reasons, and the knobs.
+//! as the source states it. Add a diagram of a small run, the differences from the source with their reasons, and the
+//! knobs.
 //!
 //! ```text
 //! quantum 5ms, one CPU, two hogs      0    5    10   15   20
@@ -43,12 +44,12 @@ fn build(_host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 }
 
 /// A kicked CPU picks the first entity that may run on it. If the kick was for another entity, the first entity runs
-/// for at most a quantum.
+/// for at most a quantum before that entity.
 fn longest_call(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
-/// Every other entity runs for one quantum first, on the only CPU to which all entities may be confined.
+/// In the worst case, all entities are confined to one CPU, and every other entity runs for one quantum first.
 fn longest_wait(load: &LoadBounds<'_>) -> Nanos {
     load.knobs.time("quantum").saturating_mul(load.entities)
 }
@@ -56,15 +57,15 @@ fn longest_wait(load: &LoadBounds<'_>) -> Nanos {
 /// Index of the only run queue.
 const QUEUE: usize = 0;
 
-/// Step 4. Keep only the state that the decision needs. `cx` has the parameters of each entity and the CPU on which it
-/// runs. Besides lists, `sched::queue` has heaps, trees and priority levels.
+/// Step 4. Keep only the state that the decision needs. `cx` provides the parameters of each entity and the CPU on
+/// which the entity runs. Besides lists, `sched::queue` has heaps, trees and priority levels.
 struct ExamplePolicy {
     queue: Lists,
     quantum: Nanos,
 }
 
 impl ExamplePolicy {
-    /// Enqueues `e` last, and kicks an idle CPU that may run `e`. The machine does neither.
+    /// Enqueues `e` at the tail, and kicks an idle CPU that may run `e`. The machine does neither.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.queue.push_back(QUEUE, e);
         if let Some(cpu) = cx.idle_cpu_for(e) {
@@ -121,8 +122,8 @@ impl Policy for ExamplePolicy {
 }
 
 // Step 8. Test the rule itself: a small run calculated by hand, one test per sentence of the essay. Existing tests
-// check three properties of every policy in the registry. The policy loses no entity, leaves no CPU idle while an
-// entity waits, and starves none.
+// check three properties of every policy in the registry: the policy loses no entity, leaves no CPU idle while an
+// entity waits, and starves no entity.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! The initial file system of a guest kernel: an archive of programs with their shared libraries.
+//! The initial file system of a guest kernel: a cpio archive of programs with their shared libraries.
 
 use crate::component::works;
 use anyhow::{Context, Result, bail};
@@ -13,9 +13,9 @@ use std::process::Command;
 /// An archive that is being written. All its files belong to root.
 pub(crate) struct Archive {
     to: Option<BufWriter<File>>,
-    /// File into which programs are stripped.
+    /// Temporary file for a stripped program.
     scratch: PathBuf,
-    /// Files and folders that the archive already has.
+    /// Files and folders that the archive already contains.
     there: BTreeSet<PathBuf>,
     /// Number of entries. Each entry has its own inode number, because the kernel treats entries with equal numbers as
     /// one file.
@@ -101,7 +101,7 @@ impl Archive {
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // ldd fails for a program without shared libraries.
+    // Ignore the exit status, because ldd fails for a program without shared libraries.
     if let Some(line) = text.lines().find(|line| line.contains("not found")) {
         bail!("{} does not run here: {}", program.display(), line.trim());
     }

@@ -1,4 +1,4 @@
-//! Boots a kernel in QEMU by software emulation, without privilege, /dev/kvm or network.
+//! Boots a kernel in QEMU with software emulation, which needs no privilege, /dev/kvm or network.
 
 use super::kernel::Kernel;
 use crate::step::clock;
@@ -17,8 +17,8 @@ const QEMU: &str = "qemu-system-x86_64";
 pub(crate) enum Time {
     /// The clock of the host. Load on the host disturbs the guest.
     Host,
-    /// Executed instructions, two nanoseconds each; idle time is skipped. This clock is slower and independent of load
-    /// on the host.
+    /// Executed instructions, two nanoseconds each; idle time is skipped. The guest runs more slowly, but independently
+    /// of load on the host.
     Executed,
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum End {
 }
 
 impl Machine<'_> {
-    /// Returns the call of QEMU. The kernel kills QEMU when the calling thread ends.
+    /// Returns the command that starts QEMU. The kernel kills QEMU when the calling thread ends.
     fn command(&self) -> Command {
         let file = |name: &str| self.folder.join(name).display().to_string();
         let mut command = Command::new("setpriv");
@@ -80,12 +80,12 @@ impl Machine<'_> {
         command
     }
 
-    /// Boots the machine and waits for its end. Passes each line of the job's output to `hear` at once.
+    /// Boots the machine and waits for its end. Passes each line of the job's output to `hear` immediately.
     pub(crate) fn run(&self, hear: &mut dyn FnMut(&str)) -> Result<Ran> {
         let begin = clock();
         let errors = File::create(self.folder.join("qemu"))?;
         let mut command = self.command();
-        // QEMU closes the port when its standard input ends.
+        // Keep standard input open, because QEMU closes the output port at the end of its standard input.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut qemu = command.spawn().context("cannot run setpriv (package util-linux)")?;
         let (sender, lines) = mpsc::channel();

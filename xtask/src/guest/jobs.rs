@@ -31,7 +31,7 @@ impl Extent {
 
     /// Returns the extent with its seed, or with a new seed if the extent has none.
     pub(crate) fn with_seed(self) -> Extent {
-        // The keys of a hash map are the only random numbers in the standard library.
+        // The standard library has no random numbers other than the keys of a hash map.
         let chance = || u64::from(RandomState::new().build_hasher().finish() as u32);
         Extent { seed: Some(self.seed.unwrap_or_else(chance)), ..self }
     }
@@ -59,7 +59,7 @@ pub(crate) struct Job {
     pub(crate) is_random: bool,
     /// Time limit of the guest for an extent.
     pub(crate) limit: fn(&Extent) -> Duration,
-    /// Command in the guest.
+    /// Command line of the job in the guest.
     pub(crate) words: fn(&Extent) -> Vec<String>,
     /// Check of the output of a job that exited with 0.
     pub(crate) judge: fn(&Kernel, &Ran) -> Result<(), String>,

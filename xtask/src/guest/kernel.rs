@@ -21,15 +21,15 @@ pub(crate) struct Kernel {
     pub(crate) configuration: Option<PathBuf>,
     /// Release of the kernel, as printed by `uname -r`.
     pub(crate) release: String,
-    /// Whether the kernel certainly has virtio ports without loading a module.
+    /// Whether the kernel is known to have virtio ports without loading a module.
     pub(crate) has_virtio: bool,
 }
 
 impl Kernel {
-    /// Returns the newest kernel of the Debian suite `wanted`, or the kernel in the file if `wanted` is a path.
+    /// Returns the newest kernel of the Debian suite `wanted`; if `wanted` is a path, the kernel in this file.
     ///
     /// # Errors
-    /// The reason why no kernel is available, with help.
+    /// The reason why no kernel is available, and a remedy.
     pub(crate) fn get(wanted: &str) -> Result<Kernel, String> {
         if wanted.contains('/') {
             return Kernel::in_files(Path::new(wanted), None);
@@ -145,14 +145,14 @@ impl Apt {
             option("Dir::Etc::sourceparts", Path::new("/dev/null")),
             option("Dir::State::lists", &folder.join("lists")),
             option("Dir::Cache", &folder.join("cache")),
-            // The user as which apt downloads may not write to this folder.
+            // The unprivileged user that apt uses for downloads may lack permission to write to this folder.
             option("APT::Sandbox::User", Path::new("root")),
             option("Acquire::Languages", Path::new("none")),
         ];
         Ok(Apt { folder: folder.to_path_buf(), options: options.concat() })
     }
 
-    /// Returns the output of a program of apt.
+    /// Runs an apt program, and returns its output.
     fn ask(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.folder).env("LC_ALL", "C");
@@ -222,7 +222,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Returns the files in `folder`, to the given depth.
+/// Returns the files in `folder` and its subfolders, down to the given depth.
 fn files_below(folder: &Path, depth: usize) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

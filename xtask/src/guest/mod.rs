@@ -38,14 +38,14 @@ pub(crate) struct VmTest {
     extent: Extent,
 }
 
-/// Runs each job in a guest, as a step.
+/// Runs each chosen job in a guest, as a step.
 pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
     let chosen = JOBS.iter().filter(|job| wanted.names.is_empty() || wanted.names.iter().any(|name| name == job.name));
     let steps: Vec<Step> = chosen.map(|job| step(job, wanted.kernel.clone(), wanted.extent, wanted.keep)).collect();
     run_all(&steps)
 }
 
-/// Returns the steps of `cargo xtask test`: a short run of every job.
+/// Returns steps for `cargo xtask test`: a short run of every job.
 pub(crate) fn steps() -> Vec<Step> {
     JOBS.iter().map(|job| step(job, kernel::SUITE.to_string(), Extent::SHORT, false)).collect()
 }
@@ -86,7 +86,7 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     Ok(outcome)
 }
 
-/// Boots a guest for a job and checks the outcome. Boots the guest a second time if it dies.
+/// Boots a guest for a job and checks the outcome. If the guest dies, boots it a second time.
 fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Outcome> {
     let mut hear = |line: &str| {
         // A random job takes long, so its output is shown as progress.

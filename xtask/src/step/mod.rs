@@ -13,7 +13,7 @@ pub(crate) use tally::Tally;
 pub(crate) enum Outcome {
     /// One check that passed.
     Passed,
-    /// Several checks, as totals.
+    /// Several checks, with their totals.
     Counted(Tally, Option<Failure>),
     /// One check that failed.
     Failed(Failure),
@@ -91,7 +91,7 @@ pub(crate) fn succeeds(command: &mut Command) -> Result<Outcome> {
     Ok(if output.success { Outcome::Passed } else { Outcome::Failed(failure(output, command)) })
 }
 
-/// Runs several checks: the tests of a call of `cargo test`.
+/// Runs `command`, a call of `cargo test`. Each test counts as a check.
 pub(crate) fn counted(command: &mut Command) -> Result<Outcome> {
     let output = stream(command, progress)?;
     let tally = Tally::of_cargo_test(&output.text, output.success);
@@ -103,7 +103,7 @@ fn failure(output: Output, command: &Command) -> Failure {
     Failure { text: output.text, again: typed(command) }
 }
 
-/// Returns a line of `cargo test` that shows progress, with indentation.
+/// Returns the indented line if `line`, from the output of `cargo test`, shows progress.
 fn progress(line: &str) -> Option<String> {
     let line = line.trim();
     let telling = ["Running ", "Doc-tests ", "test result: "].iter().any(|start| line.starts_with(start));

@@ -52,7 +52,7 @@ pub(crate) fn lints(crates: &[String]) -> Result<Outcome> {
     }
 }
 
-/// Runs the tests of xtask with these names, or all its tests if the list is empty.
+/// Runs the tests of xtask whose names contain one of `names`, or all tests of xtask if the list is empty.
 pub(crate) fn tidiness(names: &[&str]) -> Result<Outcome> {
     counted(cargo(&["test", "--package", "xtask", "--"]).args(names))
 }

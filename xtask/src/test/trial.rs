@@ -29,7 +29,7 @@ fn try_out() -> Result<Outcome> {
     }
     copy_tree(&root(), &copy).context("cannot copy the workspace")?;
     new_policy::create(&copy, NAME).map_err(anyhow::Error::msg)?;
-    // The shared target folder has builds of the other crates.
+    // Use the target folder of the workspace, which contains builds of the other crates.
     let target = root().join("target");
     let checks = [
         &["fmt", "--package", "policies", "--check"][..],
@@ -57,7 +57,7 @@ fn try_out() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Copies the tree without `target` and `.git`.
+/// Copies the folder `from` without `target` and `.git`.
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -85,8 +85,8 @@ fn wrong_arrows(crates: &[Crate]) -> Vec<String> {
     findings
 }
 
-/// Returns the crates that use each other, directly or through other crates. Cargo rejects these cycles too, but not
-/// cycles in the table.
+/// Returns the crates that use each other, directly or through other crates. Cargo rejects cycles among the crates, but
+/// not cycles in [`ARROWS`].
 fn cycles(uses: &[(String, Vec<String>)]) -> Vec<String> {
     let mut graph = Graph::default();
     for (name, used) in uses {
@@ -95,14 +95,14 @@ fn cycles(uses: &[(String, Vec<String>)]) -> Vec<String> {
     graph.cycles()
 }
 
-/// Returns the external crates that the workspace names.
+/// Returns the external crates that the root manifest lists.
 fn outside_crates(manifest: &str) -> BTreeSet<String> {
     let manifest: toml::Table = manifest.parse().expect("Cargo.toml is TOML");
     let listed = manifest["workspace"]["dependencies"].as_table().expect("the workspace lists its dependencies");
     listed.iter().filter(|(_, about)| about.get("path").is_none()).map(|(name, _)| name.clone()).collect()
 }
 
-/// Returns the crates with a row on a page: ``| `name` | why |``.
+/// Returns the crates with a row on a page, each with its reason: ``| `name` | why |``.
 fn rows(page: &str) -> BTreeMap<String, String> {
     let row = |line: &str| {
         let (name, why) = line.strip_prefix("| `")?.split_once("` |")?;

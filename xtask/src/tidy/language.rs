@@ -22,13 +22,13 @@ const NO_IMPERATIVE: &str = concat!("right ", "would be");
 /// Extensions of files with prose. Outputs in `golden` are not checked: their sentences come from sources, which are
 /// checked.
 const WITH_PROSE: &[&str] = &["rs", "md", "toml", "py", "sh", "html"];
-/// Files that may use the words, each with its reason.
+/// Files that may use the forbidden words, each with its reason.
 const ALLOWED: &[(&str, &str)] =
     &[("CONTRIBUTING.md", "is about people"), ("xtask/src/tidy/language.rs", "states the rule")];
 
-/// Returns the words of a text in lower case, each with its offset. Identifiers are split at `_` and at humps, and
-/// escapes are skipped. Rust code needs no other parsing, because all its words are in comments, strings or
-/// identifiers.
+/// Returns the words of a text in lower case, each with its offset. Identifiers are split at `_` and before capital
+/// letters, and escapes are skipped. Rust code needs no other parsing, because all its words are in comments, strings
+/// or identifiers.
 fn words(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut word: Option<(usize, String)> = None;

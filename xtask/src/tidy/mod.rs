@@ -15,8 +15,8 @@ use crate::root::root;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns every file of the project, with its path from the root. In a repository, these are the files that git tracks
-/// or would track; otherwise, all files in the folder.
+/// Returns the paths of all files of the project, relative to the root folder. In a repository, these are the files
+/// that git tracks or would track; otherwise, all files in the folder.
 fn files() -> Vec<PathBuf> {
     let list = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
     let git = Command::new("git").args(list).current_dir(root()).output();
@@ -52,19 +52,19 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the files whose names have this extension, with their text.
+/// Returns the paths and contents of the files with this extension.
 fn texts(extension: &str) -> Vec<(PathBuf, String)> {
     let wanted = files().into_iter().filter(|path| path.extension().is_some_and(|found| found == extension));
     wanted.map(|path| (path.clone(), text(&path))).collect()
 }
 
-/// Returns the text of one file of the project.
+/// Returns the content of one file of the project.
 fn text(path: impl AsRef<Path>) -> String {
     let path = path.as_ref();
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Fails with all findings at once.
+/// Fails with all findings, if there are any.
 fn tidy(findings: &[String]) {
     assert!(findings.is_empty(), "{} untidy:\n{}", findings.len(), findings.join("\n"));
 }

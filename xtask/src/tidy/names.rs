@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const DRAWERS: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
 /// Paths on a developer's machine.
 const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
-/// Hosts of registries. The configuration of the registry's client chooses the host, not this project.
+/// Hosts of package registries. The configuration of the registry's client chooses the host, not this project.
 const REGISTRY_HOSTS: &[&str] = &[
     concat!("index.", "crates.io"),
     concat!("static.", "crates.io"),
@@ -72,7 +72,7 @@ fn nothing_is_named_like_a_drawer() {
 fn no_file_names_a_machine() {
     let mut findings = Vec::new();
     for path in files() {
-        // Files without text, such as pictures.
+        // Skip files that are not text, such as pictures.
         let Ok(text) = std::fs::read_to_string(root().join(&path)) else { continue };
         findings.extend(machine_names(&text).iter().map(|name| format!("{}: {name}", path.display())));
     }

@@ -51,7 +51,7 @@ fn links(page: &str) -> Vec<String> {
     found
 }
 
-/// Returns the anchors of a page: its headings in lower case, with hyphens for spaces and without other signs.
+/// Returns the anchors of a page: its headings in lower case, with hyphens for spaces and without other punctuation.
 fn anchors(page: &str) -> Vec<String> {
     let headings = prose(page).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let mut seen = BTreeMap::<String, usize>::new();
@@ -80,8 +80,8 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// Returns the links of a page without a target. `page_at` returns the text of a file of the project, or an empty text
-/// for a folder.
+/// Returns the links of a page whose targets do not exist. `page_at` returns the content of a file of the project, or
+/// an empty string for a folder.
 fn dead_links(path: &Path, page: &str, page_at: &dyn Fn(&Path) -> Option<String>) -> Vec<String> {
     let mut dead = Vec::new();
     for link in links(page) {
@@ -114,7 +114,7 @@ fn missing_commands(readme: &str) -> Vec<&'static str> {
     COMMANDS.iter().copied().filter(|command| !readme.contains(command)).collect()
 }
 
-/// Returns the decision records that the index does not link.
+/// Returns the decision records to which the index has no link.
 fn unlinked<'a>(index: &str, records: &'a [String]) -> Vec<&'a String> {
     let linked = links(index);
     records.iter().filter(|record| !linked.contains(record)).collect()

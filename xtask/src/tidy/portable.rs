@@ -33,7 +33,7 @@ fn system_uses(tokens: TokenStream) -> Vec<(String, usize)> {
     found
 }
 
-/// Returns the end of the item that begins at `at`: a semicolon or a group in braces.
+/// Returns the index of the last token of the item that begins at `at`: a semicolon or a group in braces.
 fn end_of_item(tokens: &[TokenTree], at: usize) -> usize {
     let ends = |token: &TokenTree| match token {
         TokenTree::Punct(punct) => punct.as_char() == ';',

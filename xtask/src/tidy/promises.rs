@@ -23,7 +23,8 @@ fn promises(page: &str) -> Vec<Promise> {
     .collect()
 }
 
-/// Returns the promises that name a test that does not exist. `tests` returns whether a crate has a test of this name.
+/// Returns the promises that name no test and are not pending, and the promises that name a test that does not exist.
+/// `tests` returns whether a crate has a test of this name.
 fn broken(promises: &[Promise], tests: &dyn Fn(&str, &str) -> bool) -> Vec<String> {
     let mut findings = Vec::new();
     for Promise { words, held_by } in promises {

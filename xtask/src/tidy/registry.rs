@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 const SOURCE: &str = "crates/policies/src";
 
-/// Texts of the modules of the policies crate, by module name.
+/// Sources of the modules of the policies crate, by module name.
 type Modules = BTreeMap<String, String>;
 
 /// Returns the modules in the folder, except the registry and the canary, which breaks a law on purpose.
@@ -15,7 +15,7 @@ fn modules() -> Modules {
         let Ok(inside) = path.strip_prefix(SOURCE) else { continue };
         let first = inside.components().next().map(|first| first.as_os_str().to_string_lossy().into_owned());
         let Some(first) = first.filter(|first| !matches!(first.as_str(), "lib.rs" | "canary.rs")) else { continue };
-        // The module of a folder has the text of all files in the folder.
+        // The source of a folder module is the text of all files in the folder.
         let module: &mut String = found.entry(first.trim_end_matches(".rs").to_string()).or_default();
         module.push_str(&text(&path));
     }
@@ -42,7 +42,7 @@ fn problems(registry: &str, modules: &Modules) -> Vec<String> {
             findings.push(format!("{name} has no `mod` line"));
         }
         if !text.contains("const POLICY: Descriptor") {
-            // A module without a policy, which policies use.
+            // A module without a policy must be used by another module.
             let used = modules.iter().any(|(other, text)| other != name && text.contains(&format!("{name}::")));
             if !used {
                 findings.push(format!("{name} neither is a policy nor does any policy use it"));

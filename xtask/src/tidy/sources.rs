@@ -14,7 +14,7 @@ const LEFTOVERS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!(
 const LEFTOVER_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
 /// Assertions that a release build omits. A law that is not asserted in release builds is not a law.
 const UNASSERTED: &[&str] = &["debug_assert", "debug_assert_eq", "debug_assert_ne"];
-/// Names that a policy must not use: clocks, threads, random numbers, floats, and containers with an order that differs
+/// Names that a policy must not use: clocks, threads, random numbers, floats, and containers whose order differs
 /// between runs.
 const IMPURE: &[&str] = &[
     "HashMap",
@@ -252,7 +252,8 @@ fn every_assertion_is_made_in_release_builds_too() {
     assert_eq!(debug_assertions(parse("fn f() { assert!(a, \"debug_assert\") }")), []);
 }
 
-/// A policy's answers are typed: `inspect` is for tables and for the policies' own tests.
+/// Code outside `sched` and the policies reads the state of a policy through typed methods. `inspect` is only for
+/// tables and for the policies' own tests.
 #[test]
 fn nothing_reads_what_a_policy_keeps_by_name() {
     let mut findings = Vec::new();

@@ -1,4 +1,4 @@
-//! [`Graph`]: uses between files, with the names used, and the cycles among the files.
+//! [`Graph`]: uses between files or between crates, and the cycles of these uses.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,7 +9,7 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Adds the edge for a use of `what` in `to` by `from`. A node that uses itself has no edge.
+    /// Records that `from` uses `what`, which `to` defines. Ignores a node that uses itself.
     pub(crate) fn add(&mut self, from: &str, to: &str, what: &str) {
         if from != to {
             self.edges.entry(from.to_string()).or_default().entry(to.to_string()).or_insert_with(|| what.to_string());

@@ -1,10 +1,11 @@
-//! No two files of a crate use each other, directly or through other files; nor do two crates.
+//! A rule about cycles: no two files of a crate use each other, directly or through other files. The same holds for
+//! crates.
 //!
 //! A file uses another file if it imports or mentions a type, trait, function or constant that the other file defines.
-//! A path leads to the file with the definition, through re-exports and globs. A declaration (`mod a;`) and a re-export
-//! (`pub use a::B;`) are no uses, so that a folder can declare and export its content. A parent that mentions `B` in
-//! its own code uses `B`. Tests may use any file, because tests check internals. Method calls are ignored, because
-//! tokens do not give the type of the receiver.
+//! The rule follows a path through re-exports and globs to the file with the definition. A declaration (`mod a;`) and a
+//! re-export (`pub use a::B;`) do not count as uses, so that a folder can declare and export its content. A parent that
+//! mentions `B` in its own code uses `B`. Tests may use any file, because tests check internals. Method calls are
+//! ignored, because the tokens do not show the type of the receiver.
 
 mod graph;
 mod modules;

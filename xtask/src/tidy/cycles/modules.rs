@@ -1,4 +1,5 @@
-//! [`Modules`]: the modules of a crate with their definitions, imports and mentions, and the target of a path.
+//! [`Modules`]: the modules of a crate with their definitions, imports and mentioned paths, and the resolution of
+//! paths.
 
 use super::graph::Graph;
 use crate::tidy::sources::{is_cfg_test, parse};
@@ -9,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 /// Keywords before the name of a definition.
 const ITEMS: &[&str] = &["fn", "struct", "enum", "union", "trait", "const", "static", "type"];
-/// Maximum length of a chain of imports. A longer chain counts as a circle.
+/// Maximum length of a chain of imports. A longer chain counts as a cycle.
 const DEPTH_MAX: usize = 16;
 
-/// Names of a path, such as `crate::a::B`.
+/// Segments of a path, such as `crate::a::B`.
 type Names = Vec<String>;
 
 /// A name that a `use` imports.
@@ -31,9 +32,9 @@ struct Module {
     children: BTreeMap<String, usize>,
     items: BTreeSet<String>,
     imports: Vec<Import>,
-    /// Modules and enumerations with all their names imported.
+    /// Modules and enums whose names are all imported (`use a::*`).
     globs: Vec<Names>,
-    /// Paths in the code.
+    /// Paths that the code mentions.
     mentions: BTreeSet<Names>,
 }
 
@@ -41,7 +42,7 @@ struct Module {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
     Module(usize),
-    /// An item that this module defines.
+    /// An item that the module with this number defines.
     Item(usize),
 }
 
@@ -50,7 +51,7 @@ enum Target {
 pub(super) struct Modules(Vec<Module>);
 
 impl Modules {
-    /// Reads a crate from its root file. `text_of` returns the text of a file, if the file exists.
+    /// Reads a crate from its root file. `text_of` returns the content of a file, if the file exists.
     pub(super) fn read(root: &Path, text_of: &dyn Fn(&Path) -> Option<String>) -> Modules {
         let mut modules = Modules(Vec::new());
         let folder = root.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -75,7 +76,7 @@ impl Modules {
         graph
     }
 
-    /// Adds a module with its submodules. `folder` contains the files of its submodules.
+    /// Adds a module with its submodules, and returns its number. `folder` contains the files of the submodules.
     fn module(
         &mut self,
         (parent, file, folder): (Option<usize>, PathBuf, &Path),
@@ -122,7 +123,7 @@ impl Modules {
             match at {
                 Target::Module(inner) if name == "super" => at = Target::Module(self.0[inner].parent?),
                 Target::Module(inner) => at = self.find(inner, name, depth)?,
-                // The path names a variant or an associated item.
+                // The rest of the path names a variant or an associated item.
                 Target::Item(_) => break,
             }
         }
@@ -196,7 +197,7 @@ impl Module {
         }
     }
 
-    /// Adds the paths in code.
+    /// Adds the paths in `tokens`.
     fn mention(&mut self, tokens: &mut Peekable<impl Iterator<Item = TokenTree>>) {
         let mut before = ' ';
         while let Some(token) = tokens.next() {
@@ -210,7 +211,7 @@ impl Module {
                 }
                 TokenTree::Ident(_) | TokenTree::Literal(_) => {}
                 TokenTree::Punct(punct) => {
-                    // Two dots are a range.
+                    // `..` is a range, so the next word is not a field.
                     before = if before == '.' { ' ' } else { punct.as_char() };
                     continue;
                 }
@@ -242,7 +243,7 @@ fn is_word(token: &TokenTree, word: &str) -> bool {
     matches!(token, TokenTree::Ident(found) if found == word)
 }
 
-/// Removes `pub` or `pub(crate)` from an item, and returns whether the item had it.
+/// Removes `pub` or `pub(…)` from an item, and returns whether the item had this visibility.
 fn without_visibility(mut item: Vec<TokenTree>) -> (bool, Vec<TokenTree>) {
     let is_public = item.first().is_some_and(|first| is_word(first, "pub"));
     if is_public {
@@ -334,7 +335,7 @@ mod tests {
         let mutual =
             cycles(&files("pub fn f() { if x { crate::b::d::g() } }", "pub fn g() { use crate::a as z; z::f() }"));
         assert_eq!(mutual, ["a.rs → b/d.rs (g), b/d.rs → a.rs (f)"]);
-        // Fields, methods, other crates, lifetimes and macros of the standard library are no uses.
+        // Fields, methods, other crates, lifetimes and macros of the standard library do not count as uses.
         let a = "use std::f as g; pub fn f<'d>(b: &'d B) { b.d.g(); println!(\"crate::b::d::g\"); trace::b::d::g() }";
         assert_eq!(cycles(&files(a, "pub fn g() { super::super::a::f() }")), [""; 0]);
     }

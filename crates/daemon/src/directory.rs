@@ -64,7 +64,7 @@ impl Directory {
     /// users.
     ///
     /// # Errors
-    /// This user has no directory.
+    /// `$XDG_RUNTIME_DIR` is not set to an absolute path.
     pub fn usual() -> Result<Directory, Explanation> {
         if privileges::user() == 0 {
             return Ok(Directory::at("/run/tactus"));

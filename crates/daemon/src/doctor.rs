@@ -17,8 +17,8 @@ pub struct Finding {
     pub verdict: Result<String, Explanation>,
 }
 
-/// Tries one mechanism, for at most a second, and reverts every change. Child processes end no later than the calling
-/// thread. For control groups, see [`clean_up`].
+/// Tries one mechanism, and reverts every change. A successful trial takes less than a second. Child processes end no
+/// later than the calling thread. For control groups, see [`clean_up`].
 #[must_use]
 pub fn examine(mechanism: Mechanism) -> Finding {
     let verdict = match mechanism {

@@ -1,4 +1,4 @@
-//! [`HostProfile`]: the properties of a host that promises depend on.
+//! [`HostProfile`]: the host properties on which promises depend.
 
 use crate::Explanation;
 use crate::doctor::Mechanism;
@@ -29,7 +29,7 @@ pub struct HostProfile {
     pub cpus: Cpus,
     /// Limits of real-time threads on the host.
     pub realtime: RealTime,
-    /// CPU time since boot, of all CPUs.
+    /// CPU times since boot, summed over all CPUs.
     pub times: Times,
 }
 
@@ -72,7 +72,7 @@ impl Kernel {
 pub struct Privileges {
     /// The effective user ID.
     pub user: u32,
-    /// The capabilities.
+    /// Capabilities of this process.
     pub capabilities: Vec<Capability>,
     /// The highest real-time priority without CAP_SYS_NICE. `None`: no limit.
     pub priority_limit: Option<u64>,
@@ -209,7 +209,7 @@ impl HostProfile {
         }
     }
 
-    /// Returns steal time as a share of all CPU time since boot; `None` where the kernel does not account steal time.
+    /// Returns steal time as a share of all CPU time since boot; `None` if the kernel does not account steal time.
     /// Unit: parts per million.
     #[must_use]
     pub fn steal_ppm(&self) -> Option<u64> {
@@ -306,8 +306,7 @@ pub fn times() -> sys::Result<Times> {
     cpus::times()
 }
 
-/// Returns steal time as a share of `times`; `None` where the kernel does not account steal time. Unit: parts per
-/// million.
+/// Returns steal time as a share of `times`; `None` if the kernel does not account steal time. Unit: parts per million.
 #[must_use]
 pub fn steal_ppm(times: &Times) -> Option<u64> {
     Some(share_ppm(times.steal?, times.total))

@@ -114,7 +114,7 @@ pub trait Kernel {
     /// Restricts the thread to `cpus`.
     ///
     /// # Errors
-    /// The thread has ended, the caller lacks permission, or its cpuset has none of `cpus`.
+    /// The thread has ended, the caller lacks permission, or the thread's cpuset contains none of `cpus`.
     fn set_affinity(&self, thread: &Self::Thread, cpus: &CpuSet) -> Result<()>;
 
     /// Stops the process whose first thread is `leader` (SIGSTOP).

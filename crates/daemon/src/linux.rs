@@ -1,4 +1,4 @@
-//! [`Linux`]: the real kernel.
+//! [`Linux`]: the kernel of this host.
 
 mod sentinels;
 
@@ -78,8 +78,8 @@ impl Thread {
             Some(entry) => entry,
             None => {
                 let made = Switches::of_thread(self.held.tid(), Wake::Each)?;
-                // The event is opened by thread number. The check succeeds only if this thread still exists, so no
-                // other thread has this number.
+                // The event was opened by tid. This check succeeds only if the thread still exists, so the tid has not
+                // been reused.
                 self.held.status()?;
                 made
             }
@@ -108,8 +108,8 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// Returns a kernel without sentinels, for a process that restores and does not dispatch. [`Kernel::await_quiet`]
-    /// has no effect.
+    /// Returns a kernel without sentinels, for a process that restores threads but does not dispatch.
+    /// [`Kernel::await_quiet`] has no effect.
     ///
     /// # Errors
     /// There is no /proc.
@@ -136,9 +136,9 @@ impl Linux {
         Ok(Linux { births: Births::open()?, sentinels: Some(sentinels), agents, keeper })
     }
 
-    /// Number, in the event set of an agent, of the event that an awaited thread has begun to run.
+    /// Number of the event that an awaited thread has begun to run. The event is in the event set of an agent.
     pub const ENTRY: u64 = 2;
-    /// Number of fork events in the event set of the keeper.
+    /// Number of a fork event. The event is in the event set of the keeper.
     pub const BIRTH: u64 = 1;
 
     /// Adds the events of `thread` to the set of `cpu`'s agent, unless the set already contains the events.
@@ -246,7 +246,7 @@ impl Kernel for Linux {
         if let Some(children) = &mut thread.children {
             children.read_into(&mut forked);
             if has_ended {
-                // The event set would report an ended thread forever.
+                // Otherwise, the event set would report the ended thread forever.
                 thread.children = None;
             }
             return Ok(forked);
@@ -255,8 +255,8 @@ impl Kernel for Linux {
             return Err(Error::Gone(thread.tid()));
         }
         let children = Children::of_thread(thread.held.tid(), cpu)?;
-        // The file is opened by thread number. The check succeeds only if this thread still exists, so no other thread
-        // has this number.
+        // The file was opened by tid. This check succeeds only if the thread still exists, so the tid has not been
+        // reused.
         thread.held.status()?;
         keeper.add(&children, Linux::BIRTH)?;
         thread.children = Some(children);

@@ -346,7 +346,7 @@ impl Table {
                 return None;
             }
             let words = std::array::from_fn(|nth| self.cells.load(at + nth));
-            // The row was not forgotten and reused during the read.
+            // Accept the copy only if the row was not forgotten or reused during the read.
             if self.cells.load(at + OF_USE) == uses {
                 return Some(words);
             }

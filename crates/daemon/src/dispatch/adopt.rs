@@ -56,8 +56,8 @@ impl<K: Kernel> Dispatcher<K> {
         let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         let confined = CpuSet::one(client.cpu);
         // A child of a raised thread starts as an ordinary thread instead of in its original class. Set the original
-        // class before the thread is recorded: a restoration would take the ordinary class for a value that another
-        // process has set.
+        // class before the thread is recorded: otherwise, a restoration would take the ordinary class for a value that
+        // another process has set.
         match self.kernel.attributes(&new.thread) {
             Ok(found) if found != original.attributes => {
                 self.kernel.schedule(&new.thread, original.attributes).or_else(unless_gone)?;
@@ -102,8 +102,8 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Starts awaiting the forks of up to `most` threads whose forks are not awaited yet, if this host reports forks.
-    /// Returns whether there may be more such threads. Each thread takes long, so a caller should release the
-    /// dispatcher between calls.
+    /// Returns whether there may be more such threads. The call takes a long time per thread, so a caller should
+    /// release the dispatcher between calls.
     pub fn await_further_births(&mut self, most: usize) -> bool {
         let mut left = most;
         for (_, client) in self.clients.iter_mut() {

@@ -10,7 +10,7 @@ use sys::attributes::Attributes;
 use sys::thread::{Identity, State};
 use sys::usage::Usage;
 
-/// The scheduling of a client's threads.
+/// Scheduling attributes of a client's threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// The recorded original attributes of each thread.
@@ -134,8 +134,8 @@ impl<T> Client<T> {
         });
     }
 
-    /// Reads the CPU time of the client's threads since the last read. Removes ended threads from the client and the
-    /// table.
+    /// Returns the CPU time that the client's threads have used since the last read. Removes ended threads from the
+    /// client and the table.
     pub(super) fn read<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) -> Since {
         let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
         for member in &mut self.members {

@@ -37,8 +37,8 @@ impl<K: Kernel> Dispatcher<K> {
     pub fn resume(&mut self) -> CpuSet {
         for (_, client) in self.clients.iter() {
             for member in client.members.iter().filter(|member| !member.is_released) {
-                // A thread that another process has moved meanwhile stays on its new CPUs, and is released when it
-                // blocks.
+                // A thread that another process has moved in the meantime stays on its new CPUs, and is released when
+                // its client blocks.
                 if self.kernel.affinity(&member.thread).is_ok_and(|now| now == member.original.affinity) {
                     let _ = self.kernel.set_affinity(&member.thread, &CpuSet::one(client.cpu));
                 }
@@ -111,7 +111,7 @@ impl<K: Kernel> Dispatcher<K> {
         leaders.sort_unstable();
         leaders.dedup();
         let restoring = if goes_on {
-            // Other clients of the promise still serve threads of these processes.
+            // Other clients of the promise still have threads of these processes, so select single threads.
             let threads: Vec<Identity> = client.members.iter().map(|member| member.identity).collect();
             Restoring::begin(&self.kernel, &self.table, |entry| threads.contains(&entry.thread))
         } else {
@@ -119,15 +119,15 @@ impl<K: Kernel> Dispatcher<K> {
         };
         let rows = client.members.iter().map(|member| member.row).collect();
         let leaving = Leaving { restoring: None, rows, leaders, confined: CpuSet::one(client.cpu) };
-        // The index of an entry is its number, so entries do not move while others are scanned.
+        // Entries must not move, because their indices identify them while the caller scans them.
         let number = self.leaving.iter().position(Option::is_none).unwrap_or(self.leaving.len());
         self.leaving.resize_with(self.leaving.len().max(number + 1), || None);
         self.leaving[number] = Some(leaving);
         self.keep_leaving([(number, restoring)]);
     }
 
-    /// Takes the unfinished restorations of dismissed clients. The caller continues them with [`Restoring::look`] while
-    /// the dispatcher is free, and then [returns](Dispatcher::keep_leaving) them.
+    /// Takes the unfinished restorations of dismissed clients. The caller continues them with [`Restoring::look`]
+    /// without holding the dispatcher, and then [returns](Dispatcher::keep_leaving) them.
     pub fn take_leaving(&mut self) -> Vec<(usize, Restoring)> {
         let all = self.leaving.iter_mut().enumerate();
         all.filter_map(|(number, leaving)| Some((number, leaving.as_mut()?.restoring.take()?))).collect()

@@ -68,7 +68,7 @@ impl<K: Kernel> Dispatcher<K> {
     /// Returns a dispatcher without promises, for CPUs `0..cpus`.
     ///
     /// # Errors
-    /// The policy does not work with these knobs.
+    /// The policy does not support these knobs.
     pub fn new(
         kernel: K,
         table: Arc<Table>,
@@ -115,7 +115,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.epoch
     }
 
-    /// Replaces the content of `events` by the events since the last call. Returns the number of lost events.
+    /// Replaces the content of `events` with the events since the last call. Returns the number of lost events.
     pub fn read_journal(&mut self, events: &mut Vec<(Instant, Event)>) -> u64 {
         self.journal.exchange(events)
     }

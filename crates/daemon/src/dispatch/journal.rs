@@ -28,7 +28,7 @@ impl Journal {
         }
     }
 
-    /// Replaces the content of `empty` by the unread events. Returns the number of lost events.
+    /// Replaces the content of `empty` with the unread events. Returns the number of lost events.
     pub(super) fn exchange(&mut self, empty: &mut Vec<(Instant, Event)>) -> u64 {
         empty.clear();
         empty.reserve(EVENTS_MOST);

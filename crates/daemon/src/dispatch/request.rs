@@ -8,7 +8,8 @@ pub const PERIOD_LEAST: Nanos = Nanos::us(100);
 /// The shortest slice.
 pub const SLICE_LEAST: Nanos = Nanos::us(10);
 /// Maximum slice per CPU. A longer slice is divided into equal parts with shorter periods, so that no client occupies a
-/// CPU long enough to be stopped by real-time throttling, which limits real-time threads per second.
+/// CPU long enough to be stopped by real-time throttling, which limits the CPU time of real-time threads in every
+/// second.
 const SLICE_MOST: Nanos = Nanos::ms(100);
 
 /// A request for a promise to a process and its descendants.

@@ -11,9 +11,9 @@ use trace::Event;
 const POLL: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
 /// Minimum time from a turn to the turn at the end of the time slice. The client needs this time on the CPU.
 const SLEEP_LEAST: Nanos = Nanos::us(10);
-/// Number of consecutive slices used up by a client, alone on its CPU, after which the agent no longer uses the
-/// sentinel, until the client blocks. Such a client probably uses up its next slice, too, and the sentinel would cost
-/// one or two context switches per slice.
+/// Number of consecutive slices that a client, alone on its CPU, uses up before the agent stops using the sentinel
+/// until the client blocks. Such a client probably uses up its next slice, too, and the sentinel would cost one or two
+/// context switches per slice.
 const USED_UP: u32 = 8;
 /// Maximum number of missed periods that are reported individually.
 const PERIODS_TOLD_MOST: u64 = 1_000;

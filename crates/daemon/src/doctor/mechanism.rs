@@ -1,6 +1,6 @@
 //! [`Mechanism`]: the enforcement mechanisms.
 
-/// A mechanism to grant, withhold or observe CPU time.
+/// A kernel facility that grants CPU time, withholds it, or observes its use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mechanism {
     /// Dispatching by real-time priorities. Tactus uses this mechanism.

@@ -60,7 +60,7 @@ fn shares<const N: usize>(children: [&Child; N], length: Nanos) -> sys::Result<[
     Ok(std::array::from_fn(|nth| share_ppm(after[nth].saturating_sub(before[nth]), passed)))
 }
 
-/// Formats parts per million in percent.
+/// Formats parts per million as a percentage.
 fn percent(ppm: u64) -> String {
     format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10)
 }

@@ -76,7 +76,7 @@ impl Handle {
     }
 
     /// Returns whether the guardian is alive and beats, according to `table` at `now`. Call this function at least once
-    /// per beat ([`INTERVAL`](super::INTERVAL)), because missed beats are counted in calls.
+    /// per beat ([`INTERVAL`](super::INTERVAL)), because a call counts at most one missed beat.
     pub fn is_alive(&mut self, table: &Table, now: Instant) -> bool {
         self.pulse.is_felt(table, now) && !self.process.has_ended()
     }

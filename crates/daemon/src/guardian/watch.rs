@@ -6,8 +6,8 @@ use sched::{Instant, Nanos};
 
 /// Interval between two beats of the guardian.
 pub const INTERVAL: Nanos = Nanos::ms(50);
-/// Number of beats of the watching process, without a beat of the watched process, after which the watched process
-/// counts as hung.
+/// Number of beats of the watching process, without a beat of the watched agent or guardian, after which the agent or
+/// guardian counts as hung.
 pub const PATIENCE: u32 = 6;
 /// Interval between restorations while a killed daemon has not ended. Unit: beats of the guardian. The killed daemon
 /// takes no more actions, but its last thread may be unable to end, because a raised thread occupies its CPU.
@@ -37,7 +37,7 @@ pub enum Verdict {
     End,
 }
 
-/// Beat count of the watched process, sampled at each beat of the watching process.
+/// Beat count of the watched agent or guardian, sampled at each beat of the watching process.
 #[derive(Clone, Copy, Default, Debug)]
 struct LastBeat {
     beats: u64,

@@ -36,8 +36,8 @@ impl Post {
     }
 }
 
-/// The sentinels of a host, one per CPU with an agent. Dropping this value ends the sentinels. A sentinel must run to
-/// end, so restore all raised threads first.
+/// The sentinels of a host, one per CPU with an agent. Dropping this value ends the sentinels. A sentinel must run once
+/// more before it can end, so restore all raised threads first.
 #[derive(Debug)]
 pub struct Sentinels {
     /// Posts of the sentinels, indexed by CPU.
@@ -46,7 +46,7 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts one sentinel on each of these CPUs. Each sentinel rings the bell of the agent on its CPU.
+    /// Starts one sentinel on each CPU in `agents`. Each sentinel rings the bell of the agent on its CPU.
     ///
     /// # Errors
     /// There are too many threads, or this process lacks the privilege for real-time priorities.

@@ -16,7 +16,7 @@ use sys::{Result, clock, thread};
 /// Range of the interval between scans for new threads and children that the kernel does not report. The interval is
 /// the shortest period of the clients concerned, limited to this range.
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
-/// Number of the keeper's bell in its event set.
+/// Number of the keeper's bell in the keeper's event set.
 pub(super) const KEEPER_BELL: u64 = 0;
 /// Maximum number of threads that are adopted in one step, or whose forks begin to be awaited in one step. A step takes
 /// milliseconds per thread on a busy host. During a step, the agents wait for the dispatcher, and the agent of the

@@ -66,8 +66,8 @@ impl Control<'_, '_> {
         self.shared.keeper_bell.ring();
     }
 
-    /// Waits while a dismissed ancestor or descendant of process `pid` may still be inside a fork. Without this wait, a
-    /// child could be recorded with the values that Tactus had set for its parent as the child's originals.
+    /// Waits while a dismissed ancestor or descendant of process `pid` may still be inside a fork. Otherwise, values
+    /// that Tactus has set for the parent could be recorded as originals of the child.
     fn await_leaving(&self, pid: u32) {
         let end = clock::now() + PATIENCE;
         while at_agent_priority(|| self.shared.lock().is_leaving(pid)) && clock::now() < end {
@@ -75,10 +75,10 @@ impl Control<'_, '_> {
         }
     }
 
-    /// Replaces the content of `events` by the events since the last call. Returns the number of events that were lost
-    /// because the journal was full.
+    /// Replaces the content of `events` with the events since the last call. Returns the number of events that were
+    /// lost because the journal was full.
     pub fn read_journal(&self, events: &mut Vec<(Instant, Event)>) -> u64 {
-        // Allocate before taking the lock.
+        // Allocate memory before acquiring the lock.
         events.clear();
         events.reserve(EVENTS_MOST);
         at_agent_priority(|| self.shared.lock().read_journal(events))
@@ -148,7 +148,7 @@ pub enum Failure {
     Running(Explanation),
     /// The daemon cannot run on this host.
     Refused(Explanation),
-    /// The daemon failed after its start. The daemon has restored the threads as at an orderly end.
+    /// The daemon failed while it was running, and then restored the threads as it does at an orderly end.
     Failed(Explanation),
 }
 

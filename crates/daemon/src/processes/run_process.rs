@@ -89,7 +89,7 @@ impl RunProcess {
         self.process.pid()
     }
 
-    /// Returns the handle of the process, to wait for its end.
+    /// Returns the handle to the process, to wait for its end.
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.process
@@ -223,7 +223,8 @@ impl Drop for RunProcess {
     }
 }
 
-/// Returns the jobs of `report` and the released jobs without completion, and the number of jobs above the limit.
+/// Returns the jobs of `report`, followed by the jobs that were released but not completed, and the number of jobs that
+/// [`JOBS_MAX`] excludes.
 fn jobs(periodic: &Periodic, start: Instant, report: &WorkerReport) -> (Vec<Job>, u64) {
     let done = report.jobs().iter().map(|done| Job {
         released: done.released,

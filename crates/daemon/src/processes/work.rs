@@ -1,6 +1,6 @@
 //! The worker process, which runs a workload and records the times of its jobs.
 //!
-//! A worker has one thread, which reads the clock and its own CPU time, and allocates nothing during its work. Late
+//! A worker has one thread, which reads the clock and its own CPU time, and allocates no memory during its work. Late
 //! jobs queue up in order, as in the simulator. The overhead of a job (falling asleep, waking, recording) is part of
 //! the job's work, so that `n` jobs take `n` times the work.
 

@@ -1,5 +1,5 @@
-//! New threads and processes, which started after the last scan of the processes in the table and are therefore not in
-//! the table.
+//! Restores threads and processes that started after the last scan of the processes in the table, and are therefore not
+//! in the table.
 //!
 //! A thread or process inherits the CPUs that its parent is confined to. A child of a raised thread starts as
 //! SCHED_OTHER of nice 0, because raising sets reset-on-fork. The child receives the values that it would have

@@ -1,4 +1,4 @@
-//! The outcome of restoring: for a property, for a thread, and for all threads.
+//! The outcome of a restoration: for a property, for a thread, and for all threads.
 
 use crate::Explanation;
 use crate::table::{Entry, Original, Row};

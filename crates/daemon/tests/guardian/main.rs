@@ -2,8 +2,8 @@
 //! ended.
 //!
 //! This program has all roles. Besides the tests, the roles are a stand-in for the daemon (`daemon DIRECTORY PID…`) and
-//! the guardian (`guardian DIRECTORY`, started by the daemon). The role `restless` is a daemon that never pauses. The
-//! role `victim` is a process with threads to act on.
+//! the guardian (`guardian DIRECTORY`, started by the daemon). The role `restless` is a daemon that changes its victims
+//! as often as possible. The role `victim` is a process whose threads a daemon changes.
 
 mod roles;
 mod tests;

@@ -1,4 +1,4 @@
-//! The tests. Each test ends its own processes.
+//! The tests of the guardian. Each test ends the processes that it starts.
 
 use daemon::directory::{Directory, Refused};
 use sched::{CpuSet, Instant, Nanos};

@@ -263,7 +263,7 @@ pub fn apply(tid: u32, wanted: Attributes) -> Result<()> {
         _ => "use a thread of this user and a nice value from -20 to 19; run with CAP_SYS_NICE to lower it",
     };
     match errno {
-        // The kernel refuses these values (EINVAL) or this reservation (EBUSY). The remedy applies to both.
+        // The kernel refuses the values (EINVAL) or the reservation (EBUSY). Both refusals have a remedy.
         Errno::BUSY | Errno::INVAL => Err(Error::NotPermitted { what, source: errno.into(), remedy }),
         errno => Err(Error::of(errno, tid, what, remedy)),
     }

@@ -14,7 +14,8 @@ const BUFFER: usize = 4096;
 const RECORD_EXIT: u32 = 4;
 const RECORD_FORK: u32 = 7;
 
-/// Forks of one thread and its descendants on one CPU. The descriptor becomes readable on each new thread or process.
+/// Forks of one thread and its descendants on one CPU. The file descriptor becomes readable on each new thread or
+/// process.
 pub struct Children {
     sampler: Sampler,
 }
@@ -45,8 +46,8 @@ impl Children {
         })
     }
 
-    /// Adds the processes forked since the last call to `processes`, without processes that have ended in the meantime.
-    /// A process is reported even when its parent has ended.
+    /// Appends to `processes` the pids of the processes that were forked since the last call and have not ended. A
+    /// process is reported even if its parent has ended.
     pub fn read_into(&mut self, processes: &mut Vec<u32>) {
         while let Some(record) = self.sampler.next_record() {
             let mut bytes = [0; 16];

@@ -30,7 +30,7 @@ pub struct Hierarchy {
     root: OwnedFd,
     /// Mount point of the hierarchy.
     at: PathBuf,
-    /// Path of the group at the mount point.
+    /// Path, in the hierarchy, of the group that is mounted at the mount point.
     prefix: String,
 }
 
@@ -230,7 +230,7 @@ impl Group {
         found.ok_or_else(|| Error::Malformed { path: self.path.join(name), wanted: "a list with the key asked for" })
     }
 
-    /// Returns the processes in the group.
+    /// Returns the pids of the processes in the group.
     ///
     /// # Errors
     /// The group has been removed.
@@ -238,7 +238,7 @@ impl Group {
         self.numbers("cgroup.procs")
     }
 
-    /// Returns the threads in the group.
+    /// Returns the tids of the threads in the group.
     ///
     /// # Errors
     /// The group has been removed.

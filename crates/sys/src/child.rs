@@ -43,7 +43,7 @@ impl Child {
         let (ready, waiting) = (Bell::new()?, Waiting::new()?);
         let end = clock::now().saturating_add(LIFE);
         // SAFETY: until its exit, the child (`live`) makes only system calls and calculations. The child neither
-        // allocates nor takes a lock that another thread of the parent may hold.
+        // allocates memory nor takes a lock that another thread of the parent may hold.
         let pid = unsafe { libc::fork() };
         match pid {
             0 => live(work, parent, end, &ready),
@@ -90,7 +90,8 @@ impl Drop for Child {
 /// Runs the child between fork and exit. The calls must neither allocate memory nor take a lock.
 fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
     // A hog forked by a real-time thread must not be a real-time thread itself. Leaving a real-time class requires no
-    // privilege. SAFETY: the calls take a number, and a parameter that outlives them.
+    // privilege.
+    // SAFETY: the calls take a number, and a parameter that outlives them.
     unsafe {
         if matches!(libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR) {
             libc::sched_setscheduler(0, libc::SCHED_OTHER, &libc::sched_param { sched_priority: 0 });

@@ -26,7 +26,7 @@ pub fn thread_time() -> Nanos {
     Nanos::ns(tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs())
 }
 
-/// Converts a time in nanoseconds into the kernel's structure.
+/// Converts nanoseconds into a `timespec`.
 pub(crate) fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(ns / 1_000_000_000).expect("a moment of a 64-bit clock in ns is few seconds"),
@@ -88,7 +88,7 @@ pub struct Beats {
 }
 
 impl Beats {
-    /// Returns an iterator whose instants are multiples of `interval` from now on.
+    /// Returns an iterator whose instants are `interval` apart. The first instant is one `interval` from now.
     ///
     /// # Panics
     /// `interval` is zero.

@@ -35,7 +35,7 @@ pub fn siblings() -> Result<CpuSet> {
     let mut shared = CpuSet::EMPTY;
     for cpu in online()?.iter() {
         let together = list(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
-        // Without the file, the kernel reports no sibling threads.
+        // If the file is missing, the kernel reports no sibling threads.
         if together.is_ok_and(|set| set.len() > 1) {
             shared.insert(cpu);
         }

@@ -75,7 +75,7 @@ impl Gate {
         }
     }
 
-    /// Waits until the gate is open, and closes it behind the caller.
+    /// Waits until the gate is open, and then closes the gate.
     pub fn pass(&self) {
         while self.open.swap(0, Ordering::SeqCst) == 0 {
             // Another thread opened the gate in the meantime, or a signal arrived. The loop checks again in both cases.

@@ -28,7 +28,7 @@ pub fn boot_id() -> Result<String> {
 pub enum Configured {
     /// The option is built in, or built as a module.
     With,
-    /// The option is not built.
+    /// The option is not set.
     Without,
     /// The option has this value.
     To(String),

@@ -3,12 +3,12 @@
 //!
 //! This is the only crate with unsafe code. The crate makes no decisions: every call performs one operation and reports
 //! its error. If the kernel may apply a value other than the requested value, the call reads the value back.
+//! [`attributes::apply`] is an exception.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`attributes`], [`affinity`], [`autogroup`] | scheduling of a thread, and the CPUs where it may run |
-//! | [`thread`], [`process`] | identity of threads and processes, and handles that never refer to a later owner of a
-//! number |
+//! | [`thread`], [`process`] | identity, and handles that never refer to a later thread or process |
 //! | [`usage`] | CPU time and run state, read without allocating memory |
 //! | [`clock`], [`event`] | the monotonic clock, timers, and waiting for several events at once |
 //! | [`switches`], [`births`] | context switches and forks, reported as they happen |

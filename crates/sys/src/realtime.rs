@@ -131,7 +131,7 @@ fn debugfs() -> Result<OwnedFd> {
 pub struct GroupRuntime {
     /// Path of the group.
     pub group: String,
-    /// CPU time of the group's real-time threads together, on each CPU. Zero: the group can have no real-time threads.
+    /// CPU time of the group's real-time threads together, on each CPU. Zero: the group cannot have real-time threads.
     pub bandwidth: Bandwidth,
 }
 

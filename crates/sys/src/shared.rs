@@ -118,7 +118,7 @@ impl Drop for Words {
     }
 }
 
-/// A file lock that one process holds at a time, until it drops the lock or ends.
+/// An exclusive file lock. The process holds the lock until it drops this value or ends.
 #[derive(Debug)]
 pub struct Lock {
     // Closing the file unlocks it.

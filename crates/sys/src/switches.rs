@@ -71,7 +71,7 @@ pub enum Record {
     Lost(u64),
 }
 
-/// The switches of a thread or of a CPU. The descriptor becomes readable as [`Wake`] defines.
+/// The switches of a thread or of a CPU. The file descriptor becomes readable as [`Wake`] defines.
 pub struct Switches {
     sampler: Sampler,
 }

@@ -8,7 +8,8 @@ use sched::{CpuId, Instant};
 pub(super) enum Duty {
     /// The actor takes a turn.
     Turns,
-    /// The actor wakes the agent of this CPU and sleeps. A sentinel runs only when no more urgent thread wants the CPU.
+    /// The actor is a sentinel: the actor wakes the agent of this CPU and sleeps. A sentinel runs only when no more
+    /// urgent thread wants the CPU.
     Sentinel(CpuId),
 }
 

@@ -11,7 +11,7 @@ impl World {
         let late = self.lateness();
         let now = self.now();
         let Some(actor) = self.actor(tid) else { return };
-        // If another event woke the actor after its timer was due, the lateness so far counts.
+        // If another event woke the actor after its timer was due, add the lateness so far to the total.
         let late_already = if actor.timer == Instant::NEVER { Nanos::ZERO } else { now.saturating_since(actor.asked) };
         actor.asked = at.max(now);
         actor.timer = actor.asked.saturating_add(late);
@@ -71,7 +71,7 @@ impl World {
         self.next_timer = self.timers().min().unwrap_or(Instant::NEVER);
     }
 
-    /// Handles the arrival of thread `tid` on a CPU.
+    /// Handles the event that thread `tid` begins to run on a CPU.
     pub(super) fn arrived(&mut self, tid: u32) {
         let thread = self.tasks.thread(tid);
         let Place::On(cpu) = thread.account.place else { return };

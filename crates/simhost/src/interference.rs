@@ -13,9 +13,9 @@ use sys::thread::Owner;
 /// A difference between a thread and the same thread without Tactus.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// The changed thread.
+    /// Tid of the changed thread.
     pub tid: u32,
-    /// Process of the thread.
+    /// Pid of the thread's process.
     pub pid: u32,
     /// Setting of the thread.
     pub is: Setting,
@@ -196,7 +196,7 @@ impl World {
         self.late
     }
 
-    /// Returns the threads that have not ended, in the order of their start.
+    /// Returns the tids of the threads that have not ended, in the order of their start.
     #[must_use]
     pub fn living(&self) -> &[u32] {
         &self.tasks.living
@@ -214,13 +214,13 @@ impl World {
         self.tasks.processes.get(&pid).is_some_and(|process| process.is_stopped)
     }
 
-    /// Returns the process of thread `tid`, and whether the thread has not ended.
+    /// Returns the pid of the process of thread `tid`, and whether the thread has not ended.
     #[must_use]
     pub fn process_of(&self, tid: u32) -> Option<(u32, bool)> {
         self.tasks.get(tid).map(|thread| (thread.process, thread.entity.is_some()))
     }
 
-    /// Returns the parent of process `pid`.
+    /// Returns the pid of the parent of process `pid`.
     #[must_use]
     pub fn parent_of(&self, pid: u32) -> Option<u32> {
         self.tasks.processes.get(&pid).map(|process| process.parent)
@@ -232,19 +232,19 @@ impl World {
         self.tasks.processes.get(&pid).map(|process| process.owner)
     }
 
-    /// Returns the threads of process `pid`, in ascending order.
+    /// Returns the tids of the threads of process `pid`, in ascending order.
     #[must_use]
     pub fn threads_of(&self, pid: u32) -> &[u32] {
         self.tasks.processes.get(&pid).map_or(&[], |process| &process.threads)
     }
 
-    /// Returns the living children of process `pid`, in ascending order.
+    /// Returns the pids of the living children of process `pid`, in ascending order.
     #[must_use]
     pub fn children_of(&self, pid: u32) -> &[u32] {
         self.tasks.processes.get(&pid).map_or(&[], |process| &process.children)
     }
 
-    /// Returns the thread that runs on `cpu`.
+    /// Returns the tid of the thread that runs on `cpu`.
     #[must_use]
     pub fn running(&self, cpu: CpuId) -> Option<u32> {
         let on =

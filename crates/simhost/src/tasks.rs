@@ -108,9 +108,9 @@ pub(super) struct Process {
     pub(super) is_stopped: bool,
     /// Whether the process would be stopped without Tactus.
     pub(super) is_stopped_by_others: bool,
-    /// Threads of the process, in ascending order.
+    /// Tids of the process's threads, in ascending order.
     pub(super) threads: Vec<u32>,
-    /// Children of the process, in ascending order.
+    /// Pids of the process's children, in ascending order.
     pub(super) children: Vec<u32>,
     pub(super) has_ended: bool,
     /// Whether the parent of the process, or of an ancestor, has ended.
@@ -143,7 +143,7 @@ impl Process {
 pub(super) struct Tasks {
     /// Threads, indexed by tid.
     threads: Vec<Option<Thread>>,
-    /// Start time of the newest thread with each tid.
+    /// Start time of the newest thread with each tid, indexed by tid.
     started: Vec<u64>,
     /// Tids of the threads that have not ended, in the order of their start.
     pub(super) living: Vec<u32>,
@@ -151,7 +151,7 @@ pub(super) struct Tasks {
     last: u32,
     /// Number of forks so far, whether finished or not.
     pub(super) births: u64,
-    /// Number of threads that have appeared.
+    /// Number of threads that have appeared so far.
     pub(super) seen: u64,
 }
 

@@ -29,10 +29,10 @@ pub struct World {
     lateness: Lateness,
     call: Nanos,
     others: Option<Box<dyn Others>>,
-    /// Actors whose processes are not reaped.
+    /// Tids of the actors whose processes are not reaped yet.
     pub(super) actors: Vec<u32>,
     pub(super) next_timer: Instant,
-    /// Actors with due turns, in order.
+    /// Tids of the actors with due turns, in order.
     pub(super) turns: VecDeque<u32>,
     /// For each CPU with an agent: the pid of the daemon, the CPU, and the tids of the agent and the sentinel.
     pub(super) agents: Vec<(u32, CpuId, u32, u32)>,
@@ -42,7 +42,7 @@ pub struct World {
     /// Sum of the lateness of all timers.
     pub(super) late: Nanos,
     arrivals: Vec<u32>,
-    /// Threads inside a fork.
+    /// Tids of the threads inside a fork.
     pub(super) forking: Vec<u32>,
     steps: u64,
     pub(super) record: Option<Vec<(Instant, String)>>,

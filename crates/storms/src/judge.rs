@@ -163,7 +163,8 @@ fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
 }
 
 /// Returns whether the originals of the thread are ambiguous. The kernel does not report which thread of the parent
-/// process forked a child, so Tactus takes the child for a child of the first thread, which may have other attributes.
+/// process forked a child, so Tactus assumes that the first thread did. The first thread may have other attributes than
+/// the thread that forked the child.
 fn is_ambiguous(world: &World, found: &Difference) -> bool {
     let began = world.parent_of(found.pid);
     let first = began.and_then(|parent| world.untouched(parent));

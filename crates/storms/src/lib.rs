@@ -40,9 +40,9 @@ const WITHIN: Nanos = Nanos::s(1);
 pub struct Stats {
     /// Number of decisions of the host.
     pub steps: u64,
-    /// Number of turns of daemon and guardian.
+    /// Number of turns of the daemon and the guardian.
     pub turns: u64,
-    /// Number of calls and stores of daemon and guardian.
+    /// Number of calls and stores of the daemon and the guardian.
     pub acts: u64,
     /// Number of evaluated periods.
     pub periods: u64,

@@ -7,7 +7,7 @@ use sys::attributes::{self, Attributes};
 use sys::thread::{self, Identity, State, Thread};
 use sys::{Error, Result, affinity};
 
-/// The values of a thread that a scheduler may change.
+/// The values of a thread that a scheduler can change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Looks {
     pub(crate) attributes: Attributes,
@@ -94,13 +94,14 @@ impl Picture {
         self.threads.get(&self.leader).is_some_and(|looks| looks.is_stopped)
     }
 
-    /// Returns the threads of the picture, in ascending order.
+    /// Returns the tids of the threads in the picture, in ascending order.
     pub(crate) fn tids(&self) -> impl Iterator<Item = u32> + '_ {
         self.threads.keys().map(|identity| identity.tid)
     }
 }
 
-/// Returns the threads of process `pid` and of its descendants, including threads that start during the scan.
+/// Returns the tids of the threads of process `pid` and of its descendants, including threads that start during the
+/// scan.
 fn tids(pid: u32) -> Result<BTreeSet<u32>> {
     let mut found: BTreeSet<u32> = thread::threads(pid)?.into_iter().collect();
     let (mut open, mut seen) = (vec![pid], BTreeSet::from([pid]));
@@ -118,7 +119,7 @@ fn tids(pid: u32) -> Result<BTreeSet<u32>> {
     Ok(found)
 }
 
-/// Returns the values of thread `tid`. `None`: the thread has ended.
+/// Returns the values of thread `tid`; `None` if the thread has ended.
 fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
     let thread = Thread::open(tid)?;
     let (attributes, affinity) = (attributes::get(tid)?, affinity::get(tid)?);

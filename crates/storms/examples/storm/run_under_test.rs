@@ -55,7 +55,7 @@ impl RunUnderTest {
         Ok(Process::open(self.daemon.id())?)
     }
 
-    /// Returns the agents of the run.
+    /// Returns the tids of the run's agents.
     pub(crate) fn agents(&self) -> Vec<u32> {
         let all = thread::threads(self.daemon.id()).unwrap_or_default();
         all.into_iter().filter(|&tid| is_at(tid, AGENT)).collect()

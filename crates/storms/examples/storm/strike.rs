@@ -18,7 +18,7 @@ const PROMISED: Nanos = Nanos::s(1);
 const BEGIN: Nanos = Nanos::s(10);
 /// Maximum time to wait, after the fault, for the other processes of the run to end. Tactus does not promise this time.
 const END: Nanos = Nanos::s(5);
-/// Time after the restoration in which no value must change.
+/// Time after the restoration in which the values must not change.
 const REST: Nanos = Nanos::ms(50);
 
 /// The target of a fault.

@@ -15,8 +15,8 @@ const OF_ALL: &[&str] = &["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.to
 /// Sources of the policies. If a change affects only policies, the suites that run for every policy run only for the
 /// changed policies.
 const POLICIES: &str = "crates/policies/src";
-/// Environment variable with the policies to test. Tests of several crates run for each policy in this variable instead
-/// of each policy in the registry.
+/// Environment variable with the policies to test. If it is set, tests of several crates run for these policies instead
+/// of all policies in the registry.
 const CHOSEN: &str = "TACTUS_POLICY";
 
 /// Options of `cargo xtask check`.
@@ -73,7 +73,7 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode> {
         let linted = crates.clone();
         steps.push(Step { name: "lints", check: Box::new(move || lints(&linted)) });
     }
-    // Run all tests of xtask if xtask has changed, otherwise only the rules.
+    // Run all tests of xtask if xtask has changed, otherwise only the tidiness rules.
     let rules = if crates.iter().any(|name| name == "xtask") { &[][..] } else { &["tidy::"] };
     steps.push(Step { name: "tidiness", check: Box::new(move || tidiness(rules)) });
     let tested: Vec<String> = crates.into_iter().filter(|name| name != "xtask").collect();

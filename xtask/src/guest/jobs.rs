@@ -22,7 +22,7 @@ pub(crate) struct Extent {
     pub(crate) seed: Option<u64>,
 }
 
-/// Number of rounds of a long run.
+/// Default number of rounds of `cargo xtask vm-test`.
 const FULL: u32 = 200;
 
 impl Extent {

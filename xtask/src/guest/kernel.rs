@@ -145,7 +145,7 @@ impl Apt {
             option("Dir::Etc::sourceparts", Path::new("/dev/null")),
             option("Dir::State::lists", &folder.join("lists")),
             option("Dir::Cache", &folder.join("cache")),
-            // The unprivileged user that apt uses for downloads may lack permission to write to this folder.
+            // Disable apt's download sandbox, whose unprivileged user may lack permission to write to this folder.
             option("APT::Sandbox::User", Path::new("root")),
             option("Acquire::Languages", Path::new("none")),
         ];

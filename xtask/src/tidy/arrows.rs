@@ -31,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("xtask", &[]),
 ];
-/// External crates that the crates with the narrowest rules may use.
+/// External crates that these crates may use. Crates without a row may use any external crate.
 const OUTSIDE: &[(&str, &[&str])] =
     &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "rustc-hash", "serde_json"])];
 

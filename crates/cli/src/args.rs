@@ -23,7 +23,7 @@ const RESTORE_EXIT_CODES: &str = "Values that another process has set since stay
 Exit codes: 0 every thread is restored, or there was nothing to restore; 1 some threads could not be \
     restored; 2 a dispatcher is running, nothing was done; 130 interrupted.";
 
-/// A CPU scheduler for virtual machines, and the simulator to try its policies in.
+/// A CPU scheduler for virtual machines, and a simulator of its policies.
 #[derive(Parser, Debug)]
 #[command(name = "tactus", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// Reproduce the figures and tables of papers: claims beside measurements
     #[command(after_help = EXIT_CODES)]
     Lab(Lab),
-    /// Demonstrate promises: three kinds of work as the kernel schedules them, and under promises
+    /// Demonstrate promises: run three kinds of work under the kernel's scheduler, then under promises
     #[command(after_help = EXIT_CODES)]
     Demo(Demo),
     /// Examine this machine: its properties, working mechanisms of enforcement, and the lateness of its timers
@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// (internal) Worker process: reads its start time from stdin, writes job records to stdout
     #[command(hide = true)]
     Work(Work),
-    /// (internal) Launcher: waits at its gate, and becomes a command
+    /// (internal) Launcher: waits at its gate, then executes a command
     #[command(hide = true)]
     Launch(Launch),
     /// Print a completion script for a shell
@@ -97,14 +97,14 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", requires = "tasks", help_heading = "Task sets",
         value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) seconds: Option<u64>,
-    /// Place each task on one CPU, first fit by decreasing utilisation; by default every task may use all CPUs
+    /// Assign each task to one CPU, first fit by decreasing utilisation; by default, every task may use all CPUs
     #[arg(long, requires = "tasks", help_heading = "Task sets")]
     pub(crate) partitioned: bool,
     /// List every job with its release, deadline and completion (with --json)
     #[arg(long, requires = "json", help_heading = "Task sets")]
     pub(crate) jobs: bool,
 
-    /// The policy, in place of the scenario's; several policies for a comparison
+    /// The policy, in place of the scenario's; several policies are compared
     #[arg(long, value_name = "P[,P...]", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Set a knob of the policy; see `tactus policies NAME`
@@ -139,13 +139,13 @@ pub(crate) struct Sim {
     /// Time at the start to exclude from measurement, in place of the scenario's warm-up: 1s
     #[arg(long, value_name = "TIME", conflicts_with = "tasks")]
     pub(crate) warm_up: Option<String>,
-    /// Report the figures of Xen's XenMon for each VM: CPU, waited and blocked time, executions and I/O per second
+    /// Report what Xen's XenMon measures for each VM: CPU, waited and blocked time, executions and I/O per second
     #[arg(long, conflicts_with = "tasks")]
     pub(crate) xenmon: bool,
     /// Write a trace in ftrace's text format to FILE.txt, and FILE.VM.txt for each guest
     #[arg(long, value_name = "FILE.txt")]
     pub(crate) ftrace: Option<PathBuf>,
-    /// Audit the run: fail if it breaks a law of scheduling
+    /// Audit the run: fail if the run breaks a law of scheduling
     #[arg(long)]
     pub(crate) audit: bool,
 
@@ -192,10 +192,10 @@ pub(crate) struct Run {
     /// CPU time per period, for all threads and descendants
     #[arg(long, value_name = "TIME", required_unless_present = "scenario", help_heading = "Promise")]
     pub(crate) slice: Option<String>,
-    /// Hard limit: stop the process until the next period once its slice is used up
+    /// Hard limit: when the slice is used up, stop the process until the next period
     #[arg(long, help_heading = "Promise")]
     pub(crate) hard: bool,
-    /// Number of CPUs that share the slice at a time
+    /// Number of CPUs on which the process runs at the same time; they share the slice
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Promise",
         value_parser = clap::value_parser!(u16).range(1..=sched::id::CPUS_MAX as i64))]
     pub(crate) cpus: u16,
@@ -290,7 +290,7 @@ pub(crate) struct Work {
     /// CPU time of a job
     #[arg(long, value_name = "N", requires = "period_ns", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) work_ns: Option<u64>,
-    /// From the start to the first job
+    /// Time from the start to the first job
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) phase_ns: u64,
     /// Number of jobs to record
@@ -303,7 +303,7 @@ pub(crate) struct Launch {
     /// The inherited descriptor for the start time
     #[arg(long, value_name = "FD")]
     pub(crate) gate: i32,
-    /// Limit of open files
+    /// Limit on the number of open files
     #[arg(long, value_name = "N")]
     pub(crate) files: Option<u64>,
     /// The command
@@ -350,7 +350,7 @@ pub(crate) struct LabRun {
     /// Number of threads; by default the number of CPUs
     #[arg(short = 'j', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Full size, as in the papers; takes far longer
+    /// Use the full size of the papers; takes far longer
     #[arg(long, conflicts_with = "smoke")]
     pub(crate) full: bool,
     /// Run a few points with one seed, and compare them with recorded results
@@ -378,7 +378,7 @@ pub(crate) struct LabReport {
     /// Use the latest results in place of recorded ones; runs nothing
     #[arg(long)]
     pub(crate) last: bool,
-    /// Directory for the page and the pictures
+    /// Directory in which the page and the pictures are written
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     pub(crate) results: PathBuf,
     /// The directory of the papers (docs/experiments.md)

@@ -21,8 +21,8 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         return Err(anyhow::anyhow!("interrupted").into());
     }
     let kept = Kept::new(&plan, &terms, played);
-    // The simulation matches this host: entities without a promise get the remaining time, as from the kernel. The
-    // length is the real duration of the live run.
+    // The simulated host has the topology of this host, and the length is the real duration of the live run. In both
+    // runs, entities without a promise receive the remaining time.
     (scenario.host, scenario.length) = (plan::host(), kept.description.length);
     let run = Run::new(scenario.clone(), Choice::new(terms.policy, terms.predicting()));
     let predicted = run.play(Observers::none()).map(Report::of)?;

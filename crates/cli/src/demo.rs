@@ -1,4 +1,4 @@
-//! `tactus demo`: three kinds of work on this machine, first as the kernel schedules them, then under promises.
+//! `tactus demo`: three kinds of work on this machine, first under the kernel's scheduler, then under promises.
 
 mod drawing;
 mod live;

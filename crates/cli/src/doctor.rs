@@ -1,4 +1,4 @@
-//! `tactus doctor`: properties of this machine, and the mechanisms that work on the machine.
+//! `tactus doctor`: the properties of this machine, and the mechanisms that work on it.
 
 mod examination;
 mod facts;
@@ -107,7 +107,7 @@ fn verdict(examination: &Examination) -> String {
     }
 }
 
-/// Returns a labelled line, folded.
+/// Returns `words` with a label at the left, folded to the width of the output.
 fn labelled(label: &str, words: &str) -> String {
     let width = usize::from(output::width()).saturating_sub(LABELS + 1);
     let mut text = String::new();

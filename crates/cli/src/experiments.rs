@@ -150,7 +150,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Returns the papers that can be compared. Warns of the other papers.
+/// Returns the papers with recorded results. Prints a warning for every other paper.
 fn recorded(papers: Vec<Paper>) -> Result<Vec<Paper>, Failure> {
     let (recorded, others): (Vec<Paper>, Vec<Paper>) =
         papers.into_iter().partition(|paper| paper.directory.join(RECORDED).exists());
@@ -219,7 +219,7 @@ fn report(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitC
     Err(Failure::Failed(anyhow!("checks that also hold in their wrong world:\n{}", toothless.join("\n"))))
 }
 
-/// Returns the checks of `verdict` that also hold in a wrong world, or whose wrong world does not exist.
+/// Returns the checks of `verdict` that also hold in their wrong world, or whose wrong world replaces no point.
 fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
     let accepts =
         |check: &&lab::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
@@ -242,7 +242,8 @@ fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
     text + "\n"
 }
 
-/// Writes both files of `paper`. After an interruption, each file is complete, either new or old.
+/// Writes measured.json and RESULT.md of `paper`. After an interruption, each of the two files is complete, with either
+/// the old or the new content.
 fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
     keep(&paper.directory.join(RECORDED), measured.to_text().as_bytes())?;
     keep(&paper.directory.join("RESULT.md"), result::text(paper, measured, verdicts).as_bytes())?;

@@ -1,5 +1,5 @@
-//! Traces in ftrace's text format. The host, each guest and each further host has a file of its own, because a kernel
-//! records its own tasks only.
+//! Traces in ftrace's text format. Each host and each guest has a separate file, because a kernel records only its own
+//! tasks.
 
 use crate::failure::{Failure, usage};
 use crate::output::Draft;
@@ -13,7 +13,7 @@ use trace::{Event, FtraceWriter, MachineId, Sink, WorldHeader, WorldSink};
 pub(crate) struct FtraceFiles(Vec<(Draft, FtraceWriter<File>)>);
 
 impl FtraceFiles {
-    /// Creates the trace of the (first) host in `path`, and the traces of all other machines beside it.
+    /// Creates the trace of the first host in `path`, and the traces of all other machines in the same directory.
     pub(crate) fn create(path: &Path, header: &WorldHeader) -> Result<FtraceFiles, Failure> {
         let mut files = Vec::with_capacity(header.machines.len());
         for (number, machine) in header.machines.iter().enumerate() {

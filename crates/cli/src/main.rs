@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(Command::Guardian { directory }) = &cli.command {
-        // The guardian must survive signals, so the guardian starts before a handler of interrupts is installed.
+        // The guardian must survive SIGINT and SIGTERM, so it runs before the handler for these signals is installed.
         let end = daemon::guardian::run(directory);
         output::complain(&end.report);
         return if end.is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE };
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    // A process of a live run has nothing to clean up, and handles signals as its command or worker does.
+    // A process of a live run has nothing to clean up. Signals have the effect that they have on its command or worker.
     if !matches!(cli.command, Some(Command::Work(_) | Command::Launch(_))) {
         output::clean_up_when_interrupted()?;
     }

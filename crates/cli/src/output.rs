@@ -15,7 +15,7 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
     DRAFTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Whether an operation must end in order, and whether its end was requested.
+/// Whether interrupts are deferred, and whether an interrupt was received meanwhile.
 static IN_ORDER: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -48,9 +48,9 @@ pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
         if IN_ORDER.load(Ordering::SeqCst) && !again {
             return;
         }
-        // The handler holds the lock to the end, so no file can be completed after this point.
+        // The handler holds the lock until the program ends, so no file can be completed after this point.
         for draft in drafts().drain(..) {
-            // The file may already be removed. No caller exists that could receive an error.
+            // The file may have been removed already, and this handler cannot report an error to a caller.
             let _ = std::fs::remove_file(draft);
         }
         daemon::doctor::clean_up();
@@ -69,7 +69,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes to standard error, which may be closed as well. Skips empty text.
+/// Writes `text` to standard error, unless `text` is empty. A closed standard error is no error.
 pub(crate) fn complain(text: &str) {
     if !text.trim().is_empty() {
         let mut out = io::stderr().lock();
@@ -78,7 +78,7 @@ pub(crate) fn complain(text: &str) {
     }
 }
 
-/// Folds `text` to lines of at most `width` characters, between words.
+/// Splits `text` between words into lines of at most `width` characters.
 pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -136,7 +136,8 @@ impl Draft {
             return Err(anyhow!("it is a directory").context(cannot()));
         }
         if path.exists() {
-            // Replacing a file requires permission for the directory only. A read-only file must stay.
+            // To replace a file requires write permission only for its directory. This check prevents the replacement
+            // of a read-only file.
             let file = File::options().append(true).open(&path).with_context(cannot)?;
             if !path.is_file() {
                 return Ok(Draft { target: path, temporary: None, file });
@@ -170,7 +171,7 @@ impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             let mut list = drafts();
-            // Another failure is being reported already.
+            // This value is dropped because of another failure, which is reported instead of this error.
             let _ = std::fs::remove_file(temporary);
             list.retain(|draft| draft != temporary);
         }

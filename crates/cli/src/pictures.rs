@@ -1,4 +1,4 @@
-//! `tactus lab report`: a page of all claims, and the figures, from earlier measurements.
+//! `tactus lab report`: writes a page of all claims, and the figures, from recorded or stored results.
 
 use crate::args::LabReport;
 use crate::claims::{RECORDED, named};

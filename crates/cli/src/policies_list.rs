@@ -22,7 +22,7 @@ struct Shown {
     text: Option<String>,
 }
 
-/// CPUs among which no CPU idles while an entity waits.
+/// The scope of work conservation as JSON: a set of CPUs in which no CPU idles while an entity waits.
 #[derive(Serialize)]
 struct Scope {
     scope: &'static str,
@@ -37,7 +37,7 @@ struct Promised {
     words: String,
 }
 
-/// A knob as JSON. Times are in nanoseconds, percentages in percent. Choices are numbers into `words`.
+/// A knob as JSON. Times are in nanoseconds, percentages in percent. A choice is an index into `words`.
 #[derive(Serialize)]
 struct ShownKnob {
     name: &'static str,
@@ -79,7 +79,7 @@ fn list() -> String {
     text + "`tactus policies NAME` explains a policy, with its knobs; `tactus sim SCENARIO --policy NAME` runs it.\n"
 }
 
-/// Returns a labelled line, folded.
+/// Returns `words` with a label at the left, folded to the width of the output.
 fn field(label: &str, words: &str) -> String {
     let mut text = String::new();
     let width = usize::from(output::width()).saturating_sub(21);

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use daemon::processes::{self, Periodic};
 use sched::Nanos;
 
-/// A shell's exit code for a command that cannot be executed.
+/// The exit code of shells for a command that cannot be executed.
 const NOT_RUN: i32 = 126;
 
 pub(crate) fn work(args: &Work) -> Result<(), Failure> {

@@ -30,7 +30,7 @@ impl Progress {
     }
 
     fn drawn(what: String, length: Nanos, template: &str) -> Progress {
-        // indicatif draws nothing if standard error is no terminal.
+        // indicatif draws nothing if standard error is not a terminal.
         let bar = ProgressBar::with_draw_target(Some(length.as_ns()), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.expect("the template is right").progress_chars("=> "));
@@ -38,12 +38,12 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Creates a bar for an operation of `count` pieces.
+    /// Creates a bar for an operation that consists of `count` parts.
     pub(crate) fn of_pieces(what: String, count: usize) -> Progress {
         Progress::drawn(what, Nanos::ns(count as u64), "{msg:>24} [{bar:40}] {pos} of {len}")
     }
 
-    /// Adds a completed piece.
+    /// Adds a completed part.
     pub(crate) fn one_more(&self) {
         self.bar.inc(1);
     }
@@ -75,7 +75,7 @@ impl Progress {
         Ok(Report::of(outcome))
     }
 
-    /// Removes the bar. Writes `summary` if standard error is not a terminal, and so showed no bar.
+    /// Removes the bar. If standard error is not a terminal, so that no bar was visible, writes `summary`.
     pub(crate) fn finish(self, summary: &str) {
         self.bar.finish_and_clear();
         if !std::io::stderr().is_terminal() {

@@ -79,7 +79,8 @@ pub(crate) fn begin(path: &Path) -> Result<(Form, Draft, File), Failure> {
     Ok((form, draft, file))
 }
 
-/// Recorder that stops at the end of a window, so that the memory use does not depend on the length of the run.
+/// Recorder of a timeline that stops at the end of a window, so that its memory does not grow with the length of the
+/// run.
 pub(crate) struct Watch {
     /// Builder of the timeline; `None` once the window is over.
     builder: TimelineBuilder,

@@ -105,7 +105,7 @@ pub(crate) fn gantt(
     }
 }
 
-/// Draws the recorded `window` as one SVG document, side by side for several runs of one scenario.
+/// Draws the recorded `window` as one SVG document. Several runs of one scenario are drawn side by side.
 pub(crate) fn svg(title: &str, recordings: &[&Recording], window: Window, rows_most: usize) -> String {
     let mut alone = Vec::new();
     let mut worlds = Vec::new();

@@ -1,4 +1,4 @@
-//! `tactus restore`: restores the threads that a dead dispatcher has left changed.
+//! `tactus restore`: restores the threads that a dead dispatcher changed and did not restore.
 
 use crate::args::Restore;
 use crate::failure::{Failure, usage};
@@ -16,7 +16,8 @@ const LISTED_MAX: usize = 100;
 /// The result as JSON.
 #[derive(Serialize)]
 struct RestoreReport {
-    /// Result of the replay. `nothing`: there was no table; `stale`: the table was from an earlier boot; `replayed`.
+    /// Result of the replay. `nothing`: there was no table; `stale`: the table was from an earlier boot; `replayed`:
+    /// the threads of the table were restored.
     table: &'static str,
     settled: bool,
     restored: usize,
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &Restore) -> Result<(), Failure> {
 
 /// Replays the table in `directory`, unless a dispatcher is running.
 fn replayed(directory: &Directory) -> Result<Replayed, Failure> {
-    // Without a leftover table, no file is created.
+    // If no table exists, no directory is created.
     if !directory.path().exists() {
         return Ok(Replayed::Nothing);
     }

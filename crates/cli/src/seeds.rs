@@ -11,7 +11,7 @@ use report::{Report, SeededRuns, Summary, Widths, medians};
 use run::{Choice, Observers};
 use std::num::NonZero;
 
-/// A run, with the auditor's findings in words.
+/// A run, with the broken laws that the auditor found, as text.
 pub(crate) struct Outcome {
     pub(crate) report: Report,
     pub(crate) broken: Vec<String>,

@@ -24,7 +24,7 @@ struct Outcome {
     recording: Recording,
     /// The written traces.
     files: Vec<Draft>,
-    /// Broken laws, in words; `None` without an audit.
+    /// Broken laws, as text; `None` without an audit.
     audit: Option<Vec<String>>,
 }
 
@@ -64,7 +64,8 @@ fn needs_events(args: &Sim) -> bool {
     *json || svg.is_some() || trace.is_some() || args.ftrace.is_some() || args.jobs || args.audit || args.xenmon
 }
 
-/// Runs a task set for its totals alone, which the machines count themselves. Meters would double the run time.
+/// Runs a task set only for its totals. The machine counts the totals, so no meters are needed; meters would double the
+/// run time.
 fn tally(plan: &Plan, args: &Sim) -> Result<(), Failure> {
     let in_order = output::end_in_order();
     let mut totals = Vec::with_capacity(plan.choices.len());

@@ -19,7 +19,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A run of a sweep: number of its point, number of its policy at the point, and seed.
+/// A run of a sweep: index of its point, index of its policy at that point, and seed.
 type Nth = (usize, usize, u64);
 
 pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
@@ -57,15 +57,15 @@ fn plans(args: &Sim, path: &Path, points: Vec<Point>) -> Result<Vec<(Point, Plan
             let varied = vary::set(&text, axis, &value_shown(value));
             text = varied.map_err(|wrong| Problems::from(wrong.anywhere(None).within(&source)))?;
         }
-        // The paths of a scenario's files are relative to the path of the scenario, so the name of the scenario does
-        // not include the point.
+        // `name` must be the plain path of the scenario, without the point, because the paths in a scenario are
+        // relative to it.
         let scenario = Scenario::with_files(&name, text.into_bytes(), Arc::new(Disk))?;
         plans.push((point, plan_of(args, scenario)?));
     }
     Ok(plans)
 }
 
-/// Runs every plan. Returns the points, and the broken laws in words.
+/// Runs every plan. Returns the points, and the broken laws as text.
 fn played(args: &Sim, plans: Vec<(Point, Plan)>) -> Result<(Vec<SweptPoint>, Vec<String>), Failure> {
     let seeds = u64::from(args.seeds.unwrap_or(1));
     let mut runs: Vec<Nth> = Vec::new();

@@ -1,4 +1,4 @@
-//! Text for a terminal. Text from outside must neither move the cursor nor conceal or reorder other text.
+//! Text for a terminal. Text from files must neither move the cursor nor conceal or reorder other text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -25,7 +25,8 @@ pub(crate) fn safe(text: &str, has_styles: bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns JSON with JSON escapes for characters that would control a terminal. These characters occur in strings only.
+/// Returns JSON with JSON escapes for characters that would control a terminal. In JSON, these characters can occur
+/// only in strings.
 pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
     if json.chars().all(is_plain) {
         return Cow::Borrowed(json);
@@ -42,15 +43,15 @@ pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns whether a terminal prints this character without side effects.
+/// Returns whether a terminal only prints this character, without another effect.
 fn is_plain(c: char) -> bool {
     matches!(c, '\n' | '\t')
         || !c.is_control()
             && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns the length in bytes of the style at the start of `text`, a colour or weight such as `ESC [ 1 ; 31 m`; 0
-/// without a style.
+/// Returns the length in bytes of the style at the start of `text`, a colour or weight such as `ESC [ 1 ; 31 m`.
+/// Returns 0 if `text` does not start with a style.
 fn style(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let numbers = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();

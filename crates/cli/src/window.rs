@@ -26,7 +26,7 @@ impl Window {
         let names = run.entities.iter().map(|entity| entity.name.as_str());
         let telling = Window::telling(run, cells(names, width) as u64);
         let from = from.unwrap_or(telling.from);
-        // A new start alone does not change the length.
+        // If only the start was requested, the window keeps its default length.
         let to = to.unwrap_or(from.saturating_add(telling.to.since(telling.from))).min(end);
         if from >= to {
             let reason = format!("the picture from {from} to {to} shows nothing");
@@ -36,9 +36,9 @@ impl Window {
         Ok(Window { from, to })
     }
 
-    /// Returns the most informative window of `run` for `cells` columns. The window begins at the start, and ends no
-    /// earlier than ten of the shortest periods after the last arrival. Columns have a round length, so that slices and
-    /// periods fill whole columns.
+    /// Returns the most informative window of `run` for `cells` columns. The window begins at the start of the run, and
+    /// ends at least ten of the shortest periods after the last arrival. A column is a round length of time, so that
+    /// slices and periods fill whole columns.
     pub(crate) fn telling(run: &RunDescription, cells: u64) -> Window {
         let periods = run.entities.iter().flat_map(|entity| {
             let promised = entity.params.reservation.map(|reservation| reservation.period);
@@ -52,7 +52,7 @@ impl Window {
     }
 }
 
-/// Returns the minimum length of at least `ns` that is 1, 2 or 5 times a power of ten.
+/// Returns the shortest length that is at least `ns` and is 1, 2 or 5 times a power of ten.
 fn round(ns: u64) -> Nanos {
     let powers = std::iter::successors(Some(1_u64), |power| power.checked_mul(10));
     let steps = powers.flat_map(|power| [1, 2, 5].map(|times| power.saturating_mul(times)));

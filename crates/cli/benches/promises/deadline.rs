@@ -10,7 +10,7 @@ use sys::{affinity, clock, thread};
 
 pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<Tally, String> {
     let said = |error: sys::Error| error.to_string();
-    // SCHED_DEADLINE refuses pinned threads, so two hogs run for each CPU.
+    // SCHED_DEADLINE refuses pinned threads, so two hogs run on every CPU.
     let cpus = affinity::get(thread::current()).map_err(said)?;
     let mut others = Vec::new();
     for cpu in cpus.iter() {
@@ -40,7 +40,7 @@ pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<Tally, String> 
         over.store(true, Ordering::Relaxed);
         let stretches = recorder.join().expect("a recorder does not panic")?;
         answer?;
-        // The periods start when the thread enters the class, at its first run afterwards.
+        // The periods start when the thread first runs after it has entered the class.
         let first = stretches.iter().map(|(since, _)| *since).find(|since| *since >= begun).unwrap_or(begun);
         Ok(judge(&stretches, promise, first, end))
     })

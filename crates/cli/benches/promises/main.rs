@@ -1,11 +1,12 @@
-//! The live part of `cargo xtask bench`: promises on this machine, beside SCHED_DEADLINE and an empty loop. One run
-//! alternates between the three, and reports medians with their spread.
+//! The live part of `cargo xtask bench`: compares promises on this machine with SCHED_DEADLINE and with an empty loop.
+//! One run alternates between the three, and reports medians with minimum and maximum.
 //!
-//! A process that is always busy gets (period, slice) on a CPU beside two hogs. SCHED_DEADLINE and Tactus provide this
-//! reservation in turn. Tactus uses a hard limit, as SCHED_DEADLINE does. The kernel's record of the process's switches
-//! is the measure for both. Both mechanisms carry over overruns. A period is therefore missed if the delivery by its
-//! end is less than the slice minus the previous overrun. The cost of turns is measured with the usual soft limit. Its
-//! bound is relative to an empty loop alone on its CPU. An empty loop beside the same hogs is reported as well.
+//! A process that is always busy has a reservation (period, slice) on a CPU with two hogs. SCHED_DEADLINE and Tactus
+//! enforce this reservation alternately. Tactus uses a hard limit, as SCHED_DEADLINE does. For both, the delivered time
+//! is computed from the kernel's records of the process's context switches. Both mechanisms deduct an overrun from the
+//! next slice. A period is therefore missed if the time delivered by its end is less than the slice minus the previous
+//! overrun. The cost of the agent's turns is measured with the usual soft limit. The bound for this cost is relative to
+//! an empty loop that is alone on its CPU. The benchmark also reports the cost of an empty loop beside the same hogs.
 
 mod deadline;
 mod floor;
@@ -46,7 +47,7 @@ pub(crate) struct Sample {
     pub(crate) tally: Tally,
     /// CPU time of Tactus per wake-up of its agent. Unit: ns.
     pub(crate) cost: f64,
-    /// Delivered reserved time according to Tactus, relative to the promise. Unit: parts per million.
+    /// Delivered reserved time as measured by Tactus, relative to the promise. Unit: parts per million.
     pub(crate) share_ppm: f64,
 }
 
@@ -120,7 +121,8 @@ fn compare(promise: Promise, runs: usize) {
         let hard = ours::measure(promise, Limit::Hard, LENGTH);
         let soft = ours::measure(promise, Limit::Soft, LENGTH);
         match (hard, soft) {
-            // Delivery is measured from outside with the hard limit. The cost of a turn is that of the soft limit.
+            // Delivered time and misses are those of the run with a hard limit. The cost of a turn is that of the run
+            // with a soft limit.
             (Ok(hard), Ok(soft)) => ours.push(Sample { cost: soft.cost, ..hard }),
             (Err(why), _) | (_, Err(why)) => return println!("  not measured: {why}"),
         }
@@ -150,7 +152,7 @@ fn compare(promise: Promise, runs: usize) {
     println!("{line}  {:.1} us, {beside:.2} of one beside hogs  {met}", ns / 1_000.0);
 }
 
-/// Measures a long slice beside a short one.
+/// Measures a promise with a long slice beside a promise with a short slice.
 fn long(length: Nanos) {
     let pair =
         [Promise { period: Nanos::s(600), slice: Nanos::s(60) }, Promise { period: Nanos::ms(6), slice: Nanos::ms(1) }];

@@ -150,7 +150,7 @@ pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<Kept>, Str
 struct Miss {
     /// Start of the period, on the grid of the promise.
     begun: Instant,
-    /// Instant when the end of the period was detected.
+    /// Instant at which the dispatcher detected the end of the period.
     told: Instant,
     missing: Nanos,
 }
@@ -159,7 +159,7 @@ struct Miss {
 fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)>, String> {
     let mut others = hogs();
     live::serve(&setup()?, |front| {
-        // The processes live as long as the run.
+        // The processes run until the end of the measurement.
         let launcher = Launcher::of(PathBuf::from(env!("CARGO_BIN_EXE_tactus")));
         let (mut children, mut entities) = (Vec::new(), Vec::new());
         for promise in promises {
@@ -189,7 +189,7 @@ fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)
                     kept[place].1.push(Miss { begun: since(begun), told: since(*at), missing });
                 }
             }
-            // Hogs live for a minute, and are replaced before their end.
+            // A hog ends after a minute, so the hogs are replaced before that.
             if clock::now() >= renew {
                 renew = clock::now().saturating_add(Nanos::s(50));
                 others = hogs();

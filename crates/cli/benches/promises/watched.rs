@@ -1,4 +1,4 @@
-//! The delivery to a thread, from the kernel's record of its switches.
+//! The CPU time delivered to a thread, from the kernel's records of its context switches.
 
 use crate::Promise;
 use sched::{Instant, Nanos};

@@ -1,5 +1,5 @@
-//! The bare loop: global EDF over a task set as an event loop with two heaps. The loop computes the EDF table and
-//! nothing else. The simulator's speed is measured relative to this loop, in the same run.
+//! The bare loop: global EDF for a task set, as an event loop with two heaps. The loop computes only the columns of the
+//! EDF table. The simulator's speed is measured relative to this loop, in the same run.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

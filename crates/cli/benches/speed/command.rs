@@ -1,4 +1,4 @@
-//! The command as its user runs it: `tactus sim` with its report, beside the bare event loop in the same run.
+//! The speed of the command `tactus sim` including its report, relative to the bare event loop in the same run.
 
 use crate::events::{CPUS, SET_B, set_b};
 use crate::{Spread, bare_loop};
@@ -34,7 +34,7 @@ impl Inputs {
         command
     }
 
-    /// Returns the command `tactus sim` of two levels.
+    /// Returns the command `tactus sim` with the two-level scenario.
     pub(crate) fn two_levels(&self) -> Command {
         let mut command = self.sim();
         command.arg(self.0.path().join("bench-two-level.toml"));

@@ -1,5 +1,5 @@
-//! Instructions of bare loop, core and commands, counted by callgrind and compared with `benches/instructions.toml`.
-//! Neither other processes nor the clock rate affect these figures.
+//! The instructions of bare loop, core and commands, counted by callgrind and compared with
+//! `benches/instructions.toml`. Neither other processes nor the clock rate affect these counts.
 
 use crate::bare_loop;
 use crate::command::{Inputs, SECONDS};
@@ -12,7 +12,7 @@ use std::process::Command;
 const RECORD: &str = include_str!("../../../../benches/instructions.toml");
 
 /// Counts all programs and prints the counts beside the record. Returns true if no program takes more instructions than
-/// recorded, or if nothing can be counted.
+/// the record allows, or if callgrind is not available.
 pub(crate) fn compare() -> bool {
     let record = Record::parse(RECORD).expect("the record is sound");
     if !has_callgrind() {

@@ -1,4 +1,4 @@
-//! A decision: the time of wake + put + pick, per policy, with many runnable entities.
+//! The time of one decision (wake + put + pick) per policy, with many runnable entities.
 
 use crate::Spread;
 use sched::{
@@ -51,11 +51,12 @@ pub(crate) fn crowd(policy: &Descriptor, size: usize) -> Crowd {
     Crowd { machine, now, alarms, sleeper }
 }
 
-/// Interval between two inputs. The interval is so short that hardly any entity uses up its slice during a run.
+/// Interval between two inputs. It is so short that hardly any entity uses up its time slice during a run.
 const STEP: Nanos = Nanos::us(1);
 
-/// Returns the parameters of entity `i` of `size`. A policy that grants reservations gets half a CPU of reservations in
-/// total. With a policy of classes, every tenth entity is real-time and every tenth has a reservation.
+/// Returns the parameters of entity `i` of `size`. Under a policy that grants reservations, the reservations of all
+/// entities add up to half a CPU. Under a policy with scheduling classes, every tenth entity is real-time and another
+/// tenth has reservations.
 fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     let period = Nanos::ms(4_000 + (i % 90) as u64);
     let reservation = Some(Reservation::new(period.scale(1, 2 * size as u64 + 2), period));
@@ -90,7 +91,7 @@ pub(crate) fn round(crowd: &mut Crowd, blocked: EntityId) -> EntityId {
     machine.input(*now, Input::Wake { entity: blocked, why: Wake::Timer });
     settle(machine, alarms, *now);
     *now += STEP;
-    // Each CPU in turn. A CPU may be idle while reservations are throttled.
+    // The rounds use each CPU in turn. A CPU can be idle while reservations are throttled.
     let first = (now.as_ns() / STEP.saturating_mul(2).as_ns()) as usize;
     let running = |machine: &Machine| {
         let mut cpus = (first..first + CPUS).map(|n| CpuId::new(n % CPUS));

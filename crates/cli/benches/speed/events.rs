@@ -1,4 +1,5 @@
-//! The bare core: releases + completions per second, beside the bare loop in the same run.
+//! The speed of the core without observers: releases and completions per second, relative to the bare loop in the same
+//! run.
 
 use crate::{Spread, bare_loop};
 use sched::{Instant, Nanos, Params, Reservation, Topology};

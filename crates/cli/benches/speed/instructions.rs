@@ -1,4 +1,4 @@
-//! Instructions of a decision, counted by callgrind. Noise does not affect these figures.
+//! The instructions of one decision, counted by callgrind. Other load on the machine does not affect these counts.
 
 use crate::decisions::{crowd, round};
 use std::process::{Command, Stdio};
@@ -30,7 +30,7 @@ pub(crate) fn count() {
     }
 }
 
-/// Returns the number of all instructions of the rounds alone.
+/// Returns the number of instructions of the rounds, without those of the preparation.
 fn instructions(policy: &str, size: usize) -> Option<u64> {
     let mut counted = Command::new(std::env::current_exe().ok()?);
     counted.args(["count", policy, &size.to_string()]);

@@ -1,11 +1,12 @@
-//! `cargo xtask bench`: the speed of Tactus beside a peer. One run alternates between Tactus and the peer, and reports
-//! medians with their spread.
+//! `cargo xtask bench`: the speed of Tactus, relative to a program that does the same without Tactus. One run
+//! alternates between the two programs, and reports medians with minimum and maximum.
 //!
-//! - `events`: global EDF on the oracle's set B, laws on, against a bare event loop (and SimSo's figure for
-//!   comparison).
-//! - `worlds`: two levels, `scenarios/bench-two-level.toml`: inputs accepted per second, and the speed-up by threads.
+//! - `events`: global EDF on the oracle's set B, with the laws checked, compared with a bare event loop and with SimSo.
+//! - `worlds`: hosts and guests (`scenarios/bench-two-level.toml`): accepted inputs per second, and the speed-up by a
+//!   second thread.
 //! - `decisions`: wake + put + pick per policy at 10 to 100,000 runnable entities.
-//! - `command`: `tactus sim` with its report on set B over 100 s, and on two levels, beside the bare event loop.
+//! - `command`: `tactus sim` including its report, on set B over 100 s and on the two-level scenario, compared with the
+//!   bare event loop.
 //! - `counted`: instructions of bare loop, core and commands by callgrind, compared with `benches/instructions.toml`.
 //! - `instructions`: instructions of a decision by callgrind, without a bound.
 //!

@@ -1,4 +1,4 @@
-//! Reads recorded numbers of instructions, and checks whether a program takes more instructions.
+//! Reads recorded numbers of instructions, and checks whether a program takes more instructions than recorded.
 
 use serde::Deserialize;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub(crate) const MORE_MOST: u64 = 3;
 /// Maximum number of instructions of the command on set B, relative to the bare loop.
 const COMMAND_MOST: f64 = 2.0;
-/// Maximum number of instructions on two levels, relative to the first record.
+/// Maximum number of instructions on the two-level scenario, relative to the first record.
 const TWO_LEVELS_MOST: f64 = 0.6;
 
 /// Instructions of each program.
@@ -34,7 +34,7 @@ impl Counts {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Column {
-    /// State of the counted sources.
+    /// Commit of the counted sources, or another description of their state.
     pub(crate) state: String,
     /// Compiler of the counted programs.
     pub(crate) rustc: String,

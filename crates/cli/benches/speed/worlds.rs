@@ -1,4 +1,5 @@
-//! Two levels: number of inputs per second that all machines accept, on one core, and with several seeds on two cores.
+//! The speed with hosts and guests: the number of inputs per second that all machines accept, on one core, and with
+//! several seeds on two cores.
 
 use crate::Spread;
 use run::{Choice, Observers, Run};
@@ -76,7 +77,7 @@ fn of_guests(scenario: &Scenario, choice: &Choice) -> f64 {
     100.0 * inputs.guests as f64 / (inputs.guests + inputs.host) as f64
 }
 
-/// Counts inputs, except the inputs that a world itself sends its machines.
+/// Counts inputs, except those that the world itself sends to its machines, such as freeze and thaw.
 #[derive(Default)]
 struct Inputs {
     host: u64,

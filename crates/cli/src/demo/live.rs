@@ -28,7 +28,7 @@ use trace::{Event, Header, Sink, Timeline};
 
 /// Number of batch processes per CPU.
 const BATCH: usize = 5;
-/// Promised time beyond the request, for interrupts and switches. Unit: percent.
+/// Additional promised time for interrupts and context switches, in percent of the work.
 const ABOVE: u64 = 10;
 /// Name of the first run, without promises.
 const KERNEL: &str = "the kernel";
@@ -46,8 +46,8 @@ pub(super) fn is_possible() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the demo scenario with its two periodic VMs. With its number of batch VMs, a fair share is too small for the
-/// periodic VMs.
+/// Returns the demo scenario: two periodic VMs, and so many batch VMs that a fair share is too small for the periodic
+/// VMs.
 fn scenario(seconds: u64) -> Result<Scenario, Failure> {
     let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
     scenario.length = Nanos::s(seconds);
@@ -67,11 +67,12 @@ fn scenario(seconds: u64) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
-/// One of the two runs, observed from outside.
+/// One of the two runs, with the schedule as the kernel recorded it.
 struct Run {
     kept: Kept,
     side: Side,
-    /// The schedule according to the kernel, or to the dispatcher if the kernel does not report switches.
+    /// The schedule from the kernel's records of context switches, or from the dispatcher if the kernel does not report
+    /// them.
     events: Vec<(Instant, Event)>,
 }
 

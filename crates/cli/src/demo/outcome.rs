@@ -1,4 +1,4 @@
-//! The result of the demo: a table with both policies side by side, and a sentence derived from the numbers.
+//! The result of the demo: a table with both runs side by side, and a sentence about their misses.
 
 use crate::output;
 use measure::{Measures, Meter};
@@ -81,7 +81,7 @@ fn left_over(side: &Side) -> &'static str {
     if side.report.policy == TACTUS { "idle or other processes" } else { "idle" }
 }
 
-/// Returns a sentence on the results of the two VMs with deadlines under each policy, derived from the numbers.
+/// Returns a sentence that compares the misses of the two VMs with deadlines under each policy.
 pub(super) fn sentence(sides: &[&Side]) -> String {
     let mut text = String::new();
     for side in sides {

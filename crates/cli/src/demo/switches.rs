@@ -1,4 +1,5 @@
-//! The schedule according to the kernel's record, which is comparable between both runs under any scheduler.
+//! The schedule of a demo run from the kernel's records of context switches. These records exist under any scheduler,
+//! so both runs are comparable.
 
 use crate::run::plan::Plan;
 use crate::run::play::Played;
@@ -12,16 +13,16 @@ use sys::switches::{Record, Switch, Switches, Turn};
 use sys::{affinity, clock, thread};
 use trace::Event;
 
-/// Interval between reads of the kernel's records, which is shorter than the time to fill the buffer.
+/// Interval between reads of the kernel's records. The buffer of records takes longer than this to fill.
 const READ: Nanos = Nanos::ms(5);
 /// Maximum number of stored switches.
 const MOST: usize = 2_000_000;
 /// Pause between two runs in one trace.
 const PAUSE: Nanos = Nanos::ms(100);
-/// First number of the second run's processes in a trace of both runs.
+/// First entity number for processes of the second run, in a trace of both runs.
 const SECOND: u32 = 1_000;
 
-/// Recorder of the switches of all CPUs.
+/// Recorder of the context switches of all CPUs.
 pub(super) struct Watcher {
     over: Arc<AtomicBool>,
     /// Thread that reads the records. `None`: the host does not report switches.
@@ -36,7 +37,7 @@ impl Watcher {
         let Some(Ok(mut watched)) = watched else { return Watcher { over, reader: None } };
         let until = Arc::clone(&over);
         let read = move || {
-            // At the raised priority, no process of the demo delays the reads, which take little CPU time.
+            // At a raised priority, the processes of the demo do not delay the reads. The reads take little CPU time.
             let _ = attributes::apply(thread::current(), Attributes::raised(1));
             let mut all = Vec::new();
             while !until.load(Ordering::Relaxed) {
@@ -73,7 +74,7 @@ struct State {
     on: Option<CpuId>,
 }
 
-/// Returns the events of the run according to the kernel's record, with the jobs that its workers report.
+/// Returns the events of the run: context switches from the kernel's records, and jobs as reported by the workers.
 pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(Instant, Event)> {
     let end = Instant::ZERO + played.length;
     let mut all = Vec::with_capacity(switches.len() + 64);
@@ -141,12 +142,12 @@ fn step(
             state.on = None;
             seats.remove(&cpu);
         }
-        // The record starts in the middle of activity.
+        // The records start while processes already run, so a switch may not match the known state of its process.
         _ => {}
     }
 }
 
-/// Joins both runs in one trace, the second after the first.
+/// Joins both runs in one trace: the second run follows the first after a pause.
 pub(super) fn chained(first: &[(Instant, Event)], second: &[(Instant, Event)]) -> Vec<(Instant, Event)> {
     let over = first.last().map_or(Instant::ZERO, |(at, _)| *at);
     let mut all: Vec<(Instant, Event)> = first.iter().filter(|(_, event)| *event != Event::End).cloned().collect();
@@ -162,7 +163,7 @@ pub(super) fn chained(first: &[(Instant, Event)], second: &[(Instant, Event)]) -
     all
 }
 
-/// Returns an event with another entity and time.
+/// Returns `event` with its entity and its time replaced by `of` and `at`.
 fn renamed(event: &Event, of: &impl Fn(EntityId) -> EntityId, at: &impl Fn(Instant) -> Instant) -> Event {
     match event.clone() {
         Event::Attach { entity, name, params } => {

@@ -5,7 +5,7 @@ use daemon::host_profile::HostProfile;
 use daemon::lateness::Measured;
 use sched::Nanos;
 
-/// Interval between two timers.
+/// Interval between two expiries of the timer under test.
 pub(super) const INTERVAL: Nanos = Nanos::ms(1);
 /// All results.
 pub(super) struct Examination {
@@ -18,17 +18,18 @@ pub(super) struct Examination {
 }
 
 impl Examination {
-    /// Returns the mechanisms that can keep promises on this machine, with the share of each CPU that the mechanism may
-    /// promise.
+    /// Returns the mechanisms that can keep promises on this machine, each with the maximum promised share of each CPU
+    /// in parts per million.
     pub(super) fn promisable(&self) -> impl Iterator<Item = (Mechanism, u64)> {
         let working = self.findings.iter().filter(|finding| finding.verdict.is_ok());
         let shares = working.filter_map(|finding| Some((finding.mechanism, self.promisable_by(finding)?)));
         shares.filter(|&(_, ppm)| ppm > 0)
     }
 
-    /// Returns the share of each CPU that the mechanism of `finding` may promise.
+    /// Returns the maximum share of each CPU, in parts per million, that can be promised with the mechanism of
+    /// `finding`.
     pub(super) fn promisable_by(&self, finding: &Finding) -> Option<u64> {
-        // sched_ext does not keep promises yet, with or without a loaded scheduler.
+        // Tactus does not use sched_ext yet, even if a scheduler can be loaded.
         let ours = finding.mechanism != Mechanism::SchedExt;
         self.host.promisable_ppm(finding.mechanism).filter(|_| ours && finding.verdict.is_ok())
     }

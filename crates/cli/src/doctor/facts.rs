@@ -1,4 +1,4 @@
-//! The properties of a machine, in words.
+//! The properties of a machine as text for a terminal.
 
 use daemon::host_profile::HostProfile;
 use report::percent;

@@ -33,7 +33,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
 /// Runs the daemon, which keeps the promises of `plan` from start to end.
 pub(crate) fn keep(terms: &Terms, directory: Directory, plan: &Plan) -> Result<Played, Failure> {
     let _in_order = output::end_in_order();
-    // A stopped daemon keeps no promises: the guardian would treat Ctrl-Z as a hang and kill the daemon.
+    // Ctrl-Z must not stop the daemon: a stopped daemon keeps no promises, and the guardian would treat the stop as a
+    // hang and kill the daemon.
     sys::process::ignore_stops();
     let what = format!("under {}", terms.policy.name);
     match live::serve(&terms.setup(directory), |front| play::play(Some(front), plan, &what)) {
@@ -45,13 +46,14 @@ pub(crate) fn keep(terms: &Terms, directory: Directory, plan: &Plan) -> Result<P
     }
 }
 
-/// Returns the exit status: the status of the command, if there is only one.
+/// Returns the exit code: 130 after an interrupt; otherwise the exit code of the command, if the plan has exactly one
+/// process and it is a command.
 fn status(plan: &Plan, played: &Played) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let alone = plan.processes.len() == 1;
     match played.ends.first().and_then(|end| end.status).filter(|_| alone) {
         _ if played.interrupted => ExitCode::from(130),
-        // The code that shells report.
+        // The exit code that a shell reports.
         Some(status) => match (status.code(), status.signal()) {
             (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
             (None, Some(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),

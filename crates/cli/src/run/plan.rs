@@ -23,13 +23,13 @@ const OPEN_END: Nanos = Nanos::s(1);
 pub(crate) struct PlannedProcess {
     pub(crate) name: String,
     pub(crate) source: Source,
-    /// Promise of the process; `None`: the process is left to the kernel.
+    /// Promise to the process; `None`: only the kernel schedules the process.
     pub(crate) request: Option<PromiseRequest>,
     pub(crate) arrival: Instant,
     pub(crate) leaves: Option<Instant>,
     /// Entities of the process in the description of the run.
     pub(crate) entities: Range<usize>,
-    /// Position of the request in its file; the default if the request is not from a file.
+    /// Position of the request in its file; the default value if the request is not from a file.
     place: Span,
 }
 
@@ -61,7 +61,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns the refusal of the promise to process number `index`, with its position if the request is from a file.
+    /// Returns the failure that reports `refusal` of the promise to process number `index`, with the position of the
+    /// request if it is from a file.
     pub(crate) fn refused(&self, index: usize, refusal: &Refusal) -> Failure {
         match refusal {
             Refusal::Promise(why) => self.cannot_promise(&self.processes[index], why),
@@ -163,7 +164,7 @@ pub(crate) fn host() -> sched::Topology {
     sched::Topology::new(cpus.iter().last().map_or(1, |cpu| cpu.index() + 1))
 }
 
-/// Returns the plan of a scenario on this host's CPUs. The machine that the scenario describes has no effect.
+/// Returns the plan of a scenario on this host's CPUs. The `cpus`, topology and costs in the scenario have no effect.
 pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Failure> {
     let description = RunDescription { cpus: host().cpus, ..RunDescription::of(scenario) };
     let mut processes = Vec::with_capacity(scenario.entities.len());

@@ -1,4 +1,4 @@
-//! A live run from start to end, beside the daemon that keeps its promises.
+//! A live run from start to end: starts and ends its processes, while the daemon keeps their promises.
 
 use super::plan::{Plan, PlannedProcess, Source};
 use crate::failure::{Failure, refused};
@@ -20,11 +20,12 @@ use trace::{Event, Job, Sink};
 
 /// Interval between checks for events and ended processes.
 const POLL: Nanos = Nanos::ms(50);
-/// Maximum duration of a command's shutdown on request.
+/// Time that a command has to end after SIGTERM.
 const GRACE: Nanos = Nanos::s(2);
 /// Time for each process to reach its gate before all processes start.
 const PREPARATION: Nanos = Nanos::ms(20);
-/// First number of entities without a promise, above all clients: the table of originals has room for fewer clients.
+/// First entity number for processes without a promise. Clients have smaller numbers, because the table of originals
+/// has room for fewer clients.
 const WITHOUT_PROMISE: u32 = 1 << 12;
 /// Number of events of a long run that are stored for its picture.
 const DRAWN_MOST: usize = 200_000;
@@ -36,7 +37,7 @@ const EVENTS_MOST: usize = 4_000_000;
 pub(crate) struct Played {
     /// All events in order from the start of the run, with the jobs that workers report.
     pub(crate) events: Vec<(Instant, Event)>,
-    /// Number of lost events: events that were read too late, or exceeded the limit.
+    /// Number of lost events: events that were overwritten before they were read, or that exceeded the limit.
     pub(crate) lost: u64,
     /// Start of the run, according to the monotonic clock.
     pub(crate) start: Instant,
@@ -44,8 +45,8 @@ pub(crate) struct Played {
     pub(crate) interrupted: bool,
     /// Result of each process of the plan.
     pub(crate) ends: Vec<End>,
-    /// Measures of all entities, if they were computed during the run. A run may have more events than the limit of
-    /// stored events.
+    /// Measures of all entities, if they were computed during the run. Long runs need this, because they can have more
+    /// events than are stored.
     pub(crate) meter: Option<Meter>,
     /// Clients that were not served to the end, with the reasons.
     pub(crate) troubles: Vec<(String, Explanation)>,
@@ -69,14 +70,14 @@ struct Running {
     /// Child of this run. `None`: the process existed before the run, and stays.
     child: Option<RunProcess>,
     process: Process,
-    /// CPU time of a process without a promise, since its start.
+    /// CPU time of a process without a promise since it joined the run. `None`: the process has a promise.
     had: Option<Nanos>,
     had_before: Nanos,
 }
 
 /// Runner of a plan, with a daemon or without.
 pub(crate) struct Player<'a, 'k> {
-    /// Control of the daemon. `None`: all processes are left to the kernel.
+    /// Control of the daemon. `None`: only the kernel schedules the processes.
     front: Option<Control<'a, 'k>>,
     plan: &'a Plan,
     launcher: Launcher,
@@ -90,7 +91,8 @@ pub(crate) struct Player<'a, 'k> {
     /// Events of processes without a promise.
     alone: Vec<(Instant, Event)>,
     events: Vec<(Instant, Event)>,
-    /// Meter of the events during the run. `None`: all events are measured at the end, when workers report their jobs.
+    /// Meter that measures events during the run. `None`: the events are measured at the end, together with the jobs
+    /// that workers report then.
     meter: Option<Meter>,
     fresh: Vec<(Instant, Event)>,
     lost: u64,
@@ -98,7 +100,7 @@ pub(crate) struct Player<'a, 'k> {
     reports_wakeups: bool,
 }
 
-/// Runs `plan`. Without a daemon, all processes are left to the kernel. `what` is the text of the progress bar.
+/// Runs `plan`. Without a daemon, only the kernel schedules the processes. `what` is the text of the progress bar.
 pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> Result<Played, Failure> {
     let ready = PREPARATION.saturating_add(Nanos::ms(2).saturating_mul(plan.processes.len() as u64));
     let mut player = Player {
@@ -124,7 +126,7 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
         progress.finish(&format!("{what}: done"));
     }
     let length = clock::now().saturating_since(player.start);
-    // No process is left behind, even after a failure.
+    // Ends all processes that the run started, even after a failure.
     player.end_all();
     outcome?;
     Ok(player.into_played(plan.length.map_or(length, |most| most.min(length))))
@@ -172,7 +174,7 @@ impl Player<'_, '_> {
         let planned = &self.plan.processes[index];
         let said = |reason: Explanation| refused(&reason);
         let output = if self.plan.json { Output::ToStandardError } else { Output::Inherited };
-        // A worker ends a little after the run.
+        // A worker runs for two seconds longer than the run, or for about an hour if the run has no length.
         let length = self.plan.length.unwrap_or(Nanos::s(3_600)).saturating_add(Nanos::s(2));
         let mut child = match &planned.source {
             Source::Pid(_) => None,
@@ -206,7 +208,8 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// Makes the promise of the process, if the plan has a promise for the process and a daemon runs.
+    /// Requests the promise of the process from the daemon, if the plan has a promise for the process and a daemon
+    /// runs.
     fn promise(&mut self, index: usize, planned: &PlannedProcess, pid: u32) -> Result<Vec<EntityId>, Failure> {
         let (Some(front), Some(request)) = (self.front, &planned.request) else { return Ok(Vec::new()) };
         let start = request.reservation.start.map(|start| self.counted(self.moment(start)));
@@ -262,8 +265,8 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// Removes dismissed clients. The run does not wait for a process that existed before the run, once its promise has
-    /// ended. The run does wait for a command.
+    /// Removes dismissed clients. After the end of its promise, the run does not wait for a process that existed before
+    /// the run. The run does wait for a command.
     fn drop_dismissed(&mut self) {
         let (left, ends) = (&self.left, &self.ends);
         let is_left = |entity: &EntityId| left.iter().any(|left| left.entity == *entity);
@@ -279,7 +282,7 @@ impl Player<'_, '_> {
             let leaves = self.plan.processes[self.running[at].index].leaves;
             if leaves.is_some_and(|leaves| self.moment(leaves) <= now) {
                 let running = self.running.swap_remove(at);
-                // A failure of a leaving process does not affect the other processes.
+                // An error at the end of one process does not affect the other processes.
                 let _ = self.end(running);
             } else {
                 at += 1;
@@ -287,7 +290,7 @@ impl Player<'_, '_> {
         }
     }
 
-    /// Ends a promise. A process that the run has started ends, and a worker reports its jobs.
+    /// Ends a promise. If the run started the process, ends the process, and reads the jobs that a worker reports.
     fn end(&mut self, running: Running) -> Result<(), Failure> {
         let Running { index, child, had, .. } = running;
         if let (Some(front), None) = (self.front, had) {
@@ -321,7 +324,7 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// Requests the end of a command, and reads events meanwhile.
+    /// Requests the end of a command with SIGTERM, and reads events until the command has ended.
     fn ask_to_end(&mut self, child: &RunProcess) {
         // The process may have ended already.
         let _ = child.terminate();
@@ -334,7 +337,7 @@ impl Player<'_, '_> {
 
     fn end_all(&mut self) {
         for running in std::mem::take(&mut self.running) {
-            // The other processes end as well; the result of this process is unknown.
+            // The remaining processes must also end, even if the result of one process cannot be determined.
             let _ = self.end(running);
         }
         self.read();
@@ -371,8 +374,8 @@ impl Player<'_, '_> {
     }
 }
 
-/// Returns the events of a run that ends at `end`. Processes that end with the run leave at `end`. Later events are
-/// dropped.
+/// Returns the events of a run that ends at `end`. A process whose departure is recorded after `end` leaves at `end`.
+/// All other later events are dropped.
 fn in_time(events: impl Iterator<Item = (Instant, Event)>, end: Instant) -> impl Iterator<Item = (Instant, Event)> {
     let of_run = events.filter(move |(at, event)| *at <= end || matches!(event, Event::Detach { .. }));
     of_run.map(move |(at, event)| (at.min(end), event))

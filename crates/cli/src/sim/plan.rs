@@ -19,8 +19,8 @@ use trace::{MachineId, WorldHeader};
 /// The runs, with their options.
 pub(crate) struct Plan {
     pub(crate) scenario: Arc<Scenario>,
-    /// Scenarios that place each task on the CPU that a policy assigns to the task, with the name of the policy. Empty
-    /// unless partitioning was requested.
+    /// For each policy, its name and a scenario in which each task is pinned to the CPU that the policy assigns to it.
+    /// Empty unless partitioning was requested.
     pub(crate) partitioned: Vec<(String, Arc<Scenario>)>,
     pub(crate) choices: Vec<Choice>,
     /// Policy of all guests, in place of their own.
@@ -143,7 +143,7 @@ fn warm_up(args: &Sim, scenario: &Scenario) -> Result<Nanos, Failure> {
     Ok(warm_up)
 }
 
-/// Returns the findings of an auditor, in words.
+/// Returns the findings of an auditor as text.
 pub(crate) fn broken(auditor: &WorldAuditor) -> Vec<String> {
     let in_words = |(machine, finding): (Option<MachineId>, Finding)| match machine {
         Some(machine) if machine != MachineId(0) => format!("{finding} (machine {machine})"),

@@ -1,4 +1,4 @@
-//! The demonstration at the start of the README.
+//! `tactus demo`, whose output is shown at the start of the README.
 
 use super::Place;
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn the_simulated_demo_as_json_says_the_same_and_writes_nothing() {
 
 #[test]
 fn the_demo_for_real_misses_less_under_promises_than_under_the_kernel() {
-    // Where raising is not permitted, the demo simulates. Otherwise the demo needs the host to itself.
+    // If raising threads is not permitted, the demo simulates. Otherwise, no other live test may run at the same time.
     let _turn = super::run::turn();
     let place = Place::new();
     let done = place.run(&["demo", "--seconds", "2", "--json"]);
@@ -46,7 +46,7 @@ fn the_demo_for_real_misses_less_under_promises_than_under_the_kernel() {
         let total = &runs["runs"][run]["total"];
         total["misses"].as_u64().expect("a number") + total["unfinished_late"].as_u64().expect("a number")
     };
-    // Other processes of the test machine may disturb both runs. Promises must prevent nine of ten misses.
+    // Other processes of the test machine may disturb both runs. Promises must nevertheless prevent nine of ten misses.
     assert!(missed(0) > 20, "a fair share is too little: {} missed", missed(0));
     assert!(missed(1) * 10 <= missed(0), "{} missed under promises, {} without", missed(1), missed(0));
     assert_eq!(place.files(), [""; 0]);

@@ -1,4 +1,5 @@
-//! The examination of a machine. The examination reports every property, and leaves nothing behind.
+//! `tactus doctor`: the examination reports every property of the machine, and leaves no process and no control group
+//! behind.
 
 use super::{Done, Place};
 use serde_json::Value;
@@ -17,8 +18,8 @@ const MECHANISMS: [&str; 10] = [
     "sched_ext",
 ];
 
-/// Runs the doctor. Returns the output. The flag is true if promises can be kept on this machine, according to the exit
-/// code.
+/// Runs `tactus doctor`. Returns its output, and whether its exit code states that promises can be kept on this
+/// machine.
 fn doctor(args: &[&str]) -> (Done, bool) {
     let place = Place::new();
     let done = place.run(&[&["doctor", "--seconds", "1"], args].concat());
@@ -71,7 +72,8 @@ fn the_doctor_as_json_gives_each_failure_a_reason_and_a_remedy() {
     assert_eq!(promisable.max().is_some_and(|most| (1..=1_000_000).contains(&most)), can);
 }
 
-/// Returns the names of control groups that trials of process `doctor` have left, as far as the groups are visible.
+/// Returns the names of the control groups that trials of process `doctor` have left behind, if control groups are
+/// visible.
 fn left_groups(doctor: u32) -> Vec<String> {
     let roots = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
     let roots = roots.chain(["/sys/fs/cgroup".into()]).filter(|path| path.is_dir());
@@ -83,7 +85,7 @@ fn left_groups(doctor: u32) -> Vec<String> {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
 fn an_interrupted_doctor_leaves_no_groups_and_no_processes() {
-    // In the middle of trials, and while timers are measured.
+    // Instants during the trials of mechanisms, and during the measurement of timers.
     for after_ms in [40, 150, 330, 480, 700, 900, 1_500] {
         let place = Place::new();
         let mut command = place.command(&["doctor", "--seconds", "60"]);

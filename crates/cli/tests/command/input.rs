@@ -1,19 +1,20 @@
-//! Invalid input: the position, the reason, the remedy, exit code 2, and nothing written.
+//! Invalid input: the error shows the position, the reason and the remedy, the exit code is 2, and no file is written.
 
 use super::{Place, scenario, task_set};
 
 /// A valid VM.
 const VM: &str = "[[vm]]\nname = \"a\"\nworkload = \"hog\"\n";
-/// A valid machine.
+/// Valid keys of a machine and a run.
 const MACHINE: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"edf\"\n";
 
-/// Runs a simulation that would write files, and checks that no file is written. Returns its error message.
+/// Runs an invalid simulation with options for output files, and checks that no file is written. Returns the error
+/// message.
 fn refused(place: &Place, args: &[&str]) -> String {
     let before = place.files();
     let done = place.run(args);
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{args:?}: {}", done.stderr);
     assert_eq!(place.files(), before, "{args:?}");
-    // The report is folded to fit a terminal.
+    // The error message is folded to the width of a terminal.
     done.stderr.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

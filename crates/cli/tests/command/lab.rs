@@ -1,4 +1,4 @@
-//! `tactus lab`, with a paper of one small experiment.
+//! `tactus lab`, with a paper that has one small experiment.
 
 use super::{Done, Place, tactus};
 use serde_json::Value;
@@ -24,7 +24,7 @@ fn place() -> Place {
     place_with("", "")
 }
 
-/// Adds a paper beside the tiny paper: a copy with `to` in place of `from` in its claims.
+/// Adds a second paper: a copy of the tiny paper with `to` in place of `from` in its claims.
 fn add_paper(place: &Place, name: &str, from: &str, to: &str) {
     let papers = place.0.path().join("papers");
     for file in ["claims.toml", "experiments/shares.toml", "scenarios/hogs.toml"] {
@@ -104,7 +104,7 @@ fn a_claim_that_is_not_there_is_refused_with_those_that_are() {
     assert!(done.code == Some(2) && done.stderr.contains("<CLAIM>"), "{}", done.stderr);
     let nowhere = ran(&place, &["list", "--papers", "nowhere"]);
     assert!(nowhere.code == Some(2) && nowhere.stderr.contains("there is no such directory"), "{}", nowhere.stderr);
-    // The input is not treated as missing.
+    // `all` together with claims is refused for this reason, and not because a claim is unknown.
     for args in [&["run", "all", "X1"][..], &["report", "T1", "all"]] {
         let done = ran(&place, args);
         let told = done.stderr.contains("`all` includes every claim") && done.stderr.contains("`all` alone");
@@ -157,7 +157,7 @@ fn what_is_recorded_is_compared_with_the_smoke_set_and_drawn() {
     let first = place.read("out/report.html");
     good(&place, &["report", "--results", "out"]);
     assert_eq!(place.read("out/report.html"), first, "the same bytes for the same results");
-    // The recorded results differ from the measured ones now.
+    // Now the recorded results differ from the measured results.
     let recorded = String::from_utf8(place.read("papers/tiny/measured.json")).expect("it is text");
     place.file("papers/tiny/measured.json", recorded.replace("\"share\":7", "\"share\":6"));
     let differs = ran(&place, &["run", "all", "--smoke"]);

@@ -1,4 +1,4 @@
-//! Tests of the real binary.
+//! Tests that execute the binary `tactus`.
 
 mod demo;
 mod doctor;
@@ -48,7 +48,7 @@ impl Place {
         std::fs::read(self.0.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Returns every file in the directory, including hidden files.
+    /// Returns the names of all files in the directory, including hidden files.
     fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).expect("it is there");
         let mut names: Vec<String> =
@@ -92,14 +92,14 @@ impl From<Output> for Done {
 }
 
 impl Done {
-    /// Asserts success without error messages.
+    /// Asserts that the command succeeded without error messages. Returns its output.
     fn good(self) -> String {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{}", self.stdout);
         self.stdout
     }
 }
 
-/// Runs the command in an empty directory. Asserts that the command succeeds and leaves no file.
+/// Runs `tactus` in an empty directory. Asserts that the command succeeds and writes no file. Returns its output.
 fn tactus(args: &[&str]) -> String {
     let place = Place::new();
     let stdout = place.run(args).good();

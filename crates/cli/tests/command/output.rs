@@ -1,4 +1,4 @@
-//! Output of valid calls.
+//! The output of valid commands.
 
 use super::{Place, scenario, tactus, task_set};
 use expect_test::expect_file;
@@ -84,10 +84,11 @@ fn the_oracle_table_comes_out_of_the_command() {
     assert_eq!(late, [(Some(0), Some(88_402_000)), (Some(1_782_438_000), Some(1_869_774_000))]);
 }
 
-/// The table alone uses the machines' own counts. With a picture, the table uses meters.
+/// Without a picture, the table uses the counts of the machines. With a picture, the table uses meters.
 #[test]
 fn the_table_of_a_task_set_is_the_same_with_and_without_meters() {
-    // The load is so light that every policy admits it, and the period so short that some policies are late.
+    // The load is so low that every policy admits it, and one period is so short that jobs are late under some
+    // policies.
     let place = Place::new();
     place.file("set.csv", "id,period_us,wcet_us\n0,10000,2000\n1,35000,7000\n2,100000,20000\n3,2500,300\n");
     let policies = policies::ALL.iter().map(|policy| policy.name).collect::<Vec<_>>().join(",");
@@ -136,13 +137,13 @@ fn a_written_file_is_like_any_other() {
     place.run(&["sim", &three, "--svg", "a.svg"]).good();
     let mode = |file: &str| std::fs::metadata(place.0.path().join(file)).expect("it is there").mode();
     assert_eq!(mode("a.svg"), plain.mode());
-    // A link is resolved, and its file replaced. A read-only file stays.
+    // A symbolic link is resolved, and its target is replaced. A read-only file stays unchanged.
     std::os::unix::fs::symlink("a.svg", place.0.path().join("link.svg")).expect("it can be made");
     place.file("a.svg", "old");
     place.run(&["sim", &three, "--svg", "link.svg"]).good();
     assert!(place.read("a.svg").len() > 100);
     assert!(std::fs::symlink_metadata(place.0.path().join("link.svg")).expect("it is there").is_symlink());
-    // A special file is written to, not replaced.
+    // A special file is not replaced; the output is written to it.
     place.run(&["sim", &three, "--svg", "/dev/null"]).good();
     assert!(!std::fs::metadata("/dev/null").expect("it is there").is_file());
     assert!(place.run(&["sim", &three, "--json", "--svg", "/dev/stderr"]).stderr.contains("</svg>"));
@@ -211,7 +212,7 @@ fn completions_are_scripts() {
 #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
 fn an_interrupt_leaves_no_half_files() {
     let place = Place::new();
-    // A simulated day takes longer than any test.
+    // The simulation of a day takes longer than any test.
     let args = ["sim", &scenario("weights.toml"), "--for", "24h", "--trace", "day.txt"];
     let mut child =
         place.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the command can be started");

@@ -1,5 +1,5 @@
-//! The processes of a live run. Each process waits at its gate, runs its workload, and reports. No process is left
-//! behind.
+//! The processes of a live run. Each process waits at its gate, executes its workload, and reports its jobs. No process
+//! continues after the run.
 
 use super::Place;
 use daemon::Explanation;
@@ -25,7 +25,7 @@ fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Returns a start time in the near future, which all processes receive in advance.
+/// Returns a start time in the near future, so that all processes receive it before it passes.
 fn soon() -> Instant {
     clock::now() + Nanos::ms(20)
 }
@@ -42,7 +42,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
     let outcome = process.end().unwrap();
     assert!(!is_there(pid));
     assert!(outcome.status.success() && outcome.lost == 0, "{outcome:?}");
-    // On a busy machine, the request to end may arrive a little later.
+    // On a busy machine, the worker may receive the request to end late, and then release another job.
     let jobs = outcome.jobs.len() as u64;
     assert!((100..=150).contains(&jobs), "{jobs} jobs");
     for (nth, job) in (0..).zip(&outcome.jobs) {
@@ -52,7 +52,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
         let first = job.woke.unwrap_or(job.released);
         assert!(job.done.is_none_or(|done| done >= first + Nanos::us(1_500)), "{job:?}");
     }
-    // All jobs were completed, unless another process used the CPU at the end. Each job takes its CPU time.
+    // All jobs were completed, except jobs at the end that another process delayed. Each job takes its CPU time.
     let done = outcome.jobs.iter().filter(|job| job.done.is_some()).count() as u64;
     let (had, due) = (outcome.cpu_time.unwrap(), JOBS.work.saturating_mul(done));
     assert!(done + 10 >= jobs, "{done} jobs of {jobs} in a second on a machine that is busy with something else");
@@ -61,7 +61,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
 
 #[test]
 fn jobs_that_come_late_queue_up_in_order() {
-    // The work exceeds the time: the second job waits for the first, and so on.
+    // A job takes longer than its period, so each job waits for its predecessor.
     let jobs = Periodic { period: Nanos::ms(2), work: Nanos::ms(3), phase: Nanos::ms(1), deadline: Nanos::ms(1) };
     let mut process = launcher().work("late", Work::Periodic(jobs), Nanos::ms(90)).unwrap();
     let start = soon();
@@ -94,7 +94,7 @@ fn a_hog_uses_its_cpu_from_its_start_on() {
     process.go(start).unwrap();
     clock::sleep_until(start + Nanos::ms(300));
     let had = process.end().unwrap().cpu_time.unwrap();
-    // Other processes run here as well. CPU time cannot exceed the elapsed time, and the process cannot have slept.
+    // Other processes run on this host, too, so the CPU time may be less than the elapsed time. It cannot be more.
     assert!((Nanos::ms(60)..Nanos::ms(400)).contains(&had), "{had}");
 }
 
@@ -215,7 +215,7 @@ fn a_worker_ignores_the_terminal_and_ends_with_its_parent() {
         clock::sleep(Nanos::ms(50));
         assert!(worker.try_wait().unwrap().is_none(), "another process has ended it");
         let process = sys::process::Process::open(worker.pid()).unwrap();
-        // The worker ends with its thread, not with its handle.
+        // The worker must end when the thread that started it ends, even if its handle is never dropped.
         std::mem::forget(worker);
         process
     })

@@ -1,4 +1,4 @@
-//! The record of instructions that `cargo xtask bench` compares with.
+//! The record of instructions with which `cargo xtask bench` compares its counts.
 
 #[path = "../../benches/speed/record.rs"]
 mod checked;

@@ -1,4 +1,4 @@
-//! Restoring the threads that a dispatcher has left changed, and the guardian's command line.
+//! `tactus restore` after a dispatcher that did not restore its threads, and the command line of the guardian.
 
 use super::{Done, Place};
 use daemon::directory::Directory;
@@ -14,7 +14,7 @@ use sys::shared::Words;
 use sys::thread::Thread;
 use sys::{affinity, clock};
 
-/// A process that a dead dispatcher had confined, and the directory with the leftover table.
+/// A process that a dead dispatcher has confined, and the directory with the table that the dispatcher left behind.
 struct Left {
     child: Child,
     original: Original,
@@ -22,7 +22,7 @@ struct Left {
 }
 
 impl Left {
-    /// Creates a leftover table with boot id `boot` and daemon `dispatcher`.
+    /// Creates the process and a table with boot id `boot` and the pid `dispatcher` of the daemon.
     fn new(boot: &str, dispatcher: u32) -> Left {
         let place = Place::new();
         let child = Child::start(Work::Sleep).expect("a child can be begun");
@@ -97,7 +97,7 @@ fn as_json_each_property_of_each_thread_is_told_of() {
     let thread = &shown["threads"][0];
     assert_eq!((&thread["tid"], &thread["newborn"]), (&left.child.pid().into(), &false.into()));
     let outcomes = ["affinity", "stop"].map(|property| thread[property]["outcome"].as_str());
-    // On a machine with one CPU, the original affinity is the same.
+    // On a machine with one CPU, the confinement does not differ from the original affinity.
     let affinity = if left.original.affinity.len() == 1 { "as_before" } else { "restored" };
     assert_eq!(outcomes, [Some(affinity), Some("as_before")]);
     assert_eq!(thread["original_attributes"], left.original.attributes.to_string());

@@ -1,11 +1,11 @@
-//! Many seeds, several at a time.
+//! `tactus sim --seeds`, with several runs at a time.
 
 use super::{Done, Place, scenario};
 use expect_test::expect_file;
 use serde_json::Value;
 use std::process::Stdio;
 
-/// Returns the output of `tactus sim --seeds`. Standard error has only progress.
+/// Returns the output of `tactus sim --seeds`. Asserts that standard error contains only the progress.
 fn sim(args: &[&str]) -> String {
     let place = Place::new();
     let done = place.run(&[&["sim"], args].concat());
@@ -128,7 +128,7 @@ fn a_refusal_in_one_of_many_runs_is_that_of_a_single_one() {
 #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
 fn an_interrupt_of_many_runs_leaves_nothing() {
     let place = Place::new();
-    // Simulated days take longer than any test.
+    // The simulation of eight days takes longer than any test.
     let args = ["sim", &scenario("weights.toml"), "--for", "24h", "--seeds", "8", "-j", "2", "--json"];
     let child =
         place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command can be started");

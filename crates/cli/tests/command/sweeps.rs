@@ -1,4 +1,4 @@
-//! `tactus sim --vary`.
+//! `tactus sim --vary`: every combination of values.
 
 use super::{Place, scenario};
 use serde_json::Value;

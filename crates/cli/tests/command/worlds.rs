@@ -1,4 +1,4 @@
-//! Scenarios of two levels: output and files of hosts and guests.
+//! Scenarios with hosts and guests: their output and their files.
 
 use super::{Place, scenario, tactus};
 use expect_test::expect_file;
@@ -65,7 +65,7 @@ fn a_world_is_the_same_for_any_number_of_threads() {
 #[test]
 fn a_stuck_run_ends_with_its_wait_cycle() {
     let place = Place::new();
-    // The checks of the file do not find this deadlock, which depends on the durations of `run1`.
+    // The checks before a run do not find this deadlock, because it depends on the durations of `run1`.
     let app = place.file(
         "locks.json",
         r#"{ "global": { "duration": 1 }, "tasks": {
@@ -101,7 +101,7 @@ fn an_rt_app_that_loses_a_wake_up_waits_until_its_duration_is_over() {
         [[task]]\nname = \"beat\"\nworkload = { periodic = { period = \"10ms\", work = \"1ms\" } }\n";
     place.file("lost.toml", scenario);
     let said = place.run(&["sim", "lost.toml", "--audit"]).good();
-    // The beat runs first, then `early` for 0.2 ms, then `late` for 0.5 ms.
+    // `beat` runs first, then `early` for 0.2 ms, then `late` for 0.5 ms.
     let stall = "From 1.7ms on, all tasks of an application on host wait for each other:\n  \
         app/early waits for condition `done` since 1.2ms\n  app/late waits for condition `go` since 1.7ms\n";
     assert!(said.contains(stall) && said.contains("found no broken law"), "{said}");
@@ -165,7 +165,7 @@ fn several_hosts_are_told_apart_in_every_output() {
     assert!(picture.contains("host-1") && picture.contains("host-2"));
     run(&["--trace", "a.json"]);
     assert!(text("a.json").contains("host-2"));
-    // Both hosts at once: jobs, totals, medians and comparisons.
+    // Jobs, totals, medians and comparisons include both hosts.
     let report = json(&run(&["--json", "--jobs"]))["runs"][0].clone();
     assert_eq!((&report["hosts"], report["jobs"].as_array().map(Vec::len)), (&2.into(), Some(20)));
     let entities = report["entities"].as_array().expect("there are some");

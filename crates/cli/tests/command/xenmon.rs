@@ -1,4 +1,4 @@
-//! Reports about domains, and traces in ftrace's text format.
+//! Reports on domains (`--xenmon`), and traces in ftrace's text format.
 
 use super::{Place, scenario};
 use expect_test::expect_file;
@@ -43,7 +43,7 @@ fn the_figures_of_domains_add_up_to_those_of_the_report() {
             let sum: u64 = domains.iter().map(|of| number(of, name)).sum();
             assert_eq!(sum, number(&host["total"], name), "{name}");
         }
-        // The other meter has the same result.
+        // The meter of the usual report measures the same CPU time.
         assert_eq!(number(&host["total"], "cpu_ns"), number(&run["total"], "delivered_ns"));
         assert_eq!(number(&host["total"], "cpu_ns") + number(host, "idle_ns"), 2_000_000_000 * number(host, "cpus"));
         for (domain, entity) in domains.iter().zip(run["entities"].as_array().expect("there are some")) {

@@ -5,7 +5,8 @@ use sched::{Action, EntityId, Input, Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::{Event, Trace};
 
-/// Three processes that are always busy, on one CPU, with synchronous periods. The windows have the shortest period.
+/// Three processes that are always busy, on one CPU, with synchronous periods. The shortest period is as long as a
+/// window.
 const SCENARIO: &str = r#"
 name = "three on one CPU"
 cpus = 2
@@ -38,17 +39,17 @@ start = "100ms"
 affinity = "AFFINITY"
 workload = "hog"
 "#;
-/// The daemon's edf, with its knobs for a simulation.
+/// The knobs with which a simulated `edf` behaves like the `edf` of the daemon.
 const KNOBS: [&str; 4] = ["enforce=hard", "placement=partitioned", "late=carry", "rest=renew"];
-/// Length of a window in which orders are compared.
+/// Length of a window, in which the orders of the first dispatches are compared.
 const WINDOW: Nanos = Nanos::ms(20);
 /// Start of the first window, and number of windows.
 const BEGIN: Instant = Instant::at_ns(100_000_000);
 const WINDOWS: u64 = 44;
-/// Number of windows in which lateness may swap the order. Other processes use this machine, too.
+/// Maximum number of windows whose order may differ because the host was late. Other processes use this machine, too.
 const SWAPPED_MOST: usize = 4;
 
-/// Returns the processes dispatched in each window, by their first dispatch, and the CPU time of each process.
+/// Returns, for each window, the processes in the order of their first dispatch, and the CPU time of each process.
 fn told(trace: &Trace, is_live: bool) -> (Vec<String>, BTreeMap<String, Nanos>) {
     let mut names: BTreeMap<EntityId, String> = BTreeMap::new();
     let mut orders = vec![String::new(); usize::try_from(WINDOWS).unwrap()];
@@ -69,7 +70,7 @@ fn told(trace: &Trace, is_live: bool) -> (Vec<String>, BTreeMap<String, Nanos>) 
                     }
                 }
             }
-            // On the host, CPU time is measured. In the simulator, CPU time is the time from run to stop.
+            // On the host, the daemon measures CPU time. In the simulator, CPU time is the time from `Run` to `Stop`.
             Event::Input(Input::Ran { cpu, time }) if is_live => {
                 *had.entry(names[&on[cpu]].clone()).or_default() += *time
             }
@@ -105,7 +106,7 @@ fn simulator_and_host_agree_on_order_and_delivered_time() {
     assert!(swapped <= SWAPPED_MOST, "{swapped} of {WINDOWS} windows differ:\n{predicted:?}\n{observed:?}");
     for (name, should) in should {
         let did = did.get(&name).copied().unwrap_or_default();
-        // A period at the end may be cut off, and the host may be late by some milliseconds once.
+        // The last period may be incomplete, and the host may once be late by some milliseconds.
         let most = Nanos::ns(should.as_ns() / 50) + Nanos::ms(5);
         let off = should.saturating_sub(did).max(did.saturating_sub(should));
         assert!(off <= most, "{name} was to get {should} and got {did}");

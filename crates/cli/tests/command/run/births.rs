@@ -1,5 +1,5 @@
-//! Descendants of a client belong to its promise. After the promise, the descendants have the values that they would
-//! have without the promise.
+//! Descendants of a client belong to its promise. After the end of the promise, the descendants have the attributes
+//! that they would have without the promise.
 
 use super::victim::Victim;
 use super::{Live, Now, soon, turn};
@@ -11,7 +11,7 @@ use sys::{affinity, clock, thread};
 
 const PROMISE: [&str; 4] = ["--period", "20ms", "--slice", "8ms"];
 
-/// Gives all threads of `victim` a nice value, and CPUs other than the default if there are enough CPUs.
+/// Gives all threads of `victim` a nice value, and an affinity other than the default if there are enough CPUs.
 fn mark(victim: &Victim) -> Now {
     let all = affinity::get(thread::current()).unwrap();
     let cpus: CpuSet = all.iter().take(2).collect();
@@ -124,7 +124,7 @@ fn a_child_of_a_command_that_ends_at_once_is_restored() {
     if !is_told() {
         return;
     }
-    // The child must have the values of its parent.
+    // Later, the child must have the attributes of its parent.
     let before = Now::of(thread::current());
     for _ in 0..5 {
         let script = "(sleep 30 > /dev/null 2>&1 & echo $! > pid); exit 0";

@@ -1,4 +1,4 @@
-//! `tactus compare`: prediction and observation of one scenario, side by side.
+//! `tactus compare`: the predicted and the observed results of one scenario, side by side.
 
 use super::{Place, turn};
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn what_was_predicted_stands_beside_what_was_observed() {
     assert_eq!((&periodic["name"], &periodic["asked"]["slice_ns"]), (&"periodic".into(), &3_000_000.into()));
     let of = |side: &str, what: &str| periodic[side][what].as_u64().expect("a number");
     assert_eq!((of("predicted", "releases"), of("predicted", "misses")), (50, 0));
-    // The last job may be released at the very end.
+    // Another job may be released exactly at the end of the run.
     assert!((50..=51).contains(&of("observed", "releases")), "{}", of("observed", "releases"));
     let (should, did) = (of("predicted", "delivered_ppm"), of("observed", "delivered_ppm"));
     assert!(did.abs_diff(should) < should / 5, "{should} ppm were predicted, {did} observed");

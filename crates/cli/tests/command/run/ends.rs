@@ -1,4 +1,4 @@
-//! The end of a run: on request, and when its command has ended.
+//! The end of a run on request, or because its command has ended.
 
 use super::super::Place;
 use super::{Done, HOG, Live, Now, soon, turn};
@@ -49,7 +49,7 @@ fn a_stop_of_the_terminal_and_a_hangup_that_is_not_to_be_heard_end_nothing() {
     for signal in ["TSTP", "TTOU", "HUP"] {
         live.signal(signal);
     }
-    // The time is longer than a guardian's patience.
+    // The guardian would have killed a daemon without heartbeats within this time.
     assert!(!live.process.ends_within(Nanos::ms(700)), "it goes on: {}", live.said("stderr"));
     assert!(!guardian.has_ended() && !sleeper.has_ended());
     live.signal("INT");

@@ -8,7 +8,7 @@ use sys::child::Child;
 use sys::clock;
 use sys::process::Process;
 
-/// Processes with threads and children, some under a soft promise and some under a hard promise.
+/// Processes with threads and children, some with a soft promise and some with a hard promise.
 struct Crowd {
     _victims: Vec<Victim>,
     _singles: Vec<Child>,
@@ -52,7 +52,8 @@ impl Crowd {
         Crowd { _victims: victims, _singles: singles, tids, before, live }
     }
 
-    /// Asserts that all processes are restored within a second after `begin`, for good, and that nothing is left.
+    /// Asserts that all threads are restored within a second after `begin` and stay restored, and that the run leaves
+    /// no process and no file.
     fn assert_over(mut self, begin: Instant) -> String {
         assert_restored(begin, &self.tids, &self.before);
         let done = self.live.done();
@@ -82,7 +83,8 @@ fn a_stopped_daemon_is_killed_and_all_threads_are_restored() {
     assert!(daemon.has_ended());
 }
 
-/// Tests `act` on the guardian of a run.
+/// Performs `act` on the guardian of a run. Asserts that a new guardian replaces it, and restores all threads after the
+/// daemon dies.
 fn guardian_is_missed(act: impl Fn(&Process)) {
     let crowd = Crowd::begin();
     let first = crowd.live.guardian();
@@ -93,7 +95,7 @@ fn guardian_is_missed(act: impl Fn(&Process)) {
     });
     crowd.live.await_raised(&crowd.tids);
     assert!(!crowd.live.process.has_ended());
-    // The new guardian must also restore all threads.
+    // The new guardian must restore all threads.
     let begin = clock::now();
     crowd.live.process.kill().unwrap();
     crowd.assert_over(begin);

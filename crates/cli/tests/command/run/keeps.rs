@@ -1,4 +1,4 @@
-//! Promised CPU time is delivered, and no more under a hard limit.
+//! A client receives its promised CPU time, and no more than that under a hard limit.
 
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, hogs, last_cpu, turn};
 use sched::{CpuId, CpuSet, Nanos};
@@ -7,7 +7,7 @@ use sys::child::{Child, Work};
 use sys::usage::Meter;
 use sys::{affinity, clock, thread};
 
-/// Returns the CPU time of each process in about a second, in ppm of that time.
+/// Measures for about a second. Returns the CPU time of each process, in parts per million of the elapsed time.
 fn shares(pids: &[u32]) -> Vec<u64> {
     let meters: Vec<Meter> = pids.iter().map(|&pid| Meter::open(pid).unwrap()).collect();
     let ran = || -> Vec<Nanos> { meters.iter().map(|meter| meter.read().unwrap().ran).collect() };
@@ -21,8 +21,8 @@ fn shares(pids: &[u32]) -> Vec<u64> {
     shares
 }
 
-/// Returns shares, and measures again up to twice if the promise is not kept. One second proves little on a host with
-/// other dispatchers, or where a hypervisor withdraws CPUs. The figures stay in the output.
+/// Returns the shares, and measures again up to twice if the promise is not kept. A single second proves little if
+/// other dispatchers run on the host, or if a hypervisor withdraws CPUs. The output has all measured shares.
 fn shares_where(pids: &[u32], is_kept: impl Fn(&[u64]) -> bool) -> Vec<u64> {
     let mut shares_had = shares(pids);
     for _ in 0..2 {
@@ -56,7 +56,8 @@ fn a_process_without_affinity_is_served_on_a_cpu_with_an_agent() {
     let Some(_turn) = turn() else { return };
     let hog = Child::start(HOG).unwrap();
     let (mine, last) = (affinity::get(thread::current()).unwrap(), last_cpu());
-    // Processes started from here on, including agents, are on the last CPU only.
+    // From here on, this process and all processes that it starts run only on the last CPU, including the agents of the
+    // daemon.
     affinity::set(thread::current(), &CpuSet::one(CpuId::new(last))).unwrap();
     let live = Live::begin(&[&QUARTER[..], &["--pid", &hog.pid().to_string()]].concat());
     affinity::set(thread::current(), &mine).unwrap();
@@ -73,7 +74,7 @@ fn beside_hogs_on_all_cpus_what_was_promised_is_had() {
     attributes::set(hog.pid(), Attributes::of(Policy::Other { nice: 19 })).unwrap();
     let _others = hogs();
     let live = Live::promise(&QUARTER, &[hog.pid()]);
-    // The second process may start and end within a slice.
+    // The measurement of about a second may begin and end within a slice, so the share may be slightly below a quarter.
     let share = shares_where(&[hog.pid()], |shares| shares[0] >= 245_000)[0];
     assert!(share >= 245_000, "{share} ppm, and not 250000");
     live.end();
@@ -86,7 +87,7 @@ fn several_on_one_cpu_each_have_their_slices() {
     let sleeper = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(19) }).unwrap();
     let pids: Vec<u32> = clients.iter().chain([&sleeper]).map(Child::pid).collect();
     for &pid in &pids {
-        // Under the kernel alone, the processes would get almost nothing beside the hogs.
+        // Without promises, processes with nice 19 would receive almost no CPU time beside the hogs.
         attributes::set(pid, Attributes::of(Policy::Other { nice: 19 })).unwrap();
     }
     let before = Now::of_all(&pids);

@@ -1,6 +1,7 @@
 //! `tactus run` on real processes: kept promises, restored values, and refused requests.
 //!
-//! Each test has the host to itself, cleans up its processes, and is skipped where raising is not permitted.
+//! No other live test runs at the same time. Each test ends its processes, and is skipped where raising threads is not
+//! permitted.
 
 mod agrees;
 mod births;
@@ -30,25 +31,26 @@ use sys::{affinity, clock};
 
 /// Time within which all threads are restored after the death of a daemon or its guardian.
 const PROMISED: Nanos = Nanos::s(1);
-/// Maximum time of a busy machine for a step of a few milliseconds.
+/// Maximum time that a step of a few milliseconds may take on a busy machine.
 const PATIENCE: Nanos = Nanos::s(5);
-/// Maximum time for which other test processes may use the host.
+/// Maximum time to wait for other test processes that use the host.
 const PATIENCE_WITH_OTHERS: Nanos = Nanos::s(300);
-/// Priorities of a raised thread: alone on its CPU, and among other clients.
+/// Priorities of a raised thread: the usual priority, and the priority of the dispatched client if other clients share
+/// its CPU.
 const RAISED: [u32; 2] = [97, 96];
 /// Work of a hog.
 const HOG: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO };
-/// Work of a process that works for a millisecond and then sleeps.
+/// Work of a process that alternates between a millisecond of CPU time and two milliseconds of sleep.
 const BUSY_NOW_AND_THEN: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(2) };
 
-/// The host, for one live test at a time. Two dispatchers would use the same CPUs.
+/// The right to use the host, held by one live test at a time. Two dispatchers would promise the time of the same CPUs.
 pub(super) struct Turn {
-    // The order of the fields matters. Other test processes start after the threads of this process have ended.
+    // The order of the fields matters: other test processes may start only when the threads of this process have ended.
     _host: Lock,
     _process: MutexGuard<'static, ()>,
 }
 
-/// Waits for the host. Prints a message and returns `None` where raising is not permitted.
+/// Waits until no other live test runs. Prints a message and returns `None` where raising threads is not permitted.
 pub(super) fn turn() -> Option<Turn> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let process = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +80,7 @@ fn is_dispatched() -> bool {
     })
 }
 
-/// The values of a thread.
+/// The attributes of a thread that a promise can change.
 #[derive(Clone, PartialEq, Debug)]
 struct Now {
     attributes: Attributes,
@@ -111,12 +113,13 @@ fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bo
     clock::now().since(begin)
 }
 
-/// Waits until `is_so` holds, for the patience of a busy machine.
+/// Waits until `is_so` holds, but at most [`PATIENCE`].
 fn soon(what: &str, is_so: impl FnMut() -> bool) {
     until(clock::now(), PATIENCE, what, is_so);
 }
 
-/// Asserts that all threads have the values `before` within the promised time after `begin`, and prints the time.
+/// Asserts that all threads have the attributes `before` within [`PROMISED`] after `begin`. Prints the time that this
+/// took.
 fn assert_restored(begin: Instant, tids: &[u32], before: &[Now]) {
     let mut now = Vec::new();
     let end = begin + PROMISED;
@@ -136,7 +139,8 @@ fn is_raised(tid: u32) -> bool {
     found && affinity::get(tid).is_ok_and(|cpus| cpus.len() == 1)
 }
 
-/// A test with a priority above every raised thread, so that the test observes events on its own CPU, too.
+/// Guard that gives the test a priority above every raised thread, so that raised threads on its CPU do not delay its
+/// observations.
 struct Watching(Attributes);
 
 impl Watching {
@@ -149,7 +153,7 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        // Lowering the priority takes no privilege.
+        // A thread needs no privilege to lower its priority.
         let _ = attributes::apply(thread::current(), self.0);
     }
 }
@@ -159,13 +163,13 @@ fn last_cpu() -> usize {
     affinity::get(thread::current()).unwrap().iter().last().unwrap().index()
 }
 
-/// Starts a hog on every CPU, and an additional hog, so that a process without a promise waits.
+/// Starts one hog more than there are CPUs, so that a process without a promise has to wait.
 fn hogs() -> Vec<Child> {
     let count = affinity::get(thread::current()).unwrap().len() + 1;
     (0..count).map(|_| Child::start(HOG).unwrap()).collect()
 }
 
-/// A `tactus run` without an end of its own.
+/// A `tactus run` in the background.
 struct Live {
     begun: std::process::Child,
     process: Process,
@@ -173,7 +177,7 @@ struct Live {
 }
 
 impl Live {
-    /// Starts a run with a directory of its own.
+    /// Starts a run in a new directory.
     fn begin(args: &[&str]) -> Live {
         Live::at(Place::new(), args)
     }
@@ -185,7 +189,7 @@ impl Live {
         Live::at(place, &["scenario.toml"])
     }
 
-    /// Starts a run in a process group of its own, as from a terminal.
+    /// Starts a run in a new process group, as a shell does on a terminal.
     fn at(place: Place, args: &[&str]) -> Live {
         Live::of_command(place.command(&["run", "--directory", "live"]), place, args)
     }
@@ -214,7 +218,7 @@ impl Live {
         live
     }
 
-    /// Waits until each of `tids` was raised.
+    /// Waits until each thread of `tids` has been raised at least once.
     fn await_raised(&self, tids: &[u32]) {
         let _watching = Watching::begin();
         for &tid in tids {
@@ -261,10 +265,10 @@ impl Live {
     fn done(&mut self) -> Done {
         assert!(self.process.ends_within(PATIENCE), "it ends; so far it has said {}", self.said("stderr"));
         let status = self.begun.wait().unwrap();
-        // A process killed by a signal has no code. A shell reports 128 plus the signal.
+        // A process that was killed by a signal has no exit code. A shell reports 128 plus the number of the signal.
         let code = status.code().or(status.signal().map(|signal| 128 + signal));
         if status.signal().is_some() {
-            // The guardian's report of its actions is the last output.
+            // The guardian may still print what it has restored.
             clock::sleep(Nanos::ms(500));
         }
         Done { code, stdout: self.said("stdout"), stderr: self.said("stderr") }
@@ -274,7 +278,8 @@ impl Live {
         String::from_utf8(self.place.read(name)).expect("it is text")
     }
 
-    /// Ends the run in order, as a user does. Asserts that the run reports no troubles and leaves only the lock file.
+    /// Ends the run with an interrupt, as a user does. Asserts that the run reports no troubles and leaves only the
+    /// lock file.
     fn end(mut self) -> Done {
         self.signal("INT");
         let done = self.done();
@@ -296,7 +301,7 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         if !self.process.has_ended() {
-            // A test has failed: the guardian restores all threads.
+            // A test has failed. When the daemon is killed, the guardian restores all threads.
             let _ = self.process.kill();
             let _ = self.begun.wait();
             let _ = self.directory().lock();
@@ -304,7 +309,7 @@ impl Drop for Live {
     }
 }
 
-/// Sends `signal` to `target`, through the kill of a shell.
+/// Sends `signal` to `target` with the `kill` command of a shell.
 fn signal_to(signal: &str, target: &str) {
     let status = Command::new("sh").args(["-c", "kill -s \"$0\" -- \"$1\"", signal, target]).status().unwrap();
     assert!(status.success(), "no process gets {signal}: {target}");

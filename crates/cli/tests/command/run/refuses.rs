@@ -1,4 +1,4 @@
-//! Refusals have a reason, a remedy and exit code 2. Each refusal precedes the start or change of any process.
+//! Refusals have a reason, a remedy and exit code 2. A refused run starts no process and changes no process.
 
 use super::super::{Done, Place};
 use super::victim::Victim;
@@ -9,7 +9,8 @@ use std::process::Command;
 use sys::child::{Child, Work};
 use sys::thread;
 
-/// Asserts that a run is refused with `words` and a remedy, and leaves nothing.
+/// Asserts that the error of a refused run contains `words` and a remedy, and that the run leaves no process and no
+/// file.
 fn refused(args: &[&str], words: &[&str]) -> String {
     let mut live = Live::begin(args);
     let done = live.done();
@@ -23,14 +24,14 @@ fn refused(args: &[&str], words: &[&str]) -> String {
 
 fn assert_said(done: &Done, words: &[&str]) {
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{}", done.stderr);
-    // The message as one text, without line breaks.
+    // The error message without line breaks.
     let said = done.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
     for word in words.iter().chain(&["help:"]) {
         assert!(said.contains(word), "{word:?} is not in {said:?}");
     }
 }
 
-/// Asserts that a promise of `slice` in `period` is refused, to a command and to a running process.
+/// Asserts that a promise of `slice` in `period` is refused both for a command and for a running process.
 fn refused_promise(slice: &str, period: &str, more: &[&str], words: &[&str]) {
     let promise = [&["--slice", slice, "--period", period], more].concat();
     refused(&[&promise[..], &["--", "touch", "touched"]].concat(), words);
@@ -67,7 +68,7 @@ fn more_than_is_free_with_the_free_amount() {
         let last = format!("{}pid = {}\n", task(count), child.pid());
         format!("name = \"too much\"\ncpus = 1\nlength = \"1s\"\n{tasks}{last}")
     };
-    // Each CPU can promise 9 ms of 10. The first process takes all but 3 ms.
+    // On each CPU, 9 ms of every 10 ms can be promised. The first client reserves all but 3 ms of them.
     let mut live = Live::of_scenario(&toml("6ms", cpus));
     assert_said(&live.done(), &["6ms", "3ms", "scenario.toml"]);
     assert_eq!(Now::of(child.pid()), before);
@@ -179,7 +180,7 @@ fn a_user_without_the_privilege() {
     if sys::privileges::user() != 0 {
         return eprintln!("SKIPPED: only root can become another user");
     }
-    // A place that another user may read, with a directory of that user.
+    // A directory that another user may read, with a subdirectory that belongs to this user.
     let (place, other) = (Place::new(), 65_534);
     let within = |name: &str| place.0.path().join(name);
     std::fs::set_permissions(place.0.path(), PermissionsExt::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! A client is raised, and afterwards restored.
+//! A client is raised during its promise, and restored afterwards.
 
 use super::victim::Victim;
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, RAISED, Watching, soon, turn};
@@ -7,12 +7,13 @@ use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
 use sys::{affinity, clock, thread};
 
-/// Returns two CPUs, or the only CPU of a host with one.
+/// Returns two CPUs, or the only CPU of a host with one CPU.
 fn two_cpus() -> CpuSet {
     affinity::get(thread::current()).unwrap().iter().take(2).collect()
 }
 
-/// Promises CPU time to a process with this work and these attributes, and ends the promise.
+/// Promises CPU time to a process with this work and these attributes, ends the promise, and asserts that the process
+/// is restored.
 fn promise_and_take_back(work: Work, policy: Policy, is_stopped: bool, limit: &[&str]) {
     let child = Child::start(work).unwrap();
     attributes::set(child.pid(), Attributes::of(policy)).unwrap();
@@ -91,7 +92,7 @@ fn a_value_that_another_process_sets_meanwhile_stays() {
     let child = Child::start(Work::Sleep).unwrap();
     let before = Now::of(child.pid());
     let live = Live::promise(&["--period", "10ms", "--slice", "2ms"], &[child.pid()]);
-    // The affinity changes as by taskset. The process sleeps, so Tactus does not set the affinity again.
+    // The test changes the affinity, as taskset does. The process sleeps, so Tactus does not set the affinity again.
     affinity::set(child.pid(), &two_cpus()).unwrap();
     live.end();
     assert_eq!(Now::of(child.pid()), Now { affinity: two_cpus(), ..before });

@@ -1,4 +1,4 @@
-//! Processes under a promise that start threads, or children, on request.
+//! Processes that start threads or children on request, as clients of live runs.
 
 use super::PATIENCE;
 use std::io::{BufRead, BufReader, Write};
@@ -6,11 +6,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use sys::process::Process;
 use sys::thread;
 
-/// Environment variable that marks a process with threads.
+/// Environment variable that makes the test binary start as a process that starts threads.
 const ROLE: &str = "TACTUS_TEST_VICTIM";
 
-/// A process that executes requests line by line, and prints a number for each request. The process ends with its
-/// handle.
+/// A process that reads requests line by line, and prints a tid or pid for each request. Dropping the handle ends the
+/// process.
 pub(super) struct Victim {
     begun: Child,
     out: BufReader<ChildStdout>,
@@ -42,7 +42,7 @@ impl Victim {
         self.begun.id()
     }
 
-    /// Returns all threads of the process, as long as the process exists.
+    /// Returns the tids of the process, or an empty list if the process has ended.
     pub(super) fn threads(&self) -> Vec<u32> {
         thread::threads(self.pid()).unwrap()
     }

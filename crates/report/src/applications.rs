@@ -17,7 +17,7 @@ pub struct AppReport {
     /// Values over time, one for each second.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub series: Named<Vec<u64>>,
-    /// Frequency of each class of a value, as pairs of class and count.
+    /// Histograms: for each value, pairs of a class and its count.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub histograms: Named<Vec<(u64, u64)>>,
 }

@@ -1,11 +1,11 @@
-//! [`Asked`]: the request of an entity or a group.
+//! [`Asked`]: the parameters that the scenario requests for an entity or a group.
 
 use crate::description::{EntityDescription, RunDescription};
 use crate::short::short;
 use sched::{Class, GroupParams, Limit, Params};
 use serde::Serialize;
 
-/// Request of an entity or a group.
+/// Requested parameters of an entity or a group.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Asked {
     /// Weight in Linux's scale, 1024 = normal.
@@ -36,7 +36,7 @@ pub struct Asked {
 impl Asked {
     pub(crate) fn by(entity: &EntityDescription, run: &RunDescription) -> Asked {
         let mut asked = Asked::with(&entity.params);
-        // The cap and quota of a VM with one vCPU are in the group that contains the vCPU.
+        // A VM with one vCPU is shown as an entity. The cap and quota of the VM are those of its group.
         let group = entity.group.map(|group| &run.groups[group]).filter(|group| group.name == entity.name);
         if let Some(group) = group {
             asked.limit_by(&group.params);
@@ -84,7 +84,7 @@ fn class(class: Class) -> Option<String> {
     }
 }
 
-/// Returns the request as a short text.
+/// Formats the requested parameters as a short text.
 pub(crate) fn shown(asked: &Asked) -> String {
     let mut words = Vec::new();
     if let (Some(slice), Some(period)) = (asked.slice_ns, asked.period_ns) {

@@ -1,4 +1,4 @@
-//! [`Compared`]: the results that a simulation predicts for each entity, and the observed results.
+//! [`Compared`]: the predicted results of each entity in a simulation, beside the observed results in a live run.
 
 use crate::asked::{Asked, shown};
 use crate::got::{Entity, Got};
@@ -8,7 +8,7 @@ use crate::tables::grid::{Grid, ROWS_MAX, Widths, and_more};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A prediction and the observation.
+/// The predicted and the observed results of a scenario.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Compared {
     /// Title of the scenario.
@@ -30,7 +30,7 @@ pub struct Compared {
 pub struct ComparedEntity {
     /// Display name of the entity.
     pub name: String,
-    /// Request of the entity.
+    /// Requested parameters of the entity.
     pub asked: Asked,
     /// Predicted results; `None`: the entity did not arrive in the simulation.
     pub predicted: Option<Got>,
@@ -104,7 +104,8 @@ impl Column {
     }
 }
 
-/// Returns the table of both runs, with a line for the prediction and a line for the observation of each entity.
+/// Returns the table of both runs. Each entity has a line with its predicted results and a line with its observed
+/// results.
 #[must_use]
 pub fn side_by_side(compared: &Compared, widths: Widths) -> String {
     let mut columns = Column::ALL.to_vec();

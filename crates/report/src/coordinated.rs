@@ -66,7 +66,8 @@ pub struct CoordinationGot {
     pub protocol: &'static str,
     /// Number of new requests that the guest sent to its host, by any mechanism.
     pub hints: u64,
-    /// Number of new requests per thousand seconds. The unit keeps the number whole.
+    /// Number of new requests per thousand seconds. With this unit, a rate below one per second is still a useful whole
+    /// number.
     pub hints_per_1000_s: u64,
     /// Number of hypercalls.
     pub hypercalls: u64,
@@ -76,7 +77,7 @@ pub struct CoordinationGot {
     pub boosts: u64,
     /// CPU time that the guest's vCPUs received while boosted.
     pub boosted_ns: u64,
-    /// Boosted CPU time in millionths of the run.
+    /// Boosted CPU time in millionths of the length of the run.
     pub boosted_ppm: u64,
     /// Number of boosts that were not granted, or ended, because the budget was used up.
     pub over_budget: u64,
@@ -87,7 +88,7 @@ pub struct CoordinationGot {
 }
 
 impl CoordinationGot {
-    /// Returns the results of the coordination `with` in a run of `length`.
+    /// Returns the results of the coordination `with` in a run of length `length`.
     #[must_use]
     pub fn new(with: &Coordination, got: &Coordinated, length: Nanos) -> CoordinationGot {
         let of_second = u128::from(got.hints) * 1_000_000_000_000 / u128::from(length.as_ns().max(1));

@@ -1,5 +1,5 @@
-//! [`RunDescription`]: a run without its results. The source is the scenario of a simulated run, or the plan of a live
-//! run.
+//! [`RunDescription`]: a run without its results. It is created from the scenario of a simulated run, or from the plan
+//! of a live run.
 
 use scenario::{Scenario, Workload};
 use sched::{GroupParams, Instant, Nanos, Params};
@@ -9,7 +9,7 @@ use sched::{GroupParams, Instant, Nanos, Params};
 pub struct RunDescription {
     /// Title of the run.
     pub title: String,
-    /// Names of the hosts, at least one.
+    /// Names of the hosts. Not empty.
     pub hosts: Vec<String>,
     /// CPUs of the machine, or of each host.
     pub cpus: usize,

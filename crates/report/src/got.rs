@@ -11,7 +11,7 @@ use trace::Durations;
 pub struct Entity {
     /// Display name of the entity.
     pub name: String,
-    /// Number of tasks of one name whose results the entry sums. The tasks were forked one after the other.
+    /// Number of tasks with this name, which were forked one after the other. The results are sums over these tasks.
     #[serde(skip_serializing_if = "is_one")]
     pub instances: u64,
     /// VM or other group of the entity.
@@ -19,17 +19,17 @@ pub struct Entity {
     /// Host of the entity, if the run has several hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Arrival of the entity, or of the first of its instances. Unit: nanoseconds since the start.
+    /// Arrival of the entity, or of its first instance. Unit: nanoseconds since the start of the run.
     pub came_ns: u64,
-    /// Departure of the entity, or of the last of its instances; `None`: the entity stayed. Unit: nanoseconds since the
-    /// start.
+    /// Departure of the entity, or of its last instance; `None`: the entity stayed. Unit: nanoseconds since the start
+    /// of the run.
     pub left_ns: Option<u64>,
     /// Number of changes of the entity's reservation that the policy refused.
     #[serde(skip_serializing_if = "is_zero")]
     pub changes_refused: u64,
     /// Request of the entity.
     pub asked: Asked,
-    /// CPU time that the policy promised the entity, in millionths of a CPU; `None` without a promise.
+    /// CPU time that the policy guarantees the entity, in millionths of a CPU; `None` without a guarantee.
     pub granted_ppm: Option<u64>,
     /// Results of the entity. `delivered_ppm` is relative to one CPU during the presence of the entity.
     #[serde(flatten)]
@@ -95,25 +95,26 @@ pub struct Got {
     pub completions: u64,
     /// Number of jobs completed after their deadline.
     pub misses: u64,
-    /// Number of jobs not completed although their deadline had passed.
+    /// Number of jobs that were not completed although their deadline had passed.
     pub unfinished_late: u64,
     /// Maximum lateness of a completed job.
     pub worst_lateness_ns: u64,
     /// Number of reservation periods that ended.
     pub periods: u64,
-    /// Number of evaluated periods: the entity was runnable or held throughout.
+    /// Number of periods that are evaluated, because the entity was runnable or held during the whole period.
     pub periods_judged: u64,
     /// Number of evaluated periods in which the entity received less than the slice.
     pub periods_missed: u64,
-    /// Maximum CPU time missing from the slice in a missed period.
+    /// Maximum CPU time by which the delivered time was below the slice, over the missed periods.
     pub worst_shortfall_ns: u64,
-    /// Median CPU time missing from the slice, over the missed periods.
+    /// Median of the CPU time by which the delivered time was below the slice, over the missed periods.
     pub shortfall_p50_ns: u64,
-    /// 90th percentile of the CPU time missing from the slice, over the missed periods.
+    /// 90th percentile of the CPU time by which the delivered time was below the slice, over the missed periods.
     pub shortfall_p90_ns: u64,
-    /// 99th percentile of the CPU time missing from the slice, over the missed periods.
+    /// 99th percentile of the CPU time by which the delivered time was below the slice, over the missed periods.
     pub shortfall_p99_ns: u64,
-    /// Maximum CPU time that was missing at any time from all slices due since the reservation was made.
+    /// Maximum difference, at the end of a period, between the sum of all slices due since the reservation was made and
+    /// the delivered time.
     pub worst_debt_ns: u64,
     /// Number of changes of a reservation that have become effective.
     pub changes: u64,
@@ -146,11 +147,11 @@ pub struct Got {
     pub response_p99_ns: u64,
     /// Maximum response time.
     pub response_max_ns: u64,
-    /// Time for which the entity was on a frozen CPU (guests only).
+    /// Time for which the entity was on a frozen CPU (tasks of guests only).
     pub stolen_ns: u64,
-    /// Number of times that the entity waited for a spin lock.
+    /// Number of times that the entity spun for a lock or at a barrier.
     pub spins: u64,
-    /// CPU time that the entity spent waiting for spin locks.
+    /// Total length of these waits, including the time for which the entity was preempted or its CPU was frozen.
     pub spun_ns: u64,
     /// Time for which the entity was runnable, but held by the policy.
     pub held_ns: u64,

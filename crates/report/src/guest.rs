@@ -11,7 +11,7 @@ use sched::{GroupId, Instant, Knobs, Nanos, PolicySource};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// CPU time lost by a CPU of a guest.
+/// Time that a CPU of a guest lost because its vCPU had no physical CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct CpuLoss {
     /// Number of times that the guest's CPU was frozen while a task ran on it.
@@ -27,13 +27,13 @@ pub struct GuestReport {
     pub name: String,
     /// Name of the guest's policy.
     pub policy: String,
-    /// Knobs of the guest's policy and their values, in words.
+    /// Knobs of the guest's policy, with their values as text.
     pub knobs: BTreeMap<&'static str, String>,
-    /// Losses of each CPU of the guest, which is a vCPU of the host.
+    /// Losses of each CPU of the guest. A CPU of the guest is a vCPU of the host.
     pub cpus: Vec<CpuLoss>,
-    /// Sum of the times for which the guest's CPUs were frozen. Unit: nanoseconds.
+    /// Total time for which the guest's CPUs were frozen without a halt. Unit: nanoseconds.
     pub stolen_ns: u64,
-    /// Frozen time in millionths of the time of the guest's CPUs.
+    /// This frozen time in millionths of the time of all CPUs of the guest.
     pub stolen_ppm: u64,
     /// Results of the coordination of the guest and its host, if they coordinate.
     #[serde(skip_serializing_if = "Option::is_none")]

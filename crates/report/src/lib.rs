@@ -51,7 +51,7 @@ use serde::Serialize;
 pub struct Runs<'a> {
     /// Whether the runs were simulated.
     pub simulated: bool,
-    /// One run for each policy, in the order of the request.
+    /// One run for each policy, in the order of the command line.
     pub runs: &'a [Report],
 }
 
@@ -60,8 +60,8 @@ pub struct Runs<'a> {
 pub struct SeededRuns<'a> {
     /// Whether the runs were simulated.
     pub simulated: bool,
-    /// One run for each policy and seed, in the order of the request.
+    /// One run for each policy and seed, in the order of the command line.
     pub runs: &'a [Report],
-    /// Medians for each policy, in the order of the request.
+    /// Medians for each policy, in the order of the command line.
     pub medians: &'a [Summary],
 }

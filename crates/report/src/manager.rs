@@ -12,7 +12,7 @@ const ERROR_MOST_PPM: u64 = 20_000;
 /// Results of a workload manager.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ManagerReport {
-    /// Interval between two turns of the manager. Unit: nanoseconds.
+    /// Interval between two adjustments by the manager. Unit: nanoseconds.
     pub interval_ns: u64,
     /// VMs that the manager managed.
     pub vms: Vec<ManagedVm>,
@@ -44,7 +44,7 @@ pub struct ManagedVm {
 /// Results of a workload manager over several runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ManagerSummary {
-    /// Interval between two turns of the manager. Unit: nanoseconds.
+    /// Interval between two adjustments by the manager. Unit: nanoseconds.
     pub interval_ns: u64,
     /// VMs that the manager managed.
     pub vms: Vec<ManagedSpreads>,

@@ -1,4 +1,4 @@
-//! [`Report`]: the request and the results of each entity in one run.
+//! [`Report`]: the requested parameters and the results of each entity in one run.
 
 use crate::applications::AppReport;
 use crate::asked::Asked;
@@ -17,14 +17,14 @@ use sched::{Instant, Knobs, PolicySource};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One run: its conditions, and the request and the results of each entity.
+/// One run: its conditions, and the requested parameters and the results of each entity.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
     /// Title of the scenario.
     pub scenario: String,
     /// Name of the policy.
     pub policy: String,
-    /// Knobs of the policy and their values, in words.
+    /// Knobs of the policy, with their values as text.
     pub knobs: BTreeMap<&'static str, String>,
     /// Number of hosts. Omitted from JSON for a single host.
     #[serde(skip_serializing_if = "is_alone")]
@@ -33,8 +33,8 @@ pub struct Report {
     pub cpus: usize,
     /// Length of the run. Unit: nanoseconds.
     pub length_ns: u64,
-    /// Length of the warm-up at the beginning of the run. All results exclude it, except the manager's and the list of
-    /// jobs. Unit: nanoseconds.
+    /// Length of the warm-up at the beginning of the run. All results exclude the warm-up, except those of the manager
+    /// and the list of jobs. Unit: nanoseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub warm_up_ns: u64,
     /// Seed of the run.
@@ -58,10 +58,10 @@ pub struct Report {
     /// CPU time of the scenario's VMs in each interval, if the scenario requests samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<SamplesReport>,
-    /// Applications that could not continue and waited until the run stopped them.
+    /// Applications whose threads waited for each other until the duration of the application ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<Stall>,
-    /// Results of the domains, as Xen's performance monitor reports them, if the report was requested.
+    /// Results of the domains, as Xen's performance monitor reports them, if `--xenmon` was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xenmon: Option<XenMonReport>,
     /// All jobs in order of release, if the list of jobs was requested.
@@ -70,7 +70,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns the report of `outcome`, in words and numbers.
+    /// Converts `outcome` to a report.
     #[must_use]
     pub fn of(outcome: Outcome) -> Report {
         let Outcome { run, meters, siblings, grants, refused, applications, guests, managed, samples, stalls } =
@@ -127,7 +127,7 @@ impl Report {
         }
     }
 
-    /// Records the sibling delays of the gangs in `siblings`. `meter` has the names of the gangs.
+    /// Adds the sibling delays in `siblings` to the groups that are gangs. `meter` has the names of the gangs.
     fn tell_siblings(&mut self, siblings: &Siblings, meter: &Meter) {
         for (group, delays) in siblings.gangs() {
             let name = meter.group(group).map(|(name, _)| name);
@@ -138,7 +138,7 @@ impl Report {
 }
 
 impl Report {
-    /// Records the number of refused changes of each entity of `scenario`.
+    /// Adds the number of refused changes to each entity of `scenario`.
     fn refuse_changes(&mut self, scenario: &Scenario, refused: &[u64]) {
         for (asking, &refused) in scenario.entities.iter().zip(refused) {
             if let Some(entity) = self.entities.iter_mut().find(|entity| refused > 0 && entity.name == asking.name) {
@@ -151,7 +151,8 @@ impl Report {
 /// Returns the report of the live run `run`, which `meter` has measured from start to end. `run.length` is the real
 /// length of the run, and `grants` has the promise to each entity.
 ///
-/// Entities are matched by name. The groups are those of the description, even if the trace has no event of them.
+/// Entities are matched by name. The report has all groups of the description, including groups without an event in the
+/// trace.
 ///
 /// # Panics
 /// Panics if the number of grants differs from the number of entities.
@@ -181,7 +182,7 @@ fn is_alone(hosts: &usize) -> bool {
     *hosts == 1
 }
 
-/// Returns the tasks of applications: members of the run that are not entities of the scenario.
+/// Returns the tasks of applications: the members of `meter` that are not entities of the scenario.
 fn others<'m>(run: &RunDescription, meter: &'m Meter) -> impl Iterator<Item = &'m Member> + use<'m> {
     let named: std::collections::BTreeSet<String> = run.entities.iter().map(|entity| entity.name.clone()).collect();
     meter.members().iter().filter(move |member| !named.contains(&member.name))

@@ -17,8 +17,8 @@ pub struct SamplesReport {
 pub struct SampledVm {
     /// Name of the VM.
     pub name: String,
-    /// CPU time of all vCPUs of the VM in each whole sample since the start of the run. In samples that end at
-    /// switches: CPU time per interval. Unit: nanoseconds.
+    /// CPU time of all vCPUs of the VM in each whole sample since the start of the run. The CPU time of a sample that
+    /// ends at a switch is scaled to the interval. Unit: nanoseconds.
     pub cpu_ns: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Numbers for a table, with three significant digits.
+//! Formatting of numbers for a table, with three significant digits.
 
 /// Formats a duration in nanoseconds with three digits: `0`, `950ns`, `1.25ms`, `20ms`, `1.5s`, `12m30s`, `3h20m`.
 #[must_use]
@@ -18,7 +18,7 @@ pub fn short(ns: u64) -> String {
     }
     for (i, &(unit, name)) in UNITS.iter().enumerate() {
         for (decimals, most) in [(100, 10), (10, 100), (1, 1_000)] {
-            // Rounded to hundredths, tenths or whole units.
+            // The value in hundredths, tenths or whole units, rounded.
             let parts = u64::try_from((u128::from(ns) * decimals + u128::from(unit) / 2) / u128::from(unit));
             let parts = parts.unwrap_or(u64::MAX);
             let decimals = decimals as u64;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sim::Stuck;
 
-/// An application that could not continue and waited until the run stopped it.
+/// An application whose tasks waited for each other until the duration of the application ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Stall {
     /// Instant at which the application's last task began to wait. Unit: nanoseconds.

@@ -72,9 +72,9 @@ pub struct GuestSummary {
     pub name: String,
     /// Name of the guest's policy.
     pub policy: String,
-    /// Sum of the times for which the guest's CPUs were frozen. Unit: nanoseconds.
+    /// Total time for which the guest's CPUs were frozen without a halt. Unit: nanoseconds.
     pub stolen_ns: Spread,
-    /// Frozen time in millionths of the time of the guest's CPUs.
+    /// This frozen time in millionths of the time of all CPUs of the guest.
     pub stolen_ppm: Spread,
     /// Results of the coordination of the guest and its host, if they coordinate.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,7 +140,8 @@ fn group(group: &GroupGot) -> (&str, &Asked, &Got) {
     (&group.name, &group.asked, &group.got)
 }
 
-/// Returns the lines of all `runs`, one for each name. Equal names in a run are distinguished by numbers.
+/// Returns the lines of all `runs`, one for each name. If a name occurs several times in a run, numbers distinguish its
+/// occurrences.
 fn lines<'r>(runs: impl Iterator<Item = impl Iterator<Item = (&'r str, &'r Asked, &'r Got)>>) -> Vec<SummaryLine> {
     let mut order: Vec<(&str, &Asked, Vec<&Got>)> = Vec::new();
     let mut index: BTreeMap<(&str, usize), usize> = BTreeMap::new();

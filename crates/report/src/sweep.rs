@@ -36,7 +36,7 @@ pub struct Swept<'s> {
 #[must_use]
 pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
     let axes: Vec<&str> = points.first().map(|it| it.point.keys().map(String::as_str).collect()).unwrap_or_default();
-    // A policy that is an axis already has a column.
+    // If the policy is an axis, it already has a column.
     let has_policies = !axes.contains(&"policy") && points.iter().any(|it| it.medians.len() > 1);
     let mut header = axes.iter().map(|axis| (*axis).to_string()).collect::<Vec<_>>();
     header.extend([String::new(), "asked".to_string()]);
@@ -97,7 +97,7 @@ pub fn swept_csv(points: &[SweptPoint]) -> String {
     let axes = points.first().map(|it| it.point.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     let columns = ["policy", "machine", "kind", "name", "metric", "median", "low", "high"].map(str::to_string);
     let in_memory = "memory takes every record";
-    // The policy of a point has its own column, even if the policy is an axis.
+    // The axis `policy` is omitted, because the column `policy` already has its value.
     csv.write_record(axes.iter().filter(|axis| *axis != "policy").chain(&columns)).expect(in_memory);
     for SweptPoint { point, medians } in points {
         for summary in medians {

@@ -35,7 +35,7 @@ pub struct HostReport {
     pub idle_ppm: u64,
     /// Results of all domains together.
     pub total: DomainGot,
-    /// VMs and other tasks of the host, in order of arrival.
+    /// VMs, and tasks outside VMs, in order of arrival.
     pub domains: Vec<DomainReport>,
 }
 
@@ -62,7 +62,7 @@ pub struct DomainGot {
     pub cpu_ppm: u64,
     /// CPU time per execution.
     pub cpu_per_execution_ns: u64,
-    /// Mean length of the time slices of the domain that had an end.
+    /// Mean length of the bounded time slices of the domain.
     pub allocated_per_execution_ns: u64,
     /// Time for which the vCPUs were waiting or held.
     pub waited_ns: u64,
@@ -126,7 +126,7 @@ impl XenMonReport {
         let hosts = monitor.hosts();
         let hosts = hosts.iter().filter_map(|it| {
             let machine = header.machine(it.machine)?;
-            // The machine outside belongs to no domain.
+            // Tasks on the machine `outside` belong to no domain.
             if machine.name == OUTSIDE {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! The pages of the book about policies, generated from descriptors, essays, and a run under each policy.
+//! The pages of the manual of policies, generated from descriptors, essays, and a run under each policy.
 //!
 //! A test compares `docs/policies/NAME.md` and `.svg` with the results of [`page`] and [`picture`].
 
@@ -13,7 +13,7 @@ use std::fmt::Write;
 use trace::svg::Picture;
 use trace::{Header, TimelineBuilder};
 
-/// Time span of a run that a picture shows.
+/// Length of the beginning of a run that a picture shows.
 pub const SHOWN: Nanos = Nanos::ms(120);
 /// Width of a picture. Unit: pixels.
 const WIDTH: u32 = 1_100;
@@ -78,7 +78,7 @@ pub fn index(policies: &[&Descriptor]) -> String {
     page
 }
 
-/// Returns the beginning of `scenario` under `policy` at its defaults, as an SVG document.
+/// Draws the beginning of `scenario` under `policy` with default knobs, as an SVG document.
 ///
 /// # Errors
 /// The policy refuses a request of the scenario.

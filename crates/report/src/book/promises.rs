@@ -1,4 +1,4 @@
-//! The guarantees of a policy, in words.
+//! The guarantees of a policy, as sentences.
 
 use sched::{Conserving, Descriptor, Knobs, LoadBounds, Nanos, Topology};
 
@@ -7,16 +7,16 @@ use sched::{Conserving, Descriptor, Knobs, LoadBounds, Nanos, Topology};
 pub struct Promise {
     /// Subject of the guarantee.
     pub about: &'static str,
-    /// The guarantee in words.
+    /// The guarantee as a sentence.
     pub words: String,
 }
 
-/// Evaluates `of` for eight equal hogs on `cpus` CPUs, with the defaults of the policy.
+/// Evaluates `of` for eight equal hogs on `cpus` CPUs, with the default knobs of the policy.
 fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, cpus, limits, false, of)
 }
 
-/// Evaluates `of` for eight hogs in a gang, with the defaults of the policy.
+/// Evaluates `of` for eight hogs in a gang, with the default knobs of the policy.
 fn ask_of_gangs<T>(policy: &Descriptor, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, 4, false, true, of)
 }
@@ -37,7 +37,7 @@ pub fn scope(policy: &Descriptor) -> Conserving {
     ask(policy, 4, false, policy.conserving)
 }
 
-/// Returns in words the delay until an idle CPU finds work, and the CPUs from which the idle CPU takes work.
+/// Formats the delay until an idle CPU finds work, and the CPUs from which the idle CPU takes work.
 #[must_use]
 pub fn scope_in_words(policy: &Descriptor) -> String {
     let within = |slack: Nanos| if slack.is_zero() { String::new() } else { format!(" for more than {slack}") };
@@ -57,7 +57,7 @@ pub fn scope_in_words(policy: &Descriptor) -> String {
 
 const GANGS_APART: &str = "; not if VMs are co-scheduled";
 
-/// Returns all guarantees of `policy`, in words.
+/// Returns all guarantees of `policy`, as sentences.
 #[must_use]
 pub fn promises(policy: &Descriptor) -> Vec<Promise> {
     let mut all = vec![Promise { about: "idle CPUs", words: scope_in_words(policy) }];

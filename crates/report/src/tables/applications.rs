@@ -74,8 +74,8 @@ pub(super) fn summed(of: &[(&str, &[AppSummary])]) -> String {
     table(of, |app| (app.name.clone(), app.metric, sentence(&app.values, spread)))
 }
 
-/// Returns the metrics of the host's applications, with a line for each policy of `reports`, which are runs of one
-/// scenario. Empty without applications.
+/// Returns the table of the metrics of the host's applications, with a line for each application and policy. `reports`
+/// are runs of one scenario. Empty without applications.
 #[must_use]
 pub fn applications(reports: &[Report]) -> String {
     let of: Vec<_> = reports.iter().map(|report| (report.policy.as_str(), report.applications.as_slice())).collect();

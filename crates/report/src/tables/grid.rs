@@ -9,7 +9,8 @@ pub(crate) const ROWS_MAX: usize = 40;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Widths(pub u16);
 
-/// An aligned table without lines. Words are aligned to the left, numbers to the right, and no line is folded.
+/// An aligned table without borders. Columns of words are aligned to the left, columns of numbers to the right, and no
+/// row is folded.
 pub(crate) struct Grid {
     table: Table,
     /// Number of columns of words.
@@ -60,7 +61,7 @@ impl std::fmt::Display for Grid {
     }
 }
 
-/// Returns the line under a table that omits `count` rows.
+/// Returns the line that follows a table if the table omits `count` rows.
 pub(crate) fn and_more(count: usize) -> String {
     if count > 0 { format!("… and {count} more (see --json)\n") } else { String::new() }
 }
@@ -77,7 +78,8 @@ pub(crate) struct Wide<C> {
 
 impl<C> Wide<C> {
     /// Returns the text of the table with the columns that fit. Columns of numbers are omitted in the order of
-    /// `least_missed`; `is` compares columns. `titles` returns the titles of the remaining columns of numbers.
+    /// `least_missed`; `is` returns whether a column is the given element of `least_missed`. `titles` returns the
+    /// titles of the remaining columns of numbers.
     pub(crate) fn fitted<L>(
         self,
         least_missed: &[L],

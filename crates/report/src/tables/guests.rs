@@ -9,8 +9,8 @@ use crate::guest::GuestReport;
 use crate::run_report::Report;
 use crate::short::{percent, short};
 
-/// Returns the losses of each guest and the table of its tasks, with a line for each policy. `reports` are runs of one
-/// scenario. Empty without guests.
+/// Returns, for each guest, its steal time and the table of its tasks, with a line for each policy. `reports` are runs
+/// of one scenario. Empty without guests.
 #[must_use]
 pub fn guests(reports: &[Report], widths: Widths) -> String {
     let count = reports.iter().map(|report| report.guests.len()).max().unwrap_or(0);

@@ -126,7 +126,7 @@ pub(crate) enum Whose {
     Guest,
 }
 
-/// A line of a table before its columns are chosen.
+/// A row of a table before the selection of columns.
 pub(crate) struct Line<'a> {
     pub(crate) name: &'a str,
     pub(crate) asked: String,
@@ -185,8 +185,8 @@ pub(crate) fn table_of(lines: &[Line<'_>], whose: Whose, several: bool, widths: 
     )
 }
 
-/// Returns the titles of `columns`. The title of the first column of waits or responses includes the subject of the
-/// column.
+/// Returns the titles of `columns`. The title of the first column of waits begins with `wait`, and the title of the
+/// first column of responses with `response`.
 fn titles(columns: &[&Column]) -> Vec<String> {
     let (mut waits, mut responses) = ("wait ", "response ");
     let title = |column: &&Column| match column {

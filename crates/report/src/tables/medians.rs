@@ -9,8 +9,8 @@ use crate::short::percent;
 use crate::spreads::{Form, Spreads, cell};
 use crate::summary::{GuestSummary, Summary, SummaryLine};
 
-/// The columns after name, request and policy: name of the number in a report, title, and display format. Columns with
-/// only zeros are omitted, except the first column.
+/// The columns after name, request and policy: name of the number in a report, title, and display format. A column with
+/// only zeros is omitted, unless it is the first column.
 const COLUMNS: [(&str, &str, Form); 12] = [
     ("delivered_ppm", "got", Form::Percent),
     ("misses", "late", Form::Count),
@@ -64,7 +64,8 @@ pub(crate) fn table_of(words: &[String], rows: &[Row<'_>], widths: Widths) -> St
     )
 }
 
-/// Returns the rows of one type of line in all `summaries`: a row for each name and policy, and the total.
+/// Returns the table of one kind of line in all summaries, such as the entities: a row for each name and policy, and a
+/// row for the total of each policy.
 fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) -> String {
     let count = of.iter().map(|(_, lines, _)| lines.len()).max().unwrap_or(0);
     let most = (ROWS_MAX / of.len().max(1)).max(1).min(count);

@@ -1,4 +1,4 @@
-//! Reports as tables for readers.
+//! Reports as text tables.
 
 pub(crate) mod applications;
 pub(crate) mod grid;

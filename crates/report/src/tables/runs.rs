@@ -36,8 +36,8 @@ pub fn comparison(reports: &[Report], widths: Widths) -> String {
     table_of(&lines, Whose::Host, reports.len() > 1, widths) + &and_more(entities - most) + &unfinished(&late)
 }
 
-/// Returns a note on the policies under which jobs were unfinished at the end after their deadline. `all` has each
-/// policy and the number of these jobs.
+/// Returns a note that names the policies under which jobs were still unfinished after their deadline. `all` has the
+/// number of these jobs for each policy.
 pub(super) fn unfinished(all: &[(&str, u64)]) -> String {
     let mut text = String::new();
     for (policy, count) in all.iter().filter(|(_, count)| *count > 0) {

@@ -61,15 +61,15 @@ const LEAST_MISSED: [&str; 8] = [
 /// Columns on I/O, which are omitted if no I/O occurred.
 const ON_IO: [&str; 4] = ["blocked_per_io_ns", "io", "io_per_1000s", "io_per_1000_executions"];
 
-/// The column that is omitted if no time slice has an end.
+/// The column that is omitted if no time slice is bounded.
 const ALLOCATED: &str = "allocated_per_execution_ns";
 
-/// Information that is present in any row of a table.
+/// The kinds of information that at least one row of a table has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Has {
     /// Whether I/O occurred.
     io: bool,
-    /// Whether time slices have an end.
+    /// Whether a time slice is bounded.
     ends: bool,
 }
 
@@ -101,7 +101,7 @@ fn shown(got: &DomainGot) -> Vec<(String, String)> {
     numbers(got).filter_map(|(name, number)| form(&name).map(|form| (name, form.show(number)))).collect()
 }
 
-/// Returns the medians in `got`, formatted for their columns, with any intervals.
+/// Returns the medians in `got`, formatted for their columns, with an interval if the interval is not a single value.
 fn shown_medians(got: &Spreads) -> Vec<(String, String)> {
     let show = |(of, _, form): &(&str, &str, Form)| {
         let [median, low, high] = [got[*of].median, got[*of].low, got[*of].high].map(|number| form.show(number));

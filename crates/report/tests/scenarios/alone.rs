@@ -1,4 +1,4 @@
-//! A run of a scenario under the scenario's own policy, and the reading of the only application, `it`.
+//! Helpers for the tests: runs of a scenario under its own policy, and the results of its only application, `it`.
 
 use report::{AppReport, Report};
 use run::{Observers, Run};

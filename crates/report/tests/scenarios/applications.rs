@@ -1,4 +1,5 @@
-//! Applications and their metrics. Alone, each application has the calculated result. Beside hogs, the result is worse.
+//! Applications and their metrics. On an otherwise idle host, each application has a result that the test calculates.
+//! Beside hogs, the result is worse.
 
 use report::{AppReport, Report, Summary, Widths, applications, medians};
 use run::{Observers, Run};
@@ -20,14 +21,14 @@ fn played(scenario: &Scenario, seed: u64) -> Report {
     run.play(Observers::none()).map(Report::of).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Returns the reading of the application `workload` alone on an ideal host.
+/// Returns the results of the application `workload`, alone on a host on which scheduling takes no time.
 fn alone(cpus: usize, length: &str, workload: &str) -> Reading {
     let tasks = format!("[[task]]\nname = \"it\"\nworkload.{workload}\n");
     reading(&played(&scenario(cpus, length, "cfs", &tasks), 1))
 }
 
-/// Returns the reading beside real-time hogs that leave a fifth of the time: in every 500 ms, the hogs use 400 ms of
-/// each CPU without interruption.
+/// Returns the results of the application `workload` beside real-time tasks that leave a fifth of the CPU time. In
+/// every 500 ms, they use 400 ms of each CPU without interruption.
 fn beside_hogs(cpus: usize, length: &str, workload: &str) -> Reading {
     let mut tasks = format!("[[task]]\nname = \"it\"\nworkload.{workload}\n");
     for cpu in 0..cpus {
@@ -58,7 +59,8 @@ fn says(reading: &Reading, right: &[(&str, u64)]) {
     }
 }
 
-/// A frame of 40 ms takes each of two threads 5 ms. A spinning thread keeps its CPU all the time.
+/// A frame is shown for 40 ms, and its decoding takes 5 ms of each of two threads. A spinning thread uses its CPU all
+/// the time.
 #[test]
 fn decoders_that_wait_busily_never_leave_their_cpus() {
     for (waits, low, high) in [("sleeping", 120_000, 130_000), ("spinning", 990_000, 1_000_000)] {
@@ -73,7 +75,7 @@ fn decoders_that_wait_busily_never_leave_their_cpus() {
 
 #[test]
 fn a_film_plays_at_its_rate_and_for_its_length() {
-    // 25 frames per second take 40 ms each, without idle time.
+    // At 25 frames per second, each frame is shown for 40 ms.
     for (frames, threads, cpus) in [("all", 1, 1), ("all", 2, 2), ("drop-late", 1, 1), ("drop-late", 2, 2)] {
         let film = format!(
             "video = {{ fps = 25, length = \"4s\", decode = {{ uniform = [\"5ms\", \"35ms\"] }}, frames = \"{frames}\", threads = {threads} }}"
@@ -83,7 +85,7 @@ fn a_film_plays_at_its_rate_and_for_its_length() {
         says(&it, &[("playback_ns", 4_000_000_000), ("jitter_max_ns", 0), ("grade", Grade::Good.number())]);
         assert_eq!(it.series.0, [("shown", vec![25; 4])], "{frames}");
     }
-    // The two films of the paper: 1764.66 and 1428.54 frames per minute.
+    // The two films of `poris` have 1764.66 and 1428.54 frames per minute.
     for (fps, frames, period) in [("29.411", 1765, 34_000_884), ("23.809", 1429, 42_000_924)] {
         let it = alone(1, "61s", &format!("video = {{ fps = {fps}, length = \"60s\", decode = \"10ms\" }}"));
         says(&it, &[("shown", frames), ("dropped", 0), ("playback_ns", frames * period)]);
@@ -92,7 +94,7 @@ fn a_film_plays_at_its_rate_and_for_its_length() {
 
 #[test]
 fn a_player_that_shows_all_frames_takes_longer_and_one_that_drops_frames_does_not() {
-    // Two CPU seconds in a fifth of the time.
+    // The film needs 2 s of CPU time and receives a fifth of the CPU.
     let film = |frames| format!("video = {{ fps = 25, length = \"4s\", decode = \"20ms\", frames = \"{frames}\" }}");
     let all = beside_hogs(1, "20s", &film("all"));
     says(&all, &[("shown", 100), ("dropped", 0), ("unplayed", 0)]);
@@ -100,7 +102,7 @@ fn a_player_that_shows_all_frames_takes_longer_and_one_that_drops_frames_does_no
     let dropping = beside_hogs(1, "20s", &film("drop-late"));
     assert_eq!(of(&dropping, "shown") + of(&dropping, "dropped"), 100, "{dropping:?}");
     assert!(of(&dropping, "dropped") > 30, "{dropping:?}");
-    // The lateness stays within the film's own limit, plus the 400 ms without a CPU.
+    // The lateness is at most the default limit of 100 ms, plus 400 ms without a CPU, plus two frames.
     let late = 400_000_000 + 100_000_000 + 2 * 40_000_000;
     assert!(of(&dropping, "playback_ns") <= 4_000_000_000 + late, "{dropping:?}");
     for it in [all, dropping] {
@@ -110,14 +112,15 @@ fn a_player_that_shows_all_frames_takes_longer_and_one_that_drops_frames_does_no
 
 #[test]
 fn a_player_catches_up_unless_it_is_too_far_behind() {
-    // The film has no CPU for 400 ms of every 500 ms. Ten frames are then due at once, and take 40 ms.
+    // The film has no CPU for 400 ms of every 500 ms. Afterwards, ten frames are due at once, and take 40 ms of CPU
+    // time.
     let film = |late| format!("video = {{ fps = 25, length = \"4s\", decode = \"4ms\", late = \"{late}\" }}");
     let playback = |late| of(&beside_hogs(1, "40s", &film(late)), "playback_ns");
     assert!(playback("500ms") < 5_000_000_000, "{}", playback("500ms"));
     for late in ["0s", "200ms"] {
         assert!(playback(late) > 12_000_000_000, "a player farther behind than {late} begins anew: {}", playback(late));
     }
-    // Without late frames, the limit has no effect.
+    // If no frame is late, the limit has no effect.
     let it = alone(1, "5s", &film("200ms"));
     says(&it, &[("shown", 100), ("playback_ns", 4_000_000_000), ("jitter_max_ns", 0)]);
 }
@@ -126,8 +129,8 @@ fn a_player_catches_up_unless_it_is_too_far_behind() {
 fn sound_breaks_off_only_where_its_buffer_runs_empty() {
     let it = alone(1, "10s", "audio = { period = \"20ms\", work = \"2ms\", buffers = 2, length = \"9s\" }");
     says(&it, &[("underruns", 0), ("silence_ns", 0), ("periods", 450 + 2), ("sound_grade", 0)]);
-    // The player has no CPU for 400 ms of every 500 ms. The buffer covers 40 ms of this time. The samples of the other
-    // 100 ms are written late in one step and lost.
+    // The player has no CPU for 400 ms of every 500 ms. The buffer covers 40 ms of the 400 ms, so the buffer runs empty
+    // once in every 500 ms.
     let short = beside_hogs(1, "10s", "audio = { period = \"20ms\", work = \"1ms\", buffers = 2 }");
     assert!((18..=21).contains(&of(&short, "underruns")), "{short:?}");
     assert!(of(&short, "silence_ns") > 6_000_000_000, "{short:?}");
@@ -173,8 +176,8 @@ fn supersteps_at_full_speed_take_what_they_compute_and_communicate() {
         let hogged = beside_hogs(4, "20s", &bsp);
         assert!(of(&hogged, "speed_ppm") < 700_000, "{hogged:?}");
     }
-    // With two of four nodes running at a time, the computation takes twice the time, and the communication takes the
-    // same time.
+    // On two CPUs, only two of the four nodes compute at a time, so computation takes twice as long. Communication
+    // takes the same time.
     let it = alone(2, "3s", "bsp = { supersteps = 20, compute = \"10ms\", communicate = \"20ms\" }");
     assert!((600_000..=1_000_000).contains(&of(&it, "speed_ppm")), "{it:?}");
 }
@@ -190,11 +193,11 @@ fn each_program_of_parsec_takes_its_critical_path() {
             let it = alone(4, "1s", &text);
             let right = Parsec { threads: 4, work: Nanos::ms(20), waits, ..Parsec::new(program) }.alone();
             says(&it, &[("unfinished", 0), ("took_ns", right.as_ns()), ("speed_ppm", 1_000_000)]);
-            // The parts add up to the work, and the waits for locks are short.
+            // The critical path is almost exactly the work, because the waits for locks are short.
             assert!((Nanos::us(19_900)..Nanos::us(20_500)).contains(&right), "{}: {right}", program.name);
         }
     }
-    // Programs with frequent barriers lose more time to a hog on one CPU than programs without barriers.
+    // A hog on one CPU slows a program with frequent barriers more than a program without barriers.
     let hogged = |program: &str| {
         let mut tasks = format!(
             "[[task]]\nname = \"it\"\nworkload.parsec = {{ program = \"{program}\", threads = 4, work = \"200ms\" }}\n"
@@ -220,10 +223,10 @@ fn a_batch_is_done_when_its_stages_are() {
 #[test]
 fn a_build_takes_its_turns_and_its_link() {
     let build = "build = { files = 10, jobs = 4, compile = \"20ms\", reads = \"5ms\", link = \"30ms\" }";
-    // 4 + 4 + 2 files.
+    // Four compilers in parallel compile ten files in three turns.
     let it = alone(4, "1s", build);
     says(&it, &[("took_ns", 3 * 25_000_000 + 30_000_000), ("unfinished", 0), ("speed_ppm", 1_000_000)]);
-    // One CPU does all the work. Reads overlap with the work and cost no time, except the first and the last read.
+    // One CPU does all the work. Reads overlap with the compilation of other files, except the first and the last read.
     let one = of(&alone(1, "1s", build), "took_ns");
     assert!((235_000_000..=260_000_000).contains(&one), "{one}");
     let hogged = beside_hogs(1, "5s", build);
@@ -236,7 +239,7 @@ fn a_build_takes_its_turns_and_its_link() {
 #[test]
 fn streaming_loses_what_cold_caches_take() {
     let stream = "stream = { threads = 2, pass = \"10ms\", bytes = 100000000 }";
-    // 100 MB in 10 ms, twice.
+    // Each of two threads moves 100 MB in 10 ms.
     says(&alone(2, "1s", stream), &[("mb_per_s", 20_000), ("speed_ppm", 1_000_000)]);
     assert!(of(&beside_hogs(2, "3s", stream), "mb_per_s") < 8_000);
     let with = |refill: &str| {
@@ -256,8 +259,8 @@ fn played_back_load_is_what_was_asked_for_in_every_step() {
     says(&it, &[("contention_milli", 1_187), ("asked_milli", 1_187)]);
     let seconds = vec![2_000, 1_000, 0, 0, 500, 0, 3_000, 3_000];
     assert_eq!(it.series.0, [("contention_milli", seconds)]);
-    // A task that waits for a CPU is also runnable. Contention is the load on other tasks, not the CPU time of the task
-    // itself.
+    // A task that waits for a CPU is also runnable. Contention therefore counts this task, even if the task receives no
+    // CPU time.
     let one = alone(1, "10s", "load_playback = { loads = [1.5], step = \"4s\" }");
     let contention = of(&one, "contention_milli");
     assert!((1_500..=1_510).contains(&contention), "{one:?}");

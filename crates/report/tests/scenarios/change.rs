@@ -25,7 +25,8 @@ fn a_change_is_effective_at_once_and_what_is_too_much_is_refused() {
     let report = run("[[vm.change]]\nat = \"1s\"\nslice = \"10ms\"\nperiod = \"20ms\"\n\
          [[vm.change]]\nat = \"2s\"\nslice = \"19ms\"\nperiod = \"20ms\"\n");
     let user = report.entities.iter().find(|entity| entity.name == "user").expect("it came");
-    // A tenth of a CPU for a second, then half. A request of 95 % exceeds the CPU less the reserve.
+    // `user` receives a tenth of the CPU for one second, then half of the CPU. The request for 95 % is refused, because
+    // it exceeds the capacity minus the reserve.
     assert_eq!(user.got.delivered_ns, 1_100_000_000);
     assert_eq!((user.got.changes, user.got.change_max_ns, user.changes_refused), (1, 20_000_000, 1));
     assert_eq!((user.got.periods_missed, user.got.worst_debt_ns), (0, 0));

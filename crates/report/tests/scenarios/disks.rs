@@ -1,4 +1,4 @@
-//! Workloads on files and drives. Alone, each workload has the calculated result.
+//! Workloads on files and drives. On an otherwise idle host, each workload has a result that the test calculates.
 
 use crate::alone::{near, of, parse, played, reading};
 use report::{AppReport, Report};
@@ -7,7 +7,7 @@ use workloads::metrics::Reading;
 
 const HEAD: &str = "name = \"x\"\ncpus = 2\nlength = \"60s\"\npolicy = \"cfs\"\n";
 
-/// Returns the reading of `workload` on an idle host with the devices `devices`.
+/// Returns the results of `workload` on an otherwise idle host with the devices `devices`.
 fn on_host(devices: &str, workload: &str) -> Reading {
     let text = format!("{HEAD}{devices}\n[[task]]\nname = \"it\"\nworkload.{workload}\n");
     reading(&played(&parse(&text)).applications)
@@ -16,14 +16,14 @@ fn on_host(devices: &str, workload: &str) -> Reading {
 #[test]
 fn a_transaction_takes_its_cpu_time_and_what_is_not_in_the_cache() {
     let disk = "[disk]\nservice = \"5ms\"";
-    // Two operations of 20 us each, and a read of 5 ms in every twentieth transaction.
+    // Each transaction has two operations of 20 us. Every twentieth transaction reads the disk for 5 ms.
     let it = on_host(disk, "postmark = { transactions = 5000, written_back = 0 }");
     assert_eq!((of(&it, "took_ns"), of(&it, "transactions")), (5_000 * 40_000 + 250 * 5_000_000, 5_000), "{it:?}");
     assert_eq!((of(&it, "transactions_per_s_milli"), of(&it, "unfinished")), (3_448_276, 0));
-    // Incomplete rounds and jobs count with their actual length.
+    // The last round has fewer than ten transactions, and counts with its actual CPU time.
     let odd = on_host(disk, "postmark = { transactions = 4567, hits = 100, written_back = 0 }");
     assert_eq!((of(&odd, "took_ns"), of(&odd, "transactions")), (4_567 * 40_000, 4_567), "{odd:?}");
-    // Mean sizes: a read of a file includes all appended data.
+    // The sizes of reads and writes are means. A read of a file includes all data that was appended before.
     near(&odd, "mb_read_per_s_milli", 25_000 * 6_833 / 2_000, 1);
     near(&odd, "mb_written_per_s_milli", 25_000 * (5_250 + 1_583) / 2_000, 1);
 }
@@ -43,12 +43,14 @@ fn a_writer_faster_than_the_disk_waits_for_it() {
 #[test]
 fn a_mail_server_is_as_fast_as_its_disk_synchronises() {
     let disk = "[disk]\nservice = \"5ms\"";
-    // 13 operations of 10 us, two appends of 8 KiB and two reads of 16 KiB at 4 GB/s. Two operations wait for the disk.
+    // A loop has 13 operations of 10 us, with two appends of 8 KiB and two reads of 16 KiB, copied at 4 GB/s. Two
+    // operations wait for the disk.
     let one = on_host(disk, "filebench = { mix = \"varmail\", threads = 1, loops = 100, hits = 100 }");
     let turn = 130_000 + 4 * 2_048 + 4_096 + 2 * 5_000_000;
     assert_eq!((of(&one, "took_ns"), of(&one, "operations")), (100 * turn, 1_300), "{one:?}");
     assert_eq!((of(&one, "operation_mean_ns"), of(&one, "operation_max_ns")), (turn / 13, 5_010_000), "{one:?}");
-    // 200 requests per second. Each turn of 13 operations makes two requests, or 2.2 if a tenth of the reads misses.
+    // The disk serves 200 requests per second. Each loop of 13 operations makes two requests, or 2.2 if a tenth of the
+    // reads misses the cache.
     let many = |hits: u64| on_host(disk, &format!("filebench = {{ mix = \"varmail\", hits = {hits} }}"));
     near(&many(100), "operations_per_s_milli", 1_300_000, 5);
     near(&many(90), "operations_per_s_milli", 1_300_000 * 20 / 22, 5);
@@ -61,7 +63,7 @@ fn every_mix_does_what_its_file_says() {
         let filebench = format!("filebench = {{ mix = \"{mix}\", threads = 2, loops = 500, hits = 75 }}");
         on_host(disk, &filebench)
     };
-    // Operations of a turn, and KiB read and written.
+    // For each mix: operations of a loop, and KiB read and written in a loop.
     for (mix, operations, read, written) in
         [("varmail", 13, 32, 16), ("fileserver", 11, 128, 136), ("webserver", 31, 160, 8), ("webproxy", 19, 80, 8)]
     {
@@ -78,7 +80,8 @@ fn a_reader_that_keeps_up_with_a_drive_loses_no_turn() {
     let reader = "cd_reader = { turns = 50, turn = \"20ms\", buffer = 5, work = \"1ms\" }";
     let it = on_host("", reader);
     assert_eq!((of(&it, "took_ns"), of(&it, "unfinished")), (50 * 20_000_000 + 1_000_000, 0), "{it:?}");
-    // Cost of the last track's request and answer. Other tracks are requested while the drive turns.
+    // Only the driver's event for the last request increases the total time. The other requests are handled while the
+    // disc turns.
     for way in ["none", "vhost", "hypervisor", "split\"\ndomain = \"other"] {
         let other = if way.starts_with("split") { "\n[[vm]]\nname = \"other\"\nguest = \"cfs\"" } else { "" };
         let disk = format!("[disk]\nservice = \"5ms\"\nevent = \"50us\"\ndrivers = \"{way}\"{other}");
@@ -104,10 +107,10 @@ fn a_drive_that_is_not_kept_up_with_seeks_back() {
         );
         reading(&played(&parse(&text.replace("cfs", "linux"))).applications)
     };
-    // The turn of 240 ms has no room until 311 ms, when the first waiting turn has been computed. The next turn is at
-    // 320 ms, not at 260 ms.
+    // The data of the turn at 240 ms find no room in the buffer until 311 ms, when the program has processed the first
+    // waiting turn. The drive continues at the next turn, at 320 ms instead of 260 ms.
     assert_eq!(of(&held_up("0s"), "took_ns"), 1_001_000_000 + 60_000_000);
-    // The turn has room at 411 ms, and continues at 420 ms.
+    // With a seek of 100 ms, the drive is ready at 411 ms, and continues at 420 ms.
     assert_eq!(of(&held_up("100ms"), "took_ns"), 1_001_000_000 + 160_000_000);
 }
 
@@ -132,7 +135,7 @@ fn ripping_a_disc_takes_as_long_as_without_vsched_where_its_slice_is_large_enoug
         let (took, _, unfinished) = vsched(slice, period);
         assert!(took < 37_200_000_000 && unfinished == 0, "{slice} of {period}: {took}");
     }
-    // The computation of 1850 turns takes 1.85 s of CPU time. With 4 % of a CPU, this is at least 46 s; with 2 %, at
+    // The processing of 1850 turns takes 1.85 s of CPU time. With 4 % of a CPU, this lasts at least 46 s; with 2 %, at
     // least 92 s.
     for (slice, least) in [("4ms", 46), ("2ms", 92)] {
         let (took, _, unfinished) = vsched(slice, "100ms");
@@ -140,8 +143,8 @@ fn ripping_a_disc_takes_as_long_as_without_vsched_where_its_slice_is_large_enoug
     }
 }
 
-/// Runs a VM with a web server and a program that reads a disk. Returns the number of requests, the names and CPU times
-/// of the host's threads for the VM, and the report.
+/// Runs a VM with a web server and a program that reads a disk. Returns the number of answered requests, the names and
+/// CPU times of the host's driver threads, and the report.
 fn web_and_disk(devices: &str) -> (u64, Vec<(String, u64)>, Report) {
     let text = format!(
         "{HEAD}{devices}[[vm]]\nname = \"vm\"\n[[vm.task]]\nname = \"dd\"\nworkload.dd = {{ count = 100 }}\n[[vm.task]]\n\
@@ -161,7 +164,7 @@ fn an_emulator_drives_all_devices_of_its_vm_by_one_thread() {
     let (network, disk) = ("[network]\nevent = \"10us\"\n", "[disk]\nservice = \"1ms\"\nevent = \"30us\"\n");
     let drivers = |name: &str| format!("drivers = \"{name}\"\n");
     let emulator = drivers("emulator");
-    // Five packets of a request arrive, and four leave, with two events each.
+    // For each request, five packets arrive with one event each, and four packets leave with two events each.
     let (done, threads, _) = web_and_disk(&format!("{network}{emulator}{disk}{emulator}"));
     let (packets, blocks) = (done * 13 * 10_000, 100 * 2 * 30_000);
     assert_eq!(threads, [("emulator-vm".to_string(), packets + blocks)], "each event costs what its device says");
@@ -184,8 +187,8 @@ fn a_vm_pays_for_telling_its_emulator() {
         ));
         report.entities.iter().find(|entity| entity.name == "vm").expect("the VM").got.delivered_ns
     };
-    // One notification for each request, before the program continues. After the last request, the program does not
-    // continue. The emulator handles completions.
+    // The VM pays for one notification per request. The notification for the last request comes too late to count.
+    // Completions are handled by the emulator.
     assert_eq!(used("70us") - used("0s"), 99 * 70_000);
 }
 

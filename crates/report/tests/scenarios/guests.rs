@@ -1,4 +1,4 @@
-//! Reports of guests, from the events that a meter observed.
+//! Reports of guests, created from events that a meter recorded.
 
 use expect_test::expect;
 use measure::Meter;
@@ -17,7 +17,8 @@ fn us(us: u64) -> Instant {
     Instant::ZERO + Nanos::us(us)
 }
 
-/// Measures two tasks of a group on two vCPUs: one loses 4 ms of steal time in the middle of its job, the other spins.
+/// Measures two tasks of a group on two vCPUs. One task loses 4 ms to steal time in the middle of its job; the other
+/// task spins.
 fn measured() -> Meter {
     let group = GroupId::new(1, 0);
     let params = Params { group, ..Params::default() };
@@ -106,7 +107,7 @@ fn guests_have_tables_of_their_own() {
     let both = guests(&[report.clone(), other], Widths(120));
     assert!(both.contains("under credit2 4ms stolen, 20.0% of its vCPUs' time, in 2 pieces"), "{both}");
     assert_eq!(both.matches("\nreader").count(), 1, "each task once, with a line for each policy:\n{both}");
-    // The host has no steal time, and a report without guests has neither the table nor the field.
+    // The host has no steal time. A report without guests has no table of guests and no field `guests`.
     let alone = Report { guests: Vec::new(), ..report.clone() };
     assert_eq!(guests(std::slice::from_ref(&alone), Widths(120)), "");
     let json = |report: &Report| serde_json::to_value(report).expect("it can be written");
@@ -157,7 +158,7 @@ fn guests_have_medians_of_their_own_over_many_runs() {
     assert!(both.contains(" more columns need a larger --width"), "{both}");
 }
 
-/// Runs a VM that coordinates with its host by the protocol `how`.
+/// Runs a VM whose guest has the key `coordination` with the value `how`.
 fn coordinated(host: &str, guest: &str, how: &str) -> Result<Report, String> {
     let text = format!(
         "name = \"x\"\ncpus = 1\nlength = \"2s\"\npolicy = \"{host}\"\ncosts = \"cortex-a15\"\ntask = [{{ name = \"hog\", workload = \"hog\" }}]\n\

@@ -13,7 +13,7 @@ fn parse(text: &str) -> Scenario {
     read(text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Runs the scenario under its own policy with an auditor, and also passes its events to `other`.
+/// Runs the scenario under its own policy with an auditor, and passes its events to `other`, too.
 fn watched(scenario: &Scenario, other: &mut dyn WorldSink) -> Report {
     let choice = run::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
     let run = Run { seed: 1, ..Run::new(scenario.clone(), choice) };
@@ -49,7 +49,7 @@ fn each_host_has_its_own_cpus_and_its_own_policy() {
         assert_eq!((is, *host), (name, Some("host-2")));
         assert!(ppm.abs_diff(500_000) < 10_000, "{ppm}");
     }
-    // The third host has no work.
+    // The third host has no entities.
     assert_eq!((report.hosts, report.cpus), (3, 1));
     assert!(report.total.delivered_ppm.abs_diff(666_667) <= 1, "{:?}", report.total);
     let scenario = parse(&text);
@@ -120,10 +120,10 @@ fn a_search_over_two_hosts_takes_what_the_links_and_the_wire_take() {
     let report = played(&(head(2, 1, "cfs") + network + PAIR));
     let it = &report.guests[0].applications[0];
     let response = it.values.0.iter().find(|(name, _)| *name == "response_max_ns").map(|it| it.1);
-    // The sum of four transfers of 1000 bytes at a microsecond per byte, the latency of the wire twice, and the leaf's
-    // work.
+    // The response time is the sum of four transfers of 1000 bytes at a microsecond per byte, twice the latency of the
+    // wire, and the work of the leaf.
     assert_eq!(response, Some(1_000_000 + 2 * (2 * 1_000_000 + 100_000)));
-    // On one host, no packet leaves the host, and only the latency of the wire is the same.
+    // If both VMs are on one host, packets pass no link, and only the latency remains.
     let near = PAIR.replace("host = 2", "host = 1");
     let report = played(&(head(2, 2, "cfs") + network + &near));
     let it = &report.guests[0].applications[0];
@@ -146,7 +146,7 @@ fn a_device_driver_is_on_the_host_of_its_vm() {
     }
 }
 
-/// Returns a reading of the first guest's application. Without a guest, returns a reading of the host's application.
+/// Returns a value of the first guest's application or, if there is no guest, of the host's application.
 #[track_caller]
 fn says(report: &Report, name: &str) -> u64 {
     let guests = report.guests.iter().flat_map(|guest| &guest.applications);
@@ -155,7 +155,7 @@ fn says(report: &Report, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("{name} in {it:?}")).1
 }
 
-/// Returns four nodes, each in its own VM, on hosts `homes` and with request `asked`.
+/// Returns four VMs with a node of the program each. `homes` has their hosts, and `asked` has further keys of each VM.
 fn nodes(homes: [usize; 4], asked: &str, bsp: &str) -> String {
     let vm = |n: usize| format!("[[vm]]\nname = \"vm{n}\"\nhost = {}\n{asked}", homes[n - 1]);
     let bsp = format!("workload.bsp = {{ nodes = [\"vm2\", \"vm3\", \"vm4\"], compute = \"10ms\", {bsp} }}\n");
@@ -163,14 +163,15 @@ fn nodes(homes: [usize; 4], asked: &str, bsp: &str) -> String {
     format!("{}[[vm.task]]\nname = \"it\"\n{bsp}{}", vm(1), others.concat())
 }
 
-/// A link that takes a microsecond per byte, with packets of 1000 bytes.
+/// A network whose links take a microsecond per byte, with packets of 1000 bytes.
 const SLOW: &str =
     "[network]\nlatency = \"100us\"\nlocal = \"10us\"\nbandwidth = \"1MB\"\npacket = 1000\ndrivers = \"none\"\n";
 
 #[test]
 fn a_program_across_hosts_runs_at_full_speed() {
     let bsp = "bytes = 10000, flops = 411000, supersteps = 20";
-    // 30 ms to send to three other nodes, the time to receive one more packet, and the latency of the wire.
+    // A superstep takes 10 ms to compute, 30 ms to send to three other nodes, the time to receive one more packet, and
+    // the latency of the wire.
     let superstep = 10_000_000 + 30_000_000 + 1_000_000 + 100_000;
     for (hosts, cpus, homes) in [(4, 1, [1, 2, 3, 4]), (1, 4, [1; 4])] {
         let slow = if hosts == 1 { SLOW.replace("local = \"10us\"\n", "") } else { SLOW.to_string() };
@@ -179,10 +180,11 @@ fn a_program_across_hosts_runs_at_full_speed() {
         assert_eq!((of("rounds"), of("round_p50_ns"), of("round_max_ns")), (20, superstep, superstep));
         assert_eq!((of("speed_ppm"), of("mflop_per_s_milli")), (1_000_000, 40_000), "{hosts} hosts");
     }
-    // All nodes on the second of two hosts: no message uses a link.
+    // If all nodes are on the second of two hosts, no message uses a link.
     let report = played(&(head(2, 4, "cfs") + SLOW + &nodes([2; 4], "", bsp)));
     assert_eq!((says(&report, "round_max_ns"), says(&report, "speed_ppm")), (10_010_000, 1_000_000));
-    // Two nodes on each host: a link carries four messages in a superstep, and one node computes while others send.
+    // If each host has two nodes, its link carries four messages in a superstep, and a node can compute while other
+    // nodes send.
     let report = played(&(head(2, 2, "cfs") + SLOW + &nodes([1, 1, 2, 2], "", bsp)));
     let (round, speed) = (says(&report, "round_p50_ns"), says(&report, "speed_ppm"));
     assert!(round >= 40_000_000 && (950_000..=1_000_000).contains(&speed), "{round}, {speed}");
@@ -217,7 +219,8 @@ fn batches_across_hosts_take_their_launches_and_their_parts() {
              interval = \"1ms\", batches = 10, records = 1000, record_work = \"40us\", launch = \"1ms\", waits = \"{waits}\" }}\n"
         )
     };
-    // Two stages of 40 ms, split between the workers. The second worker begins after the launch of all threads.
+    // A batch has two stages of 40 ms of CPU time, split between the workers. The second worker begins after the
+    // launches of all threads.
     for (threads, waits, stage_us) in
         [(1, "sleeping", 2_000 + 20_000), (2, "spinning", 4_000 + 10_000), (2, "sleeping", 14_000)]
     {

@@ -1,4 +1,5 @@
-//! A live run is reported in parts. The joined parts are measured like a simulation.
+//! A live run delivers the events of the daemon and the job reports of the processes separately. The merged parts are
+//! measured like the trace of a simulation.
 
 use expect_test::expect;
 use measure::Meter;
@@ -9,7 +10,7 @@ use sched::{Action, EntityId, Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::{Event, Header, Job, Sink, Trace};
 
-/// Time of the live host's clock at the start.
+/// Time on the clock of the live host at the start of the run.
 const START: Instant = Instant::at_ns(5_000_000_000_123);
 const LENGTH: Nanos = Nanos::ms(200);
 
@@ -28,7 +29,7 @@ fn at(ns: u64) -> Instant {
     START + Nanos::ns(ns)
 }
 
-/// Converts `moment` of a simulation into the clock of the live host.
+/// Converts the instant `moment` of a simulation to the clock of the live host.
 fn live_time(moment: Instant) -> Instant {
     if moment == Instant::NEVER { moment } else { at(moment.as_ns()) }
 }
@@ -36,7 +37,7 @@ fn live_time(moment: Instant) -> Instant {
 /// The observed events, and the job reports of each process.
 type Apart = (Vec<(Instant, Event)>, Vec<(EntityId, Vec<Job>)>);
 
-/// Returns the events that a daemon would observe of the simulation, and the job reports of the processes.
+/// Splits the trace of a simulation into the events that a daemon would observe, and the job reports of the processes.
 fn taken_apart(trace: &Trace) -> Apart {
     let (mut seen, mut told) = (Vec::new(), BTreeMap::<EntityId, Vec<Job>>::new());
     for (moment, event) in &trace.events {
@@ -115,7 +116,7 @@ fn jobs_tell_how_late_they_began_and_count_while_their_entity_is_there() {
         done: done.map(|us| at(us * 1_000)),
     };
     let jobs = vec![
-        job(10, Some(12), Some(20)), // Before its arrival was observed.
+        job(10, Some(12), Some(20)), // Released before the arrival was observed.
         job(40, Some(43), Some(60)),
         job(50, None, Some(70)),
         job(80, Some(85), Some(101)), // Completed after its departure.
@@ -157,7 +158,7 @@ fn a_prediction_and_what_came_of_it_stand_side_by_side() {
     let scenario = scenario();
     let (predicted, trace, choice) = simulated(&scenario);
     let (seen, mut told) = taken_apart(&trace);
-    // The video was 40 us late each time. The entity that arrives later never arrived.
+    // In the live run, `video` was 40 us late at each wake-up, and `late` never arrived.
     for job in &mut told[0].1 {
         job.woke = Some(job.released + Nanos::us(40));
     }

@@ -1,4 +1,4 @@
-//! Whole scenarios, run and reported. Arithmetic gives the expected result of each key.
+//! Runs and reports of whole scenarios. The tests calculate the expected result of each key.
 
 mod alone;
 mod applications;

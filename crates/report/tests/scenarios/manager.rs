@@ -20,8 +20,8 @@ fn managed(report: &Report) -> &[ManagedVm] {
     &report.manager.as_ref().expect("there is a manager").vms
 }
 
-/// Runs ALERT of S2 section 5.2: a hog with an allocation of `percent`, beside Dom0 with little work, managed every
-/// `interval`.
+/// Runs ALERT of S2, section 5.2: a manager adjusts a hog with the target `percent` every `interval`, beside Dom0 with
+/// little work.
 fn alert(policy: &str, percent: u64, interval: &str) -> Report {
     let (slice, limit) = (percent * 100, "limit = \"hard\"");
     let allocation = match policy {
@@ -42,7 +42,8 @@ fn alert(policy: &str, percent: u64, interval: &str) -> Report {
 
 #[test]
 fn a_workload_manager_settles_under_sedf_and_oscillates_under_credit() {
-    // From 30 %, the caps of Credit are also exact enough in figure 7 of the paper.
+    // Only low percentages are tested: from 30 % on, the caps of Credit are exact enough, in figure 7 of the paper,
+    // too.
     for percent in [5, 10, 20] {
         let [sedf, credit] = ["sedf", "credit"].map(|policy| managed(&alert(policy, percent, "1s"))[0].clone());
         assert!(sedf.settled && sedf.error_ppm <= 20_000, "{sedf:?}");
@@ -62,7 +63,7 @@ fn every_interval_is_told_and_the_vcpus_of_a_vm_share_its_assignment() {
     assert!(a.settled && a.consumed_ppm.iter().all(|&ppm| ppm.abs_diff(600_000) < 20_000), "{a:?}");
     // The first whole interval of `late` begins at 3 s.
     assert_eq!((late.assigned_ppm.len(), late.assigned_ppm[0]), (7, 200_000));
-    // The meter's sum for both VMs equals the consumption, except for the time before `late` was managed.
+    // The CPU time of the vCPUs of `a` as measured by the meter equals the consumption that the manager measured.
     let got: u64 = report.entities[..2].iter().map(|vcpu| vcpu.got.delivered_ns).sum();
     let consumed: u64 = a.consumed_ppm.iter().map(|ppm| ppm * 1_000).sum();
     assert!(got.abs_diff(consumed) <= 10_000, "{got} {consumed}");
@@ -117,7 +118,7 @@ fn what_a_manager_cannot_do_is_told_with_its_place_and_what_would_be_right() {
 
 #[test]
 fn what_is_refused_leaves_all_vcpus_as_they_were() {
-    // One CPU cannot promise two vCPUs 60 % each.
+    // On one CPU, two vCPUs cannot reserve 60 % each.
     let report = run("name = \"two\"\ncpus = 1\nlength = \"6s\"\npolicy = \"edf\"\n\
          [manager]\ninterval = \"1s\"\nmost = 200\ntargets = { a = 120 }\n\
          [[vm]]\nname = \"a\"\nvcpus = 2\nslice = \"1ms\"\nperiod = \"10ms\"\nlimit = \"hard\"\nworkload = \"hog\"\n");
@@ -127,7 +128,7 @@ fn what_is_refused_leaves_all_vcpus_as_they_were() {
     assert!(a.consumed_ppm.iter().all(|&ppm| ppm.abs_diff(200_000) < 10_000), "and both have as much: {a:?}");
 }
 
-/// A managed VM whose work varies at random.
+/// A managed VM whose work is random.
 const BY_CHANCE: &str = "name = \"by chance\"\ncpus = 1\nlength = \"20s\"\npolicy = \"credit\"\n\
     [manager]\ninterval = \"1s\"\ntargets = { a = 30 }\n\
     [[vm]]\nname = \"a\"\ncap = 20\n[[vm.task]]\nname = \"t\"\nworkload.web = {}\n\

@@ -1,5 +1,5 @@
-//! Networks and disks of scenarios, and the applications that use them. Alone, each application has the calculated
-//! result.
+//! Networks and disks of scenarios, and the applications that use them. On an otherwise idle host, each application has
+//! a result that the test calculates.
 
 use crate::alone::{near, of, parse, played, reading};
 use report::Report;
@@ -8,13 +8,13 @@ use workloads::metrics::Reading;
 
 const HEAD: &str = "name = \"x\"\ncpus = 2\nlength = \"2s\"\npolicy = \"cfs\"\n";
 
-/// Returns the reading of `workload` on an idle host with the devices `devices`.
+/// Returns the results of `workload` on an otherwise idle host with the devices `devices`.
 fn on_host(devices: &str, workload: &str) -> Reading {
     let text = format!("{HEAD}{devices}\n[[task]]\nname = \"it\"\nworkload.{workload}\n");
     reading(&played(&parse(&text)).applications)
 }
 
-/// Returns the reading of `workload` in its own VM.
+/// Returns the results of `workload` in a VM, and the report.
 fn in_vm(devices: &str, workload: &str) -> (Reading, Report) {
     let text = format!("{HEAD}{devices}\n[[vm]]\nname = \"vm\"\n[[vm.task]]\nname = \"it\"\nworkload.{workload}\n");
     let report = played(&parse(&text));
@@ -30,7 +30,7 @@ fn iperf_gets_what_the_line_carries_or_a_window_in_each_round_trip() {
         let line = "[network]\nbandwidth = \"100Mbit\"\nlatency = \"50us\"";
         near(&on_host(line, &iperf(65_536)), "mbit_per_s_milli", 100_000, 5);
         let far = "[network]\nlatency = \"5ms\"";
-        // 64 KiB in 10 ms, and the time to write the data.
+        // A window of 64 KiB is sent in every round trip of 10 ms, apart from the time to write the data.
         near(&on_host(far, &iperf(65_536)), "mbit_per_s_milli", 52_429, 10);
         for way in WAYS {
             let line = format!("{line}\ndrivers = \"{way}\"");
@@ -65,7 +65,8 @@ fn a_web_server_answers_as_many_as_it_has_cpu_time_for() {
         let (it, _) = in_vm(&network, web);
         near(&it, "requests_per_s_milli", 1_000_000, 30);
     }
-    // Seven packets in each direction, with 14 wire latencies. No packet waits for another packet.
+    // The response time is the service time plus six latencies of the wire, because no packet waits for another
+    // request.
     let one = "web_server = { clients = 1, response = 1000, service = \"1ms\", think = \"10ms\", spread = \"0s\" }";
     let it = on_host("[network]\nlatency = \"100us\"", one);
     assert_eq!(of(&it, "response_p50_ns"), of(&it, "response_max_ns"));
@@ -75,8 +76,8 @@ fn a_web_server_answers_as_many_as_it_has_cpu_time_for() {
 
 #[test]
 fn an_answer_may_begin_slowly() {
-    // Alone, 10 KB are eight segments. A window of three sends 3, 3 and 2 segments, with a round trip of 200 us between
-    // them.
+    // A response of 10 KB has eight segments. With a window of three, the server first sends three segments and then
+    // waits for acknowledgements, for a round trip of 200 us.
     let took = |window: &str| {
         let web =
             format!("web_server = {{ clients = 1, service = \"1ms\", think = \"10ms\", spread = \"0s\"{window} }}");
@@ -84,11 +85,12 @@ fn an_answer_may_begin_slowly() {
     };
     let at_once = took("");
     assert_eq!(took(", window = 8"), at_once, "there is room for all");
-    // The work per segment, 62.5 us, continues while the last segment of a round is not yet acknowledged.
+    // The CPU time of a segment is 62.5 us. The server continues with it while an acknowledgement is in transit, so the
+    // delay is not exactly one or two round trips.
     let slow = took(", window = 3") - at_once;
     assert!((200_000..=400_000).contains(&slow), "{slow}");
     assert!(took(", window = 2") > took(", window = 3"));
-    // One response of a megabyte, with the maximum window. The server reads every acknowledgement.
+    // A response of a megabyte reaches the maximum window. The server must read every acknowledgement.
     let big = "web_server = { clients = 1, response = 1000000, service = \"1ms\", spread = \"0s\", window = 2 }";
     assert!(of(&on_host("[network]\nlatency = \"100us\"", big), "requests") > 10);
 }
@@ -97,7 +99,8 @@ fn an_answer_may_begin_slowly() {
 fn a_driver_domain_tells_guests_of_each_packet_or_once_a_pass() {
     let text =
         include_str!("../../../../scenarios/xen-io.toml").replace("\"1s\"", "\"100ms\"").replace("\"4s\"", "\"1s\"");
-    // A woken domain may preempt Dom0 in the middle of a pass.
+    // Under BVT, a woken domain can preempt Dom0 in the middle of a pass, so the instant of the notification has an
+    // effect.
     let text = text.replace("policy = \"sedf\"", "policy = \"bvt\"");
     let woken = |tells: &str| {
         let text = text.replace("[network]\n", &format!("[network]\ntells = \"{tells}\"\n"));
@@ -124,8 +127,8 @@ fn requests_at_a_rate_wait_from_when_they_were_made() {
     near(&low, "requests_per_s_milli", 200_000, 100);
     assert!(of(&low, "response_p50_ns") < 3_000_000, "{low:?}");
     near(&high, "requests_per_s_milli", 1_000_000, 60);
-    // The clients send twice the number of requests that the server can answer. After two seconds, the server is one
-    // second late.
+    // The clients send twice as many requests as the server can answer. After two seconds, the server is one second
+    // late.
     assert!(of(&high, "response_max_ns") > 800_000_000, "{high:?}");
     assert!(of(&high, "open") > 1_500, "{high:?}");
 }
@@ -139,16 +142,17 @@ fn calls_sound_as_their_codec_does() {
         assert!(of(&it, "jitter_mean_ns") < 1_000_000, "{it:?}");
         near(&it, "packets", 5 * 98, 10);
     }
-    // A third of the packets are late by more than half of the buffer.
+    // The delay of packets varies by up to 20 ms, and the buffer covers only 5 ms.
     let network = "[network]\nlatency = { uniform = [\"20ms\", \"40ms\"] }";
     let it = on_host(network, "voip = { calls = 50, buffer = \"5ms\" }");
     assert!(of(&it, "jitter_mean_ns") > 5_000_000 && of(&it, "discarded_ppm") > 100_000, "{it:?}");
     assert!(of(&it, "mos_milli") < 2_500, "{it:?}");
-    // The mean distance of a uniform variable from its mean is a quarter of the range.
+    // The mean deviation of a uniform variable from its mean is a quarter of its range.
     near(&it, "delay_deviation_ns", 5_000_000, 30);
 }
 
-/// The ring of the guest's kernel is limited like a socket. The kernel's thread has no CPU for 400 ms of every 500 ms.
+/// The ring of the guest's kernel drops packets when it is full. The kernel's thread has no CPU for 400 ms of every 500
+/// ms.
 #[test]
 fn a_guests_ring_has_room_for_so_many_packets() {
     let lost = |ring: &str| {
@@ -174,7 +178,7 @@ fn calls_lose_what_their_socket_has_no_room_for() {
     )
     .replace("cfs", "linux");
     let it = reading(&played(&parse(&text)).applications);
-    // In 400 ms, 20 packets of each call arrive, and two of them fit into the ring.
+    // In 400 ms, 20 packets of each call arrive, and the socket of a call has room for two of them.
     assert!((600_000..800_000).contains(&of(&it, "lost_ppm")), "{it:?}");
     assert!(of(&it, "mos_milli") < 1_100, "{it:?}");
 }
@@ -212,7 +216,7 @@ fn a_device_driver_uses_cpu_time_for_every_event() {
     let (it, report) = in_vm(network, web);
     let done = of(&it, "requests");
     let thread = report.entities.iter().find(|entity| entity.name == "vhost-vm").expect("it is in the report");
-    // Four outgoing packets with two events each, and five incoming packets.
+    // A request has four outgoing packets with two events each, and five incoming packets with one event each.
     assert_eq!(thread.got.delivered_ns, done * (4 * 2 + 5) * 10_000, "{it:?}");
     let receiver =
         report.guests[0].entities.iter().find(|entity| entity.name == "network").expect("it is in the report");
@@ -288,6 +292,6 @@ fn a_user_of_a_vm_that_boots_late_comes_with_it() {
          [[vm]]\nname = \"late\"\narrival = \"500ms\"\nguest = \"cfs\"\n"
     );
     let it = reading(&played(&parse(&text)).guests[0].applications);
-    // The mean duration of a search is 11 ms and two latencies of the wire.
+    // From one search to the next, 11 ms and two latencies of the wire pass on average.
     assert!((90..=170).contains(&of(&it, "requests")), "{it:?}");
 }

@@ -1,4 +1,4 @@
-//! Runs of scenarios: arrivals and departures, and their report.
+//! Runs of scenarios in which entities arrive and depart, and their reports.
 
 use report::{Report, Widths, table};
 use run::{Observers, Run};
@@ -28,7 +28,7 @@ fn a_departure_makes_room_for_an_arrival_at_the_same_moment() {
     let [late, early] = report.entities.as_slice() else { panic!("two were there") };
     assert_eq!((late.name.as_str(), late.came_ns, late.left_ns), ("late", 40_000_000, None));
     assert_eq!((early.came_ns, early.left_ns), (0, Some(40_000_000)));
-    // Each VM had 80 % during its presence, and its promise was kept in every period.
+    // Each VM received 80 % of the CPU during its presence, and its promise was kept in every period.
     for vm in [late, early] {
         assert_eq!((vm.granted_ppm, vm.got.delivered_ppm, vm.got.periods_missed), (Some(800_000), 800_000, 0));
     }
@@ -53,11 +53,12 @@ fn a_refusal_names_the_place_and_what_would_fit() {
 
 #[test]
 fn jobs_still_late_at_the_end_are_counted_apart_and_said() {
-    // Two VMs request 8 ms of every 10 ms. In every period, 6 ms of these requests do not fit.
+    // Two VMs need 8 ms in every 10 ms. In every period, 6 ms of this work cannot be done.
     let vm = |name| format!("[[vm]]\nname = \"{name}\"\nworkload.periodic = {{ period = \"10ms\", work = \"8ms\" }}\n");
     let report = run(&format!("{}{}{}", MACHINE.replace("edf", "round-robin"), vm("a"), vm("b")));
     let total = report.total;
-    // Each VM releases 10 jobs. In 100 ms, 12 of the 20 jobs complete. The jobs released at 90 ms are not late yet.
+    // Each VM releases 10 jobs. In 100 ms, 12 of the 20 jobs complete. The jobs that are released at 90 ms are not late
+    // yet.
     assert_eq!((total.releases, total.completions), (20, 12));
     assert_eq!(total.unfinished_late, 6);
     assert!(table(&report, Widths(120)).contains("6 jobs were late and still unfinished at the end."));

@@ -1,5 +1,4 @@
-//! CPU time of every VM, interval by interval (section 5.2 of S2: the error of an allocation is evaluated second by
-//! second).
+//! The CPU time of every VM in each interval. Section 5.2 of S2 evaluates the error of an allocation in every second.
 
 use report::Report;
 use run::{Observers, Run};

@@ -1,15 +1,17 @@
-//! Xen's split drivers, calibrated to tables 1 and 2 of xen-three-2007 and written in `scenarios/xen-io.toml`: a web
-//! server in Dom1, the driver domain Dom0, one CPU, 60 clients. The cost of a request is the same under every
-//! scheduler; the schedulers differ in the frequency of Dom0's dispatches.
+//! Xen's split drivers in `scenarios/xen-io.toml`, calibrated to tables 1 and 2 of xen-three-2007: a web server in
+//! Dom1, the driver domain Dom0, one CPU, 60 clients. A request uses the same CPU time under every scheduler; the
+//! schedulers differ in how often they dispatch Dom0.
 //!
-//! The free parameters are set once, in the scenario. In Dom1, a kernel thread handles all packets that have arrived
-//! (NAPI), and workers run in turns until they block. In Dom0, packets and housekeeping alternate. Both events of a
-//! transmission arrive at once. Half of a packet's time on the wire is constant, and the rest is exponential. An
-//! execution is a time slice that the scheduler grants, also to a domain that already has the CPU (an extra quantum of
-//! SEDF). Dom1 arrives shortly after Dom0; in the fitted model, both begin together. Dom0's housekeeping begins at nine
-//! instants of Xen's periods, and the tests use medians. With SEDF without extra time and a period of 10 ms, the result
-//! depends on the distance between the period starts of the domains. The result is 519 to 646 executions per second if
-//! Dom1 arrives up to 3 ms later. For longer delays, the result is 100 to 300.
+//! The scenario has the same free parameters for all schedulers. In Dom1, a kernel thread handles all packets that have
+//! arrived (NAPI), and workers run one after the other until they block. In Dom0, the handling of packets and
+//! housekeeping alternate. Both events of a transmission arrive at the same time. Half of a packet's time on the wire
+//! is constant, and the rest is exponential. An execution is a time slice that the scheduler grants, including a time
+//! slice for a domain that already has the CPU (an extra quantum of SEDF). Dom1 arrives shortly after Dom0; in the
+//! model to which the parameters were fitted, both begin together. The tests use medians over nine seeds, in which the
+//! housekeeping of Dom0 begins at different instants of Xen's periods. Under SEDF without extra time and with a period
+//! of 10 ms, the number of executions depends on the distance between the period starts of the two domains. If Dom1
+//! arrives up to 3 ms later than Dom0, there are 519 to 646 executions per second. For longer distances, there are 100
+//! to 300.
 
 use measure::XenMon;
 use report::{AppReport, Report, XenMonReport};
@@ -33,7 +35,7 @@ struct Row {
     io: f64,
 }
 
-/// Returns the scenario with `from` replaced by `to`.
+/// Returns `text` with `from` replaced by `to`. Asserts that `from` occurs in `text`.
 fn with(text: &str, from: &str, to: &str) -> String {
     assert!(text.contains(from), "{from:?} is in the scenario");
     text.replace(from, to)
@@ -98,13 +100,13 @@ impl Xen {
     }
 }
 
-/// Returns BVT with a context allowance of `ms` milliseconds, and other knobs.
+/// Returns BVT with a context switch allowance of `ms` milliseconds, and the further knobs `more`.
 fn bvt(ms: u64, more: &str) -> Xen {
     let policy = format!("policy = {{ name = \"bvt\", knobs = {{ context-allowance = \"{ms}ms\"{more} }} }}");
     Xen(with(SCENARIO, "policy = \"sedf\"", &policy))
 }
 
-/// Returns SEDF with half of every period for each domain, with extra time (`Soft`) or without.
+/// Returns SEDF with half of every period for each domain, with extra time (`Limit::Soft`) or without it.
 fn sedf(period_ms: u64, limit: Limit) -> Xen {
     let word = if limit == Limit::Soft { "soft" } else { "hard" };
     let text = with(SCENARIO, "slice = \"5ms\"", &format!("limit = \"{word}\"\nslice = \"{}us\"", period_ms * 500));
@@ -145,8 +147,8 @@ fn families() -> [(&'static str, [(Row, Row); 3]); 3] {
     ]
 }
 
-/// Section 13.4 of the comparison: the order of each column within a family, requests within 30 %, and executions and
-/// I/O within a factor of 2, with one exception.
+/// Within a family of rows, every column has the order of the paper. Requests are within 30 % of the paper. Executions
+/// and I/O are within a factor of 2, with at most one exception.
 #[test]
 fn tables_1_and_2_of_the_comparison_of_xens_schedulers() {
     let mut beyond = Vec::new();
@@ -179,7 +181,7 @@ fn tables_1_and_2_of_the_comparison_of_xens_schedulers() {
     assert!(beyond.len() <= 1, "beyond a factor of 2: {beyond:?}");
 }
 
-/// Section 13.5: the parameters that throughput depends on, and the parameters that it does not depend on.
+/// Under BVT, throughput depends on the rounding of charges, on the housekeeping of Dom0, and on the weight of Dom0.
 #[test]
 fn throughput_under_bvt_depends_on_rounding_housekeeping_and_dom0s_weight() {
     let all = |of: &dyn Fn(u64) -> Xen| [50, 5, 1].map(|ms| of(ms).play(1).requests);

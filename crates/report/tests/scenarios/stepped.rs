@@ -1,5 +1,4 @@
-//! Runs in steps. A run in steps gives the same report as an uninterrupted run, and can be cancelled quickly at any
-//! time.
+//! Runs in steps. A run in steps gives the same report as a run in one step, and can be cancelled quickly at any time.
 
 use crate::alone::parse;
 use report::Report;
@@ -19,14 +18,14 @@ const SHIPPED: [(&str, &str, u64); 7] = [
     ("managed", MANAGED, 2_500),
     ("together", TOGETHER, 45),
 ];
-/// Hundreds of releases, wake-ups and alarms at one instant, on a host and in a guest.
+/// A scenario with hundreds of releases, wake-ups and alarms at one instant, on a host and in a guest.
 const TOGETHER: &str = "name = \"together\"\ncpus = 2\nlength = \"45ms\"\npolicy = \"edf\"\ncosts = \"epyc\"\n\
     [[task]]\ncount = 200\nname = \"t{i}\"\nslice = \"20us\"\nperiod = \"10ms\"\nlimit = \"hard\"\n\
     workload = { periodic = { period = \"10ms\", work = \"25us\" } }\n\
     [[vm]]\nname = \"vm\"\nvcpus = 2\nguest = \"cfs\"\nslice = \"2ms\"\nperiod = \"10ms\"\n\
     [[vm.task]]\ncount = 200\nname = \"g{i}\"\n\
     workload = { periodic = { period = \"10ms\", work = \"20us\" } }\n";
-/// A manager, samples, a warm-up, arrivals, departures and a new reservation.
+/// A scenario with a manager, samples, a warm-up, arrivals, departures and a changed reservation.
 const MANAGED: &str = "name = \"managed\"\ncpus = 2\nlength = \"3s\"\nwarm_up = \"500ms\"\npolicy = \"sedf\"\n\
     [manager]\ninterval = \"500ms\"\ntargets = { a = 30 }\n[samples]\ninterval = \"100ms\"\n\
     [[vm]]\nname = \"a\"\nslice = \"1ms\"\nperiod = \"10ms\"\nlimit = \"hard\"\nworkload = \"hog\"\n\
@@ -107,7 +106,7 @@ fn a_step_ends_in_the_midst_of_an_instant() {
             break;
         }
     }
-    // 200 releases on the host, 200 in the guest, and the wake-ups that they cause.
+    // The instant has 200 releases on the host, 200 releases in the guest, and the wake-ups that they cause.
     assert!(steps > 400 / 16, "only {steps} steps end at {together}");
 }
 
@@ -129,8 +128,8 @@ fn a_run_is_cancelled_after_the_step_that_says_so() {
     assert!(steps > 1, "{steps} steps");
 }
 
-/// Returns the longest step of `run`. For each step, the fastest of three runs counts, because other processes also use
-/// CPUs. The steps are the same in each run.
+/// Returns the duration of the longest step of `run`. The duration of a step is the minimum over three runs, because
+/// other processes also use the CPUs. The steps are the same in each run.
 #[expect(clippy::disallowed_methods, reason = "the promise is one about time")]
 fn longest_step(run: &Run) -> (usize, Duration) {
     let timed = || {

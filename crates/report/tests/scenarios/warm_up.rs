@@ -1,5 +1,5 @@
-//! Measurements after a warm-up. The warm-up does not change the run. The measurement is the difference from a run that
-//! ends with the warm-up.
+//! Measurements after a warm-up. The warm-up does not change the run. The measured numbers are those of the whole run
+//! minus those of a run that ends with the warm-up.
 
 use report::{AppReport, Entity, GuestReport, Report};
 use run::{Observers, Run};
@@ -18,7 +18,7 @@ fn played(text: &str, length: Nanos, warm_up: Nanos) -> Report {
     run.play(Observers::none()).map(Report::of).unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
-/// Returns the numbers that add up over time, up to the instant of the report.
+/// Returns the numbers of a report that are sums over the run.
 fn counts(report: &Report) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     let mut entities = |of: &str, entities: &[Entity]| {
@@ -79,7 +79,7 @@ fn what_is_measured_is_what_is_later() {
         [[task]]\nname = \"hog\"\nworkload = \"hog\"\n[[task]]\nname = \"hog 2\"\nworkload = \"hog\"\n";
     for (text, name) in [(XEN, "xen"), (LEVELS, "levels"), (COORDINATED, "coordinated"), (applications, "applications")]
     {
-        // At instants without any other event.
+        // The warm-up and the run end at instants without other events.
         let (early, length) = (Nanos::us(333_667), Nanos::us(1_231_001));
         let [before, all] = [early, length].map(|length| played(text, length, Nanos::ZERO));
         let measured = played(text, length, early);
@@ -100,13 +100,14 @@ fn shares_and_rates_are_of_the_time_that_is_measured() {
     let text = hog.replace("length = \"1s\"", "length = \"1s\"\nwarm_up = \"200ms\"\npolicy = \"cfs\"");
     let report = played(&text, Nanos::s(1), Nanos::ms(200));
     let shares: Vec<u64> = report.entities.iter().map(|it| it.got.delivered_ppm / 10_000).collect();
-    // Out of 800 ms, the first task has 400 ms alone and half of the other 400 ms. The second task has half of its 400
-    // ms.
+    // Of the measured 800 ms, the first task runs alone for 400 ms and receives half of the other 400 ms. The second
+    // task receives half of the 400 ms since its arrival.
     assert_eq!((shares, report.total.delivered_ppm), (vec![75, 50], 1_000_000));
     let rounds =
         "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"cfs\"\n[[task]]\nname = \"s\"\nworkload.stream = {}\n";
     let report = played(rounds, Nanos::s(1), Nanos::ms(205));
-    // Alone, the application has its maximum speed at any start of counting, because the current round does not count.
+    // The application runs alone, so its speed is the maximum. The round in progress at the end of the warm-up does not
+    // count.
     let speed = report.applications[0].values.0.iter().find(|(name, _)| *name == "speed_ppm").expect("it is told").1;
     assert_eq!(speed, 1_000_000);
 }

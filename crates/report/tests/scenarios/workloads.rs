@@ -1,4 +1,5 @@
-//! Runs of the named workloads and of rt-app files: on a host, and in a guest beside hogs.
+//! Runs of the workloads cyclictest, hackbench, startup and fork-join, and of rt-app files, on a host and in a guest
+//! beside hogs.
 
 use measure::Meter;
 use scenario::rtapp::RtApp;
@@ -51,7 +52,8 @@ impl Sink for Record {
     }
 }
 
-/// Runs `application` on an ideal host of `cpus` under `cfs`, for `length`, beside `hogs`.
+/// Runs `application` for `length` beside `hogs` hogs, under `cfs` on a host with `cpus` CPUs on which scheduling takes
+/// no time.
 fn on_host(application: &Application, cpus: usize, hogs: usize, length: Nanos) -> Record {
     let mut record = Record::default();
     let policy = policies::find("cfs").expect("there is cfs");
@@ -76,7 +78,7 @@ fn hackbench_ends_when_all_its_messages_have_come() {
     for channel in [Channel::Sockets, Channel::Pipes] {
         let bench = Hackbench { groups: 2, fds: 5, loops: 20, channel, ..Hackbench::default() };
         let record = on_host(&application(&bench), 2, 0, Nanos::s(1));
-        // 1000 messages, with a microsecond to send and a microsecond to receive each, on two CPUs.
+        // On two CPUs, 1000 messages are sent and received, with a microsecond for each of both.
         let took = record.jobs["hackbench"].as_slice();
         assert!(matches!(took, [total] if (Nanos::us(1000)..Nanos::us(1100)).contains(total)), "{channel:?}: {took:?}");
         assert_eq!(record.gone.len(), 21, "all have ended");
@@ -91,7 +93,7 @@ fn cyclictest_measures_every_beat() {
         let late = &alone.late[thread];
         assert!(late.len() == 50 && late.iter().all(|&late| late <= Nanos::us(1)), "{thread}: {late:?}");
     }
-    // A thread that works beyond two beats skips these beats.
+    // A thread that works for 2.5 intervals skips two wake-ups.
     let slow = Cyclictest { work: us(2500), loops: Some(10), ..Cyclictest::default() };
     let record = on_host(&application(&slow), 1, 0, Nanos::s(1));
     assert_eq!(record.late["thread-0"], [Nanos::ZERO; 10], "it waits for the third");
@@ -153,8 +155,8 @@ fn every_event_of_rt_app_is_done() {
     }
 }
 
-/// Two busy threads are in one group, and a third thread is in another group. The groups share the CPU, then their
-/// threads.
+/// Two busy threads are in one group, and a third thread is in another group. The CPU is shared between the groups, and
+/// each share between the threads of the group.
 #[test]
 fn threads_of_rt_app_share_by_task_group() {
     let thread = |name: &str, phases: &str| format!("\"{name}\" : {{ \"phases\" : {{ {phases} }} }}");
@@ -176,7 +178,7 @@ fn threads_of_rt_app_share_by_task_group() {
     };
     assert_eq!(shares(&busy("/z")), [25, 25, 50]);
     assert_eq!(shares(&busy("/x/y")), [33, 33, 33]);
-    // The task leaves its group after a while, and then competes with group x.
+    // In its second phase, the task is in the group of the application, and competes with group x.
     let leaves = "\"p\" : { \"run\" : 1000, \"taskgroup\" : \"/x/y\" }, \"q\" : { \"loop\" : -1, \"run\" : 1000, \"taskgroup\" : \"/\" }";
     assert_eq!(shares(leaves), [25, 25, 50]);
 }

@@ -1,4 +1,4 @@
-//! Embeds the fingerprint of the sources that determine the measurements of a run.
+//! Embeds the fingerprint of the sources that determine the measurements of a run, for `Store`.
 
 #[path = "src/fingerprint.rs"]
 mod fingerprint;

@@ -25,7 +25,7 @@ pub struct Cell<'e> {
     pub point: Point,
     /// Seed of the run: 1, 2, ….
     pub seed: u32,
-    /// Text of the scenario, created from the experiment's template.
+    /// Text of the scenario, rendered from the experiment's template.
     pub text: String,
     /// Simulated length of the run.
     pub length: Nanos,
@@ -74,12 +74,12 @@ impl<'e> Cell<'e> {
     pub fn inputs(&self) -> String {
         let Experiment { metrics, xenmon, may_refuse, .. } = self.experiment;
         let metrics = serde_json::to_string(metrics).expect("texts can be JSON");
-        // Expressions can read variables that the scenario may not contain.
+        // The text of the scenario may not contain all variables, but expressions can read every variable.
         let variables = serde_json::to_string(&self.variables).expect("texts and numbers can be JSON");
         format!("{}\n{xenmon:?}\n{may_refuse}\n{metrics}\n{variables}", self.text)
     }
 
-    /// Runs the cell while `goes_on` returns true, and measures it. `None`: the run was cancelled.
+    /// Runs the cell while `goes_on` returns true, and evaluates its metrics. `None`: the run was cancelled.
     ///
     /// # Errors
     /// The scenario cannot be run, or the evaluation of an expression fails.
@@ -94,7 +94,7 @@ impl<'e> Cell<'e> {
         self.measure(report.as_ref(), refused.as_ref()).map(Some)
     }
 
-    /// Returns the run of the cell's own `scenario` under `choice`.
+    /// Returns the run of `scenario`, the parsed text of this cell, under `choice`.
     pub(crate) fn run(&self, scenario: Scenario, choice: Choice) -> Run {
         Run { seed: u64::from(self.seed), ..Run::new(scenario, choice) }
     }

@@ -1,4 +1,4 @@
-//! [`Claim`]: a statement of a paper, as checks of measured numbers.
+//! [`Claim`]: a statement of a paper, expressed as checks of measured numbers.
 
 use crate::compute;
 use crate::experiment::Point;
@@ -27,14 +27,14 @@ pub struct Claim {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Subject of the check. May name the variables of `each` in braces.
+    /// Subject of the check. Names of variables of `each` in braces are replaced by their values.
     pub what: String,
-    /// Expression that computes a number from the measurements with one seed.
+    /// Expression that computes one number from the measurements with one seed.
     pub measure: String,
     /// Value that the paper prints.
     #[serde(default)]
     pub paper: Option<f64>,
-    /// Accepted deviation from the printed value: `30%`; `factor 2`; `gain 50%`, for a ratio whose logarithm may
+    /// Accepted deviation from the printed value: `30%`, `factor 2`, or `gain 50%` for a ratio whose logarithm may
     /// deviate by this percentage.
     #[serde(default)]
     pub within: Option<Within>,
@@ -44,14 +44,13 @@ pub struct Check {
     /// Upper bound of the number, exclusive.
     #[serde(default)]
     pub below: Option<f64>,
-    /// Elements of a check that is evaluated several times. An element has the variables of the expression, and the
-    /// printed value as `paper`.
+    /// Variants of the check. A variant has the values of the expression's variables, and the printed value as `paper`.
     #[serde(default)]
     pub each: Vec<Point>,
-    /// Number of elements that may be outside the accepted range.
+    /// Number of variants that may be outside the accepted range.
     #[serde(default)]
     pub may_miss: usize,
-    /// Whether a free parameter was calibrated with the check. An anchor is displayed and proves nothing.
+    /// Whether a free parameter was set with this check. Such an anchor is displayed, but is no evidence for the claim.
     #[serde(default)]
     pub anchor: bool,
     /// Unit of the number.
@@ -75,7 +74,7 @@ pub enum Within {
 }
 
 impl Within {
-    /// Returns whether the deviation is defined for the number `printed`.
+    /// Returns whether the deviation is defined for a printed value of `printed`.
     fn is_about(self, printed: f64) -> bool {
         match self {
             Within::Percent(_) | Within::Factor(_) => printed != 0.0,
@@ -123,7 +122,7 @@ impl Accepted {
 }
 
 impl Check {
-    /// Returns the accepted range of the check's number, if the paper prints `paper`.
+    /// Returns the accepted range of the check's number. `paper` is the value that the paper prints, if any.
     #[must_use]
     pub fn accepted(&self, paper: Option<f64>) -> Accepted {
         let around = paper.zip(self.within).map(|(paper, within)| {

@@ -1,5 +1,5 @@
-//! The language of experiments: templates of scenarios, and expressions over the report of a run and the measurements
-//! of many runs.
+//! The language of experiments: templates of scenarios, expressions over the report of a run, and expressions over the
+//! measurements of many runs.
 
 use crate::experiment::Point;
 use crate::results::{Results, Row};
@@ -8,7 +8,7 @@ use minijinja::value::{Kwargs, Serde, Value};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 use std::sync::Arc;
 
-/// Returns an environment of templates and expressions with the functions of statistics. An undefined name is an error.
+/// Returns an environment for templates and expressions, with functions for statistics. An undefined name is an error.
 pub(crate) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -49,7 +49,7 @@ fn draw(seed: u64, what: &str, low: f64, high: f64) -> f64 {
     low + (high - low) * ((u64::from_le_bytes(bits) >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
-/// Checks the syntax of `expression`. Names are checked only at the evaluation.
+/// Checks the syntax of `expression`. Names are checked only when the expression is evaluated.
 pub(crate) fn compiles(expression: &str) -> Result<(), Error> {
     Environment::new().compile_expression(expression).map(drop)
 }
@@ -63,7 +63,7 @@ fn mean(list: &[f64]) -> Result<f64, Error> {
     if list.is_empty() { Err(none_of("mean")) } else { Ok(list.iter().sum::<f64>() / list.len() as f64) }
 }
 
-/// Returns the standard deviation of a sample.
+/// Returns the sample standard deviation of `list`.
 #[expect(clippy::cast_precision_loss, reason = "lists are short")]
 fn deviation(list: &[f64]) -> Result<f64, Error> {
     let mean = mean(list)?;
@@ -71,7 +71,7 @@ fn deviation(list: &[f64]) -> Result<f64, Error> {
     Ok(libm::sqrt(squares / (list.len().max(2) - 1) as f64))
 }
 
-/// Returns the quantile of `list` at the given share, interpolated between two values.
+/// Returns the quantile of `list` for the given fraction, interpolated between two values.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -96,7 +96,8 @@ fn share(list: &[f64], of: impl Fn(f64) -> bool) -> Result<f64, Error> {
     Ok(list.iter().filter(|number| of(**number)).count() as f64 / list.len() as f64)
 }
 
-/// Returns the difference of each value of `list` from `reference`, as a fraction of `reference` and to a millionth.
+/// Returns the difference of each value of `list` from `reference`, as a fraction of `reference` rounded to a
+/// millionth.
 fn relative(list: &[f64], reference: f64) -> Result<Vec<f64>, Error> {
     if reference.abs() < f64::MIN_POSITIVE {
         return Err(Error::new(ErrorKind::InvalidOperation, "no number is relative to 0"));
@@ -104,7 +105,7 @@ fn relative(list: &[f64], reference: f64) -> Result<Vec<f64>, Error> {
     Ok(list.iter().map(|number| ((number - reference) / reference * 1e6).round() / 1e6).collect())
 }
 
-/// Returns the means of every `count` neighbours. An incomplete last group is omitted.
+/// Returns the means of every `count` consecutive values. An incomplete last group is omitted.
 fn means(list: &[f64], count: usize) -> Result<Vec<f64>, Error> {
     if count == 0 {
         return Err(none_of("mean"));
@@ -112,7 +113,7 @@ fn means(list: &[f64], count: usize) -> Result<Vec<f64>, Error> {
     list.chunks_exact(count).map(mean).collect()
 }
 
-/// Returns the share of the steps between neighbours that satisfy `of`.
+/// Returns the fraction of pairs of consecutive values that satisfy `of`.
 fn steps(list: &[f64], of: impl Fn(f64, f64) -> bool) -> Result<f64, Error> {
     let kinds: Vec<f64> = list.windows(2).map(|two| f64::from(u8::from(of(two[0], two[1])))).collect();
     mean(&kinds)
@@ -173,7 +174,7 @@ impl Asked {
         Ok(Value::from(rows))
     }
 
-    /// Returns the axes and metrics of every point that matches the query.
+    /// Returns the axes and metrics of every point of `experiment` whose axes have the values in `kwargs`.
     fn rows(&self, experiment: &str, kwargs: &Kwargs) -> Result<Vec<Value>, Error> {
         let unknown = || Error::new(ErrorKind::InvalidOperation, format!("there are no results of `{experiment}`"));
         let rows = self.results.experiments.get(experiment).ok_or_else(unknown)?;

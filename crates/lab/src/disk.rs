@@ -10,8 +10,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The files of this machine. Files that a text names are read only if they are regular files. A device may have no
-/// end, and a pipe may have no writer.
+/// The files of this machine. Files that a scenario names are read only if they are regular files, because reading a
+/// device or a pipe may never end.
 #[derive(Clone, Copy, Debug)]
 pub struct Disk;
 
@@ -26,14 +26,14 @@ impl Files for Disk {
     }
 }
 
-/// Reads the bytes at `path`, up to the first byte above the maximum size.
+/// Reads the file at `path`, but at most one byte more than [`FILE_BYTES_MAX`].
 fn begin(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Reads the bytes at `path`, which may be a pipe, up to one more than [`FILE_BYTES_MAX`].
+/// Reads the file at `path`, which may be a pipe, but at most one byte more than [`FILE_BYTES_MAX`].
 ///
 /// # Errors
 /// The file cannot be read.

@@ -1,4 +1,4 @@
-//! [`Experiment`]: a figure or table, as a scenario with variations and metrics.
+//! [`Experiment`]: a figure or table of a paper, as a template of scenarios with axes and metrics.
 //!
 //! The file is TOML; `docs/experiments.md` explains each key.
 
@@ -14,15 +14,15 @@ pub use run::sweep::{Point, Value, point_shown as shown};
 /// Default number of seeds of an experiment.
 pub const SEEDS: u32 = 5;
 
-/// Part of an experiment that is run.
+/// The size at which an experiment is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Extent {
-    /// The part that runs in reasonable time.
+    /// The usual points and lengths, which run in reasonable time.
     #[default]
     Usual,
     /// The experiment at the size of the paper.
     Full,
-    /// A few points of the usual part, to check that results match the record.
+    /// A few of the usual points, to check that results equal the recorded results.
     Smoke,
 }
 
@@ -65,7 +65,7 @@ pub struct Experiment {
     pub may_refuse: bool,
     /// Metrics: name → expression over the report.
     pub metrics: IndexMap<String, String>,
-    /// Changes of the experiment at the size of the paper.
+    /// Values that replace the usual values at the size of the paper.
     #[serde(default)]
     pub full: Changes,
     /// Values of each axis in the smoke set. Without this key, the experiment is not in the smoke set.
@@ -82,7 +82,7 @@ pub struct Experiment {
     pub template: String,
 }
 
-/// Changes of an experiment at the size of the paper.
+/// Values that replace the usual values of an experiment at the size of the paper.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {
@@ -97,7 +97,7 @@ pub struct Changes {
     pub seeds: Option<u32>,
 }
 
-/// A figure: numbers over an axis, with a curve for each value of another axis.
+/// A figure: a metric over an axis, with a curve for each combination of the values of other axes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
@@ -108,7 +108,8 @@ pub struct Plot {
     /// Type of the figure.
     #[serde(default)]
     pub kind: Kind,
-    /// Axis or metric of the horizontal axis. For a [`Kind::Cdf`] and a [`Kind::Distribution`], only a title.
+    /// The axis of the experiment, or the metric, along the horizontal axis. For [`Kind::Cdf`] and
+    /// [`Kind::Distribution`], only a title.
     pub x: String,
     /// Metric that the figure shows.
     pub y: String,
@@ -124,7 +125,7 @@ pub struct Plot {
     /// Logarithmic axes of the picture.
     #[serde(default)]
     pub log: Vec<Axis>,
-    /// Divisor of the metric, which gives the unit in the picture.
+    /// Divisor of the metric, for the unit of the picture.
     #[serde(default)]
     pub unit: Option<f64>,
     /// Range of the picture's axes, `[low, high]`; by default the range of the values.
@@ -156,9 +157,9 @@ pub enum Kind {
     Bars,
     /// A box for each value of the axis: quartiles over the seeds, or over the values of a metric that is a list.
     Boxes,
-    /// Share of the values of a list metric below each value.
+    /// The cumulative distribution of the values of a list metric.
     Cdf,
-    /// A metric that is a list of pairs, drawn without processing.
+    /// The pairs of a metric that is a list of pairs, drawn as they are.
     Distribution,
 }
 
@@ -180,7 +181,7 @@ pub struct Schedule {
 }
 
 impl Experiment {
-    /// Reads the file at `path`, and the template that the file names, for the paper in `directory`.
+    /// Reads the experiment in the file at `path`, and its template in `directory`, the directory of the paper.
     pub(crate) fn read(path: &Path, directory: &Path) -> Result<Experiment, Problem> {
         let text = read(path)?;
         let mut experiment: Experiment = toml::from_str(&text).map_err(|why| {
@@ -258,7 +259,7 @@ impl Experiment {
         plots.chain(self.schedule.iter().map(|schedule| schedule.name.as_str()))
     }
 
-    /// Returns all axes in the order of the file: the axes of the points, then the axes of the sweep.
+    /// Returns all axes: the axes of the points, then the axes of the sweep, each in the order of the file.
     #[must_use]
     pub fn axes(&self) -> Vec<&String> {
         let mut axes: Vec<&String> = self.point.iter().flat_map(|point| point.keys()).collect();
@@ -273,8 +274,8 @@ impl Experiment {
         axes
     }
 
-    /// Returns every point of the experiment: the whole sweep for the first element of `point`, then for the next
-    /// element.
+    /// Returns every point of the experiment: first the whole sweep for the first element of `point`, then for the
+    /// second, and so on.
     #[must_use]
     pub fn points(&self, extent: Extent) -> Vec<Point> {
         let mut sweep = self.sweep.clone();

@@ -1,13 +1,13 @@
 //! [`fingerprint`]: one hash of the sources that determine the measurements of a run.
 //!
-//! The build script of this crate embeds the hash. The results of a finished run stay valid if the program is built
-//! again from the same sources. If the sources change, the run is repeated.
+//! The build script of this crate embeds the hash. Stored results of a run stay valid if the program is built again
+//! from the same sources. After a change of the sources, the run is repeated.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Paths of the files that determine the results of a run, from the root of the workspace. A directory stands for all
-/// files in it.
+/// Paths of the files that determine the results of a run, from the root of the workspace. A directory means all files
+/// in it.
 pub(crate) const DECIDING: &[&str] = &[
     "Cargo.lock",
     "Cargo.toml",
@@ -41,7 +41,7 @@ pub(crate) fn fingerprint(root: &Path) -> io::Result<String> {
     for path in files {
         let bytes = std::fs::read(root.join(&path))?;
         let name = path.to_string_lossy().replace('\\', "/");
-        // The lengths separate consecutive parts.
+        // The length of each part precedes it, so that other splits into name and content give another hash.
         for part in [name.as_bytes(), &bytes] {
             hash.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
@@ -75,7 +75,7 @@ mod tests {
         std::fs::write(path, text).expect("there is room");
     }
 
-    /// Creates a workspace with one file for each entry of [`DECIDING`], and a program.
+    /// Creates a workspace with one file for each entry of [`DECIDING`], and with other files of the program.
     fn tree() -> tempfile::TempDir {
         let tree = tempfile::tempdir().expect("there is room");
         for path in DECIDING {
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(crate::store::SOURCES, fingerprint(&workspace()).expect("it can be read"));
     }
 
-    /// Finds the crates of this workspace that `package` is built from, including `package`.
+    /// Adds `package` and all crates of this workspace that it depends on to `found`.
     fn built_from(package: &str, found: &mut BTreeSet<String>) {
         let manifest = workspace().join("crates").join(package).join("Cargo.toml");
         let Ok(text) = std::fs::read_to_string(manifest) else { return };

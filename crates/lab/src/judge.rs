@@ -25,7 +25,7 @@ pub enum Status {
     Not,
 }
 
-/// A claim with the results of its checks.
+/// The verdict on a claim, with the results of its checks.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict<'p> {
     /// Id of the claim.
@@ -36,7 +36,7 @@ pub struct Verdict<'p> {
     pub status: Status,
     /// Reason why the claim does not hold as stated in the paper.
     pub why: Option<&'p str>,
-    /// Checks of the claim, in order. A check with `each` has an entry for every element.
+    /// Checks of the claim, in order. A check with `each` has an entry for every variant.
     pub checks: Vec<Judged>,
 }
 
@@ -58,15 +58,15 @@ pub struct Judged {
     pub low: f64,
     /// High end of the interval.
     pub high: f64,
-    /// Whether the whole interval is accepted.
+    /// Whether the whole interval is within the accepted range.
     pub holds: bool,
-    /// Whether a parameter was calibrated with the check, so that the check proves nothing.
+    /// Whether a free parameter was set with the check, so that the check is no evidence.
     pub anchor: bool,
-    /// Whether the check is one of several elements, and some elements may fail.
+    /// Whether this is one of several variants of which some may miss.
     pub may_miss: bool,
-    /// Whether the check fails in its wrong world, as required; `None`: the check has no wrong world.
+    /// Whether the check misses in its wrong world, as it must; `None`: the check has no wrong world.
     pub rejects_wrong: Option<bool>,
-    /// Whether the wrong world replaces none of the requested points. An idle wrong world equals the measured world.
+    /// Whether the wrong world is idle: it replaces none of the requested points, so it equals the measured world.
     #[serde(skip)]
     pub wrong_is_idle: bool,
     /// Number of seeds.
@@ -74,7 +74,7 @@ pub struct Judged {
 }
 
 impl Status {
-    /// Returns the status as a word.
+    /// Returns the status as text.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -85,10 +85,10 @@ impl Status {
     }
 }
 
-/// Evaluates the claims of `paper` that `asked` selects, with `results`.
+/// Evaluates the claims of `paper` that `asked` selects, using `results`.
 ///
 /// # Errors
-/// The evaluation of an expression fails, or a wrong world lacks a point.
+/// The evaluation of an expression fails, or a point that the wrong world needs does not exist.
 pub fn judge<'p>(
     paper: &'p Paper,
     results: &Results,
@@ -128,9 +128,10 @@ fn verdict<'p>(paper: &'p Paper, claim: &'p Claim, results: &Arc<Results>) -> Re
     Ok(Verdict { id: &claim.id, claim: &claim.claim, status, why: claim.why.as_deref(), checks })
 }
 
-/// Returns whether a check, `judged` for each element, rejects its wrong world, and whether the wrong world is idle for
-/// all elements. All elements form one check. The check rejects the wrong world if too many elements fail in the wrong
-/// world. Elements that fail in every world are not sufficient.
+/// Returns whether a check with the variants `judged` rejects its wrong world, and whether the wrong world is idle for
+/// all variants. All variants form one check. The check rejects the wrong world if more than `may_miss` variants miss
+/// there. At least one of these variants must hold in the measured world, unless all variants miss in the measured
+/// world.
 fn rejection(judged: &[Judged], may_miss: usize) -> (bool, bool) {
     let rejecting = || judged.iter().filter(|it| it.rejects_wrong == Some(true));
     let is_idle = judged.iter().all(|it| it.rejects_wrong.is_some() && it.wrong_is_idle);
@@ -187,7 +188,7 @@ fn judged(
     })
 }
 
-/// Returns the number of seeds with which all experiments that `check` names were run.
+/// Returns the number of seeds with which all experiments in the expressions of `check` were run.
 fn seeds_of(check: &Check, results: &Results) -> Result<usize, String> {
     let named = results.experiments.iter().filter(|(name, _)| {
         check.measure.contains(&format!("\"{name}\"")) || check.measure.contains(&format!("'{name}'"))
@@ -196,7 +197,7 @@ fn seeds_of(check: &Check, results: &Results) -> Result<usize, String> {
     seeds.ok_or_else(|| "it names no experiment with results".to_string())
 }
 
-/// Returns the number of each seed.
+/// Returns the number that the check measures with each seed.
 fn measured(
     check: &Check,
     variables: &Point,
@@ -209,7 +210,7 @@ fn measured(
         let value =
             environment.compile_expression(&check.measure).and_then(|it| it.eval(Value::from(Serde(variables))));
         let value = value.map_err(|why| format!("{why}"))?;
-        // An infinite number is above every bound, and proves nothing.
+        // A number that is not finite is no evidence: infinity, for example, is above every lower bound.
         let number = compute::number(&value).filter(|number| number.is_finite());
         number.ok_or_else(|| format!("it makes {value}, and no number, with seed {}", seed + 1))
     };

@@ -1,9 +1,9 @@
-//! The figures and tables of papers as experiments that a reader can run, change and check.
+//! The figures and tables of papers as experiments that users can run, change and check.
 //!
-//! A [`Paper`] is a directory. The files in `experiments/` define the runs: scenarios, variations and metrics. The file
-//! `claims.toml` contains the paper's claims, as checks of the measurements. [`Suite`] runs the experiments, [`judge`]
-//! evaluates the claims, and [`result`] writes the verdicts. Data flows in one direction: files → [`cell::Cell`]s →
-//! [`results::Results`] → verdicts → pages for readers.
+//! A [`Paper`] is a directory. The files in `experiments/` define the runs: templates of scenarios, axes and metrics.
+//! The file `claims.toml` contains the claims of the paper, as checks of the measurements. [`Suite`] runs the
+//! experiments, [`judge`] evaluates the claims, and [`result`] writes the verdicts. Data flows in one direction: files
+//! → [`cell::Cell`]s → [`results::Results`] → verdicts → pages for readers.
 
 pub mod cell;
 pub mod claim;

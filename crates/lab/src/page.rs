@@ -18,9 +18,9 @@ pub struct Report<'p> {
     pub paper: &'p Paper,
     /// Measurements; `None`: no run was measured.
     pub results: Option<Results>,
-    /// Verdicts of the requested claims that were measured.
+    /// Verdicts of the requested claims whose experiments were run.
     pub verdicts: Vec<Verdict<'p>>,
-    /// Requested claims that were not measured.
+    /// Requested claims whose experiments were not all run.
     pub open: Vec<&'p str>,
     /// Pictures of the paper.
     pub pictures: Vec<Picture<'p>>,
@@ -35,11 +35,11 @@ pub struct Picture<'p> {
     pub name: &'p str,
     /// Title of the picture.
     pub title: &'p str,
-    /// A Gantt chart, or a plot of the measurements.
+    /// The Gantt chart, or the plot of the measurements.
     pub drawing: Drawing,
 }
 
-/// Source of a picture.
+/// Content of a picture.
 #[derive(Clone, Debug)]
 pub enum Drawing {
     /// A figure, which can be drawn in several formats.
@@ -49,7 +49,7 @@ pub enum Drawing {
 }
 
 impl<'p> Report<'p> {
-    /// Evaluates the claims of `paper` that `asks` selects, and creates the figures. The caller runs the schedules. A
+    /// Evaluates the claims of `paper` that `asks` selects, and creates the figures. The caller adds the schedules. A
     /// claim has no verdict if one of its experiments was not run.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Drawing {
 /// Template of the page.
 const TEMPLATE: &str = include_str!("page.html");
 
-/// Values of the template.
+/// Values of the variables of the template.
 #[derive(Serialize)]
 struct PageValues<'r> {
     version: &'static str,
@@ -170,7 +170,7 @@ struct ExperimentValues<'r> {
     claims: &'r [String],
 }
 
-/// Returns the page of `reports`.
+/// Returns the page of `reports` as HTML.
 ///
 /// # Panics
 /// Never panics, because the template is valid and its values are complete.
@@ -264,7 +264,7 @@ fn check(check: &Judged) -> CheckValues<'_> {
 fn figure<'r>(paper: &Paper, picture: &'r Picture<'_>) -> FigureValues<'r> {
     let Experiment { figure, name, claims, .. } = picture.experiment;
     let svg = picture.drawing.svg();
-    // The text before the root element is only needed in files.
+    // The XML declaration before the root element belongs only in files.
     let begin = svg.find("<svg").unwrap_or(0);
     FigureValues {
         place: place(paper, picture),

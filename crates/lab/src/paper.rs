@@ -15,7 +15,7 @@ pub struct Paper {
     pub directory: PathBuf,
     /// Authors, title and year of the source.
     pub source: String,
-    /// Choices made before any figure was examined: machines, knobs, anchors.
+    /// Choices that were made before any figure was examined: machines, knobs, anchors.
     pub method: String,
     /// Claims of the source, in the order of the file.
     pub claims: Vec<Claim>,
@@ -70,7 +70,7 @@ impl Paper {
         Ok(Paper { key, directory: directory.to_path_buf(), source, method, claims: claim, experiments })
     }
 
-    /// Reads every paper in `directory`, by name.
+    /// Reads every paper in `directory`, in the order of their names.
     ///
     /// # Errors
     /// The errors of [`read`](Paper::read), or the directory contains no paper.
@@ -88,13 +88,13 @@ impl Paper {
         directories.iter().map(|directory| Paper::read(directory)).collect()
     }
 
-    /// Returns the experiments that the claim `id` rests on.
+    /// Returns the experiments that test the claim `id`.
     pub fn experiments_of<'p>(&'p self, id: &'p str) -> impl Iterator<Item = &'p Experiment> {
         self.experiments.iter().filter(move |experiment| experiment.claims.iter().any(|claim| claim == id))
     }
 }
 
-/// Returns the paths in `directory`, by name.
+/// Returns the paths in `directory`, in the order of their names.
 fn listed(directory: &Path) -> Result<Vec<PathBuf>, Problem> {
     let unread = |why| Problem::unread(directory, why);
     let entries: Result<Vec<PathBuf>, std::io::Error> =

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Returns the results of `work` for 0, 1, … `count`−1 in this order, computed on up to `threads` threads.
 ///
 /// # Errors
-/// Returns the first error in this order. Calls of `work` that have not begun at an error do not begin.
+/// Returns the first error in this order. After an error, no further call of `work` begins.
 ///
 /// # Panics
 /// Panics if `work` panics.
@@ -34,7 +34,7 @@ pub fn in_order<T: Send, E: Send>(
     });
     let mut done = Vec::with_capacity(count);
     for outcome in outcomes {
-        // Calls begin in order, so every missing result follows a failed call.
+        // Calls begin in order, so a failed call precedes every missing result.
         match outcome.into_inner().expect("no thread panics while it holds the lock") {
             Some(outcome) => done.push(outcome?),
             None => unreachable!("what was not begun comes after what was refused"),
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn the_outcome_is_in_order_for_any_number_of_threads() {
         for threads in [1, 2, 3, 16] {
-            // Later calls have less work.
+            // A later call takes less time, so calls end in another order than they begin.
             let work = |index: usize| {
                 let busy = (0..(20 - index) * 10_000).fold(0_u64, |sum, step| sum ^ (step as u64).wrapping_mul(31));
                 Ok::<_, ()>((index, busy))

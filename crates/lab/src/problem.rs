@@ -13,7 +13,7 @@ pub enum Problem {
         path: PathBuf,
         /// Attempted operation: `read` or `written`.
         done: &'static str,
-        /// Error of the system.
+        /// Error of the operating system.
         why: std::io::Error,
     },
     /// A file has invalid content.

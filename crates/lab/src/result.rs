@@ -45,7 +45,7 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Strin
     text
 }
 
-/// Returns the confidence of an interval over this number of seeds, in percent: at least 95 from six seeds on.
+/// Formats the confidence of an interval over this number of seeds, in percent: at least 95 from six seeds on.
 pub(crate) fn sureness(seeds: usize) -> String {
     let ppm = statistics::confidence(seeds.clamp(1, statistics::RUNS_MAX));
     format!("{}.{:02}", ppm / 10_000, ppm / 100 % 100)
@@ -59,12 +59,12 @@ fn row(experiment: &Experiment, results: &Results) -> String {
     format!("| `experiments/{name}.toml` | {shows} | {} | {seeds} | {} |\n", rows.len(), claims.join(", "))
 }
 
-/// Formats a text for a cell of a table.
+/// Escapes `text` for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
 
-/// Formats a check as a line.
+/// Formats a check as one line of text.
 #[must_use]
 pub fn line(check: &Judged) -> String {
     let mark = if check.anchor {
@@ -88,7 +88,7 @@ pub fn line(check: &Judged) -> String {
     line
 }
 
-/// Returns the accepted range of a check's number, in words: `> 3`, `70 to 130`.
+/// Formats the accepted range of a check's number: `> 3`, `70 to 130`.
 pub(crate) fn bounds(check: &Judged) -> String {
     let Accepted { low, high, above, below } = check.accepted;
     let mut words = Vec::new();
@@ -104,7 +104,7 @@ pub(crate) fn bounds(check: &Judged) -> String {
     words.join(", ")
 }
 
-/// Formats a number with three significant digits, or with all digits before the point.
+/// Formats a number with three significant digits, or with all digits before the decimal point if there are more.
 #[must_use]
 pub fn number(value: f64) -> String {
     let size = value.abs();

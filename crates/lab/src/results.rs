@@ -14,7 +14,7 @@ pub type Measured = IndexMap<String, serde_json::Value>;
 pub struct Row {
     /// The point.
     pub point: Point,
-    /// Measurements with each seed: 1, 2, ….
+    /// Measurements with the seeds 1, 2, ….
     pub seeds: Vec<Measured>,
 }
 
@@ -44,7 +44,7 @@ impl Results {
             .map_err(|why| Problem::wrong(path, why.to_string(), "what `tactus lab run all --record` writes"))
     }
 
-    /// Formats the results as text, with a line for each point. Changes of the text are therefore readable.
+    /// Formats the results as text, with a line for each point, so that a diff shows which points changed.
     ///
     /// # Panics
     /// Never panics, because all results can be converted to JSON.

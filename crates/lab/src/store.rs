@@ -1,4 +1,4 @@
-//! [`Store`]: every finished run, stored so that no run is repeated.
+//! [`Store`]: the measurements of every finished run, so that no run is repeated.
 
 use crate::problem::Problem;
 use crate::results::Measured;
@@ -28,14 +28,14 @@ pub const SOURCES: &str = env!("TACTUS_SOURCES");
 pub struct Store {
     path: PathBuf,
     file: File,
-    /// Fingerprint of the sources. A different fingerprint repeats the measurements.
+    /// Fingerprint of the sources. Runs that were stored with another fingerprint are repeated.
     sources: String,
     known: HashMap<String, Measured>,
 }
 
 impl Store {
-    /// Opens the store in `directory` for sources with this fingerprint ([`SOURCES`]). Creates a missing directory.
-    /// Incomplete or broken lines are ignored.
+    /// Opens the store in `directory` for sources with this fingerprint ([`SOURCES`]). Creates the directory if it does
+    /// not exist. Ignores incomplete or broken lines.
     ///
     /// # Errors
     /// The directory or its file cannot be read or written.
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(store.get("two"), None);
         store.put("two", measured(3)).expect("it is written");
         assert_eq!(open("a").get("two"), Some(&measured(3)));
-        // A disk may contain arbitrary bytes after a failure.
+        // After a crash of the machine, a file may contain arbitrary bytes.
         let broken = [&b"{\"key\": \xff\xfe\0\n"[..], &std::fs::read(&path).expect("it is there")].concat();
         std::fs::write(&path, broken).expect("it is written");
         assert_eq!(open("a").get("two"), Some(&measured(3)));

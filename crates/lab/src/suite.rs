@@ -10,7 +10,7 @@ use run::Progress;
 use sched::{Instant, Nanos};
 use std::sync::Mutex;
 
-/// A selection of the runs of some papers.
+/// A selection of experiments of some papers, and the size at which they are run.
 #[derive(Clone, Copy, Debug)]
 pub struct Suite<'p> {
     /// The papers.
@@ -19,15 +19,16 @@ pub struct Suite<'p> {
     pub claims: &'p [String],
     /// Size of each experiment.
     pub extent: Extent,
-    /// Number of seeds, which replaces the experiments' own numbers.
+    /// Number of seeds. `None`: each experiment has its own number of seeds.
     pub seeds: Option<u32>,
 }
 
-/// Observes progress, from several threads.
+/// Observer of the progress of a suite. Several threads call its methods.
 pub trait Watch: Sync {
-    /// Starts a simulation of `length` in `cells` runs. The store already has `known` runs.
+    /// Reports the start of a suite with `cells` runs, which simulate `length` in total. `known` further runs are
+    /// already in the store.
     fn begins(&self, length: Nanos, cells: usize, known: usize);
-    /// Reports further simulated time of the runs.
+    /// Reports that further `length` was simulated, in any run.
     fn simulated(&self, _length: Nanos) {}
     /// Reports the end of a run of an experiment.
     fn played(&self, _cell: &Cell<'_>) {}
@@ -63,7 +64,7 @@ impl<'p> Suite<'p> {
         self.claims.is_empty() || self.claims.iter().any(|asked| asked == id)
     }
 
-    /// Returns the selected experiments of `paper`: the experiments of the requested claims.
+    /// Returns the selected experiments of `paper`: those that test a requested claim.
     pub fn experiments(&self, paper: &'p Paper) -> impl Iterator<Item = &'p Experiment> {
         paper.experiments.iter().filter(|experiment| experiment.claims.iter().any(|id| self.asks(id)))
     }
@@ -107,7 +108,7 @@ impl<'p> Suite<'p> {
             let store = store.lock().expect("no thread panics while it holds the lock");
             inputs.iter().map(|inputs| store.get(inputs).is_some()).collect()
         };
-        // The longest runs begin first, so that no thread has a long run at the end.
+        // The longest runs begin first, so that no long run is still in progress when all other threads have finished.
         let mut open: Vec<usize> = (0..cells.len()).filter(|&nth| !known[nth]).collect();
         open.sort_by_key(|&nth| std::cmp::Reverse(cells[nth].length));
         let left = open.iter().fold(0_u64, |sum, &nth| sum.saturating_add(cells[nth].length.as_ns()));
@@ -133,8 +134,8 @@ impl<'p> Suite<'p> {
         Ok(self.papers.iter().map(|paper| self.gather(paper, &mut measured)).collect())
     }
 
-    /// Returns the results of `paper` in `store`, without running experiments. Includes every experiment whose points
-    /// are all in the store, with the number of stored seeds.
+    /// Returns the results of `paper` in `store`, without running experiments. An experiment is included if all its
+    /// points are in the store, with as many seeds as are stored.
     ///
     /// # Errors
     /// A template cannot be rendered, or its text is not a valid scenario.
@@ -161,7 +162,7 @@ impl<'p> Suite<'p> {
         Ok(results)
     }
 
-    /// Collects the measurements of `paper` from the next elements of `measured`.
+    /// Takes the measurements of `paper` from `measured`, which has them in the order of the cells.
     fn gather(&self, paper: &'p Paper, measured: &mut dyn Iterator<Item = Measured>) -> Results {
         let mut results = Results { version: env!("CARGO_PKG_VERSION").to_string(), ..Results::default() };
         for experiment in self.experiments(paper) {
@@ -191,8 +192,8 @@ impl Watch for Unwatched {
     }
 }
 
-/// Returns the differences between two results of the same experiments, with their experiments, points and metrics.
-/// Compares only points and metrics that both results contain.
+/// Returns the differences between two results of the same experiments, each with its experiment, point, seed and
+/// metric. Compares only points and metrics that both results contain.
 #[must_use]
 pub fn differences(recorded: &Results, anew: &Results) -> Vec<String> {
     let mut found = Vec::new();

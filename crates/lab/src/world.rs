@@ -1,12 +1,12 @@
-//! [`World`]: the results that expressions read, as measured or in a [`Wrong`] world.
+//! [`World`]: the results that expressions read: the measured results, or those of a [`Wrong`] world.
 
 use crate::experiment::Point;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A wrong world. If an expression reads points that match `of`, the points with the values of `is` replace these
-/// points.
+/// A wrong world. When an expression reads a point that matches `of`, it reads the point with the values of `is`
+/// instead.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wrong {
@@ -29,7 +29,7 @@ impl World {
         World { wrong: Some(wrong.clone()), ..World::default() }
     }
 
-    /// Returns the rule of the wrong world. `None`: the world is as measured.
+    /// Returns the rule of the wrong world. `None`: expressions read the measured results.
     pub(crate) fn wrong(&self) -> Option<&Wrong> {
         self.wrong.as_ref()
     }

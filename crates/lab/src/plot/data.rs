@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 pub struct Figure {
     /// Title of the figure.
     pub title: String,
-    /// Name of the figure in the paper, and name of the paper.
+    /// Number of the figure in the paper, and name of the paper.
     pub about: String,
     pub(super) kind: Kind,
     pub(super) labels: [String; 2],
@@ -27,10 +27,11 @@ pub struct Figure {
 /// A curve, measured or printed in the paper.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Curve {
-    /// Name of the curve in an experiment: the values of its axes.
+    /// Name of the curve in the file of the experiment: the values of its axes.
     key: String,
     pub(super) name: String,
-    /// Number of the colour. Related curves have equal colours and marks.
+    /// Number of the colour. A measured curve and the curve of the paper for the same values have the same colour and
+    /// mark.
     pub(super) colour: usize,
     pub(super) is_papers: bool,
     pub(super) marks: Vec<Mark>,
@@ -52,7 +53,7 @@ impl Mark {
     }
 }
 
-/// Share of the values beyond the end of a box's whisker.
+/// Fraction of the values beyond the end of each whisker of a box.
 const WHISKERS: f64 = 0.05;
 
 impl Figure {
@@ -99,8 +100,8 @@ struct Making<'p> {
     places: Option<Vec<String>>,
 }
 
-/// Returns the labels of the positions on the first axis. The labels are the values of the axis. Only axes with bars,
-/// boxes or values that are not numeric have labels.
+/// Returns the labels of the positions on the first axis: the values of the axis. `None`: the axis is numeric, and the
+/// figure has no bars or boxes.
 fn places(plot: &Plot, rows: &[&Row]) -> Option<Vec<String>> {
     if matches!(plot.kind, Kind::Cdf | Kind::Distribution) {
         return None;
@@ -168,7 +169,7 @@ impl Making<'_> {
         by_key.into_iter().enumerate().map(curve).collect()
     }
 
-    /// Returns the curves that the paper prints, in the colours of the measured curves of the same name.
+    /// Returns the curves with values from the paper. Each has the colour of the measured curve of the same name.
     fn printed(&self, measured: &[Curve]) -> Vec<Curve> {
         let mut colours = measured.len();
         let lonely = self.plot.curves.is_empty() && self.plot.paper.len() == 1;
@@ -186,14 +187,14 @@ impl Making<'_> {
         self.plot.paper.iter().map(curve).collect()
     }
 
-    /// Returns the position of a number on the first axis. Returns the index of the number's label, if the number has a
-    /// label. Otherwise, returns the number.
+    /// Returns the position of a number on the first axis: the index of its label, or the number itself if the axis has
+    /// no such label.
     fn place(&self, x: f64) -> f64 {
         let places = self.places.as_deref().unwrap_or_default();
         places.iter().position(|name| *name == shown(x)).map_or(x, count)
     }
 
-    /// Returns a mark for each value of the first axis, over all seeds.
+    /// Returns a mark for each value of the first axis, computed from all seeds.
     fn along(&self, rows: &[&Row]) -> Result<Vec<Mark>, Problem> {
         let mut at: Vec<(f64, Vec<f64>)> = Vec::new();
         for row in rows {
@@ -229,7 +230,7 @@ impl Making<'_> {
         Ok(quantile(values, 0.5).ok())
     }
 
-    /// Returns the measurements at `row` with all seeds: one number for each seed, or several for boxes.
+    /// Returns the values of the plotted metric at `row`: one number for each seed, or several for boxes.
     fn values(&self, row: &Row) -> Result<Vec<f64>, Problem> {
         let is_list = |measured: &Point| measured.get(&self.plot.y).is_some_and(Value::is_array);
         if self.plot.kind != Kind::Boxes && row.seeds.iter().any(is_list) {
@@ -242,7 +243,7 @@ impl Making<'_> {
         Ok(self.all(row, &self.plot.y)?.into_iter().map(|value| value / unit).collect())
     }
 
-    /// Returns all numbers of the metric `name` at `row`, with all seeds.
+    /// Returns all numbers of the metric `name` at `row`, from all seeds.
     fn all(&self, row: &Row, name: &str) -> Result<Vec<f64>, Problem> {
         let mut all = Vec::new();
         for value in row.seeds.iter().filter_map(|measured| measured.get(name)) {
@@ -256,7 +257,7 @@ impl Making<'_> {
         Ok(all)
     }
 
-    /// Returns the share of the values of all seeds at or below each value.
+    /// Returns the cumulative distribution of the values of all seeds.
     fn cdf(&self, rows: &[&Row]) -> Result<Vec<Mark>, Problem> {
         let unit = self.plot.unit.unwrap_or(1.0);
         let mut values = Vec::new();
@@ -265,15 +266,15 @@ impl Making<'_> {
         }
         values.sort_by(f64::total_cmp);
         let size = count(values.len());
-        // At most the number of steps that are distinguishable in a picture.
+        // A picture cannot show more than a certain number of steps.
         let every = values.len().div_ceil(CDF_MOST).max(1);
         let is_kept = |nth: usize| nth.is_multiple_of(every) || nth + 1 == values.len();
         let kept = values.iter().enumerate().filter(|(nth, _)| is_kept(*nth));
         Ok(kept.map(|(nth, value)| Mark::plain(*value, count(nth + 1) / size)).collect())
     }
 
-    /// Returns the pairs. If several seeds have a pair with the same first number, returns the median of the second
-    /// numbers.
+    /// Returns the pairs of the metric. Pairs of several seeds with the same first number become one pair with the
+    /// median of the second numbers.
     fn distribution(&self, rows: &[&Row]) -> Result<Vec<Mark>, Problem> {
         let unit = self.plot.unit.unwrap_or(1.0);
         let mut at: Vec<(f64, f64)> = Vec::new();

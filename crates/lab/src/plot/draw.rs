@@ -16,7 +16,7 @@ const TOP: f64 = 68.0;
 const ROW: f64 = 20.0;
 const SMALL: f64 = 12.0;
 const LABEL: f64 = 13.0;
-/// Maximum number of marks that are drawn on a curve. Curves with more marks are drawn as a line only.
+/// Maximum number of marks that are drawn on a curve. A curve with more points is drawn as a line without marks.
 const MARKS_MOST: usize = 40;
 
 /// Layout of a picture.
@@ -85,8 +85,8 @@ impl<'f> Layout<'f> {
         self.axes(pen)?;
         let (papers, measured): (Vec<&Curve>, Vec<&Curve>) =
             self.figure.curves.iter().partition(|curve| curve.is_papers);
-        // Lines of the paper are drawn first, so that full marks are visible inside the paper's hollow marks. Marks of
-        // the paper are drawn on top of bars and boxes.
+        // Curves of the paper are drawn before measured curves, so that full marks are visible inside the paper's
+        // hollow marks. In figures with bars or boxes, the marks of the paper are drawn last, on top of them.
         let columns = matches!(self.figure.kind, Kind::Bars | Kind::Boxes);
         let curves = if columns { [measured, papers] } else { [papers, measured] };
         for curve in curves.into_iter().flatten() {
@@ -130,7 +130,7 @@ impl<'f> Layout<'f> {
         pen.text(beside, &self.figure.labels[1], LABEL, INK, Anchor::Upwards)
     }
 
-    /// Returns the marks of a curve that lie within the picture.
+    /// Returns those marks of a curve that lie within the picture.
     fn marks(&self, curve: &Curve) -> Vec<Mark> {
         curve.marks.iter().copied().filter(|mark| self.x.holds(mark.x)).collect()
     }
@@ -198,7 +198,7 @@ impl<'f> Layout<'f> {
         pen.line(&points, colour(curve.colour), 1.8)
     }
 
-    /// Returns the middle and the width of a bar or box of `curve` at `place`.
+    /// Returns the horizontal middle and the width of the bar or box of `curve` at position `place`.
     fn column(&self, curve: &Curve, place: f64) -> (f64, f64) {
         let curves = self.figure.curves.iter().filter(|curve| !curve.is_papers).count().max(1);
         let slot = (self.right - self.left) / count(self.x.ticks.len().max(1));
@@ -276,7 +276,7 @@ impl<'f> Layout<'f> {
 
 /// Shape of the marks for the values that the paper prints, over bars and boxes.
 const PRINTED: usize = 3;
-/// Width of the sample in front of a legend's text. Unit: pixels.
+/// Width of the sample line or mark in front of the text of a legend item. Unit: pixels.
 const SAMPLE: f64 = 26.0;
 
 fn item_text<'f>(figure: &'f Figure, item: &Item) -> &'f str {
@@ -287,7 +287,8 @@ fn item_text<'f>(figure: &'f Figure, item: &Item) -> &'f str {
     }
 }
 
-/// Returns the items of the legend from height `y` on, and the height of its end.
+/// Returns the items of the legend with their positions, starting at height `y`, and the height at which the legend
+/// ends.
 fn legend(figure: &Figure, y: f64) -> (Vec<(Place, Item)>, f64) {
     let columns = matches!(figure.kind, Kind::Bars | Kind::Boxes);
     let mut items = Vec::new();
@@ -323,7 +324,7 @@ fn legend(figure: &Figure, y: f64) -> (Vec<(Place, Item)>, f64) {
     (placed, end + ROW / 2.0)
 }
 
-/// Returns the ranges of `marks` without gaps. A rare value is not joined to distant values.
+/// Returns the ranges of consecutive `marks` that a line joins. A line does not join a mark to distant marks.
 fn pieces(marks: &[Mark]) -> impl Iterator<Item = std::ops::Range<usize>> {
     let steps = marks.windows(2).map(|two| two[1].x - two[0].x);
     let gap = steps.fold(f64::INFINITY, f64::min) * 1.5;

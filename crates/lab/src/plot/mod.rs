@@ -14,7 +14,7 @@ use draw::{Layout, WIDTH};
 use pen::Pen;
 use plotters::prelude::{BitMapBackend, IntoDrawingArea, SVGBackend};
 
-/// Number of bitmap pixels per picture pixel, in each direction.
+/// Number of bitmap pixels per picture pixel, horizontally and vertically.
 const FINE: u32 = 2;
 
 impl Figure {

@@ -1,4 +1,5 @@
-//! [`Pen`]: lines, marks and texts of a picture, in picture pixels. A bitmap may have several pixels per picture pixel.
+//! [`Pen`]: draws the lines, marks and texts of a picture, at positions in picture pixels. A bitmap may have several
+//! pixels per picture pixel.
 
 use plotters::coord::Shift;
 use plotters::drawing::DrawingAreaErrorKind;
@@ -8,7 +9,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, FontTransform, IntoTextStyle, ShapeStyle, register_font};
 use std::sync::Once;
 
-/// Colours of letters, frames, secondary parts, and grid lines.
+/// Colours of text, frames, secondary elements, and grid lines.
 pub(super) const INK: RGBColor = RGBColor(0x1f, 0x23, 0x28);
 pub(super) const MUTED: RGBColor = RGBColor(0x65, 0x6d, 0x76);
 pub(super) const AXIS: RGBColor = RGBColor(0x8c, 0x95, 0x9f);
@@ -36,7 +37,7 @@ pub(super) fn colour(nth: usize) -> RGBColor {
     if is_pale { RGBColor(paler(full.0), paler(full.1), paler(full.2)) } else { full }
 }
 
-/// Size of hollow marks relative to full marks. A hollow mark around a full mark is visible.
+/// Size of hollow marks relative to full marks. Hollow marks are larger, so that both are visible at the same position.
 const HOLLOW: f64 = 1.5;
 
 /// A position in a picture.
@@ -44,7 +45,8 @@ pub(super) type Place = (f64, f64);
 pub(super) type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
 const FAMILY: &str = "sans-serif";
-/// Ratio of the font size in plotters, which includes the room above and below the letters, to the size of the letters.
+/// Ratio of the font size in plotters to the size of the letters. The font size includes the room above and below the
+/// letters.
 const SIZE: f64 = 1.24;
 
 /// Registers the font with plotters, once.
@@ -78,17 +80,18 @@ pub(super) struct Pen<'a, B: DrawingBackend> {
     area: &'a DrawingArea<B, Shift>,
     /// Number of bitmap pixels per picture pixel.
     scale: f64,
-    /// Vertical offset between the middle of a text and the middle that plotters uses. Unit: size of the text.
+    /// Vertical distance by which plotters draws text too high or too low in this kind of picture. Unit: size of the
+    /// text.
     low: f64,
 }
 
-/// Vertical offset of letters in bitmaps of plotters. Unit: size of the letters.
+/// Vertical distance by which plotters misplaces letters in bitmaps. Unit: size of the letters.
 const BITMAP_LOW: f64 = 0.2;
 
 impl<'a, B: DrawingBackend> Pen<'a, B> {
     pub(super) fn new(area: &'a DrawingArea<B, Shift>, scale: u32) -> Pen<'a, B> {
         with_font();
-        // Viewers of SVG documents centre texts.
+        // In SVG documents, the viewer centres text, so no correction is needed.
         let low = if scale > 1 { BITMAP_LOW } else { 0.0 };
         Pen { area, scale: f64::from(scale), low }
     }
@@ -119,16 +122,17 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         if self.low == 0.0 {
             return self.area.draw(&PathElement::new(points, stroke));
         }
-        // In bitmaps, plotters draws the outer side of a sharp corner far beyond the corner.
+        // In bitmaps, plotters extends the outer edge of a sharp corner far beyond the corner, so each segment is a
+        // separate path.
         points.windows(2).try_for_each(|two| self.area.draw(&PathElement::new(two.to_vec(), stroke)))
     }
 
-    /// Draws a mark for one value of very many values.
+    /// Draws a small mark, for a value among very many values.
     pub(super) fn dot(&self, at: Place, colour: RGBColor) -> Drawn<B> {
         self.area.draw(&Circle::new(self.at(at), self.length(1.5), colour.filled()))
     }
 
-    /// Draws a line as dashes.
+    /// Draws a dashed line through `points`.
     pub(super) fn dashes(&self, points: &[Place], colour: RGBColor, width: f64) -> Drawn<B> {
         for dash in dashes(points, 6.0, 4.0) {
             self.line(&dash, colour, width)?;
@@ -193,7 +197,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 }
 
-/// Returns the dashes of a line, with length `on` and distance `off`.
+/// Returns the dashes of the line through `points`. Dashes have the length `on` and the distance `off`.
 fn dashes(points: &[Place], on: f64, off: f64) -> Vec<Vec<Place>> {
     let mut all: Vec<Vec<Place>> = Vec::new();
     let (mut is_on, mut left) = (true, on);

@@ -1,18 +1,18 @@
-//! [`Scale`]: the position of a value along an axis, and the marks of the axis.
+//! [`Scale`]: the positions of values along an axis, and the ticks of the axis.
 
-/// An axis of a picture. Values beyond an end of the axis lie at this end.
+/// An axis of a picture. A value beyond an end of the axis has the position of this end.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Scale {
     low: f64,
     high: f64,
     is_log: bool,
-    /// Position and label of each mark.
+    /// Position and label of each tick.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
-/// Maximum number of marks of an axis.
+/// Maximum number of ticks of an axis.
 const TICKS_MOST: usize = 9;
-/// Room beyond the outermost values. Unit: length of the axis.
+/// Room beyond the minimum and the maximum value. Unit: length of the axis.
 const ROOM: f64 = 0.04;
 
 impl Scale {
@@ -48,14 +48,14 @@ impl Scale {
         Scale { low, high, is_log: true, ticks: decades(low, high) }
     }
 
-    /// Returns a scale with the positions 0, 1, 2, … for `names`.
+    /// Returns a scale on which `names` have the positions 0, 1, 2, ….
     pub(super) fn places(names: &[String]) -> Scale {
         let ticks: Vec<(f64, String)> =
             names.iter().enumerate().map(|(nth, name)| (count(nth), name.clone())).collect();
         Scale { low: -0.5, high: count(names.len().max(1)) - 0.5, is_log: false, ticks }
     }
 
-    /// Replaces the marks by marks at `values`, if the number of values is small.
+    /// Replaces the ticks by ticks at `values`, if there are few values.
     pub(super) fn marked_at(mut self, values: &[f64]) -> Scale {
         let mut values: Vec<f64> = values.iter().copied().filter(|value| self.is_log && *value > 0.0).collect();
         values.sort_by(f64::total_cmp);
@@ -103,7 +103,7 @@ pub(super) fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// Returns marks at multiples of 1, 2 or 5 times a power of ten.
+/// Returns ticks at multiples of a step that is 1, 2 or 5 times a power of ten.
 fn round_steps(low: f64, high: f64) -> Vec<(f64, String)> {
     let least = (high - low) / count(TICKS_MOST);
     let power = libm::pow(10.0, libm::floor(libm::log10(least)));
@@ -114,7 +114,7 @@ fn round_steps(low: f64, high: f64) -> Vec<(f64, String)> {
     values.take_while(|value| *value <= high + step * 1e-9).map(|value| (value, in_steps(value, step))).collect()
 }
 
-/// Formats a value with the digits that its steps need.
+/// Formats a value with as many decimals as `step` needs.
 fn in_steps(value: f64, step: f64) -> String {
     if libm::fabs(step) >= 1e6 || libm::fabs(step) < 1e-5 {
         return format!("{:.1e}", value + 0.0);
@@ -125,8 +125,7 @@ fn in_steps(value: f64, step: f64) -> String {
     if text.trim_start_matches('-').chars().all(|c| "0.".contains(c)) { "0".to_string() } else { text }
 }
 
-/// Returns marks at powers of ten, and also between the powers if the range has few powers. `low` and `high` are
-/// logarithms.
+/// Returns ticks at powers of ten, and between them if the range contains few powers. `low` and `high` are logarithms.
 fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
     let every = libm::ceil((high - low) / count(TICKS_MOST)).max(1.0);
     let between: &[f64] = match high - low {
@@ -145,7 +144,7 @@ fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
 pub(super) fn shown(value: f64) -> String {
     let size = libm::fabs(value);
     if size == 0.0 || (1e-4..1e6).contains(&size) {
-        // Rounding errors of products of decimal fractions are not displayed.
+        // The precision is limited, so that rounding errors of decimal fractions are not displayed.
         let text = format!("{value:.6}");
         return text.trim_end_matches('0').trim_end_matches('.').to_string();
     }

@@ -9,7 +9,7 @@ use lab::plot::Figure;
 use lab::{Paper, Results, result};
 use std::path::{Path, PathBuf};
 
-/// The sources of the claims.
+/// The directories of the papers.
 const KEYS: [&str; 5] = ["bmq", "coordinated-2015", "poris", "vsched-2005", "xen-three-2007"];
 
 fn directory() -> PathBuf {
@@ -41,7 +41,7 @@ fn every_claim_is_there_once_and_in_its_paper() {
         let ids: Vec<&str> = paper.claims.iter().map(|claim| claim.id.as_str()).collect();
         let right = claims_of(&paper.key);
         assert!(ids.iter().all(|id| right.iter().any(|other| other == id)), "{}: {ids:?}", paper.key);
-        // Claims are in the order of the list.
+        // The claims in the file have the order of `right`.
         let places: Vec<usize> = ids.iter().filter_map(|id| right.iter().position(|other| other == id)).collect();
         assert!(places.is_sorted(), "{}: {ids:?}", paper.key);
     }
@@ -79,7 +79,8 @@ fn named(check: &Check) -> Vec<&str> {
     quoted.collect()
 }
 
-/// At the size of the paper, every template gives a valid scenario at every point, with every value of every axis.
+/// Every template gives a valid scenario at every point of the usual size and, at the size of the paper, with every
+/// value of every axis.
 #[test]
 fn every_point_of_every_experiment_is_a_scenario() {
     for paper in papers() {
@@ -117,7 +118,7 @@ fn the_smoke_set_is_a_part_of_what_is_played() {
     }
 }
 
-/// Returns the papers with recorded results, and these results.
+/// Returns the papers that have recorded results, with these results.
 fn measured(papers: &[Paper]) -> impl Iterator<Item = (&Paper, Results)> {
     let path = |paper: &Paper| paper.directory.join("measured.json");
     let recorded = papers.iter().filter(move |paper| path(paper).exists());

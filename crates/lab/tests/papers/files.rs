@@ -1,4 +1,4 @@
-//! Tests of the files of papers: meaning and errors.
+//! Tests of the files of papers: what they mean, and how errors in them are reported.
 
 use crate::tiny::Tiny;
 use lab::Suite;
@@ -49,7 +49,7 @@ fn points_that_belong_together_go_with_each_of_the_sweep() {
     );
 }
 
-/// Returns the error of reading the tiny paper with `from` replaced by `to` in the file `name`.
+/// Returns the error message about the tiny paper with `from` replaced by `to` in the file `name`.
 fn refused(name: &str, from: &str, to: &str) -> String {
     let tiny = Tiny::but(name, from, to);
     let problem = match tiny.read() {
@@ -63,7 +63,8 @@ fn refused(name: &str, from: &str, to: &str) -> String {
     problem.to_string().replace(&tiny.papers().display().to_string(), "")
 }
 
-/// Replacements, each with the old text, the new text, the error, and the remedy.
+/// Replacements in the file of the experiment: the old text, the new text, and parts of the error message and its
+/// remedy.
 const EXPERIMENTS: &[(&str, &str, &str, &str)] = &[
     ("figure = \"Fig 1\"", "", "missing field `figure`", "docs/experiments.md"),
     ("figure = \"Fig 1\"", "figur = \"Fig 1\"", "unknown field `figur`", "docs/experiments.md"),

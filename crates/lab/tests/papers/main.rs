@@ -1,4 +1,4 @@
-//! Tests of papers as experiments, from files to pages for readers.
+//! Tests of experiments: their files, their runs, and the figures and pages with their results.
 
 mod all;
 mod figures;

@@ -1,4 +1,4 @@
-//! Tests of runs of papers: stored, evaluated, compared and written results.
+//! Tests of the runs of experiments: how results are stored, evaluated, compared and written.
 
 use crate::tiny::Tiny;
 use lab::cell::Cell;
@@ -31,7 +31,7 @@ fn statuses(verdicts: &[Verdict<'_>]) -> Vec<(String, Status)> {
     verdicts.iter().map(|verdict| (verdict.id.to_string(), verdict.status)).collect()
 }
 
-/// A watch that counts runs, and requests the end after a number of runs.
+/// An observer that counts finished runs, and interrupts the suite after a given number of runs.
 #[derive(Default)]
 struct Impatient {
     most: usize,
@@ -110,7 +110,8 @@ fn a_claim_is_reproduced_if_all_checks_hold_and_partly_if_some_do() {
     assert_eq!(statuses(&one), [("T2".to_string(), Status::Partly)]);
 }
 
-/// Returns the verdict of the claim T1 with these values.
+/// Returns the status of the claim T1 if its check has the variants `each`, and whether the check rejects its wrong
+/// world.
 fn of_each(each: &str) -> (Status, Option<bool>) {
     let from = "each = [{ weight = 1024, paper = 50 }, { weight = 3072, paper = 75 }]";
     let paper = Tiny::but("claims.toml", from, each).paper();
@@ -142,7 +143,7 @@ fn a_check_that_holds_in_its_wrong_world_is_found() {
     assert_eq!(rejects(&Tiny::new(), "T1"), (true, Some(true), false));
     let idle = Tiny::but("claims.toml", from, to);
     assert_eq!(rejects(&idle, "T1"), (true, Some(false), true), "no point asks for round robin");
-    // A failing check would appear to reject the measured world.
+    // An idle wrong world equals the measured world. A check that misses in the measured world does not reject it.
     let failing = Tiny::new();
     let claims = std::fs::read_to_string(failing.path("claims.toml")).expect("it is there");
     let (before, third) = claims.split_once("id = \"T3\"").expect("it is there");
@@ -163,7 +164,8 @@ fn a_wrong_world_is_not_rejected_by_what_misses_in_any_world() {
         let results = play(std::slice::from_ref(&paper), Extent::Usual);
         judge(&paper, &results, |id| id == "T1").expect("it is judged")[0].checks[0].rejects_wrong
     };
-    // Round robin also gives half of a CPU to each of two equal entities, and more than 10 % to other entities.
+    // Round robin also gives half of the CPU to each of two equal entities, so the first variant holds in the wrong
+    // world. The second variant misses in both worlds.
     assert_eq!(of("{ of = { policy = \"eevdf\" }, is = { policy = \"round-robin\" } }"), Some(false));
     assert_eq!(of("{ of = { weight = 1024 }, is = { weight = 3072 } }"), Some(true));
 }

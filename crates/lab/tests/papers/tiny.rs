@@ -1,4 +1,4 @@
-//! A paper with one short experiment, in its own directory.
+//! A paper with one short experiment, in a temporary directory.
 
 use lab::{Paper, Problem};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Tiny {
         tiny
     }
 
-    /// Returns the tiny paper with its smoke set at this weight.
+    /// Returns the tiny paper with only this weight in its smoke set.
     pub(crate) fn with_smoke(self, weight: u32) -> Tiny {
         let text = std::fs::read_to_string(self.path("experiments/shares.toml")).expect("it is there");
         self.write("experiments/shares.toml", &text.replace("3072", &weight.to_string()));

@@ -38,7 +38,7 @@ pub struct Experiment {
     pub path: PathBuf,
     /// Figure or table of the paper: `Fig 2a`.
     pub figure: String,
-    /// Subject of the figure or table, in our words.
+    /// What the figure or table shows, in our words.
     pub title: String,
     /// Claims that rest on the experiment.
     pub claims: Vec<String>,
@@ -50,7 +50,7 @@ pub struct Experiment {
     /// Axes. Each value of one axis is combined with each value of all other axes.
     #[serde(default)]
     pub sweep: Sweep,
-    /// Points of settings that vary together. Each point is combined with each point of the sweep.
+    /// Settings that vary together. Each element is combined with each point of the sweep.
     #[serde(default)]
     pub point: Vec<Point>,
     /// Number of seeds; by default [`SEEDS`].

@@ -6,7 +6,8 @@ use run::manager::Managed;
 use scenario::ManagerSpec;
 use serde::Serialize;
 
-/// Maximum error that a controller tolerates, in millionths of the target. Source: S2 section 3, "typically, 1–2%".
+/// Maximum error that a controller tolerates, in millionths of the target. Source: `xen-three-2007`, section 3,
+/// "typically, 1–2%".
 const ERROR_MOST_PPM: u64 = 20_000;
 
 /// Results of a workload manager.

@@ -9,7 +9,8 @@ use tempfile::TempDir;
 pub(crate) const SECONDS: u64 = 100;
 /// Minimum speed of the command on set B, relative to the bare loop.
 const COMMAND_LEAST: f64 = 0.5;
-/// Number of consecutive runs of each program. Only the fastest run counts, which excludes bursts of other processes.
+/// Number of consecutive runs of each program. Only the fastest run counts, so that load from other processes has
+/// little effect.
 const TRIES: usize = 3;
 
 const TWO_LEVELS: &str = include_str!("../../../../scenarios/bench-two-level.toml");

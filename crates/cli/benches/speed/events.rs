@@ -12,7 +12,8 @@ pub(crate) const SET_B: &str = include_str!("../../../conformance/tests/oracle/t
 pub(crate) const CPUS: usize = 4;
 /// Simulated time of one run.
 const END: Nanos = Nanos::s(10);
-/// Number of consecutive runs of each program. Only the fastest run counts, which excludes bursts of other processes.
+/// Number of consecutive runs of each program. Only the fastest run counts, so that load from other processes has
+/// little effect.
 const TRIES: usize = 8;
 
 /// Minimum speed of the core, relative to the bare loop.

@@ -36,7 +36,7 @@ impl Counts {
 pub(crate) struct Column {
     /// Commit of the counted sources, or another description of their state.
     pub(crate) state: String,
-    /// Compiler of the counted programs.
+    /// Compiler that built the counted programs.
     pub(crate) rustc: String,
     /// Instructions of the programs.
     pub(crate) counts: Counts,

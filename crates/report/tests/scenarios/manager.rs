@@ -1,4 +1,5 @@
-//! A workload manager over the policies that limit VMs to their assignment (claim C10 of S2, sections 3 and 5.2).
+//! A workload manager over the policies that limit VMs to their assignment (claim C10, `xen-three-2007`, sections 3 and
+//! 5.2).
 
 use measure::statistics::Spread;
 use report::{ManagedVm, Report, Summary, Widths, medians};
@@ -20,8 +21,8 @@ fn managed(report: &Report) -> &[ManagedVm] {
     &report.manager.as_ref().expect("there is a manager").vms
 }
 
-/// Runs ALERT of S2, section 5.2: a manager adjusts a hog with the target `percent` every `interval`, beside Dom0 with
-/// little work.
+/// Runs ALERT of `xen-three-2007`, section 5.2: a manager adjusts a hog with the target `percent` every `interval`,
+/// beside Dom0 with little work.
 fn alert(policy: &str, percent: u64, interval: &str) -> Report {
     let (slice, limit) = (percent * 100, "limit = \"hard\"");
     let allocation = match policy {

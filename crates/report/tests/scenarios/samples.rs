@@ -1,4 +1,5 @@
-//! The CPU time of every VM in each interval. Section 5.2 of S2 evaluates the error of an allocation in every second.
+//! The CPU time of every VM in each interval. Section 5.2 of `xen-three-2007` evaluates the error of an allocation in
+//! every second.
 
 use report::Report;
 use run::{Observers, Run};

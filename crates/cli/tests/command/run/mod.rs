@@ -29,7 +29,7 @@ use sys::shared::Lock;
 use sys::thread::{self, State};
 use sys::{affinity, clock};
 
-/// Time within which all threads are restored after the death of a daemon or its guardian.
+/// Time within which all threads must be restored after the death of a daemon or its guardian.
 const PROMISED: Nanos = Nanos::s(1);
 /// Maximum time that a step of a few milliseconds may take on a busy machine.
 const PATIENCE: Nanos = Nanos::s(5);
@@ -256,7 +256,7 @@ impl Live {
         signal_to(signal, &format!("-{}", self.process.pid()));
     }
 
-    /// Sends `signal` to the run alone.
+    /// Sends `signal` only to the process of the run.
     fn signal(&self, signal: &str) {
         signal_to(signal, &self.process.pid().to_string());
     }

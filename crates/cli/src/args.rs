@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// Demonstrate promises: run three kinds of work under the kernel's scheduler, then under promises
     #[command(after_help = EXIT_CODES)]
     Demo(Demo),
-    /// Examine this machine: its properties, working mechanisms of enforcement, and the lateness of its timers
+    /// Examine this machine: its properties, the enforcement mechanisms that work, and the lateness of its timers
     #[command(after_help = DOCTOR_EXIT_CODES)]
     Doctor(Doctor),
     /// Restore the threads of a dispatcher that died together with its guardian
@@ -127,7 +127,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "AXIS=VALUES", help_heading = "Sweeps",
         conflicts_with_all = ["tasks", "trace", "ftrace", "svg", "gantt_from", "gantt_to", "xenmon"])]
     pub(crate) vary: Vec<String>,
-    /// Write every figure of a sweep to FILE: a line per figure, with its axes, name and metric
+    /// Write every number of a sweep to FILE: a line per number, with its axes, name and metric
     #[arg(long, value_name = "FILE", requires = "vary", help_heading = "Sweeps")]
     pub(crate) csv: Option<PathBuf>,
     /// Number of threads for several seeds or a sweep; by default the number of CPUs
@@ -254,7 +254,7 @@ pub(crate) struct Demo {
     /// Duration of each of the two runs, in seconds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
-    /// Simulate, even where promises can be kept
+    /// Simulate, even if promises can be kept on this machine
     #[arg(long)]
     pub(crate) simulated: bool,
     /// Print the result as JSON, and write no files
@@ -375,7 +375,7 @@ pub(crate) struct LabReport {
     /// Only these claims, such as A1 C5
     #[arg(value_name = "CLAIM")]
     pub(crate) claims: Vec<String>,
-    /// Use the latest results in place of recorded ones; runs nothing
+    /// Use the results of finished runs in place of recorded results; runs nothing
     #[arg(long)]
     pub(crate) last: bool,
     /// Directory in which the page and the pictures are written

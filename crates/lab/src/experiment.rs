@@ -40,7 +40,7 @@ pub struct Experiment {
     pub figure: String,
     /// What the figure or table shows, in our words.
     pub title: String,
-    /// Claims that rest on the experiment.
+    /// Claims that the experiment tests.
     pub claims: Vec<String>,
     /// Template of the experiment's scenario: a file in `scenarios/`.
     pub scenario: String,

@@ -34,7 +34,7 @@ impl Counts {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Column {
-    /// Commit of the counted sources, or another description of their state.
+    /// Commit of the counted sources, and a description of its change.
     pub(crate) state: String,
     /// Compiler that built the counted programs.
     pub(crate) rustc: String,

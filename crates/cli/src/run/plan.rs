@@ -200,7 +200,7 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
     Plan { description, processes, length, json, is_traced: false, source: scenario.source.clone() }.checked()
 }
 
-/// Returns the terms of promises on this host.
+/// Returns the terms of promises on this host: the share of each CPU that may be promised, and the knobs of the policy.
 pub(crate) fn terms() -> Result<Terms, Failure> {
     let host = HostProfile::read().map_err(|error| refused(&error.into()))?;
     let edf = policies::find("edf").expect("it is registered");

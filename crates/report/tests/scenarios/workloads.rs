@@ -78,7 +78,7 @@ fn hackbench_ends_when_all_its_messages_have_come() {
     for channel in [Channel::Sockets, Channel::Pipes] {
         let bench = Hackbench { groups: 2, fds: 5, loops: 20, channel, ..Hackbench::default() };
         let record = on_host(&application(&bench), 2, 0, Nanos::s(1));
-        // On two CPUs, 1000 messages are sent and received, with a microsecond for each of both.
+        // On two CPUs, 1000 messages are sent and received. Each of these operations takes a microsecond.
         let took = record.jobs["hackbench"].as_slice();
         assert!(matches!(took, [total] if (Nanos::us(1000)..Nanos::us(1100)).contains(total)), "{channel:?}: {took:?}");
         assert_eq!(record.gone.len(), 21, "all have ended");

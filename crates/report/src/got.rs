@@ -153,7 +153,7 @@ pub struct Got {
     pub spins: u64,
     /// Total length of these waits, including the time for which the entity was preempted or its CPU was frozen.
     pub spun_ns: u64,
-    /// Time for which the entity was runnable, but held by the policy.
+    /// Time for which the policy held the entity.
     pub held_ns: u64,
     /// Number of times that a job of the entity began or resumed. Without jobs, number of times that the entity began
     /// to run.

@@ -11,7 +11,7 @@ use sched::{GroupId, Instant, Knobs, Nanos, PolicySource};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Time that a CPU of a guest lost because its vCPU had no physical CPU.
+/// Steal time of a CPU of a guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct CpuLoss {
     /// Number of times that the guest's CPU was frozen while a task ran on it.
@@ -29,9 +29,9 @@ pub struct GuestReport {
     pub policy: String,
     /// Knobs of the guest's policy, with their values as text.
     pub knobs: BTreeMap<&'static str, String>,
-    /// Losses of each CPU of the guest. A CPU of the guest is a vCPU of the host.
+    /// Steal time of each CPU of the guest. A CPU of the guest is a vCPU of the host.
     pub cpus: Vec<CpuLoss>,
-    /// Total time for which the guest's CPUs were frozen without a halt. Unit: nanoseconds.
+    /// Total time for which the guest's CPUs were frozen with a task on them. Unit: nanoseconds.
     pub stolen_ns: u64,
     /// This frozen time in millionths of the time of all CPUs of the guest.
     pub stolen_ppm: u64,

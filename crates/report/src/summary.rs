@@ -56,7 +56,7 @@ pub struct Summary {
 pub struct SummaryLine {
     /// Display name of the entity or group.
     pub name: String,
-    /// Request of the entity or group.
+    /// Requested parameters of the entity or group.
     pub asked: Asked,
     /// Number of runs in which the entity or group was present. The medians are over these runs.
     pub runs: usize,
@@ -72,7 +72,7 @@ pub struct GuestSummary {
     pub name: String,
     /// Name of the guest's policy.
     pub policy: String,
-    /// Total time for which the guest's CPUs were frozen without a halt. Unit: nanoseconds.
+    /// Total time for which the guest's CPUs were frozen with a task on them. Unit: nanoseconds.
     pub stolen_ns: Spread,
     /// This frozen time in millionths of the time of all CPUs of the guest.
     pub stolen_ppm: Spread,

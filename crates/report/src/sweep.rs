@@ -65,8 +65,8 @@ pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
     table_of(&header, &rows, widths) + &more
 }
 
-/// Returns the name, request and numbers of each line of `summary`: entities of the host, tasks of guests, and the
-/// total of the host.
+/// Returns the name, the requested parameters and the numbers of each line of `summary`: entities of the host, tasks of
+/// guests, and the total of the host.
 fn lines(summary: &Summary) -> Vec<(String, String, &Spreads)> {
     let line = |of: Option<&str>, line: &'_ SummaryLine| {
         (of.map_or(line.name.clone(), |of| format!("{of}/{}", line.name)), shown(&line.asked))

@@ -14,7 +14,7 @@ use sys::{Result, affinity, clock, thread};
 const STEP: Nanos = Nanos::us(500);
 /// Minimum lateness that counts as an absent CPU.
 const LATE: Nanos = Nanos::us(200);
-/// Priority of the witness, above the agents.
+/// Priority of the witness, above that of the agents.
 const PRIORITY: u32 = 99;
 
 /// Watches one CPU.

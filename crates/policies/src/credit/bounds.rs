@@ -4,8 +4,10 @@
 use crate::credit::settings::{Charging, Overflow, Parking, Settings};
 use sched::{CapBound, Conserving, LoadBounds, Nanos};
 
-/// Returns the time until an idle CPU finds waiting work. With hand-off, an idle CPU finds work at once. An entity that
-/// an idle CPU may skip is offered again at the next tick of its own CPU.
+/// Returns the time until an idle CPU finds waiting work. With hand-off, an idle CPU finds work at once. An idle CPU
+/// skips an entity that is cache-hot, for at most the migration delay. An idle CPU also skips an entity that has
+/// yielded, and any entity soon after an attempt to steal. The next tick of the CPU where the entity waits moves the
+/// entity to an idle CPU. If that CPU runs another entity first, it moves the entity on at once.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let settings = Settings::read(load.knobs);
     // An unparked entity may wait for the end of a time slice of the idle vCPU.

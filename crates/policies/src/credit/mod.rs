@@ -251,6 +251,11 @@ impl Credit {
             self.queues.remove(e);
             self.migrate(e, cx);
             self.enqueue_migrated(e, cx);
+            let idles = self.idles(self.vcpus[e.index()].home);
+            if self.settings.hand_off && self.settings.passes_over() && !idles {
+                // The idle CPUs may skip `e`, which has waited for the tick of its old CPU.
+                self.hand_off(e, cx);
+            }
         } else if !matches!(cx.state(e), State::Running(_)) && !self.is_about_to_be_queued(e) {
             self.migrate(e, cx);
         }
@@ -369,7 +374,7 @@ impl Credit {
     /// Moves an entity that a decision for `cpu` left waiting to an idle CPU, if any CPU is idle.
     fn hand_off_left(&mut self, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
         let queued_while_idle = core::mem::take(&mut self.cpus[cpu.index()].queued_while_idle);
-        if !self.settings.hand_off || self.idlers.is_empty() {
+        if !self.settings.hand_off || !self.any_idles() {
             return;
         }
         if queued_while_idle {

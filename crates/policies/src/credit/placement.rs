@@ -39,6 +39,11 @@ impl Credit {
         self.idlers.contains(cpu) || self.called.contains(cpu)
     }
 
+    /// Returns whether an entity can be handed off: whether a CPU idles that is not kicked, or may skip the entity.
+    pub(crate) fn any_idles(&self) -> bool {
+        !self.idlers.is_empty() || (self.settings.passes_over() && !self.called.is_empty())
+    }
+
     /// Kicks the idle `cpu`. In versions where a wake-up kicks one CPU only, the CPU then counts as busy.
     fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.settings.tickle_one && self.idlers.remove(cpu) {
@@ -84,19 +89,29 @@ impl Credit {
 
     /// Steals work for `cpu` from other queues, unless the last attempt of `cpu` was less than the steal interval ago.
     fn steal(&mut self, cpu: CpuId, than: Option<Priority>, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
-        let interval = self.settings.steal_interval;
-        let tried = &mut self.cpus[cpu.index()].tried_to_steal;
-        if !interval.is_zero() {
-            if tried.is_some_and(|tried| cx.now().since(tried) <= interval) {
-                return None;
-            }
-            *tried = Some(cx.now());
+        if self.has_just_tried(cpu, cx) {
+            return None;
+        }
+        if !self.settings.steal_interval.is_zero() {
+            self.cpus[cpu.index()].tried_to_steal = Some(cx.now());
         }
         let stolen = self.find_to_steal(cpu, than, may_leave, cx)?;
         let from = self.vcpus[stolen.index()].home;
         let first = CpuId::new(from.index() / cx.topology().llc * cx.topology().llc);
         self.cpus[first.index()].stolen_from = from;
         Some(stolen)
+    }
+
+    /// Returns whether `cpu` may not try to steal now, because its last attempt was recent.
+    fn has_just_tried(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        let interval = self.settings.steal_interval;
+        let tried = self.cpus[cpu.index()].tried_to_steal;
+        !interval.is_zero() && tried.is_some_and(|tried| cx.now().since(tried) <= interval)
+    }
+
+    /// Returns whether the idle `cpu` may steal `e`, which is queued on another CPU and is not cache-hot.
+    fn may_steal(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        !self.has_just_tried(cpu, cx) && !self.is_bound_by_yield(e)
     }
 
     /// Finds work for `cpu` in the queues of other CPUs: the first entity that may migrate and is more urgent than
@@ -215,14 +230,20 @@ impl Credit {
     }
 
     /// Moves `e`, which is queued and was left waiting, to an idle CPU, if any. The idle CPU may run `e` and has not
-    /// been kicked.
+    /// been kicked, or its kick does not make it steal `e`.
     pub(crate) fn hand_off(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.is_hot(e, cx) {
             return;
         }
-        let idle = self.idlers.and(&cx.allowed(e));
-        let uncalled = cycle(self.vcpus[e.index()].home, &idle).find(|&cpu| !cx.kicked(cpu));
-        if let Some(idle) = uncalled {
+        let (home, allowed) = (self.vcpus[e.index()].home, cx.allowed(e));
+        let idle = self.idlers.and(&allowed);
+        let uncalled = cycle(home, &idle).find(|&cpu| !cx.kicked(cpu));
+        let skips = |&cpu: &CpuId| cpu != home && self.idles(cpu) && !self.may_steal(e, cpu, cx);
+        let to = match self.settings.passes_over() {
+            true => uncalled.or_else(|| cycle(home, &allowed).find(skips)),
+            false => uncalled,
+        };
+        if let Some(idle) = to {
             self.queues.remove(e);
             self.set_home(e, idle);
             self.queues.insert(idle, e);
@@ -233,7 +254,7 @@ impl Credit {
 
     /// Offers each waiting entity to the idle CPUs. A wake-up kicks one CPU only, and that CPU may run another entity.
     pub(crate) fn offer_all(&mut self, cx: &mut Cx<'_>) {
-        if !self.settings.hand_off || self.idlers.is_empty() {
+        if !self.settings.hand_off || !self.any_idles() {
             return;
         }
         let busy = self.queues.occupied().minus(&self.idlers).minus(&self.called);
@@ -246,7 +267,7 @@ impl Credit {
     pub(crate) fn hand_off_queue(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let mut next = self.queues.first(cpu);
         while let Some(e) = next
-            && !self.idlers.is_empty()
+            && self.any_idles()
         {
             next = self.queues.next(e);
             self.hand_off(e, cx);

@@ -20,7 +20,8 @@
 //! The paper compares balance scheduling with co-scheduling on CFS, which the knob `coschedule` adds. When a vCPU is
 //! dispatched, the CPUs of its waiting siblings are kicked, except CPUs that run another sibling. Each kicked CPU picks
 //! the sibling first, within the limit that CFS sets for a `next` buddy. A sibling far ahead of its share is not picked
-//! first. With this knob, siblings run together more often, at the cost of more context switches.
+//! first. The members of one VM kick CPUs at most once per instant; otherwise VMs could preempt each other endlessly.
+//! With this knob, siblings run together more often, at the cost of more context switches.
 //!
 //! Groups, quotas and the other knobs are as in `cfs`.
 //!
@@ -30,8 +31,8 @@
 use crate::cfs::{self, LeastVruntime};
 use crate::fair::Fair;
 use sched::{
-    Alarm, CpuId, Cx, Decision, Descriptor, EntityId, GroupChange, GroupId, Knob, Knobs, Nanos, Notice, Params, Policy,
-    Position, Refused, Running, Stopped, Topology, Wake,
+    Alarm, CpuId, Cx, Decision, Descriptor, EntityId, GroupChange, GroupId, Instant, Knob, Knobs, Nanos, Notice,
+    Params, Policy, Position, Refused, Running, Stopped, Topology, Wake,
 };
 
 /// The descriptor of this policy.
@@ -55,7 +56,7 @@ const KNOBS: [Knob; cfs::POLICY.knobs.len() + 1] = Knob::join(&[COSCHEDULE], cfs
 
 fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let fair = cfs::new(host, knobs).keeping_siblings_apart();
-    Ok(Box::new(Balance { fair, coschedule: knobs.on("coschedule"), last: vec![None; host.cpus] }))
+    Ok(Box::new(Balance { fair, coschedule: knobs.on("coschedule"), last: vec![None; host.cpus], called: Vec::new() }))
 }
 
 struct Balance {
@@ -63,14 +64,17 @@ struct Balance {
     coschedule: bool,
     /// Entity that each CPU picked last.
     last: Vec<Option<EntityId>>,
+    /// Instant at which a member of each group last kicked the CPUs of its siblings, by group index.
+    called: Vec<Option<Instant>>,
 }
 
 impl Balance {
     /// Kicks the CPUs of the waiting siblings of `e`, which has just been dispatched, so that these CPUs pick the
-    /// siblings first. Does not kick a CPU that runs another sibling.
+    /// siblings first. Does not kick a CPU that runs another sibling. Does nothing if a member of the VM has kicked CPUs
+    /// of its siblings at this instant.
     fn call_siblings(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let group = cx.params(e).group;
-        if group == GroupId::ROOT {
+        if group == GroupId::ROOT || self.called[group.index()] == Some(cx.now()) {
             return;
         }
         let is_to_come = |cx: &Cx<'_>, sibling: EntityId| sibling != e && cx.is_waiting(sibling);
@@ -79,9 +83,9 @@ impl Balance {
             let its_cpu = self.fair.cpu_of(sibling);
             let runs_another =
                 matches!(cx.running(its_cpu), Running::Mine { entity, .. } if cx.params(entity).group == group);
-            if its_cpu != cpu && !runs_another {
-                // `yield_to` also kicks the CPU of the sibling.
-                self.fair.yield_to(e, sibling, cx);
+            // `yield_to` also kicks the CPU of the sibling.
+            if its_cpu != cpu && !runs_another && self.fair.yield_to(e, sibling, cx) {
+                self.called[group.index()] = Some(cx.now());
             }
             next = cx.members(group).skip_while(|&other| other != sibling).skip(1).find(|&other| is_to_come(cx, other));
         }
@@ -103,6 +107,12 @@ impl Policy for Balance {
     }
 
     fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        if let GroupChange::Created { .. } = change {
+            if self.called.len() <= g.index() {
+                self.called.resize(g.index() + 1, None);
+            }
+            self.called[g.index()] = None;
+        }
         self.fair.group(g, change, cx)
     }
 

@@ -47,7 +47,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("gang_edf.rs"),
     conserving: |_| Conserving::PerCpu { slack: Nanos::ZERO },
     starvation: |_| None, // Entities without a reservation receive the remaining time, which may be zero.
-    guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
+    guarantees: Guarantees { reservations, gang_periods: true, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
         Knob::choice("enforce", &["soft", "hard"], "the effect of the end of a slice").from("VSched §3.2"),

@@ -79,8 +79,12 @@ pub struct Guarantees {
     /// Maximum part of the slice that an entity with an admitted reservation can lack at the end of a period. The bound
     /// holds for periods in which the entity is runnable throughout. Periods follow one another from the start of the
     /// reservation, or else from the first wake-up of the entity. In the second case, a wake-up begins a new sequence
-    /// if the preceding sleep began no later than the current period.
+    /// if the preceding sleep began no later than the current period. Members of a gang may differ: see `gang_periods`.
     pub reservations: Bound,
+    /// Whether the members of a gang share their periods. The periods follow one another from the start of the first
+    /// member's reservation, or else from its attachment; a sleep moves none of them. A member that is attached later
+    /// begins with the next period of its siblings.
+    pub gang_periods: bool,
     /// Excess over twice a group's quota that its members can receive in a short span. Add the driver's delay per CPU.
     pub quota: Bound,
     /// Bound within which the policy enforces the cap of a group.
@@ -102,7 +106,7 @@ pub struct CapBound {
 impl Guarantees {
     /// Guarantees of a policy that guarantees nothing.
     pub const NOTHING: Guarantees =
-        Guarantees { shares: |_| None, reservations: |_| None, quota: |_| None, cap: |_| None };
+        Guarantees { shares: |_| None, reservations: |_| None, gang_periods: false, quota: |_| None, cap: |_| None };
 }
 
 /// Which waiting entities an idle CPU finds, and how long the CPU takes to find them.

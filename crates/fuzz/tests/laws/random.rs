@@ -76,6 +76,8 @@ fn runs_that_broke_a_law_keep_it() {
         ("credit", 1_795_380_080, 270, 21, ("steal-limit", "on")),
         // Three VMs called their siblings in turn at one instant, without end.
         ("balance", 1_795_381_881, 20, 49, ("coschedule", "on")),
+        // The members of a gang share periods that begin before the first wake-up, where the auditor began them.
+        ("gang-edf", 1_795_378_053, 5, 27, ("enforce", "hard")),
     ];
     for (name, seed, steps, entities, (knob, text)) in broken {
         let mut options = fuzz::Options::draw(policies::find(name).expect("it is in the registry"), seed);

@@ -1,7 +1,7 @@
 //! The auditor's record of each entity, from the inputs and actions of its machine.
 
 use super::jobs::Jobs;
-use super::reservations::{PeriodCounts, Periods};
+use super::reservations::Periods;
 use sched::{CpuId, EntityId, Instant, Nanos, Params};
 
 /// Position of an entity that is not in the list of waiting entities.
@@ -48,7 +48,7 @@ pub(super) struct Entities {
 }
 
 impl Entities {
-    pub(super) fn add(&mut self, id: EntityId, params: Params, now: Instant) {
+    pub(super) fn add(&mut self, id: EntityId, params: Params) {
         if self.slots.len() <= id.index() {
             self.slots.resize_with(id.index() + 1, || None);
         }
@@ -63,7 +63,7 @@ impl Entities {
             ran: Nanos::ZERO,
             marked: Nanos::ZERO,
             jobs: Jobs::default(),
-            periods: params.reservation.map(|reservation| Periods::new(&reservation, now, PeriodCounts::default())),
+            periods: None,
         });
     }
 

@@ -38,7 +38,9 @@ use limits::Limits;
 pub use promises::{Delays, Promises};
 pub use reservations::PeriodCounts;
 use reservations::{Doing, Periods};
-use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params, Topology, Weight};
+use sched::{
+    Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params, Reservation, Topology, Weight,
+};
 pub use shares::fair_shares;
 use trace::{Event, Sink};
 pub use verdict::{Finding, Rule, Verdict};
@@ -48,6 +50,8 @@ pub use verdict::{Finding, Rule, Verdict};
 struct GroupBook {
     id: GroupId,
     parent: Option<GroupId>,
+    /// Whether the group is a gang.
+    gang: bool,
     limits: Limits,
 }
 
@@ -79,6 +83,7 @@ impl Auditor {
         let root = GroupBook {
             id: GroupId::ROOT,
             parent: None,
+            gang: false,
             limits: Limits::new(&GroupParams::default(), &promises.limits, Instant::ZERO),
         };
         Auditor {
@@ -362,7 +367,31 @@ impl Auditor {
             self.find(Rule::Law(8), Some(e), None, format!("{e} is attached in place of {there}, which did not leave"));
             self.entities.remove(there);
         }
-        self.entities.add(e, params, self.now);
+        let asked = self.with_start(e, &params);
+        self.entities.add(e, params);
+        self.observe(e, asked);
+    }
+
+    /// Returns the reservation that `e` requests now. For a member of a gang whose members share their periods, the
+    /// start of the reservation is the start of the next shared period.
+    fn with_start(&self, e: EntityId, params: &Params) -> Option<Reservation> {
+        let asked = params.reservation?;
+        let group = self.groups.get(params.group.index()).and_then(Option::as_ref);
+        if !self.promises.gang_periods || group.is_none_or(|group| group.id != params.group || !group.gang) {
+            return Some(asked);
+        }
+        let siblings = self.entities.iter().filter(|other| other.id != e && other.params.group == params.group);
+        let shared = siblings.filter_map(|sibling| sibling.periods).next();
+        let start = shared.map_or(asked.start.unwrap_or(self.now), |periods| periods.next_start(self.now));
+        Some(Reservation { start: Some(start), ..asked })
+    }
+
+    /// Counts the periods of the reservation that `e` requests now; `None`: `e` requests no reservation.
+    fn observe(&mut self, e: EntityId, asked: Option<Reservation>) {
+        let now = self.now;
+        let Some(entity) = self.entities.get_mut(e) else { return };
+        let counts = entity.periods.map_or(PeriodCounts::default(), |periods| periods.counts);
+        entity.periods = asked.map(|asked| Periods::new(&asked, now, counts));
     }
 
     fn detach(&mut self, e: EntityId) {
@@ -386,7 +415,6 @@ impl Auditor {
     fn adjust(&mut self, e: EntityId, params: Params) {
         self.elapse_periods(e, true);
         self.restart_wait(e);
-        let now = self.now;
         let seated = self.seats.iter().any(|seat| seat.entity == Some(e));
         let Some(entity) = self.entities.get_mut(e) else {
             return self.find(Rule::Law(8), Some(e), None, format!("{e} is adjusted but not attached"));
@@ -394,8 +422,8 @@ impl Auditor {
         let old = std::mem::replace(&mut entity.params, params);
         entity.last = None;
         if old.reservation != params.reservation {
-            let counts = entity.periods.map_or(PeriodCounts::default(), |periods| periods.counts);
-            entity.periods = params.reservation.map(|asked| Periods::new(&asked, now, counts));
+            let asked = self.with_start(e, &params);
+            self.observe(e, asked);
         }
         if old.group != params.group && seated {
             self.elapse_limits(old.group, -1);
@@ -408,7 +436,7 @@ impl Auditor {
             self.groups.resize_with(id.index() + 1, || None);
         }
         let limits = Limits::new(params, &self.promises.limits, self.now);
-        self.groups[id.index()] = Some(GroupBook { id, parent: Some(parent), limits });
+        self.groups[id.index()] = Some(GroupBook { id, parent: Some(parent), gang: params.gang, limits });
     }
 
     fn adjust_group(&mut self, id: GroupId, params: &GroupParams) {
@@ -416,6 +444,7 @@ impl Auditor {
         if let Some(book) = book.filter(|book| book.id == id && id != GroupId::ROOT) {
             let _ = book.limits.elapse(self.now, 0, 0);
             book.limits.ask(params, &self.promises.limits);
+            book.gang = params.gang;
         }
         let waiting: Vec<EntityId> = self.entities.waiting().map(|e| e.id).collect();
         waiting.into_iter().for_each(|e| self.restart_wait(e));

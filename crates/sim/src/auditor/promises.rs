@@ -29,6 +29,8 @@ pub struct Promises {
     /// Shortfall of a reservation above which a period is a finding. `None`: no shortfall is a finding. Shortfalls are
     /// always counted.
     pub reservations: Option<Nanos>,
+    /// Whether the members of a gang share their periods: see [`Guarantees::gang_periods`](sched::Guarantees).
+    pub gang_periods: bool,
 }
 
 impl Promises {
@@ -40,6 +42,7 @@ impl Promises {
         limits: LimitTolerance { quota: None, cap: None },
         deadlines: false,
         reservations: None,
+        gang_periods: false,
     };
 
     /// Returns the guarantees of `policy` under `load`, on a driver with these delays.
@@ -54,6 +57,7 @@ impl Promises {
             allowance,
             starvation: policy.starvation(load).map(|bound| bound.saturating_add(turns)),
             limits: limits(policy, load, delays.late),
+            gang_periods: policy.guarantees().gang_periods,
             ..Promises::NONE
         }
     }

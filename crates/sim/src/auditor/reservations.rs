@@ -62,6 +62,12 @@ impl Periods {
         }
     }
 
+    /// Returns the start of the first period that begins at or after `now`.
+    pub(super) fn next_start(&self, now: Instant) -> Instant {
+        let begun = now.saturating_since(self.start).as_ns().div_ceil(self.period.as_ns());
+        self.start.saturating_add(self.period.saturating_mul(begun))
+    }
+
     /// Excludes the current period from the counts, because of a change or a yield during the period.
     pub(super) fn spoil(&mut self) {
         self.throughout = false;

@@ -77,6 +77,7 @@ fn an_honest_trace_is_clean() {
         limits: LimitTolerance { quota: Some(Nanos::ZERO), cap: Some(cap(Nanos::ZERO)) },
         deadlines: true,
         reservations: Some(Nanos::ZERO),
+        gang_periods: true,
     };
     let mut script = Script::new(1, all);
     script
@@ -381,6 +382,37 @@ fn reservations_are_judged_in_periods_the_entity_wants_throughout() {
         "1 lacks from 30 to 40, 3 from 40 to 50: told at once"
     );
     assert_eq!(judge(&[(10, 13), (27, 32)], Some((35, 45))), (None, counts(2, 0, 0)), "it rested in both");
+}
+
+/// The periods of a gang begin at the attachment of its first member. Outside a gang, the periods of the same entity
+/// begin at its wake-up.
+#[test]
+fn members_of_a_gang_are_judged_in_shared_periods() {
+    for (gang, gang_periods) in [(true, true), (true, false), (false, true)] {
+        let promises = Promises { reservations: Some(Nanos::ZERO), gang_periods, ..Promises::NONE };
+        let mut script = Script::new(2, promises);
+        let group = G;
+        let params = Box::new(GroupParams { gang, ..GroupParams::default() });
+        script.say(0, Event::GroupCreated { group, name: "g".into(), parent: GroupId::ROOT, params });
+        let reservation = Some(Reservation::new(Nanos::ms(3), Nanos::ms(10)));
+        let params = Params { reservation, group, ..Params::default() };
+        let (first, second) = (EntityId::new(2, 0), EntityId::new(3, 0));
+        script.attach(first, params);
+        // In the shared periods from 10 and 20 ms, `first` has its slice; in the period from 14 ms, it lacks 3 ms.
+        script.wake(4, first).run(10, 0, first).stop(13, 0, first);
+        script.say(15, Event::Attach { entity: second, name: "second".into(), params: Box::new(params) });
+        script.wake(15, second).run(27, 0, first).run(27, 1, second);
+        // The shared period of `second` from 20 ms has its slice; the period from 15 ms lacks 3 ms.
+        script.stop(30, 0, first).stop(30, 1, second).say(30, Event::End);
+        let periods = [first, second].map(|e| script.auditor.periods(e).expect("it has a reservation"));
+        let shared = PeriodCounts { judged: 2, missed: 0, shortfall: Nanos::ZERO };
+        let own = PeriodCounts { judged: 2, missed: 1, shortfall: Nanos::ms(3) };
+        if gang && gang_periods {
+            assert_eq!(periods, [shared, PeriodCounts { judged: 1, ..shared }]);
+        } else {
+            assert_eq!(periods, [own, PeriodCounts { judged: 1, ..own }]);
+        }
+    }
 }
 
 #[test]

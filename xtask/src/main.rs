@@ -3,6 +3,7 @@
 mod check;
 mod chores;
 mod component;
+mod downloads;
 mod fuzz;
 mod guest;
 mod lab;

@@ -1,6 +1,7 @@
 //! Python programs with which the tests compare the results of Tactus. Each program has its own virtual environment.
 
 use crate::component::{self, works};
+use crate::downloads;
 use crate::root::{cargo, root, typed};
 use crate::step::{Outcome, counted};
 use anyhow::Result;
@@ -57,6 +58,7 @@ pub(crate) const LISA: Oracle = Oracle {
 impl Oracle {
     /// Runs the comparison.
     pub(crate) fn check(self) -> Result<Outcome> {
+        downloads::wait();
         let python = match self.environment() {
             Ok(python) => python,
             Err(reason) => return Ok(Outcome::Skipped(reason)),

@@ -5,10 +5,10 @@ mod boot;
 mod jobs;
 mod kernel;
 
-use crate::component;
 use crate::program;
 use crate::root::root;
 use crate::step::{Failure, Outcome, Step, clock, run_all};
+use crate::{component, downloads};
 use anyhow::Result;
 use archive::Archive;
 use boot::{End, Machine, Ran};
@@ -45,6 +45,11 @@ pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
     run_all(&steps)
 }
 
+/// Fetches the kernel of the steps for `cargo xtask test`, if it is not there.
+pub(crate) fn fetch_kernel() -> Result<(), String> {
+    Kernel::get(kernel::SUITE).map(drop)
+}
+
 /// Returns steps for `cargo xtask test`: a short run of every job.
 pub(crate) fn steps() -> Vec<Step> {
     JOBS.iter().map(|job| step(job, kernel::SUITE.to_string(), Extent::SHORT, false)).collect()
@@ -61,6 +66,7 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
             "guests are x86-64 and run this machine's programs; this machine is not".to_string(),
         ));
     }
+    downloads::wait();
     let kernel = match component::qemu().and_then(|()| Kernel::get(suite)) {
         Ok(kernel) => kernel,
         Err(reason) => return Ok(Outcome::Skipped(reason)),

@@ -7,12 +7,13 @@ mod trial;
 use crate::oracle::{LISA, SIMSO, TRAPPY};
 use crate::root::cargo;
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
-use crate::{component, fuzz, guest, lab, portable};
+use crate::{component, downloads, fuzz, guest, lab, portable};
 use anyhow::Result;
 use std::process::ExitCode;
 
 /// Runs every check.
 pub(crate) fn run() -> Result<ExitCode> {
+    downloads::begin(download);
     let mut steps = vec![
         Step::new("formatting", formatting),
         Step::new("lints", || lints(&[])),
@@ -30,6 +31,14 @@ pub(crate) fn run() -> Result<ExitCode> {
     // This step is last because its builds replace builds of the workspace.
     steps.push(Step::new("a new policy from the template", trial::check));
     run_all(&steps)
+}
+
+/// Installs the Python programs and fetches the guest kernel.
+fn download() {
+    for oracle in [SIMSO, TRAPPY, LISA] {
+        let _ = oracle.environment();
+    }
+    let _ = component::qemu().and_then(|()| guest::fetch_kernel());
 }
 
 pub(crate) fn formatting() -> Result<Outcome> {

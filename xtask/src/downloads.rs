@@ -1,0 +1,18 @@
+//! Downloads for later steps of `cargo xtask test`, made while the first steps compile.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread::{JoinHandle, spawn};
+
+static DOWNLOADS: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+
+/// Starts `download` in another thread.
+pub(crate) fn begin(download: fn()) {
+    *DOWNLOADS.lock().unwrap_or_else(PoisonError::into_inner) = Some(spawn(download));
+}
+
+/// Waits for the downloads, if they have started.
+pub(crate) fn wait() {
+    let downloads = DOWNLOADS.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // A step installs what is still missing, and reports failures.
+    downloads.map(JoinHandle::join);
+}

@@ -15,7 +15,7 @@ pub struct Measures {
     pub stolen: Nanos,
     /// Number of waits for a spin lock, if the trace records such waits.
     pub spins: u64,
-    /// CPU time of the waits for spin locks.
+    /// Total duration of the waits for spin locks.
     pub spun: Nanos,
     /// Number of times a job began or resumed. For an entity without jobs: number of times the entity began to run.
     pub dispatches: u64,

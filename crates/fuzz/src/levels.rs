@@ -5,8 +5,9 @@
 use super::dice::Dice;
 use super::flows::{self, Net};
 use super::options::draw_knobs;
-use super::outcome::{Fnv, catch_panic};
+use super::outcome::catch_panic;
 use super::programs::{application, asked};
+use rustc_hash::FxHasher;
 use sched::{
     CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Knobs, Nanos, Params, RtPriority, Topology,
     Weight,
@@ -15,7 +16,8 @@ use sim::auditor::{Promises, WorldAuditor};
 use sim::coordination::{Boost, Coordination, Protocol, Rule};
 use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
 use sim::{Costs, Guest, Periodic, Workload, World};
-use std::fmt::{self, Write};
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use trace::replay::Replay;
 use trace::{Event, Header, MachineHeader, MachineId, Sink, WorldHeader, WorldSink, WorldTimelineBuilder};
 
@@ -88,18 +90,18 @@ fn once(options: WorldOptions) -> Result<WorldStats, String> {
 
 /// A hash over all events.
 #[derive(Default)]
-struct Hash(Fnv);
+struct EventHash(FxHasher);
 
-impl WorldSink for Hash {
+impl WorldSink for EventHash {
     fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
-        let _ = write!(self.0, "{machine}{at}{event:?}");
+        (machine, at, event).hash(&mut self.0);
     }
 }
 
 fn run(options: WorldOptions) -> Result<WorldStats, String> {
     let mut dice = Dice::new(options.seed);
     dice.below(2);
-    let (mut auditor, mut hash) = (WorldAuditor::new(), Hash::default());
+    let (mut auditor, mut hash) = (WorldAuditor::new(), EventHash::default());
     let drawn = Drawn::draw(&mut dice);
     let mut timeline = WorldTimelineBuilder::new(&drawn.header(options.seed));
     for machine in &drawn.machines {
@@ -135,7 +137,7 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
         replay.finish().map_err(|divergence| format!("machine m{number} does not replay: {divergence}"))?;
     }
     match auditor.findings().first() {
-        None => Ok(WorldStats { inputs, events: hash.0.0 }),
+        None => Ok(WorldStats { inputs, events: hash.0.finish() }),
         Some((machine, finding)) => {
             let on = machine.map_or(String::new(), |machine| format!(" on {machine}"));
             Err(format!("{finding}{on}"))

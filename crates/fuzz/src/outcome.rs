@@ -1,8 +1,10 @@
 //! The outcome of a run: its log of actions and [`Stats`], or a [`Failure`].
 
 use super::options::Options;
+use rustc_hash::FxHasher;
 use sched::{Action, Instant};
-use std::fmt::{self, Write};
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The outcome of a run.
@@ -43,11 +45,9 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn stats(&self) -> Stats {
-        let mut hash = Fnv::default();
-        for (at, action) in &self.log {
-            let _ = write!(hash, "{at}{action:?}");
-        }
-        Stats { accepted: self.accepted, refused: self.refused, actions: hash.0 }
+        let mut hash = FxHasher::default();
+        self.log.hash(&mut hash);
+        Stats { accepted: self.accepted, refused: self.refused, actions: hash.finish() }
     }
 
     /// Checks law 10. Returns a description of the first difference from another run of the same options.
@@ -59,23 +59,6 @@ impl Run {
         };
         let (a, b) = (0..end).map(|i| (self.log.get(i), again.log.get(i))).find(|(a, b)| a != b)?;
         Some(format!("law 10: the same inputs gave {}, and then {}", shown(a), shown(b)))
-    }
-}
-
-/// The FNV-1a hash: equal on all machines, unlike the standard library's hash.
-#[derive(Debug)]
-pub(super) struct Fnv(pub(super) u64);
-
-impl Default for Fnv {
-    fn default() -> Fnv {
-        Fnv(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Write for Fnv {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0 = text.bytes().fold(self.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        Ok(())
     }
 }
 

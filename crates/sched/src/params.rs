@@ -211,7 +211,7 @@ impl Class {
 }
 
 /// The parameters of one entity.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Params {
     /// Weight of the entity relative to the other members of its group.
     pub weight: Weight,
@@ -307,7 +307,7 @@ impl Quota {
 }
 
 /// The parameters of a group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct GroupParams {
     /// Weight of the group relative to the other members of its parent group.
     pub weight: Weight,

@@ -135,7 +135,7 @@ impl Decision {
 }
 
 /// The cause of a wake-up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wake {
     /// The entity runs for the first time. `parent` has forked the entity, if any.
     New {
@@ -158,7 +158,7 @@ pub enum Wake {
 }
 
 /// An event for an entity that needs no wake-up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Notice {
     /// An interrupt or a packet for the entity.
     Interrupt,

@@ -17,7 +17,7 @@ pub struct Header {
 }
 
 /// An event of a machine.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Hash, Debug)]
 pub enum Event {
     /// An input of the machine.
     Input(Input),
@@ -181,7 +181,7 @@ pub enum Event {
 }
 
 /// A request to a machine.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Hash, Debug)]
 pub enum Request {
     /// A request to create a group.
     CreateGroup {

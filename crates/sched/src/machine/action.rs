@@ -5,7 +5,7 @@ use crate::id::{CpuId, EntityId};
 use crate::time::Instant;
 
 /// An instruction to the driver.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// The entity that ran on `cpu` stops. All stops of an instant precede all runs.
     Stop {

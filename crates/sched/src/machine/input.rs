@@ -6,7 +6,7 @@ use crate::policy::{Notice, Wake};
 use crate::time::Nanos;
 
 /// A fact that the driver reports.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Input {
     /// A wake-up: a blocked entity becomes runnable.
     Wake {

@@ -5,7 +5,9 @@ use crate::step::{Failure, Outcome, Tally};
 use crate::stream::{pass_on, stream};
 use anyhow::Result;
 use clap::Args;
+use std::panic::resume_unwind;
 use std::process::{Command, ExitCode};
+use std::thread;
 use std::time::SystemTime;
 
 /// Targets and extent of a fuzzing campaign.
@@ -84,15 +86,23 @@ pub(crate) fn check() -> Result<Outcome> {
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let first = Some(clock.as_secs());
     let campaigns = [
-        Fuzz { first, minutes: Some(0.75), ..Fuzz::default() },
-        Fuzz { first, minutes: Some(0.15), worlds: true, ..Fuzz::default() },
+        Fuzz { first, minutes: Some(0.65), ..Fuzz::default() },
+        Fuzz { first, minutes: Some(0.25), worlds: true, ..Fuzz::default() },
         Fuzz { first, minutes: Some(0.1), daemon: true, ..Fuzz::default() },
     ];
+    // The campaigns run at the same time, because each uses one CPU.
+    let outcomes = thread::scope(|scope| {
+        let running = campaigns.iter().map(|campaign| {
+            println!("      {}", campaign.replay());
+            scope.spawn(|| run_campaign(campaign))
+        });
+        let running: Vec<_> = running.collect();
+        running.into_iter().map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic))).collect::<Vec<_>>()
+    });
     let mut tally = Tally::default();
     let mut failures = Vec::new();
-    for campaign in campaigns {
-        println!("      {}", campaign.replay());
-        match run_campaign(&campaign)? {
+    for outcome in outcomes {
+        match outcome? {
             None => tally += Tally::PASSED,
             Some(failure) => {
                 tally += Tally::FAILED;

@@ -30,7 +30,7 @@ pub struct Directory {
 /// Reason why this process must not dispatch or restore.
 #[derive(Debug)]
 pub enum Refused {
-    /// Another process dispatches or restores. The pid is present once that process has recorded its pid.
+    /// Another process dispatches or restores. The value is the pid in the lock file, if the file has a pid.
     Held(Option<u32>),
     /// The directory or the lock cannot be used.
     Failed(sys::Error),
@@ -90,7 +90,8 @@ impl Directory {
     }
 
     /// Locks the directory until the returned lock is dropped, so that no other process dispatches or restores. Waits
-    /// briefly for a guardian that restores threads of a dead dispatcher.
+    /// up to 1 s if the holder is a guardian, which restores threads of a dead dispatcher, or if the lock file has no
+    /// pid.
     ///
     /// # Errors
     /// Another process holds the lock, or the directory is not usable.

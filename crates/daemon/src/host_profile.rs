@@ -298,10 +298,10 @@ impl HostProfile {
     }
 }
 
-/// Returns the time of all CPUs since boot.
+/// Returns the CPU times since boot, summed over all CPUs.
 ///
 /// # Errors
-/// The kernel does not report CPU time.
+/// The kernel does not report the CPU times.
 pub fn times() -> sys::Result<Times> {
     cpus::times()
 }

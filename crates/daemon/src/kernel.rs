@@ -17,7 +17,8 @@ pub mod priority {
     pub const GUARDIAN: u32 = 99;
     /// Priority of the agents.
     pub const AGENT: u32 = 98;
-    /// Priority of the dispatched client, and of a blocked client with budget left, so that its wake-up is immediate.
+    /// Priority of a dispatched client that is alone on its CPU. Also the priority of a blocked client with budget left
+    /// or after the end of its period, so that the client runs as soon as it wakes.
     pub const RAISED: u32 = 97;
     /// Priority of the dispatched client if other clients share its CPU. A client that wakes at priority [`RAISED`]
     /// preempts the dispatched client. The agent detects the wake-up, and the machine picks one of the clients.
@@ -56,7 +57,7 @@ pub trait Kernel {
     /// The process has ended.
     fn threads(&self, pid: u32) -> Result<Vec<u32>>;
 
-    /// Returns the pids of the living children of process `pid`, in ascending order.
+    /// Returns the pids of the children of process `pid`, in ascending order. Ended children may be included.
     ///
     /// # Errors
     /// The process has ended.
@@ -137,8 +138,8 @@ pub trait Kernel {
     fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()>;
 
     /// Starts waking the keeper when this thread or a descendant of the thread forks on `cpu`. The thread must be
-    /// confined to `cpu`. Returns the pids of the children forked since the last call. Call this function once more
-    /// after the thread has ended, to read the last reports.
+    /// confined to `cpu`. Returns the pids of the processes that they have forked since the last call. Call this
+    /// function once more after the thread has ended, to read the last reports.
     ///
     /// # Errors
     /// The thread has ended, or the host does not report forks: scan for new threads once per period instead.

@@ -58,7 +58,7 @@ pub struct Lateness {
     pub p99: Nanos,
     /// Maximum lateness.
     pub longest: Nanos,
-    /// Timer slack: the maximum delay that the kernel may add to a wake-up.
+    /// Timer slack: the maximum delay that the kernel may add to a timer of the thread; zero in SCHED_FIFO.
     pub slack: Nanos,
 }
 

@@ -1,9 +1,9 @@
-//! Measures the cost of the calls on the path between a timer and a dispatch, on this machine: `cargo run -p sys
+//! Measures the cost of the system calls on the path between a timer and a dispatch, on this machine: `cargo run -p sys
 //! --example costs`.
 //!
-//! A child is almost always busy, first on the CPU of the measuring thread, then on another CPU. During the calls, the
-//! measuring thread has a higher priority than the child. Calls that need a missing privilege are skipped with a
-//! message.
+//! A child is almost always busy, first on the CPU of the measuring thread, then on another CPU. Except for the calls
+//! of the freezer, the measuring thread has a higher priority than the child. A measurement for which a privilege is
+//! missing is skipped.
 
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes};

@@ -46,7 +46,7 @@ fn run() -> Result<(), Box<dyn Error>> {
             return Err(format!("cannot mount {kind} at {place}: {error}").into());
         }
     }
-    // As on any host, init enables the controllers that divide CPU time among control groups.
+    // Enable the controllers of CPU time and CPUs for all control groups, as the init of other hosts does.
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu +cpuset")?;
     let (mut output, mut status) = (port("output", "/dev/ttyS1")?, port("status", "/dev/ttyS2")?);
     let job = fs::read_to_string("/job")?;
@@ -113,7 +113,8 @@ fn opened(device: &str) -> Result<File, Box<dyn Error>> {
     OpenOptions::new().write(true).open(device).map_err(|error| format!("cannot write to {device}: {error}").into())
 }
 
-/// Waits for the end of process `pid`. Until then, reaps all orphans, as init must.
+/// Waits for the end of process `pid`, and returns its exit code, or 128 plus the number of the signal that ended it.
+/// Until then, reaps all orphans, as init must.
 fn ended(pid: u32) -> Result<i32, Box<dyn Error>> {
     let wanted = i32::try_from(pid).ok().and_then(Pid::from_raw);
     loop {

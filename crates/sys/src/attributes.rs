@@ -57,7 +57,7 @@ pub enum Policy {
     },
     /// SCHED_DEADLINE.
     Deadline {
-        /// CPU time in every period. Range: 1 µs … `deadline`.
+        /// CPU time in every period. Range: 1024 ns … `deadline`.
         runtime: Nanos,
         /// Relative deadline: time from the start of a period until the runtime must be delivered. Range: `runtime` …
         /// `period`.
@@ -83,7 +83,8 @@ pub enum Policy {
 pub struct Attributes {
     /// Scheduling class of the thread.
     pub policy: Policy,
-    /// Whether children of the thread start as SCHED_OTHER (reset-on-fork).
+    /// Reset-on-fork: children of a real-time or SCHED_DEADLINE thread start as SCHED_OTHER, and children of a thread
+    /// with a negative nice value start at nice 0.
     pub reset_on_fork: bool,
     /// Custom time slice of a thread of SCHED_OTHER or SCHED_BATCH; `None`: the kernel's default. Kernels before Linux
     /// 6.12 neither report nor keep a custom slice.
@@ -118,7 +119,8 @@ impl fmt::Display for Attributes {
 }
 
 impl Attributes {
-    /// Returns attributes of class `policy` without reset-on-fork: children inherit the class.
+    /// Returns attributes of class `policy` with the kernel's default time slice and without reset-on-fork: children
+    /// inherit the class.
     #[must_use]
     pub const fn of(policy: Policy) -> Attributes {
         Attributes { policy, reset_on_fork: false, slice: None }
@@ -182,7 +184,8 @@ impl Attributes {
 /// The thread has ended.
 pub fn get(tid: u32) -> Result<Attributes> {
     let mut found = read(tid)?;
-    // The kernel reports a time slice for every thread. Keep only a custom slice.
+    // Since Linux 6.12, the kernel reports a time slice for every thread of SCHED_OTHER and SCHED_BATCH. Keep only a
+    // custom slice.
     if found.slice.is_some() && found.slice == usual_slice() {
         found.slice = None;
     }
@@ -212,7 +215,7 @@ fn usual_slice() -> Option<Nanos> {
         read(me).ok()?.slice
     };
     *USUAL.get_or_init(|| {
-        // If the caller is a SCHED_DEADLINE thread, which cannot fork, the start of the thread fails.
+        // A SCHED_DEADLINE thread cannot fork. If the caller is one, the new thread does not start.
         std::thread::Builder::new().spawn(ask).ok()?.join().ok().flatten()
     })
 }

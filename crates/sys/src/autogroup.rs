@@ -39,8 +39,8 @@ fn parse(text: &str) -> Option<Autogroup> {
 /// Sets the nice value of the session of process `pid`, and reads back the value in force.
 ///
 /// # Errors
-/// The process has ended or the change is not permitted; autogroups are disabled; or an unprivileged user exceeds ten
-/// changes a second.
+/// The process has ended or has no autogroup; the change is not permitted; or the last change by an unprivileged user
+/// was less than 100 ms ago.
 pub fn set_nice(pid: u32, nice: i32) -> Result<()> {
     let what = || format!("give the autogroup of process {pid} the nice value {nice}");
     let remedy = "use a value from -20 to 19 for a process of this user; run with CAP_SYS_NICE to lower it";

@@ -8,14 +8,14 @@ use rustix::fd::{AsFd, BorrowedFd};
 use sched::CpuId;
 use std::os::fd::AsRawFd;
 
-/// Buffer size in bytes, enough for several hundred forks. On overflow, the oldest records are kept.
+/// Buffer size in bytes, enough for 128 records of forks and exits. If the buffer is full, new records are lost.
 const BUFFER: usize = 4096;
 /// `PERF_RECORD_EXIT` and `PERF_RECORD_FORK`, include/uapi/linux/perf_event.h.
 const RECORD_EXIT: u32 = 4;
 const RECORD_FORK: u32 = 7;
 
-/// Forks of one thread and its descendants on one CPU. The file descriptor becomes readable on each new thread or
-/// process.
+/// Forks of one thread and its descendants on one CPU. The file descriptor becomes readable when one of them forks or
+/// ends.
 pub struct Children {
     sampler: Sampler,
 }
@@ -46,8 +46,8 @@ impl Children {
         })
     }
 
-    /// Appends to `processes` the pids of the processes that were forked since the last call and have not ended. A
-    /// process is reported even if its parent has ended.
+    /// Appends to `processes` the pids of the processes that were forked since the last call, and removes the pids of
+    /// processes whose first thread has ended. A process is reported even if its parent has ended.
     pub fn read_into(&mut self, processes: &mut Vec<u32>) {
         while let Some(record) = self.sampler.next_record() {
             let mut bytes = [0; 16];
@@ -79,7 +79,8 @@ mod tests {
     use crate::event::Waiting;
     use sched::{CpuSet, Nanos};
 
-    /// Records the forks of the calling thread, which stays on its CPU.
+    /// Confines the calling thread to one CPU, and records its forks there. Returns `None` if the kernel does not
+    /// permit recording.
     fn ours() -> Option<(Children, Waiting)> {
         let me = crate::thread::current();
         let cpu = crate::affinity::get(me).unwrap().first().unwrap();

@@ -15,7 +15,7 @@ const MOUNTED: &str = "mount a control group hierarchy (/sys/fs/cgroup), or run 
 /// The two versions of hierarchies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Version {
-    /// One hierarchy per controller.
+    /// Several hierarchies, each with controllers of its own.
     One,
     /// One unified hierarchy.
     Two,
@@ -342,7 +342,7 @@ impl OwnGroup {
     /// Moves the tasks of this group to the parent group, and removes this group.
     ///
     /// # Errors
-    /// A task cannot be moved, or tasks fork faster than they are moved.
+    /// A task cannot be moved, tasks fork faster than they are moved, or the group has child groups.
     pub fn remove(mut self) -> Result<()> {
         self.clear()
     }

@@ -1,5 +1,5 @@
-//! Child processes for trials. A child ends when its handle is dropped, when the thread that forked it ends, or after a
-//! minute.
+//! Child processes for trials. A child ends when its handle is dropped, when the thread that forked it ends, or after
+//! about a minute.
 
 use crate::event::{Bell, Waiting};
 use crate::process::Process;
@@ -33,11 +33,11 @@ pub struct Child {
 }
 
 impl Child {
-    /// Forks a child in SCHED_OTHER, even if the calling thread is a real-time thread. The child ends no later than the
-    /// calling thread.
+    /// Forks a child. A child of a real-time thread runs in SCHED_OTHER. The kernel kills the child when the calling
+    /// thread ends.
     ///
     /// # Errors
-    /// There are too many processes.
+    /// There are too many processes or open files.
     pub fn start(work: Work) -> Result<Child> {
         let parent = rustix::process::getpid();
         let (ready, waiting) = (Bell::new()?, Waiting::new()?);
@@ -54,7 +54,7 @@ impl Child {
             _ => {
                 // The child is not reaped yet, so its pid is not reused.
                 let child = Child { process: Process::open(pid.unsigned_abs())? };
-                // After this wait, the child ends with this thread, or has already ended.
+                // Wait until the child has asked to be killed at the end of this thread, or has ended.
                 waiting.add(&ready, 0)?;
                 waiting.add(&child.process, 1)?;
                 waiting.next(Instant::NEVER)?;

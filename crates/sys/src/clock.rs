@@ -57,8 +57,8 @@ pub fn sleep(length: Nanos) {
     sleep_until(now().saturating_add(length));
 }
 
-/// Returns the timer slack of the calling thread: the maximum delay that the kernel may add to a wake-up outside
-/// real-time classes, to merge wake-ups. Children inherit the slack.
+/// Returns the timer slack of the calling thread: the maximum delay that the kernel may add to a timer of a thread
+/// outside real-time classes, so that timers expire together. Children inherit the slack.
 ///
 /// # Errors
 /// The kernel does not report the slack.
@@ -69,7 +69,7 @@ pub fn slack() -> Result<Nanos> {
     }
 }
 
-/// Sets the timer slack of the calling thread. The minimum is a nanosecond.
+/// Sets the timer slack of the calling thread. A `slack` of zero sets the minimum, 1 ns.
 ///
 /// # Errors
 /// The kernel lacks timer slack.

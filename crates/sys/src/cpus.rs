@@ -104,7 +104,7 @@ impl Times {
 /// Returns the times of all CPUs together from boot until now.
 ///
 /// # Errors
-/// The kernel does not report the time.
+/// The kernel does not report the CPU times.
 pub fn times() -> Result<Times> {
     let stats = KernelStats::current().map_err(|error| {
         let source = std::io::Error::other(error);

@@ -29,7 +29,7 @@ impl Bell {
         }
     }
 
-    /// Wakes the thread that waits for the bell.
+    /// Rings the bell, and so wakes a thread that waits for the bell.
     pub fn ring(&self) {
         // The write fails only after 2^64 − 2 unread rings. In that case, the bell is already readable.
         let _ = rustix::io::write(&self.handle, &1_u64.to_ne_bytes());

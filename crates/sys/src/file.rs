@@ -29,7 +29,8 @@ pub(crate) fn write(path: impl AsRef<Path>, text: &str) -> Result<()> {
     written.map_err(|error| Error::from(error, format!("write `{text}` to {}", path.display()), REMEDY))
 }
 
-/// Opens a directory. Lookups in the open directory do not depend on the directory's name.
+/// Opens a directory. Lookups in the open directory always refer to this directory, even if its path later names
+/// another directory.
 pub(crate) fn directory(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path.as_ref(), flags, Mode::empty())?)
@@ -52,7 +53,7 @@ pub(crate) fn write_in(directory: impl AsFd, name: &str, text: &str) -> io::Resu
     open_in(directory, name, OFlags::WRONLY)?.write_all(text.as_bytes())
 }
 
-/// Returns the entries of the subdirectory `name` that are numbers, in ascending order.
+/// Returns the numbers among the names of the entries of directory `name`, relative to `directory`, in ascending order.
 pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32>> {
     let opened = openat(directory, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut numbers = Vec::new();
@@ -63,7 +64,7 @@ pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32
     Ok(numbers)
 }
 
-/// Returns the names of the subdirectories.
+/// Returns the names of the subdirectories in ascending order, without names that start with a period.
 pub(crate) fn directories_in(directory: impl AsFd) -> io::Result<Vec<String>> {
     let opened = openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut names = Vec::new();

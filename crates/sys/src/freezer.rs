@@ -8,7 +8,7 @@ use sched::{Instant, Nanos};
 /// The state of a freezer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// The tasks of the group run.
+    /// The tasks of the group may run.
     Thawed,
     /// Some tasks of the group have yet to stop.
     Freezing,
@@ -88,8 +88,8 @@ mod tests {
     use crate::child::{Child, Work};
     use crate::usage::Meter;
 
-    /// Freezes a spinning child in a group of `hierarchy`, checks that the child does not run, thaws the child and
-    /// moves the child back.
+    /// Moves a spinning child into a new group of `hierarchy`. Freezes and thaws the child three times, and checks that
+    /// it runs only while thawed. Removing the group moves the child back.
     fn freezes_and_thaws(hierarchy: Result<Hierarchy>, name: &str) {
         let hierarchy = match hierarchy {
             Ok(hierarchy) => hierarchy,

@@ -71,7 +71,7 @@ impl Configuration {
     }
 }
 
-/// Returns the last value of a boot parameter; `None` if the parameter was not given.
+/// Returns the last value of a boot parameter; `None` if the parameter was not given, or was given without a value.
 #[must_use]
 pub fn parameter(name: &str) -> Option<String> {
     given(&file::read("/proc/cmdline").ok()?, name)
@@ -109,7 +109,7 @@ pub enum SchedExt {
     Absent,
     /// The kernel supports sched_ext, and no scheduler is loaded.
     Vacant,
-    /// A scheduler with this name is loaded.
+    /// A scheduler is loaded. The string is its name, or the state of sched_ext if the kernel does not report the name.
     Loaded(String),
 }
 

@@ -93,13 +93,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error of operation `what` on thread `tid`.
+    /// Returns the error of operation `what` on thread or process `tid`.
     fn of(error: impl Into<io::Error>, tid: u32, what: impl Into<String>, remedy: &'static str) -> Error {
         let source = error.into();
         if source.raw_os_error() == Some(libc::ESRCH) { Error::Gone(tid) } else { Error::from(source, what, remedy) }
     }
 
-    /// Returns the error of operation `what` on an object other than a thread.
+    /// Returns the error of operation `what`, in which ESRCH has no special meaning.
     fn from(error: impl Into<io::Error>, what: impl Into<String>, remedy: &'static str) -> Error {
         let (source, what) = (error.into(), what.into());
         match source.kind() {

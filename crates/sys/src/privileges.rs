@@ -17,7 +17,7 @@ pub enum Capability {
     Kill,
     /// CAP_IPC_LOCK: locked memory.
     LockMemory,
-    /// CAP_PERFMON: context switches of other users' threads.
+    /// CAP_PERFMON: recording the context switches of other users' threads.
     Perfmon,
     /// CAP_BPF: schedulers for sched_ext.
     Bpf,
@@ -105,7 +105,7 @@ pub fn memory_limit() -> Option<u64> {
     getrlimit(Resource::Memlock).current
 }
 
-/// Limit of open files before [`raise_file_limit`]. `None`: the limit was not raised.
+/// Limit of open files before the first call of [`raise_file_limit`]. `None`: there was no limit.
 static FILES_BEFORE: OnceLock<Option<u64>> = OnceLock::new();
 
 /// Raises the limit of open files (RLIMIT_NOFILE) to its maximum. Children inherit the raised limit.

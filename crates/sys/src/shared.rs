@@ -16,7 +16,8 @@ const LARGEST: u64 = 64 << 20;
 /// The remedy for a file that cannot be created or opened.
 const REMEDY: &str = "use a directory of this user, on a writable file system with free space";
 
-/// Words in a mapped file. A store of one process is visible to all processes, and survives the process.
+/// Words in a mapped file. A store of one process is visible to all processes that map the file, and survives the
+/// process.
 ///
 /// The space of the file is allocated at creation. The file must not be truncated while it is open. The file belongs to
 /// this user alone, and this crate never truncates it.
@@ -51,7 +52,7 @@ impl Words {
     pub fn create(path: &Path, count: usize) -> Result<Words> {
         let file = open(path, OFlags::CREATE | OFlags::EXCL, "make")?;
         Words::fill(path, &file, count).inspect_err(|_| {
-            // The file was created just now, and is empty.
+            // This call has just created the file.
             let _ = std::fs::remove_file(path);
         })
     }
@@ -130,7 +131,8 @@ pub struct Lock {
 pub enum Locked {
     /// This process holds the lock.
     Ours(Lock),
-    /// Another process holds the lock. The pid is present if that process has already recorded its pid.
+    /// Another process holds the lock. The value is the pid in the file. Until the process has recorded its pid, the
+    /// file is empty or has the pid of an earlier holder.
     Held(Option<u32>),
 }
 

@@ -13,7 +13,7 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 pub enum State {
     /// The thread runs or waits for a CPU.
     Runnable,
-    /// The thread sleeps interruptibly.
+    /// The thread sleeps interruptibly, or is in a state that this type does not list.
     Sleeping,
     /// The thread sleeps uninterruptibly: it waits for a disk, or a freezer holds it.
     Uninterruptible,
@@ -165,8 +165,9 @@ impl Thread {
         file::numbers_in(&self.directory, "..").map_err(|error| problem(error, self.tid(), ".."))
     }
 
-    /// Returns the pids of the living processes that the thread has forked, in ascending order. The kernel may omit
-    /// processes if processes start or end during the call. Repeat the call for a complete list.
+    /// Returns the pids of the thread's child processes, in ascending order. An ended child is included until it is
+    /// reaped. If processes start or end during the call, the kernel may omit other processes. Repeat the call for a
+    /// complete list.
     ///
     /// # Errors
     /// The thread has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
@@ -252,7 +253,7 @@ pub fn threads(pid: u32) -> Result<Vec<u32>> {
     Thread::open(pid)?.siblings()
 }
 
-/// Returns the pids of the living children of process `pid`, in ascending order.
+/// Returns the pids of the children of process `pid`, in ascending order. An ended child is included until it is reaped.
 ///
 /// # Errors
 /// The process has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
@@ -261,7 +262,7 @@ pub fn children(pid: u32) -> Result<Vec<u32>> {
     for tid in threads(pid)? {
         match Thread::open(tid).and_then(|thread| thread.children()) {
             Ok(children) => all.extend(children),
-            // A thread that has just ended has no children.
+            // The thread has just ended, and its children have another parent now.
             Err(Error::Gone(_)) => {}
             Err(error) => return Err(error),
         }
@@ -351,7 +352,7 @@ mod tests {
     fn kernel_threads_and_missing_threads_are_distinguished() {
         let me = status(current()).unwrap();
         assert!(!me.is_kernel && me.start_time > 0);
-        // Thread 2 is kthreadd if the tests run in the PID namespace of the host.
+        // Thread 2 is kthreadd if the tests run in the initial PID namespace.
         match status(2) {
             Ok(second) if second.name == "kthreadd" => assert!(second.is_kernel),
             _ => eprintln!("SKIPPED: process 2 is not kthreadd here, so no kernel thread is seen"),

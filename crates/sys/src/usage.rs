@@ -96,7 +96,7 @@ impl StateMeter {
     /// # Errors
     /// The thread has ended.
     pub fn read(&self) -> Result<Doing> {
-        // The line has 52 numbers of at most 20 digits and a short name.
+        // The line has 52 fields: a short name, a letter, and numbers of at most 20 digits.
         let mut bytes = [0; 1200];
         let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.tid, "stat"))?;
         let malformed = || Error::Malformed { path: path(self.tid, "stat"), wanted: "the status of a thread" };
@@ -104,8 +104,8 @@ impl StateMeter {
     }
 }
 
-/// The file that reports the tid of the newest thread on this host. This tid changes whenever a thread or process
-/// starts.
+/// The file that reports the tid of the newest thread in this PID namespace. This tid changes whenever a thread or
+/// process starts.
 #[derive(Debug)]
 pub struct Births {
     file: File,

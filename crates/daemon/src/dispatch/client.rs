@@ -234,8 +234,9 @@ impl<T> Client<T> {
         }
     }
 
-    /// Releases the threads whose attributes or affinity another process, or the thread itself, has changed. If no
-    /// thread is left, returns the reason why the client can no longer be served.
+    /// Releases the threads whose attributes or affinity another process, or the thread itself, has changed. Does
+    /// nothing unless the client is raised. If the call releases the last thread, returns the reason why the client can
+    /// no longer be served.
     pub(super) fn release_changed_threads<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Explanation> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));

@@ -100,8 +100,8 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Restores the threads of a dismissed client. Its new children are found later, without the dispatcher: a scan of
-    /// many processes takes long, and the agents would wait.
+    /// Restores the threads of a dismissed client. Later scans find its new children. The scans do not hold the
+    /// dispatcher, because the agents would wait during a scan of many processes.
     pub(super) fn give_back(&mut self, client: &Client<K::Thread>) {
         if client.members.is_empty() {
             return;

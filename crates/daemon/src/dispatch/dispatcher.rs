@@ -46,7 +46,7 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) alarms: Vec<Option<Due>>,
     /// CPUs whose agents must be woken.
     pub(super) call: CpuSet,
-    /// CPUs whose agents were woken to pick again.
+    /// CPUs whose next turn must pick again.
     pub(super) kicked: CpuSet,
     pub(super) cpus: Vec<CpuState>,
     /// Whether service is suspended because no guardian is alive.
@@ -138,13 +138,13 @@ impl<K: Kernel> Dispatcher<K> {
         self.cpus[cpu.index()].until()
     }
 
-    /// Returns the level that the last turn set for the threads of client `e`. `None`: the client is not served.
+    /// Returns the level that was last set for the threads of client `e`. `None`: the client is not served.
     #[must_use]
     pub fn level(&self, e: EntityId) -> Option<Level> {
         self.clients.get(e).map(|client| client.level)
     }
 
-    /// Returns whether this host reports wake-ups of `e`. If not, wake-ups are detected late.
+    /// Returns whether this host reports wake-ups of `e`. If not, the agent polls for them, and detects them late.
     #[must_use]
     pub fn reports_wakeups(&self, e: EntityId) -> bool {
         self.clients.get(e).is_some_and(|client| client.reports_wakeups)

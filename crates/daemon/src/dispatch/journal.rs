@@ -4,7 +4,8 @@
 use sched::{Instant, Nanos};
 use trace::Event;
 
-/// Maximum number of unread events: enough for a few seconds of a client with the shortest period.
+/// Maximum number of unread events. A client with the shortest period has 10,000 periods per second, with several
+/// events each.
 pub(crate) const EVENTS_MOST: usize = 1 << 16;
 
 /// Unread events.

@@ -1,16 +1,16 @@
 //! [`Dispatcher`]: carries out the machine's actions on a kernel. The caller decides when and on which thread the
 //! dispatcher runs, so the dispatcher works on a simulated host as well.
 //!
-//! Every CPU has an *agent*. The agent takes a [turn](Dispatcher::turn) when a slice or a period ends, when a blocked
-//! client wakes, or when another agent wakes this agent. A turn charges the running client, passes inputs to the
-//! machine, and sets the level of every client on the CPU:
+//! Every CPU has an *agent*. The agent takes a [turn](Dispatcher::turn) when a slice or a period ends, when a client
+//! blocks or wakes, or when another thread of the daemon wakes this agent. A turn charges the running client, passes
+//! inputs to the machine, and sets the level of every client on the CPU:
 //!
 //! | state of the client | level of its threads |
 //! |---|---|
 //! | running | raised |
 //! | blocked, with budget left or after the end of its period | raised; wake-ups are awaited |
 //! | blocked, without budget | original; wake-ups are awaited |
-//! | waiting, or throttled | original; stopped if the limit is hard |
+//! | waiting or depleted | original; stopped if the limit is hard |
 //!
 //! The dispatcher reports to the machine that a client blocks or wakes. Only the machine's actions `Run` and `Stop`
 //! start and stop the client.

@@ -19,7 +19,7 @@ pub enum Refusal {
         /// The smallest value.
         least: Nanos,
     },
-    /// The request combines properties that are not supported together.
+    /// The dispatcher does not support the request.
     Unsupported {
         /// Reason for the refusal.
         reason: &'static str,
@@ -37,9 +37,9 @@ pub enum Refusal {
     },
     /// The process belongs to Tactus, or is an ancestor of Tactus.
     Ourselves(u32),
-    /// The process already has a promise.
+    /// The process or one of its descendants already has a promise.
     Already {
-        /// Pid of the process.
+        /// Pid of the process with the promise.
         pid: u32,
         /// Name of the client.
         name: String,

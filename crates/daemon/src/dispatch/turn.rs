@@ -15,7 +15,7 @@ const SLEEP_LEAST: Nanos = Nanos::us(10);
 /// until the client blocks. Such a client probably uses up its next slice, too, and the sentinel would cost one or two
 /// context switches per slice.
 const USED_UP: u32 = 8;
-/// Maximum number of missed periods that are reported individually.
+/// Maximum number of periods of a client that one turn reports.
 const PERIODS_TOLD_MOST: u64 = 1_000;
 
 /// Signals that an agent has received.
@@ -73,7 +73,7 @@ impl<K: Kernel> Dispatcher<K> {
             let slept = cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
             client.slices_used_up = if slept { 0 } else { client.slices_used_up.saturating_add(1) };
         }
-        // The machine requires that the charge never exceeds the elapsed time.
+        // The client cannot have run for longer than the slice has lasted.
         cost.ran = (cost.ran + time).min(now.saturating_since(cost.begun));
         self.input(now, Input::Ran { cpu, time });
     }
@@ -115,7 +115,7 @@ impl<K: Kernel> Dispatcher<K> {
         let (deadline, left) = (self.deadline(e), self.left_of(e));
         let Some(client) = self.clients.get_mut(e) else { return };
         client.is_blocked = false;
-        // A client that slept at the start of the period was not runnable throughout the period.
+        // Unless the period begins now, the client was blocked during a part of it.
         let fresh = deadline == now.saturating_add(client.reservation.period);
         client.ledger = Some(match client.ledger {
             Some(ledger) if !fresh => ledger.interrupted(),
@@ -212,8 +212,8 @@ impl<K: Kernel> Dispatcher<K> {
     fn next(&mut self, cpu: CpuId, begun: Instant) -> Instant {
         let now = self.now();
         let here = &mut self.cpus[cpu.index()];
-        // The agent sleeps at least as long as a turn takes. Otherwise a client with many threads would cause turns
-        // without a pause.
+        // The turn at the end of the slice starts after a pause that is at least as long as this turn was. Otherwise a
+        // client with many threads would cause turns without a pause.
         let turn = now.saturating_since(begun);
         here.cost.turn = turn;
         let sleep = turn.max(SLEEP_LEAST);

@@ -1,5 +1,5 @@
-//! Control groups for trials. A group is removed when its trial ends, or when the program is interrupted. The groups of
-//! a killed program are removed by the next trial.
+//! Control groups for trials. A group is removed when its trial ends, or when the program is interrupted. If the
+//! program is killed, the next trial with a group below the same parent removes the groups.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::cgroup::{Group, Hierarchy, OwnGroup, Version};

@@ -1,4 +1,4 @@
-//! One trial per mechanism. A trial changes only child processes, which end with the trial.
+//! One trial per mechanism. A trial changes only its own child processes and control groups, which end with the trial.
 
 use super::groups::{self, TrialGroup};
 use crate::Explanation;
@@ -31,8 +31,8 @@ fn hog() -> sys::Result<Child> {
     Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO })
 }
 
-/// Waits until `is_so` holds, for [`PATIENCE`] at most. Returns the instant of the successful check; `None` if there
-/// was none.
+/// Waits until `is_so` holds, for [`PATIENCE`] at most. Returns the instant just before the successful check; `None` if
+/// no check succeeded.
 fn within_patience(mut is_so: impl FnMut() -> sys::Result<bool>) -> sys::Result<Option<Instant>> {
     let end = clock::now() + PATIENCE;
     loop {
@@ -108,8 +108,8 @@ fn stands_still(child: &Child) -> sys::Result<bool> {
         clock::sleep(Nanos::ms(10));
         Ok(meter.read()?.ran == before)
     });
-    // The child may still run for a moment: the kernel reports a thread as frozen or stopped shortly before the thread
-    // leaves its CPU.
+    // Several checks may be necessary, because the kernel reports a thread as frozen or stopped shortly before the
+    // thread leaves its CPU.
     Ok(stands?.is_some())
 }
 

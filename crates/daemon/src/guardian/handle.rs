@@ -46,7 +46,8 @@ impl Handle {
     /// guardian is running.
     pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Explanation> {
         let failed = |why: String| Explanation::new(format!("cannot start the guardian: {why}"), "try again");
-        // The guardian's working directory must not keep a file system from being unmounted.
+        // The guardian needs an absolute path: it runs in `/`, so that its working directory does not prevent a file
+        // system from being unmounted.
         let path = std::path::absolute(directory.path()).map_err(|error| failed(error.to_string()))?;
         let before = table.beats(Beating::Guardian);
         let mut command = Command::new(program);

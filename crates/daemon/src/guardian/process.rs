@@ -30,8 +30,9 @@ pub struct GuardianEnd {
     pub is_settled: bool,
 }
 
-/// Turns this process into the guardian of the daemon with the table in `directory`. Returns when nothing is left to
-/// guard. The caller writes the report last, because writing to a slow or closed pipe may block or fail.
+/// Turns this process into the guardian of the daemon with the table in `directory`. Returns after an error, or when
+/// the guardian has nothing left to do. The caller writes the report last, because writing to a slow or closed pipe may
+/// block or fail.
 #[must_use]
 pub fn run(directory: &Path) -> GuardianEnd {
     process::ignore_requests();

@@ -11,10 +11,10 @@ use std::sync::{MutexGuard, TryLockError};
 use sys::attributes::{self, Attributes};
 use sys::{Result, affinity, clock, thread};
 
-/// Interval between beats of an idle agent.
+/// Maximum time that an agent waits for its next turn. The agent beats after every turn.
 pub(super) const BEAT: Nanos = Nanos::ms(100);
 /// Maximum time for which an agent continues to beat while it waits for the dispatcher. The sum of this time, the
-/// guardian's patience and the duration of a restoration is less than a second.
+/// guardian's patience and the duration of a restoration must be less than a second.
 const PATIENCE: Nanos = Nanos::ms(400);
 /// Interval between the attempts of an agent to lock the dispatcher.
 const AGAIN: Nanos = Nanos::us(20);

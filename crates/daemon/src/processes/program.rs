@@ -44,7 +44,7 @@ fn unknown(name: &str) -> Explanation {
     Explanation::new(format!("there is no command `{name}` in PATH"), right)
 }
 
-/// Returns the explanation that `file` may exist, but is not an executable program.
+/// Returns the explanation why `file` cannot be executed.
 fn refused(file: &Path, name: &str) -> Explanation {
     let shown = file.display();
     match file.metadata() {

@@ -69,7 +69,7 @@ impl RunProcess {
                 Ok(RunProcess { name: name.to_string(), child, process, gate, start: None, worker })
             }
             Err(error) => {
-                // The child ends at once: its gate is closed for good.
+                // The child may have ended already.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(error.into())

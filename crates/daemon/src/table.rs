@@ -43,7 +43,7 @@ const AT_BOOT: usize = 12;
 /// Number of words of a boot ID, which is a UUID of 36 characters.
 const BOOT_WORDS: usize = 5;
 const BOOT_BYTES: usize = BOOT_WORDS * 8;
-/// Beats of the agents, on cache lines that contain no words of other writers.
+/// Beats of the agents, on cache lines that contain nothing else.
 const AT_AGENT_BEATS: usize = 64;
 const HEAD: usize = AT_AGENT_BEATS + CPUS_MAX;
 
@@ -298,7 +298,8 @@ impl Table {
         self.cells.store(AT_GUARDIAN_SEQUENCE, sequence.wrapping_add(1).max(2));
     }
 
-    /// Returns the identity of the guardian; `None` before the identity is recorded.
+    /// Returns the identity of the guardian; `None` before the identity is recorded, and during the record of another
+    /// identity.
     #[must_use]
     pub fn guardian(&self) -> Option<Identity> {
         let sequence = self.cells.load(AT_GUARDIAN_SEQUENCE);

@@ -238,7 +238,7 @@ impl Kernel for Caller {
             return Err(refused(what()));
         }
         let affinity = process.cpuset.and(cpus);
-        // The thread is a kernel thread that is bound to its CPU, or the host lacks these CPUs.
+        // The thread is a kernel thread that is bound to its CPU, or its cpuset has none of these CPUs.
         if process.is_kernel || affinity.is_empty() {
             return Err(senseless(what()));
         }

@@ -60,7 +60,7 @@ impl World {
     }
 
     /// Restricts thread `tid` to the CPUs that are in `cpus` and in the cpuset of the thread, on behalf of a process
-    /// other than Tactus.
+    /// other than Tactus. Has no effect if there are no such CPUs.
     pub fn move_to(&mut self, tid: u32, cpus: &CpuSet) {
         self.note(|| format!("another process lets {tid} run on {cpus}"));
         let Some(affinity) = self.tasks.process_of(tid).map(|process| process.cpuset.and(cpus)) else { return };
@@ -238,7 +238,7 @@ impl World {
         self.tasks.processes.get(&pid).map_or(&[], |process| &process.threads)
     }
 
-    /// Returns the pids of the living children of process `pid`, in ascending order.
+    /// Returns the pids of the children of process `pid` that are not reaped yet, in ascending order.
     #[must_use]
     pub fn children_of(&self, pid: u32) -> &[u32] {
         self.tasks.processes.get(&pid).map_or(&[], |process| &process.children)
@@ -295,7 +295,8 @@ impl World {
         false
     }
 
-    /// Returns all differences between the host and its state without Tactus, except in Tactus's own processes.
+    /// Returns all differences between the host and its state without Tactus, except in init and in Tactus's own
+    /// processes.
     #[must_use]
     pub fn differences(&self) -> Vec<Difference> {
         let mut found = Vec::new();

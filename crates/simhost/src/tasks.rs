@@ -47,8 +47,8 @@ pub(super) struct Thread {
     pub(super) setting: Setting,
     /// Setting of the thread without Tactus.
     pub(super) untouched: Setting,
-    /// Entity of the thread; `None` once the thread has ended. The first thread of a process stays until all threads
-    /// have ended.
+    /// Entity of the thread; `None` once the thread has ended. The first thread of a process is kept without an entity
+    /// until the process is reaped.
     pub(super) entity: Option<EntityId>,
     /// Whether calls of `World::want` and `World::block` decide when the thread runs and sleeps, instead of a workload.
     pub(super) is_scripted: bool,
@@ -113,7 +113,7 @@ pub(super) struct Process {
     /// Pids of the process's children, in ascending order.
     pub(super) children: Vec<u32>,
     pub(super) has_ended: bool,
-    /// Whether the parent of the process, or of an ancestor, has ended.
+    /// Whether the parent of the process has ended, or the process was forked by an orphan.
     pub(super) is_orphan: bool,
 }
 
@@ -214,7 +214,7 @@ impl Tasks {
         self.get_mut(tid).expect("it is there")
     }
 
-    /// Returns the process of a living thread.
+    /// Returns the process of thread `tid`; `None` if there is no such thread.
     pub(super) fn process_of(&self, tid: u32) -> Option<&Process> {
         self.processes.get(&self.get(tid)?.process)
     }

@@ -20,7 +20,8 @@ pub struct Plan {
     pub target: Target,
     /// The fault.
     pub fault: Fault,
-    /// Number of the act that the fault replaces. Acts are calls and stores, counted after the setup.
+    /// Number of the act that the fault replaces. Acts are calls and stores of the process, counted after the setup.
+    /// Those of the guardian are counted once the daemon knows that the guardian is active.
     pub act: u64,
 }
 

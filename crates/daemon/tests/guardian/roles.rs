@@ -81,7 +81,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
                 table.entries().into_iter().for_each(|(row, _, _)| table.forget(row));
                 say("restored");
                 guardian.kill();
-                // Starting a guardian takes longer than the guardian tolerates between two beats of an agent.
+                // The start may take longer than the new guardian tolerates between two beats of an agent.
                 table.set_agents(0);
                 guardian = Handle::start(&directory, &table, this_program()).unwrap();
                 table.set_agents(1);

@@ -29,7 +29,7 @@ use sys::attributes::{self, Attributes};
 use sys::thread;
 use victims::{Kind, Victims};
 
-/// Priority of the observer: above every victim, and below every thread of Tactus.
+/// Priority of the observer: above every victim that is not raised, and below the real-time threads of Tactus.
 const PRIORITY: u32 = 50;
 
 #[derive(Parser, Debug)]

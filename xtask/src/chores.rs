@@ -27,7 +27,7 @@ pub(crate) struct Golden {
     update: bool,
 }
 
-/// Runs the benchmarks.
+/// Runs the benchmarks; with further arguments, only the benchmark of speed.
 pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     let mut command = cargo(&["bench", "--package", "cli", "--bench", "speed", "--"]);
     match SIMSO.environment() {

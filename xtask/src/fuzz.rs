@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: checks the laws on random inputs. `cargo xtask test` fuzzes for one minute as one of its steps.
+//! `cargo xtask fuzz`: checks the laws of the policies, or the promises of the daemon, on random inputs. One step of
+//! `cargo xtask test` fuzzes for a minute.
 
 use crate::program::{FUZZ, FUZZ_DAEMON, Program};
 use crate::step::{Failure, Outcome, Tally};

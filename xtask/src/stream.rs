@@ -49,7 +49,7 @@ pub(crate) fn read_lines(from: impl Read + Send + 'static, to: mpsc::Sender<Stri
         let mut from = BufReader::new(from);
         let mut line = Vec::new();
         while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-            // The receiver no longer exists.
+            // The send fails if the receiver no longer exists.
             if to.send(String::from_utf8_lossy(&line).trim_end().to_string()).is_err() {
                 return;
             }

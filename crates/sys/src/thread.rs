@@ -253,7 +253,8 @@ pub fn threads(pid: u32) -> Result<Vec<u32>> {
     Thread::open(pid)?.siblings()
 }
 
-/// Returns the pids of the children of process `pid`, in ascending order. An ended child is included until it is reaped.
+/// Returns the pids of the children of process `pid`, in ascending order. An ended child is included until it is
+/// reaped.
 ///
 /// # Errors
 /// The process has ended, or the kernel lacks CONFIG_PROC_CHILDREN.

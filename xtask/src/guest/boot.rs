@@ -55,7 +55,7 @@ pub(crate) enum End {
 }
 
 impl Machine<'_> {
-    /// Returns the command that starts QEMU. The kernel kills QEMU when the calling thread ends.
+    /// Returns the command that starts QEMU. The kernel of the host kills QEMU when the calling thread ends.
     fn command(&self) -> Command {
         let file = |name: &str| self.folder.join(name).display().to_string();
         let mut command = Command::new("setpriv");

@@ -53,7 +53,7 @@ pub(crate) struct Job {
     pub(crate) title: &'static str,
     pub(crate) programs: &'static [Program],
     pub(crate) time: Time,
-    /// Number of attempts. Measurements depend on the other load of the host.
+    /// Maximum number of attempts; several for a job whose measurements depend on the other load of the host.
     pub(crate) tries: u32,
     /// Whether the job accepts a seed and rounds.
     pub(crate) is_random: bool,

@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     run_all(&steps)
 }
 
-/// Installs the Python programs and fetches the guest kernel.
+/// Installs the Python programs and QEMU, and fetches the guest kernel.
 fn download() {
     for oracle in [SIMSO, TRAPPY, LISA] {
         let _ = oracle.environment();

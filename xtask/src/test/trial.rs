@@ -1,5 +1,5 @@
 //! Runs `cargo xtask new-policy` on a copy of the workspace. The new policy must compile without warnings, be
-//! formatted, and pass its own test and every test that is derived from the registry.
+//! formatted, and pass its own test and the tests of the laws on single machines.
 
 use crate::root::{cargo, root};
 use crate::step::{Failure, Outcome, counted, succeeds};

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 const DRAWERS: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
 /// Paths on a developer's machine.
 const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
-/// Hosts of package registries. The configuration of the registry's client chooses the host, not this project.
+/// Hosts of package registries, and options that choose a registry. The configuration of the registry's client chooses
+/// the registry, not this project.
 const REGISTRY_HOSTS: &[&str] = &[
     concat!("index.", "crates.io"),
     concat!("static.", "crates.io"),

@@ -1,4 +1,4 @@
-//! Rules about SPECIFICATION.md: every promise names its tests, or is marked as pending.
+//! Rules about SPECIFICATION.md: every promise is short, and names its tests or is marked as pending.
 
 use super::{text, texts, tidy};
 

@@ -14,8 +14,8 @@ const LEFTOVERS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!(
 const LEFTOVER_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
 /// Assertions that a release build omits. A law that is not asserted in release builds is not a law.
 const UNASSERTED: &[&str] = &["debug_assert", "debug_assert_eq", "debug_assert_ne"];
-/// Names that a policy must not use: clocks, threads, random numbers, floats, and containers whose order differs
-/// between runs.
+/// Names that `sched` and the policies must not use: clocks, threads, random numbers, floats, input and output, and
+/// containers whose order differs between runs.
 const IMPURE: &[&str] = &[
     "HashMap",
     "HashSet",
@@ -179,8 +179,8 @@ fn is_float(literal: &str) -> bool {
     number && (literal.contains('.') || literal.ends_with("f32") || literal.ends_with("f64"))
 }
 
-/// Returns whether a file has only tests: `tests.rs`, or a file below a folder `tests`. Another rule checks that these
-/// modules are test-only.
+/// Returns whether a file has only tests: `tests.rs`, or a file below a folder `tests`. In `sched` and the policies,
+/// [`tests_in_the_open`] finds a module `tests` that is not test-only.
 pub(super) fn holds_tests(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }

@@ -1,4 +1,4 @@
-//! The xtask commands that only call cargo.
+//! The xtask commands that run one or two cargo commands.
 
 use crate::component;
 use crate::oracle::SIMSO;

@@ -26,13 +26,14 @@ use std::process::ExitCode;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Chore {
     /// Run all checks: formatting, lints, tidiness, all tests, a minute of fuzzing, a few points of the papers'
-    /// experiments, SimSo, guest kernels, a new policy. The last line is `N passed, N failed, N skipped`.
+    /// experiments, WebAssembly, documentation, comparisons with other programs, guest kernels, and a new policy. The
+    /// last line is `N passed, N failed, N skipped`.
     Test,
     /// Check the crates that the changes on this branch affect: formatting, lints, tidiness and tests.
     Check(check::Check),
-    /// Search for inputs that break a law of a policy, in a release build.
+    /// Search for inputs that break a law of a policy or a promise of the daemon, in a release build.
     Fuzz(fuzz::Fuzz),
-    /// Measure speed, and the speed of a bare event loop in the same run.
+    /// Measure the speed of Tactus, and the speed of a bare event loop in the same run.
     Bench(chores::Bench),
     /// Compare the golden outputs, or update them.
     Golden(chores::Golden),

@@ -18,7 +18,7 @@ const DRAFT: &str = "table.new";
 /// File name of the lock. Only the process that holds the lock may dispatch or restore.
 const LOCK: &str = "tactus.lock";
 
-/// Maximum time to wait for a guardian that restores threads. Restoring takes less time.
+/// Maximum time to wait for the lock. A guardian that holds the lock restores all threads in less time.
 const RESTORING: Nanos = Nanos::s(1);
 
 /// The directory that the daemon, its guardian and `tactus restore` share.
@@ -77,7 +77,7 @@ impl Directory {
         Ok(Directory::at(own.ok_or_else(none)?.join("tactus")))
     }
 
-    /// Returns the directory at `path`. The directory is created before its first file.
+    /// Returns the directory at `path`, which need not exist yet.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Directory {
         Directory { path: path.into() }

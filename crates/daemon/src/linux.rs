@@ -62,9 +62,9 @@ impl Thread {
         Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None, listened: false, children: None }
     }
 
-    /// Returns an event source for the agent of a CPU. The source becomes readable when the thread begins to run on
-    /// that CPU, while this is [awaited](Kernel::await_entry). The source stays readable after the thread has ended, so
-    /// the caller must then remove the source.
+    /// Returns an event source for the agent of a CPU. While the thread is [awaited](Kernel::await_entry), the source
+    /// becomes readable when the thread begins to run on that CPU. The source stays readable after the thread has
+    /// ended, so the caller must then remove the source.
     ///
     /// # Errors
     /// The thread has ended, this process lacks the privilege, or the kernel has no perf events.
@@ -136,9 +136,9 @@ impl Linux {
         Ok(Linux { births: Births::open()?, sentinels: Some(sentinels), agents, keeper })
     }
 
-    /// Number of the event that an awaited thread has begun to run. The event is in the event set of an agent.
+    /// Number, in the event set of an agent, of the event that an awaited thread has begun to run.
     pub const ENTRY: u64 = 2;
-    /// Number of a fork event. The event is in the event set of the keeper.
+    /// Number of a fork event in the event set of the keeper.
     pub const BIRTH: u64 = 1;
 
     /// Adds the events of `thread` to the set of `cpu`'s agent, unless the set already contains the events.

@@ -298,8 +298,7 @@ impl Table {
         self.cells.store(AT_GUARDIAN_SEQUENCE, sequence.wrapping_add(1).max(2));
     }
 
-    /// Returns the identity of the guardian; `None` before the identity is recorded, and during the record of another
-    /// identity.
+    /// Returns the identity of the guardian; `None` before an identity is recorded, and while one is being recorded.
     #[must_use]
     pub fn guardian(&self) -> Option<Identity> {
         let sequence = self.cells.load(AT_GUARDIAN_SEQUENCE);

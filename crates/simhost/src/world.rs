@@ -281,7 +281,7 @@ impl World {
     }
 
     /// Ends thread `tid`. The process ends with its last thread. The first thread of a process stays visible until the
-    /// process ends.
+    /// process is reaped.
     pub fn exit(&mut self, tid: u32) {
         self.note(|| format!("{tid} ends"));
         let Some(thread) = self.tasks.get_mut(tid) else { return };

@@ -1,5 +1,5 @@
-//! [`Neighbours`]: other activity on the host. Processes start and end threads and processes, and change the values
-//! that Tactus changes.
+//! [`Neighbours`]: other activity on the host. Threads and processes start and end, and processes other than Tactus
+//! change the values that Tactus changes.
 
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use sim::{Periodic, Workload};

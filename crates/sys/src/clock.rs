@@ -141,7 +141,7 @@ impl Timer {
         timerfd_settime(&self.handle, TimerfdTimerFlags::ABSTIME, &to).expect("the kernel takes moments of its clock");
     }
 
-    /// Returns whether the timer has expired since it was armed or since the last call.
+    /// Returns whether the timer has expired. Each expiry is reported once, and not after the timer is set again.
     #[must_use]
     pub fn went_off(&self) -> bool {
         let mut times = [0; 8];

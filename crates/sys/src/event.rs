@@ -11,7 +11,7 @@ use sched::Instant;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A counter that becomes readable when another thread rings the bell.
+/// A counter of rings, with a file descriptor that becomes readable when a thread rings the bell.
 #[derive(Debug)]
 pub struct Bell {
     handle: OwnedFd,

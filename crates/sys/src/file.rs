@@ -53,7 +53,8 @@ pub(crate) fn write_in(directory: impl AsFd, name: &str, text: &str) -> io::Resu
     open_in(directory, name, OFlags::WRONLY)?.write_all(text.as_bytes())
 }
 
-/// Returns the numbers among the names of the entries of directory `name`, relative to `directory`, in ascending order.
+/// Returns the entries of directory `name` whose names are numbers, in ascending order. `name` is relative to
+/// `directory`.
 pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32>> {
     let opened = openat(directory, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut numbers = Vec::new();

@@ -50,7 +50,7 @@ impl Configuration {
         Configuration { options: procfs::kernel_config().ok().map(procfs::KernelConfig) }
     }
 
-    /// Returns the value of option `name`, `CONFIG_…`.
+    /// Returns the value of option `name`, such as `CONFIG_HZ`.
     #[must_use]
     pub fn option(&self, name: &str) -> Configured {
         match self.options.as_ref().map(|options| options.0.get(name)) {

@@ -99,7 +99,7 @@ impl Error {
         if source.raw_os_error() == Some(libc::ESRCH) { Error::Gone(tid) } else { Error::from(source, what, remedy) }
     }
 
-    /// Returns the error of operation `what`, in which ESRCH has no special meaning.
+    /// Returns the error of operation `what`. Unlike [`Error::of`], does not treat ESRCH specially.
     fn from(error: impl Into<io::Error>, what: impl Into<String>, remedy: &'static str) -> Error {
         let (source, what) = (error.into(), what.into());
         match source.kind() {

@@ -26,7 +26,7 @@ pub struct Words {
     count: usize,
 }
 
-// SAFETY: the memory stays mapped until it is dropped, and all accesses are atomic.
+// SAFETY: the memory stays mapped until the value is dropped, and all accesses are atomic.
 unsafe impl Send for Words {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Words {}

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// Extent of a job.
+/// Rounds and seed of a random job.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// Number of rounds (random jobs only).

@@ -35,7 +35,7 @@ fn try_out() -> Result<Outcome> {
         &["fmt", "--package", "policies", "--check"][..],
         &["clippy", "--package", "policies", "--all-targets", "--", "-D", "warnings"],
         &["test", "--package", "policies", "trial_run"],
-        // These tests iterate over the registry, except those of worlds.
+        // These tests run for each policy of the registry. The skipped tests of worlds do not.
         &["test", "--package", "fuzz", "--test", "laws", "--", "--skip", "worlds::"],
     ];
     for check in checks {

@@ -51,7 +51,7 @@ impl<K: Kernel> Dispatcher<K> {
         Ok((entities, self.take_calls()))
     }
 
-    /// Checks whether process `pid` may become a client.
+    /// Checks that process `pid` may become a client, and returns a handle to its first thread.
     fn examine(&self, pid: u32, ours: &[u32]) -> Result<K::Thread, Refusal> {
         if ours.contains(&pid) {
             return Err(Refusal::Ourselves(pid));
@@ -122,8 +122,8 @@ impl<K: Kernel> Dispatcher<K> {
         self.kernel.schedule(leader, before).map_err(Refusal::from)
     }
 
-    /// Starts to serve the entities. Reports a wake-up of each client with a runnable thread. The agents detect the
-    /// wake-ups of the other clients.
+    /// Starts to serve the entities. Reports a wake-up of each client with a runnable thread to the machine. The agents
+    /// detect the wake-ups of the other clients later.
     fn begin(&mut self, entities: &[EntityId]) {
         let now = self.now();
         for &e in entities {

@@ -23,13 +23,13 @@ pub enum Level {
 pub(super) struct Member<T> {
     pub(super) thread: T,
     pub(super) identity: Identity,
-    /// The first thread of the process of the thread.
+    /// The first thread of the thread's process.
     pub(super) leader: Identity,
     pub(super) original: Original,
     pub(super) row: Row,
-    /// CPU time of the thread at its last read.
+    /// CPU time of the thread at the last [`Client::read`].
     ran: Nanos,
-    /// Number of dispatches of the thread at its last read.
+    /// Number of dispatches of the thread at the last [`Client::read`].
     dispatches: u64,
     has_ended: bool,
     /// Whether forks of the thread are awaited, if this host reports forks.
@@ -67,11 +67,11 @@ pub(super) struct Client<T> {
     pub(super) reports_forks: bool,
     /// Number of consecutive slices that the client has used up without blocking.
     pub(super) slices_used_up: u32,
-    /// Whether the client was dispatched in this turn.
+    /// Whether the client was dispatched since its agent last set levels.
     pub(super) is_dispatched: bool,
-    /// Pids of reported children, not adopted yet, of the client's threads or of their descendants.
+    /// Pids of descendants of the client's threads that the host has reported and that are not adopted yet.
     pub(super) reported: Vec<u32>,
-    /// Original attributes and affinity of the client's first thread.
+    /// Original attributes and affinity of the thread that was added to the client first.
     pub(super) root: Option<Original>,
     pub(super) ledger: Option<Ledger>,
     /// Reason why the client can no longer be served.

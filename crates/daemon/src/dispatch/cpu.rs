@@ -10,8 +10,8 @@ const SWITCH_MOST: Nanos = Nanos::us(20);
 pub(super) struct CpuState {
     dispatched: Option<EntityId>,
     until: Instant,
-    /// Cost of turns: the time in a slice for which the client had no CPU. The timer for the end of a slice is set
-    /// later by this time.
+    /// Cost of turns: the part of a slice in which the client had no CPU. The timer for the end of a slice is delayed
+    /// by this time.
     pub(super) cost: Cost,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Cost {
     pub(super) usual: Nanos,
     /// Instant when the current slice started.
     pub(super) begun: Instant,
-    /// Used CPU time of the current slice.
+    /// CPU time that the client has used in the current slice.
     pub(super) ran: Nanos,
     /// Duration of the last turn.
     pub(super) turn: Nanos,
@@ -74,8 +74,8 @@ impl Cost {
         (self.begun, self.ran) = (now, Nanos::ZERO);
     }
 
-    /// Records a slice in which the client had no CPU for `lost`. Returns whether the client has blocked in the slice,
-    /// which follows if `lost` exceeds the maximum cost of turns and context switches.
+    /// Records that the client had no CPU for `lost` of the last slice. Returns whether `lost` exceeds the maximum cost
+    /// of turns and context switches, so that the client must have blocked.
     pub(super) fn learn(&mut self, lost: Nanos) -> bool {
         let most = self.turn.saturating_mul(2) + SWITCH_MOST;
         let slept = lost > most;

@@ -133,8 +133,9 @@ impl<K: Kernel> Dispatcher<K> {
         all.filter_map(|(number, leaving)| Some((number, leaving.as_mut()?.restoring.take()?))).collect()
     }
 
-    /// Takes back restorations after a scan. The rows of finished restorations are removed from the table. Returns the
-    /// pause until the next scan, if a scan is needed.
+    /// Takes back restorations after a scan. If a restoration is finished, the rows of its threads are removed from the
+    /// table, except those of threads that could not be restored. Returns the pause until the next scan, if a scan is
+    /// needed.
     pub fn keep_leaving(&mut self, looked_at: impl IntoIterator<Item = (usize, Restoring)>) -> Option<Nanos> {
         let mut next: Option<Nanos> = None;
         for (number, restoring) in looked_at {

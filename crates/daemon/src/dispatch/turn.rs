@@ -9,7 +9,7 @@ use trace::Event;
 
 /// Minimum and maximum interval between polls for wake-ups that this host does not report.
 const POLL: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
-/// Minimum time from a turn to the turn at the end of the time slice. The client needs this time on the CPU.
+/// Minimum time from a turn to the turn at the end of the time slice, so that the client runs between the two turns.
 const SLEEP_LEAST: Nanos = Nanos::us(10);
 /// Number of consecutive slices that a client, alone on its CPU, uses up before the agent stops using the sentinel
 /// until the client blocks. Such a client probably uses up its next slice, too, and the sentinel would cost one or two

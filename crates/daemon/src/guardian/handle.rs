@@ -18,7 +18,8 @@ use sys::thread::{self, Identity, Thread};
 
 /// Maximum time to wait for a guardian to start.
 const BEGIN: Nanos = Nanos::s(2);
-/// Maximum time to wait for a guardian to end once nothing is left to guard. A guardian checks this at every beat.
+/// Maximum time to wait for a guardian to end once nothing is left to guard. A guardian checks at every beat whether
+/// anything is left to guard.
 const END: Nanos = Nanos::s(1);
 /// Interval between two checks of a starting guardian.
 const LOOK: Nanos = Nanos::ms(1);

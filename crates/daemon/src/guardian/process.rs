@@ -118,7 +118,7 @@ fn prepare(report: &mut String) -> sys::Result<Thread> {
             let _ = writeln!(report, "tactus guardian: {error}");
         }
     };
-    // A pinned parent passes its affinity on to the guardian. A cpuset may still forbid some CPUs.
+    // The guardian inherits the affinity of its parent, which may be pinned. A cpuset may still forbid some CPUs.
     let everywhere: CpuSet = cpus::online()?;
     match affinity::set(me, &everywhere) {
         Err(sys::Error::NotKept { .. }) => {}

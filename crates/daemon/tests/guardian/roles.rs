@@ -44,7 +44,7 @@ fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
 fn impose_on_all(table: &Table, victims: &[u32]) {
     let allowed = affinity::get(thread::current()).unwrap();
     let cpu = CpuSet::one(allowed.iter().last().unwrap());
-    // The first process is stopped, like a process that has used up a hard slice.
+    // The first process is stopped, like a client with a hard limit that has used up its slice.
     for (nth, &victim) in victims.iter().enumerate() {
         impose(table, victim, &cpu, nth == 0);
     }

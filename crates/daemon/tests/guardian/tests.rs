@@ -195,7 +195,7 @@ pub(crate) fn at_any_instant_of_its_death_all_threads_are_restored() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         clock::sleep(Nanos::us(state >> 50));
         let (daemon, begin) = (&scene.daemon.process, clock::now());
-        // A stop is detected late, so only two rounds stop the daemon.
+        // The guardian detects a stopped daemon only by missed beats, which takes time, so only two rounds stop it.
         if round % 4 == 3 {
             daemon.stop().unwrap()
         } else {

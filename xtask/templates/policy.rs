@@ -19,9 +19,9 @@ use sched::{
 
 /// The descriptor of this policy.
 ///
-/// Step 2. State the guarantees. The law tests and every fuzz run check `conserving` (the time until an idle CPU finds
-/// waiting work) and `starvation` (the maximum waiting time of an entity). A knob is a tunable number with its source.
-/// The command line, the documentation and the range checks follow from the descriptor.
+/// Step 2. State the guarantees. `conserving` is the time until an idle CPU finds waiting work. `starvation` is the
+/// maximum waiting time of an entity. The law tests and every fuzz run check both. A knob is a tunable number with its
+/// source. The command line, the documentation and the range checks follow from the descriptor.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "example-policy",
     title: "the entity that has waited longest runs, for one quantum at most",
@@ -94,8 +94,8 @@ impl Policy for ExamplePolicy {
         Ok(())
     }
 
-    // Step 6. Inputs. A later `pick` must return each entity that `wake` adds or `put` keeps, unless `sleep` removes the
-    // entity first.
+    // Step 6. Inputs. A later `pick` must return each entity that `wake` adds or `put` keeps, unless `sleep` removes
+    // the entity first.
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
         self.enqueue(e, cx);
@@ -123,8 +123,8 @@ impl Policy for ExamplePolicy {
 }
 
 // Step 8. Test the rule itself: a small run calculated by hand, one test per sentence of the essay. Existing tests
-// check three properties of every policy in the registry: the policy loses no entity, and, beyond the bounds of step 2,
-// leaves no CPU idle while an entity waits and starves no entity.
+// check three properties of every policy in the registry. The policy loses no entity. Within the bounds of step 2, it
+// leaves no CPU idle while an entity waits, and starves no entity.
 #[cfg(test)]
 mod tests {
     use super::*;

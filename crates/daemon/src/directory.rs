@@ -89,9 +89,9 @@ impl Directory {
         &self.path
     }
 
-    /// Locks the directory until the returned lock is dropped, so that no other process dispatches or restores. Waits
-    /// up to 1 s if the holder is a guardian, which restores threads of a dead dispatcher, or if the lock file has no
-    /// pid.
+    /// Locks the directory until the returned lock is dropped, so that no other process dispatches or restores. If the
+    /// holder is a guardian, or the lock file has no pid, waits up to 1 s. A guardian that holds the lock restores the
+    /// threads of a dead dispatcher.
     ///
     /// # Errors
     /// Another process holds the lock, or the directory is not usable.

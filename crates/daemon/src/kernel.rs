@@ -17,8 +17,8 @@ pub mod priority {
     pub const GUARDIAN: u32 = 99;
     /// Priority of the agents.
     pub const AGENT: u32 = 98;
-    /// Priority of a dispatched client that is alone on its CPU. Also the priority of a blocked client with budget left
-    /// or after the end of its period, so that the client runs as soon as it wakes.
+    /// Priority of a dispatched client that is alone on its CPU, and of a blocked client that has budget left or whose
+    /// period has ended. The blocked client therefore runs as soon as it wakes.
     pub const RAISED: u32 = 97;
     /// Priority of the dispatched client if other clients share its CPU. A client that wakes at priority [`RAISED`]
     /// preempts the dispatched client. The agent detects the wake-up, and the machine picks one of the clients.

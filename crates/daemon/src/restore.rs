@@ -1,13 +1,13 @@
-//! Restoring threads: by the daemon at its orderly end, by its guardian, by `tactus restore`, and by the next daemon at
-//! its start, from a leftover table.
+//! Restoring threads. The daemon restores threads at its orderly end, its guardian does so when the daemon dies, and
+//! `tactus restore` or the next daemon at its start does so from a leftover table.
 //!
 //! Restoring compares values: the original replaces a value that Tactus has set, but not a value that another process
 //! has set since. Restoring may therefore be repeated, be interrupted and started again, or run in two processes at the
 //! same time. First all threads leave real-time priority, so that no thread spins at that priority. Then stopped
 //! processes continue, and then all affinities are restored.
 //!
-//! Each thread is opened by identity, and closed before the next thread is opened, because a table may contain more
-//! threads than a process may open files.
+//! Each thread is opened by identity, and closed before the next thread is opened: a table may contain more threads
+//! than a process may open files.
 //!
 //! If a fork begins before the parent is restored, the child may appear after the restoration, with inherited values.
 //! Restoring therefore does not end with the last thread of the table: [`Restoring`] scans for children until no thread
@@ -33,12 +33,12 @@ use sys::shared::Lock;
 
 /// Maximum time that a restoration waits for forks that began before their thread was restored. Without this limit, a
 /// forking thread that receives no CPU time would delay the end of the daemon, or the guardian. The guardian must
-/// restore all threads within a second, and may already have spent a part of this second on a lock or a hung daemon.
+/// restore all threads within a second. It may already have spent a part of this second on a lock or a hung daemon.
 pub const PATIENCE: Nanos = Nanos::ms(300);
 
-/// Restores the threads of `table` and their new children. Repeats the scan for children, and calls `pause` between
-/// scans, while a fork that began before the restoration may be in progress, for [`PATIENCE`] at most. The rows stay in
-/// the table; only their stops are cleared.
+/// Restores the threads of `table` and their new children. While a fork that began before the restoration may be in
+/// progress, repeats the scan for children, for [`PATIENCE`] at most. Calls `pause` between scans. The rows stay in the
+/// table; only their stops are cleared.
 pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos)) -> Restored {
     let mut restoring = Restoring::begin(kernel, table, |_| true);
     loop {

@@ -71,8 +71,8 @@ impl Terms {
         Setup { directory, executable: this_program().to_path_buf(), policy: self.policy, knobs: self.knobs.clone() }
     }
 
-    /// Returns the knobs for a simulation of a live run. In the simulation, a client that has used up its slice
-    /// competes for the remaining time, as on a real host, unless its limit is hard.
+    /// Returns the knobs for a simulation of a live run. In the simulation, a client with a soft limit that has used up
+    /// its slice competes for the remaining time, as on a real host.
     ///
     /// # Panics
     /// As for [`knobs`].

@@ -171,7 +171,7 @@ impl Tasks {
     }
 
     /// Returns the next free tid, wrapping around; `None` if all tids are in use. A tid is not reused within one clock
-    /// tick, as on a real machine, which has too many tids to use them all within a tick.
+    /// tick. A real machine has too many tids to reuse one within a tick.
     pub(super) fn number(&mut self, start_time: u64) -> Option<u32> {
         let room = u32::try_from(self.threads.len()).expect("numbers are 32 bits");
         let after = (self.last + 1..room).chain(1..=self.last);

@@ -154,8 +154,8 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
     Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
 }
 
-/// Returns whether the values of the thread are in doubt. A thread is in doubt if it appeared after the end of the
-/// restoration and descends from a process that the restoration reported as possibly inside a fork.
+/// Returns whether the values of the thread are in doubt: the thread appeared after the end of the restoration, and its
+/// process is, or descends from, a process that the restoration reported as possibly inside a fork.
 fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
     let unsure: Vec<u32> = doubt.unsure.iter().filter_map(|it| Some(world.process_of(it.tid)?.0)).collect();
     let mut line = successors(Some(found.pid), |&pid| world.parent_of(pid));

@@ -1,5 +1,5 @@
-//! Tests of the daemon and the guardian on simulated hosts with one fault: drawn from a seed, at every act of the
-//! daemon, and at the first acts of the guardian.
+//! Tests of the daemon and the guardian on simulated hosts. The fault is drawn from a seed, or replaces an act. Every
+//! act of the daemon, and each of twelve early acts of the guardian, is replaced once by each type of fault.
 
 use sched::Nanos;
 use simhost::{Fault, Lateness};

@@ -57,8 +57,8 @@ pub fn sleep(length: Nanos) {
     sleep_until(now().saturating_add(length));
 }
 
-/// Returns the timer slack of the calling thread: the maximum delay that the kernel may add to a timer of a thread
-/// outside real-time classes, so that timers expire together. Children inherit the slack.
+/// Returns the timer slack of the calling thread: the maximum delay that the kernel may add to the thread's timers, so
+/// that timers expire together. In real-time classes, the kernel adds no delay. Children inherit the slack.
 ///
 /// # Errors
 /// The kernel does not report the slack.

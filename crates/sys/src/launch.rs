@@ -46,9 +46,8 @@ pub fn inherited(number: i32) -> Result<OwnedFd> {
     if number < 3 {
         return Err(cannot(rustix::io::Errno::BADF));
     }
-    // SAFETY: both calls refuse a number that names no open file. If the number belongs to another owner in this
-    // process, the calls do not close that file: one call duplicates the descriptor, and the other call only sets
-    // close-on-exec.
+    // SAFETY: both calls refuse a number that names no open file. The calls close no file of another owner in this
+    // process: one call duplicates the descriptor, and the other call only sets close-on-exec.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let own = fcntl_dupfd_cloexec(borrowed, 3).map_err(cannot)?;
     fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(cannot)?;

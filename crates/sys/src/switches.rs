@@ -2,9 +2,9 @@
 //! reason.
 //!
 //! A watcher that is woken at every switch causes further switches. On the CPU of the watched thread, the watcher
-//! preempts the thread and sleeps again, the thread returns to the CPU, and this switch wakes the watcher again,
-//! without end. A watcher therefore chooses when it is woken ([`Wake`]): when the thread leaves a CPU, when the buffer
-//! is half full, or at an expected switch. After an expected switch, the watcher pauses the recording.
+//! preempts the thread and sleeps again. The thread then returns to the CPU, and this switch wakes the watcher again,
+//! without end. A watcher therefore chooses the cause of its wake-ups ([`Wake`]): the thread leaves a CPU, the buffer
+//! is half full, or an expected switch occurs. After an expected switch, the watcher pauses the recording.
 
 use crate::{Error, Result, file};
 use perf_event::events::Software;

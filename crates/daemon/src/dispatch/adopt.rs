@@ -171,9 +171,9 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Returns the originals of the probable parent of `new`, and the CPU that Tactus confines this parent to. The
-    /// parent is the first thread of the process of `new`, another thread of this process, the first thread of the
-    /// parent process, or another thread of the parent process, in this order. If none of these is a member of the
-    /// tree, returns the originals of the first thread of the tree's client that is confined to the CPU of `new`.
+    /// parent is a member of the tree: the first thread of the process of `new`, else another thread of this process,
+    /// else the first or another thread of the parent process. If the tree has no such member, the parent is the first
+    /// thread of the client on the CPU that `new` may run on.
     fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
         let tree = self.clients.get(e)?.tree;
         let entities = || self.clients.iter().filter(move |(_, client)| client.tree == tree);

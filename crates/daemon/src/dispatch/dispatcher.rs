@@ -151,7 +151,7 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Returns the interval between scans for new threads: the shortest period of the clients whose forks this host
-    /// does not report; `None` if the host reports all forks.
+    /// does not report. `None`: the host reports all forks.
     #[must_use]
     pub fn looking(&self) -> Option<Nanos> {
         let untold = self.clients.iter().filter(|(_, client)| !client.reports_forks);

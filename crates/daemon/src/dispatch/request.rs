@@ -7,9 +7,9 @@ use sched::{CpuSet, Limit, Nanos, Refused, Reservation};
 pub const PERIOD_LEAST: Nanos = Nanos::us(100);
 /// The shortest slice.
 pub const SLICE_LEAST: Nanos = Nanos::us(10);
-/// Maximum slice per CPU. A longer slice is divided into equal parts with shorter periods, so that no client occupies a
-/// CPU long enough to be stopped by real-time throttling, which limits the CPU time of real-time threads in every
-/// second.
+/// Maximum slice per CPU. A longer slice is divided into equal parts with shorter periods. Otherwise a client could
+/// occupy a CPU until real-time throttling, which limits the CPU time of real-time threads in every second, stops the
+/// client.
 const SLICE_MOST: Nanos = Nanos::ms(100);
 
 /// A request for a promise to a process and its descendants.

@@ -19,8 +19,8 @@ const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 /// Number of the keeper's bell in the keeper's event set.
 pub(super) const KEEPER_BELL: u64 = 0;
 /// Maximum number of threads that are adopted in one step, or whose forks begin to be awaited in one step. A step takes
-/// milliseconds per thread on a busy host. During a step, the agents wait for the dispatcher, and the agent of the
-/// keeper's CPU cannot beat, because the keeper then runs at the priority of the agents.
+/// milliseconds per thread on a busy host. During a step, the agents wait for the dispatcher. The agent of the keeper's
+/// CPU cannot even beat, because the keeper then runs at the priority of the agents.
 const AT_ONCE: usize = 16;
 /// Interval between checks of the guardian.
 const WATCH: Nanos = Nanos::ms(50);

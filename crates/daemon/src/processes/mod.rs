@@ -1,7 +1,7 @@
 //! The processes of a live run: commands, and worker processes that behave like the simulator's workloads.
 //!
-//! Each process is created before its start time and waits at a gate, so that a promise can be in force before the
-//! process starts its work. The start times of all processes are relative to the same instant. No process forms a
+//! Each process is created before its start time and waits at a gate, so that its promise can be in force when its work
+//! starts. The start times of all processes are relative to the same instant. No process forms a
 //! process group of its own, so the terminal signals a command as usual. A worker ends with Tactus. A worker ignores
 //! the terminal's signals, so that it reports its jobs after Ctrl-C, too.
 

@@ -55,7 +55,7 @@ impl Restoring {
     }
 
     /// Returns the time to wait until the next scan; `None` if the restoration is over. The pause is at least as long
-    /// as a scan, so that the awaited threads can use a CPU for at least half of the time.
+    /// as the last scan, so that the awaited threads can run for half of the time.
     #[must_use]
     pub fn pause(&self) -> Option<Nanos> {
         (!self.is_over()).then_some(self.took.max(REST))

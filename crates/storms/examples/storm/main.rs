@@ -1,6 +1,7 @@
 //! Fault injection for `tactus run`. The storm starts one process for each workload. In each round, `tactus run` keeps
 //! a promise to one of these processes. At a random instant, the storm kills or stops the daemon, an agent or the
-//! guardian, and then checks that every thread has its original values within a second.
+//! guardian. Within a second, every thread must have its original values. After a fault of the guardian, a new guardian
+//! may run instead.
 //!
 //! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host, the storm changes only processes
 //! that it has started: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.

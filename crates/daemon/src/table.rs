@@ -205,8 +205,8 @@ impl Table {
     /// Records a thread as not stopped. Once this call has returned, a restoring process finds the thread, so change
     /// the thread only afterwards.
     ///
-    /// To confine a thread to other CPUs, first record the thread again, and then forget the earlier row. A restoring
-    /// process uses both rows in turn, and the row with the current confinement takes effect.
+    /// To confine a thread to other CPUs, first record the thread again, and then forget the earlier row. Meanwhile a
+    /// restoring process uses both rows, and only the row with the current confinement restores the affinity.
     ///
     /// # Errors
     /// The table is full.

@@ -69,7 +69,7 @@ pub(crate) struct Job {
 pub(crate) const JOBS: &[Job] = &[
     Job {
         name: "guest-doctor",
-        title: "guest-doctor: what tactus finds out about a guest kernel",
+        title: "guest-doctor: the report of `tactus doctor` in a guest kernel",
         programs: &[TACTUS],
         time: Time::Host,
         tries: 2,
@@ -80,7 +80,7 @@ pub(crate) const JOBS: &[Job] = &[
     },
     Job {
         name: "guest-storm",
-        title: "guest-storm: all threads are as before, whichever part of Tactus is killed or stopped",
+        title: "guest-storm: all threads are restored after any part of Tactus is killed or stopped",
         programs: &[TACTUS, STORM],
         time: Time::Executed,
         tries: 1,

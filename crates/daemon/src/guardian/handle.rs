@@ -99,7 +99,7 @@ impl Handle {
         let _ = self.child.wait();
     }
 
-    /// Kills the guardian, so that another can be started.
+    /// Kills the guardian, so that a new guardian can be started.
     pub fn kill(mut self) {
         end(&mut self.child);
     }

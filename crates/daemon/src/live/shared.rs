@@ -98,9 +98,9 @@ impl<'k> Shared<'k> {
 pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me).ok();
-    // This fails only without the privilege for real-time priorities, and then there are no agents to delay. The class
-    // is set without reset-on-fork, because `work` forks no child, and clearing reset-on-fork would require
-    // CAP_SYS_NICE.
+    // The call of `apply` fails only without the privilege for real-time priorities, and then there are no agents to
+    // delay. The class is set without reset-on-fork, because `work` forks no child, and clearing reset-on-fork would
+    // require CAP_SYS_NICE.
     let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
     let raised = attributes::apply(me, class).is_ok();
     let done = work();

@@ -34,7 +34,7 @@ use victims::{Kind, Victims};
 const PRIORITY: u32 = 50;
 
 #[derive(Parser, Debug)]
-#[command(about = "Breaks what keeps promises, and looks whether every thread gets back what it was", version)]
+#[command(about = "Kills or stops parts of Tactus, and checks that every thread regains its values", version)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Line {
     #[command(subcommand)]

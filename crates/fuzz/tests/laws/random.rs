@@ -78,6 +78,8 @@ fn runs_that_broke_a_law_keep_it() {
         ("balance", 1_795_381_881, 20, 49, ("coschedule", "on")),
         // The members of a gang share periods that begin before the first wake-up, where the auditor began them.
         ("gang-edf", 1_795_378_053, 5, 27, ("enforce", "hard")),
+        // A change of weight enqueued a running vCPU on the CPU to which it was about to move.
+        ("sedf", 2_000_004_763, 476, 1, ("unblock", "conservative")),
     ];
     for (name, seed, steps, entities, (knob, text)) in broken {
         let mut options = fuzz::Options::draw(policies::find(name).expect("it is in the registry"), seed);

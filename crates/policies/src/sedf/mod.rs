@@ -437,12 +437,15 @@ impl Sedf {
         }
     }
 
-    /// Enqueues `e` again after a change of its parameters.
+    /// Enqueues `e` again after a change of its parameters. An entity that is about to leave the CPU on which it runs is
+    /// enqueued on its new home when it stops.
     fn resort(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        let running = matches!(cx.state(e), State::Running(_));
-        if !running && cx.state(e) == State::Blocked {
-            return;
-        }
+        let running = match cx.state(e) {
+            State::Blocked => return,
+            State::Running(cpu) if cpu != self.vcpu(e).home => return,
+            State::Running(_) => true,
+            State::Waiting => false,
+        };
         let vcpu = *self.vcpu(e);
         self.queues.leave_periods(e);
         if running && vcpu.dispatch == Dispatch::Slice {

@@ -32,8 +32,8 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// Returns the finest axis over `from..=to` for which `fits` returns true. The step of the axis is 1, 2 or 5 times
-    /// a power of ten.
+    /// Returns the finest axis over `from..=to` for which `fits` returns true, or the coarsest axis if none fits. The
+    /// step of the axis is 1, 2 or 5 times a power of ten.
     pub(crate) fn choose(from: Instant, to: Instant, fits: impl Fn(&Axis) -> bool) -> Axis {
         let length = to.saturating_since(from);
         let coarsest = Axis::with_step(from, to, Nanos::ns(10_u64.pow(19)));
@@ -81,7 +81,7 @@ impl Axis {
         format!("{sign}{whole}.{}", digits.trim_end_matches('0'))
     }
 
-    /// Returns the label of a tick, with a unit except for zero: `0`, `1.5s`, `+200us`.
+    /// Returns the label of a tick, with a unit unless the tick is the origin: `0`, `1.5s`, `+200us`.
     pub(crate) fn label(&self, at: Instant) -> String {
         let number = self.number(at);
         if at == self.origin { number } else { number + self.unit.ascii }

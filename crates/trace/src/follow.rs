@@ -243,7 +243,7 @@ impl Follower {
         if let Some(State::Running(cpu)) = open.state { Some((cpu, open.from)) } else { None }
     }
 
-    /// Returns the entity that runs on `cpu`, and the start of the run. `None`: the CPU idles.
+    /// Returns the entity that runs on `cpu`, and the start of the run. `None`: the CPU is idle or frozen.
     pub(crate) fn running_on(&self, cpu: CpuId) -> Option<(EntityId, Instant)> {
         let Live { entity, open, .. } = &self.live[self.seats.get(cpu.index()).copied().flatten()?];
         if let Some(State::Running(_)) = open.state { Some((*entity, open.from)) } else { None }

@@ -6,12 +6,13 @@
 //! v5.13. Source of the names and the order of the fields: include/trace/events/sched.h, v5.13. The file differs from a
 //! kernel's trace as follows:
 //!
-//! - Process ids are numbered from 1 in the order of arrival, and restart after the kernel's maximum, 4,194,304. The
-//!   four flags (interrupts, resched, context, preemption) are dots.
-//! - The target CPU of a wake-up is the CPU of the task's last run. If the policy picks another CPU, a migration to
-//!   this CPU precedes the start of the run.
-//! - Priorities are the kernel's: 99 − n for real-time priority n, −1 for other tasks with a reservation, otherwise 120
-//!   plus the nice value. The nice value is the value whose weight is closest to the weight of the task.
+//! - Process ids are numbered from 1 in the order of attachment, and restart after the kernel's `PID_MAX_LIMIT`,
+//!   4,194,304. The four flags (interrupts, resched, context, preemption) are dots.
+//! - The target CPU of a wake-up is the CPU of the task's last run, or CPU 0 before the first run. If a task resumes on
+//!   another CPU, `sched_migrate_task` precedes `sched_switch`.
+//! - Priorities are the kernel's: 0 for a stop task, 99 − n for real-time priority n, −1 for other tasks with a
+//!   reservation, otherwise 120 plus the nice value. The nice value is the value whose weight is closest to the weight
+//!   of the task.
 //! - A policy may exchange the tasks of two CPUs at one instant, but a kernel cannot. In the file, one of the two CPUs
 //!   therefore switches to its idle task first.
 //!
@@ -244,7 +245,7 @@ impl<W: Write> Sink for FtraceWriter<W> {
 }
 
 impl<W: Write> FtraceWriter<W> {
-    /// Processes an event that follows the actions of the last settle.
+    /// Processes an event after all earlier switches have been written.
     fn take(&mut self, event: &Event) {
         let running = |cpu: CpuId| self.cpus.get(cpu.index()).and_then(|cpu| cpu.running);
         match *event {
@@ -276,7 +277,7 @@ fn named(task: &Task) -> String {
     format!("comm={} pid={} prio={}", task.comm, task.pid, task.prio)
 }
 
-/// Returns a name in the kernel's format: truncated to the maximum length, without control characters.
+/// Returns a name in the kernel's format: truncated to the maximum length, with `?` in place of control characters.
 fn comm(name: &str) -> String {
     let mut comm = String::with_capacity(COMM_MAX);
     for char in name.chars().map(|char| if char.is_control() { '?' } else { char }) {

@@ -1,4 +1,5 @@
-//! Labels of rows in pictures: printable, unique and short enough for their column.
+//! Labels of rows in pictures: printable, and short enough for their column. The id distinguishes objects of equal
+//! name.
 
 use crate::machine_id::MachineId;
 use crate::timeline::Row;
@@ -26,8 +27,8 @@ pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Returns whether `c` is printable. Control characters, and marks that join, conceal or reorder other characters, are
-/// not printable.
+/// Returns whether a label shows `c` unchanged: a printable ASCII character, or a letter or digit of any script. All
+/// other characters are replaced. Some of these characters would join, conceal or reorder their neighbours.
 fn is_plain(c: char) -> bool {
     c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()
 }
@@ -47,13 +48,13 @@ pub(crate) fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     kept.trim_end().to_string() + ellipsis
 }
 
-/// Returns `text` with U+FFFD in place of unprintable characters.
+/// Returns `text` with U+FFFD in place of each character that is not [plain](is_plain).
 pub(crate) fn shown(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()
 }
 
 /// Returns the labels of machines `ids` of a world, in at most `most` columns. A label is the name of the machine,
-/// followed by the id if several machines have this name, or only the id if the name is empty. `fit` shortens a text to
+/// followed by the id if several machines have this name, or only the id if the name is empty. `fit` shortens a string to
 /// a number of columns.
 pub(crate) fn machines(
     header: &WorldHeader,
@@ -73,7 +74,7 @@ pub(crate) fn machines(
 }
 
 /// Returns the labels of `rows`, in at most `most` columns. A label is the name of the entity, followed by the id if
-/// several entities have this name, or only the id if the name is empty. `fit` shortens a text to a number of columns.
+/// several entities have this name, or only the id if the name is empty. `fit` shortens a string to a number of columns.
 pub(crate) fn labels<'r>(
     rows: impl Iterator<Item = &'r Row> + Clone,
     most: usize,

@@ -310,8 +310,8 @@ fn awaits_settle(event: &Event) -> bool {
 pub struct SettleMarks {
     /// Whether an event implies a settle that has not happened yet.
     is_implied: bool,
-    /// Instant of the last settle, if an event implied the settle, the settle had no actions, and no event has
-    /// followed.
+    /// Instant of the last settle, if an event implied the settle, the settle had no actions, and no input, action or
+    /// change has followed.
     silent: Option<Instant>,
 }
 

@@ -31,7 +31,8 @@ pub(crate) struct RowBudget {
 
 impl RowBudget {
     /// Selects the machines that fit into `rows_most` rows, and divides the rows among the entities of these machines
-    /// that are attached within `from..to`. If `cpus` is true, divides as many further rows among the CPUs.
+    /// that are attached within `from..to`. The first machine is selected even if it does not fit. If `cpus` is true,
+    /// divides as many further rows among the CPUs.
     pub(crate) fn of(world: &WorldTimeline, (from, to): (Instant, Instant), rows_most: usize, cpus: bool) -> RowBudget {
         let tree = world.header.tree();
         let rows_of = |id: MachineId| world.machines[id.index()].rows.iter();

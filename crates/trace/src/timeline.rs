@@ -1,5 +1,5 @@
-//! [`Timeline`]: a trace as intervals in which each entity ran, waited, was held or was blocked. Pictures show
-//! timelines.
+//! [`Timeline`]: a trace as intervals in which each entity ran, waited, was held, was blocked, or occupied a frozen
+//! CPU. Pictures show timelines.
 
 use crate::event::{Event, Header, Sink, Trace};
 use crate::follow::{Fact, Follower, Inconsistent};
@@ -29,7 +29,7 @@ pub struct Row {
     pub attached: Instant,
     /// Instant at which the entity was detached. `None`: the entity was not detached before the end.
     pub detached: Option<Instant>,
-    /// Instant of the entity's first wake-up. A scheduler regards it as the arrival of the entity.
+    /// Instant of the entity's first wake-up. A scheduler regards this wake-up as the arrival of the entity.
     pub arrived: Option<Instant>,
     /// Parameters of the entity, in order, each with the instant from which they applied. Never empty.
     pub asked: Vec<(Instant, Params)>,
@@ -109,7 +109,7 @@ impl Timeline {
         self.rows.binary_search_by_key(&entity, |row| row.entity).ok().map(|index| &self.rows[index])
     }
 
-    /// Returns the row of the first entity with this name.
+    /// Returns the row of the first entity, by id, with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)

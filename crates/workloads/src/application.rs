@@ -18,7 +18,7 @@ pub trait ApplicationWorkload: fmt::Debug + Send + Sync {
     }
 
     /// Returns the tasks and their shared objects, the parts on other machines, and the links. `params` apply to every
-    /// task on the application's own machine.
+    /// task on the application's own machine, except to tasks that model threads of the kernel.
     fn plan(&self, params: Params) -> Plan;
 
     /// Returns the metric. `None`: only the jobs of the application are measured.

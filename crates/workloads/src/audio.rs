@@ -23,7 +23,7 @@ pub struct Audio {
     pub work: Length,
     /// Capacity of the buffer, in periods. Minimum: 1.
     pub buffers: u32,
-    /// Duration of the sound. `None`: without end.
+    /// Duration of the sound, excluding the periods that fill the buffer at the start. `None`: without end.
     pub length: Option<Nanos>,
 }
 

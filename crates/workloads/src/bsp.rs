@@ -65,7 +65,7 @@ impl Bsp {
         mean(self.compute).saturating_add(mean(self.communicate))
     }
 
-    /// Returns all nodes.
+    /// Returns the nodes of a program on one machine.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();

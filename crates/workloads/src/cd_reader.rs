@@ -14,7 +14,7 @@ use sim::{Application, Object, Step, TaskSpec};
 /// reads the data of one track into its buffer. The drive stops if its buffer is full. To continue, the drive seeks
 /// back and waits for the next turn. The program requests the data of one track, waits for the data and computes. In a
 /// VM, the driver of the disk handles each request and each answer. The source states the total duration, but does not
-/// describe the drive. The default drive reads at about ten times the speed of an audio CD (1.76 MB/s, and 50 turns per
+/// describe the drive. The default drive reads at about ten times the speed of an audio CD (1.76 MB/s at 50 turns per
 /// second). The default disc lasts 37 s.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CdReader {

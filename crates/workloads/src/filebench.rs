@@ -47,8 +47,8 @@ pub enum Mix {
     Webproxy,
 }
 
-/// Mean size of the files: filebench's meanfilesize and meanappendsize. An append has any size up to meanappendsize;
-/// the mean size is half of meanappendsize.
+/// Mean sizes of files and of appended data: filebench's meanfilesize and meanappendsize. An append has any size up to
+/// meanappendsize; the mean size is half of meanappendsize.
 const FILE: u64 = 16 << 10;
 const LARGE: u64 = 128 << 10;
 const APPEND: u64 = (16 << 10) / 2;
@@ -72,7 +72,7 @@ impl Mix {
         }
     }
 
-    /// Returns the flowops of a thread, in order. Source: filebench's workloads/*.f.
+    /// Returns the operations (flowops) of a thread, in order. Source: filebench's workloads/*.f.
     fn operations(self) -> Vec<Operation> {
         let read = [Name, Read(FILE), Name];
         match self {
@@ -128,7 +128,7 @@ impl Filebench {
     /// Maximum size of one write. A write must fit into `dirty`. Unit: bytes.
     pub const DIRTY_LEAST: u64 = LARGE;
 
-    /// Returns the workload with filebench's values.
+    /// Returns the workload with filebench's number of threads and the default values of the free parameters.
     #[must_use]
     pub fn new(mix: Mix) -> Filebench {
         let work = Length::Fixed(Nanos::us(10));
@@ -169,7 +169,7 @@ impl Filebench {
         }
     }
 
-    /// Returns the threads, and the kernel's write-back thread.
+    /// Returns the threads. If no operation of the mix waits for write-back, adds the kernel's write-back thread.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan::default();
@@ -246,7 +246,7 @@ impl Filebench {
         Step::Run(Nanos::ns(1_000_000_000).scale(bytes, self.copy).into())
     }
 
-    /// Returns whether threads wait until the disk has their data.
+    /// Returns whether the threads wait until their written data is on the disk.
     fn synchronises(&self) -> bool {
         self.mix.operations().contains(&Sync)
     }

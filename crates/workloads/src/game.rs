@@ -42,7 +42,7 @@ impl Game {
         Nanos::ns((1_000_000_000_000 + self.fps_milli / 2) / self.fps_milli)
     }
 
-    /// Returns the game, and its sound.
+    /// Returns the task that draws the pictures and, if the game has sound, the task that plays the sound.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let period = self.period();

@@ -107,7 +107,8 @@ pub fn is_nothing(length: Length) -> bool {
     }
 }
 
-/// Divides `length` into `parts` whose durations differ by at most a nanosecond, and whose sum is `length`.
+/// Divides `length` into `parts` parts. The durations of the parts differ by at most a nanosecond, and their sum is
+/// `length`. For a random length, the same holds for the bounds and the mean.
 pub(crate) fn parts(length: Length, parts: u32) -> impl Iterator<Item = Length> {
     let part = move |time: Nanos, number: u32| {
         let (whole, rest) = (time.as_ns() / u64::from(parts), time.as_ns() % u64::from(parts));

@@ -25,7 +25,7 @@ pub struct Search {
     pub think: Length,
     /// CPU time of each leaf for a search.
     pub work: Length,
-    /// CPU time of the root to merge the answers of a search.
+    /// CPU time that the root needs to merge the answers of a search.
     pub merge: Length,
     /// Size of a query to a leaf. Unit: bytes. Minimum: 1.
     pub query: u64,

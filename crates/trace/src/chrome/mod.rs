@@ -2,9 +2,9 @@
 //! chrome://tracing.
 //!
 //! The file of one machine has two processes. `host` has a track per CPU. Each slice of these tracks has the name of an
-//! entity. `entities` has a track per entity that shows the entity's state: `running`, `waiting`, `held` or `blocked`.
-//! An arrow leads from every wake-up to the run that follows. Releases, completions and missed deadlines are instants
-//! on the entity's track. The header is in `otherData`.
+//! entity. `entities` has a track per entity that shows the entity's state: `running`, `waiting`, `held`, `blocked` or,
+//! in a guest, `stolen`. An arrow leads from every wake-up to the run that follows. Releases, completions and missed
+//! deadlines are instants on the entity's track. The header is in `otherData`.
 //!
 //! The file of a world has these two processes for each host, named after the host, and one process for each guest. A
 //! guest first has a track per vCPU, which shows tasks and `frozen` time, and then a track per task, which shows frozen

@@ -10,8 +10,8 @@ use sched::{CpuId, EntityId, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// Number of the first track. Tracks are numbered in order of appearance, above the numbers of the processes. Each
-/// machine has two processes.
+/// Number of the first track. Tracks are numbered in order of appearance, above the numbers of the processes. A machine
+/// has at most two processes.
 const FIRST_TRACK: u64 = 10_000;
 const _: () = assert!(2 * MACHINES_MAX < 10_000);
 
@@ -40,7 +40,7 @@ struct Scribe<W: Write> {
 #[derive(Debug)]
 struct Machine {
     tracks: Tracks,
-    /// Name of the machine, as the prefix of slices on its host's tracks.
+    /// Name of the machine: the prefix of the names of its slices on its host's tracks.
     name: String,
     host: Option<MachineId>,
     /// Number of the track for the tasks of guests on CPU 0, shown below this CPU. The tracks of the other CPUs follow.

@@ -4,11 +4,12 @@ use super::settings::Glyphs;
 
 /// The characters of a picture, by meaning.
 pub(super) struct Alphabet {
-    /// The entity ran all the time, on the machine's only CPU.
+    /// The entity ran all the time, on the machine's only CPU or on a CPU without a digit (from CPU 36 on).
     pub(super) full: char,
-    /// The entity ran half of the time or more.
+    /// The entity ran half of the time or more. In a CPU's row, the same of all entities together, if none ran longer
+    /// than half of the time.
     pub(super) most: char,
-    /// The entity ran less than half of the time.
+    /// The entity ran less than half of the time. In a CPU's row, the same of all entities together.
     pub(super) some: char,
     pub(super) waiting: char,
     pub(super) held: char,

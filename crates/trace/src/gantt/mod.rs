@@ -70,7 +70,7 @@ impl Gantt {
 /// Lines of the entities and of the CPUs of a machine.
 type Lines = (Vec<Line>, Vec<Line>);
 
-/// Returns the width of the labels.
+/// Returns the width of the labels and of the gap between the labels and the cells.
 fn margin(drawn: &[Lines]) -> usize {
     let lines = drawn.iter().flat_map(|(rows, cpus)| rows.iter().chain(cpus));
     lines.map(|line| names::columns(&line.label)).max().unwrap_or(0) + 2

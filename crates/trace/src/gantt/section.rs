@@ -19,7 +19,7 @@ const INDENTS_MOST: usize = 4;
 /// Letters for entities in CPU rows, in order of the rows.
 const LETTERS: &[u8; 26] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// Returns the character of a CPU: its number in base 36.
+/// Returns the character of a CPU: its number in base 36. `None` from CPU 36 on.
 fn digit(cpu: CpuId) -> Option<char> {
     char::from_digit(u32::try_from(cpu.index()).ok()?, 36)
 }

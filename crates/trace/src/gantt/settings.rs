@@ -9,7 +9,7 @@ use sched::Instant;
 pub enum Glyphs {
     /// ASCII characters only.
     Ascii,
-    /// Box drawing and block elements, all one column wide.
+    /// Box drawing characters, block elements and symbols, all one column wide.
     Unicode,
 }
 
@@ -28,7 +28,7 @@ pub struct Gantt {
     pub rows_most: usize,
     /// Whether to draw a row per CPU. The cells of these rows show the letters of the entities.
     pub cpus: bool,
-    /// Whether to explain the characters below the rows.
+    /// Whether to draw a legend of the characters, below the rows.
     pub legend: bool,
 }
 

@@ -68,8 +68,8 @@ impl Display for Px {
     }
 }
 
-/// A text, escaped for an element or an attribute. U+FFFD replaces control characters, characters that XML cannot
-/// represent, and characters that reorder text.
+/// A string, escaped for an element or an attribute. A space replaces each line feed, tab and carriage return. U+FFFD
+/// replaces other control characters, characters that XML cannot represent, and characters that reorder text.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {

@@ -154,7 +154,7 @@ pub(super) fn beside(title: &str, pictures: Vec<Contents<'_>>, style: &str) -> S
     let mut canvas = Canvas::default();
     let mut legend = Legend::default();
     let (mut x, mut height) = (Px::ZERO, Px::ZERO);
-    // All pictures have equal margins, so that pictures of equal width have equal scales.
+    // All pictures have equal margins, so that the rows of pictures of equal width have equal widths.
     let margins = pictures.iter().map(Contents::margins);
     let margins = margins.fold((Px::ZERO, Px::ZERO), |a, b| (a.0.max(b.0), a.1.max(b.1)));
     for contents in pictures {

@@ -1,5 +1,5 @@
 //! [`Picture`]: a timeline as a self-contained SVG picture. The picture has a row per entity with a bar per run,
-//! coloured per CPU, and marks for arrivals, releases, deadlines and misses. The size of a picture is bounded for runs
+//! coloured per CPU, and marks for arrivals, releases, deadlines and misses. The size of the file is bounded for runs
 //! of any length.
 
 mod canvas;

@@ -1,4 +1,4 @@
-//! The constants, texts and sizes that all parts of a picture use.
+//! Colours, sizes and formatting functions that several parts of a picture use.
 
 use super::canvas::Px;
 use crate::names;

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A line is a time in nanoseconds, right-aligned in 12 columns, a verb, and all fields of the verb, always in the same
-//! order. Blank lines and lines that begin with `#` are skipped. Every line ends with a line feed. A last line without
-//! a line feed is an error, because the file is truncated.
+//! order. Blank lines are skipped, and so are lines whose first character other than white space is `#`. Every line
+//! ends with a line feed. A last line without a line feed is an error, because the file is truncated.
 //!
 //! | verb | fields |
 //! |---|---|
@@ -68,7 +68,8 @@
 //!   [`sched::id::ENTITIES_MAX`].
 //! - *machine*: `m3`, below [`MACHINES_MAX`](crate::MACHINES_MAX).
 //! - times (`until`, `deadline`, `at`, and the first column): nanoseconds, or `never`.
-//! - `name`, `policy`: in double quotes; `\"`, `\\`, `\n`, `\r`, `\t` and `\u{…}` (control characters) are escapes.
+//! - `name`, `policy`: in double quotes; `\"`, `\\`, `\n`, `\r`, `\t` and `\u{…}` (other control characters, line
+//!   separators and marks of text direction) are escapes.
 //! - the entity's parameters: `weight=` (Xen's scale, 256 is normal, with quarters: `83.75`) `class=normal`\|`batch`\|`idle`\|
 //!   `iso`\|`stop`\|`fifo:1`…`99`\|`rr:1`…`99` `cpus=` (`all`, `none` or a list: `0-3,8`) `group=`*group* `latency=`*span*\|`none`
 //!   `warp=`*by*`/`*limit*`/`*rest*\|`none` and `reservation=none` or

@@ -21,7 +21,7 @@ impl Links {
         self.cpus.get(&(host, entity)).copied()
     }
 
-    /// Returns the entity of the host that is `cpu` of `guest`.
+    /// Returns the vCPU of the host that is `cpu` of `guest`. `None`: no vCPU has been linked to `cpu` yet.
     #[must_use]
     pub fn entity(&self, guest: MachineId, cpu: CpuId) -> Option<EntityId> {
         self.entities.get(&(guest, cpu)).copied()

@@ -188,7 +188,7 @@ fn a_chrome_trace_holds_what_the_timeline_holds() {
     check(&Trace::new(Header { policy: "\"\\\n</script>".into(), cpus: 1024, seed: u64::MAX }));
 }
 
-/// An arrow leads from the wake-up of a job to its run: every wake-up of figure 2 has an arrow.
+/// In the first 200 ms of figure 2, a run follows every wake-up. An arrow leads from every wake-up to this run.
 #[test]
 fn every_wake_that_led_to_a_run_has_an_arrow() {
     let trace = edf::run(&FIGURE_2, 1, Order::Deadline, Instant::ZERO + Nanos::ms(200));
@@ -199,7 +199,8 @@ fn every_wake_that_led_to_a_run_has_an_arrow() {
     assert_eq!(starts.iter().map(|ts| ts / 1_000_000).collect::<BTreeSet<_>>(), [0, 30, 50, 60, 100, 130, 150].into());
 }
 
-/// A wake-up precedes the first run of every blocked entity, with any number of stops before time advances.
+/// An arrow leads to every first run after a blocked state, even if the entity stops and runs several times at one
+/// instant.
 #[test]
 fn no_wake_that_led_to_a_run_is_forgotten() {
     let mut expected = 0;

@@ -51,7 +51,7 @@ fn what_a_task_does_has_the_kernels_lines() {
         (1_000_500, wake(B)),
         (1_000_500, stop(0, A)),
         (1_000_500, run(0, B)),
-        // The task runs for no time at all, and yields.
+        // `B` yields. Then `A` runs for no time at all, and blocks.
         (2_000_000, Event::Input(Input::Yield { cpu: on })),
         (2_000_000, stop(0, B)),
         (2_000_000, run(0, A)),
@@ -90,7 +90,7 @@ fn tasks_that_change_places_are_never_on_two_cpus() {
         (5_000, stop(1, B)),
         (5_000, run(0, B)),
         (5_000, run(1, A)),
-        // A task moves to the CPU that another task leaves for a third CPU.
+        // Both tasks stop, and `A` moves to the CPU of `B`.
         (9_000, stop(0, B)),
         (9_000, stop(1, A)),
         (9_000, run(0, A)),

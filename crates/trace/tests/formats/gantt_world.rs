@@ -52,7 +52,8 @@ fn a_task_whose_vcpu_is_preempted_in_the_middle_of_a_job() {
     .assert_eq(&gantt.render_world(&world));
 }
 
-/// Returns a host with 8 CPUs and 30 guests that have 4 vCPUs and 9 tasks each, all with the same long name.
+/// Returns a host with 8 CPUs and 30 guests that have 4 vCPUs and 9 tasks each. All guests and vCPUs have the same long
+/// name.
 fn crowd() -> WorldTimeline {
     let name = "a virtual machine whose name is much too long \u{202e}";
     let mut machines = vec![machine("the host", "a policy whose name is much too long", 8, None)];
@@ -164,7 +165,7 @@ fn any_world_and_any_window_can_be_drawn() {
     }
 }
 
-/// A world of one machine has the same picture as the machine alone, except for the name of the machine.
+/// A world of one machine has the same picture as the machine alone, except for the title and the indentation.
 #[test]
 fn a_world_of_one_machine_is_drawn_like_that_machine() {
     let mut story = Story::new(vec![machine("alone", "x", 1, None)]);

@@ -130,7 +130,8 @@ fn boxes(path: &str) -> Vec<(f64, f64, f64)> {
     path.split('M').skip(1).map(numbers).collect()
 }
 
-/// In a long run, the opacity of every column of a row matches the share of running time, computed from the spans.
+/// In a long run, the colour and the opacity of every column of a row match the CPU and the share of running time,
+/// computed from the spans.
 #[test]
 fn long_runs_are_drawn_by_the_column() {
     let timeline = Timeline::of(&edf::run(&BUSY, 2, Order::Turns(Nanos::us(300)), ms(3_000))).unwrap();
@@ -204,7 +205,7 @@ fn the_size_is_bounded_however_long_the_run() {
         let text = Picture { cpus, ..Picture::whole(&timeline, "long") }.render(&timeline);
         let elements = Document::parse(&text).unwrap().descendants().filter(Node::is_element).count();
         assert!(text.len() < 1_000_000 && elements < 3_000, "{} bytes, {elements} elements", text.len());
-        // The maximum number of bars that are drawn individually.
+        // In a short interval, more than 1000 bars are drawn individually.
         let text = Picture { cpus, to, ..Picture::whole(&timeline, "short") }.render(&timeline);
         let document = Document::parse(&text).unwrap();
         assert!(bars(&document).len() > 1000);

@@ -87,7 +87,7 @@ fn every_colour_of_the_light_picture_has_one_for_dark_pages() {
     let text = Picture::whole_world(&world, "x").render_world(&world);
     let document = Document::parse(&text).unwrap();
     let style = document.descendants().find(|node| node.has_tag_name("style")).unwrap().text().unwrap();
-    // Elements with one colour on both pages: bars, and the texts in bars.
+    // Colours of elements that look the same on both pages, such as bars and marks of misses.
     let on_both = ["none", "#0072b2", "#e69f00", "#d55e00", "#8c959f"];
     let mut seen = BTreeSet::new();
     for node in document.descendants().filter(|node| node.attribute("font-size") != Some("10")) {
@@ -131,7 +131,7 @@ fn crowd(guests: u32, rounds: u32) -> WorldTimeline {
         for guest in (1..=guests).map(MachineId) {
             story.freeze(guest);
         }
-        // At the end, all CPUs are frozen for a visible time.
+        // At the end, vCPU 0 of every guest is frozen for a visible time.
         story.now += if round + 1 < rounds { Nanos::us(5) } else { Nanos::ms(20) };
         for guest in (1..=guests).map(MachineId) {
             story.thaw(guest).stop_on(guest, 0, round % 3);

@@ -23,7 +23,7 @@ fn every_kind_of_event_reads_back_as_it_was_written() {
     }
 }
 
-/// Fails to compile if the generator lacks a type of event, because this type would not be tested.
+/// The generator makes every type of event. This test does not compile if the match lacks a type.
 #[test]
 fn the_generator_knows_every_kind() {
     let kind = |event: &Event| match event {
@@ -196,7 +196,7 @@ fn a_file_that_is_no_trace_is_refused() {
     expect!["line 1, column 65538: the line is too long; help: use at most 65536 bytes"].assert_eq(&error(&endless));
 }
 
-/// A damaged file is read or refused. A truncated file is never accepted as a complete file.
+/// A damaged file is read or refused, without a panic. A trace that is read can be written and read again.
 #[test]
 fn damaged_files_never_panic() {
     let mut refused = 0;

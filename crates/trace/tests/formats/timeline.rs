@@ -137,8 +137,8 @@ fn a_job_misses_its_deadline_only_when_it_ends_after_it() {
     let timeline = Timeline::of(&edf::run(&vms, 1, Order::Turns(Nanos::ms(45)), ms(150))).unwrap();
     let missed: Vec<(u64, bool, bool)> =
         timeline.rows[0].jobs.iter().map(|job| (job.ended.as_ns() / 1_000_000, job.completed, job.missed())).collect();
-    // 0–30 the first job; 30–75 the hog; 75–105 the second job, 5 ms late, then the third job; the trace ends at the
-    // deadline of the third job.
+    // 0–30 ms: the first job of `late`. 30–75 ms: `hog`. 75–105 ms: the second job of `late`, 5 ms late. Then the third
+    // job. The trace ends at the deadline of the third job.
     expect!["[(30, true, false), (105, true, true), (150, false, false)]"].assert_eq(&format!("{missed:?}"));
 }
 

@@ -24,7 +24,7 @@ pub struct Metrics {
     /// Entity that runs on each CPU, by CPU.
     running: Vec<Option<EntityId>>,
     flow_names: FlowNames,
-    /// Instant at which the metrics start to count. `None` after this instant.
+    /// Instant at which the metrics start to count. `None`: the metrics already count.
     from: Option<Instant>,
 }
 
@@ -40,7 +40,7 @@ impl Metrics {
         metrics
     }
 
-    /// Returns metrics that ignore events before `start`.
+    /// Returns metrics that count from `start` on. Earlier events only establish the state at `start`.
     #[must_use]
     pub fn from(self, start: Instant) -> Metrics {
         Metrics { from: Some(start), ..self }

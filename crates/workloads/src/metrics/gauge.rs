@@ -4,7 +4,7 @@ use super::reading::Reading;
 use sched::{Instant, Nanos};
 use std::fmt::Debug;
 
-/// An event of a task of an application.
+/// An event of one of an application's tasks or packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fact {
     /// The task arrived.
@@ -21,14 +21,14 @@ pub(crate) enum Fact {
     Done,
     /// The task runs, with this delay after the due end of its sleep.
     Late(Nanos),
-    /// A packet for the task has arrived over a link of its application.
+    /// A packet has arrived over a link of the application.
     Arrived {
         /// Number of the link.
         link: u32,
         /// Transit time of the packet.
         took: Nanos,
     },
-    /// A packet for the task was dropped.
+    /// A packet was dropped on a link of the application.
     Lost {
         /// Number of the packet's link.
         link: u32,
@@ -40,7 +40,7 @@ pub(crate) enum Fact {
 /// The measurement of one application.
 pub(crate) trait Gauge: Debug {
     /// Records an event of task `role`: the part after `/` in the task's name, empty for a task with the application's
-    /// name alone.
+    /// name alone and for packets.
     fn note(&mut self, at: Instant, role: &str, fact: Fact);
 
     /// Starts to count at `at`. Events before `at` no longer affect any number. A gauge without tasks needs no reset.

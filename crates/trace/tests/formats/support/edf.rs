@@ -1,5 +1,4 @@
-//! Periodic virtual machines on a few CPUs, under earliest deadline first or in turns: the traces for tests of
-//! pictures.
+//! Periodic virtual machines on a few CPUs, under earliest deadline first or in turns: consistent traces for the tests.
 
 use sched::{Action, CpuId, EntityId, Input, Instant, Limit, Nanos, Params, Reservation, Wake};
 use trace::{Event, Header, Sink, Trace};
@@ -18,11 +17,12 @@ pub struct Vm {
 pub enum Order {
     /// The task with the earliest deadline first.
     Deadline,
-    /// The longest waiter first. The value is the maximum duration of a turn.
+    /// The tasks take turns of at most this duration. A free CPU goes to the task that has waited longest.
     Turns(Nanos),
 }
 
-/// Figure 2 of the VSched paper: (50, 20), (100, 10) and (1000, 300) ms, arriving at 0, 30 and 60 ms.
+/// Figure 2 of the VSched paper: (period, slice) of (50, 20), (100, 10) and (1000, 300) ms, arriving at 0, 30 and 60
+/// ms.
 pub const FIGURE_2: [Vm; 3] = [
     Vm { name: "VM1", period: Nanos::ms(50), slice: Nanos::ms(20), arrival: Nanos::ZERO },
     Vm { name: "VM2", period: Nanos::ms(100), slice: Nanos::ms(10), arrival: Nanos::ms(30) },
@@ -36,7 +36,7 @@ struct Task {
     /// Deadline and remaining work of each open job, oldest first.
     open: Vec<(Instant, Nanos)>,
     on: Option<CpuId>,
-    /// Number of the last turn of the virtual machine.
+    /// Sequence number of the last wake-up, dispatch or end of a turn. The lowest number has waited longest.
     turn: u64,
     turn_end: Instant,
 }

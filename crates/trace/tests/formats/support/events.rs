@@ -1,4 +1,4 @@
-//! Events of every type, with any values of their fields. Their sequence need not be consistent.
+//! Random events of every type. A sequence of these events need not be consistent.
 
 use super::Random;
 use sched::id::ENTITIES_MAX;
@@ -26,7 +26,7 @@ pub fn trace(random: &mut Random, length: usize) -> Trace {
     trace
 }
 
-/// Returns a trace of several machines.
+/// Returns a random trace of one to five machines.
 pub fn world(random: &mut Random, length: usize) -> WorldTrace {
     let mut header = WorldHeader::default();
     for id in 0..1 + u32::try_from(random.below(5)).unwrap() {

@@ -131,7 +131,7 @@ pub fn walk(seed: u64, steps: usize) -> Walk {
         truths.push(truth);
     }
     walker.trace.record(walker.now, &Event::End);
-    // A pause charges the CPU time of each entity up to the end. The trace has ended at this point.
+    // A pause charges the CPU time of each entity up to the end. The trace has ended, so the pauses are not recorded.
     for &e in &walker.present {
         walker.machine.input(walker.now, Input::Pause { entity: e });
     }
@@ -223,7 +223,7 @@ impl Walker {
     }
 }
 
-/// Returns the trace with some events lost, repeated, moved or delayed.
+/// Returns the trace with one to three faults: events lost, repeated, exchanged or delayed.
 pub fn damaged(random: &mut Random, mut trace: Trace) -> Trace {
     for _ in 0..=random.below(3) {
         let (at, other) = (random.index(trace.events.len()), random.index(trace.events.len()));

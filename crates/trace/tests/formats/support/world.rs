@@ -80,7 +80,7 @@ impl Story {
 
 /// Returns the trace of two VMs with a vCPU each. The vCPUs take turns of 10 ms on the only CPU of a host, until one is
 /// idle. In the first VM, an interactive task preempts a hog. The turn of the other VM interrupts the third job of the
-/// interactive task, which is late.
+/// interactive task, and the job is late.
 pub fn two_levels() -> WorldTrace {
     let mut story = Story::new(vec![
         machine("host", "turns", 1, None),
@@ -133,7 +133,8 @@ struct Walk {
     tasks: Vec<Task>,
 }
 
-/// Returns a random world of one host in which both levels agree: a task of a guest runs only while its vCPU runs.
+/// Returns the random trace of one host and one to four guests. Both levels agree: a task of a guest runs only while
+/// its vCPU runs.
 pub fn walk(seed: u64, steps: usize) -> WorldTrace {
     let mut random = Random::new(seed);
     let (cpus, guests) = (1 + random.index(3), 1 + u32::try_from(random.below(4)).unwrap());
@@ -223,7 +224,8 @@ impl Walk {
     }
 }
 
-/// Returns the trace with some events lost, repeated, moved, delayed or from another machine.
+/// Returns the trace with one to three faults: events lost, repeated, exchanged, delayed or assigned to another
+/// machine.
 pub fn damaged(random: &mut Random, mut trace: WorldTrace) -> WorldTrace {
     for _ in 0..=random.below(3) {
         let (at, other) = (random.index(trace.events.len()), random.index(trace.events.len()));

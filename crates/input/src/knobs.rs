@@ -12,7 +12,7 @@ pub struct KnobSetting {
     pub name: String,
     /// Value of the knob, which may be invalid.
     pub value: KnobValue,
-    /// Position of the knob in a text; `None` on a command line.
+    /// Position of the setting in a source; `None` on a command line.
     pub place: Option<KnobPlace>,
 }
 
@@ -27,7 +27,7 @@ pub enum KnobValue {
     Switch(bool),
 }
 
-/// The position of a knob in a text.
+/// The position of a knob setting in a source.
 #[derive(Clone, Debug)]
 pub struct KnobPlace {
     /// Text that sets the knob.
@@ -92,7 +92,7 @@ fn unknown(policy: &Descriptor, name: &str) -> Wrong {
     Wrong::new(message, "no such knob", right_instead(name, &known))
 }
 
-/// Converts a value to the unit of the policy. Does not check the range of the value.
+/// Converts a value to the unit of the knob. Does not check the range of the value.
 fn convert(knob: &'static Knob, value: &KnobValue) -> Result<i64, Wrong> {
     let number = |text: &str| text.trim().parse().ok();
     let converted = match (knob.unit, value) {

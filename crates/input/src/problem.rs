@@ -235,8 +235,8 @@ impl Findings {
         self.add_at(span, || problem);
     }
 
-    /// Adds a problem at `span`. Calls `problem` only if the problem will be shown, because `problem` may be slow, for
-    /// example while it searches for a similar name.
+    /// Adds a problem at `span`. Calls `problem` only if the problem is among the first ten so far, because `problem`
+    /// may be slow, for example while it searches for a similar name.
     pub fn add_at(&mut self, span: Span, problem: impl FnOnce() -> Problem) {
         let key = (span.start, self.count);
         let full = self.first.len() == PROBLEMS_SHOWN;
@@ -355,7 +355,7 @@ impl From<&KnobError> for Wrong {
     }
 }
 
-/// Returns `text` in backticks, without control characters, truncated to 60 characters.
+/// Returns `text` in backticks, with `?` in place of unprintable characters, truncated to 60 characters.
 pub fn quoted(text: &str) -> String {
     let mut shown: String = text.chars().take(60).map(|c| if is_printable(c) { c } else { '?' }).collect();
     if text.chars().nth(60).is_some() {

@@ -15,8 +15,7 @@ impl Run {
     /// [`WorldSink`](trace::WorldSink), then reads its findings. In guests, the auditor checks only laws that do not
     /// depend on the CPU time that the guests receive from their host.
     ///
-    /// # Errors
-    /// A guest's policy does not exist, or lacks a knob that the scenario sets.
+    /// # Errors A guest's policy does not exist, lacks a knob that the scenario sets, or refuses the value of a knob.
     pub fn auditor(&self) -> Result<WorldAuditor, Problems> {
         let costs = self.scenario.costs;
         let choice = &self.choice;

@@ -108,7 +108,8 @@ impl Cables {
     }
 
     /// Adds guest number `guest`, which has booted as `machine` and whose VM is `group` on the host. Starts the driver
-    /// threads on the host that serve only this guest, and the driver threads that run in this guest.
+    /// threads on the host that serve only this guest. Starts the driver threads that run in this guest, and the thread
+    /// that receives its packets.
     ///
     /// # Errors
     /// A policy refuses a driver thread.
@@ -187,7 +188,7 @@ impl Cables {
     fn way(&mut self, from: Seat, to: Seat, world: &mut World<'_>) -> Vec<Hop> {
         let mut way = self.driven(from, Device::Network, true);
         let (out, inward) = (self.plug(from), self.plug(to));
-        // Packets between machines of one host do not pass the host's link.
+        // If there are several hosts, packets between machines of one host do not pass the host's link.
         let leaves = self.scenario.hosts == 1 || out != inward;
         way.extend(self.link(out, world).filter(|_| leaves).map(|(out, _)| Hop::Line(out)));
         way.extend(if self.home(from) == self.home(to) { self.bridge.or(self.wire) } else { self.wire }.map(Hop::Line));

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use trace::{Event, Job};
 
 /// Returns the events of a client without a promise, which no machine schedules. The client arrived at `came` and
-/// received `cpu_time` until `end`. No other client may have the id `entity`. All instants must come from the clock of
-/// the other events.
+/// received `cpu_time` until `end`. `entity` must not be the id of another client. All instants must come from the
+/// clock of the other events.
 #[must_use]
 pub fn left_to_kernel(
     entity: EntityId,

@@ -29,7 +29,7 @@ pub struct Outcome {
     /// Time for which members of gangs waited while other members ran, by host.
     pub siblings: Vec<Siblings>,
     /// Reservation that the policy granted to each entity of the scenario at its arrival. `None`: the policy granted
-    /// none.
+    /// none, or the entity did not arrive.
     pub grants: Vec<Option<Grant>>,
     /// Number of refused changes of the reservation of each entity of the scenario.
     pub refused: Vec<u64>,

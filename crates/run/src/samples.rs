@@ -89,8 +89,8 @@ impl Sampler {
         }
     }
 
-    /// Processes a dispatch or a stop. The switch ends the current sample if the sample has lasted for at least one
-    /// interval.
+    /// Processes a dispatch or a stop. With [`SampledAt::Switches`], the switch ends the current sample if the sample
+    /// has lasted for at least one interval.
     fn switched(&mut self, at: Instant) {
         let lasted = at.since(self.open.0);
         if self.spec.at == SampledAt::Clock || lasted < self.spec.interval {

@@ -285,7 +285,7 @@ impl<'a> Session<'a> {
         self.world.finish(end).map_err(|stuck| self.stuck(&stuck))
     }
 
-    /// Returns the totals of all machines.
+    /// Returns the number of inputs of all machines, and the totals of all hosts.
     fn tally(&self) -> Tally {
         let hosts = (0..self.run.scenario.hosts).map(|host| self.world.machine(machine_of_host(host)).counts());
         Tally { inputs: self.world.inputs(), counts: hosts.fold(Counts::default(), Counts::and) }

@@ -88,7 +88,7 @@ impl MicroBatch {
         }
     }
 
-    /// Returns the CPU time in a stage of each of these tasks.
+    /// Returns the CPU time per stage of each task that processes the stage.
     fn part(&self) -> Length {
         let Some(each) = self.record_work else { return self.work };
         Length::Fixed(Nanos::ns((each.saturating_mul(self.records).as_ns() / self.lanes()).max(1)))

@@ -68,12 +68,12 @@ pub struct Parsec {
     pub waits: Waits,
 }
 
-/// The work of each thread in a round.
+/// The number of rounds, and the work of each thread in a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Round {
     rounds: u64,
     locks: u64,
-    /// CPU time between two locks.
+    /// CPU time before the first lock acquisition, after the last, and between any two.
     part: Nanos,
 }
 

@@ -115,7 +115,8 @@ fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     fits.then(|| Selected::Application(Arc::new(jobs)))
 }
 
-/// Returns whether constant work, or the minimum of random work, fits into `bound`.
+/// Returns whether constant work, or the minimum of random work, fits into `bound`. Reports an error if the work does
+/// not fit.
 fn fits(work: Placed<Length>, what: &str, bound: Option<Placed<Nanos>>, findings: &mut Findings) -> bool {
     let least = least(work.value);
     let Some(bound) = bound.filter(|bound| least > bound.value) else { return true };

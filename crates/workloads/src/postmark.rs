@@ -21,10 +21,11 @@ const ROUND: u64 = 100;
 
 /// The small files of a mail server, modelled on Postmark 1.5 (Katcher, NetApp TR3022). The program creates files,
 /// executes transactions, and deletes the remaining files. A transaction reads a file or appends to a file, and creates
-/// or deletes a file, with equal probability. Reads hit or miss the page cache. Writes go to the page cache, and from
-/// there to the disk in the background. A write waits while the maximum amount of data waits for write-back. Each file
-/// has the mean size. The disk determines the duration of its requests. The CPU time of an operation, the cache and the
-/// share of written-back data are free parameters: the program does not state them.
+/// or deletes a file. By default, the two alternatives of each choice are equally probable. Reads hit or miss the page
+/// cache. Writes go to the page cache, and from there to the disk in the background. A write waits while the maximum
+/// amount of data waits for write-back. Each file has the mean size. The disk determines the duration of its requests.
+/// The CPU time of an operation, the cache and the share of written-back data are free parameters: the program does not
+/// state them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Postmark {
     /// Initial number of files. Minimum: 1.

@@ -21,7 +21,7 @@ pub struct Search {
     pub leaves: Vec<String>,
     /// Number of searches. `None`: without end.
     pub searches: Option<u64>,
-    /// Time from an answer to the next search.
+    /// Time from the end of a search to the start of the next search.
     pub think: Length,
     /// CPU time of each leaf for a search.
     pub work: Length,

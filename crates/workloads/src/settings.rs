@@ -72,7 +72,7 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
         self.read(key, |value| length::length(key, value)).unwrap_or(default)
     }
 
-    /// Reads a required duration.
+    /// Reads a required duration above zero, which may be random. Reports an error if the key is absent.
     pub fn required(&mut self, key: &'static str) -> Length {
         let of = self.name;
         if self.table.read(key, |_| Ok(()), self.findings).is_absent() {

@@ -9,8 +9,8 @@ use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
 /// Memory streaming, modelled on STREAM (McCalpin). Threads repeatedly pass through arrays that exceed all caches, and
-/// wait for each other after each pass. The metric is bandwidth. Other tasks on the same CPU reduce the bandwidth by
-/// context switches and cold caches.
+/// wait for each other after each pass. The metric is bandwidth. Other tasks on the same CPU reduce the bandwidth: they
+/// take CPU time, and cause context switches and cold caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stream {
     /// Number of threads. Minimum: 1.

@@ -38,7 +38,7 @@ fn the_messages_of_hackbench_are_sent_and_received() {
     assert_eq!(bytes(|step| if let Step::Receive { bytes, .. } = step { *bytes } else { 0 }), 100 * messages);
     assert_eq!(total(&tasks, |step| u64::from(matches!(step, Step::Fork(_)))), 24);
     assert_eq!((bench.tasks(), tasks.len()), (25, 1));
-    // Every task posts once, and waits once at the start.
+    // Every child posts once. The children and the parent each wait once at the barrier.
     let posts = total(&tasks, |step| u64::from(matches!(step, Step::Post(_))));
     let takes = total(&tasks, |step| u64::from(matches!(step, Step::Take(_))));
     let comers = total(&tasks, |step| u64::from(matches!(step, Step::Barrier(_))));

@@ -40,8 +40,8 @@ pub enum Arrivals {
 /// A web server with a worker for each connection, and its clients outside. As with httperf in xen-three-2007, section
 /// 5.1, each request has its own connection, which is simulated packet by packet. The packets are SYN, SYN/ACK, ACK and
 /// GET, then the answer, then FIN, FIN, ACK. The answer has equal segments, sent all at once or by slow start, with an
-/// acknowledgement for every two segments. Half of the CPU time precedes the first byte of the answer. The other half
-/// is spent on the segments.
+/// acknowledgement for every two segments. Half of the mean CPU time is spent on the segments. The rest precedes the
+/// first byte of the answer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WebServer {
     /// Arrival process of requests.
@@ -56,7 +56,8 @@ pub struct WebServer {
     pub window: Option<u32>,
     /// CPU time of a request, excluding the handling of packets.
     pub service: Length,
-    /// Interval in which the clients start at random instants, so that their requests do not coincide.
+    /// Interval in which the clients of [`Arrivals::Closed`] start at random instants, so that their requests do not
+    /// coincide.
     pub spread: Nanos,
 }
 
@@ -94,7 +95,8 @@ impl WebServer {
     }
 
     /// Returns the CPU time before the first byte, and the CPU time of each segment. Only the time before the first
-    /// byte is random.
+    /// byte is random. If the minimum CPU time of a request is less than half of the mean, all CPU time precedes the
+    /// first byte.
     fn service(&self) -> (Length, Nanos) {
         let half = Nanos::ns(mean(self.service).as_ns() / 2);
         let each = Nanos::ns(half.as_ns() / self.segments());

@@ -94,7 +94,7 @@ impl Gauge for Counted {
     fn read(&mut self, end: Instant) -> Reading {
         let all = self.operations(self.jobs);
         let count = all - self.operations(self.before);
-        // A task with an unfinished operation is measured up to the end of the run.
+        // If a job is unfinished or transactions are left, the measurement lasts until the end of the run.
         let is_going_on = !self.open.is_empty() || self.of.most.is_some_and(|most| all < most);
         let until = if is_going_on && self.there > 0 { end } else { self.done };
         let took = until.saturating_since(self.began.unwrap_or(until));

@@ -48,7 +48,7 @@ impl Picture {
 
     fn show(&mut self, at: Instant) {
         let since = at.saturating_since(self.began.unwrap_or(at));
-        // A frame that is due at the end of a second belongs to that second.
+        // A frame that is shown exactly at the end of a second belongs to that second.
         let second = usize::try_from(since.as_ns().saturating_sub(1) / 1_000_000_000).unwrap_or(usize::MAX);
         if self.seconds.len() <= second {
             self.seconds.resize(second + 1, 0);

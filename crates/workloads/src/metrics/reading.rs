@@ -5,14 +5,14 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The values of a metric: numbers with names, in order of relevance for readers.
 ///
-/// A name ends in its unit: `_ns`, `_ppm` (millionths), `_milli` (thousandths). Other numbers are counts, and `grade`
-/// is a [`Grade`](super::Grade).
+/// A name ends in its unit: `_ns`, `_ppm` (millionths), `_milli` (thousandths). Other numbers are counts or rates, and
+/// `grade` and `sound_grade` are [`Grade`](super::Grade)s.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reading {
     /// Values for the whole run.
     pub values: Named<u64>,
-    /// Values over time: one for each second since the arrival of the application, including the last incomplete
-    /// second.
+    /// Values over time: one for each second since the arrival of the application or the end of the warm-up. A film has
+    /// a value for the last incomplete second, but a played-back load does not.
     pub series: Named<Vec<u64>>,
     /// Number of occurrences of each class of a value, in ascending order. Empty classes are omitted.
     pub histograms: Named<Vec<(u64, u64)>>,

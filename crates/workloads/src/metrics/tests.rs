@@ -13,14 +13,14 @@ fn ms(ms: u64) -> Instant {
 #[test]
 fn a_buffer_plays_once_it_is_full_and_clicks_where_it_runs_empty() {
     let mut buffer = Buffer::new(Sound { period: Nanos::ms(10), periods: 2 });
-    // The buffer is full at 1. The next period arrives at 21, when the buffer would run empty. Another period arrives
-    // at 35, 4 too late, and then a last period.
+    // The buffer is full at 1 ms. The next period arrives at 21 ms, when the buffer would run empty. Another period
+    // arrives at 35 ms, 4 ms too late, and a last period at 44 ms.
     for at in [0, 1, 21, 35, 44] {
         buffer.note(ms(at), "", Fact::Done);
     }
     let reading = buffer.read(ms(50));
     assert_eq!((reading.get("underruns"), reading.get("silence_ns")), (Some(1), Some(4_000_000)));
-    // At 50, 5 ms are left. Without a player that fills the buffer, the buffer is empty at 55.
+    // At 50 ms, 5 ms of sound are left. No further period arrives, so the buffer is empty at 55 ms.
     let reading = buffer.read(ms(60));
     assert_eq!((reading.get("underruns"), reading.get("silence_ns")), (Some(2), Some(4_000_000 + 5_000_000)));
 }

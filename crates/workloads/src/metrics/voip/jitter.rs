@@ -15,7 +15,7 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Records a packet, in the order of arrival.
+    /// Records the next packet. The RFC expects the order of arrival.
     pub fn packet(&mut self, sent: Instant, arrived: Instant) {
         let transit = arrived.saturating_since(sent).as_ns();
         if let Some(last) = self.transit.replace(transit) {

@@ -50,7 +50,8 @@ impl Call {
         Call { phone, jitter: Jitter::default(), playout: Playout::new(phone.buffer), under_way: Vec::new() }
     }
 
-    /// Records the sending and arrival times of the next packet, in the order of sending. `None`: the packet was lost.
+    /// Records the sending and arrival times of the next packet, in the order of sending. Packets must arrive in this
+    /// order, because [`Jitter`] depends on the order of arrival. `None`: the packet was lost.
     pub fn packet(&mut self, sent: Instant, arrived: Option<Instant>) {
         self.playout.packet(sent, arrived);
         if let Some(arrived) = arrived {

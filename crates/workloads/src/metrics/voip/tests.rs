@@ -38,7 +38,8 @@ fn delay_matters_from_a_tenth_of_a_second_on_and_more_and_more() {
     }
 }
 
-/// G.113, appendix I: the impairment of G.711 by a percentage of loss, with and without concealment.
+/// G.113, appendix I: the impairment of G.711 by a percentage of loss, with and without concealment, and the impairment
+/// of the other codecs without loss.
 #[test]
 fn loss_costs_what_the_codec_lets_it_cost() {
     let fall = |codec, loss_percent| 93.206 - rate(&Line { codec, loss_percent, ..Line::default() }).r;
@@ -82,7 +83,7 @@ fn a_call_without_loss_has_the_score_of_its_codec() {
 #[test]
 fn what_never_comes_is_lost_and_what_comes_too_late_is_discarded() {
     let mut call = Call::new(Phone { buffer: Nanos::ms(60), ..Phone::default() });
-    // The first transit time is 5 ms, so each packet must arrive within 65 ms. Every tenth packet is lost. The fifth
+    // The first transit time is 5 ms, so each packet must arrive within 65 ms. Every tenth packet is lost. The second
     // packet after each lost packet arrives after 65.001 ms.
     for n in 0..100 {
         let under_way = match n % 10 {

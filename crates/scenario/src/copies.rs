@@ -182,8 +182,8 @@ impl<'i> Copies<'i, '_> {
                     return Spanned::new(at, DeValue::Array(values.collect()));
                 }
                 match values.get(copy % values.len().max(1)).cloned() {
-                    // The selected element replaces the list. If this element is itself a list, the copy receives the
-                    // whole list.
+                    // The selected element replaces the list. If this element is itself a list, the copy receives all
+                    // elements of the inner list.
                     Some(element) if element.get_ref().is_array() => self.list(element, copy),
                     Some(element) => self.walked(element, "", Some(copy)),
                     None => Spanned::new(at, DeValue::Array(values)),

@@ -168,7 +168,7 @@ fn under(
 }
 
 impl Checked {
-    /// Adds a member to a group of a host: the entities or the application, and for a VM also its group and guest.
+    /// Adds a member: its entities or its application, and for a VM also its group and guest.
     fn expand(
         &mut self,
         member: MemberTable,
@@ -240,7 +240,8 @@ impl Checked {
 }
 
 impl GuestSpec {
-    /// Returns the guest of a VM that arrives at `arrival`. Entities in the guest arrive at `arrival` or later.
+    /// Returns the guest of a VM that arrives at `arrival`. Entities and applications in the guest arrive at `arrival`
+    /// or later.
     fn come(mut self, arrival: Instant) -> GuestSpec {
         for peer in self.applications.iter_mut().flat_map(|spec| &mut spec.reach.peers) {
             // On the machine of a peer, tasks for several VMs need distinct names.

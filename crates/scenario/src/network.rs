@@ -47,7 +47,7 @@ const PACKET: u32 = 1_500;
 const PACKET_MAX: u64 = 65_535;
 /// Default CPU time of an event. Current hardware is assumed to take 2 to 5 us.
 const EVENT: Nanos = Nanos::us(4);
-/// Maximum number of packets that wait for a guest's kernel. Source: netdev_max_backlog's default, 1000
+/// Default maximum number of packets that wait for a guest's kernel. Source: netdev_max_backlog's default, 1000
 /// (net/core/hotdata.c of Linux 6.18). Xen's and virtio's rings hold 256 packets; further packets wait in a queue of
 /// about 1000 packets in front of the ring.
 const RING: u32 = 1_000;

@@ -47,7 +47,7 @@ pub struct Scenario {
     pub groups: Vec<Group>,
     /// Entities of the hosts, in the order of the file.
     pub entities: Vec<EntitySpec>,
-    /// Workloads on the hosts with several entities or with random values, in the order of the file.
+    /// Applications on the hosts, in the order of the file.
     pub applications: Vec<AppSpec>,
     /// VMs whose guests have their own schedulers, in the order of the file.
     pub guests: Vec<GuestSpec>,
@@ -276,7 +276,7 @@ impl Scenario {
         peers.filter(|peer| peer.at == At::Outside).map(|peer| peer.application.tasks.len()).sum()
     }
 
-    /// Returns every application with the number of its guest. `None`: the application is on the host.
+    /// Returns every application with the number of its guest. `None`: the application is on a host.
     pub fn all_applications(&self) -> impl Iterator<Item = (Option<usize>, &AppSpec)> {
         let host = self.applications.iter().map(|spec| (None, spec));
         let guests = self.guests.iter().enumerate();

@@ -34,7 +34,8 @@ fn is_no_json(text: &str) -> Result<(), Problem> {
     Err(problem.help("use a scenario with `workload = { rt-app = \"FILE\" }` to run a file of rt-app"))
 }
 
-/// Checks that the document will not take much more memory than the text.
+/// Checks that the numbers of tables and of tokens are within their limits, so that the memory use of the document is
+/// bounded.
 fn bounded(text: &str) -> Result<(), Problem> {
     let mut brackets = 0;
     for (tokens, token) in toml_parser::Source::new(text).lex().enumerate() {

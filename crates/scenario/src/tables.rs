@@ -50,7 +50,7 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "group",
     "task",
 ];
-/// Keys of `[[task]]`: the keys of `[[vm]]` without the keys that only a group or a guest can have.
+/// Keys of `[[task]]`: the keys of `[[vm]]` without the keys that only a VM can have.
 pub(crate) const TASK_KEYS: &[&str] = &[
     "name",
     "count",

@@ -16,7 +16,8 @@ pub(super) enum Named {
     Member(Kind),
 }
 
-/// Returns all groups and members by name. Names are unique, because a trace identifies its subjects by name.
+/// Returns all groups and members by name. Names are unique, because reports and metrics identify their subjects by
+/// name.
 pub(super) fn names<'a>(level: &'a Level, findings: &mut Findings) -> BTreeMap<&'a str, (Named, Span)> {
     let groups = level.groups.iter().enumerate().map(|(i, group)| (group, Named::Group(i), "the group"));
     let members = level.members.iter().map(|member| (&member.group, Named::Member(member.kind), member.kind.noun()));

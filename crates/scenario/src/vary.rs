@@ -86,8 +86,8 @@ fn rename(key: &str, item: &mut Item, value: Value) {
     table.insert(long, Item::Value(value));
 }
 
-/// Sets `value` in the table of `tables` whose name begins `rest`. Names may contain dots; the longest matching name
-/// applies. The name of copies also matches without `{i}` and without the separator before `{i}`.
+/// Sets `value` in one of `tables`: `rest` begins with the name of this table. Names may contain dots; the longest
+/// matching name applies. The name of copies also matches without `{i}` and without the separator before `{i}`.
 fn in_named(tables: Vec<&mut dyn TableLike>, rest: &str, path: &str, value: Value) -> Result<(), Wrong> {
     let name = |table: &dyn TableLike| table.get("name").and_then(Item::as_str).unwrap_or_default().to_string();
     let names: Vec<String> = tables.iter().map(|table| name(&**table)).collect();
@@ -103,7 +103,8 @@ fn in_named(tables: Vec<&mut dyn TableLike>, rest: &str, path: &str, value: Valu
     }
 }
 
-/// Converts `key = "text"` to the table `{ long = "text" }`, and a missing key to an empty table.
+/// Converts `key = "text"` to the table `{ long = "text" }`, and a missing key to an empty table. The table of a policy
+/// also receives an empty table `knobs`, if it has none.
 fn lengthen(table: &mut dyn TableLike, key: &str, long: &str) {
     let short = table.get(key).and_then(Item::as_str).map(str::to_string);
     if short.is_some() || table.get(key).is_none() {

@@ -158,7 +158,8 @@ impl Standing {
     }
 
     /// Returns the requests at the start of a phase with the requests `phase`. Properties that the phase omits keep
-    /// their values, except the CPUs, which return to those of the thread.
+    /// their values, unless the phase requests a policy, which resets them. CPUs that the phase omits return to those
+    /// of the thread.
     pub(super) fn next(&self, thread: &Asked, phase: &Asked) -> Standing {
         let cpus = phase.cpus.or(thread.cpus);
         if phase.is_silent() {

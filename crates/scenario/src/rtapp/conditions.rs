@@ -11,7 +11,7 @@ pub(super) fn events<'t, 'f>(thread: &'t Thread<'f>) -> impl Iterator<Item = (Ev
     thread.phases.iter().flat_map(|phase| phase.events.iter().copied())
 }
 
-/// Returns the threads that exist at any time.
+/// Returns the threads that exist at some time.
 pub(super) fn alive<'t, 'f>(threads: &'t [Thread<'f>], forks: &Forks) -> impl Iterator<Item = (usize, &'t Thread<'f>)> {
     threads.iter().enumerate().filter(|&(i, _)| forks.alive[i])
 }
@@ -37,7 +37,7 @@ pub(super) fn signals(event: Event<'_>) -> Option<&str> {
 /// The threads that signal each condition.
 pub(super) type Signallers<'f> = BTreeMap<&'f str, BTreeSet<usize>>;
 
-/// Returns the threads that signal each condition. Includes only threads that exist at any time.
+/// Returns the threads that signal each condition. Includes only threads that exist at some time.
 pub(super) fn signallers<'f>(threads: &[Thread<'f>], forks: &Forks) -> Signallers<'f> {
     let mut all = Signallers::new();
     for (i, thread) in alive(threads, forks) {
@@ -48,7 +48,7 @@ pub(super) fn signallers<'f>(threads: &[Thread<'f>], forks: &Forks) -> Signaller
     all
 }
 
-/// Returns whether several instances of `thread` exist. These instances can wake each other.
+/// Returns whether several instances of `thread` can exist. These instances can wake each other.
 pub(super) fn is_many(thread: &Thread<'_>, forked: bool) -> bool {
     thread.instances.value > 1 || forked
 }

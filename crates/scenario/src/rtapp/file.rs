@@ -314,7 +314,7 @@ impl Thread<'_> {
 }
 
 impl Phase<'_> {
-    /// Returns the minimum duration of one round of the events.
+    /// Returns the approximate duration of one round of the events: the sum of all runs, sleeps and timer periods.
     pub(super) fn round_length(&self) -> Nanos {
         self.events.iter().fold(Nanos::ZERO, |sum, (event, _)| {
             sum.saturating_add(match *event {
@@ -324,7 +324,7 @@ impl Phase<'_> {
         })
     }
 
-    /// Returns the minimum duration of the phase, with all its rounds.
+    /// Returns the approximate duration of the phase, with all its rounds.
     pub(super) fn length(&self) -> Nanos {
         self.round_length().saturating_mul(self.rounds.unwrap_or(u64::MAX))
     }

@@ -14,7 +14,7 @@ const GENERATIONS_MAX: usize = 32;
 /// The forks between the threads of a file.
 #[derive(Debug)]
 pub(super) struct Forks {
-    /// Whether the thread exists at any time, by thread.
+    /// Whether the thread exists at some time, by thread.
     pub(super) alive: Vec<bool>,
     /// Whether a thread forks this thread, by thread.
     pub(super) forked: Vec<bool>,
@@ -117,8 +117,7 @@ impl Forks {
     }
 }
 
-/// Returns the maximum number of repetitions within `duration`, out of `rounds` repetitions that each take at least
-/// `length`.
+/// Returns the maximum number of repetitions within `duration`, out of `rounds` repetitions that each take `length`.
 fn times(rounds: Option<u64>, length: Nanos, duration: Option<Nanos>) -> u64 {
     let fit = match (duration, length.is_zero()) {
         (Some(duration), false) => duration.as_ns() / length.as_ns() + 1,

@@ -78,7 +78,7 @@ fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box
     Ok(())
 }
 
-/// Returns `name` without control characters.
+/// Returns `name` with `?` in place of unprintable characters, truncated to 60 characters.
 fn shown(name: &str) -> String {
     quoted(name).trim_matches('`').to_string()
 }

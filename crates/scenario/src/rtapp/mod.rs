@@ -40,7 +40,7 @@ pub struct RtApp {
     pub threads: usize,
     /// Number of events of all threads together. The events of equal threads count once per thread.
     pub(crate) events: u64,
-    /// Parameters that threads request at any time, each with the name of the thread.
+    /// Parameters that threads request at their start or later, each with the name of the thread.
     pub(crate) asked: Vec<(String, Params)>,
 }
 

@@ -52,7 +52,7 @@ struct Pace<'f> {
     paced: Vec<bool>,
     /// Number of loops that are not known to take time, by thread.
     unpaced: Vec<usize>,
-    /// Whether several instances of the thread exist, by thread.
+    /// Whether several instances of the thread can exist, by thread.
     many: Vec<bool>,
     /// Loops that wait for each condition, and threads that signal the condition and have loops not known to take time.
     waiters: BTreeMap<&'f str, Vec<usize>>,

@@ -13,7 +13,7 @@ fn refused(text: &str) -> String {
     rendered(&Scenario::from_bytes("x.toml", format!("{START}{text}").into()).expect_err("the scenario is wrong"))
 }
 
-/// Returns a scenario without the spans of its text, for comparison.
+/// Returns the groups, entities, applications and guests of a scenario as text without spans, for comparison.
 fn shown(scenario: &Scenario) -> String {
     let Scenario { groups, entities, applications, guests, .. } = scenario;
     let text = format!("{groups:#?}{entities:#?}{applications:#?}{guests:#?}");

@@ -105,7 +105,7 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(task.params, sched::Params::default());
 }
 
-/// A scenario with every key.
+/// A scenario that sets many keys to values other than their defaults.
 const EVERYTHING: &str = r#"
         name = "everything"
         cpus = 8

@@ -82,8 +82,8 @@ fn below(rng: &mut ChaCha8Rng, n: usize) -> usize {
     usize::try_from(rng.next_u64() % n.max(1) as u64).unwrap()
 }
 
-/// Damages a file at random: flips a bit, truncates the file, removes or repeats a part, or inserts a word or a part of
-/// another file.
+/// Damages a file at random: flips a bit, truncates the file, removes or repeats a part, replaces a part with a part of
+/// another file, or inserts a word.
 fn damage(rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
     let at = below(rng, bytes.len() + 1);
     let end = (at + below(rng, 80)).min(bytes.len());
@@ -105,7 +105,7 @@ fn damage(rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Checks that every problem is printable and has a span in the file.
+/// Checks that every problem has a span in the file, and a remedy.
 fn check(problems: &Problems, bytes: &[u8]) {
     let lines = 1 + bytes.iter().filter(|&&byte| byte == b'\n').count();
     assert!(!problems.shown().is_empty() && problems.shown().len() <= problems.count());
@@ -162,7 +162,8 @@ fn large(lines: usize) -> String {
     text
 }
 
-/// Returns the time until all problems of `text` are ready for display.
+/// Returns the time until the scenario of `text`, or all its problems, are ready for display. Also returns the scenario
+/// or the displayed problems.
 fn time(text: String) -> (Duration, Result<Scenario, String>) {
     let begun = Instant::now();
     let outcome = Scenario::from_bytes("x", text.into_bytes()).map_err(|problems| rendered(&problems));
@@ -288,7 +289,7 @@ fn what_grows_with_a_file_of_rt_app_grows_in_proportion() {
     let crowd = tasks(numbered(&|i| format!("\"{i}\" : {{ \"run\" : 1, \"barrier\" : \"all\" }},")));
     assert_eq!(RtApp::from_bytes("x", crowd.into_bytes()).unwrap().threads, n);
     assert!(begun.elapsed() < Duration::from_secs(5), "a crowd: {:?}", begun.elapsed());
-    // A thread with a timer, and a long chain of threads that wake each other, in the worst order.
+    // A thread that sleeps, and a long chain of threads that each wake the next, in the worst order.
     let begun = Instant::now();
     let chain = numbered(&|i| match i {
         _ if i + 1 == n => format!("\"{i}\" : {{ \"sleep\" : 1, \"resume\" : \"{}\" }}", i - 1),

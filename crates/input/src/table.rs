@@ -150,7 +150,7 @@ impl<'a, 'i> Table<'a, 'i> {
         self.entries.get(key).map(|value| (Spanned::get_ref(value), value.span().into()))
     }
 
-    /// Returns every key and value with their spans, in alphabetical order of the keys.
+    /// Returns every key and value with their spans, in the order of the file.
     pub fn iter(&self) -> impl Iterator<Item = (Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
         self.entries.iter().map(|(key, value)| {
             let name = Placed { value: key.get_ref().as_ref(), at: key.span().into() };

@@ -181,7 +181,7 @@ pub struct ManagerSpec {
     pub least_ppm: u64,
     /// Maximum assignment. Unit: millionths of a CPU; default 100 %.
     pub most_ppm: u64,
-    /// Managed VMs, in alphabetical order.
+    /// Managed VMs, in the order of the file.
     pub targets: Vec<Target>,
     /// Span of the manager.
     pub place: Span,

@@ -20,7 +20,8 @@ pub struct Counts {
     /// Number of jobs that were incomplete after their deadline, at the end of the run or at the detachment of their
     /// entity.
     pub unfinished_late: u64,
-    /// Maximum time from the deadline of a job to its completion. Zero if no job missed its deadline.
+    /// Maximum time from the deadline of a completed job to its completion. Zero if no completed job missed its
+    /// deadline.
     pub worst_lateness: Nanos,
 }
 

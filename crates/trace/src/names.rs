@@ -54,8 +54,8 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// Returns the labels of machines `ids` of a world, in at most `most` columns. A label is the name of the machine,
-/// followed by the id if several machines have this name, or only the id if the name is empty. `fit` shortens a string to
-/// a number of columns.
+/// followed by the id if several machines have this name, or only the id if the name is empty. `fit` shortens a string
+/// to a number of columns.
 pub(crate) fn machines(
     header: &WorldHeader,
     ids: impl Iterator<Item = MachineId>,
@@ -74,7 +74,8 @@ pub(crate) fn machines(
 }
 
 /// Returns the labels of `rows`, in at most `most` columns. A label is the name of the entity, followed by the id if
-/// several entities have this name, or only the id if the name is empty. `fit` shortens a string to a number of columns.
+/// several entities have this name, or only the id if the name is empty. `fit` shortens a string to a number of
+/// columns.
 pub(crate) fn labels<'r>(
     rows: impl Iterator<Item = &'r Row> + Clone,
     most: usize,

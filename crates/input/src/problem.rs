@@ -235,8 +235,8 @@ impl Findings {
         self.add_at(span, || problem);
     }
 
-    /// Adds a problem at `span`. Calls `problem` only if the problem is among the first ten so far, because `problem`
-    /// may be slow, for example while it searches for a similar name.
+    /// Adds a problem at `span`. Calls `problem` only if the problem is among the first ten so far. `problem` may be
+    /// slow, for example while it searches for a similar name.
     pub fn add_at(&mut self, span: Span, problem: impl FnOnce() -> Problem) {
         let key = (span.start, self.count);
         let full = self.first.len() == PROBLEMS_SHOWN;

@@ -27,10 +27,10 @@ struct Stay {
     left: Instant,
 }
 
-/// Returns the events of a run from `start` to `end`, in order of time: the events `seen`, and the releases, starts and
-/// completions of the jobs in `reported`. Times in the result are relative to `start`. Events before `start` move to
-/// `start`, and events after `end` are dropped. Likewise, job events before the attachment of their entity move to the
-/// attachment, and job events after the detachment are dropped. The last event is [`Event::End`].
+/// Returns the events of a run from `start` to `end`, in order of time. They are the events `seen`, and the releases,
+/// starts and completions of the jobs in `reported`. Times in the result are relative to `start`. Events before `start`
+/// move to `start`, and events after `end` are dropped. Likewise, job events before the attachment of their entity move
+/// to the attachment, and job events after the detachment are dropped. The last event is [`Event::End`].
 ///
 /// At one instant, the events of `seen` precede the job events.
 #[must_use]

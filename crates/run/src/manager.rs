@@ -2,11 +2,11 @@
 //! time, and changes the assignment.
 //!
 //! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 3. The paper
-//! assigns shares for short intervals (5 s), in modes that prevent a VM from using more than its share, and then
-//! adjusts each share by the difference between assigned and consumed time. Such a controller tolerates a scheduler
-//! error of 1–2 %. The rule of this module is an integral controller: the deficit of a VM against its target, times the
-//! gain, is added to its assignment. A constant error of the scheduler (consumed time differs from assigned time)
-//! therefore shifts the assignment, and a varying error keeps the assignment changing.
+//! assigns shares for short intervals (5 s), in modes that prevent a VM from using more than its share. After each
+//! interval, its manager adjusts each share by the difference between assigned and consumed time. Such a controller
+//! tolerates a scheduler error of 1–2 %. The rule of this module is an integral controller: the deficit of a VM against
+//! its target, times the gain, is added to its assignment. A constant error of the scheduler (consumed time differs
+//! from assigned time) therefore shifts the assignment, and a varying error keeps the assignment changing.
 
 use scenario::{ManagerSpec, Scenario};
 use sched::{Action, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Reservation};
@@ -151,8 +151,8 @@ impl Manager {
     }
 }
 
-/// Returns the share of a CPU that the scenario assigns to a VM: the sum of the shares of its slices, or its cap if the
-/// VM has no slices.
+/// Returns the share of a CPU that the scenario assigns to a VM. This is the sum of the shares of its slices, or its
+/// cap if the VM has no slices.
 fn asked(scenario: &Scenario, vcpus: Range<usize>) -> u64 {
     let vcpus = &scenario.entities[vcpus];
     let slices = vcpus.iter().filter_map(|vcpu| vcpu.params.reservation);

@@ -57,8 +57,8 @@ fn takes(policy: &dyn PolicySource, knobs: &Knobs, boost: Boost) -> bool {
     matches!(boost, Boost::Weight(_)) || gets_the_cpu(policy, knobs, boost.over(Params::default())).unwrap_or(true)
 }
 
-/// Returns whether a waiting entity that changes to `params` takes the CPU from an ordinary entity, and keeps the CPU
-/// after the ordinary entity changes to SCHED_BATCH. `None`: the policy cannot be tested.
+/// Returns whether a waiting entity that changes to `params` takes the CPU from an ordinary entity. The waiting entity
+/// must also keep the CPU after the ordinary entity changes to SCHED_BATCH. `None`: the policy cannot be tested.
 fn gets_the_cpu(policy: &dyn PolicySource, knobs: &Knobs, params: Params) -> Option<bool> {
     let (cpu, now) = (CpuId::new(0), Instant::ZERO);
     let mut machine = Machine::build(policy, Topology::new(1), knobs, Kicks::Immediate).ok()?;

@@ -1,6 +1,6 @@
 //! The limits of a scenario.
 
-/// Maximum number of entities of one scenario. The limit bounds memory use: a file of a few bytes can request any
+/// Maximum number of entities of one scenario. The limit bounds memory use. A file of a few bytes can request any
 /// number of entities, and each entity takes about half a kilobyte before it runs.
 pub const SCENARIO_ENTITIES_MAX: usize = workloads::TASKS_MAX;
 /// Maximum depth of nested groups, far above the depth of control groups in practice.

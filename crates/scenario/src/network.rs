@@ -385,8 +385,8 @@ fn outside(checked: &Checked, findings: &mut Findings) {
     }
 }
 
-/// Checks that no name equals the name of a driver thread, of the machine outside, or of an application with a part on
-/// the same machine.
+/// Checks names for conflicts: with a driver thread, with the machine outside, or with an application that has a part
+/// on the same machine.
 fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], findings: &mut Findings) {
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut inside: BTreeSet<String> = BTreeSet::new();

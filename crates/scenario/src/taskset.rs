@@ -25,8 +25,8 @@ pub struct Task {
 }
 
 /// Returns the scenario of `tasks` on `cpus` identical CPUs for `length`. All tasks arrive at the start, in the order
-/// of their ids. Each task has its period and execution time as its reservation, and yields at the end of a job if its
-/// next job has already been released.
+/// of their ids. Each task has its period and execution time as its reservation. At the end of a job, a task yields if
+/// its next job has already been released.
 #[must_use]
 pub fn scenario(name: &str, tasks: &[Task], cpus: usize, length: Nanos) -> Scenario {
     let mut tasks = tasks.to_vec();

@@ -10,9 +10,9 @@
 //!   4,194,304. The four flags (interrupts, resched, context, preemption) are dots.
 //! - The target CPU of a wake-up is the CPU of the task's last run, or CPU 0 before the first run. If a task resumes on
 //!   another CPU, `sched_migrate_task` precedes `sched_switch`.
-//! - Priorities are the kernel's: 0 for a stop task, 99 − n for real-time priority n, −1 for other tasks with a
-//!   reservation, otherwise 120 plus the nice value. The nice value is the value whose weight is closest to the weight
-//!   of the task.
+//! - Priorities are the kernel's: 0 for a stop task, 99 − n for real-time priority n, and −1 for other tasks with a
+//!   reservation. All other tasks have 120 plus the nice value. The nice value is the value whose weight is closest to
+//!   the weight of the task.
 //! - A policy may exchange the tasks of two CPUs at one instant, but a kernel cannot. In the file, one of the two CPUs
 //!   therefore switches to its idle task first.
 //!

@@ -66,7 +66,7 @@ const BUFFERS_MAX: u32 = 10_000;
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "audio",
-    title: "sound that is played",
+    title: "playback of sound",
     keys: &["period", "work", "buffers", "length"],
     example: "{ audio = { work = \"1ms\" } }",
     read,

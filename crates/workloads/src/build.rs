@@ -71,7 +71,7 @@ impl Build {
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "build",
-    title: "many short compilers, as the build of a kernel",
+    title: "many short compilers, like the build of a kernel",
     keys: &["files", "jobs", "compile", "reads", "link"],
     example: "{ build = { jobs = 4 } }",
     read,

@@ -68,7 +68,7 @@ impl Cyclictest {
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "cyclictest",
-    title: "threads that sleep and measure their wake-up latency, as cyclictest of rt-tests",
+    title: "threads that sleep and measure their wake-up latency, like cyclictest of rt-tests",
     keys: &["interval", "threads", "distance", "loops", "overhead", "work"],
     example: "{ cyclictest = { interval = \"1ms\" } }",
     read,

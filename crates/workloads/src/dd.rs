@@ -49,7 +49,7 @@ impl Dd {
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "dd",
-    title: "a disk that is read or written block by block, as dd",
+    title: "a disk that is read or written block by block, like dd",
     keys: &["block", "count", "work"],
     example: "{ dd = { count = 1000 } }",
     read,

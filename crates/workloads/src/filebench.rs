@@ -277,7 +277,7 @@ const THREADS_MAX: u32 = 1_024;
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "filebench",
-    title: "threads of a file server, as the personalities of filebench",
+    title: "threads of a file server, like the personalities of filebench",
     keys: &["mix", "threads", "loops", "work", "copy", "hits", "dirty"],
     example: "{ filebench = { mix = \"varmail\" } }",
     read,

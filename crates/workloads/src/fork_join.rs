@@ -101,7 +101,7 @@ impl ForkJoin {
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "fork_join",
-    title: "threads that meet after each round, as parallel regions of OpenMP",
+    title: "threads that meet after each round, like parallel regions of OpenMP",
     keys: &["threads", "rounds", "work", "serial", "waits", "locks", "hold"],
     example: "{ fork_join = { threads = 4, work = \"1ms\" } }",
     read,

@@ -133,7 +133,7 @@ impl Hackbench {
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "hackbench",
-    title: "groups of senders and receivers, as hackbench and perf bench sched messaging",
+    title: "groups of senders and receivers, like hackbench and perf bench sched messaging",
     keys: &["groups", "fds", "loops", "datasize", "channel", "work"],
     example: "{ hackbench = { groups = 2 } }",
     read,

@@ -90,7 +90,7 @@ const BYTES_MAX: u64 = 1 << 30;
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "iperf",
-    title: "bulk transfers over the network, as iperf",
+    title: "bulk transfers over the network, like iperf",
     keys: &["streams", "window", "direction", "work"],
     example: "{ iperf = { streams = 1 } }",
     read,

@@ -75,7 +75,7 @@ impl LoadPlayback {
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "load_playback",
-    title: "a trace of host load that is played back",
+    title: "playback of a trace of host load",
     keys: &["loads", "step"],
     example: "{ load_playback = { loads = [0.5, 1.5] } }",
     read,

@@ -192,7 +192,7 @@ const WORKERS_MAX: usize = 1024;
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "micro_batch",
-    title: "a stream in small batches, as Spark Streaming",
+    title: "a stream in small batches, like Spark Streaming",
     keys: &[
         "interval",
         "batches",

@@ -143,7 +143,7 @@ impl Parsec {
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "parsec",
-    title: "a program that synchronises as one of PARSEC",
+    title: "a program that synchronises like a program of PARSEC",
     keys: &["program", "threads", "work", "waits"],
     example: "{ parsec = { program = \"streamcluster\" } }",
     read,

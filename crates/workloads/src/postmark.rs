@@ -222,7 +222,7 @@ const DIRTY_MAX: u64 = 1 << 40;
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "postmark",
-    title: "small files of a mail server, as Postmark",
+    title: "small files of a mail server, like Postmark",
     keys: &["files", "smallest", "largest", "transactions", "reads", "work", "hits", "written_back", "dirty"],
     example: "{ postmark = { transactions = 5000 } }",
     read,

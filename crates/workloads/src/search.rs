@@ -94,7 +94,7 @@ const BYTES_MAX: u64 = 1 << 30;
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "search",
-    title: "a search that asks leaves in other VMs",
+    title: "a search that queries leaves in other VMs",
     keys: &["leaves", "searches", "think", "work", "merge", "query", "answer"],
     example: "{ search = { leaves = [\"vm2\", \"vm3\"] } }",
     read,

@@ -11,7 +11,7 @@ use sim::program::Length;
 use std::sync::Arc;
 use toml::de::DeValue;
 
-/// Maximum number of tasks of an application, and of all applications of a scenario. The limit bounds memory use: a
+/// Maximum number of tasks of an application, and of all applications of a scenario. The limit bounds memory use. A
 /// file of a few bytes can request any number of tasks, and each task takes about half a kilobyte before it runs.
 pub const TASKS_MAX: usize = 1 << 20;
 

@@ -70,7 +70,7 @@ impl Startup {
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "startup",
-    title: "launches of an application, again and again",
+    title: "repeated launches of an application",
     keys: &["launches", "work", "waits", "wait", "pause"],
     example: "{ startup = { work = \"200ms\" } }",
     read,

@@ -56,7 +56,7 @@ impl Stream {
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "stream",
-    title: "memory streaming, as STREAM",
+    title: "memory streaming, like STREAM",
     keys: &["threads", "passes", "pass", "bytes"],
     example: "{ stream = { threads = 1 } }",
     read,

@@ -131,7 +131,7 @@ const FRAMES_MAX: u64 = 1 << 32;
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "video",
-    title: "a film that is played",
+    title: "playback of a film",
     keys: &["fps", "length", "decode", "threads", "waits", "frames", "late", "sound"],
     example: "{ video = { decode = \"10ms\" } }",
     read,

@@ -218,7 +218,7 @@ const SEGMENTS_MAX: u64 = 65_535;
 /// Entry of the workload in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "web_server",
-    title: "a web server and its clients, as httperf",
+    title: "a web server and its clients, like httperf",
     keys: &["clients", "think", "rate", "response", "window", "service", "spread"],
     example: "{ web_server = { clients = 60 } }",
     read,

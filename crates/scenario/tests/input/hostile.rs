@@ -82,7 +82,7 @@ fn below(rng: &mut ChaCha8Rng, n: usize) -> usize {
     usize::try_from(rng.next_u64() % n.max(1) as u64).unwrap()
 }
 
-/// Damages a file at random: flips a bit, truncates the file, removes or repeats a part, replaces a part with a part of
+/// Damages a file at random. Flips a bit, truncates the file, removes or repeats a part, replaces a part with a part of
 /// another file, or inserts a word.
 fn damage(rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
     let at = below(rng, bytes.len() + 1);

@@ -7,9 +7,9 @@
 //! deadlines are instants on the entity's track. The header is in `otherData`.
 //!
 //! The file of a world has these two processes for each host, named after the host, and one process for each guest. A
-//! guest first has a track per vCPU, which shows tasks and `frozen` time, and then a track per task, which shows frozen
-//! time as `stolen`. Below each CPU of a machine with guests, a second track shows the guests' tasks that ran on this
-//! CPU: `vm: task`.
+//! guest first has a track per vCPU, which shows tasks and `frozen` time. Then a guest has a track per task, which
+//! shows frozen time as `stolen`. Below each CPU of a machine with guests, a second track shows the guests' tasks that
+//! ran on this CPU: `vm: task`.
 //!
 //! A slice is written when the slice ends, so only unfinished slices are in memory. On each track, slices are in order
 //! of time. In the file, the slices at both ends of an arrow precede the arrow, with any number of other events in

@@ -144,8 +144,9 @@ impl<W: Write> Scribe<W> {
         let (below, above) = (levels.links.vcpu(id, entity), levels.links.entity(id, cpu));
         if let Some((guest, vcpu)) = below {
             self.machines[id.index()].runs.insert(entity, (cpu, span));
-            // A task that still runs on the vCPU may continue when the vCPU runs on another CPU, so the part of its run
-            // on this CPU is written now. At the end of the trace, the follower of the guest ends the run of the task.
+            // A task that still runs on the vCPU may continue when the vCPU runs on another CPU. Therefore the part of
+            // its run on this CPU is written now. At the end of the trace, the follower of the guest ends the run of
+            // the task.
             let now = followers[guest.index()].as_ref().filter(|_| !self.over);
             if let Some((task, from)) = now.and_then(|follower| follower.running_on(vcpu))
                 && from < span.to

@@ -130,8 +130,8 @@ fn boxes(path: &str) -> Vec<(f64, f64, f64)> {
     path.split('M').skip(1).map(numbers).collect()
 }
 
-/// In a long run, the colour and the opacity of every column of a row match the CPU and the share of running time,
-/// computed from the spans.
+/// In a long run, every column of a row has the colour of the CPU and the opacity of the share of running time. The
+/// test computes both from the spans.
 #[test]
 fn long_runs_are_drawn_by_the_column() {
     let timeline = Timeline::of(&edf::run(&BUSY, 2, Order::Turns(Nanos::us(300)), ms(3_000))).unwrap();

@@ -39,8 +39,8 @@ pub(crate) enum Fact {
 
 /// The measurement of one application.
 pub(crate) trait Gauge: Debug {
-    /// Records an event of task `role`: the part after `/` in the task's name, empty for a task with the application's
-    /// name alone and for packets.
+    /// Records an event of task `role`. The role is the part after `/` in the task's name. It is empty for packets and
+    /// for a task with the application's name alone.
     fn note(&mut self, at: Instant, role: &str, fact: Fact);
 
     /// Starts to count at `at`. Events before `at` no longer affect any number. A gauge without tasks needs no reset.

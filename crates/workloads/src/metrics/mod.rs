@@ -2,9 +2,9 @@
 //! machine's events, measures the applications of the machine.
 //!
 //! The name of a task identifies its application: the task has the name of the application, or `name/role`. All metrics
-//! are computed from the reports of tasks (starts and ends of jobs, late wake-ups, skipped timer expirations), their
-//! events (arrival, wake-up, block, departure) and their packets. Metrics therefore do not depend on policies or on the
-//! simulator.
+//! are computed from reports of tasks, events of tasks, and packets. Reports are starts and ends of jobs, late wake-ups
+//! and skipped timer expirations. Events are arrival, wake-up, block and departure. Metrics therefore do not depend on
+//! policies or on the simulator.
 //!
 //! To add a metric, add a file here with a `Gauge`, a variant of [`Metric`] that creates the gauge, and a row in
 //! `docs/report.md`.

@@ -11,8 +11,8 @@ use trace::Durations;
 pub(crate) const ARRIVALS: &str = "arrivals";
 
 /// The duration of each request, from its creation to its answer. Without a task `arrivals`, the duration starts when
-/// the sleep of the client was due to end, or at the start of the job if the client did not sleep. Requests that are
-/// open at the end of the run are counted separately.
+/// the sleep of the client was due to end. If the client did not sleep, the duration starts with the job. Requests that
+/// are open at the end of the run are counted separately.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     came: Option<Instant>,

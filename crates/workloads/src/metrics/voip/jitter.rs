@@ -2,9 +2,9 @@
 
 use sched::{Instant, Nanos};
 
-/// The mean change of the transit time from one packet to the next: J += (|D| − J) / 16 for each packet that arrives,
-/// where D is the difference between the transit times of this packet and of the packet that arrived before it. The
-/// estimate is stored in sixteenths of a nanosecond; the appendix stores the estimate in sixteenths of its clock unit.
+/// The mean change of the transit time from one packet to the next: J += (|D| − J) / 16 for each packet that arrives. D
+/// is the difference between the transit times of this packet and of the packet that arrived before it. The estimate is
+/// stored in sixteenths of a nanosecond; the appendix stores the estimate in sixteenths of its clock unit.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Jitter {
     /// Transit time of the last packet.

@@ -60,8 +60,8 @@ impl Call {
         }
     }
 
-    /// Returns the quality of the call. The delay from mouth to ear is the sum of the speech duration of a packet, the
-    /// transit time of the first packet, and the buffer time. The delay of an echo canceller is not included.
+    /// Returns the quality of the call. The delay from mouth to ear is the speech duration of a packet, plus the
+    /// transit time of the first packet, plus the buffer time. The delay of an echo canceller is not included.
     #[must_use]
     pub fn quality(&self) -> Quality {
         let Playout { packets, .. } = self.playout;

@@ -40,7 +40,8 @@ pub(crate) struct Sampler {
     /// CPU time of each entity per sample, without the time of a running entity since its instant in `running`. Unit:
     /// nanoseconds.
     got: BTreeMap<EntityId, Vec<u64>>,
-    /// Start of the current sample, and number of samples before it.
+    /// With [`SampledAt::Switches`], start of the current sample, and number of earlier samples. With
+    /// [`SampledAt::Clock`], only the number of complete samples, known at the end of the run.
     open: (Instant, usize),
 }
 

@@ -26,8 +26,8 @@ use trace::{Counts, MachineId};
 use workloads::network::At;
 
 /// The maximum work of one step. A release, an alarm, an input of a machine, a visit of a machine and a change of the
-/// scenario each count as one. A step may end between two events of the same instant. A step exceeds its budget by at
-/// most the decisions and messages of one machine at one instant.
+/// scenario each count as one unit of work. A step may end between two events of the same instant. A step exceeds its
+/// budget by at most the decisions and messages of one machine at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Budget(pub u64);
 

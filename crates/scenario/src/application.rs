@@ -1,4 +1,4 @@
-//! Conversion of a workload with several entities to its tasks.
+//! Conversion of the workload of a VM or task to an entity's workload or to an application.
 
 use super::Workload;
 use super::asked::Asked;

@@ -81,7 +81,7 @@ pub struct Drivers {
     /// Whether the driver notifies guests once per pass over all waiting packets. Otherwise, the driver notifies a
     /// guest of each packet immediately.
     pub passes: bool,
-    /// CPU time of the VM to notify the driver, excluding the call to its host.
+    /// CPU time that the VM needs to notify the driver, excluding the call to its host.
     pub kick: Nanos,
 }
 

@@ -11,9 +11,9 @@ use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
-/// Threads that sleep until a timer expires, and measure their delay. Source: cyclictest.c, rt-tests 2.6: `interval` is
-/// `-i`, `threads` is `-t`, `distance` is `-d`, `loops` is `-l`. A thread that is too late for the next expiration of
-/// its timer skips this expiration.
+/// Threads that sleep until a timer expires, and measure the delay of their wake-up. Source: cyclictest.c, rt-tests
+/// 2.6: `interval` is `-i`, `threads` is `-t`, `distance` is `-d`, `loops` is `-l`. A thread that is too late for the
+/// next expiration of its timer skips this expiration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cyclictest {
     /// Time from one wake-up of the first thread to the next. Range: above zero.

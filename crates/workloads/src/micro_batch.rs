@@ -36,8 +36,8 @@ pub struct MicroBatch {
     pub threads: u32,
     /// Whether the threads of a worker sleep or spin while they wait for each other at the end of a stage.
     pub waits: Waits,
-    /// CPU time of the driver to launch the part of a thread in a stage. This time limits the gain from additional
-    /// threads.
+    /// CPU time that the driver needs to launch the part of one thread in a stage. This time limits the gain from
+    /// additional threads.
     pub launch: Length,
     /// Data that the driver sends to all workers together in a stage. Unit: bytes. Minimum: 1.
     pub input: u64,

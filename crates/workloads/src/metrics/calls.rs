@@ -6,7 +6,7 @@ use super::voip::{Call, Phone};
 use sched::Instant;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The gauge of calls. Task `call-3` reads the packets of link number 3 in order of arrival, each packet in one job.
+/// The gauge of calls. Task `call-n` reads the packets of link number n in order of arrival, each packet in one job.
 /// From the end of the job on, the packet can be played.
 #[derive(Debug)]
 pub(super) struct Calls {

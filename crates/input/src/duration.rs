@@ -53,7 +53,8 @@ pub fn parse(what: &'static str, text: &str) -> Result<Nanos, Wrong> {
     nanos(span.as_nanos()).ok_or_else(|| (&Refused::TooLong { what, most: SPAN_MAX }).into())
 }
 
-/// Returns whether `text` begins with a number that exceeds the range of the parser.
+/// Returns whether `text` begins with a number of at least 19 digits and a unit. Such a number may exceed the range of
+/// the parser.
 fn has_too_many_digits(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     digits >= 19 && text[digits..].trim_start().starts_with(|c: char| c.is_alphabetic())

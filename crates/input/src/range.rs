@@ -47,8 +47,9 @@ fn quantity(text: &str) -> Option<Quantity> {
 impl Range {
     /// Parses a range. `None`: the text, such as a name, is not a range.
     ///
-    /// # Errors Only some of the numbers have a unit, a number is too large in the finest unit, the last value is below
-    /// the first, the step is zero, or the range has more than [`RANGE_VALUES_MAX`] values.
+    /// # Errors
+    /// Only some of the numbers have a unit, a number is too large in the finest unit, the last value is below the
+    /// first, the step is zero, or the range has more than [`RANGE_VALUES_MAX`] values.
     pub fn parse(text: &str) -> Option<Result<Range, Wrong>> {
         let (first, rest) = text.split_once("..")?;
         let (last, step) = rest.split_once('/').map_or((rest, None), |(last, step)| (last, Some(step)));

@@ -15,7 +15,8 @@ impl Run {
     /// [`WorldSink`](trace::WorldSink), then reads its findings. In guests, the auditor checks only laws that do not
     /// depend on the CPU time that the guests receive from their host.
     ///
-    /// # Errors A guest's policy does not exist, lacks a knob that the scenario sets, or refuses the value of a knob.
+    /// # Errors
+    /// A guest's policy does not exist, lacks a knob that the scenario sets, or refuses the value of a knob.
     pub fn auditor(&self) -> Result<WorldAuditor, Problems> {
         let costs = self.scenario.costs;
         let choice = &self.choice;
@@ -49,7 +50,7 @@ impl Run {
     }
 }
 
-/// Returns the load of host number `host`.
+/// Returns the bounds of the load of host number `host`.
 fn load<'a>(scenario: &'a Scenario, host: usize, choice: &'a Choice) -> LoadBounds<'a> {
     let on_it = || scenario.entities.iter().filter(move |it| it.host == host);
     let any = |is: fn(&EntitySpec) -> bool| on_it().any(is);

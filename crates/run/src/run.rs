@@ -33,7 +33,8 @@ impl Run {
     /// Returns the header of the run's trace: the hosts, the machine outside, if any, then the guests in the order in
     /// which they boot.
     ///
-    /// # Errors A guest's policy does not exist, lacks a knob that the scenario sets, or refuses the value of a knob.
+    /// # Errors
+    /// A guest's policy does not exist, lacks a knob that the scenario sets, or refuses the value of a knob.
     pub fn header(&self) -> Result<WorldHeader, Problems> {
         let machine = |name: &str, policy: &str, cpus, host| MachineHeader {
             name: name.to_string(),

@@ -182,7 +182,7 @@ impl Standing {
     /// Returns the requests as parameters of an entity.
     ///
     /// # Errors
-    /// The policy does not support the requested priority or promise.
+    /// The policy does not support the requested priority or promise, or a promise has no runtime.
     pub(super) fn params(&self) -> Result<Params, Problem> {
         let Asked { priority, runtime, .. } = self.asked;
         let mut params = Params::default();

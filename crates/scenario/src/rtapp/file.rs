@@ -258,7 +258,7 @@ fn events<'f>(
     let mut events = Vec::new();
     let mut any = false;
     for (key, value) in object.entries.iter().filter(|(key, _)| !is_property(&key.value)) {
-        // Properties of a thread under SCHED_DEADLINE.
+        // These keys are properties of a thread under SCHED_DEADLINE, not events.
         if what == "a thread" && ["period", "deadline"].contains(&key.value.as_ref()) {
             continue;
         }

@@ -6,10 +6,10 @@ use super::settings::Glyphs;
 pub(super) struct Alphabet {
     /// The entity ran all the time, on the machine's only CPU or on a CPU without a digit (from CPU 36 on).
     pub(super) full: char,
-    /// The entity ran half of the time or more. In a CPU's row, the same of all entities together, if none ran longer
-    /// than half of the time.
+    /// The entity ran half of the time or more. In a CPU's row: all entities together ran half of the time or more, and
+    /// none ran longer than half of the time.
     pub(super) most: char,
-    /// The entity ran less than half of the time. In a CPU's row, the same of all entities together.
+    /// The entity ran less than half of the time. In a CPU's row: all entities together ran less than half of the time.
     pub(super) some: char,
     pub(super) waiting: char,
     pub(super) held: char,

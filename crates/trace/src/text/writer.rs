@@ -82,9 +82,10 @@ impl<W: Write> TextWriter<W> {
 
     /// Flushes after the last event, and returns the inner writer.
     ///
-    /// # Errors The first error of the run: an error of the inner writer, or `InvalidInput` for content that the format
-    /// does not permit. Such content is a machine without CPUs or with too many CPUs, a line longer than [`LINE_MOST`],
-    /// or an event earlier than the previous event. Nothing is written after the error.
+    /// # Errors
+    /// The first error of the run: an error of the inner writer, or `InvalidInput` for content that the format does not
+    /// permit. Such content is a machine without CPUs or with too many CPUs, a line longer than [`LINE_MOST`], or an
+    /// event earlier than the previous event. Nothing is written after the error.
     pub fn finish(self) -> io::Result<W> {
         self.lines.output.finish()
     }

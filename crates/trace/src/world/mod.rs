@@ -16,7 +16,7 @@ pub use watch::WorldWatch;
 /// The header of one machine of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MachineHeader {
-    /// Name of the machine: `host`, or the name of the VM.
+    /// Name of the machine: `host` (with several hosts `host-1`, `host-2`, …), `outside`, or the name of the VM.
     pub name: String,
     /// Header of the machine's own trace.
     pub header: Header,

@@ -122,7 +122,7 @@ impl WorldTimeline {
     /// Returns the timelines of a whole trace.
     ///
     /// # Errors
-    /// The error of the first event that contradicts earlier events.
+    /// The header is invalid, or an event contradicts earlier events. The first such error is returned.
     pub fn of(trace: &WorldTrace) -> Result<WorldTimeline, Inconsistent> {
         let mut builder = WorldTimelineBuilder::new(&trace.header);
         trace.show(&mut builder);
@@ -160,7 +160,7 @@ impl WorldTimelineBuilder {
     /// Ends the trace and returns the timeline.
     ///
     /// # Errors
-    /// The error of the first event that contradicted earlier events.
+    /// The header is invalid, or an event contradicted earlier events. The first such error is returned.
     pub fn finish(self) -> Result<WorldTimeline, Inconsistent> {
         let levels = self.levels?;
         let to = levels.now();

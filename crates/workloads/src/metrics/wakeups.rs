@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use trace::Durations;
 
 /// A sample for each reported delay, of all threads together. The histogram has a class for each whole microsecond and
-/// ends at 5 ms, as with `-h 5000`. Longer delays are counted separately, and are included in the mean and the maximum.
+/// ends at 5 ms, as with `-h 5000`. Delays of 5 ms or longer are counted separately, and are included in the mean and
+/// the maximum.
 #[derive(Debug, Default)]
 pub(super) struct Wakeups {
     late: Durations,

@@ -17,11 +17,11 @@
 //! largest slice that would fit. All members have the same reservation; a member with a different reservation is
 //! refused.
 //!
-//! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. Hosts on
-//! which the reservations have the same `start` run their members of a gang together. The periods of a later member
-//! begin with the next period of its siblings. The periods of a gang never move, even if members sleep. A member that
-//! wakes within a period keeps its remaining slice less the time it was blocked, but at least its share of the
-//! remainder of the period (docs/decisions/0010).
+//! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. VMs on
+//! several hosts run at the same time if their reservations have the same period and `start`. The periods of a later
+//! member begin with the next period of its siblings. The periods of a gang never move, even if members sleep. When a
+//! member wakes within a period, its remaining slice is reduced by the time it was blocked. The slice is not reduced
+//! below the member's share of the remainder of the period (docs/decisions/0010).
 //!
 //! Siblings run at the same time as far as other deadlines on their CPUs allow. Siblings on two CPUs that serve the
 //! same gangs always run together. If one of the CPUs has another VM with an earlier deadline, the sibling there runs
@@ -85,7 +85,7 @@ mod tests {
         Params { group, ..reserving(Nanos::ms(slice), Nanos::ms(period), Limit::Soft) }
     }
 
-    /// Siblings run at the same time at every instant, as in the diagram of the essay.
+    /// In the middle of every millisecond, both siblings of a gang run or neither runs, as in the diagram of the essay.
     #[test]
     fn siblings_run_at_the_same_time_on_cpus_of_their_own() {
         let mut host = host(2);

@@ -1,11 +1,11 @@
 //! Hybrid: concurrent VMs are co-scheduled on top of Credit; all other VMs are scheduled by Credit alone.
 //!
-//! Co-scheduling benefits VMs whose threads wait for each other. In VMs that only compute, it costs time without
-//! benefit. The administrator therefore classifies each VM: a marked VM (`gang`) is concurrent; any other VM is a
-//! high-throughput VM.
+//! Co-scheduling benefits VMs whose threads wait for each other. In VMs that only compute, co-scheduling costs time
+//! without benefit. The administrator therefore classifies each VM: a marked VM (`gang`) is concurrent; any other VM is
+//! a high-throughput VM.
 //!
-//! Each vCPU of a concurrent VM is kept on a different CPU. When the first of these vCPUs is picked, its CPU signals
-//! the siblings. The siblings move to the head of their queues, above BOOST, and their CPUs pick again. Each VM is
+//! Each vCPU of a concurrent VM is kept on a different CPU. When a CPU picks the VM's first vCPU, the CPU signals the
+//! siblings. The siblings move to the head of their queues, above BOOST, and their CPUs pick again. Each VM is
 //! signalled at most once per `signal-every`, which is one time slice of Credit by default.
 //!
 //! ```text

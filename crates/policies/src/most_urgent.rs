@@ -15,12 +15,12 @@
 use sched::queue::Trees;
 use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 
-/// The urgency of the entity that a CPU runs.
+/// The urgency of an entity, or of the most urgent entity on a CPU. The minimum is the most urgent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rank<K> {
-    /// The CPU runs an entity with this urgency, of this class or of another class. The minimum is the most urgent.
+    /// An entity with this urgency, of this class or of another class.
     Urgency(K),
-    /// The CPU runs no entity of this class or of a more urgent class.
+    /// No entity of this class or of a more urgent class.
     Other,
 }
 
@@ -161,7 +161,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         (self.running(home) == Some(e)).then_some(home)
     }
 
-    /// Returns the urgency of the first waiting entity of `cpu`.
+    /// Returns the urgency of the first waiting entity of `cpu`, or [`Rank::Other`] if no entity waits there.
     pub(crate) fn best(&self, cpu: CpuId) -> Rank<K> {
         self.queues.first(cpu.index()).map_or(Rank::Other, |((urgency, _), _)| Rank::Urgency(urgency))
     }

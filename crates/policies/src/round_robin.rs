@@ -8,7 +8,7 @@
 //! a, b hogs from 0, c at 3   aaaaaaaaaabbbbbbbbbbaaaaaaaaaacccccccccc…
 //! ```
 //!
-//! Weights, reservations and classes are ignored. No entity waits longer than one quantum of each other entity.
+//! Weights, reservations and classes are ignored. An entity waits for at most one quantum per other entity.
 //!
 //! Source: textbook; compare SCHED_RR without priorities (sched(7)).
 

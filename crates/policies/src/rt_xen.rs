@@ -3,7 +3,8 @@
 //! RT-Xen 1 and 2 are the research prototypes behind Xen's RTDS. Every vCPU is a server with a budget in every period;
 //! servers are scheduled like real-time tasks. RT-Xen 1 has fixed priorities (the shorter period is more urgent) and
 //! assigns each server to a CPU. RT-Xen 2 adds deadlines and a global run queue. Both make a decision every millisecond
-//! and at each wake-up. `version` selects RT-Xen 1 or 2, and the other knobs combine the parts freely.
+//! and at each wake-up. `version` selects RT-Xen 1 or 2. Other knobs select the kind of server, the order and the
+//! placement separately.
 //!
 //! ```text
 //! period 10, budget 4, hard; the vCPU is alone on its CPU, blocks at 1 and wakes at 6
@@ -15,9 +16,10 @@
 //! ```
 //!
 //! **Servers.** A *deferrable* server keeps its budget until the period ends. A *periodic* server also uses its budget
-//! while its vCPU is blocked (here: from the block on, as if the server were always the most urgent). A *polling*
-//! server loses its budget when its vCPU blocks, and when a period begins while its vCPU is blocked. A *sporadic*
-//! server keeps its budget; the used amount is replenished one period after that use began.
+//! while its vCPU is blocked. Tactus charges all the time since the block, as if the server were always the most
+//! urgent. A *polling* server loses its budget when its vCPU blocks, and when a period begins while its vCPU is
+//! blocked. A *sporadic* server keeps its budget. After each use, the used amount is replenished one period after the
+//! beginning of that use.
 //!
 //! **Order.** Deadline monotonic: the vCPU with the shorter relative deadline is more urgent. Without explicit
 //! deadlines this is rate monotonic: the shorter period is more urgent. EDF: the vCPU with the earlier absolute

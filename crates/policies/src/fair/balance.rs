@@ -1,9 +1,9 @@
 //! Load balancing: moves waiting tasks to CPUs with less load.
 //!
-//! A CPU about to idle pulls a task if any task can move. A CPU that ticks while tasks wait in its queue kicks idle
-//! CPUs, which then pull. At intervals, a busy CPU compares its load with that of other CPUs, and pulls half the
-//! difference. A CPU pulls from the nearest CPUs first: the hardware threads of its core, the cores of its cache, then
-//! the whole machine.
+//! A CPU about to idle pulls a task, unless its idle times are too short on average (`migration-cost`). A CPU that
+//! ticks while tasks wait in its queue kicks idle CPUs, which then pull. At intervals, a busy CPU compares its load
+//! with that of other CPUs, and pulls half the difference. A CPU pulls from the nearest CPUs first: the hardware
+//! threads of its core, the cores of its cache, then the whole machine.
 //!
 //! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, simplified: CPU
 //! capacities and NUMA distances are ignored, and running tasks are not migrated. A kicked idle CPU always searches for
@@ -52,8 +52,9 @@ enum Fit {
 impl<R: Rule> Fair<R> {
     // ---- CPUs without work ----
 
-    /// Pulls one task for `cpu`, which has no task to run. Tries nearer domains first, and in each domain CPUs with
-    /// more tasks first.
+    /// Pulls at most one task for `cpu`, which has no task to run. Tries nearer domains first, and in each domain CPUs
+    /// with more tasks first. Unless a tick has kicked `cpu`, pulls only if another CPU has two tasks and `cpu` idles
+    /// for long enough on average.
     pub(super) fn pull_for_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let called = core::mem::take(&mut self.cpus[cpu.index()].called);
         let idles_long = self.cpus[cpu.index()].average_idle >= self.queues.tunables.migration_cost;
@@ -130,7 +131,8 @@ impl<R: Rule> Fair<R> {
 
     // ---- Busy CPUs ----
 
-    /// At a tick of `cpu` while `cpu` runs a task, balances the domains whose balancing interval has expired.
+    /// At a tick of `cpu` while a fair task is runnable on `cpu`, balances the domains whose balancing interval has
+    /// expired.
     pub(super) fn balance_busy(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         for level in 0..self.levels.len() {
             let Balancing { last, interval, .. } = self.cpus[cpu.index()].balancing[level];
@@ -141,9 +143,9 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Returns the balancing interval of a busy CPU, for a domain that idle CPUs balance every `interval`. With
-    /// `off_beat`, the result is one tick shorter than a multiple of `interval`, so that successive balances do not
-    /// always find the same tasks waiting. Source: `get_sd_balance_interval`, kernel/sched/fair.c, v5.10 and later.
+    /// Returns the balancing interval of a busy CPU: `interval` times `busy-factor`. With `off_beat`, the result is one
+    /// tick shorter, so that successive balances do not always find the same tasks waiting. Source:
+    /// `get_sd_balance_interval`, kernel/sched/fair.c, v5.10 and later.
     fn busy_interval(&self, interval: Nanos) -> Nanos {
         let tunables = &self.queues.tunables;
         let long = interval.saturating_mul(tunables.busy_factor);
@@ -190,7 +192,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Pulling ----
 
-    /// Moves waiting tasks, beginning with the task whose last run is oldest.
+    /// Moves waiting tasks, in the order of `recency`.
     fn pull(&mut self, pull: &Pull, cx: &mut Cx<'_>) -> Pulled {
         let &Pull { from, to, level, ref amount } = pull;
         let mut pulled = Pulled { moved: 0, left: false };

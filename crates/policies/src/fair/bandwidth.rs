@@ -1,12 +1,13 @@
 //! Quotas: a group's CPU time per quota period (`cpu.max`), over all CPUs.
 //!
 //! At the beginning of every quota period, the group's pool is refilled to the quota. A CPU that runs tasks of the
-//! group takes bandwidth slices of 5 ms from the pool. When a slice is used up and the pool is empty, the group is
-//! throttled on that CPU. The group entity of that CPU leaves the queue above, and all tasks below the group entity are
-//! held. The tasks are released when the quota of a later period covers the debt of the CPU and one nanosecond more.
-//! CPU time is charged at ticks and switches, so a CPU may exceed its bandwidth slice by one tick. The excess is
-//! subtracted from the quota of the next period. When the group becomes idle on a CPU, the CPU keeps 1 ms of its
-//! bandwidth slice and returns the rest to the pool. A slack timer distributes the returned quota to throttled queues.
+//! group takes bandwidth slices, by default of 5 ms, from the pool. When a slice is used up and the pool is empty, the
+//! group is throttled on that CPU. The group entity of that CPU leaves the queue above, and all tasks below the group
+//! entity are held. The tasks are released when the quota of a later period, or quota that another CPU returns, covers
+//! the debt of the CPU and one nanosecond more. CPU time is charged at ticks and switches, so a CPU may exceed its
+//! bandwidth slice by up to one tick. The excess is a debt, which is paid from the next quota that the CPU receives.
+//! When the group becomes idle on a CPU, the CPU keeps 1 ms of its bandwidth slice and returns the rest to the pool. A
+//! slack timer distributes the returned quota to throttled queues.
 //!
 //! Source: kernel/sched/fair.c (CFS bandwidth), v5.13; Documentation/scheduler/sched-bwc.
 
@@ -22,7 +23,8 @@ const KEPT: Nanos = Nanos::ms(1);
 /// Delay from the return of quota to its distribution. During the delay, other CPUs can return quota, too. Source:
 /// `cfs_bandwidth_slack_period`.
 const SLACK_PERIOD: Nanos = Nanos::ms(5);
-/// The slack timer is not used if the next refill is due within this time. Source: `min_bandwidth_expiration`.
+/// The slack timer is not used if the next refill is due within this time after the timer's expiry. Source:
+/// `min_bandwidth_expiration`.
 const REFILL_NEAR: Nanos = Nanos::ms(2);
 
 impl<R: Rule> Fair<R> {

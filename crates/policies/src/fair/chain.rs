@@ -1,4 +1,4 @@
-//! Operations on a task and all group entities above it: joining, leaving, running, stopping.
+//! Operations on a task and all group entities above it: charge, enqueue, dequeue, start and stop.
 
 use super::node::NodeId;
 use super::rule::Rule;
@@ -204,8 +204,8 @@ impl<R: Rule> Fair<R> {
         self.enqueue(e, Placing::Keep, cx);
     }
 
-    /// Assigns `e`, which is not runnable and has a relative vruntime, to `cpu`, where `e` then counts as not
-    /// cache-hot.
+    /// Assigns `e`, which is not runnable, to `cpu`. On that CPU, `e` then counts as not cache-hot. The clock of `e`
+    /// must be detached or not set yet.
     pub(super) fn assign(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) {
         let queue = self.queues.queue_of(cx.params(e).group, cpu);
         self.queues.node_mut(NodeId::task(e)).queue = queue;

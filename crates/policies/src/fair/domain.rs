@@ -21,7 +21,7 @@ impl Level {
         levels.map(|(span, group, imbalance)| Level { span, group, imbalance }).collect()
     }
 
-    /// Returns the time between two balances of an idle CPU, if the last balance found an imbalance.
+    /// Returns the minimum balancing interval of a CPU, before the multiplication by `busy-factor`.
     pub(super) const fn interval(&self) -> Nanos {
         Nanos::ms(self.span as u64)
     }
@@ -32,7 +32,8 @@ impl Level {
 pub(super) struct Balancing {
     pub(super) last: Instant,
     pub(super) interval: Nanos,
-    /// Number of consecutive balances that found an imbalance and moved no task.
+    /// Number of balances that moved no task but left a task that was cache-hot or too heavy. A balance that moves a
+    /// task or finds no imbalance resets the number.
     pub(super) failed: u32,
 }
 

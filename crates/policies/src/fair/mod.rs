@@ -2,10 +2,14 @@
 //! the two rules.
 //!
 //! A task waits in the queue of its group on one CPU. The group's entity on that CPU waits in the queue above; the
-//! topmost queue is the CPU's root queue. This module has the parts that do not depend on the order within a queue.
-//! These parts are joining and leaving queues at all levels (`chain`), the state of nodes and queues (`node`,
-//! `runqueue`, `transitions`) and quotas (`bandwidth`). Further parts are the choice of a CPU (`placement`), load
-//! balancing (`balance`), ticks and wake-up preemption (`tick`).
+//! topmost queue is the CPU's root queue. This module contains the parts that do not depend on the order within a
+//! queue:
+//! - `chain`: enqueue and dequeue at all levels.
+//! - `node`, `runqueue` and `transitions`: the state of nodes and queues.
+//! - `bandwidth`: quotas.
+//! - `placement`: the choice of a CPU for a woken or forked task.
+//! - `balance`: load balancing.
+//! - `tick`: ticks and wake-up preemption.
 //!
 //! The class may share its CPUs with a more urgent and a less urgent class.
 //!
@@ -13,7 +17,7 @@
 //! CPUs of a cache are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches for work at
 //! once. Running tasks are not migrated. Entities of real-time classes count as SCHED_OTHER if this class runs them;
 //! reservations are ignored. A runnable task that moves to another class and comes back keeps its vruntime distance
-//! from the other tasks. The kernel before v6.6 drops this distance for the task that is furthest behind.
+//! from `min_vruntime`. The kernel before v6.6 drops this distance for the task that is furthest behind.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c, v5.13 and later.
 
@@ -106,7 +110,8 @@ pub(crate) struct Fair<R: Rule> {
     cpus: Vec<Cpu>,
     /// Bandwidth of each group, by group index.
     bandwidths: Vec<Bandwidth>,
-    /// Runnable tasks of each CPU in the order of migration: the task whose last run is oldest is first.
+    /// Runnable tasks of each CPU, in the order in which a pull examines them. A task moves to the end when it is
+    /// enqueued or picked, or is examined and not moved.
     recency: Lists,
     levels: Vec<Level>,
     /// CPUs whose last pick found no task to run.
@@ -165,7 +170,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Places the forked `e` behind the other tasks of its parent's queue, then moves `e` to the selected CPU.
+    /// Sets the initial position of the forked `e` on its parent's CPU, then assigns `e` to the selected CPU. If the
+    /// class has no task `parent`, the position is set on the selected CPU.
     fn fork(&mut self, e: EntityId, parent: Option<EntityId>, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let why = Wake::New { parent };
@@ -201,7 +207,7 @@ impl<R: Rule> Fair<R> {
         self.check_preempt(e, Arrival::Other, cx);
     }
 
-    /// Moves `e` to the queue of another group, on the same CPU.
+    /// Moves `e` to the queue of its new group, on the same CPU.
     fn change_group(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.finish_sleeper(e, cx);
         let cpu = self.tasks[e.index()].cpu;
@@ -363,8 +369,9 @@ impl<R: Rule> Policy for Fair<R> {
         self.dequeue(e, Leaving::Halt, cx);
     }
 
-    /// Charges `e` for its CPU time in another class. Moves `e` back to its previous CPU in this class, regardless of
-    /// its CPU in the other class. The placement of tasks in this class therefore does not depend on the other class.
+    /// Charges `e` for its CPU time in another class. If `e` returns to this class and may be put on its previous CPU
+    /// in this class, moves `e` back there. A change of CPU in the other class then has no effect on the queues of this
+    /// class.
     fn owe(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let Task { recent_cpu: home, cpu, returns, .. } = self.tasks[e.index()];

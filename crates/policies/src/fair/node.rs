@@ -70,7 +70,8 @@ pub(crate) struct Node<N> {
     pub(crate) delayed: bool,
     /// Whether the node is a SCHED_IDLE task.
     pub(crate) idle: bool,
-    /// Number of the CPU's decision in which the node was last put back; 0: the node has left since.
+    /// Number of the CPU's decision in which the node was last put back; 0: never, or the node has left the queue
+    /// since.
     pub(crate) put_in: u64,
     /// State of the rule for this node.
     pub(crate) own: N,

@@ -13,7 +13,8 @@ use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant, Running, State, Topol
 impl<R: Rule> Fair<R> {
     // ---- Load of a CPU ----
 
-    /// Returns whether `cpu` idles, so that a fair task put on `cpu` runs at once.
+    /// Returns whether a fair task put on `cpu` would run at once: no fair task is runnable there, and no more urgent
+    /// class has the CPU.
     #[inline]
     pub(super) fn is_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         self.queues.root(cpu).tasks.all == 0
@@ -21,7 +22,8 @@ impl<R: Rule> Fair<R> {
             && !cx.preempted(cpu)
     }
 
-    /// Returns whether `cpu` idles, or runs SCHED_IDLE tasks only.
+    /// Returns whether `cpu` has no runnable fair task, or with `idle-class-cpus` only SCHED_IDLE tasks, and does not
+    /// run a more urgent class.
     #[inline]
     fn is_as_good_as_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let tasks = self.queues.root(cpu).tasks;
@@ -206,7 +208,7 @@ impl<R: Rule> Fair<R> {
         allowed.min_by_key(|&cpu| self.reluctance(cpu, here, cx)).expect("the cache has an allowed CPU")
     }
 
-    /// Returns the load of the CPUs of a cache on which `e` may run; `None` if no CPU of the cache may run `e`.
+    /// Returns the sums over the CPUs of a cache on which `e` may run; `None` if no CPU of the cache may run `e`.
     fn sum_cache(&self, e: EntityId, cache: usize, cx: &Cx<'_>) -> Option<CacheSum> {
         let mut sum = CacheSum { cache, cpus: 0, idle: 0, load: 0 };
         for cpu in span(cx.topology(), CpuId::new(cache * cx.topology().llc), cx.topology().llc) {
@@ -251,7 +253,7 @@ impl<R: Rule> Fair<R> {
     }
 }
 
-/// The load of the CPUs of a cache.
+/// Sums over the CPUs of a cache on which a task may run: CPUs, idle CPUs, and load.
 #[derive(Clone, Copy, Debug)]
 struct CacheSum {
     cache: usize,
@@ -261,8 +263,9 @@ struct CacheSum {
 }
 
 impl CacheSum {
-    /// Returns whether a task should start on a CPU of this cache rather than of `best`. If the caches have no idle
-    /// CPU, the load of this cache is multiplied by `imbalance` percent before the comparison.
+    /// Returns whether a task should start on a CPU of this cache rather than of `best`. More idle CPUs are better. If
+    /// neither cache has an idle CPU, the lower load per CPU is better, after that of this cache is multiplied by
+    /// `imbalance` percent.
     fn is_idler(&self, best: &CacheSum, imbalance: u64) -> bool {
         if self.idle != best.idle {
             return self.idle > best.idle;

@@ -4,7 +4,7 @@ use sched::{Alarm, AlarmOwner, GroupId, Instant, Nanos, Quota};
 
 /// The slot of the refill timer, among the alarm slots of a group.
 pub(crate) const PERIOD: u8 = 0;
-/// The slot of the slack timer; see [`PERIOD`].
+/// The slot of the slack timer, among the alarm slots of a group.
 pub(crate) const SLACK: u8 = 1;
 
 /// The quota of a group, and the part that is left in the pool.

@@ -35,7 +35,7 @@ pub(crate) struct Record {
     idle_since: Vec<Option<Instant>>,
     /// Longest idle time of a CPU while an entity that may run there waited.
     pub(crate) longest_idle: Nanos,
-    /// Longest wait of an entity, excluding the time for which it was held.
+    /// Longest wait of an entity. A hold ends a wait, and a new wait begins after the hold.
     pub(crate) longest_wait: Nanos,
     pub(crate) turns: Vec<Turn>,
     /// Number of alarms that fired.

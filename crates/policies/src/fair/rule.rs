@@ -24,14 +24,14 @@ pub(crate) enum Arrival {
     Woken,
     /// The task was forked.
     Forked,
-    /// The task migrated, or its weight changed.
+    /// The task moved to another queue, or its weight changed.
     Other,
 }
 
 /// The rule of a fair policy: what happens to a node when it joins a queue, runs or leaves.
 ///
-/// Every node has a clock, its vruntime. A call concerns one node in its queue. The fair class makes the calls for a
-/// task and then for the group entities above it.
+/// Every node has a clock, its vruntime. A call concerns one node in its queue. The fair class makes most calls for a
+/// task first, then for the group entities above it.
 pub(crate) trait Rule: Order {
     // ---- Joining and leaving ----
 
@@ -41,11 +41,13 @@ pub(crate) trait Rule: Order {
     /// Called before `id` is removed from the tree of its queue.
     fn pulled(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
-    /// Sets the first vruntime of a forked task in its current queue. `from` is the vruntime of its parent. The task is
-    /// not runnable yet and may later join another queue.
+    /// Sets the initial position of a forked task in its current queue. `from` is the vruntime of its parent if the
+    /// parent is in this queue, otherwise of the current node of the queue. The task is not runnable yet and may later
+    /// join another queue.
     fn place_forked(queues: &mut RunQueues<Self>, id: NodeId, from: Option<Virtual>);
 
-    /// Lets `child`, just placed, run before `parent`, which is current. Returns whether `child` will run first.
+    /// May let `child`, just placed, run before `parent`, the current node of the queue. Returns whether `child` will
+    /// run first.
     fn let_pass(_queues: &mut RunQueues<Self>, _child: NodeId, _parent: NodeId) -> bool {
         false
     }
@@ -64,7 +66,7 @@ pub(crate) trait Rule: Order {
     /// queue's clock that it had when it left.
     fn come_back(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
-    /// Charges CPU time to `id`, which neither runs nor is in a tree.
+    /// Charges CPU time in another class to `id`, which is not in a tree.
     fn owe(queues: &mut RunQueues<Self>, id: NodeId, ran: Nanos);
 
     /// Adds `id`, which becomes runnable, to its queue.

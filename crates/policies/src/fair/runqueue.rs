@@ -1,7 +1,7 @@
 //! The run queues: one per group and CPU. Queue `g · cpus + c` belongs to group `g` on CPU `c`; the root is group 0.
 //!
-//! This module keeps only loads, counts and buddies. The [`Order`] defines the order of the queues. `transitions`
-//! contains the changes that involve the rule.
+//! This module contains the operations that do not involve the rule, for example on loads, counts and buddies. An
+//! [`Order`] defines the order within a queue. `transitions` contains the operations that involve the rule.
 
 use super::node::{NICE_0, Node, NodeId};
 use super::order::Order;
@@ -46,9 +46,9 @@ pub(crate) struct RunQueue<Q> {
     pub(crate) tasks: Tasks,
     /// Number of delayed nodes of the CPU; used only in root queues.
     pub(crate) delayed: u32,
-    /// Minimum vruntime of the queued nodes. This value never decreases.
+    /// Highest value so far of the minimum vruntime of the queued nodes.
     pub(crate) min_vruntime: Virtual,
-    /// Node that runs, or that owns the queue of the running node; not in the tree.
+    /// Running task, or the group entity above the running task; not in the tree.
     pub(crate) current: Option<NodeId>,
     /// Node that was put back last.
     pub(crate) put_back: Option<NodeId>,
@@ -80,7 +80,7 @@ pub(super) struct GroupShare {
     pub(super) load: u64,
 }
 
-/// The vruntime of a node that joins a queue: set with the credit of a sleeper, or kept since the node left its last
+/// The vruntime with which a node joins a queue: with the credit of a sleeper, or as it was when the node left its last
 /// queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placing {
@@ -251,8 +251,8 @@ impl<R: Order> RunQueues<R> {
         self.trees.summary(queue)
     }
 
-    /// Returns the ancestors of `a` and `b`, runnable on one CPU, in their common queue: the nodes themselves or group
-    /// entities above them.
+    /// Returns the nodes that represent `a` and `b` in their lowest common queue: the nodes themselves, or group
+    /// entities above them. Both must be in queues of the same CPU.
     pub(crate) fn siblings(&self, mut a: NodeId, mut b: NodeId) -> (NodeId, NodeId) {
         let depth = |id: NodeId| self.queue(self.node(id).queue).depth;
         let up = |id: NodeId| self.above(id).expect("a queue below the root has a group entity");

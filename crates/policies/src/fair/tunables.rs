@@ -71,7 +71,7 @@ pub(crate) const KNOBS: [Knob; 14] = [
 /// Number of failed balances above which a cache-hot task moves. Source: `cache_nice_tries` of the MC domain,
 /// kernel/sched/topology.c, v5.13.
 pub(super) const CACHE_NICE_TRIES: u32 = 1;
-/// Number of tasks that one balance examines. Source: `sysctl_sched_nr_migrate`, kernel/sched/core.c, v5.13.
+/// Maximum number of tasks that one pull examines. Source: `sysctl_sched_nr_migrate`, kernel/sched/core.c, v5.13.
 pub(super) const MIGRATE_MOST: usize = 32;
 /// `imbalance_pct` between hardware threads of a core. Source: kernel/sched/topology.c, v5.13.
 pub(super) const SMT_IMBALANCE: u64 = 110;
@@ -96,7 +96,7 @@ pub(crate) struct Tunables {
     /// core.
     pub(super) whole_cores: bool,
     pub(super) idle_class_cpus: bool,
-    /// Whether the balancing interval of a busy CPU is one tick shorter than a multiple of the interval of an idle CPU;
+    /// Whether the balancing interval of a busy CPU is one tick shorter than `busy_factor` times the basic interval;
     /// see `balance`.
     pub(super) off_beat: bool,
     /// Whether wake-ups are placed as in v3.17: see `placement`.

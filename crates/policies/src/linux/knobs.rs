@@ -6,7 +6,7 @@ use crate::{balance, bfs, bmq, cfs, credit, credit2, deadline, eevdf, muqss, pds
 use sched::{AlarmBase, AlarmKind, AlarmSlots, Descriptor, Knob, Knobs};
 
 /// The fair classes, in the order of the knob's words. All knobs of `cfs` and `eevdf`, the kernel's classes, are
-/// available in `linux`. The other classes have only the knobs that they share with these two.
+/// available in `linux`. Of the knobs of the other classes, only the knobs shared with these two classes are available.
 const FAIR: [&Descriptor; 10] = [
     &cfs::POLICY,
     &eevdf::POLICY,
@@ -43,8 +43,8 @@ const CHOICE: [Knob; 2] = [
 const RENAMED: [(&str, &str); 3] =
     [("version", "eevdf-version"), ("base-slice", "eevdf-base-slice"), ("next-buddy", "eevdf-next-buddy")];
 
-/// Returns whether `fair` is a fair class of Linux or is based on one. Only these classes immediately pull a task that
-/// waits behind a more urgent class.
+/// Returns whether `fair` is a fair class of Linux or is based on one. Only these classes pull a task that waits behind
+/// a more urgent class on another CPU.
 pub(super) fn pulls_from_behind(fair: &Descriptor) -> bool {
     FAIR[..3].iter().any(|own| own.name == fair.name)
 }

@@ -31,8 +31,8 @@
 //!   tasks.
 //! - Groups, weights and quotas apply only to the fair class; tasks of other classes do not count towards them.
 //! - `yield_to` works only within the fair class.
-//! - Real-time throttling leaves the fair class at least 50 ms per second on each CPU. The run time of deadline tasks
-//!   on the CPU counts as real-time run time.
+//! - By default, real-time throttling leaves the fair class at least 50 ms per second on each CPU. The run time of
+//!   deadline tasks on the CPU counts as real-time run time.
 //! - With `fair-server` each CPU has a server instead: a reservation of 50 ms in every second on behalf of all fair
 //!   tasks. Admission control counts this reservation. The server is deferred until the last instant at which 50 ms
 //!   still fit before its deadline. The server stays inactive if fair tasks have received 50 ms by then. Otherwise the

@@ -75,28 +75,29 @@ pub(crate) enum Promotion {
 pub(crate) enum SignalFrom {
     /// Every CPU.
     Any,
-    /// The CPU of the VM's first vCPU.
+    /// The CPU that picks the VM's first vCPU.
     First,
     /// CPU 0.
     Boot,
 }
 
-/// The *call* of a gang: when a member is picked, the other members are dispatched, too.
+/// The *call* of a gang: when a member is picked, the other waiting members move to the head of their queues, and their
+/// CPUs pick again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Together {
-    /// Length of the short time slices in which several subgroups alternate; `None`: subgroups alternate by whole
+    /// Length of the short time slices in which several subgroups alternate; `None`: subgroups alternate by whole time
     /// slices.
     pub(crate) round: Option<Nanos>,
     /// Whether two siblings exchange CPUs when only the second sibling prevents the first from being stolen.
     pub(crate) exchange: bool,
     /// CPUs whose picks start the co-scheduling.
     pub(crate) from: SignalFrom,
-    /// Minimum time between two calls of a gang; zero: a call at every pick of a member.
+    /// Minimum time between two calls of a gang.
     pub(crate) every: Nanos,
 }
 
 impl Together {
-    /// A call at every pick of a member, on any CPU.
+    /// Calls by every CPU, without a minimum time between two calls.
     pub(crate) const ALWAYS: Together =
         Together { round: None, exchange: false, from: SignalFrom::Any, every: Nanos::ZERO };
 }
@@ -145,7 +146,7 @@ impl Parallel {
 
     // ---- Membership ----
 
-    /// Arranges the gang of `head` again, without the entity `without`.
+    /// Packs the gang of `head` again, without the entity `without`, and confines its members.
     fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &mut Cx<'_>) {
         self.gangs.arrange(head, without, cx);
         for n in 0..self.gangs.gang(head).members.len() {
@@ -189,7 +190,7 @@ impl Parallel {
         self.count(cx);
     }
 
-    /// Releases `e`, which has left its gang and joined no other gang.
+    /// Removes the real-time priority and the confinement of `e`, which has left its gang and joined no other gang.
     fn leave_gang(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.rest(e);
         self.keep_in_place(e, cx);
@@ -207,7 +208,7 @@ impl Parallel {
     }
 
     /// Ends a time slice of `e`, which has stopped and waits. `e` then has one short slice fewer. When no short slice
-    /// remains, `e` becomes UNDER.
+    /// remains, a real-time `e` becomes UNDER.
     fn end_turn(&mut self, e: EntityId) {
         let rounds = &mut self.rounds[e.index()];
         *rounds = rounds.saturating_sub(1);
@@ -216,7 +217,7 @@ impl Parallel {
         }
     }
 
-    /// Clears the remaining short slices of `e`, which is no longer runnable.
+    /// Clears the remaining short slices of `e`, and its real-time priority.
     fn rest(&mut self, e: EntityId) {
         self.rounds[e.index()] = 0;
         self.lower(e);
@@ -256,8 +257,9 @@ impl Parallel {
         Some(head)
     }
 
-    /// Moves all members of the gang of `head` to the front of their queues, subgroup by subgroup, and kicks their
-    /// CPUs. The subgroup of `chosen`, which `deciding` is about to run, precedes the other subgroups.
+    /// Gives all runnable members of the gang of `head` the real-time priority. Moves the waiting members to the front
+    /// of their queues, subgroup by subgroup. Kicks the CPUs of these queues, except CPUs that run a member. The
+    /// subgroup of `chosen`, which `deciding` is about to run, precedes the other subgroups.
     fn call_together(&mut self, head: GroupId, chosen: EntityId, deciding: CpuId, cx: &mut Cx<'_>) {
         let gang = self.gangs.gang(head);
         let (members, several, (_, start)) = (gang.members.len(), gang.subgroups() > 1, gang.subgroup_of(chosen));

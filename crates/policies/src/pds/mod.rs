@@ -14,8 +14,8 @@
 //!
 //! **Deadlines** are counted in slots. A deadline is the current slot plus nice + 20: nice −20 is due at once, nice 19
 //! in 164 ms. A task receives a deadline at its creation, and a new deadline when its time slice is used up or the task
-//! yields. Blocking keeps the deadline. A task that sleeps past its deadline runs before all hogs after its wake-up,
-//! until its time slice is used up.
+//! yields. Blocking keeps the deadline. A task that wakes after its deadline runs before every normal task whose
+//! deadline has not passed, until its time slice is used up.
 //!
 //! **Levels.** Real-time priorities occupy the first 100 levels, as in BMQ. The next 64 levels rotate with time. The
 //! level of a deadline is its distance from the current slot, plus 24. At nice 0, a new deadline is 44 levels behind

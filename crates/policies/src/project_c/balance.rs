@@ -27,7 +27,8 @@ fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
 
 impl<R: Rule> Engine<R> {
     /// Returns the CPU for `e`, which has just become runnable: the nearest CPU of an idle core, else the nearest idle
-    /// CPU. If no CPU idles, returns the nearest CPU that runs a less urgent entity, else the nearest CPU.
+    /// CPU. If no CPU idles, returns the nearest CPU whose best level is worse than the level of `e`, else the nearest
+    /// CPU. With `place-one-better`, the same level and the next better level are sufficient, too.
     pub(super) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let home = self.tasks[e.index()].home;
         let allowed = cx.allowed(e);
@@ -48,8 +49,8 @@ impl<R: Rule> Engine<R> {
         nearest(home, &less_urgent, host).or_else(|| nearest(home, &allowed, host)).expect("an affinity contains a CPU")
     }
 
-    /// Steals waiting entities for `cpu`, which is about to idle, from the nearest CPU with waiting entities. Returns
-    /// whether an entity was stolen.
+    /// Steals waiting entities for `cpu`, which is about to idle, from one other CPU with waiting entities. Nearer CPUs
+    /// are tried first. Returns whether an entity was stolen.
     pub(super) fn steal(&mut self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         if self.queues.pending().is_empty() {
             return false;

@@ -206,7 +206,8 @@ impl<R: Rule> Engine<R> {
     }
 
     /// Returns the end of a time slice with the remainder `left`: the instant at which `left` is used up. With ticks,
-    /// the time slice ends earlier if an earlier tick finds `left` almost used up.
+    /// the time slice ends earlier if an earlier tick finds `left` almost used up. Without an earlier tick, the end is
+    /// at least 10 µs from now.
     fn end_of_slice(&self, now: Instant, left: Nanos) -> Instant {
         let end = now + left.max(TIMER_LEAST);
         if self.settings.tick.is_zero() {

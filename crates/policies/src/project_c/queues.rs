@@ -10,7 +10,8 @@ pub(crate) type Level = usize;
 /// Level of an idle CPU.
 pub(crate) const IDLE: Level = Level::MAX;
 
-/// Number of lists for the levels that rotate with time. The last bits of a deadline select its list.
+/// Number of lists for the levels that rotate with time. The deadline plus a constant, modulo this number, selects the
+/// list.
 const ROTATING: usize = 64;
 
 /// The layout of the levels of a queue.
@@ -313,7 +314,7 @@ mod tests {
         let (mut dice, mut now) = (Dice(12345), Instant::ZERO);
         let mut dice = |below: u64| dice.below(below);
         for _ in 0..20_000 {
-            // A step usually stays within a slot; some steps exceed all 64 slots.
+            // Most steps are shorter than two slots; some exceed all 64 slots.
             let slots = if dice(50) == 0 { dice(100) } else { dice(2) };
             now += sched::Nanos::ns((slots << SHIFT) + dice(1 << SHIFT));
             queues.turn(cpu, now);

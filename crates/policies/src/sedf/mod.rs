@@ -3,7 +3,7 @@
 //! SEDF is Xen's "simple EDF" (2005 to 2015), derived from Atropos. Every entity has a *slice* and a *period*. An
 //! entity is eligible if its period has begun and its slice is not used up. The eligible entity with the earliest end
 //! of period runs. Time without an eligible entity is *extra* time, dispatched in quanta of 500 µs. In extra time,
-//! entities that lost a slice by blocking run first. Then all entities that may use extra time run, by weight.
+//! entities that lost a slice by blocking run first. Then the entities that may use extra time share the rest.
 //!
 //! ```text
 //! a reserves 3 ms of every 10, hard; b has no reservation
@@ -34,13 +34,14 @@
 //!
 //! A wake-up makes the CPU decide again in three cases; otherwise the woken entity waits:
 //! - The period of the woken entity begins before the end of the current time slice.
-//! - The running entity is in extra time, and the woken entity is due for a compensation.
+//! - The running entity is in extra time, and the woken entity is due for a compensation. If the running entity is
+//!   being compensated, too, the woken entity must have the larger loss.
 //! - The CPU idles.
 //!
-//! A compensation does not preempt a slice that has begun. With `l0-hack` off, a compensation ends when the entity has
-//! run for the lost time; with `l0-hack` on, after its first quantum. Xen ends a compensation after its first quantum
-//! from 3.0.3 on, because a driver domain could otherwise occupy the CPU for seconds. Measurements of 2006 (Cherkasova
-//! et al.) agree only with `l0-hack` off.
+//! An entity that is due for a compensation does not preempt an entity that runs in its slice. With `l0-hack` off, a
+//! compensation ends when the entity has run for the lost time; with `l0-hack` on, after its first quantum. Xen ends a
+//! compensation after its first quantum from 3.0.3 on, because a driver domain could otherwise occupy the CPU for
+//! seconds. Measurements of 2006 (Cherkasova et al.) agree only with `l0-hack` off.
 //!
 //! **Extra time** is charged in whole quanta. A run costs 2^17 divided by the extra weight of the entity, however short
 //! the run is. For an entity with a reservation, the cost is 1024 divided by the utilisation. The entity with the

@@ -70,7 +70,8 @@ pub(super) enum Unblock {
     Conservative,
     /// Short: the next period. Long: a period from now that is as short as the latency of the entity.
     Atropos,
-    /// Short: the rest of the slice, minus the time for which the entity was blocked. Long: a period from now.
+    /// Short: the rest of the slice, minus the time for which the entity was blocked; if less than a quantum is left,
+    /// the next period. Long: a period from now.
     Resume,
 }
 

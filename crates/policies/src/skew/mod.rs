@@ -164,7 +164,7 @@ impl Skewed {
         }
     }
 
-    /// Ends the co-stop of `e`. If `e` does not run, `e` is enqueued.
+    /// Ends the co-stop of `e`, if `e` is co-stopped. Enqueues `e` if `e` waits.
     fn release(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if !core::mem::replace(&mut self.gangs.vcpu(e).held, false) {
             return;

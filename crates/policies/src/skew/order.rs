@@ -42,7 +42,8 @@ pub(super) struct Order {
     queues: Trees<(Virtual, u64)>,
     /// Number of enqueues so far.
     arrivals: u64,
-    /// Minimum virtual time of the waiting, running and co-stopped entities. The clock never decreases.
+    /// Highest value, over all picks so far, of the minimum virtual time of the waiting, running and co-stopped
+    /// entities.
     clock: Virtual,
 }
 

@@ -40,7 +40,7 @@ fn urgency(machine: &Machine, e: EntityId) -> (u8, i64) {
     }
 }
 
-/// Asserts that no task above the fair class waits while an allowed CPU runs a less urgent entity.
+/// Asserts that no task above the fair class waits while an allowed CPU idles or runs a less urgent entity.
 fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();
     for cpu in machine.topology().iter() {

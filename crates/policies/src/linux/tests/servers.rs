@@ -23,8 +23,8 @@ fn spans(host: &mut Driver<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
     spans
 }
 
-/// The server is deferred to the last possible instant, 950 ms. The task runs until the deadline of the server at 1000
-/// ms, and from then on at the start of every period.
+/// The server is deferred to the last possible instant, 950 ms, and runs the task until its deadline at 1000 ms. From
+/// then on, the server runs the task for 50 ms at the start of every period.
 #[test]
 fn a_starving_fair_task_has_50_ms_of_every_second() {
     let mut host = served(1);
@@ -136,7 +136,7 @@ fn every_cpu_has_a_server_for_the_tasks_that_may_run_there() {
     assert!(used(&mut host, anywhere) >= Nanos::ms(450), "{}", used(&mut host, anywhere));
 }
 
-/// No timer fires while no fair task is runnable.
+/// At most 10 ms after the only task has blocked, the host records its last event.
 #[test]
 fn an_idle_host_is_quiet() {
     let mut events = trace::Trace::new(trace::Header { policy: "linux".to_string(), cpus: 2, seed: 0 });

@@ -208,8 +208,8 @@ fn packing_decides_which_vcpus_run_together() {
     }
 }
 
-/// Returns whether two siblings exchange CPUs. One sibling waits on CPU 1 behind a vCPU of the highest priority. CPU 0
-/// has only OVER vCPUs.
+/// Returns whether two siblings exchange CPUs when CPU 0 becomes free. One sibling waits on CPU 1 behind a vCPU of the
+/// highest priority. The other sibling, which is OVER, waits on CPU 0.
 fn exchange(policy: &'static Descriptor, allowed: bool) -> bool {
     let all = [("latency", ms(60)), ("affinity-exchange", i64::from(allowed))];
     let has = |name| policy.knobs.iter().any(|knob| knob.name == name);

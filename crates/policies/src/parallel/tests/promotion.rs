@@ -164,7 +164,7 @@ fn whether_the_accounting_takes_the_priority_away_is_a_knob() {
         let mut host = host(&rs::POLICY, 1, &[("accounting-lowers", word)]);
         let marked = group(&mut host, true, GroupId::ROOT);
         let [runs, waits] = [(); 2].map(|()| hog(&mut host, Params { group: marked, ..Params::default() }));
-        // A tick makes both vCPUs active.
+        // Each vCPU becomes active at a tick while it runs.
         run_through(&mut host, 12_000);
         host.yield_now(CPU);
         run_through(&mut host, 25_000);

@@ -14,7 +14,7 @@ use sim::Driver;
 /// Length of a whole time slice: 4 "ms" of 2^20 ns.
 pub(crate) const SLICE: Nanos = Nanos::ns(4_194_304);
 
-/// A host in virtual time, exact to the nanosecond. Without ticks, these policies set no alarms.
+/// A host in virtual time, exact to the nanosecond. These policies set no alarms.
 pub(crate) struct Lab {
     pub(crate) host: Driver<'static>,
 }

@@ -157,7 +157,7 @@ fn short_and_long_periods_give_the_same_share() {
     }
 }
 
-/// No vCPU migrates.
+/// No vCPU migrates, so the two vCPUs that share a CPU receive 50 % each.
 #[test]
 fn three_on_two_cpus_get_100_50_and_50() {
     let mut host = host(2, &[]);

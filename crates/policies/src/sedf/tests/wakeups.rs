@@ -92,7 +92,7 @@ fn a_greater_loss_preempts_a_compensation() {
     assert_eq!((runs(&host), shows(&host, all[0], "wants-penalty")), (Some(all[1]), 0));
 }
 
-/// With `l0-hack`, a compensation is a single run.
+/// Without `l0-hack`, the vCPU is compensated for the lost 3 ms; with `l0-hack`, for only one quantum of 500 us.
 #[test]
 fn the_hack_ends_a_compensation_with_its_first_turn() {
     for (hack, until) in [(0, 9_000), (1, 6_500)] {
@@ -145,8 +145,8 @@ fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
     }
 }
 
-/// With `atropos`, the period after a late wake-up is as short as the latency. Slice and period are then doubled until
-/// they reach those of the reservation.
+/// With `atropos`, the period after a late wake-up is as short as the latency. Each used-up slice then doubles slice
+/// and period, up to those of the reservation.
 #[test]
 fn a_short_period_grows_back() {
     let mut host = host_that_unblocks("atropos");

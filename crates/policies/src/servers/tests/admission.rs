@@ -45,7 +45,8 @@ fn fixed_priorities_have_room_for_less_than_deadlines() {
     }
 }
 
-/// A budget that is due within half of the period counts twice. The refusal is relative to the period.
+/// If the deadline is half of the period, the budget counts twice. The refusal proposes a budget that fits; this budget
+/// is not doubled.
 #[test]
 fn an_early_deadline_needs_more_room() {
     let mut host = host(&rt_xen::POLICY, 1, &[CLOSED, ("order", "edf")]);

@@ -192,7 +192,8 @@ fn partitioned_servers_stay_where_there_was_room() {
     assert_eq!(host.machine().params(all[2]).group, GroupId::ROOT);
 }
 
-/// Equal entities alternate at the end of a quantum. Without a quantum, they alternate at the end of the budget.
+/// Equal entities alternate at the end of a quantum. Without a quantum, or with `ties = stay`, they alternate at the
+/// end of the budget.
 #[test]
 fn a_quantum_cuts_turns_among_equals() {
     for (quantum, ties, wanted) in
@@ -220,8 +221,8 @@ fn a_running_entity_yields_to_an_equal_or_stays() {
     }
 }
 
-/// If periods are counted from the start of the machine, an entity that is attached at 7 ms has a whole budget until 10
-/// ms.
+/// If periods are counted from the start of the machine, an entity that is attached at 7 ms receives a whole budget for
+/// the period that ends at 10 ms.
 #[test]
 fn periods_count_from_the_attachment_or_from_the_start_of_the_machine() {
     for policy in [&rtds::POLICY, &rt_xen::POLICY] {

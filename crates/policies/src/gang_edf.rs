@@ -25,8 +25,8 @@
 //!
 //! Siblings run at the same time as far as other deadlines on their CPUs allow. Siblings on two CPUs that serve the
 //! same gangs always run together. If one of the CPUs has another VM with an earlier deadline, the sibling there runs
-//! later, but not after its deadline. Entities with equal deadlines run in order of arrival. An entity in no gang is
-//! scheduled as in partitioned `edf`.
+//! later, but not after its deadline. Of entities with equal deadlines, the entity with the lower index runs first,
+//! which is usually the entity attached first. An entity in no gang is scheduled as in partitioned `edf`.
 //!
 //! Source: ours, from VSched (Lin and Dinda, SC'05) §3, with a common start for the members of a gang; compare Kato and
 //! Ishikawa, RTSS 2009 (global Gang EDF).
@@ -42,7 +42,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "gang-edf",
     title: "earliest deadline first per CPU, with the vCPUs of a VM in phase on CPUs of their own",
     source: "ours, over VSched (Lin and Dinda, SC'05) §3; compare Kato and Ishikawa, RTSS 2009",
-    good_for: "parallel VMs with a reservation: their vCPUs have their slices in the same periods",
+    good_for: "parallel VMs with a reservation: their vCPUs receive their slices in the same periods",
     bad_at: "using CPUs to the last percent: a gang must fit on every one of its CPUs",
     text: include_str!("gang_edf.rs"),
     conserving: |_| Conserving::PerCpu { slack: Nanos::ZERO },
@@ -59,9 +59,9 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Returns the maximum part of a slice that can be missing. Without changes, every slice is delivered in every period,
-/// to the nanosecond. A newly attached or changed entity receives its slice at once, and the slice of another entity
-/// may then be late. So there is no bound if entities change.
+/// Returns the maximum part of a slice that can be missing. Without changes, and with a `grain` of zero, every slice is
+/// delivered in every period, to the nanosecond. A newly attached or changed entity receives its slice at once, and the
+/// slice of another entity may then be late. So there is no bound if entities change.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_changes && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
 }

@@ -17,8 +17,8 @@
 //! Migrations are then fewer and latencies longer.
 //!
 //! **Yield.** By default (`yield-type` 1), a yield dispatches another task only if that task is at least as urgent.
-//! With 0, a yield has no effect. With 2, the yielding task receives a new time slice and deadline, and any other task
-//! runs first.
+//! With 0, a yield has no effect. With 2, the yielding task receives a new time slice and deadline, so that most other
+//! tasks run first.
 //!
 //! **SMT-nice.** With `smt-nice` (off by default), the task on a hardware thread restricts the sibling threads. The
 //! siblings run no task of a worse class, and no task whose nice value is higher by `smt-nice` levels or more. The
@@ -57,7 +57,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         Knob::count(
             "yield-type",
             [1, 0, 2],
-            "the task that a yield admits; 0: none; 1: a task at least as urgent; 2: any task, with a new time slice",
+            "the effect of a yield; 0: none; 1: a task at least as urgent may run; 2: also a new time slice and deadline",
         )
         .from("sysctl kernel.yield_type"),
         Knob::count(

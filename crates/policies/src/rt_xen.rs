@@ -26,7 +26,8 @@
 //! deadline is more urgent.
 //!
 //! **Placement.** Partitioned: when a vCPU is attached, it is assigned to the allowed CPU with the minimum total
-//! utilisation. Global: one run queue serves all CPUs, as in `rtds`.
+//! utilisation. If `admission` refuses the vCPU there, the other allowed CPUs are tried in ascending order. Global: one
+//! run queue serves all CPUs, as in `rtds`.
 //!
 //! **Ties.** The running vCPU continues unless a more urgent vCPU waits, so the quantum has no effect among equally
 //! urgent vCPUs. With `ties = turn`, equally urgent vCPUs run round robin, one quantum each.
@@ -34,8 +35,9 @@
 //! **Admission control.** In the original, a compositional analysis tested the reservations in advance. With
 //! `admission` on, each vCPU is tested when it is attached. With EDF, Σ budget/period must be at most 1 on each CPU.
 //! With fixed priorities, Π (1 + budget/period) must be at most 2. If a deadline is earlier than the end of the period,
-//! budget/deadline replaces budget/period. While all vCPUs are runnable, every vCPU then receives its budget in every
-//! period. On several CPUs with one run queue, a sum up to the number of CPUs is admitted, without a guarantee.
+//! budget/deadline replaces budget/period. While all vCPUs are runnable, every vCPU whose server is not sporadic then
+//! receives its budget in every period. On several CPUs with one run queue, a sum up to the number of CPUs is admitted,
+//! without a guarantee.
 //!
 //! Differences from the original: a budget is replenished when it is due, not at the next decision, and is counted in
 //! nanoseconds. A vCPU is placed on a CPU with room, not on the CPU where it was created. Soft limits have no effect
@@ -96,8 +98,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             "the maximum interval between decisions; 0: decisions only at events",
         )
         .from("RT-Xen 1 and 2, and RTDS up to Xen 4.6 (MAX_SCHEDULE): 1 ms; RTDS since: 0"),
-        Knob::choice("ties", &["stay", "turn"], "among equals, the running vCPU continues, or a waiting vCPU runs")
-            .from("rtpartition_schedule, RT-Xen 2: among equals, the running vCPU continues"),
+        Knob::choice(
+            "ties",
+            &["stay", "turn"],
+            "of equally urgent vCPUs, the running vCPU continues, or a waiting vCPU runs",
+        )
+        .from("rtpartition_schedule, RT-Xen 2: the running vCPU continues"),
         Knob::switch("extratime", false, servers::EXTRATIME).from("introduced with RTDS"),
         servers::GRID,
         servers::ADMISSION,

@@ -60,7 +60,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         Knob::choice(
             "ties",
             &["turn", "stay"],
-            "among equals, a waiting vCPU runs, or the running vCPU continues",
+            "of equally urgent vCPUs, a waiting vCPU runs, or the running vCPU continues",
         )
         .from(
             "rt_schedule: since priority_level, a running vCPU needs a higher priority; stay (up to 4.6): an equal one",

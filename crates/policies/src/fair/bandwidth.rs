@@ -30,7 +30,8 @@ const REFILL_NEAR: Nanos = Nanos::ms(2);
 impl<R: Rule> Fair<R> {
     // ---- Requests ----
 
-    /// Sets the quota of a group. Afterwards the pool is full, no CPU has a debt, and no queue is throttled.
+    /// Sets the quota of a group, or removes it. Afterwards, no CPU has a debt, and no queue of the group is throttled.
+    /// With a quota, the pool is full.
     pub(super) fn set_quota(&mut self, g: GroupId, quota: Option<Quota>, cx: &mut Cx<'_>) {
         let bandwidth = &mut self.bandwidths[g.index()];
         bandwidth.quota = quota;

@@ -88,7 +88,8 @@ struct Task {
 struct Cpu {
     /// Task that runs on the CPU.
     current: Option<EntityId>,
-    /// Number of the CPU's current decision, beginning with 1.
+    /// Number of the CPU's next decision, beginning with 1. A put and a pick at one instant belong to the same
+    /// decision.
     turn: u64,
     /// Instant at which the CPU's last task was put back.
     put_at: Instant,

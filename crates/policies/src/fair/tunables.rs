@@ -31,7 +31,7 @@ pub(crate) const KNOBS: [Knob; 14] = [
     Knob::percent(
         "imbalance",
         [117, 101, 1000],
-        "the load of another cache or core, in percent of its own, from which a CPU pulls",
+        "the load of another cache or core, in percent of the CPU's own load, above which a CPU pulls",
     )
     .from("sd->imbalance_pct, kernel/sched/topology.c, v5.13 (125 before v5.10)"),
     Knob::count(

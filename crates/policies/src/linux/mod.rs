@@ -34,10 +34,10 @@
 //! - By default, real-time throttling leaves the fair class at least 50 ms per second on each CPU. The run time of
 //!   deadline tasks on the CPU counts as real-time run time.
 //! - With `fair-server` each CPU has a server instead: a reservation of 50 ms in every second on behalf of all fair
-//!   tasks. Admission control counts this reservation. The server is deferred until the last instant at which 50 ms
-//!   still fit before its deadline. The server stays inactive if fair tasks have received 50 ms by then. Otherwise the
-//!   server competes with its deadline and runs fair tasks, until they again run without the server. Unlike throttling,
-//!   the server holds no real-time task and leaves no CPU idle.
+//!   tasks. Admission control counts this reservation. The server is deferred until the last instant at which the rest
+//!   of its 50 ms fits before its deadline. The server stays inactive if fair tasks have received 50 ms by then.
+//!   Otherwise the server competes with its deadline and runs fair tasks, until they receive 50 ms without the server
+//!   or no fair task waits. Unlike throttling, the server holds no real-time task and leaves no CPU idle.
 //!
 //! **Kernel versions.** The defaults are the values of v5.13, with ticks of 1 ms. `rt-runtime-share = on` is the
 //! behaviour before v5.10. A 6.12 kernel corresponds to `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. A knob of

@@ -1,8 +1,8 @@
 //! Co-scheduling of the vCPUs of a VM on top of Credit: the common part of `poris`, its reductions, `hybrid` and
 //! `adaptive`.
 //!
-//! Each policy selects its [`Parts`]. Queues, credits, ticks and stealing are those of `credit`, in any version; the
-//! additional rules are in this module.
+//! Each policy selects its [`Parts`]. Queues, credits, ticks and stealing are those of `credit`, in the version that
+//! its knob `version` selects; the additional rules are in this module.
 
 mod demand;
 mod gangs;

@@ -158,7 +158,7 @@ fn no_vcpu_lags_while_all_wait() {
     assert!(runs(&host, all[1]));
 }
 
-/// A VM with more vCPUs than there are CPUs starts as many vCPUs as there are CPUs, and all vCPUs make progress.
+/// All vCPUs of a VM with more vCPUs than there are CPUs make progress, with and without hogs beside the VM.
 #[test]
 fn a_vm_larger_than_the_host_gets_on() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -178,7 +178,7 @@ fn a_vm_larger_than_the_host_gets_on() {
 }
 
 /// If more vCPUs wait than run, skews grow faster than they shrink. A VM still stops at most once in any interval of
-/// half the threshold.
+/// half the threshold, which bounds the number of dispatches.
 #[test]
 fn stops_do_not_follow_each_other_without_end() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -192,7 +192,7 @@ fn stops_do_not_follow_each_other_without_end() {
     }
 }
 
-/// A VM whose vCPUs cannot run at the same time also stops at most once in any interval of half the threshold.
+/// Two vCPUs of a VM that are pinned to one CPU share that CPU equally. The hog receives the other CPU.
 #[test]
 fn a_vm_that_is_kept_to_one_cpu_gets_on() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {

@@ -3,8 +3,8 @@
 //! Credit's boost runs every woken vCPU at once, as long as the vCPU has credit. If several vCPUs are boosted, no vCPU
 //! is certain to run in time. Boosted vCPUs also preempt batch work when they could wait. Here a vCPU may state the
 //! scheduling delay that it tolerates (`latency`, its laxity). Such a vCPU is not boosted when it wakes with credit
-//! left. The policy queues the vCPU behind as many entities as can run within that delay, after the current time slice,
-//! for a whole time slice each. The vCPU is never queued further back than in Credit.
+//! left. The policy queues the vCPU behind as many entities as that delay allows. Each is expected to run for a whole
+//! time slice, after the current time slice. The vCPU is never queued further back than in Credit.
 //!
 //! ```text
 //! slice 30 ms, r has just begun, queue a b c (all UNDER)     e wakes with a laxity of

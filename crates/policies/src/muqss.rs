@@ -2,10 +2,10 @@
 //!
 //! MuQSS is Con Kolivas's successor to BFS, for machines with more CPUs than one run-queue lock can serve. Time slices,
 //! virtual deadlines, classes, forks and ticks are those of `bfs`. Unlike in BFS, each set of CPUs that share a cache
-//! has its own run queue. With the knob `queues`, each core or each CPU has its own, or all CPUs share one. A CPU that
-//! picks examines the heads of all run queues, its own and nearer run queues first. The CPU dispatches the task with
-//! the earliest deadline in the best class. The tasks therefore run in the order of a single run queue, without
-//! contention for a single lock.
+//! has its own run queue. The knob `queues` can instead give each core or each CPU a run queue, or make all CPUs share
+//! one. A CPU that picks examines the heads of all run queues, its own and nearer run queues first. The CPU dispatches
+//! the task with the earliest deadline in the best class. The tasks therefore run in the order of a single run queue,
+//! without contention for a single lock.
 //!
 //! ```text
 //! two CPUs, each with its own run queue; deadlines: a 10 and b 20 in the first, c 5 in the second

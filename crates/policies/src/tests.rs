@@ -18,8 +18,8 @@ fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -
     Some((host, e))
 }
 
-/// Returns the instant at which the entity blocks, its CPU time until then, and the promise states when it is
-/// dispatched and when it blocks.
+/// Returns the instant at which the entity blocks, its CPU time until then, and its promise states at the dispatch and
+/// at the block. Returns `None` if the reservation is refused.
 fn answers(policy: &'static Descriptor, knobs: &Knobs) -> Option<(Instant, Nanos, [Option<PromiseState>; 2])> {
     let (mut host, e) = host_with_one(policy, knobs, Limit::Hard)?;
     while host.machine().running(CPU) != Some(e) {

@@ -3,11 +3,11 @@
 //! At the beginning of every quota period, the group's pool is refilled to the quota. A CPU that runs tasks of the
 //! group takes bandwidth slices, by default of 5 ms, from the pool. When a slice is used up and the pool is empty, the
 //! group is throttled on that CPU. The group entity of that CPU leaves the queue above, and all tasks below the group
-//! entity are held. The tasks are released when the quota of a later period, or quota that another CPU returns, covers
-//! the debt of the CPU and one nanosecond more. CPU time is charged at ticks and switches, so a CPU may exceed its
-//! bandwidth slice by up to one tick. The excess is a debt, which is paid from the next quota that the CPU receives.
-//! When the group becomes idle on a CPU, the CPU keeps 1 ms of its bandwidth slice and returns the rest to the pool. A
-//! slack timer distributes the returned quota to throttled queues.
+//! entity are held. The tasks are released when new quota covers the debt of the CPU and one nanosecond more. New quota
+//! comes from the next period, or is returned by another CPU. CPU time is charged at ticks and switches, so a CPU may
+//! exceed its bandwidth slice by up to one tick. The excess is a debt, which is paid from the next quota that the CPU
+//! receives. When the group becomes idle on a CPU, the CPU keeps 1 ms of its bandwidth slice and returns the rest to
+//! the pool. A slack timer distributes the returned quota to throttled queues.
 //!
 //! Source: kernel/sched/fair.c (CFS bandwidth), v5.13; Documentation/scheduler/sched-bwc.
 

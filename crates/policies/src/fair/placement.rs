@@ -13,8 +13,8 @@ use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant, Running, State, Topol
 impl<R: Rule> Fair<R> {
     // ---- Load of a CPU ----
 
-    /// Returns whether a fair task put on `cpu` would run at once: no fair task is runnable there, and no more urgent
-    /// class has the CPU.
+    /// Returns whether a fair task put on `cpu` would run at once. No fair task may be runnable there, and no more
+    /// urgent class may have the CPU.
     #[inline]
     pub(super) fn is_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         self.queues.root(cpu).tasks.all == 0

@@ -1,5 +1,5 @@
-//! [`Rule`]: the decisions that differ between fair policies: the order within a queue, the end of a run, and the
-//! placement of a joining node.
+//! [`Rule`]: the decisions that differ between fair policies. Examples are the order within a queue, the end of a run,
+//! and the placement of a joining node.
 
 use super::node::NodeId;
 use super::order::Order;

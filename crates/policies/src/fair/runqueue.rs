@@ -80,11 +80,12 @@ pub(super) struct GroupShare {
     pub(super) load: u64,
 }
 
-/// The vruntime with which a node joins a queue: with the credit of a sleeper, or as it was when the node left its last
-/// queue.
+/// The vruntime with which a node joins a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placing {
+    /// The vruntime of a sleeper, with the sleeper's credit.
     Credit,
+    /// The vruntime with which the node left its last queue.
     Keep,
 }
 

@@ -24,11 +24,10 @@
 //!   picked. The deadline class may refuse the task. A task that leaves the deadline class keeps its bandwidth up to
 //!   its 0-lag time. A task that returns to a fair class of the kernel has the same lag or lead as when it left
 //!   (`switched_from_fair`).
-//! - In the kernel, the fair class does not charge a task for the time in which it ran in another class, and a
-//!   returning task stays on its last CPU. With `boosts-pay`, the task and its groups are charged for that time when
-//!   the task returns to `cfs`, `eevdf` or `balance`. A boost is then a loan of CPU time, not a gift. The task also
-//!   returns to the CPU in whose queue it was, so that migrations in the classes above do not change the queues of fair
-//!   tasks.
+//! - In the kernel, the fair class does not charge a task for the time in which it ran in another class. A returning
+//!   task stays on its last CPU. With `boosts-pay`, the task and its groups are charged for that time when the task
+//!   returns to `cfs`, `eevdf` or `balance`. A boost is then a loan of CPU time, not a gift. The task also returns to
+//!   the CPU in whose queue it was. Migrations in the classes above therefore do not change the queues of fair tasks.
 //! - Groups, weights and quotas apply only to the fair class; tasks of other classes do not count towards them.
 //! - `yield_to` works only within the fair class.
 //! - By default, real-time throttling leaves the fair class at least 50 ms per second on each CPU. The run time of

@@ -81,7 +81,7 @@ pub(crate) enum SignalFrom {
     Boot,
 }
 
-/// The *call* of a gang: when a member is picked, the other waiting members move to the head of their queues, and their
+/// The *call* of a gang when a member is picked: the other waiting members move to the head of their queues, and their
 /// CPUs pick again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Together {
@@ -296,8 +296,8 @@ impl Parallel {
         matches!(cx.running(cpu), Running::Mine { entity, .. } if self.gangs.head_of(entity) == Some(head))
     }
 
-    /// Exchanges the own CPU of `e`, which is about to be stolen by `cpu`, with the own CPU of its sibling at the head
-    /// of the queue of `cpu`. Does nothing if `e` may run on `cpu`.
+    /// Exchanges the own CPUs of `e`, which `cpu` is about to steal, and of its sibling at the head of the queue of
+    /// `cpu`. Does nothing if `e` may run on `cpu`.
     fn exchange(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let Some(head) = self.credit.queues.first(cpu).filter(|_| !cx.may_run(e, cpu)) else { return };
         self.gangs.exchange(e, head);

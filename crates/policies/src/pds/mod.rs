@@ -29,10 +29,10 @@
 //! slice receives a new time slice and a new deadline.
 //!
 //! **Several CPUs** are scheduled as in BMQ. A woken task is placed on the nearest idle core, else on an idle thread.
-//! Without an idle thread, the task is placed on a CPU whose first task has the same level, a worse level, or a level
-//! better by one. A CPU that becomes idle pulls at most half of the nearest run queue. An idle core pulls one of two
-//! tasks that share a core. The scheduler does no other balancing, so a task with an affinity may wait while an allowed
-//! CPU idles. Other CPUs use the best level of a CPU as of the last enqueue or dequeue there.
+//! Without an idle thread, the task is placed on a CPU whose first task is at most one level better than the woken
+//! task. A CPU that becomes idle pulls at most half of the nearest run queue. An idle core pulls one of two tasks that
+//! share a core. The scheduler does no other balancing, so a task with an affinity may wait while an allowed CPU idles.
+//! Other CPUs use the best level of a CPU as of the last enqueue or dequeue there.
 //!
 //! **Parameters.** A weight is mapped to the nice value with the nearest ratio. A new weight takes effect at the next
 //! deadline. SCHED_BATCH, SCHED_IDLE and SCHED_ISO are the same as SCHED_NORMAL. Groups are ignored. A task with a

@@ -35,9 +35,9 @@
 //! arrival. The policy `linux` has the fair class instead, and the deadline and stop classes above the real-time
 //! classes. The policy `rt` lacks these classes and ignores reservations, the stop class, weights and groups.
 //!
-//! Differences from the kernel: in the search for the least urgent CPU, an idle CPU counts as less urgent than a CPU
-//! that runs an entity without a priority. Periods begin at multiples of their length. A push searches beyond the first
-//! entity that cannot be pushed, so the rule for several CPUs also holds with affinities.
+//! Differences from the kernel: an idle CPU counts as less urgent than a CPU that runs an entity without a priority.
+//! Periods begin at multiples of their length. A push searches beyond the first entity that cannot be pushed, so the
+//! rule for several CPUs also holds with affinities.
 //!
 //! Source: torvalds/linux kernel/sched/rt.c, cpupri.c, v5.13; sched(7).
 

@@ -55,10 +55,10 @@
 //! **Several CPUs.** Each entity stays on the CPU where it was placed: the CPU with the fewest other entities
 //! (`placement = first`: the first allowed CPU). Three equal VMs on two CPUs receive 100, 50 and 50 %.
 //!
-//! **Latency.** With `unblock = atropos`, an entity that wakes after the end of its period receives a period as short
-//! as its `latency` and a slice in proportion. Each used-up slice doubles both, up to the values of the reservation.
-//! The other values of `unblock` are the other wake-up rules in Xen's source. Xen selects the rule at compile time, and
-//! always selected `extra`.
+//! **Latency.** With `unblock = atropos`, an entity that wakes after the end of its period receives a shorter period.
+//! The period is as long as the entity's `latency`, and the slice is in proportion. Each used-up slice doubles both, up
+//! to the values of the reservation. The other values of `unblock` are the other wake-up rules in Xen's source. Xen
+//! selects the rule at compile time, and always selected `extra`.
 //!
 //! Differences from Xen 3.0.3 to 4.5:
 //! - A change of parameters takes effect at once: the queues are sorted again, and the CPU picks again.

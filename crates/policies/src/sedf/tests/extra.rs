@@ -38,8 +38,8 @@ fn the_reserved_share_by_utilisation_or_equally() {
     assert!(shares[1].abs_diff(750 / 33) <= 2, "{shares:?}");
 }
 
-/// The cost of a run does not depend on its length, so a vCPU that yields receives less CPU time than an equal vCPU
-/// that does not yield.
+/// The cost of a run does not depend on its length. A vCPU that yields therefore receives less CPU time than an equal
+/// vCPU that does not yield.
 #[test]
 fn a_turn_is_paid_for_in_full() {
     let mut host = host(1, &[]);
@@ -54,8 +54,8 @@ fn a_turn_is_paid_for_in_full() {
     assert!(used[0].saturating_mul(3) < used[1].saturating_mul(2), "{used:?}");
 }
 
-/// Two vCPUs that block alternately starve a third vCPU that was charged for a run, because a block does not advance
-/// the scores of other vCPUs.
+/// Two vCPUs that block alternately starve a third vCPU that was charged for a run. The reason is that a block does not
+/// advance the scores of other vCPUs.
 #[test]
 fn a_block_does_not_advance_the_other_vcpus() {
     let mut host = host(1, &[("unreserved", 1)]);

@@ -138,8 +138,7 @@ fn a_short_rest_costs_a_periodic_server_its_length_and_a_polling_one_everything(
 
 #[test]
 fn fixed_priorities_go_by_period_and_deadlines_by_the_clock() {
-    // At 10 ms, the entity with the longer period is due at 14 ms, before the entity with the shorter period, which is
-    // due at 20 ms.
+    // At 10 ms, the entity with the longer period is due at 14 ms. The entity with the shorter period is due at 20 ms.
     for (order, wanted) in [("deadline-monotonic", "aaaabbbbbbaaaabb"), ("edf", "aaaabbbbbbbaaaab")] {
         let mut host = host(&rt_xen::POLICY, 1, &[("order", order)]);
         let all = [awake(&mut host, asking(4, 10, Limit::Hard)), awake(&mut host, asking(7, 14, Limit::Hard))];
@@ -221,8 +220,7 @@ fn a_running_entity_yields_to_an_equal_or_stays() {
     }
 }
 
-/// If periods are counted from the start of the machine, an entity that is attached at 7 ms receives a whole budget for
-/// the period that ends at 10 ms.
+/// With `grid = boot`, an entity that is attached at 7 ms receives a whole budget for the period that ends at 10 ms.
 #[test]
 fn periods_count_from_the_attachment_or_from_the_start_of_the_machine() {
     for policy in [&rtds::POLICY, &rt_xen::POLICY] {

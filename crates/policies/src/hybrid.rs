@@ -46,7 +46,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 pub(crate) const SIGNAL_FROM: Knob = Knob::choice(
     "signal-from",
     &["first", "boot", "any"],
-    "the CPU that signals the siblings when it picks a vCPU: the CPU of the VM's first vCPU; CPU 0; every CPU",
+    "the picks that signal the siblings: picks of the VM's first vCPU; picks by CPU 0; all picks of its vCPUs",
 )
 .from("Weng et al.: the boot CPU; the VM's first CPU is assumed, because CPU 0 may have no vCPU of the VM");
 

@@ -2,7 +2,7 @@
 
 use sched::{EntityId, Instant, Nanos};
 
-/// Interval at which the count of wake-up partners is halved. Source: `record_wakee`.
+/// Minimum time between two halvings of the count of wake-up partners. Source: `record_wakee`.
 const FLIP_DECAY: Nanos = Nanos::s(1);
 
 /// The number of times that a task wakes a task other than its previous wakee. If waker and wakee both have many

@@ -69,10 +69,11 @@ pub(crate) trait Rule: Order {
     /// Charges CPU time in another class to `id`, which is not in a tree.
     fn owe(queues: &mut RunQueues<Self>, id: NodeId, ran: Nanos);
 
-    /// Adds `id`, which becomes runnable, to its queue.
+    /// Adds `id`, which is not queued, to its queue.
     fn join(queues: &mut RunQueues<Self>, id: NodeId, placing: Placing);
 
-    /// Removes `id`, which is no longer runnable. Returns whether `id` has left its queue; if not, `id` is `delayed`.
+    /// Removes `id` from its queue. Returns whether `id` has left the queue. If not, `id` is `delayed`: blocked but
+    /// still queued.
     fn leave(queues: &mut RunQueues<Self>, id: NodeId, leaving: Leaving) -> bool;
 
     /// Resumes `id`, which is delayed and becomes runnable again.

@@ -17,7 +17,7 @@ pub(crate) const SHARES_MOST: u64 = 1 << 18;
 /// A node that the next pick of a queue prefers or skips.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Buddy {
-    /// A node that should run next.
+    /// A node that should run next, for example because a task yielded to it.
     Next,
     /// A node that was preempted at a wake-up.
     Last,
@@ -309,8 +309,8 @@ impl<R: Order> RunQueues<R> {
 
     // ---- Running and stopping ----
 
-    /// Advances the clock of `id`, current in its queue, by `ran`. If `exact`, the rounding remainder is carried over.
-    /// Otherwise the remainder is lost, and the clock lags by up to 1 ns more after each call.
+    /// Advances the clock of `id` by the CPU time `ran`. If `exact`, the rounding remainder is carried over. Otherwise
+    /// the remainder is lost, and the clock lags by up to 1 ns more after each call.
     pub(crate) fn run_clock(&mut self, id: NodeId, ran: Nanos, exact: bool) {
         let node = self.node_mut(id);
         node.sum_exec += ran;
@@ -438,7 +438,7 @@ impl<R: Order> RunQueues<R> {
     }
 }
 
-/// Returns `⌊a · b / c⌋`. The product of two loads may not fit in 64 bits.
+/// Returns `⌊a · b / c⌋`. The intermediate product may exceed 64 bits.
 pub(crate) fn ratio(a: u64, b: u64, c: u64) -> u64 {
     Nanos::ns(a).scale(b, c).as_ns()
 }

@@ -91,8 +91,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Sets the ticks of all busy CPUs while tasks wait on `cpu`, so that the busy CPUs compare their loads with the
-    /// load of `cpu`.
+    /// Sets the ticks of all busy CPUs if tasks wait on `cpu`. The busy CPUs then compare their loads with the load of
+    /// `cpu`.
     fn arm_other_ticks(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.queues.root(cpu).tasks.all >= 2 {
             let busy = cx.topology().iter().filter(|&other| self.cpus[other.index()].current.is_some());

@@ -28,7 +28,7 @@ impl<R: Rule> RunQueues<R> {
         R::ask(self, id, params);
     }
 
-    /// Charges CPU time from another class to `id`, which does not run, and to the group entities above it.
+    /// Charges CPU time in another class to `id`, which does not run, and to the group entities above it.
     pub(crate) fn owe(&mut self, id: NodeId, ran: Nanos) {
         let mut at = Some(id);
         while let Some(id) = at {

@@ -48,8 +48,8 @@
 //!
 //! **Other fair classes.** `fair` accepts every policy that shares CPUs among all entities: `cfs`, `eevdf`, `balance`,
 //! `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Knobs that a class shares with `cfs` or `eevdf`
-//! can be set here; its other knobs have their defaults. The last seven classes do not support more urgent classes. An
-//! idle CPU of these classes does not pull a task that waits behind a real-time task on another CPU.
+//! can be set here; its other knobs have their defaults. The last seven classes have no rules for more urgent classes.
+//! For example, an idle CPU of these classes does not pull a task that waits behind a real-time task on another CPU.
 //!
 //! `fair` does not accept policies that keep each entity on one CPU (`bvt`, `sedf`). Policies with reservations or
 //! gangs of their own (`edf`, `rtds`, `poris` …) and variants of `credit` for VMs are not accepted either.

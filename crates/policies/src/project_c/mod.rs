@@ -406,7 +406,7 @@ impl<R: Rule> Policy for Engine<R> {
         let signed = |n: usize| i64::try_from(n).expect("it is small");
         let task = &self.tasks[e.index()];
         if self.queues.queue_of(e).is_some() {
-            show("level", signed(self.queues.level_of(e)) - 1); // The level in Project C's numbers; -1: the stop level.
+            show("level", signed(self.queues.level_of(e)) - 1); // -1 is the stop level, 0 the level of priority 99.
         }
         show("cpu", signed(task.home.index()));
         show("nice", i64::from(task.nice));

@@ -3,8 +3,8 @@
 use sched::queue::Lists;
 use sched::{CpuId, CpuSet, EntityId, Instant, Topology};
 
-/// A level of a queue. A lower level is more urgent. 0 is the stop level; all other levels are one more than in Project
-/// C.
+/// A level of a queue. A lower level is more urgent. 0 is the stop level. The real-time levels and all levels of BMQ
+/// are one more than in Project C.
 pub(crate) type Level = usize;
 
 /// Level of an idle CPU.

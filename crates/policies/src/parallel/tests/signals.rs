@@ -67,8 +67,8 @@ fn a_vm_is_called_at_most_as_often_as_the_knob_allows() {
     assert!(shares[0] > shares[1] + 200 && shares[1] >= shares[2], "{shares:?}");
 }
 
-/// Returns the number of samples, of 1000, in which both siblings run. Every 20 ms the guest reports that it has spun
-/// for `waited`.
+/// Returns the number of samples, of 1000, in which both siblings run. Every 20 ms, the guest of the first sibling
+/// reports a spin wait of `waited`.
 fn spinning(knobs: &[(&str, i64)], waited: Nanos) -> usize {
     let (mut host, siblings) = crowded(&adaptive::POLICY, knobs, OTHER);
     siblings.iter().for_each(|&e| wake(&mut host, e));

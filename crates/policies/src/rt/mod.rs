@@ -23,13 +23,13 @@
 //! about to run a less urgent entity *pulls* the most urgent entity that waits on another CPU. After every decision, no
 //! entity waits while a CPU in its affinity runs a less urgent entity.
 //!
-//! **Throttling.** A CPU is throttled when its real-time entities have used more than 0.95 s of a period of 1 s. Until
-//! the period ends, these entities are held, and other tasks run. An overrun counts in the next period. A held entity
-//! does not migrate, and an entity that wakes on a throttled CPU is held there. With `rt-runtime-share`, the default
-//! before v5.10 (assumed), a CPU that has used up its runtime first borrows from the other CPUs. From each lender, the
-//! borrower receives the lender's unused runtime divided by the number of CPUs, until the borrower's runtime is a whole
-//! period. The loan lasts until the lender needs the runtime. With the default runtime, a single hog is then never
-//! throttled while another CPU idles.
+//! **Throttling.** By default, a CPU is throttled when its real-time entities have used more than 0.95 s of a period of
+//! 1 s. Until the period ends, these entities are held, and other tasks run. An overrun counts in the next period. A
+//! held entity does not migrate, and an entity that wakes on a throttled CPU is held there. With `rt-runtime-share`,
+//! the default before v5.10 (assumed), a CPU that has used up its runtime first borrows from the other CPUs. From each
+//! lender, the borrower receives the lender's unused runtime divided by the number of CPUs, until the borrower's
+//! runtime is a whole period. The loan lasts until the lender needs the runtime. With the default runtime, a single hog
+//! is then never throttled while another CPU idles.
 //!
 //! **Other tasks.** Entities without a priority run round robin in the remaining time, machine-wide and in order of
 //! arrival. The policy `linux` has the fair class instead, and the deadline and stop classes above the real-time

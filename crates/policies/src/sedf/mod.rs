@@ -11,8 +11,8 @@
 //! bbbaaabbbbbbbaaabbbbbbbaaabbbb
 //! ```
 //!
-//! The first period of a new entity begins one slice after its first wake-up: the first period of a begins at 3 ms, not
-//! at 0.
+//! The first period of a new entity begins one slice after its first wake-up. In the picture, the first period of `a`
+//! begins at 3 ms, not at 0.
 //!
 //! **Parameters.** A reservation is a slice of at least 5 µs and a period of 10 µs to 10 s. An entity with a soft
 //! reservation may use extra time (*work conserving* mode). An entity with a hard reservation may not: when its slice

@@ -91,7 +91,8 @@ pub(super) enum Dispatch {
 pub(super) struct Vcpu {
     pub(super) home: CpuId,
     pub(super) request: Request,
-    /// Length of the current period. After a wake-up under `atropos`, shorter than the period of the reservation.
+    /// Length of the current period. After a wake-up under `atropos`, the period may be shorter than the period of the
+    /// reservation.
     pub(super) period: Nanos,
     pub(super) slice: Nanos,
     /// End of the current period; undefined until the entity `has_woken`.

@@ -39,7 +39,7 @@ pub(super) struct Vcpu {
     pub(super) skew: Nanos,
     /// Whether the vCPU lagged by half the threshold or more when its VM was last stopped.
     pub(super) lags: bool,
-    /// CPU that was kicked for the vCPU, if its VM has just been started.
+    /// CPU that is reserved for the vCPU, if its VM has just been started.
     pub(super) seat: Option<CpuId>,
 }
 
@@ -50,7 +50,7 @@ impl Vcpu {
         self.doing != Doing::Waits
     }
 
-    /// Returns whether the vCPU loses time to entities outside its VM.
+    /// Returns whether the vCPU waits and no CPU is reserved for it. A co-stopped vCPU does not wait.
     fn loses(&self) -> bool {
         self.doing == Doing::Waits && !self.held && self.seat.is_none()
     }

@@ -176,7 +176,7 @@ impl Skewed {
     }
 
     /// Stops every running vCPU in `g` whose lead has reached the threshold. Resumes the stopped vCPUs whose lead has
-    /// dropped to `resume`.
+    /// dropped to `resume` or less.
     fn judge_leaders(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];

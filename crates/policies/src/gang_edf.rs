@@ -17,11 +17,11 @@
 //! largest slice that would fit. All members have the same reservation; a member with a different reservation is
 //! refused.
 //!
-//! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. VMs on
-//! several hosts run at the same time if their reservations have the same period and `start`. The periods of a later
-//! member begin with the next period of its siblings. The periods of a gang never move, even if members sleep. When a
-//! member wakes within a period, its remaining slice is reduced by the time it was blocked. The slice is not reduced
-//! below the member's share of the remainder of the period (docs/decisions/0010).
+//! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. On several
+//! hosts, the periods of VMs begin at the same instants if their reservations have the same period and `start`. The
+//! periods of a later member begin with the next period of its siblings. The periods of a gang never move, even if
+//! members sleep. When a member wakes within a period, its remaining slice is reduced by the time it was blocked. The
+//! slice is not reduced below the member's share of the remainder of the period (docs/decisions/0010).
 //!
 //! Siblings run at the same time as far as other deadlines on their CPUs allow. Siblings on two CPUs that serve the
 //! same gangs always run together. If one of the CPUs has another VM with an earlier deadline, the sibling there runs

@@ -88,8 +88,8 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- Weights ----
 
-    /// Sets the weight of a group entity to `shares · load of its queue / load of the group on all CPUs`, but at least
-    /// 2 and at most `shares`. A task keeps its own weight.
+    /// Sets the weight of a group entity to `shares · load of its queue / load of the group on all CPUs`. The weight is
+    /// at least 2 and at most `shares`. A task keeps its own weight.
     pub(crate) fn update_share(&mut self, id: NodeId) {
         let Some(own) = id.own_queue() else { return };
         if self.node(id).delayed && self.queues[own].nodes == 0 {

@@ -20,10 +20,10 @@
 //! Only these rules connect the classes:
 //!
 //! - A task that changes class leaves the old class as if it blocked, and enters the new class as if it woke. A running
-//!   task that enters a class above the fair class continues to run; a task that enters the fair class has to be
-//!   picked. The deadline class may refuse the task. A task that leaves the deadline class keeps its bandwidth up to
-//!   its 0-lag time. A task that returns to a fair class of the kernel has the same lag or lead as when it left
-//!   (`switched_from_fair`).
+//!   task that enters a class above the fair class continues to run. A running task that enters the fair class stops
+//!   until it is picked. The deadline class may refuse the task. A task that leaves the deadline class keeps its
+//!   bandwidth up to its 0-lag time. A task that returns to a fair class of the kernel has the same lag or lead as when
+//!   it left (`switched_from_fair`).
 //! - In the kernel, the fair class does not charge a task for the time in which it ran in another class. A returning
 //!   task stays on its last CPU. With `boosts-pay`, the task and its groups are charged for that time when the task
 //!   returns to `cfs`, `eevdf` or `balance`. A boost is then a loan of CPU time, not a gift. The task also returns to

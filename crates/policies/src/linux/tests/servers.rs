@@ -62,8 +62,8 @@ fn the_end_of_starvation_defers_the_server_again() {
     let urgent = hog(&mut host, fifo(1));
     host.run_until(at(2_500));
     host.pause(urgent);
-    // At 2500 ms the server has no budget and is throttled until 3000 ms. The fair task then runs without the server,
-    // and every 50 ms of its CPU time start a new period: at 2500, 2550, 2600 ms …
+    // At 2500 ms the server has no budget and is throttled until 3000 ms. The fair task then runs without the server.
+    // Every 50 ms of its CPU time start a new period, for example at 2500, 2550 and 2600 ms.
     host.run_until(at(2_620));
     host.resume(urgent);
     let before = used(&mut host, fair);

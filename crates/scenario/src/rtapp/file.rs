@@ -8,6 +8,7 @@ use super::object::{Object, integer, micros, rounds, switch, text};
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::{Placed, Span};
 use sched::Nanos;
+use std::collections::BTreeMap;
 
 /// Top-level keys of the file.
 const FILE_KEYS: &[&str] = &["global", "tasks", "resources"];
@@ -314,17 +315,25 @@ impl Thread<'_> {
 }
 
 impl Phase<'_> {
-    /// Returns the approximate duration of one round of the events: the sum of all runs, sleeps and timer periods.
+    /// Returns the minimum duration of one round of the events: the sum of all runs and sleeps, or the sum of the
+    /// periods of one timer if that is longer. Runs, sleeps and other timers overlap with the period of a timer.
     pub(super) fn round_length(&self) -> Nanos {
-        self.events.iter().fold(Nanos::ZERO, |sum, (event, _)| {
-            sum.saturating_add(match *event {
-                Event::Run(time) | Event::Sleep(time) | Event::Timer { period: time, .. } => time,
-                _ => Nanos::ZERO,
-            })
-        })
+        let mut busy = Nanos::ZERO;
+        let mut timers: BTreeMap<&str, Nanos> = BTreeMap::new();
+        for (event, _) in &self.events {
+            match *event {
+                Event::Run(time) | Event::Sleep(time) => busy = busy.saturating_add(time),
+                Event::Timer { name, period, .. } => {
+                    let sum = timers.entry(name).or_default();
+                    *sum = sum.saturating_add(period);
+                }
+                _ => {}
+            }
+        }
+        timers.into_values().fold(busy, Nanos::max)
     }
 
-    /// Returns the approximate duration of the phase, with all its rounds.
+    /// Returns the minimum duration of the phase, with all its rounds.
     pub(super) fn length(&self) -> Nanos {
         self.round_length().saturating_mul(self.rounds.unwrap_or(u64::MAX))
     }

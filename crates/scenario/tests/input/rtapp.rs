@@ -285,6 +285,25 @@ fn threads_are_counted_before_there_are_any() {
     let bounded = "{ \"global\" : { \"duration\" : 1 }, \"tasks\" : {
         \"t\" : { \"sleep\" : 100000, \"fork\" : \"u\" }, \"u\" : { \"instance\" : 0, \"run\" : 1, \"sleep\" : 99 } } }";
     assert_eq!(read(bounded).threads, 1 + 11);
+    // A run overlaps with the period of a timer, so a round takes 100 ms, and not 190 ms. Two uses of one timer take
+    // two periods.
+    for (events, threads) in [
+        ("\"run\" : 90000, \"timer\" : { \"ref\" : \"tick\", \"period\" : 100000 }", 1 + 11),
+        (
+            "\"timer\" : { \"ref\" : \"a\", \"period\" : 50000 }, \"timer\" : { \"ref\" : \"a\", \"period\" : 50000 }",
+            1 + 11,
+        ),
+        (
+            "\"timer\" : { \"ref\" : \"a\", \"period\" : 50000 }, \"timer\" : { \"ref\" : \"b\", \"period\" : 100000 }",
+            1 + 11,
+        ),
+    ] {
+        let bounded = format!(
+            "{{ \"global\" : {{ \"duration\" : 1 }}, \"tasks\" : {{ \"t\" : {{ {events}, \"fork\" : \"u\" }}, \
+             \"u\" : {{ \"instance\" : 0, \"run\" : 1, \"sleep\" : 99 }} }} }}"
+        );
+        assert_eq!(read(&bounded).threads, threads, "{events}");
+    }
 }
 
 #[test]

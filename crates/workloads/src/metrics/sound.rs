@@ -117,10 +117,10 @@ impl Buffer {
         let clicks = super::reading::ratio(self.underruns, 60_000_000_000, minutes);
         match (self.filled, self.plays) {
             (0, _) | (_, false) => Grade::Jitter,
-            // A rate of one click in two minutes rounds to zero, but is more than no clicks.
-            _ if clicks == 0 && self.underruns > 0 => Grade::Tiny,
             // Sound that is silent for more than a tenth of the time is useless, even if it clicks only once a minute.
             _ if self.silence.as_ns() > played.as_ns() / 10 => Grade::Jitter,
+            // A rate of one click in two minutes rounds to zero, but is more than no clicks.
+            _ if clicks == 0 && self.underruns > 0 => Grade::Tiny,
             _ => Grade::of(&clicks, &Grade::CLICKS_PER_MINUTE),
         }
     }

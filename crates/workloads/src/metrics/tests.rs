@@ -26,6 +26,17 @@ fn a_buffer_plays_once_it_is_full_and_clicks_where_it_runs_empty() {
 }
 
 #[test]
+fn a_long_silence_is_worse_than_a_rare_click() {
+    // One click in three minutes, with 1 s or with 100 s of silence.
+    for (silent, grade) in [(1, Grade::Tiny), (100, Grade::Jitter)] {
+        let mut buffer = Buffer::new(Sound { period: Nanos::s(200), periods: 1 });
+        [0, 200 + silent].into_iter().for_each(|at| buffer.note(Instant::ZERO + Nanos::s(at), "", Fact::Done));
+        let reading = buffer.read(Instant::ZERO + Nanos::s(360));
+        assert_eq!((reading.get("underruns"), reading.get("sound_grade")), (Some(1), Some(grade.number())), "{silent}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_into_a_buffer_is_not_heard() {
     let mut buffer = Buffer::new(Sound { period: Nanos::ms(10), periods: 2 });
     (0..10).for_each(|_| buffer.note(ms(0), "", Fact::Done));

@@ -41,7 +41,7 @@ pub(crate) struct Grant {
     pub(crate) each: i64,
     /// Credit below which an OVER entity is parked; `None`: no cap.
     pub(crate) park_below: Option<i64>,
-    /// Whether the next accounting visits the domain first.
+    /// Whether the domain moves to the head of the list of active domains.
     pub(crate) to_head: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Round {
     weight: u128,
     /// Total weight of the domains that have not been visited yet.
     weight_left: u128,
-    /// Total overspent credit at the last accounting.
+    /// Amount by which the sum of all active accounts was negative after the last accounting; 0 if it was not negative.
     debt: u128,
     /// Whether a domain that has been visited could have used more credits than it received.
     wanting: bool,

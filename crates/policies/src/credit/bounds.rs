@@ -4,8 +4,8 @@
 use crate::credit::settings::{Charging, Overflow, Parking, Settings};
 use sched::{CapBound, Conserving, LoadBounds, Nanos};
 
-/// Returns the time until an idle CPU finds waiting work. With hand-off, an idle CPU finds work at once. An idle CPU
-/// skips an entity that is cache-hot, for at most the migration delay. An idle CPU also skips an entity that has
+/// Returns the time until an idle CPU finds waiting work. With hand-off, an idle CPU finds work at once, unless it
+/// skips the entity. It skips a cache-hot entity for at most the migration delay. It also skips an entity that has
 /// yielded, and any entity soon after an attempt to steal. The next tick of the CPU where the entity waits moves the
 /// entity to an idle CPU. If that CPU runs another entity first, it moves the entity on at once.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
@@ -46,8 +46,9 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 /// An accounting gives a domain at most its cap, rounded up to a credit, and each member its part, rounded up again. So
 /// the excess is up to `n` credits. The accounting also forgives a member the debt beyond −300. Only a member that was
 /// not parked can have this debt. The debt arises in one period, at whose beginning the member had at least −⌈cap/n⌉
-/// credits (less one credit because charging rounds). So excess and forgiveness together are at most ⌈cap/n⌉ plus that
-/// one credit, for each member. Hence the bound is `2n` credits per period.
+/// credits (less one credit because charging rounds). So the credits that a member receives and is forgiven are
+/// together at most ⌈cap/n⌉ plus that one credit. Summed over the `n` members, this is at most the cap plus `2n`
+/// credits per period.
 ///
 /// When a member becomes active, the parts of the other members shrink. A debt that was allowed to these members before
 /// can then exceed their new part. The new member lost more than 300 credits when it left the list. This loss

@@ -1,4 +1,4 @@
-//! Cyclic choices of CPUs: each choice begins after the CPU that was chosen last.
+//! Cyclic choices of CPUs: each choice begins after a given CPU, such as the CPU that was chosen last.
 
 use sched::{CpuId, CpuSet};
 

@@ -10,7 +10,8 @@ impl Credit {
         Credit { by_laxity: Some(ahead), ..self }
     }
 
-    /// Returns the rest of the time slice of the running entity on `cpu`; `None` if the CPU idles.
+    /// Returns the rest of the time slice of the running entity on `cpu`. The rest is a whole time slice if a class
+    /// above runs, and `None` if the CPU idles or a class below runs.
     fn rest_of_turn(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<Nanos> {
         match cx.running(cpu) {
             Running::Idle | Running::Below => None,
@@ -32,9 +33,10 @@ impl Credit {
         (ahead, rest.saturating_add(each.saturating_mul(ahead as u64)))
     }
 
-    /// Enqueues `e`, which wakes UNDER, on the allowed CPU with the shortest wait. If waits are equal, the home of `e`
-    /// is preferred, then a CPU that shares a cache with the home. The position of `e` is the last position that
-    /// `laxity` allows. If `e` would be too late even at the head of the queue, `e` preempts the running entity.
+    /// Enqueues `e`, which wakes UNDER, on the allowed CPU with the shortest wait. Waits longer than `laxity` count as
+    /// equal. If waits are equal, the home of `e` is preferred, then a CPU that shares a cache with the home. The
+    /// position of `e` is the last position that `laxity` allows. If `e` would be too late even at the head of the
+    /// queue, `e` preempts the running entity.
     pub(crate) fn enqueue_by_laxity(&mut self, e: EntityId, laxity: Nanos, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         let cost = |cpu: CpuId| {

@@ -16,7 +16,7 @@
 //! time. An entity in no group is a domain of its own, with its own weight and no cap. A nested group is a domain of
 //! its own, independent of its parent: Xen has no nested domains.
 //!
-//! **Active.** A tick that finds an entity running puts the entity at the head of its domain's active list. An
+//! **Active.** A tick that finds an inactive entity running puts the entity at the head of its domain's active list. An
 //! accounting that finds an entity with more than 300 credits removes it from the list and sets its credits to zero.
 //! Only active entities earn credits. An entity that always blocks before the tick is never on the list, never OVER,
 //! and always boosted.
@@ -27,12 +27,13 @@
 //! could have used more credits, the next accounting visits this domain first. The debt of the last accounting is
 //! distributed in addition. An entity with less than 0 credits is OVER. Of a domain with a cap and n active members, an
 //! entity is parked if its credit is below −cap/n. At 0 credits or more, the entity is UNDER again and unparked,
-//! without a boost. No account falls below −300.
+//! without a boost. An accounting raises an account below −300 to −300.
 //!
-//! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. Shares are close to the
-//! weights if the share of no entity is much larger than its time slices allow. For example, hogs with the weights
-//! 1:2:4 on one CPU deviate from their shares by about 2 %. If several heavy hogs alternate with light hogs, the error
-//! is larger: the weights 1:2:4:4 on one CPU give shares of about 15:22:31:31 instead of 9:18:36:36.
+//! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. A heavy entity therefore
+//! receives less than its share if it earns more than 300 credits while it waits for the time slices of other entities.
+//! For example, hogs with the weights 1:2:4 on one CPU deviate from their shares by at most 1.3 percentage points. The
+//! error is larger for the weights 1:2:4:4 on one CPU: the shares are 14.9, 22.2, 31.5 and 31.5 % instead of 9.1, 18.2,
+//! 36.4 and 36.4 %.
 //!
 //! **Run queues.** Accounting changes priorities, but not positions in a queue: each CPU sorts its queue at its next
 //! tick. Until then, UNDER entities can be behind OVER entities, and insertion and stealing process the entities in
@@ -56,9 +57,9 @@
 //! - *4.23*, the current version. The weight of a domain applies to each active member, not to all together
 //!   (`weight-per`). An account that overflows is halved (`overflow`). The periods of ticks and of accounting are
 //!   derived from the time slice (`tick-from`), and charges are rounded down. An entity that has run for less than 1 ms
-//!   is not preempted (`ratelimit`). If an idle CPU is in the affinity of a woken entity, the wake-up kicks only this
-//!   CPU and preempts no entity. Otherwise a preempted entity moves to an idle CPU in its own affinity, if there is one
-//!   (`tickle`). A yield lets one less urgent entity run first (`yield`). A CPU attempts to steal at most once per
+//!   is not preempted (`ratelimit`). If idle CPUs are in the affinity of a woken entity, the wake-up kicks only one of
+//!   them and preempts no entity. Otherwise a preempted entity moves to an idle CPU in its own affinity, if there is
+//!   one (`tickle`). A yield lets one less urgent entity run first (`yield`). A CPU attempts to steal at most once per
 //!   millisecond (`steal-limit`), first from CPUs that share its cache (`steal`). An entity that only migrates is not
 //!   boosted (`boost-migrated`).
 //!
@@ -67,22 +68,23 @@
 //!
 //! Differences from Xen 4.0.1:
 //! - *Hand-off*. In Xen, an entity can wait indefinitely while a CPU idles. For example, the wake-up of an entity that
-//!   is pinned to a busy CPU preempts an entity that could run elsewhere, but kicks no other CPU for it. Likewise, two
-//!   wake-ups on one idle CPU kick only that CPU. Here, an entity that a decision leaves waiting is moved to an idle
-//!   CPU in its affinity (`hand-off = off`: as in Xen). An idle CPU also takes an entity that waits for its last time
-//!   slice before parking; 3.0.3 steals no PARKED vCPU.
+//!   is pinned to a busy CPU preempts an entity that could run elsewhere, but kicks no other CPU for the preempted
+//!   entity. Likewise, two wake-ups on one idle CPU kick only that CPU. Here, an entity that a decision leaves waiting
+//!   is moved to an idle CPU in its affinity (`hand-off = off`: as in Xen). An idle CPU also takes an entity that waits
+//!   for its last time slice before parking; 3.0.3 steals no PARKED vCPU.
 //! - The accounting timer stops while all CPUs idle and no entity is active. This changes no decision, because no
 //!   entity would receive credits. The timer resumes at the same multiples of its period, before a tick can find an
 //!   entity running.
 //! - A new entity begins on the CPU with the fewest entities; in Xen, the domain builder chooses the CPU.
-//! - A better idle CPU is searched for only in the entity's affinity; 4.0.1 ignores the affinity for the neighbours.
+//! - A tick moves an entity only to a CPU in the entity's affinity. 4.0.1 chooses one of the idle neighbours of a CPU
+//!   in the affinity, whether or not the neighbour itself is in the affinity.
 //! - Late ticks are merged into one tick, and ticks stay at multiples of 10 ms (in Xen, only after idling).
 //! - 32-bit sums that overflow in Xen do not overflow here.
-//! - In 4.23, there are no soft affinities, because no parameter requests them; cache domains stand for NUMA nodes. The
-//!   remainder of a time slice under the rate limit is at least 100 µs, as a comment in Xen states. Xen's code ensures
-//!   this minimum only for an entity that has run for less than 100 µs. A preempted entity is moved if an idle CPU is
-//!   in its affinity. Since 4.13, Xen's code tests the affinity of the woken entity, which contains no idle CPU at that
-//!   point.
+//! - With `version = 4.23`, there are no soft affinities, because no parameter requests them; cache domains stand for
+//!   NUMA nodes. The remainder of a time slice under the rate limit is at least 100 µs, as a comment in Xen states.
+//!   Xen's code ensures this minimum only for an entity that has run for less than 100 µs. A preempted entity is moved
+//!   if an idle CPU is in its affinity. Since 4.13, Xen's code tests the affinity of the woken entity, which contains
+//!   no idle CPU at that point.
 //!
 //! Source: `xen/common/sched_credit.c`, Xen 4.0.1 and 3.0.3; `xen/common/sched/credit.c`, 4.23-dev.
 
@@ -172,7 +174,8 @@ struct Cpu {
     cursor: Option<CpuId>,
     /// Entity that has stopped on this CPU at this instant and waits, but is not queued yet.
     stopped: Option<EntityId>,
-    /// Whether an entity was queued on this CPU while the CPU idled, so that no other CPU was kicked.
+    /// Whether entities in the queue of this CPU may wait without a kick of another CPU, because an entity was queued
+    /// while this CPU idled, or this CPU stole an entity.
     queued_while_idle: bool,
     /// Instant at which the CPU last found no entity to run.
     idles_since: Instant,
@@ -180,7 +183,8 @@ struct Cpu {
     tried_to_steal: Option<Instant>,
     /// Idle CPU that the last wake-up on this CPU kicked.
     called: CpuId,
-    /// CPU of the same cache domain from which this CPU last stole an entity.
+    /// CPU of this cache domain from which an entity was last stolen. Stored in the record of the domain's first CPU
+    /// only.
     stolen_from: CpuId,
 }
 
@@ -239,7 +243,8 @@ impl Credit {
         self.cpus[cpu.index()].homes += 1;
     }
 
-    /// Migrates `e` after a change of its affinity, if `e` must move or a CPU better than its home is available.
+    /// Migrates `e` after a change of its affinity, if the affinity excludes its home, or if `e` waits and an idle CPU
+    /// can run it.
     pub(crate) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let queued = self.queues.queue_of(e);
         if cx.may_run(e, self.vcpu(e).home) {
@@ -302,8 +307,7 @@ impl Credit {
         self.cpus[home.index()].stopped == Some(e)
     }
 
-    /// Enqueues again the entity that has just stopped on `cpu`, behind all entities of its priority. Returns the
-    /// entity if it is queued on `cpu`.
+    /// Enqueues the entity that has just stopped on `cpu`. Returns the entity if it is queued on `cpu`.
     pub(crate) fn requeue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if self.must_migrate(e, cx) {
@@ -371,7 +375,7 @@ impl Credit {
         }
     }
 
-    /// Moves an entity that a decision for `cpu` left waiting to an idle CPU, if any CPU is idle.
+    /// Moves entities that a decision for `cpu` left waiting to idle CPUs.
     fn hand_off_left(&mut self, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
         let queued_while_idle = core::mem::take(&mut self.cpus[cpu.index()].queued_while_idle);
         if !self.settings.hand_off || !self.any_idles() {

@@ -1,5 +1,4 @@
-//! The placement of entities: the CPUs that a wake-up kicks, the entities that an idle or less urgent CPU steals, and
-//! each entity's home.
+//! The placement of entities: the CPUs that a wake-up kicks, the entities that a CPU steals, and each entity's home.
 
 use crate::credit::Credit;
 use crate::credit::cursor::{Commit, cycle, next_in};
@@ -39,12 +38,12 @@ impl Credit {
         self.idlers.contains(cpu) || self.called.contains(cpu)
     }
 
-    /// Returns whether an entity can be handed off: whether a CPU idles that is not kicked, or may skip the entity.
+    /// Returns whether a hand-off is possible: `idlers` is not empty, or a CPU of `called` may skip an entity.
     pub(crate) fn any_idles(&self) -> bool {
         !self.idlers.is_empty() || (self.settings.passes_over() && !self.called.is_empty())
     }
 
-    /// Kicks the idle `cpu`. In versions where a wake-up kicks one CPU only, the CPU then counts as busy.
+    /// Kicks the idle `cpu`. In versions where a wake-up kicks one CPU only, the CPU moves from `idlers` to `called`.
     fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.settings.tickle_one && self.idlers.remove(cpu) {
             self.called.insert(cpu);
@@ -102,7 +101,7 @@ impl Credit {
         Some(stolen)
     }
 
-    /// Returns whether `cpu` may not try to steal now, because its last attempt was recent.
+    /// Returns whether `cpu` must not try to steal now, because its last attempt was recent.
     fn has_just_tried(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let interval = self.settings.steal_interval;
         let tried = self.cpus[cpu.index()].tried_to_steal;
@@ -174,8 +173,9 @@ impl Credit {
     }
 
     /// Returns the best CPU for `e`: its own CPU, unless an idle CPU has more idle neighbours. If the affinity of `e`
-    /// excludes its own CPU, the next allowed CPU counts as its own. Neighbours are counted by cache and, within one
-    /// cache, by core. `Commit::Yes` advances the cursor that spreads these choices.
+    /// excludes its own CPU, the next allowed CPU counts as its own. In versions where a wake-up kicks one CPU only,
+    /// the next allowed idle CPU counts as its own if another entity uses its own CPU. Neighbours are counted by cache
+    /// and, within one cache, by core. `Commit::Yes` advances the cursor that spreads these choices.
     pub(crate) fn pick_cpu(&mut self, e: EntityId, commit: Commit, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let home = self.vcpus[e.index()].home;

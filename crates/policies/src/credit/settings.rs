@@ -278,8 +278,8 @@ impl Settings {
     }
 }
 
-/// Returns the CPU time equal to one credit: the value that `credits-per-ms` gives, by default a tenth of a
-/// millisecond, and in 3.0.3 a millisecond.
+/// Returns the CPU time equal to one credit: 1 ms divided by `credits-per-ms`. The default is 0.1 ms; in 3.0.3 it is 1
+/// ms.
 fn credit(knobs: &Knobs, version: &str) -> Nanos {
     let asked =
         knobs.iter().find(|(knob, _)| knob.name == "credits-per-ms").map_or(0, |(_, value)| value.unsigned_abs());

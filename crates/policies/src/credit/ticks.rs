@@ -9,7 +9,7 @@ use super::{ACCOUNTING, Credit, MASTER, idle_turn, ticker};
 use sched::{CpuId, Cx, EntityId, Held, Nanos, Running, State};
 
 impl Credit {
-    /// Sets the ticker of `cpu`, on which an entity runs, and the accounting timer, unless both are set already.
+    /// Sets the ticker of `cpu`, on which an entity runs, and the accounting timer, unless they are set already.
     pub(super) fn start_timers(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if cx.alarm_at(ticker(cpu)).is_none() {
             let stagger = self.settings.tick_stagger.saturating_mul(cpu.index() as u64);

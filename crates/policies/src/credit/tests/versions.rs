@@ -40,8 +40,8 @@ fn ticks_may_charge_the_running_vcpu_a_tick() {
 
 #[test]
 fn accounts_may_be_kept_in_milliseconds() {
-    // The only vCPU earns the credits that it burns. A half credit is rounded, and debt is limited to the credits of a
-    // period.
+    // With `credits-per-ms = 1`, 20 ms burn 20 credits. In 3.0.3, each tick charges 10 credits, and debt is limited to
+    // the 30 credits of a period.
     let mut host = host_of(sched::Topology::new(1), &[("credits-per-ms", 1)]);
     let e = hog(&mut host, Params::default());
     run_through(&mut host, 20);

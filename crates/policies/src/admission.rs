@@ -73,7 +73,8 @@ pub(crate) struct Admission {
     partitioned: bool,
 }
 
-/// A rejection: the utilisation that would still fit, and the CPU on which it would fit.
+/// A rejection: the utilisation that would still fit, and the CPU on which it would fit; `None`: the machine as a
+/// whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Full {
     pub(crate) free_ppm: u64,

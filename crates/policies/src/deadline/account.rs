@@ -32,7 +32,7 @@ pub(super) struct Account {
     /// Remaining slice; negative after an overrun.
     pub(super) left: i64,
     pub(super) deadline: Instant,
-    /// End of the throttling, if the entity is throttled: its slice was used up or given up.
+    /// End of the throttling; `None` if the entity is not throttled.
     pub(super) throttled: Option<Instant>,
     /// Start of the first period, if the reservation names a start: all periods are bound to this instant.
     start: Option<Instant>,

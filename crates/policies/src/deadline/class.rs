@@ -33,7 +33,7 @@ const fn zero_lag(e: EntityId) -> Alarm {
     Alarm { owner: AlarmOwner::Entity(e), slot: 1 }
 }
 
-/// Returns the tick alarm, if slices end at ticks.
+/// Returns the tick alarm, which is set only if slices end at ticks.
 const fn ticker(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
@@ -68,7 +68,7 @@ pub(crate) struct Deadline {
     /// Bandwidth of each CPU's fair server, if there are servers.
     servers: Vec<Utilisation>,
     reclaim: Reclaim,
-    /// Sum of all shares, including the shares of detached entities.
+    /// Sum of all shares, including those of fair servers, and those of detached entities until their 0-lag time.
     shares: u64,
     whole_machine: bool,
     /// Whether a period that could begin while its entity is blocked begins at the wake-up.
@@ -417,7 +417,7 @@ impl Policy for Deadline {
         cx.clear_alarm(zero_lag(e));
         let Task { account, counted } = self.tasks[e.index()].take().expect("it is a member");
         match account.activity {
-            // The bandwidth of the entity stays in use.
+            // The bandwidth of the entity stays in use until the 0-lag time.
             Activity::NonContending(until) if self.reclaim.is_on() => {
                 self.leaving.push(Leaving { id: e, account, cpu: counted, until });
                 self.arm_return(cx);

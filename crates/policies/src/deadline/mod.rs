@@ -53,8 +53,8 @@
 //! Differences from the kernel: a slice ends when it is used up, not at the next tick (`hrtick`). The wake-up rule is
 //! computed exactly, not in units of 1024 ns. A changed charge rate takes effect at once, not at the next update. The
 //! `start` of a reservation is an addition of Tactus. With a `start`, the periods stay bound to it, and a wake-up
-//! always gives the part of the slice that fits the current period. A changed reservation takes effect at the end of
-//! the current slice, but the remaining slice is cut to the new slice at once.
+//! always gives the part of the slice that fits the current period. A changed reservation takes effect at the next
+//! replenishment, but the remaining slice is cut to the new slice at once.
 //!
 //! Source: torvalds/linux kernel/sched/deadline.c, v5.13 and v6.5; Documentation/scheduler/sched-deadline.rst; Abeni
 //! and Buttazzo 1998; Abeni, Lipari and Lelli 2015.

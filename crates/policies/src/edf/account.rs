@@ -15,10 +15,12 @@ pub(super) enum Late {
 /// The knob `rest`: the effect of a wake-up within a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Rest {
-    /// The periods continue; the remaining slice is reduced by the time the entity was blocked.
+    /// The periods continue. The remaining slice is reduced by the time the entity was blocked, but not below the
+    /// entity's share of the rest of the period.
     #[default]
     Keep,
-    /// A new period begins if the remaining slice exceeds the entity's share of the rest of the old period (CBS).
+    /// A new period begins if the remaining slice exceeds the entity's share of the rest of the old period (CBS),
+    /// unless the reservation names a start.
     Renew,
 }
 
@@ -27,7 +29,7 @@ pub(super) enum Rest {
 pub(super) enum Enforce {
     /// No effect: a job runs until it completes.
     None,
-    /// The limit of each reservation applies: soft unless the reservation is hard.
+    /// Each reservation is soft or hard, as its `limit` states.
     Soft,
     /// Every reservation is hard.
     Hard,
@@ -95,7 +97,7 @@ impl Account {
         account
     }
 
-    /// Applies a new reservation: its first period begins at its `start`, or now.
+    /// Applies a new reservation. Its first period begins now, or at its `start` if that is later.
     fn promise(&mut self, reservation: &Reservation, enforce: Enforce, now: Instant) {
         self.slice = reservation.slice;
         self.period = reservation.period;
@@ -147,9 +149,8 @@ impl Account {
         self.state = if self.balance > 0 { BudgetState::Reserved } else { self.depleted() };
     }
 
-    /// Updates the account at a wake-up. If the entity was blocked for the whole period, a new period begins now,
-    /// unless its reservation names a start. Otherwise the blocked time is charged, but the remaining slice stays at
-    /// least the entity's share of the rest of the period.
+    /// Updates the account at a wake-up. If the entity was blocked since the beginning of its period or longer, a new
+    /// period begins now, unless its reservation names a start. Otherwise the rule of `rest` applies.
     pub(super) fn wake(&mut self, late: Late, rest: Rest, now: Instant) {
         self.slept = true;
         if !self.fixed && (now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline) {

@@ -10,15 +10,16 @@
 //! ```
 //!
 //! Periods follow one another from the `start` of the reservation. Without a `start`, the first period begins when the
-//! entity first wakes. If the entity sleeps past the end of a period, a new period begins at its wake-up. If an entity
-//! wakes within a period, it keeps its remaining slice less the time it was blocked, but at least its share of the
-//! remainder of the period (docs/decisions/0010). With `rest = renew`, the entity begins a new period if its remaining
-//! slice exceeds that share. Its periods then follow its own wake-ups; the daemon uses this setting.
+//! entity first wakes. If the entity then sleeps past the end of a period, a new period begins at its wake-up. If an
+//! entity wakes within a period, its remaining slice is reduced by the time for which it was blocked in this period.
+//! The slice is not reduced below the entity's share of the remainder of the period (docs/decisions/0010). With `rest =
+//! renew`, the entity begins a new period if its remaining slice exceeds that share. Its periods then follow its own
+//! wake-ups; the daemon uses this setting.
 //!
 //! With this rule, on one CPU with Σ slice/period ≤ 1, no slice of an entity that is runnable throughout its period is
 //! late. The guarantee holds whenever the other entities sleep and wake. The policy admits at most this sum, less a
-//! reserve. (An entity that is attached, detached or changed gets its new slice at once. The slice of another entity
-//! may then be late in the first period.)
+//! reserve. (A new or changed entity gets its slice at once. During its first period, the slices of other entities may
+//! be late.)
 //!
 //! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned the first CPU on which
 //! it fits. `placement = global` runs the entities with the earliest deadlines of the whole machine, with one decision

@@ -11,8 +11,8 @@ use sched::{
 pub(crate) struct Partitioned(pub(super) Edf);
 
 impl Partitioned {
-    /// Requires equal reservations of the members of a gang, aligns their periods, and assigns each member a different
-    /// CPU.
+    /// Returns the placement for gangs: the members of a gang must have equal reservations, their periods are aligned,
+    /// and each member is assigned a different CPU.
     pub(crate) fn with_gangs(mut edf: Edf) -> Partitioned {
         edf.gangs = true;
         Partitioned(edf)

@@ -8,7 +8,7 @@ use sched::{
     Refused, Reservation, Running, StopReason, Topology,
 };
 
-/// The reservation of an entity, and the CPUs that the other members of its gang have.
+/// The reservation of an entity, and the CPUs to which the other members of its gang are assigned.
 struct Terms {
     asked: Option<Reservation>,
     taken: CpuSet,
@@ -198,8 +198,9 @@ impl Edf {
         self.members -= 1;
     }
 
-    /// Replaces the reservation of `e`, which is in no queue; the first period begins now. If the reservation did not
-    /// change, the period continues. A refused reservation changes nothing.
+    /// Replaces the reservation of `e`, which is in no queue. The first period begins now, or at the `start` of the
+    /// reservation if that is later. If the reservation did not change, the period continues. A refused reservation
+    /// changes nothing.
     pub(super) fn renegotiate(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let before = *self.account(e);
         let terms = self.terms(e, cx)?;
@@ -368,7 +369,7 @@ impl Edf {
         }
     }
 
-    /// Returns the current period of `e`, if it has a reservation.
+    /// Returns the state of the reservation of `e`; `None` if `e` has no reservation.
     pub(super) fn promise_state(&self, e: EntityId) -> Option<PromiseState> {
         let Account { slice, period, deadline, balance, .. } = *self.account(e);
         (!period.is_zero()).then_some(PromiseState { slice, period, deadline, remaining: balance })

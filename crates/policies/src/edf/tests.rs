@@ -183,7 +183,8 @@ fn time_lost_to_an_interrupt_is_delivered_later() {
     assert!(machine.settle(at(20)).contains(&Action::Run { cpu, entity: e, until: at(24) }));
 }
 
-/// With `renew`, a period begins at a wake-up, so the entity never waits for the end of an old period.
+/// With `renew`, a new period begins at a wake-up if the remaining slice exceeds the entity's share of the rest of the
+/// old period.
 #[test]
 fn with_renew_periods_follow_the_wake_ups() {
     use sched::{Input, Wake};

@@ -45,7 +45,8 @@ impl Wall {
         }
     }
 
-    /// Returns whether the core is deciding on `cpu`. If so, sets an alarm for the end of the decision.
+    /// Returns whether the core is deciding on `cpu`. If a choice is due, starts a decision and sets an alarm for its
+    /// end.
     fn decides(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
         let (at, now) = (cpu.index(), cx.now());
         if self.decision.is_zero() {

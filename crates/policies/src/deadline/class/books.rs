@@ -6,7 +6,7 @@ use crate::deadline::account::Account;
 use sched::{CpuId, Cx, EntityId, Instant, Nanos, Params, Refused, Reservation, Topology};
 
 impl Deadline {
-    /// Returns the reservation of `e`, if this class accepts it.
+    /// Returns the reservation in `params`, if this class accepts it.
     pub(super) fn asked(&self, params: &Params, host: &Topology) -> Result<Reservation, Refused> {
         let asked = params.reservation.expect("only entities with a reservation are in this class");
         if asked.period < self.period_least || asked.period > self.period_most {

@@ -1,5 +1,5 @@
-//! Tests of the guarantees. On one CPU no job is late, regardless of the other tasks. On several CPUs no job is later
-//! than the bound.
+//! Tests of the guarantees. On one CPU, no job within its reservation is late, regardless of the other tasks. On
+//! several CPUs, no job is later than the tardiness bound.
 
 use super::*;
 use crate::fixture::Dice;
@@ -13,8 +13,8 @@ fn period(dice: &mut Dice) -> Nanos {
     Nanos::ms([2, 3, 4, 5, 7, 8, 10, 13, 20, 40][dice.index(10)])
 }
 
-/// Returns reservations that fill one CPU up to rounding. Half of the reservations are soft; deadlines may be shorter
-/// than periods.
+/// Returns reservations that fill one CPU up to rounding. Each reservation is soft with a probability of one half. If
+/// `constrained`, deadlines are shorter than periods.
 fn full_cpu(dice: &mut Dice, constrained: bool) -> Vec<Reservation> {
     let parts: Vec<u64> = (0..2 + dice.below(4)).map(|_| 1 + dice.below(20)).collect();
     let sum: u64 = parts.iter().sum();
@@ -40,8 +40,8 @@ fn stir(host: &mut Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     }
 }
 
-/// Runs jobs within their reservations, some exactly, beside arbitrary other tasks. Returns the number of completed
-/// jobs and the maximum lateness.
+/// Runs jobs within their reservations, beside arbitrary other tasks. Some jobs use their reservations in full. Returns
+/// the number of completed jobs and the maximum lateness.
 fn isolation(words: &[(&str, &str)], constrained: bool, seed: u64) -> (u64, Nanos) {
     let mut dice = Dice(seed);
     let mut auditor = Auditor::new(sched::Topology::new(1), Promises::NONE);
@@ -92,7 +92,8 @@ fn on_one_cpu_no_job_within_its_reservation_is_late() {
     }
 }
 
-/// The test can fail: if constrained deadlines are admitted by their period, as in the kernel, some jobs are late.
+/// Shows that the previous test can fail: if a constrained deadline is admitted by slice/period, as in the kernel, some
+/// jobs are late.
 #[test]
 fn the_kernels_admission_lets_constrained_deadlines_be_late() {
     let late = |seed| {

@@ -2,10 +2,10 @@
 //! `deadline`, `rt` and `linux` are built from [`Classes`].
 //!
 //! On every CPU, the most urgent class picks first; the next class gets the CPUs that are left. When a class takes a
-//! CPU, each class below is notified and moves its waiting entities to other CPUs. An entity that changes class leaves
-//! the old class as if the entity blocked, and enters the new class as if the entity woke. A running entity that
-//! changes to a class above the last class continues to run. A running entity that changes to the last class stops
-//! until it is picked.
+//! CPU, the classes below it, except a fair class, are notified so that they can move their waiting entities to other
+//! CPUs. An entity that changes class leaves the old class as if the entity blocked, and enters the new class as if the
+//! entity woke. A running entity that changes to a class above the last class continues to run. A running entity that
+//! changes to the last class stops until it is picked.
 
 mod background;
 mod layer;
@@ -152,8 +152,9 @@ impl Parts {
         cx.as_class(Level::Below as u8, self.bases.server)
     }
 
-    /// Returns the class for these parameters. If real-time classes are present, an entity gets the class that it
-    /// requests. Otherwise only a reservation determines the class.
+    /// Returns the class that these parameters request, or the last class if that class is missing. A reservation
+    /// requests the deadline class. If the real-time class is present, a reservation has this effect only for
+    /// SCHED_NORMAL.
     fn level_for(&self, params: &Params) -> Level {
         let reserved = params.reservation.is_some() && (self.rt.is_none() || params.class == Class::Normal);
         if params.class == Class::Stop && self.stop.is_some() {
@@ -167,7 +168,7 @@ impl Parts {
         }
     }
 
-    /// Reports to the classes below `by` that `by` takes `cpu`.
+    /// Reports to the classes below `by`, except a fair class, that `by` takes `cpu`.
     fn take(&mut self, cpu: CpuId, by: Level, cx: &mut Cx<'_>) {
         for level in [Level::Deadline, Level::Rt].into_iter().filter(|&level| level > by) {
             let view = &mut self.view(level, cx);
@@ -205,7 +206,7 @@ impl Classes {
             _ => (before.is_raised, before.raised),
         };
         self.members[e.index()] = Member { level, joining, is_raised, raised };
-        // The last class must not observe an entity before it picks the entity.
+        // While `e` joins, the last class must not regard `e` as its own running entity.
         cx.classify(e, if joining { Level::Stop } else { level } as u8);
     }
 

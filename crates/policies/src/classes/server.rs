@@ -4,7 +4,7 @@
 //! that fair tasks receive outside the server is charged to its budget, and the server becomes active only when the
 //! time left before its deadline equals the rest of its budget. Then the server runs fair tasks at that deadline. From
 //! then on, the server gets a budget in every period and is not deferred. The server is deferred again when fair tasks
-//! use up a whole budget outside the server.
+//! run outside the server after its budget is used up, or when no fair task waits for its CPU.
 
 use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservation, Running};
 
@@ -112,7 +112,7 @@ impl FairServers {
     }
 
     /// Starts the server like a deadline entity that wakes. The server keeps the rest of its old budget only if this
-    /// rest does not exceed its bandwidth until the old deadline.
+    /// rest, divided by the time to the old deadline, does not exceed the bandwidth of the server.
     fn start(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let (budget, period, now) = (self.budget, self.period, cx.now());
         let server = self.server(cpu);
@@ -132,7 +132,8 @@ impl FairServers {
         self.wait_or_go(cpu, cx);
     }
 
-    /// Defers the server to the last instant at which its budget fits before its deadline, unless fair tasks starved.
+    /// Defers the server to the last instant at which its budget fits before its deadline. If fair tasks starved, or if
+    /// this instant has come, activates the server.
     fn wait_or_go(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let server = self.server(cpu);
         let last = server.last_moment();
@@ -227,7 +228,7 @@ impl FairServers {
                 (server.phase, server.starved) = (Phase::Active, true);
                 cx.kick(cpu);
             }
-            // Charging the budget has just set another alarm.
+            // The server no longer waits for this alarm.
             Phase::Throttled | Phase::Active | Phase::Off => {}
         }
     }
@@ -240,7 +241,8 @@ impl FairServers {
         (server.phase == Phase::Active).then_some(server.deadline)
     }
 
-    /// Returns the instant at which the budget is used up, if fair tasks run from `now` on.
+    /// Returns the instant at which the budget is used up if fair tasks run from `now` on, rounded up to a multiple of
+    /// `grain`.
     pub(crate) fn end(&self, cpu: CpuId, now: Instant) -> Instant {
         let left = Nanos::ns(self.servers[cpu.index()].left.max(1).unsigned_abs());
         now.saturating_add(left).round_up(self.grain)
@@ -260,7 +262,7 @@ impl FairServers {
 }
 
 impl Server {
-    /// Returns the instant from which the budget no longer fits before the deadline.
+    /// Returns the last instant at which the budget still fits before the deadline.
     fn last_moment(&self) -> Instant {
         let left = self.left.max(0).unsigned_abs();
         Instant::at_ns(self.deadline.as_ns().saturating_sub(left))

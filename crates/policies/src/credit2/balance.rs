@@ -147,8 +147,8 @@ impl Credit2 {
         }
     }
 
-    /// Returns whether the loads differ by more than the tolerance, which is smaller if the load exceeds the number of
-    /// CPUs.
+    /// Returns whether the loads differ by at least the tolerance. The tolerance is smaller if one of the loads is at
+    /// least the number of CPUs of a queue.
     fn is_worth_it(&self, one: usize, other: usize, differs: i64) -> bool {
         let [one, other] = [one, other].map(|queue| &self.queues[queue]);
         let cpus = i64::try_from(one.cpus.len().max(other.cpus.len())).expect("few");

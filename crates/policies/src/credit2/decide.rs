@@ -137,7 +137,7 @@ impl Credit2 {
         if time < least { least } else { time.min(self.settings.max_timer()) }
     }
 
-    /// Gives every entity of a run queue new credit. `next` is the entity with the most credit.
+    /// Gives every entity of a run queue new credit. `next` is the entity that is about to run.
     fn reset(&mut self, queue: usize, next: EntityId, cx: &mut Cx<'_>) {
         let credit = self.settings.credit;
         let most = credit + self.settings.carry_over;
@@ -203,8 +203,9 @@ impl Credit2 {
         best.1
     }
 
-    /// Returns the credit of `e` minus the credit of the entity that runs on `cpu`, minus the migration resistance. The
-    /// result is negative if the running entity has just begun its run, or if no entity runs.
+    /// Returns the credit of `e` minus the credit of the entity that runs on `cpu`, minus the migration resistance if
+    /// `cpu` is not the home of `e`. The result is negative if the running entity has just begun its run, or if no
+    /// entity runs.
     fn score(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> i64 {
         let Running::Mine { entity, .. } = cx.running(cpu) else { return -1 };
         let spared = self.settings.ratelimit.saturating_sub(self.settings.ratelimit_tolerance);

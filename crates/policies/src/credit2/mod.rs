@@ -19,8 +19,8 @@
 //!
 //! **Run queues.** The CPUs that share a cache also share a run queue, at most 16 CPUs per queue (`runqueue`,
 //! `runqueue-cpus`). An entity that last ran on another CPU of the queue must migrate. Such an entity is picked only if
-//! it has half a millisecond more credit than the entity that this CPU ran until now. The migrated entity gets 50 µs of
-//! credit.
+//! it has at least half a millisecond more credit than the entity that this CPU ran until now. The migrated entity gets
+//! 50 µs of credit.
 //!
 //! **Wake-ups.** A wake-up kicks one CPU. Idle CPUs have precedence: the entity's last CPU if its whole core idles,
 //! then any CPU with an idle core, then any idle CPU. If no CPU idles, the last CPU is kicked, if its running entity
@@ -32,9 +32,9 @@
 //! **Several run queues.** Each queue keeps an average of the number of runnable entities over about the last second.
 //! Each entity keeps the average of its own runnable time. A new entity is assigned to the queue with the least
 //! expected load. At a reset, a queue selects the queue whose load differs most from its own. The queue balances only
-//! if the difference is more than one entity, or an eighth of an entity when there is more load than CPUs. The queue
-//! pushes one entity, pulls one entity, or swaps two entities. It selects the move with the smallest remaining
-//! difference.
+//! if the difference is at least one entity, or an eighth of an entity if one of the loads is at least the number of
+//! CPUs of a queue. The queue pushes one entity, pulls one entity, or swaps two entities. It selects the move with the
+//! smallest remaining difference.
 //!
 //! **Domains and caps.** A group is a domain, as in `credit`. Its weight applies to *each* member, and its cap bounds
 //! all members together. An entity in no group has its own weight and no cap. Every 10 ms the pool of a capped domain

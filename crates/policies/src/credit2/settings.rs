@@ -1,4 +1,4 @@
-//! [`Settings`]: the values of the knobs, read once, and the guarantees that follow from them.
+//! [`Settings`]: the values of the knobs, read once, and the time slices and tolerances that follow from them.
 
 use sched::{Knob, Knobs, Nanos};
 

@@ -372,7 +372,8 @@ impl Bfs {
         }
     }
 
-    /// Gives a forked child its parent's deadline and half of the remainder of the parent's time slice.
+    /// Gives a forked child its parent's deadline and half of the remainder of the parent's time slice. If less than
+    /// 200 µs remain, the child gets a new time slice instead, and the parent's time slice ends.
     fn fork(&mut self, e: EntityId, parent: EntityId, cx: &mut Cx<'_>) {
         if let State::Running(cpu) = cx.state(parent)
             && let Some((ran_by, ran)) = cx.take_ran(cpu)

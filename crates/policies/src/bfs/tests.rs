@@ -174,7 +174,7 @@ fn a_sticky_task_stays_where_it_was() {
         let (stays, other) = (hog(&mut host, pinned(0)), hog(&mut host, pinned(1)));
         run_through(&mut host, 1_000);
         host.adjust(stays, nice(0)).expect("it is accepted");
-        // A real-time task preempts the task on CPU 0. The preempted task waits for CPU 0 and is sticky.
+        // A real-time task preempts the task on CPU 0. The preempted task waits, and is sticky on CPU 0.
         let urgent = hog(&mut host, Params { affinity: CpuSet::one(CPU), ..fifo(1) });
         run_through(&mut host, 2_000);
         assert_eq!((runs(&host, 0), runs(&host, 1)), (Some(urgent), Some(other)));

@@ -18,7 +18,7 @@
 //!
 //! **Boost.** The boost ranges from −7 (best) to +7. The boost improves by one when a task blocks soon after the CPU
 //! switched to it, that is, within 2^22 ns ≫ (8 − boost). This time is 16.4 µs at boost 0, and half as long for each
-//! better step. The boost improves by one more when the task wakes after a sleep longer than a time slice. The boost
+//! better step. The boost also improves by one when the task wakes after a sleep longer than a time slice. The boost
 //! worsens by one with each time slice that is used up. Hogs therefore sink to +7 and alternate at that level. Tasks
 //! that mostly wait for user input climb to −7 and preempt hogs. SCHED_BATCH and SCHED_IDLE tasks climb to 0 at best.
 //!
@@ -27,8 +27,7 @@
 //! task stays at the head of its list and keeps the remainder of its time slice. A time slice counts as used up if less
 //! than 102.4 µs is left at a tick, at a context switch or at its end. The task then moves to the tail of its new
 //! level, with a new time slice. A SCHED_FIFO task stays at the head of its list. A fork halves the remainder of the
-//! parent's time slice. The child starts at boost +7. If the parent's boost is below 0, the child starts at this boost
-//! plus 7.
+//! parent's time slice. The child starts at +7 or, if the parent's boost is below 0, at the parent's boost plus 7.
 //!
 //! **Yield.** A yield sets the boost to +7. But by default the task keeps its place in the list until its next enqueue,
 //! so a yield often has no effect on other tasks. The knob `yield` changes this. A directed yield has no effect.

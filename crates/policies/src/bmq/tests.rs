@@ -336,7 +336,7 @@ fn a_better_level_starves_a_worse_one() {
     assert_eq!(lab.host.machine().charged(worse), before);
 }
 
-/// A letter stands for a quarter of a time slice. `i` wakes at every twelfth letter, from the sixth on, and runs for
+/// A letter stands for a quarter of a time slice. `i` wakes at every twelfth letter, first at the seventh, and runs for
 /// one letter.
 #[test]
 fn the_essays_picture_is_true() {

@@ -29,10 +29,10 @@
 //! cause is that a time slice of exactly C costs an MCU less than a time slice that is a nanosecond longer.
 //!
 //! **Wake-up.** The scheduler's virtual time is the minimum actual virtual time of all entities that were runnable at
-//! the last decision. The virtual time of an entity that wakes behind this time is raised to it. The running entity is
-//! charged up to now. If the effective virtual time of the woken entity is then not later than that of the running
-//! entity, the woken entity preempts at once, whatever the allowance. Otherwise the running entity continues, at most
-//! until C plus its lead over the woken entity has passed since its dispatch.
+//! the last decision. The virtual time of an entity that wakes behind this time is raised to it. If the effective
+//! virtual time of the woken entity is not later than that of the running entity, including a charge up to now, the
+//! woken entity preempts at once, whatever the allowance. Otherwise the running entity continues, at most until C plus
+//! its lead over the woken entity has passed since its dispatch.
 //!
 //! An entity that sleeps often and runs briefly therefore nearly always preempts the running entity. An entity whose
 //! virtual time is later because of rounding waits for a whole C. For this reason I/O is batched in a driver domain,
@@ -52,9 +52,9 @@
 //!   normal weight, 256 in Xen's scale, it advances by 10 units per MCU; at half the weight, it advances twice as fast.
 //! - Virtual times have 64 bits and do not overflow. Xen's virtual times have 32 bits (`clock-bits = 32`). At 15/16 of
 //!   that range, which the virtual time of one CPU reaches after eleven hours, 14/16 of the range are subtracted from
-//!   every virtual time. If the virtual time of a sleeper is less than this amount, it wraps around. The sleeper is
-//!   then ahead of all other entities and waits for most of an hour. An entity that warps further than the clock has
-//!   advanced is last instead of first.
+//!   every virtual time. If the virtual time of a sleeper is less than this amount, it wraps around. It is then later
+//!   than the virtual times of all other entities, and the sleeper waits for most of an hour. An entity that warps
+//!   further than the clock has advanced is last instead of first.
 //! - `rule = textbook` is the rule of Duda and Cheriton. Charges are exact, and a woken entity preempts only if it lags
 //!   by the allowance or more.
 //!
@@ -212,14 +212,14 @@ struct Clock {
 }
 
 impl Clock {
-    /// Returns `time` modulo the range of the clock.
+    /// Returns `time` modulo the range of the clock. A clock with 49 or more bits does not wrap around.
     fn shown(self, time: VirtualNs) -> VirtualNs {
         if self.bits >= BITS_ENOUGH { time.max(-ENDLESS) } else { time.rem_euclid(XEN_UNIT << self.bits) }
     }
 
     /// Returns the amount to subtract from all virtual times when the scheduler's virtual time has reached `time`:
-    /// 14/16 of the range, once `time` reaches 15/16. Virtual times of a clock with 49 or more bits are also reduced,
-    /// but never wrap around.
+    /// 14/16 of the range, once `time` reaches 15/16; `None` before. Virtual times of a clock with 49 or more bits are
+    /// also reduced, but never wrap around.
     fn overflow(self, time: VirtualNs) -> Option<VirtualNs> {
         if self.bits >= BITS_ENOUGH {
             return (time >= ENDLESS).then_some(ENDLESS);

@@ -273,8 +273,8 @@ fn a_warp_has_a_limit_and_a_rest() {
     assert!(matches!(host.machine().state(e), State::Waiting | State::Running(_)));
 }
 
-/// The 32-bit clock, scaled to 16 bits: at 0xf000, the virtual times of all domains are reduced by 0xe000. A domain
-/// that blocked below 0xe000 is ahead of the other domains afterwards.
+/// The 32-bit clock, scaled to 16 bits: at 0xf000, the virtual times of all domains are reduced by 0xe000. The virtual
+/// time of a domain that blocked below 0xe000 is later than those of the other domains afterwards.
 #[test]
 fn a_domain_that_sleeps_through_an_overflow_comes_out_ahead() {
     for (bits, waits) in [(64, false), (16, true)] {

@@ -81,7 +81,7 @@ impl Queues {
         ahead > self.scaled(self.rule.0.wakeup_granularity, other).as_ns().cast_signed()
     }
 
-    /// Returns whether the queue of `id` is long enough for buddies.
+    /// Returns whether the queue of `id` is long enough for the knobs `next-buddy` and `last-buddy`.
     fn has_long_queue(&self, id: NodeId) -> bool {
         self.queue(self.node(id).queue).nodes >= self.rule.0.long_queue
     }
@@ -104,7 +104,8 @@ impl Order for LeastVruntime {
 impl Rule for LeastVruntime {
     // ---- Joining and leaving ----
 
-    /// Places the child at `from`, but not before the `min_vruntime` of its queue plus a time slice.
+    /// Places the child at `from`, but not before the `min_vruntime` of its queue, plus a time slice with
+    /// `start_debit`.
     fn place_forked(queues: &mut Queues, id: NodeId, from: Option<Virtual>) {
         let min = queues.queue(queues.node(id).queue).min_vruntime;
         let debit = if queues.rule.0.start_debit { queues.scaled(queues.slice(id), id) } else { Nanos::ZERO };

@@ -19,8 +19,8 @@
 //! 4. *Wake*: after a sleep of any length, the vruntime of a task is at most half a round before `min_vruntime`.
 //! 5. *Sleep, migrate*: a sleep keeps the vruntime; a migration keeps the distance of the vruntime from `min_vruntime`.
 //! 6. *Tick*: a task is preempted when it has run for more than its time slice. A task is also preempted when it has
-//!    run for 0.75 ms and its vruntime is a time slice ahead of that of the first waiting task. Time slices end at
-//!    ticks only.
+//!    run for at least 0.75 ms and its vruntime is more than a time slice ahead of that of the first waiting task. Time
+//!    slices end at ticks only.
 //! 7. *Wake-up preemption*: a woken task preempts a running task whose vruntime is later by more than 1 ms on the woken
 //!    task's clock. SCHED_BATCH and SCHED_IDLE tasks never preempt; a SCHED_IDLE task is preempted by tasks of any
 //!    other class.

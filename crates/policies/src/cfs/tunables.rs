@@ -61,7 +61,8 @@ pub(super) struct Times {
     pub(super) latency: Nanos,
     pub(super) min_granularity: Nanos,
     pub(super) wakeup_granularity: Nanos,
-    /// Minimum length of a long queue, in which buddies take effect. With more tasks than this, the round grows.
+    /// Minimum number of nodes in a long queue; the knobs `next-buddy` and `last-buddy` apply to long queues only. With
+    /// more tasks than this, the round grows.
     pub(super) long_queue: u32,
     /// Maximum distance before `min_vruntime` at which a sleeper is placed.
     pub(super) credit: Nanos,

@@ -21,9 +21,9 @@
 //! cell.
 //!
 //! **Fragmentation.** If a CPU's cell in the current row is empty, or if the entity in this cell is blocked, the CPU
-//! runs another waiting entity. The CPU searches its own column first, then the next columns. No CPU therefore idles
-//! while an entity that may run on it waits. The entity that fills a cell leaves the cell at the end of the row's time
-//! slice.
+//! runs another waiting entity. The CPU searches its own column first, then the next columns. Without affinities, no
+//! CPU therefore idles while an entity waits. With affinities, a CPU may idle for one quantum at most while an entity
+//! that may run on it waits. The entity that fills a cell leaves the cell at the end of the row's time slice.
 //!
 //! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a vCPU that wakes waits for the
 //! time slices of all other VMs. Parallel soft real-time scheduling (`poris`) shortens this wait. `cosched-strict` is a
@@ -62,7 +62,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 
 /// Returns the maximum time until an entity runs after a kick for the entity. A CPU that is kicked for an entity picks
 /// the first entity that may run on the CPU, which may be another entity. In that case, a CPU picks the entity of the
-/// kick when the row's time slice ends, at the latest.
+/// kick when the row's time slice ends, at the latest. Without affinities, the time is zero.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }

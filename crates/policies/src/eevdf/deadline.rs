@@ -331,7 +331,7 @@ impl Rule for EarliestDeadline {
         queues.weigh(id, false);
     }
 
-    /// Places a forked task without lag, in any queue.
+    /// Marks a forked task as new and without lag; `join` places it.
     fn place_forked(queues: &mut Queues, id: NodeId, _from: Option<Virtual>) {
         let own = &mut queues.node_mut(id).own;
         (own.lag, own.relative, own.initial) = (0, false, true);
@@ -362,8 +362,8 @@ impl Rule for EarliestDeadline {
         }
     }
 
-    /// Dequeues a node. A node that blocks with a debt stays queued until it is picked, which is not before the debt is
-    /// paid.
+    /// Dequeues a node. With `delay-dequeue`, a node that blocks with a debt stays queued until it is picked, which is
+    /// not before the debt is paid.
     fn leave(queues: &mut Queues, id: NodeId, leaving: Leaving) -> bool {
         queues.clear_buddies(id);
         let Node { queue, delayed, .. } = *queues.node(id);

@@ -30,13 +30,12 @@
 //!    task with a shorter time slice and an earlier deadline. SCHED_BATCH and SCHED_IDLE tasks never preempt; a
 //!    SCHED_IDLE task is preempted by tasks of any other class.
 //! 8. *Yield*: the deadline is postponed by a time slice, and the protection ends.
-//! 9. *Sleep*: a task that is owed time when it blocks is still owed this time when it wakes, two time slices at most.
-//!    A task that blocks with a debt stays in the queue until it would be picked or wakes. Its debt shrinks while other
-//!    tasks run. If the task is owed time by then, its lag is set to zero. A wake-up uses the vruntimes as of the last
-//!    tick or change of time slice.
+//! 9. *Sleep*: a task that is owed time when it blocks is still owed this time when it wakes, limited to two time
+//!    slices or a tick, whichever is longer. A task that blocks with a debt stays in the queue until it would be picked
+//!    or wakes. Its debt shrinks while other tasks run. If the task is owed time by then, its lag is set to zero. A
+//!    wake-up uses the vruntimes as of the last tick or change of time slice.
 //! 10. *Join*: a task that wakes or migrates keeps the lag with which it left. This lag is relative to the V that
-//!     includes the weight of the task itself.
-//!     New tasks have no lag. A migration keeps the remainder of a time slice.
+//!     includes the weight of the task itself. A new task has no lag. A migration keeps the remainder of a time slice.
 //! 11. *Weight*: a change of weight keeps the lag in CPU time.
 //!
 //! *Groups*, *quotas*, the choice of a CPU and load balancing are as in `cfs`. Both policies are the fair class; they

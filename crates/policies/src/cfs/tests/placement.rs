@@ -104,8 +104,8 @@ fn a_woken_task_runs_on_the_less_loaded_of_two_busy_cpus() {
 
 #[test]
 fn a_waker_of_many_leaves_them_where_they_are() {
-    // Two CPUs share each cache. The partner counts of `waker` and `e` grow each time one of them wakes a task other
-    // than the task that it woke last.
+    // Two CPUs share each cache. The partner count of a task grows each time the task wakes a task other than the task
+    // that it woke last.
     let partners = 12;
     let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
     let waker = waker_on(&mut world, 0);
@@ -141,7 +141,8 @@ fn partners_are_forgotten_by_half_every_second() {
         world.settle();
     }
     world.until_ms(2_100);
-    // The wake-up is not wide: the partner counts are 8 / 2 + 1 = 5 and 4, and 5 is less than 4 times 2.
+    // The wake-up is not wide: the partner counts are 8 / 2 + 1 = 5 and 4, and 5 is less than 4 times the 2 CPUs of a
+    // cache.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 1);
 }

@@ -27,8 +27,8 @@
 //! therefore does not have to wait for an hour.
 //!
 //! **Order.** Otherwise scheduling is proportional share, as in `cosched-strict`: the vCPU with the least weighted CPU
-//! time runs, for a quantum at most. A vCPU that becomes ready to run preempts a vCPU whose weighted CPU time is larger
-//! by more than `margin`.
+//! time runs, for a quantum at most. A vCPU that becomes ready to run preempts an entity outside its VM whose weighted
+//! CPU time is larger by more than `margin`.
 //!
 //! **`version = 3`** is the behaviour of ESX 3. Skews are as in `cosched-strict`, and the whole VM stops at the
 //! threshold. But only the vCPUs that lag by half of the threshold or more (assumed) need CPUs at the same instant.

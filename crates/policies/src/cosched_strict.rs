@@ -18,11 +18,11 @@
 //! `co-stopped`). This instant is known in advance, and an alarm is set for it; ticks have no effect.
 //!
 //! **Co-start.** The VM resumes when CPUs are available at the same instant for all of its vCPUs that are not idle. A
-//! CPU is available if it idles. It is also available if the CPU time of its vCPU exceeds the CPU time of every vCPU of
-//! the VM by more than `margin`. A waiting vCPU with no more CPU time than the vCPUs of the VM has precedence. CPUs may
-//! idle while a VM is stopped. In the picture, a CPU idles for 46 of 106 ms. The later `cosched-relaxed` reduces this
-//! waste. At a co-start, a skew above half the threshold is reduced to half the threshold (assumed). Without this rule,
-//! a vCPU that loses its CPU immediately after the co-start would immediately stop the VM again.
+//! CPU is available if it idles. It is also available if it runs an entity whose CPU time exceeds that of every vCPU of
+//! the VM by more than `margin`. A waiting entity with no more CPU time than the vCPUs of the VM has precedence. CPUs
+//! may idle while a VM is stopped. In the picture, a CPU idles for 46 of 106 ms. The later `cosched-relaxed` reduces
+//! this waste. At a co-start, a skew above half the threshold is reduced to half the threshold (assumed). Without this
+//! rule, a vCPU that loses its CPU immediately after the co-start would immediately stop the VM again.
 //!
 //! **Order.** Otherwise scheduling is proportional share: the vCPU with the least weighted CPU time runs, for a quantum
 //! at most. A vCPU that wakes does not keep its unused time. A lead of up to 20 quanta is remembered. A vCPU may gain a

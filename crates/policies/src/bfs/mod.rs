@@ -17,9 +17,9 @@
 //! task of a more urgent class always runs first. SCHED_ISO needs no privilege. SCHED_ISO tasks rank above normal tasks
 //! until an account of real-time and isochronous ticks exceeds 70 % of its maximum. If only such tasks run, the account
 //! reaches this limit after 3.5 s. From then on, SCHED_ISO tasks count as normal, until the account has fallen to 62 %.
-//! A lower account decays more slowly. In the long run, SCHED_ISO tasks therefore receive about 41 % of the CPU time at
-//! their own rank. Batch tasks get a new deadline at each preemption. Idle tasks run only when no other task is
-//! runnable.
+//! At 70 %, a tick with such a task adds 100 units to the account, and any other tick removes 71 units. In the long
+//! run, SCHED_ISO tasks therefore receive about 41 % of the CPU time at their own rank. Batch tasks get a new deadline
+//! at each preemption. Idle tasks run only when no other task is runnable.
 //!
 //! **Time slice and deadline.** Each tick charges the time slice of the running task. A task that has used up its time
 //! slice gets a new time slice and a new deadline, `offset(nice)` from now. The offset at nice 0 is 41 ms, at nice −20
@@ -83,7 +83,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             "rr-interval",
             Nanos::ms(6),
             (Nanos::ms(1), Nanos::s(1)),
-            "the length of a time slice, in the code's milliseconds",
+            "the length of a time slice, in the milliseconds of bfs.c",
         )
         .from("rr_interval, 0.428 and later"),
         Knob::switch("binary-milliseconds", true, "a millisecond is 1,024 us in time slices and 2^20 ns in deadlines")
@@ -92,8 +92,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             .from("prio_ratios: 128 in 0.428 and later, 100 in 2.6.31"),
         Knob::switch("scale-interval", false, "the interval is multiplied by 1 + log2(CPUs)")
             .from("sched_init_smp before 0.428; sched-BFS.txt still states it"),
-        Knob::percent("iso-cpu", [70, 0, 100], "the largest part of all CPUs that SCHED_ISO may use")
-            .from("sched_iso_cpu"),
+        Knob::percent(
+            "iso-cpu",
+            [70, 0, 100],
+            "the part of recent ticks with real-time or isochronous tasks above which SCHED_ISO counts as normal",
+        )
+        .from("sched_iso_cpu"),
         Knob::time(
             "tick",
             Nanos::ms(1),

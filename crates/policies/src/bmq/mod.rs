@@ -94,7 +94,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         Knob::choice(
             "version",
             &["5.13", "5.12", "6.6", "6.12"],
-            "the kernel whose BMQ is modelled: up to 5.12, from 5.13, 6.6, 6.12 on",
+            "the kernel whose BMQ is modelled: 5.12 or older, or from 5.13, 6.6 or 6.12 on",
         )
         .from("Project C for these kernels, bmq.h"),
         project_c::SLICE,

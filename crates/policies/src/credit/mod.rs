@@ -23,11 +23,12 @@
 //!
 //! **Accounting** gives a domain `⌈T·w/W⌉` credits. T is the number of credits to distribute, w is the domain's weight,
 //! and W is the weight of all active domains. Two limits apply: the credits with which all its active members run
-//! throughout, and its cap. The remainder is distributed to the domains after it on the list. If a domain before it
-//! could have used more credits, the next accounting visits this domain first. The debt of the last accounting is
-//! distributed in addition. An entity with less than 0 credits is OVER. Of a domain with a cap and n active members, an
-//! entity is parked if its credit is below −cap/n. At 0 credits or more, the entity is UNDER again and unparked,
-//! without a boost. An accounting raises an account below −300 to −300.
+//! throughout, and its cap. Credits beyond these limits are distributed to the domains after it on the list. If a
+//! domain before it could have used these credits, the next accounting visits the limited domain first. If the sum of
+//! all active accounts was negative after the last accounting, this debt is distributed in addition. An entity with
+//! less than 0 credits is OVER. Of a domain with a cap and n active members, an entity is parked if its credit is below
+//! −cap/n. At 0 credits or more, the entity is UNDER again and unparked, without a boost. An accounting raises an
+//! account below −300 to −300.
 //!
 //! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. A heavy entity therefore
 //! receives less than its share if it earns more than 300 credits while it waits for the time slices of other entities.
@@ -50,10 +51,11 @@
 //! - *3.0.3*, the Credit of summer 2006 that Cherkasova et al. 2007 measured. A tick charges a whole tick period to the
 //!   running entity (`charging`), so an entity that avoids ticks runs for free. A credit is a millisecond
 //!   (`credits-per-ms`). There is no boost: UNDER never preempts UNDER. A new entity earns from the start (`begins`).
-//!   An entity under a cap is parked at any debt, but only when it next stops (`parking`). An entity that waits at that
-//!   time is parked one time slice later. No CPU is kicked for an unparked entity, which waits until its CPU picks
-//!   again; an idle CPU picks every 30 ms (`unparking`). An account that overflows is emptied after the balance is
-//!   computed (`overflow`). CPUs also steal from idle CPUs (`steal`), and ticks migrate no entity (`relocate`).
+//!   An entity under a cap is parked at any debt, but only when it next stops (`parking`). An entity that waits in a
+//!   queue at the accounting first runs for another time slice. No CPU is kicked for an unparked entity, which waits
+//!   until its CPU picks again; an idle CPU picks every 30 ms (`unparking`). An account that overflows is emptied after
+//!   the balance is computed (`overflow`). CPUs also steal from idle CPUs (`steal`), and ticks migrate no entity
+//!   (`relocate`).
 //! - *4.23*, the current version. The weight of a domain applies to each active member, not to all together
 //!   (`weight-per`). An account that overflows is halved (`overflow`). The periods of ticks and of accounting are
 //!   derived from the time slice (`tick-from`), and charges are rounded down. An entity that has run for less than 1 ms

@@ -13,12 +13,16 @@ pub(crate) const KNOBS: &[Knob] = &[
         .from("CSCHED_MSECS_PER_TSLICE; Poris (Wu et al.) table 1 uses 30, 15, 5 and 3 ms"),
     Knob::time("tick", Nanos::ms(10), (Nanos::ms(1), Nanos::s(1)), "the period of the scheduler tick of each CPU")
         .from("CSCHED_MSECS_PER_TICK"),
-    Knob::count("accounting-ticks", [3, 1, 100], "the ticks per accounting period; its credits bound the accounts")
-        .from("CSCHED_TICKS_PER_ACCT, CSCHED_TICKS_PER_TSLICE"),
+    Knob::count(
+        "accounting-ticks",
+        [3, 1, 100],
+        "the ticks per accounting period; an account holds at most the credits of a period",
+    )
+    .from("CSCHED_TICKS_PER_ACCT, CSCHED_TICKS_PER_TSLICE"),
     Knob::choice(
         "tick-from",
         &["version", "tick", "slice"],
-        "`slice`: an accounting period is a time slice, a tick a third of the time slice (below 3 ms the whole)",
+        "`slice`: an accounting period lasts a time slice, a tick period a third of the slice (below 3 ms, the whole slice)",
     )
     .from("__csched_set_tslice, 4.23; before: three constants"),
     Knob::time("tick-stagger", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "the offset of the ticks of each CPU from the ticks of the previous CPU")

@@ -7,7 +7,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob::choice(
         "runqueue",
         &["socket", "cpu", "core", "all"],
-        "the CPUs that share a run queue: all under one cache, none, all of a core, all of the machine",
+        "the CPUs that share a run queue: all under one cache, no two CPUs, all of a core, all of the machine",
     )
     .from("credit2_runqueue"),
     Knob::count(

@@ -30,12 +30,12 @@
 //! their CPU. The other entities are placed in order of (deadline, index): on their last CPU if it is free, else on the
 //! lowest free CPU.
 //!
-//! Differences from VSched §3, the source of the rule: this policy detects whether an entity is blocked. So only CPU
-//! time is charged, a blocked entity frees its CPU, and periods begin again after a sleep. `charge = wall` selects
-//! VSched's own core, which cannot detect a block. A yield declares the job complete: the entity gives up the remainder
-//! of the slice, as in SCHED_DEADLINE. `enforce = none` schedules jobs instead of slices. A job runs until it blocks or
-//! yields, a late job keeps its deadline, and no reservation is refused. The deadline of a job is its release plus the
-//! period.
+//! Differences from VSched §3, the source of the rule: this policy detects whether an entity is blocked. So an entity
+//! is charged its CPU time instead of the time since its pick, a blocked entity frees its CPU, and periods begin again
+//! after a sleep. `charge = wall` selects VSched's own core, which cannot detect a block. A yield declares the job
+//! complete: the entity gives up the remainder of the slice, as in SCHED_DEADLINE. `enforce = none` schedules jobs
+//! instead of slices. A job runs until it blocks or yields, a late job keeps its deadline, and no reservation is
+//! refused. The deadline of a job is its release plus the period.
 //!
 //! Source: VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973.
 
@@ -63,7 +63,7 @@ pub(crate) const GRAIN: Knob = Knob::time(
     "grain",
     Nanos::ZERO,
     (Nanos::ZERO, Nanos::s(1)),
-    "the grain of timers: they fire at its multiples; 0: exactly",
+    "the granularity of timers, which fire at its multiples; 0: exact timers",
 )
 .from("VSched §3.3: 10 ms on Linux 2.4, 1 ms on 2.6");
 pub(crate) const RESERVE: Knob =
@@ -95,7 +95,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         Knob::choice(
             "rest",
             &["keep", "renew"],
-            "at a wake-up within a period, the entity continues the period with its remaining slice, or begins a new period (unless its reservation names a start)",
+            "at a wake-up within a period, the period continues (keep), or a new period begins if the remaining slice exceeds the share of the rest of the period (renew; not if the reservation names a start)",
         )
         .from("ours (keep); CBS, Abeni and Buttazzo 1998 (renew)"),
         GRAIN,

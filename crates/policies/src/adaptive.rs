@@ -6,9 +6,9 @@
 //! signals the CPUs of its siblings. After the interval, the VM is scheduled as in `credit`.
 //!
 //! **Length of the interval.** The first interval lasts `interval`. An interval was too short if the next reported wait
-//! begins during the interval, or after its end by less than the length of the interval. The next interval is then
-//! twice as long. Otherwise the interval may have been too long, and the next interval is a quarter shorter.
-//! `interval-least` and `interval-most` bound the length. A report within an interval does not change that interval.
+//! begins during the interval, or within one interval length after its end. The next interval is then twice as long.
+//! Otherwise the interval may have been too long, and the next interval is a quarter shorter. `interval-least` and
+//! `interval-most` bound the length. A report within an interval does not change that interval.
 //!
 //! ```text
 //! reports (ms)      0        31            200            1000

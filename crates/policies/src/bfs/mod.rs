@@ -28,13 +28,13 @@
 //! task of nice 19 receives 3 % of the CPU time.
 //!
 //! **Wake-up.** A woken task is placed on the idle CPU that is nearest to its last CPU. If no CPU idles, the woken task
-//! is compared with the least urgent running task: the task of the worst class and, within this class, with the latest
-//! deadline. If the woken task is more urgent, it preempts that task. A synchronous wake-up, whose waker is about to
-//! sleep, preempts no task.
+//! is compared with the least urgent running task. This is the task of the worst class and, within this class, with the
+//! latest deadline. If the woken task is more urgent, it preempts that task. A synchronous wake-up, whose waker is
+//! about to sleep, preempts no task.
 //!
 //! **Several CPUs.** A task that is preempted or yields is *sticky* on its CPU; each CPU has at most one sticky task.
-//! When another CPU compares deadlines, it treats the deadline of a sticky task as later, by an amount that grows with
-//! the distance of that CPU. Apart from this rule, every CPU picks the earliest deadline of all tasks.
+//! When another CPU compares deadlines, it treats the deadline of a sticky task as later. The difference grows with the
+//! distance of the other CPU. Apart from this rule, every CPU picks the earliest deadline of all tasks.
 //!
 //! **Ticks.** A task that was dispatched in the first half of a tick period is preempted early. The preemption happens
 //! at the first tick at which at most half a tick period of its time slice is left. Otherwise the task would run until
@@ -315,9 +315,9 @@ impl Bfs {
         }
     }
 
-    /// Returns the best idle CPU for `e` that has not been kicked: the CPU with the minimum sum of three penalties.
-    /// Penalties are 0, 1, 2 or 8 for distance from the last CPU of `e`, 4 if another CPU of the same cache is busy,
-    /// and 16 if another thread of the same core is busy.
+    /// Returns the best idle CPU for `e` that has not been kicked: the CPU with the minimum sum of three penalties. The
+    /// penalty for the distance from the last CPU of `e` is 0, 1, 2 or 8. The penalty for another busy CPU of the same
+    /// cache is 4, and for another busy thread of the same core 16.
     fn best_idle(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |cpu: CpuId| cx.running(cpu) == Running::Idle;

@@ -5,9 +5,9 @@ use sched::{CpuId, Cx, EntityId, Instant, Running};
 
 impl Bfs {
     /// Returns the entity to run on `cpu`: an entity whose yield was ignored, if any. Otherwise, with `interactive`,
-    /// returns the most urgent head of all queues; if several heads are equally urgent, returns the head of the first
-    /// of their queues, counted from the CPU's own queue. Without `interactive`, returns the head of the CPU's own
-    /// queue, or of the next queue if no entity of the own queue is eligible.
+    /// returns the most urgent head of all queues. If several heads are equally urgent, returns the first of them, in
+    /// the order of queues that begins with the CPU's own queue. Without `interactive`, returns the head of the CPU's
+    /// own queue, or of the next queue if no entity of the own queue is eligible.
     pub(super) fn best_of_parts(&self, parts: &Parts, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         if let Some(e) = parts.ignored_yields[cpu.index()].filter(|&e| self.queue.contains(e) && cx.may_run(e, cpu)) {
             return Some(e);

@@ -33,8 +33,8 @@ struct Waiting {
 
 const NOT_WAITING: Waiting = Waiting { sticky: None, arrival: 0, deadline: Instant::ZERO };
 
-/// The distance of a CPU from the CPU of a sticky entity, as the number of bits by which the time to the entity's
-/// deadline is shifted left.
+/// The distance of a CPU from the CPU of a sticky entity. The time to the entity's deadline is shifted left by this
+/// number of bits.
 pub(super) type Distance = u32;
 
 impl DeadlineQueues {
@@ -108,8 +108,8 @@ impl DeadlineQueues {
         no_real_time && (0..TREES * self.queues).all(|tree| self.deadlines.is_empty(tree))
     }
 
-    /// Returns the entity of queue 0 to run on `cpu`. Within the best rank that has an eligible entity, picks the first
-    /// entity of a real-time list, or the entity of a tree with the earliest effective deadline. For an entity that is
+    /// Returns the entity of queue 0 to run on `cpu`. In the best rank that has an eligible entity, picks the first
+    /// entity of a real-time list, or the entity with the earliest effective deadline of a tree. For an entity that is
     /// sticky on another CPU, the time to the deadline is shifted left by `distance`.
     pub(super) fn best(&self, cpu: CpuId, cx: &Cx<'_>, distance: impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));

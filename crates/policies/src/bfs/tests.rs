@@ -237,8 +237,8 @@ fn a_batch_task_loses_its_place_when_it_is_preempted() {
     }
 }
 
-/// Dither: a task dispatched in the first half of a tick stops at the first tick at which at most half a tick of its
-/// time slice is left.
+/// A task dispatched in the first half of a tick period stops early: at the first tick at which at most half a tick
+/// period of its time slice is left.
 #[test]
 fn a_task_dispatched_early_in_a_tick_stops_before_its_time_slice_is_over() {
     for (start, end) in [(200, 6_000..6_200), (600, 7_000..7_200)] {

@@ -33,12 +33,12 @@
 //! so a yield often has no effect on other tasks. The knob `yield` changes this. A directed yield has no effect.
 //!
 //! **Several CPUs.** A woken task is placed on an idle core, else on an idle thread. If no CPU idles, the candidates
-//! are the CPUs that run a task of the woken task's level, of the next better level, or of a worse level. If there is
-//! no such CPU, all CPUs are candidates. The task is placed on the candidate nearest to its last CPU: the same CPU,
-//! else the same core, else the same cache. A CPU that becomes idle pulls tasks from the nearest run queue with waiting
-//! tasks. It pulls the tasks behind the running task, up to half of the queue. If a whole core idles and each thread of
-//! another core runs a single task, one of these tasks moves to the idle core. There is no other balancing. A task with
-//! a restricted affinity may therefore wait while a CPU in its affinity idles.
+//! are the CPUs whose running task is at most one level better than the woken task. If there is no such CPU, all CPUs
+//! are candidates. The task is placed on the candidate nearest to its last CPU: the same CPU, else the same core, else
+//! the same cache. A CPU that becomes idle pulls tasks from the nearest run queue with waiting tasks. It pulls the
+//! tasks behind the running task, up to half of the queue. If a whole core idles and each thread of another core runs a
+//! single task, one of these tasks moves to the idle core. There is no other balancing. A task with a restricted
+//! affinity may therefore wait while a CPU in its affinity idles.
 //!
 //! **Parameters.** A weight counts as the nice value with the nearest weight, by ratio. Groups, their weights and their
 //! quotas are ignored. An entity with a reservation is a SCHED_DEADLINE task, which Project C runs at SCHED_FIFO 99

@@ -25,14 +25,15 @@
 //! Equal entities that are always runnable stay within C plus one MCU of their share. With exact charges, the same
 //! bound holds for two entities of any weights, and for the excess of any entity over its share. Charges are exact with
 //! `rounding = off` and `recharge = off`, or with the textbook rule. With many entities, the deficit of one entity can
-//! reach this bound once for each other entity. With rounding, the shares of unequal weights drift, some by 0.1 %. The
-//! cause is that a time slice of exactly C costs an MCU less than a time slice that is a nanosecond longer.
+//! reach this bound once for each other entity. With rounding, the shares of unequal weights drift, some of them by 0.1
+//! percentage points. The cause is that a time slice of exactly C costs an MCU less than a time slice that is a
+//! nanosecond longer.
 //!
 //! **Wake-up.** The scheduler's virtual time is the minimum actual virtual time of all entities that were runnable at
-//! the last decision. The virtual time of an entity that wakes behind this time is raised to it. If the effective
-//! virtual time of the woken entity is not later than that of the running entity, including a charge up to now, the
-//! woken entity preempts at once, whatever the allowance. Otherwise the running entity continues, at most until C plus
-//! its lead over the woken entity has passed since its dispatch.
+//! the last decision. The virtual time of an entity that wakes behind this time is raised to it. The effective virtual
+//! time of the woken entity is compared with that of the running entity, including its time since its dispatch. If the
+//! woken entity's is not later, the woken entity preempts at once, whatever the allowance. Otherwise the running entity
+//! continues, at most until C plus its lead over the woken entity has passed since its dispatch.
 //!
 //! An entity that sleeps often and runs briefly therefore nearly always preempts the running entity. An entity whose
 //! virtual time is later because of rounding waits for a whole C. For this reason I/O is batched in a driver domain,
@@ -41,7 +42,8 @@
 //! **Warp.** The parameter `warp` lets an entity run ahead by the time `by`. The warp ends after the entity has run for
 //! `limit` without a break, and starts again after `rest`. If `limit` is 0, the warp does not end; if `rest` is 0, it
 //! does not start again. Other values below an MCU count as one MCU. If a warp starts or ends while the entity waits,
-//! the change takes effect at its next stop or wake-up; with the textbook rule, it takes effect at once.
+//! the change takes effect at the entity's next stop or wake-up. With the textbook rule, the change takes effect at
+//! once.
 //!
 //! **Several CPUs.** Each entity stays on the CPU where it was placed. By default, this is the CPU with the fewest
 //! other entities; with `placement = first`, it is the first CPU in the affinity. Three equal VMs with one vCPU each
@@ -50,11 +52,11 @@
 //! Differences from Xen at db51cd09d3^:
 //! - Virtual times are kept in units of 1/10,000 (rounded down), so that virtual time advances at every weight. At
 //!   normal weight, 256 in Xen's scale, it advances by 10 units per MCU; at half the weight, it advances twice as fast.
-//! - Virtual times have 64 bits and do not overflow. Xen's virtual times have 32 bits (`clock-bits = 32`). At 15/16 of
-//!   that range, which the virtual time of one CPU reaches after eleven hours, 14/16 of the range are subtracted from
-//!   every virtual time. If the virtual time of a sleeper is less than this amount, it wraps around. It is then later
-//!   than the virtual times of all other entities, and the sleeper waits for most of an hour. An entity that warps
-//!   further than the clock has advanced is last instead of first.
+//! - Virtual times have 64 bits and do not overflow. Xen's virtual times have 32 bits (`clock-bits = 32`). A virtual
+//!   time reaches 15/16 of that range after eleven hours. Then 14/16 of the range are subtracted from every virtual
+//!   time. If the virtual time of a sleeper is less than this amount, it wraps around. It is then later than the
+//!   virtual times of all other entities, and the sleeper waits for most of an hour. An entity that warps further than
+//!   the clock has advanced is last instead of first.
 //! - `rule = textbook` is the rule of Duda and Cheriton. Charges are exact, and a woken entity preempts only if it lags
 //!   by the allowance or more.
 //!

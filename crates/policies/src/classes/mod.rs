@@ -2,7 +2,7 @@
 //! `deadline`, `rt` and `linux` are built from [`Classes`].
 //!
 //! On every CPU, the most urgent class picks first; the next class gets the CPUs that are left. When a class takes a
-//! CPU, the classes below it, except a fair class, are notified so that they can move their waiting entities to other
+//! CPU, the classes below it, except a fair class, are notified. They can then move their waiting entities to other
 //! CPUs. An entity that changes class leaves the old class as if the entity blocked, and enters the new class as if the
 //! entity woke. A running entity that changes to a class above the last class continues to run. A running entity that
 //! changes to the last class stops until it is picked.

@@ -1,10 +1,10 @@
 //! [`FairServers`]: the fair servers, which prevent starvation of fair tasks below real-time tasks, from Linux 6.12 on.
 //!
-//! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*: the CPU time
-//! that fair tasks receive outside the server is charged to its budget, and the server becomes active only when the
-//! time left before its deadline equals the rest of its budget. Then the server runs fair tasks at that deadline. From
-//! then on, the server gets a budget in every period and is not deferred. The server is deferred again when fair tasks
-//! run outside the server after its budget is used up, or when no fair task waits for its CPU.
+//! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*: it becomes
+//! active only when the time left before its deadline equals the rest of its budget. Before that, the CPU time that
+//! fair tasks receive is charged to the budget. From its activation on, the server runs fair tasks at that deadline,
+//! gets a budget in every period and is not deferred. The server is deferred again in two cases: fair tasks run outside
+//! the server after its budget is used up, or no fair task waits for the CPU.
 
 use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservation, Running};
 
@@ -111,8 +111,8 @@ impl FairServers {
         }
     }
 
-    /// Starts the server like a deadline entity that wakes. The server keeps the rest of its old budget only if this
-    /// rest, divided by the time to the old deadline, does not exceed the bandwidth of the server.
+    /// Starts the server like a deadline entity that wakes. The server keeps the rest of its old budget if the rest,
+    /// divided by the time to the old deadline, does not exceed its bandwidth.
     fn start(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let (budget, period, now) = (self.budget, self.period, cx.now());
         let server = self.server(cpu);

@@ -1,7 +1,7 @@
 //! Co-scheduling: all vCPUs of a VM run at the same time, one VM after another.
 //!
 //! A parallel program whose threads wait for each other makes little progress when only half of the threads run. The
-//! vCPUs of its VM therefore form a *gang*: they are placed side by side in one row of a matrix whose columns are the
+//! vCPUs of its VM therefore form a *gang*. They are placed side by side in one row of a matrix whose columns are the
 //! CPUs. Whole rows run in turn. A row's time slice ends for all of its CPUs at the same instant.
 //!
 //! ```text
@@ -12,18 +12,18 @@
 //! ```
 //!
 //! **Rows.** A gang is placed in the first row with room for all of its members. An entity in no gang is placed in the
-//! first free cell of a CPU in its affinity. A gang takes several rows if it has more members than the host has CPUs,
-//! or if the affinities do not let all members run at the same time. The members of a group that is marked as a gang
-//! are one gang; other groups have no effect.
+//! first free cell of a CPU in its affinity. A gang takes several rows if the members cannot all run at the same time,
+//! because of too few CPUs or because of affinities. The members of a group that is marked as a gang are one gang;
+//! other groups have no effect.
 //!
 //! **Time slices.** Rows without a runnable entity are skipped. A row's time slice ends after one quantum, or when no
 //! entity in the row is runnable. A member that wakes during its row's time slice preempts the entity that fills its
 //! cell.
 //!
-//! **Fragmentation.** If a CPU's cell in the current row is empty, or if the entity in this cell is blocked, the CPU
-//! runs another waiting entity. The CPU searches its own column first, then the next columns. Without affinities, no
-//! CPU therefore idles while an entity waits. With affinities, a CPU may idle for one quantum at most while an entity
-//! that may run on it waits. The entity that fills a cell leaves the cell at the end of the row's time slice.
+//! **Fragmentation.** If a CPU's cell in the current row is empty, or its entity is blocked, the CPU runs another
+//! waiting entity. The CPU searches its own column first, then the next columns. Without affinities, no CPU therefore
+//! idles while an entity waits. With affinities, a CPU may idle for one quantum at most while an entity that may run on
+//! it waits. The entity that fills a cell leaves the cell at the end of the row's time slice.
 //!
 //! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a vCPU that wakes waits for the
 //! time slices of all other VMs. Parallel soft real-time scheduling (`poris`) shortens this wait. `cosched-strict` is a
@@ -181,8 +181,8 @@ impl Cosched {
         self.reseat(&gang, cx);
     }
 
-    /// Returns the entity to run on `cpu`: the entity in the CPU's cell of the current row if that entity waits, else
-    /// another waiting entity that may run on `cpu`.
+    /// Returns the entity to run on `cpu`: the entity in the CPU's cell of the current row, if it waits. Otherwise,
+    /// returns another waiting entity that may run on `cpu`.
     fn choose(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let owner = self
             .row

@@ -10,7 +10,7 @@ pub(crate) struct Account {
     /// Remaining credits; negative after an overrun.
     pub(crate) credit: i64,
     /// CPU time that has not been converted to burnt credits yet, in nanoseconds. Its magnitude is at most half a
-    /// credit if charges are rounded to the nearest credit, and less than a credit if they are rounded down.
+    /// credit if charges are rounded to the nearest credit. If charges are rounded down, it is less than a credit.
     remainder: i64,
 }
 

@@ -31,10 +31,9 @@
 //! account below −300 to −300.
 //!
 //! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. A heavy entity therefore
-//! receives less than its share if it earns more than 300 credits while it waits for the time slices of other entities.
-//! For example, hogs with the weights 1:2:4 on one CPU deviate from their shares by at most 1.3 percentage points. The
-//! error is larger for the weights 1:2:4:4 on one CPU: the shares are 14.9, 22.2, 31.5 and 31.5 % instead of 9.1, 18.2,
-//! 36.4 and 36.4 %.
+//! receives less than its share if it earns more than 300 credits while it waits for other entities. For example, hogs
+//! with the weights 1:2:4 on one CPU deviate from their shares by at most 1.3 percentage points. The error is larger
+//! for the weights 1:2:4:4. Instead of 9.1, 18.2, 36.4 and 36.4 %, the shares are 14.9, 22.2, 31.5 and 31.5 %.
 //!
 //! **Run queues.** Accounting changes priorities, but not positions in a queue: each CPU sorts its queue at its next
 //! tick. Until then, UNDER entities can be behind OVER entities, and insertion and stealing process the entities in
@@ -43,8 +42,8 @@
 //! **Several CPUs.** A wake-up kicks the CPU whose queue the entity joins, if that CPU idles or runs a less urgent
 //! entity. If that CPU does not idle, the wake-up also kicks every idle CPU in the entity's affinity. A CPU whose best
 //! entity is OVER searches the queues of the other CPUs for a more urgent entity. The search begins at the next higher
-//! CPU number. An idle CPU takes any entity. At a tick, an active entity moves to an idle CPU that has more idle
-//! neighbours (by cache, then by core) than the entity's own CPU. The move boosts the entity.
+//! CPU number. An idle CPU takes any entity. At a tick, an active entity moves to an idle CPU with more idle neighbours
+//! than its own CPU. Neighbours share a cache or, within one cache, a core. The move boosts the entity.
 //!
 //! **Versions.** The text above describes 4.0.1. `version` selects another version, and each difference has a knob of
 //! its own:
@@ -69,17 +68,17 @@
 //! too, timers run before `schedule()`.
 //!
 //! Differences from Xen 4.0.1:
-//! - *Hand-off*. In Xen, an entity can wait indefinitely while a CPU idles. For example, the wake-up of an entity that
-//!   is pinned to a busy CPU preempts an entity that could run elsewhere, but kicks no other CPU for the preempted
-//!   entity. Likewise, two wake-ups on one idle CPU kick only that CPU. Here, an entity that a decision leaves waiting
-//!   is moved to an idle CPU in its affinity (`hand-off = off`: as in Xen). An idle CPU also takes an entity that waits
-//!   for its last time slice before parking; 3.0.3 steals no PARKED vCPU.
+//! - *Hand-off*. In Xen, an entity can wait indefinitely while a CPU idles. For example, an entity that is pinned to a
+//!   busy CPU wakes and preempts an entity that could run elsewhere. No other CPU is kicked for the preempted entity.
+//!   Likewise, two wake-ups on one idle CPU kick only that CPU. Here, an entity that a decision leaves waiting is moved
+//!   to an idle CPU in its affinity (`hand-off = off`: as in Xen). An idle CPU also takes an entity that waits for its
+//!   last time slice before parking; 3.0.3 steals no PARKED vCPU.
 //! - The accounting timer stops while all CPUs idle and no entity is active. This changes no decision, because no
 //!   entity would receive credits. The timer resumes at the same multiples of its period, before a tick can find an
 //!   entity running.
 //! - A new entity begins on the CPU with the fewest entities; in Xen, the domain builder chooses the CPU.
-//! - A tick moves an entity only to a CPU in the entity's affinity. 4.0.1 chooses one of the idle neighbours of a CPU
-//!   in the affinity, whether or not the neighbour itself is in the affinity.
+//! - A tick moves an entity only to a CPU in the entity's affinity. In 4.0.1, the choice among the idle neighbours of a
+//!   CPU ignores the affinity.
 //! - Late ticks are merged into one tick, and ticks stay at multiples of 10 ms (in Xen, only after idling).
 //! - 32-bit sums that overflow in Xen do not overflow here.
 //! - With `version = 4.23`, there are no soft affinities, because no parameter requests them; cache domains stand for
@@ -176,8 +175,8 @@ struct Cpu {
     cursor: Option<CpuId>,
     /// Entity that has stopped on this CPU at this instant and waits, but is not queued yet.
     stopped: Option<EntityId>,
-    /// Whether entities in the queue of this CPU may wait without a kick of another CPU, because an entity was queued
-    /// while this CPU idled, or this CPU stole an entity.
+    /// Whether entities may wait in the queue of this CPU although no other CPU was kicked for them. The reason is that
+    /// an entity was queued while this CPU idled, or that this CPU stole an entity.
     queued_while_idle: bool,
     /// Instant at which the CPU last found no entity to run.
     idles_since: Instant,
@@ -331,8 +330,8 @@ impl Credit {
         Some(e)
     }
 
-    /// Returns the entity that has just stopped on `cpu`, if the rate limit lets the entity continue, and the time for
-    /// which the limit still protects it.
+    /// Returns the entity that has just stopped on `cpu`, if the rate limit lets the entity continue. Also returns the
+    /// time for which the limit still protects the entity.
     pub(crate) fn continues(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<(EntityId, Nanos)> {
         let e = self.cpus[cpu.index()].stopped?;
         let vcpu = &self.vcpus[e.index()];

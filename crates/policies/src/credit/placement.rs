@@ -10,8 +10,8 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 pub(crate) type MayLeave<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
 
 impl Credit {
-    /// Returns the entity to run on `cpu`: the head of its queue, or a more urgent entity of another queue if the head
-    /// is OVER or missing. `None`: the CPU idles.
+    /// Returns the entity to run on `cpu`: the head of its queue. If the head is OVER or missing, a more urgent entity
+    /// of another queue is preferred. `None`: the CPU idles.
     pub(crate) fn choose(&mut self, cpu: CpuId, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let head = self.queues.first(cpu);
         let priority = head.map(|e| self.queues.priority(e));

@@ -185,8 +185,8 @@ impl Credit2 {
         }
     }
 
-    /// Returns the busy CPU to preempt for `e`: its home if the entity on the home has less credit, else the CPU with
-    /// the largest difference of credit.
+    /// Returns the busy CPU to preempt for `e`: its home, if the entity there has less credit. Otherwise, returns the
+    /// CPU with the largest difference of credit.
     fn find_preempted(&mut self, e: EntityId, home: CpuId, allowed: &CpuSet, cx: &mut Cx<'_>) -> Option<CpuId> {
         let queue = &self.queues[self.cpus[home.index()].queue];
         let mut busy = queue.cpus.minus(&queue.idle).minus(&queue.tickled).and(allowed);
@@ -203,9 +203,9 @@ impl Credit2 {
         best.1
     }
 
-    /// Returns the credit of `e` minus the credit of the entity that runs on `cpu`, minus the migration resistance if
-    /// `cpu` is not the home of `e`. The result is negative if the running entity has just begun its run, or if no
-    /// entity runs.
+    /// Returns the credit of `e` minus the credit of the entity that runs on `cpu`. If `cpu` is not the home of `e`,
+    /// also subtracts the migration resistance. The result is negative if the running entity has just begun its run, or
+    /// if no entity runs.
     fn score(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> i64 {
         let Running::Mine { entity, .. } = cx.running(cpu) else { return -1 };
         let spared = self.settings.ratelimit.saturating_sub(self.settings.ratelimit_tolerance);

@@ -32,9 +32,9 @@
 //! **Several run queues.** Each queue keeps an average of the number of runnable entities over about the last second.
 //! Each entity keeps the average of its own runnable time. A new entity is assigned to the queue with the least
 //! expected load. At a reset, a queue selects the queue whose load differs most from its own. The queue balances only
-//! if the difference is at least one entity, or an eighth of an entity if one of the loads is at least the number of
-//! CPUs of a queue. The queue pushes one entity, pulls one entity, or swaps two entities. It selects the move with the
-//! smallest remaining difference.
+//! if the difference is at least one entity. If one of the loads is at least the number of CPUs of a queue, an eighth
+//! of an entity is enough. The queue pushes one entity, pulls one entity, or swaps two entities. It selects the move
+//! with the smallest remaining difference.
 //!
 //! **Domains and caps.** A group is a domain, as in `credit`. Its weight applies to *each* member, and its cap bounds
 //! all members together. An entity in no group has its own weight and no cap. Every 10 ms the pool of a capped domain

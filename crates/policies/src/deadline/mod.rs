@@ -32,10 +32,10 @@
 //! **Guarantees.** On one CPU, an admitted entity receives its slice in every period, by the deadline, as long as the
 //! entity is runnable. Jobs that need no more than `Q` and are at least `P` apart meet their deadlines, whatever the
 //! other entities do. On `m` CPUs without reclaiming, a job is late by at most
-//! `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) + Qmax`, where Qmax and Qmin are the largest and the smallest slice, and Umax
-//! is the largest utilisation. If this bound is more than the period of the job, it holds only with
-//! `lagging = catch-up`. Otherwise an entity that is late by that amount restarts with a deadline later than the missed
-//! deadline, and falls further behind.
+//! `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) + Qmax`. Qmax and Qmin are the largest and the smallest slice, and Umax is
+//! the largest utilisation. If this bound is more than the period of the job, it holds only with `lagging = catch-up`.
+//! Otherwise an entity that is late by that amount restarts with a deadline later than the missed deadline, and falls
+//! further behind.
 //!
 //! **Reclaiming** (GRUB). An entity with a soft reservation (`SCHED_FLAG_RECLAIM`) is charged less than the time it
 //! runs, and therefore gets more CPU time. The more of its CPU is not reserved or not in use, the smaller is the

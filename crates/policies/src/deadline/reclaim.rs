@@ -6,8 +6,8 @@
 use crate::admission::ONE;
 use sched::{CpuId, Nanos};
 
-/// The formulas of the kernel. `u` is the share of the entity, `Umax` the part of a CPU that may be reserved,
-/// `Uinactive` the inactive bandwidth of the CPU, and `Uextra` the part of the CPU that is not reserved.
+/// The formulas of the kernel. `u` is the share of the entity, and `Umax` is the part of a CPU that may be reserved.
+/// `Uinactive` is the inactive bandwidth of the CPU, and `Uextra` is the part of `Umax` that is not reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Formula {
     /// The rate is `max{u / Umax, 1 − Uinactive − Uextra}`.
@@ -30,7 +30,7 @@ pub(super) struct Reclaim {
     cpus: Vec<Bandwidth>,
     /// Part of each CPU that may be reserved.
     most: u64,
-    /// Part of each CPU that is not reserved.
+    /// Part of each CPU that may be reserved and is not, on average.
     extra: u64,
 }
 

@@ -19,8 +19,8 @@ pub(super) enum Rest {
     /// entity's share of the rest of the period.
     #[default]
     Keep,
-    /// A new period begins if the remaining slice exceeds the entity's share of the rest of the old period (CBS),
-    /// unless the reservation names a start.
+    /// A new period begins if the remaining slice exceeds the entity's share of the rest of the old period (CBS). If
+    /// the reservation names a start, `Keep` applies.
     Renew,
 }
 

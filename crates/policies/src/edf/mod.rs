@@ -31,7 +31,7 @@
 //! lowest free CPU.
 //!
 //! Differences from VSched §3, the source of the rule: this policy detects whether an entity is blocked. So an entity
-//! is charged its CPU time instead of the time since its pick, a blocked entity frees its CPU, and periods begin again
+//! is charged its CPU time instead of the time since its pick. A blocked entity frees its CPU, and periods begin again
 //! after a sleep. `charge = wall` selects VSched's own core, which cannot detect a block. A yield declares the job
 //! complete: the entity gives up the remainder of the slice, as in SCHED_DEADLINE. `enforce = none` schedules jobs
 //! instead of slices. A job runs until it blocks or yields, a late job keeps its deadline, and no reservation is

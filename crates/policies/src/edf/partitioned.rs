@@ -11,7 +11,7 @@ use sched::{
 pub(crate) struct Partitioned(pub(super) Edf);
 
 impl Partitioned {
-    /// Returns the placement for gangs: the members of a gang must have equal reservations, their periods are aligned,
+    /// Returns the placement for gangs. The members of a gang must have equal reservations. Their periods are aligned,
     /// and each member is assigned a different CPU.
     pub(crate) fn with_gangs(mut edf: Edf) -> Partitioned {
         edf.gangs = true;

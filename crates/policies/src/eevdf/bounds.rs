@@ -4,11 +4,11 @@ use super::tunables::{Requests, SLICE_MOST};
 use crate::fair::SHARES_LEAST;
 use sched::{LoadBounds, Nanos, Weight};
 
-/// Returns the maximum distance from the weighted share. Only an entity that is not ahead of its share is picked, and
-/// that entity runs at most to the first tick after its time slice. So no entity is ever ahead of its share by more
-/// than a time slice and a tick. An entity can be behind by the sum of the leads of all other entities. Between two
-/// instants, its distance may change from one end of this range to the other. Time slices are the base slice; requests
-/// for longer slices increase the bound. Clocks count whole nanoseconds of normal weight.
+/// Returns the maximum distance from the weighted share. Only an entity that is not ahead of its share is picked. It
+/// runs at most to the first tick after its time slice. So no entity is ever ahead of its share by more than a time
+/// slice and a tick. An entity can be behind by the sum of the leads of all other entities. Between two instants, its
+/// distance may change from one end of this range to the other. Time slices are the base slice; requests for longer
+/// slices increase the bound. Clocks count whole nanoseconds of normal weight.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (tunables, requests) = Requests::new(load.host, load.knobs);
     let grain = Nanos::ns(load.weight_most.div_ceil(1024) + 1);
@@ -17,7 +17,7 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
 
 /// Returns the maximum wait of an entity. The lag of a waiting entity grows, and the total lag of all other entities
 /// decreases. Once all other entities are ahead of their shares, only the waiting entity is eligible. The lead of an
-/// entity is at most the longest time slice and a tick, and an entity forgets a lag of at most twice this length. The
+/// entity is at most the longest time slice and a tick. The lag that an entity forgets is at most twice as long. The
 /// other entities catch up at the rate of the heaviest entity. In a nested group, the entities advance only within the
 /// group's share of time, at every level. A new entity is owed no time. An endless sequence of new entities is
 /// overload, for which there is no bound.

@@ -30,7 +30,7 @@
 //!    task with a shorter time slice and an earlier deadline. SCHED_BATCH and SCHED_IDLE tasks never preempt; a
 //!    SCHED_IDLE task is preempted by tasks of any other class.
 //! 8. *Yield*: the deadline is postponed by a time slice, and the protection ends.
-//! 9. *Sleep*: a task that is owed time when it blocks is still owed this time when it wakes, limited to two time
+//! 9. *Sleep*: a task that is owed time when it blocks is still owed this time when it wakes. The limit is two time
 //!    slices or a tick, whichever is longer. A task that blocks with a debt stays in the queue until it would be picked
 //!    or wakes. Its debt shrinks while other tasks run. If the task is owed time by then, its lag is set to zero. A
 //!    wake-up uses the vruntimes as of the last tick or change of time slice.

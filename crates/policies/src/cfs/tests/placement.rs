@@ -141,7 +141,7 @@ fn partners_are_forgotten_by_half_every_second() {
         world.settle();
     }
     world.until_ms(2_100);
-    // The wake-up is not wide: the partner counts are 8 / 2 + 1 = 5 and 4, and 5 is less than 4 times the 2 CPUs of a
+    // The wake-up is not wide. The partner counts are 8 / 2 + 1 = 5 and 4, and 5 is less than 4 times the 2 CPUs of a
     // cache.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 1);

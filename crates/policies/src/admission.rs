@@ -3,8 +3,8 @@
 //! On one CPU, EDF meets every deadline if and only if Σ slice/period ≤ 1 (Liu and Layland 1973). The theorem requires
 //! that each deadline is the end of its period and that no entity blocks. The theorem also holds if an entity that
 //! blocks forfeits the time that its block would cost the other entities. The policies that use this module apply such
-//! a rule. Under global EDF on m CPUs, the tardiness is bounded if Σ slice/period ≤ m and each utilisation is at most
-//! 1. Deadlines can still be missed, by this bound at most (Devi and Anderson 2005).
+//! a rule. Under global EDF on m CPUs, the tardiness is bounded if Σ slice/period ≤ m and no utilisation exceeds one
+//! CPU. Deadlines can still be missed, by this bound at most (Devi and Anderson 2005).
 
 use sched::{CpuId, CpuSet, Nanos, Reservation};
 

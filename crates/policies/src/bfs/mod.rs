@@ -92,12 +92,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             .from("prio_ratios: 128 in 0.428 and later, 100 in 2.6.31"),
         Knob::switch("scale-interval", false, "the interval is multiplied by 1 + log2(CPUs)")
             .from("sched_init_smp before 0.428; sched-BFS.txt still states it"),
-        Knob::percent(
-            "iso-cpu",
-            [70, 0, 100],
-            "the part of recent ticks with real-time or isochronous tasks above which SCHED_ISO counts as normal",
-        )
-        .from("sched_iso_cpu"),
+        Knob::percent("iso-cpu", [70, 0, 100], "the part of real-time and ISO ticks above which ISO counts as normal")
+            .from("sched_iso_cpu"),
         Knob::time(
             "tick",
             Nanos::ms(1),

@@ -15,7 +15,7 @@
 //! intervals         0-30     31-91         200-245        1000-1034
 //! ```
 //!
-//! Every group with members counts as a VM, whether or not the group is marked.
+//! Every group with members counts as a VM, whether or not the group is marked as a gang.
 //!
 //! The original policy uses reinforcement learning to estimate how long the lock contention of a VM lasts. The
 //! constants of this estimate are not available. The rule above is an addition of Tactus, and the threshold of 2^20

@@ -1,5 +1,5 @@
-//! Policies that break one law each, on purpose. They are not in the registry; tests use them to show that each check
-//! detects its violation.
+//! Policies that each break one law or another obligation of a policy, on purpose. They are not in the registry; tests
+//! use them to show that each check detects its violation.
 
 use sched::queue::Lists;
 use sched::{

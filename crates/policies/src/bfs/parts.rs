@@ -31,7 +31,8 @@ impl Bfs {
         best.map(|(_, e)| e)
     }
 
-    /// Returns whether `e` must not run on `cpu`, because a sibling thread runs a much more urgent entity.
+    /// Returns whether `e` must not run on `cpu`, because a sibling thread runs an entity of a more urgent rank or of a
+    /// much better nice level.
     pub(super) fn is_kept_off(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let Shape::Parts(Parts { smt_nice: Some(levels), .. }) = self.shape else { return false };
         let host = cx.topology();

@@ -185,7 +185,7 @@ fn three_on_two_cpus_get_100_50_and_50() {
     let mut host = host(2, &[]);
     let all: Vec<EntityId> = (0..3).map(|_| hog(&mut host, Params::default())).collect();
     host.run_until(Instant::ZERO + Nanos::s(4));
-    // The running entities have not been charged yet.
+    // A pause charges a running entity up to now.
     all.iter().for_each(|&e| host.pause(e));
     let mut shares = percents(&host, &all, Nanos::s(4));
     shares.sort_unstable();

@@ -12,9 +12,9 @@ use sched::{LoadBounds, Nanos, Weight};
 /// other.
 ///
 /// The time slices of a round sum to one round, or to one minimum time slice per entity. But the late start of an
-/// entity is its time slice at its arrival, when the set of entities may have been smaller. The sum of the late starts
-/// of all entities except the first is therefore bounded. In rounds, it is at most the logarithm of the growth of the
-/// set since the first arrival.
+/// entity is its time slice at its arrival, when the set of entities may have been smaller. Measured in rounds, the sum
+/// of the late starts of all entities except the first is limited. It is at most the logarithm of the growth of the set
+/// since the first arrival.
 ///
 /// The kernel's clocks lose fractions of nanoseconds, and the clocks of heavier tasks lose more. The sum of these
 /// losses is unbounded. So there is a bound only if clocks are exact, or if all weights are that of nice 0, which loses

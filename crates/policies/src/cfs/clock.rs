@@ -104,8 +104,8 @@ impl Order for LeastVruntime {
 impl Rule for LeastVruntime {
     // ---- Joining and leaving ----
 
-    /// Places the child at `from`, but not before the `min_vruntime` of its queue, plus a time slice with
-    /// `start_debit`.
+    /// Places the child at `from`, but not before the `min_vruntime` of its queue. With `start_debit`, the child starts
+    /// at least a time slice after `min_vruntime`.
     fn place_forked(queues: &mut Queues, id: NodeId, from: Option<Virtual>) {
         let min = queues.queue(queues.node(id).queue).min_vruntime;
         let debit = if queues.rule.0.start_debit { queues.scaled(queues.slice(id), id) } else { Nanos::ZERO };

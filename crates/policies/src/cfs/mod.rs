@@ -18,9 +18,9 @@
 //! 3. *Fork*: a child starts at its parent's vruntime, or a time slice after `min_vruntime`, whichever is later.
 //! 4. *Wake*: after a sleep of any length, the vruntime of a task is at most half a round before `min_vruntime`.
 //! 5. *Sleep, migrate*: a sleep keeps the vruntime; a migration keeps the distance of the vruntime from `min_vruntime`.
-//! 6. *Tick*: a task is preempted when it has run for more than its time slice. After 0.75 ms, a task is also preempted
-//!    when its vruntime is more than a time slice ahead of that of the first waiting task. Time slices end at ticks
-//!    only.
+//! 6. *Tick*: a task is preempted when it has run for more than its time slice. A task that has run for 0.75 ms is also
+//!    preempted when its vruntime leads that of the first waiting task by more than a time slice. Time slices end at
+//!    ticks only.
 //! 7. *Wake-up preemption*: a woken task preempts a running task whose vruntime is later by more than 1 ms on the woken
 //!    task's clock. SCHED_BATCH and SCHED_IDLE tasks never preempt; a SCHED_IDLE task is preempted by tasks of any
 //!    other class.

@@ -34,7 +34,7 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let competitors = entities * in_xens_scale(load.weight_most);
     let members = if load.group_depth == 0 { 1 } else { entities };
     let share = most * load.host.cpus as u128 * in_xens_scale(load.weight_least) / (competitors * members);
-    // With a cap, rounding up may be the only credit that a member earns.
+    // With a cap, a member may earn only the one credit that rounding up gives.
     let earned = if load.has_limits { 1 } else { share.clamp(1, most) };
     let periods = u64::try_from(most.div_ceil(earned)).expect("at most what an account can owe") + 1;
     let turns = settings.longest_turn().saturating_mul(load.entities);

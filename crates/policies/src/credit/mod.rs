@@ -339,7 +339,7 @@ impl Credit {
         (!vcpu.yielded && !vcpu.parked && !self.must_migrate(e, cx)).then_some((e, more))
     }
 
-    /// Dispatches again the entity that `continues` returns, if any.
+    /// Continues to run the entity that `continues` returns, if any.
     pub(crate) fn continue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<Decision> {
         let (e, more) = self.continues(cpu, cx)?;
         self.cpus[cpu.index()].stopped = None;

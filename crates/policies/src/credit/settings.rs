@@ -122,7 +122,7 @@ pub(crate) enum Charging {
 pub(crate) enum Parking {
     /// Entities that owe more than their part of the cap, at once.
     BelowCap,
-    /// Entities that owe any credit, at their next stop.
+    /// Entities under a cap that owe any credit, at their next stop.
     InDebt,
 }
 

@@ -43,9 +43,9 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 /// Returns the maximum distance from the weighted share. An account is the credit given minus the CPU time used, at the
 /// rate of the weight. A reset may limit the account, and debt is clipped at the initial credit. The minimum of an
 /// account is minus the credit that the shortest time slice costs at the lightest weight. The maximum is the limit
-/// after a reset. So two accounts differ by at most this width, once at the beginning of the span and once at its end.
-/// A reset gives twice the credit if the debt of the entity that is about to run was clipped. If the shortest time
-/// slice alone can cost more than the maximum debt, there is no bound.
+/// after a reset. So two accounts differ by at most the width of this range, once at the beginning of the span and once
+/// at its end. A reset gives twice the credit if the debt of the entity that is about to run was clipped. If the
+/// shortest time slice alone can cost more than the maximum debt, there is no bound.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let settings = Settings::read(load.knobs);
     let ratio = load.weight_most.div_ceil(load.weight_least.max(1));

@@ -47,8 +47,8 @@
 //! - With `hand-off`, no CPU idles while an entity that may run on it waits in its run queue. In Xen, an idle CPU does
 //!   not pick an entity of another CPU with less than −9.5 ms of credit. The CPU also stops its search after the first
 //!   entity that it must park. If another kicked CPU picks a different entity, the idle CPU is not kicked again.
-//! - The imbalance of the other run queue is computed from its own load. Xen uses the load of the last queue in the
-//!   list.
+//! - In load balancing, the imbalance of the other run queue is computed from the load of that queue. Xen uses the load
+//!   of the last queue in the list.
 //! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter requests them.
 //! - The quota of a member changes with the number of members, and is at most one quota period. In Xen the quota is
 //!   fixed when the cap is set, and a cap above 100 % for each member is refused.

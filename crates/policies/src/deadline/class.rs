@@ -500,7 +500,7 @@ impl Policy for Deadline {
                 cx.release(e, Held::Depleted);
                 self.enqueue(e, cx);
             }
-            // The task is about to stop, but has not stopped yet.
+            // The entity is about to stop, but has not stopped yet.
             State::Running(_) => {
                 self.account(e).replenish(now);
                 cx.release(e, Held::Depleted);

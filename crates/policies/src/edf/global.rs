@@ -177,7 +177,7 @@ impl Global {
     /// this CPU.
     #[inline]
     fn least_urgent(&self) -> (CpuId, Key) {
-        // The result is unpredictable, so no branch should depend on it.
+        // The outcome of a comparison is unpredictable, so no branch should depend on it.
         let (mut worst, mut urgency) = (0, Key::LEAST);
         for (cpu, &key) in self.urgency.iter().enumerate() {
             let worse = key > urgency;

@@ -245,7 +245,7 @@ impl Edf {
         self.background.push_back(self.account(e).cpu.map_or(self.cpus, CpuId::index), e);
     }
 
-    /// Removes `e` from its queue or hold.
+    /// Removes `e` from its queue, or releases its hold.
     pub(super) fn dequeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if !self.ready.remove(e) {
             self.background.remove(e);

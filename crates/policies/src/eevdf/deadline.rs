@@ -337,7 +337,7 @@ impl Rule for EarliestDeadline {
         (own.lag, own.relative, own.initial) = (0, false, true);
     }
 
-    /// Moves the node with its lag.
+    /// Moves a sleeping node to another queue. The node keeps its lag.
     fn move_sleeper(queues: &mut Queues, id: NodeId, queue: usize) {
         queues.node_mut(id).queue = queue;
     }

@@ -17,7 +17,7 @@
 //!
 //! 1. *Clock*: the vruntime of a task advances by `ran · 1024 / weight`, to the last fraction of a nanosecond.
 //! 2. *Lag*: V is the weighted average vruntime of all tasks in a queue. The lag of a task is its distance behind V:
-//!    the time that is owed to the task. The lags of a queue sum to zero.
+//!    the time that is owed to the task. Multiplied by the weights, the lags of a queue sum to zero.
 //! 3. *Eligibility*: a task that is not ahead of V is eligible. At least one task is always eligible.
 //! 4. *Pick*: the eligible task with the earliest virtual deadline runs. If deadlines are equal, the task that was
 //!    queued first runs.

@@ -206,7 +206,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "PID", help_heading = "Promise")]
     pub(crate) pid: Vec<u32>,
 
-    /// Duration of the promise: 500ms, 10s, 5min; by default until all processes have ended, or an interrupt
+    /// Duration of the run: 500ms, 10s, 5min; by default the scenario's length, or until all processes have ended
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) length: Option<String>,
     /// Directory of the table of originals, in place of the default

@@ -5,7 +5,7 @@ use crate::failure::{Failure, usage};
 /// The file with the results of a paper.
 pub(crate) const RECORDED: &str = "measured.json";
 
-/// Returns the claims that `asked` names; `None` for all claims.
+/// Returns the claims that `asked` names; an empty list for all claims.
 pub(crate) fn named(asked: &[String]) -> Result<Vec<String>, Failure> {
     let (all, named): (Vec<String>, Vec<String>) = asked.iter().cloned().partition(|id| id == "all");
     if all.is_empty() || named.is_empty() {

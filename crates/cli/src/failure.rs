@@ -8,7 +8,7 @@ use input::problem::Problems;
 pub(crate) enum Failure {
     /// The input is invalid; nothing was done.
     Input(Problems),
-    /// The arguments contradict each other; nothing was done.
+    /// The arguments are invalid, or the request is refused; nothing was done.
     Usage(miette::Report),
     /// An operation failed.
     Failed(anyhow::Error),

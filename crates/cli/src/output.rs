@@ -15,8 +15,9 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
     DRAFTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Whether interrupts are deferred, and whether an interrupt was received meanwhile.
+/// Whether interrupts are deferred.
 static IN_ORDER: AtomicBool = AtomicBool::new(false);
+/// Whether an interrupt or SIGTERM was received.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Guard that defers interrupts: an interrupt only sets a flag ([`is_interrupted`]). A second interrupt ends the
@@ -78,7 +79,7 @@ pub(crate) fn complain(text: &str) {
     }
 }
 
-/// Splits `text` between words into lines of at most `width` characters.
+/// Splits `text` between words into lines of at most `width` characters. A longer word has a line of its own.
 pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -101,7 +102,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
     Ok(safe_json(&json).into_owned() + "\n")
 }
 
-/// Returns the width of tables and pictures: the terminal's width, or 100.
+/// Returns the width of tables and pictures: the terminal's width, limited to 60 to 200, or 100 without a terminal.
 pub(crate) fn width() -> u16 {
     if !io::stdout().is_terminal() {
         return 100;
@@ -136,7 +137,7 @@ impl Draft {
             return Err(anyhow!("it is a directory").context(cannot()));
         }
         if path.exists() {
-            // To replace a file requires write permission only for its directory. This check prevents the replacement
+            // Replacing a file requires write permission only for its directory. This check prevents the replacement
             // of a read-only file.
             let file = File::options().append(true).open(&path).with_context(cannot)?;
             if !path.is_file() {

@@ -67,7 +67,7 @@ fn last(suite: &Suite<'_>, paper: &Paper, directory: &Path) -> Result<Option<Res
     Ok((!results.experiments.is_empty()).then_some(results))
 }
 
-/// Runs the points whose schedules are drawn.
+/// Runs the points of the requested schedules, and adds the drawn schedules to `reports`.
 fn schedules(reports: &mut [Report<'_>], asks: impl Fn(&str) -> bool) -> Result<(), Failure> {
     let of = |report: &Report<'_>| -> Vec<(usize, usize)> {
         let is_asked = |experiment: &Experiment| experiment.claims.iter().any(|id| asks(id));
@@ -120,7 +120,7 @@ fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
     Ok(all.len())
 }
 
-/// Prints the paths of the written files.
+/// Returns a text with the paths of the written files, and with the claims that are not measured.
 fn written_files(reports: &[Report<'_>], page: &Path, directory: &Path, pictures: usize) -> String {
     let claims: usize = reports.iter().map(|report| report.verdicts.len()).sum();
     let open: Vec<&str> = reports.iter().flat_map(|report| report.open.iter().copied()).collect();

@@ -1,4 +1,4 @@
-//! `tactus policies`: the list of policies.
+//! `tactus policies`: the list of policies, or the explanation of a policy.
 
 use crate::args::Policies;
 use crate::failure::Failure;
@@ -22,7 +22,8 @@ struct Shown {
     text: Option<String>,
 }
 
-/// The scope of work conservation as JSON: a set of CPUs in which no CPU idles while an entity waits.
+/// The scope of work conservation as JSON: a set of CPUs in which no CPU idles for longer than the
+/// slack while an entity waits.
 #[derive(Serialize)]
 struct Scope {
     scope: &'static str,

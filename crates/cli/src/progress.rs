@@ -9,7 +9,7 @@ use run::{Observers, Run};
 use sched::{Instant, Nanos};
 use std::io::IsTerminal;
 
-/// Number of updates of a bar during a run.
+/// Maximum number of updates of a bar during a run.
 const STEPS: u64 = 200;
 
 /// A bar on standard error, separate from the result.

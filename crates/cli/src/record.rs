@@ -82,7 +82,7 @@ pub(crate) fn begin(path: &Path) -> Result<(Form, Draft, File), Failure> {
 /// Recorder of a timeline that stops at the end of a window, so that its memory does not grow with the length of the
 /// run.
 pub(crate) struct Watch {
-    /// Builder of the timeline; `None` once the window is over.
+    /// Builder of the timeline. It receives no events after the end of the window.
     builder: TimelineBuilder,
     to: Instant,
     over: bool,

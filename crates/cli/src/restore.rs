@@ -36,7 +36,7 @@ struct RestoreReport {
 struct ThreadReport {
     tid: u32,
     process: u32,
-    /// Whether the thread started after the dispatcher's last scan.
+    /// Whether the thread has no row in the table, but descends from a thread that has one.
     newborn: bool,
     end: &'static str,
     attributes: OutcomeReport,

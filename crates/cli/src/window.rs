@@ -37,8 +37,8 @@ impl Window {
     }
 
     /// Returns the most informative window of `run` for `cells` columns. The window begins at the start of the run, and
-    /// ends at least ten of the shortest periods after the last arrival. A column is a round length of time, so that
-    /// slices and periods fill whole columns.
+    /// ends at least ten of the shortest periods after the last arrival, or at the end of the run. A column is a round
+    /// length of time, so that slices and periods fill whole columns.
     pub(crate) fn telling(run: &RunDescription, cells: u64) -> Window {
         let periods = run.entities.iter().flat_map(|entity| {
             let promised = entity.params.reservation.map(|reservation| reservation.period);

@@ -147,7 +147,7 @@ impl<'e> Cell<'e> {
 }
 
 /// Returns the variables of a run for expressions: the `report` and, by name, the `tasks`, `groups`, `apps`, `guests`
-/// (each with `tasks` and `apps`), `domains` and `samples`.
+/// (each with `tasks`, `apps`, `coordination` and `total`), `domains` and `samples`.
 fn views(report: &Report) -> BTreeMap<&'static str, Value> {
     fn named<'r, T: serde::Serialize + 'r>(all: impl Iterator<Item = (&'r String, T)>) -> Value {
         map(all.map(|(name, it)| (name.clone(), Value::from(Serde(it)))))

@@ -15,8 +15,8 @@ pub struct Claim {
     pub id: String,
     /// The claim, in our words.
     pub claim: String,
-    /// Reason why the claim does not hold as stated in the paper, with the evidence of the experiments. `None` if the
-    /// claim holds.
+    /// Explanation of the result, with the evidence of the experiments. A claim that is not reproduced must have an
+    /// explanation.
     #[serde(default)]
     pub why: Option<String>,
     /// Checks of the claim.

@@ -159,7 +159,7 @@ pub enum Kind {
     Boxes,
     /// The cumulative distribution of the values of a list metric.
     Cdf,
-    /// The pairs of a metric that is a list of pairs, drawn as they are.
+    /// The pairs of a metric that is a list of pairs. Pairs with the same first number are drawn as their median.
     Distribution,
 }
 

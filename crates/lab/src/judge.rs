@@ -34,7 +34,7 @@ pub struct Verdict<'p> {
     pub claim: &'p str,
     /// Status of the claim.
     pub status: Status,
-    /// Reason why the claim does not hold as stated in the paper.
+    /// Explanation of the result; see [`Claim::why`].
     pub why: Option<&'p str>,
     /// Checks of the claim, in order. A check with `each` has an entry for every variant.
     pub checks: Vec<Judged>,

@@ -15,11 +15,11 @@ pub struct Paper {
     pub directory: PathBuf,
     /// Authors, title and year of the source.
     pub source: String,
-    /// Choices that were made before any figure was examined: machines, knobs, anchors.
+    /// Choices of machines, knobs and anchors, and which of them were changed after the first results.
     pub method: String,
     /// Claims of the source, in the order of the file.
     pub claims: Vec<Claim>,
-    /// Experiments, by name.
+    /// Experiments, in the order of their names.
     pub experiments: Vec<Experiment>,
 }
 

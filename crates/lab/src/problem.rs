@@ -52,7 +52,7 @@ impl Problem {
         Problem::File { path: path.to_path_buf(), done: "written", why }
     }
 
-    /// Returns whether the input is invalid.
+    /// Returns whether the cause is the input, and not a failure to write or an interruption.
     #[must_use]
     pub fn is_input(&self) -> bool {
         !matches!(self, Problem::File { done: "written", .. } | Problem::Interrupted)

@@ -104,7 +104,8 @@ pub(crate) fn bounds(check: &Judged) -> String {
     words.join(", ")
 }
 
-/// Formats a number with three significant digits, or with all digits before the decimal point if there are more.
+/// Formats a number with three significant digits, but with all digits before the decimal point, and with at most five
+/// decimals.
 #[must_use]
 pub fn number(value: f64) -> String {
     let size = value.abs();

@@ -25,8 +25,8 @@ pub struct Suite<'p> {
 
 /// Observer of the progress of a suite. Several threads call its methods.
 pub trait Watch: Sync {
-    /// Reports the start of a suite with `cells` runs, which simulate `length` in total. `known` further runs are
-    /// already in the store.
+    /// Reports the start of a suite of `cells` runs. `known` of these runs are already in the store, and the others
+    /// simulate `length` in total.
     fn begins(&self, length: Nanos, cells: usize, known: usize);
     /// Reports that further `length` was simulated, in any run.
     fn simulated(&self, _length: Nanos) {}
@@ -135,7 +135,7 @@ impl<'p> Suite<'p> {
     }
 
     /// Returns the results of `paper` in `store`, without running experiments. An experiment is included if all its
-    /// points are in the store, with as many seeds as are stored.
+    /// points are in the store, with the seeds that are stored for every point.
     ///
     /// # Errors
     /// A template cannot be rendered, or its text is not a valid scenario.
@@ -193,7 +193,7 @@ impl Watch for Unwatched {
 }
 
 /// Returns the differences between two results of the same experiments, each with its experiment, point, seed and
-/// metric. Compares only points and metrics that both results contain.
+/// metric. Compares the points and metrics of `anew`; a point or metric that is not in `recorded` is a difference.
 #[must_use]
 pub fn differences(recorded: &Results, anew: &Results) -> Vec<String> {
     let mut found = Vec::new();

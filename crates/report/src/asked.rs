@@ -10,13 +10,13 @@ use serde::Serialize;
 pub struct Asked {
     /// Weight in Linux's scale, 1024 = normal.
     pub weight_linux: u32,
-    /// CPU time that the promise gives in every period.
+    /// Requested slice of the reservation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slice_ns: Option<u64>,
-    /// Period of the promise.
+    /// Requested period of the reservation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_ns: Option<u64>,
-    /// Limit on CPU time beyond the promise: `soft` or `hard`.
+    /// Requested limit of the reservation: `soft` or `hard`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<&'static str>,
     /// Class, unless it is the normal class.

@@ -87,7 +87,8 @@ impl SiblingDelays {
 pub struct Got {
     /// CPU time delivered.
     pub delivered_ns: u64,
-    /// CPU time delivered, in millionths of the available CPU time.
+    /// CPU time delivered, in millionths of the time of one CPU during the presence of the entity. The fields of totals
+    /// and groups state their own reference.
     pub delivered_ppm: u64,
     /// Number of jobs released.
     pub releases: u64,
@@ -130,8 +131,8 @@ pub struct Got {
     pub wait_p99_ns: u64,
     /// Maximum wait.
     pub wait_max_ns: u64,
-    /// Number of waits that began at a wake-up of the entity. In a live run, the worker process measures these waits
-    /// itself.
+    /// Number of waits that began at a wake-up of the entity. In a live run, a worker measures these waits
+    /// itself; for a command or a pid, the daemon observes them.
     pub wakeups: u64,
     /// Median wait after a wake-up.
     pub wakeup_p50_ns: u64,

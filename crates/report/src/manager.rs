@@ -36,7 +36,8 @@ pub struct ManagedVm {
     pub allocation_error_ppm: u64,
     /// Difference between the maximum and the minimum assignment in the last half, in millionths of a CPU.
     pub amplitude_ppm: u64,
-    /// Whether every interval of the last half was within 2 % of the target.
+    /// Whether the consumption in every interval of the last half was within 2 % of the target. `false` without
+    /// intervals.
     pub settled: bool,
     /// Number of assignments that the policy refused.
     pub refused: u64,

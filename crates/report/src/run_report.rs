@@ -33,8 +33,8 @@ pub struct Report {
     pub cpus: usize,
     /// Length of the run. Unit: nanoseconds.
     pub length_ns: u64,
-    /// Length of the warm-up at the beginning of the run. All results exclude the warm-up, except those of the manager
-    /// and the list of jobs. Unit: nanoseconds.
+    /// Length of the warm-up at the beginning of the run. Measurements exclude the warm-up; `docs/report.md`
+    /// lists the exceptions. Unit: nanoseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub warm_up_ns: u64,
     /// Seed of the run.
@@ -46,7 +46,8 @@ pub struct Report {
     pub entities: Vec<Entity>,
     /// VMs and other groups, in the order of the scenario.
     pub groups: Vec<GroupGot>,
-    /// Metrics of the scenario's applications, in the order of the scenario. Empty if no application has a metric.
+    /// Metrics of the applications that run on hosts, in the order of the scenario. Empty if no such application has a
+    /// metric.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applications: Vec<AppReport>,
     /// Results of the guests of the scenario's VMs, in the order of the scenario. Empty if no VM has a guest.

@@ -140,8 +140,8 @@ fn group(group: &GroupGot) -> (&str, &Asked, &Got) {
     (&group.name, &group.asked, &group.got)
 }
 
-/// Returns the lines of all `runs`, one for each name. If a name occurs several times in a run, numbers distinguish its
-/// occurrences.
+/// Returns the lines of all `runs`, one for each name. If a name occurs several times in a run, the n-th occurrences in
+/// all runs share a line.
 fn lines<'r>(runs: impl Iterator<Item = impl Iterator<Item = (&'r str, &'r Asked, &'r Got)>>) -> Vec<SummaryLine> {
     let mut order: Vec<(&str, &Asked, Vec<&Got>)> = Vec::new();
     let mut index: BTreeMap<(&str, usize), usize> = BTreeMap::new();

@@ -31,8 +31,8 @@ pub struct Swept<'s> {
     pub points: &'s [SweptPoint],
 }
 
-/// Returns the table of `points`. At every point and under every policy, each entity of the host and each task of a
-/// guest (`vm/task`) has a line.
+/// Returns the table of `points`. At every point and under every policy, each entity of the host, each task of a guest
+/// (`vm/task`) and the whole host (`all`) has a line.
 #[must_use]
 pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
     let axes: Vec<&str> = points.first().map(|it| it.point.keys().map(String::as_str).collect()).unwrap_or_default();

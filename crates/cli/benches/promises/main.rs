@@ -47,7 +47,8 @@ pub(crate) struct Sample {
     pub(crate) tally: Tally,
     /// CPU time of Tactus per wake-up of its agent. Unit: ns.
     pub(crate) cost: f64,
-    /// Delivered reserved time as measured by Tactus, relative to the promise. Unit: parts per million.
+    /// Deviation of the delivered reserved time, as measured by Tactus, from the promise. Unit: parts per million of
+    /// the promise.
     pub(crate) share_ppm: f64,
 }
 

@@ -27,7 +27,7 @@ fn setup() -> Result<Setup, String> {
     })
 }
 
-/// CPU time and wake-ups of the daemon's threads.
+/// CPU time and wake-ups of the daemon's threads on the CPU under test, and of its keeper.
 struct Expense {
     meters: Vec<(bool, Meter)>,
 }
@@ -60,7 +60,7 @@ fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Re
     front.admit(&wish, pid).map(|all| all[0]).map_err(|refusal| refusal.to_string())
 }
 
-/// Returns the reserved time of `e`, from the events.
+/// Returns the reserved time of all entities in `events`.
 fn reserved(events: &[(Instant, Event)]) -> Nanos {
     let ran = events
         .iter()

@@ -22,7 +22,7 @@ impl Tally {
 /// The intervals in which a thread was on a CPU, in order.
 pub(crate) type Stretches = Vec<(Instant, Instant)>;
 
-/// Records until `over`.
+/// Records the intervals in which the thread is on a CPU, until `over` is set. Fails if the kernel loses records.
 pub(crate) fn record(mut switches: Switches, over: &AtomicBool) -> Result<Stretches, String> {
     let (mut stretches, mut since) = (Vec::with_capacity(1 << 16), None);
     while !over.load(Ordering::Relaxed) {

@@ -26,7 +26,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Watches the CPU in the calling thread until the end.
+    /// Watches the CPU in the calling thread until [`end`](Witness::end) is called.
     pub(crate) fn watch(&self) -> Result<()> {
         let me = thread::current();
         affinity::set(me, &CpuSet::one(cpu()))?;

@@ -54,9 +54,8 @@ pub(crate) fn crowd(policy: &Descriptor, size: usize) -> Crowd {
 /// Interval between two inputs. It is so short that hardly any entity uses up its time slice during a run.
 const STEP: Nanos = Nanos::us(1);
 
-/// Returns the parameters of entity `i` of `size`. Under a policy that grants reservations, the reservations of all
-/// entities add up to half a CPU. Under a policy with scheduling classes, every tenth entity is real-time and another
-/// tenth has reservations.
+/// Returns the parameters of entity `i` of `size`. The reservations of all entities add up to about half a CPU. Under
+/// `linux`, every tenth entity is real-time, and only another tenth has reservations.
 fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     let period = Nanos::ms(4_000 + (i % 90) as u64);
     let reservation = Some(Reservation::new(period.scale(1, 2 * size as u64 + 2), period));
@@ -69,8 +68,8 @@ fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     }
 }
 
-/// Returns the duration of one round in nanoseconds: the sleeper wakes, the entity on CPU 0 blocks, and the blocked
-/// entity wakes again. The policy decides after each step. The number of entities stays the same.
+/// Returns the median duration of one round in nanoseconds: the blocked entity wakes, and a running entity blocks,
+/// which wakes in the next round. The policy decides after each step. The number of runnable entities stays the same.
 fn one(policy: &Descriptor, size: usize) -> f64 {
     let mut crowd = crowd(policy, size);
     let mut blocked = crowd.sleeper;

@@ -77,7 +77,7 @@ impl Record {
         over.map(|((name, _), _)| name).collect()
     }
 
-    /// Returns a table of `counts` beside the record, and whether `counts` meets the bounds.
+    /// Returns a table of `counts` beside the record, followed by a line for each bound that states whether it is met.
     pub(crate) fn compare(&self, counts: &Counts) -> String {
         let mut table = String::new();
         let line = |name: &str, cells: [String; 5]| {

@@ -1,5 +1,5 @@
 //! The speed with hosts and guests: the number of inputs per second that all machines accept, on one core, and with
-//! several seeds on two cores.
+//! two seeds on two cores.
 
 use crate::Spread;
 use run::{Choice, Observers, Run};

@@ -7,7 +7,7 @@ use sched::{Instant, Nanos};
 pub(super) const CELLS: usize = 84;
 /// Number of rows in the drawing: the two VMs with deadlines, and three batch VMs.
 pub(super) const ROWS_MOST: usize = 5;
-/// Number of rows in the picture: all VMs on two CPUs.
+/// Maximum number of rows in the picture: all VMs of the simulated demo.
 pub(super) const PICTURE_ROWS_MOST: usize = 14;
 /// File of the picture.
 pub(super) const PICTURE: &str = "demo.svg";

@@ -1,4 +1,4 @@
-//! The result of the demo: a table with both runs side by side, and a sentence about their misses.
+//! The result of the demo: a table with both runs side by side, and sentences about misses and CPU time.
 
 use crate::output;
 use measure::{Measures, Meter};
@@ -81,7 +81,8 @@ fn left_over(side: &Side) -> &'static str {
     if side.report.policy == TACTUS { "idle or other processes" } else { "idle" }
 }
 
-/// Returns a sentence that compares the misses of the two VMs with deadlines under each policy.
+/// Returns sentences: the misses of the two VMs with deadlines under each policy, whether the promises were kept, and
+/// the CPU time of the batch VMs.
 pub(super) fn sentence(sides: &[&Side]) -> String {
     let mut text = String::new();
     for side in sides {

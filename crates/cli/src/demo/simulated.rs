@@ -21,7 +21,7 @@ use std::io::Write;
 use std::path::Path;
 use trace::{Header, Timeline};
 
-/// The default policy of current hosts.
+/// The policy without promises: the default of Linux up to v6.5.
 const FAIR: &str = "cfs";
 /// The policy that keeps promises.
 const PROMISING: &str = "edf";

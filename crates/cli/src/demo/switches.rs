@@ -37,7 +37,8 @@ impl Watcher {
         let Some(Ok(mut watched)) = watched else { return Watcher { over, reader: None } };
         let until = Arc::clone(&over);
         let read = move || {
-            // At a raised priority, the processes of the demo do not delay the reads. The reads take little CPU time.
+            // At this real-time priority, ordinary processes of the demo do not delay the reads. The reads take little
+            // CPU time.
             let _ = attributes::apply(thread::current(), Attributes::raised(1));
             let mut all = Vec::new();
             while !until.load(Ordering::Relaxed) {

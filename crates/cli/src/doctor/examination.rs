@@ -13,7 +13,7 @@ pub(super) struct Examination {
     pub(super) findings: Vec<Finding>,
     pub(super) measured: Measured,
     pub(super) length: Nanos,
-    /// Steal time during the examination. Unit: parts per million of the time of all CPUs.
+    /// Steal time during the measurement of timers. Unit: parts per million of the time of all CPUs.
     pub(super) stolen_ppm: Option<u64>,
 }
 
@@ -27,7 +27,7 @@ impl Examination {
     }
 
     /// Returns the maximum share of each CPU, in parts per million, that can be promised with the mechanism of
-    /// `finding`.
+    /// `finding`; `None`: the mechanism does not work, or cannot keep promises.
     pub(super) fn promisable_by(&self, finding: &Finding) -> Option<u64> {
         // Tactus does not use sched_ext yet, even if a scheduler can be loaded.
         let ours = finding.mechanism != Mechanism::SchedExt;

@@ -1,4 +1,5 @@
-//! The examination as JSON. Keys end in their unit. An unknown value is null, with the reason beside it.
+//! The examination as JSON. Keys end in their unit. An unknown value is null. A failed mechanism or measurement has a
+//! reason.
 
 use super::examination::{Examination, INTERVAL};
 use daemon::Explanation;

@@ -46,8 +46,8 @@ pub(crate) fn keep(terms: &Terms, directory: Directory, plan: &Plan) -> Result<P
     }
 }
 
-/// Returns the exit code: 130 after an interrupt; otherwise the exit code of the command, if the plan has exactly one
-/// process and it is a command.
+/// Returns the exit code: 130 after an interrupt; otherwise the exit code of the process, if the plan has exactly one
+/// process and the run started it; otherwise 0.
 fn status(plan: &Plan, played: &Played) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let alone = plan.processes.len() == 1;

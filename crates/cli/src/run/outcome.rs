@@ -88,7 +88,7 @@ pub(crate) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// Opens the files, so that an unwritable file is reported before the run.
+    /// Opens the file of the picture, so that an unwritable file is reported before the run.
     pub(crate) fn begin(args: &'a Output, _length: Option<Nanos>) -> Result<Shown<'a>, Failure> {
         let picture = args.svg.as_deref().map(Draft::create).transpose()?;
         Ok(Shown { args, picture })

@@ -56,7 +56,7 @@ pub(crate) struct Plan {
     pub(crate) json: bool,
     /// Whether all events are stored for a trace.
     pub(crate) is_traced: bool,
-    /// File of the plan.
+    /// Scenario file of the plan; empty without a scenario.
     source: Text,
 }
 

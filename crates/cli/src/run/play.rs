@@ -22,12 +22,12 @@ use trace::{Event, Job, Sink};
 const POLL: Nanos = Nanos::ms(50);
 /// Time that a command has to end after SIGTERM.
 const GRACE: Nanos = Nanos::s(2);
-/// Time for each process to reach its gate before all processes start.
+/// Time for the processes to reach their gates before the start of the run. The start allows 2 ms more per process.
 const PREPARATION: Nanos = Nanos::ms(20);
 /// First entity number for processes without a promise. Clients have smaller numbers, because the table of originals
 /// has room for fewer clients.
 const WITHOUT_PROMISE: u32 = 1 << 12;
-/// Number of events of a long run that are stored for its picture.
+/// Maximum number of events that are stored only for the picture of a run.
 const DRAWN_MOST: usize = 200_000;
 /// Maximum number of events that are stored for a trace: some hundred megabytes.
 const EVENTS_MOST: usize = 4_000_000;
@@ -60,7 +60,7 @@ pub(crate) struct End {
     pub(crate) pid: u32,
     /// Entities of the process in the trace.
     pub(crate) entities: Vec<EntityId>,
-    /// The exit status of a command.
+    /// Exit status of a process that the run started.
     pub(crate) status: Option<ExitStatus>,
 }
 
@@ -265,8 +265,8 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// Removes dismissed clients. After the end of its promise, the run does not wait for a process that existed before
-    /// the run. The run does wait for a command.
+    /// Stops waiting for processes that existed before the run and whose promise has ended. The run still waits for
+    /// processes that it started.
     fn drop_dismissed(&mut self) {
         let (left, ends) = (&self.left, &self.ends);
         let is_left = |entity: &EntityId| left.iter().any(|left| left.entity == *entity);
@@ -324,7 +324,7 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// Requests the end of a command with SIGTERM, and reads events until the command has ended.
+    /// Requests the end of a command with SIGTERM, and reads events until the command has ended, for at most [`GRACE`].
     fn ask_to_end(&mut self, child: &RunProcess) {
         // The process may have ended already.
         let _ = child.terminate();

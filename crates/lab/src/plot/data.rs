@@ -100,8 +100,8 @@ struct Making<'p> {
     places: Option<Vec<String>>,
 }
 
-/// Returns the labels of the positions on the first axis: the values of the axis. `None`: the axis is numeric, and the
-/// figure has no bars or boxes.
+/// Returns the labels of the positions on the first axis: the values of the axis. `None`: positions are numbers,
+/// because the axis is numeric without bars or boxes, or because the figure shows a distribution.
 fn places(plot: &Plot, rows: &[&Row]) -> Option<Vec<String>> {
     if matches!(plot.kind, Kind::Cdf | Kind::Distribution) {
         return None;
@@ -169,7 +169,8 @@ impl Making<'_> {
         by_key.into_iter().enumerate().map(curve).collect()
     }
 
-    /// Returns the curves with values from the paper. Each has the colour of the measured curve of the same name.
+    /// Returns the curves with values from the paper. Each has the colour of the measured curve of the same name or,
+    /// without such a curve, a colour of its own.
     fn printed(&self, measured: &[Curve]) -> Vec<Curve> {
         let mut colours = measured.len();
         let lonely = self.plot.curves.is_empty() && self.plot.paper.len() == 1;
@@ -266,7 +267,7 @@ impl Making<'_> {
         }
         values.sort_by(f64::total_cmp);
         let size = count(values.len());
-        // A picture cannot show more than a certain number of steps.
+        // If there are too many values, only every n-th value has a step.
         let every = values.len().div_ceil(CDF_MOST).max(1);
         let is_kept = |nth: usize| nth.is_multiple_of(every) || nth + 1 == values.len();
         let kept = values.iter().enumerate().filter(|(nth, _)| is_kept(*nth));

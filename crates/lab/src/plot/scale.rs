@@ -55,7 +55,7 @@ impl Scale {
         Scale { low: -0.5, high: count(names.len().max(1)) - 0.5, is_log: false, ticks }
     }
 
-    /// Places the ticks at `values`, if there are few values.
+    /// On a logarithmic scale, places the ticks at `values` if these are few and far enough apart.
     pub(super) fn marked_at(mut self, values: &[f64]) -> Scale {
         let mut values: Vec<f64> = values.iter().copied().filter(|value| self.is_log && *value > 0.0).collect();
         values.sort_by(f64::total_cmp);

@@ -11,12 +11,13 @@ pub struct Promise {
     pub words: String,
 }
 
-/// Evaluates `of` for eight equal hogs on `cpus` CPUs, with the default knobs of the policy.
+/// Evaluates `of` for eight equal hogs on `cpus` CPUs, with the default knobs of the policy. `limits`: whether groups
+/// have quotas or caps.
 fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, cpus, limits, false, of)
 }
 
-/// Evaluates `of` for eight hogs in a gang, with the default knobs of the policy.
+/// Evaluates `of` for eight equal hogs in gangs on four CPUs, with the default knobs of the policy.
 fn ask_of_gangs<T>(policy: &Descriptor, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, 4, false, true, of)
 }

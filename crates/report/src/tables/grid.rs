@@ -35,8 +35,8 @@ impl Grid {
         self.table.add_row(row);
     }
 
-    /// Returns the text of the table under `header` with the columns that `is_kept` selects, and the number of omitted
-    /// columns.
+    /// Returns the text of the table under `header` with the columns that `is_kept` selects, followed by a note if
+    /// columns were omitted.
     fn with_columns(mut self, header: Vec<String>, is_kept: impl Fn(usize) -> bool) -> String {
         let header = self.aligned(header);
         self.table.set_header(header);

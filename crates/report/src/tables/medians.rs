@@ -91,7 +91,8 @@ fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) ->
     table_of(&header, &rows, widths) + &and_more(count - most)
 }
 
-/// Returns the tables of medians under several policies with the same seeds, and the tables of guests, with a legend.
+/// Returns the tables of medians under several policies with the same seeds: entities, applications, guests, managers
+/// and domains, followed by a legend.
 /// `summaries` has at least one element.
 #[must_use]
 pub fn medians(summaries: &[Summary], widths: Widths) -> String {

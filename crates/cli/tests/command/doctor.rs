@@ -1,5 +1,5 @@
-//! `tactus doctor`: the examination reports every property of the machine, and leaves no process and no control group
-//! behind.
+//! `tactus doctor`: the examination reports every mechanism and the lateness of timers. An interrupted doctor leaves no
+//! process and no control group, and the next doctor removes the control groups of a killed doctor.
 
 use super::{Done, Place};
 use serde_json::Value;

@@ -7,14 +7,14 @@ const VM: &str = "[[vm]]\nname = \"a\"\nworkload = \"hog\"\n";
 /// Valid keys of a machine and a run.
 const MACHINE: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"edf\"\n";
 
-/// Runs an invalid simulation with options for output files, and checks that no file is written. Returns the error
-/// message.
+/// Runs `tactus` with invalid arguments or input, and checks that it fails with code 2 and writes no file. Returns the
+/// error message without its line breaks.
 fn refused(place: &Place, args: &[&str]) -> String {
     let before = place.files();
     let done = place.run(args);
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{args:?}: {}", done.stderr);
     assert_eq!(place.files(), before, "{args:?}");
-    // The error message is folded to the width of a terminal.
+    // The error message has line breaks at the width of a terminal.
     done.stderr.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

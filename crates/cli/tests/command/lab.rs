@@ -200,7 +200,7 @@ fn what_was_played_last_is_drawn_without_a_record() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
 fn an_interrupted_run_ends_in_order_and_goes_on_where_it_was() {
-    // Twenty long runs.
+    // 80 long runs: four points with 20 seeds each.
     let place = place_with("300ms", "40s");
     let child = place
         .command(&["lab", "run", "T1", "--seeds", "20", "-j", "1"])

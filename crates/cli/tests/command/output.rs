@@ -1,4 +1,4 @@
-//! The output of valid commands.
+//! The output of commands. Control characters of files and arguments never reach the terminal.
 
 use super::{Place, scenario, tactus, task_set};
 use expect_test::expect_file;

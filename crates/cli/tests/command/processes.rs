@@ -61,7 +61,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
 
 #[test]
 fn jobs_that_come_late_queue_up_in_order() {
-    // A job takes longer than its period, so each job waits for its predecessor.
+    // A job takes longer than its period, so each job after the first waits for its predecessor.
     let jobs = Periodic { period: Nanos::ms(2), work: Nanos::ms(3), phase: Nanos::ms(1), deadline: Nanos::ms(1) };
     let mut process = launcher().work("late", Work::Periodic(jobs), Nanos::ms(90)).unwrap();
     let start = soon();

@@ -96,7 +96,7 @@ fn hosts_that_are_not_there_or_not_known_are_refused_in_words() {
     assert!(refused.contains("2 hosts, and a live run has one"), "{refused}");
 }
 
-/// The entities of a machine with names `vhost-…`.
+/// The entities with names `vhost-…`, each with its machine.
 #[derive(Default)]
 struct Threads(Vec<(MachineId, String)>);
 

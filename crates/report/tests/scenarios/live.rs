@@ -74,7 +74,7 @@ fn measured(events: &[(Instant, Event)]) -> Meter {
     meter
 }
 
-/// Runs the simulation, and returns its trace.
+/// Runs the simulation, and returns its report, its trace and its policy.
 fn simulated(scenario: &Scenario) -> (Report, Trace, Choice) {
     let choice = run::choose(scenario, &[], &[]).expect("it names its policy").remove(0);
     let mut trace = Trace::new(Header { policy: choice.name().to_string(), cpus: 1, seed: 0 });

@@ -128,8 +128,8 @@ fn a_run_is_cancelled_after_the_step_that_says_so() {
     assert!(steps > 1, "{steps} steps");
 }
 
-/// Returns the duration of the longest step of `run`. The duration of a step is the minimum over three runs, because
-/// other processes also use the CPUs. The steps are the same in each run.
+/// Returns the number of steps of `run` and the duration of the longest step. The duration of a step is the minimum
+/// over three runs, because other processes also use the CPUs. The steps are the same in each run.
 #[expect(clippy::disallowed_methods, reason = "the promise is one about time")]
 fn longest_step(run: &Run) -> (usize, Duration) {
     let timed = || {
@@ -153,7 +153,8 @@ fn longest_step(run: &Run) -> (usize, Duration) {
     (steps.len(), *steps.iter().max().expect("there are steps"))
 }
 
-/// Returns `count` tasks whose jobs are all released at the same instants: on a host, or in a guest with 4 vCPUs.
+/// Returns a scenario with `count` tasks whose jobs are released at the same instants: on a host, or in a guest with
+/// 4 vCPUs.
 fn released_together(count: usize, policy: &str, in_guest: bool) -> String {
     let (vm, task) = match in_guest {
         true => (format!("[[vm]]\nname = \"vm\"\nvcpus = 4\nguest = \"{policy}\"\n"), "vm.task"),

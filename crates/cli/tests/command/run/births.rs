@@ -124,7 +124,7 @@ fn a_child_of_a_command_that_ends_at_once_is_restored() {
     if !is_told() {
         return;
     }
-    // Later, the child must have the attributes of its parent.
+    // After the run, the child must have the attributes of this thread, from which the command inherited them.
     let before = Now::of(thread::current());
     for _ in 0..5 {
         let script = "(sleep 30 > /dev/null 2>&1 & echo $! > pid); exit 0";

@@ -261,7 +261,7 @@ impl Live {
         signal_to(signal, &self.process.pid().to_string());
     }
 
-    /// Returns the result of a run that ends by itself.
+    /// Waits for at most [`PATIENCE`] until the run ends, and returns its result.
     fn done(&mut self) -> Done {
         assert!(self.process.ends_within(PATIENCE), "it ends; so far it has said {}", self.said("stderr"));
         let status = self.begun.wait().unwrap();
@@ -278,8 +278,8 @@ impl Live {
         String::from_utf8(self.place.read(name)).expect("it is text")
     }
 
-    /// Ends the run with an interrupt, as a user does. Asserts that the run reports no troubles and leaves only the
-    /// lock file.
+    /// Ends the run with SIGINT, as a user does. Asserts that the run ends with code 130 and without a panic, and that
+    /// it leaves no process and only the lock file.
     fn end(mut self) -> Done {
         self.signal("INT");
         let done = self.done();

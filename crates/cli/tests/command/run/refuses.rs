@@ -9,8 +9,8 @@ use std::process::Command;
 use sys::child::{Child, Work};
 use sys::thread;
 
-/// Asserts that the error of a refused run contains `words` and a remedy, and that the run leaves no process and no
-/// file.
+/// Asserts that the run fails with code 2, with an error that contains `words` and a remedy. Asserts that the command
+/// does not start, and that the run leaves no file except the lock file. Returns the error message.
 fn refused(args: &[&str], words: &[&str]) -> String {
     let mut live = Live::begin(args);
     let done = live.done();

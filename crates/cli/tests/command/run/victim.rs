@@ -42,7 +42,7 @@ impl Victim {
         self.begun.id()
     }
 
-    /// Returns the tids of the process, or an empty list if the process has ended.
+    /// Returns the tids of the process.
     pub(super) fn threads(&self) -> Vec<u32> {
         thread::threads(self.pid()).unwrap()
     }
@@ -74,7 +74,7 @@ impl Victim {
         pid
     }
 
-    /// Returns all descendants of the process, and records the descendants for the cleanup.
+    /// Returns the pids of the process's children, and records the children for the cleanup.
     pub(super) fn children(&mut self) -> Vec<u32> {
         let pids = thread::children(self.pid()).unwrap();
         self.children.extend(pids.iter().filter_map(|&pid| Process::open(pid).ok()));

@@ -43,7 +43,7 @@ impl Tiny {
         tiny
     }
 
-    /// Returns the tiny paper with only this weight in its smoke set.
+    /// Replaces the weight 3072 by `weight` in the experiment. The smoke set then has only this weight.
     pub(crate) fn with_smoke(self, weight: u32) -> Tiny {
         let text = std::fs::read_to_string(self.path("experiments/shares.toml")).expect("it is there");
         self.write("experiments/shares.toml", &text.replace("3072", &weight.to_string()));

@@ -155,8 +155,8 @@ fn every_event_of_rt_app_is_done() {
     }
 }
 
-/// Two busy threads are in one group, and a third thread is in another group. The CPU is shared between the groups, and
-/// each share between the threads of the group.
+/// Three busy threads share a CPU. The CPU is divided between their groups, and the share of each group between its
+/// threads: two threads in one group and one in another, all in one group, and one that moves to the root group.
 #[test]
 fn threads_of_rt_app_share_by_task_group() {
     let thread = |name: &str, phases: &str| format!("\"{name}\" : {{ \"phases\" : {{ {phases} }} }}");

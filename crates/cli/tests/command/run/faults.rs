@@ -83,8 +83,8 @@ fn a_stopped_daemon_is_killed_and_all_threads_are_restored() {
     assert!(daemon.has_ended());
 }
 
-/// Performs `act` on the guardian of a run. Asserts that a new guardian replaces it, and restores all threads after the
-/// daemon dies.
+/// Performs `act` on the guardian of a run. Asserts that a new guardian replaces it. Then kills the daemon, and asserts
+/// that the new guardian restores all threads.
 fn guardian_is_missed(act: impl Fn(&Process)) {
     let crowd = Crowd::begin();
     let first = crowd.live.guardian();

@@ -9,9 +9,9 @@ pub enum AlarmOwner {
     Policy,
     /// A CPU.
     Cpu(CpuId),
-    /// An entity. The machine clears its alarms when the entity is detached.
+    /// An entity. The machine clears the alarms of an entity when the entity is detached.
     Entity(EntityId),
-    /// A group. The machine clears its alarms when the group is removed.
+    /// A group. The machine clears the alarms of a group when the group is removed.
     Group(GroupId),
 }
 

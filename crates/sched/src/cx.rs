@@ -88,8 +88,8 @@ impl<'a> Cx<'a> {
         self.truth.now
     }
 
-    /// Returns the CPU of the current call: the waker's CPU, the alarm's CPU, or the CPU that puts an entity back or
-    /// picks.
+    /// Returns the CPU of the current call: the CPU of the waker, of the alarm, of the running entity, or the CPU that
+    /// puts an entity back or picks. Without such a CPU: CPU 0 in `plan` and `group`, else the last CPU of the entity.
     #[inline]
     #[must_use]
     pub fn here(&self) -> CpuId {
@@ -190,7 +190,8 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Returns whether `cpu` has been kicked and has not picked yet.
+    /// Returns whether `cpu` is picking, or will pick without a further kick, because it was kicked or its entity
+    /// stopped.
     #[inline]
     #[must_use]
     pub fn kicked(&self, cpu: CpuId) -> bool {
@@ -205,8 +206,8 @@ impl<'a> Cx<'a> {
         self.truth.is_preempted(cpu)
     }
 
-    /// Returns an idle CPU on which `e` may run and which has not been kicked yet. The last CPU of `e` takes
-    /// precedence, then the CPU with the lowest number.
+    /// Returns an idle CPU on which `e` may run and which is not about to pick. The last CPU of `e` takes precedence,
+    /// then the CPU with the lowest number.
     #[must_use]
     pub fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
         self.truth.idle_cpu_for(e)
@@ -229,7 +230,7 @@ impl<'a> Cx<'a> {
     }
 
     /// Shortens the time slice of the entity running on `cpu`, without a new pick. The slice then ends at `until`,
-    /// later than now.
+    /// which is later than now. A slice that ends earlier is unchanged.
     pub fn cut(&mut self, cpu: CpuId, until: Instant) {
         self.truth.cut(cpu, until);
     }

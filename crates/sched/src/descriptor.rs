@@ -11,7 +11,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Constructor of a policy for a host.
+/// Constructor of a policy for a machine with this topology.
 pub type Build = fn(&Topology, &Knobs) -> Result<Box<dyn Policy>, Refused>;
 
 /// The registry entry of a policy.
@@ -29,7 +29,7 @@ pub struct Descriptor {
     pub bad_at: &'static str,
     /// Source code of the policy's file. The leading `//!` lines are its essay.
     pub text: &'static str,
-    /// Longest time after which an idle CPU finds a waiting entity. Law 11.
+    /// Which waiting entities an idle CPU finds, and the longest time until the CPU finds them. Law 11.
     pub conserving: fn(&LoadBounds<'_>) -> Conserving,
     /// Longest wait of an entity. `None`: unbounded, which is permitted only under strict priorities or overload. Law
     /// 12.
@@ -73,8 +73,8 @@ pub type Bound = fn(&LoadBounds<'_>) -> Option<Nanos>;
 #[expect(missing_debug_implementations, reason = "functions have nothing to show")]
 pub struct Guarantees {
     /// Largest difference between the CPU time of an entity and its weighted share, at any time and in any order of
-    /// arrival. The bound holds on one CPU, without groups, among entities that are always runnable. Both sums start at
-    /// the last change of the competing entities.
+    /// arrival. The bound holds on one CPU, without groups, among entities that are always runnable. Both are
+    /// counted from the last change of the competing entities.
     pub shares: Bound,
     /// Maximum part of the slice that an entity with an admitted reservation can lack at the end of a period. The bound
     /// holds for periods in which the entity is runnable throughout. Periods follow one another from the start of the
@@ -154,7 +154,7 @@ pub struct LoadBounds<'a> {
     pub has_reservations: bool,
     /// Whether any group has a quota or a cap.
     pub has_limits: bool,
-    /// Whether parameters change during the run: weights, affinities, groups, pauses.
+    /// Whether entities are paused, or parameters such as weights, affinities and groups change, during the run.
     pub has_changes: bool,
     /// Whether entities block and wake, rather than run throughout.
     pub has_sleepers: bool,
@@ -330,7 +330,7 @@ impl Knobs {
     /// Sets a [`Unit::Choice`] knob by its word.
     ///
     /// # Errors
-    /// No knob has this name, or its choices lack this word.
+    /// No knob has this name, or `word` is not one of its choices.
     pub fn set_word(&mut self, name: &str, word: &str) -> Result<(), KnobError> {
         let choices = self.values.iter().find(|(knob, _)| knob.name == name).map(|(knob, _)| knob.unit);
         let value = match choices {

@@ -18,7 +18,7 @@ macro_rules! generational_id {
         pub struct $name(NonZeroU64); // upper half: index; lower half: generation + 1, so an Option takes one word
 
         impl $name {
-            /// Returns the id with this index and generation (below 2^32 − 1), in the notation of traces.
+            /// Returns the id with this index and generation. Panics unless the generation is below 2^32 − 1.
             #[must_use]
             pub const fn new(index: u32, generation: u32) -> $name {
                 let word = (index as u64) << 32 | (generation + 1) as u64;
@@ -56,7 +56,7 @@ macro_rules! generational_id {
 }
 
 generational_id! {
-    /// A scheduled entity: a task in a guest or on a host, a vCPU on a host.
+    /// A scheduled entity: a task in a guest or on a host, or a vCPU or client on a host.
     ///
     /// Indices are reused after a detachment; the generation distinguishes the entities.
     EntityId, "e"

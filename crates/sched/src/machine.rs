@@ -30,7 +30,7 @@ use crate::truth::Truth;
 use alloc::boxed::Box;
 use core::fmt;
 
-/// A scheduler: one policy, the CPUs of the machine, and the state of both.
+/// A scheduler: one policy, and the state of the CPUs, entities, groups and alarms.
 pub struct Machine {
     policy: Box<dyn Policy>,
     truth: Truth,
@@ -46,7 +46,7 @@ impl Machine {
     /// Creates a machine without entities, all CPUs idle, at [`Instant::ZERO`].
     ///
     /// # Errors
-    /// The policy does not work with these knobs on this host.
+    /// The policy does not work with these knobs on this topology.
     pub fn build(source: &dyn PolicySource, host: Topology, knobs: &Knobs, kicks: Kicks) -> Result<Machine, Refused> {
         Ok(Machine::new(source.build(&host, knobs)?, source.alarms(), host, kicks))
     }
@@ -116,7 +116,7 @@ impl Machine {
     /// Adds a group under `parent`.
     ///
     /// # Errors
-    /// The errors of [`attach`](Machine::attach).
+    /// `parent` does not exist, or the policy cannot meet the request. The machine is then unchanged.
     pub fn create_group(&mut self, now: Instant, params: GroupParams, parent: GroupId) -> Result<GroupId, Refused> {
         self.advance(now);
         if !self.truth.is_group(parent) {
@@ -133,7 +133,7 @@ impl Machine {
     /// Changes the parameters of a group.
     ///
     /// # Errors
-    /// The errors of [`attach`](Machine::attach).
+    /// The group does not exist, or the policy cannot meet the request. The parameters are then unchanged.
     pub fn adjust_group(&mut self, now: Instant, g: GroupId, params: GroupParams) -> Result<(), Refused> {
         self.advance(now);
         if !self.truth.is_group(g) {
@@ -151,7 +151,7 @@ impl Machine {
     /// Removes an empty group.
     ///
     /// # Errors
-    /// The group does not exist, still has members or subgroups, or is the root.
+    /// The group does not exist, still has members or subgroups, or is the root, or the policy refuses the removal.
     pub fn remove_group(&mut self, now: Instant, g: GroupId) -> Result<(), Refused> {
         self.advance(now);
         if !self.truth.is_group(g) {
@@ -259,7 +259,7 @@ impl Machine {
         }
     }
 
-    /// Blocks `e` in any state.
+    /// Blocks `e`, which may be in any state.
     fn stop(&mut self, e: EntityId) {
         match self.truth.slot(e).state {
             State::Blocked => {}

@@ -283,7 +283,7 @@ impl Params {
 /// A ceiling on a group's CPU time: `quota` in every `period`, summed over CPUs (`cpu.max`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Quota {
-    /// CPU time per period. Range: from 1 ms (kernel: `min_cfs_quota_period`, kernel/sched/core.c).
+    /// CPU time per period. Range: 1 ms (kernel: `min_cfs_quota_period`, kernel/sched/core.c) … [`SPAN_MAX`].
     pub quota: Nanos,
     /// Length of a period. Range: 1 ms … 1 s.
     pub period: Nanos,
@@ -422,7 +422,8 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Returns the largest slice that would fit in the period of a refused reservation; `None` if none does.
+    /// Returns the largest slice that would fit in the period of a refused reservation. `None`: no slice fits, or the
+    /// slice is not the reason of the refusal.
     #[must_use]
     pub fn nearest_slice(&self) -> Option<Nanos> {
         match *self {

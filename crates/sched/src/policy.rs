@@ -10,7 +10,7 @@
 //!       charge                   it has used this amount of CPU time
 //!     put(Expired | Kicked | Yielded)   it is waiting again
 //!     put(Blocked)               it is blocked again
-//!   sleep                        it was waiting and is now blocked (paused, stopped)
+//!   sleep                        it was waiting and is now blocked (paused or detached)
 //! detach                         it is blocked and removed; no later call mentions it
 //! ```
 //!
@@ -38,7 +38,8 @@ pub trait Policy: Send {
     fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
     /// Applies the change of the parameters of `e` from `old` to `cx.params(e)`. `e` may be blocked, waiting or
-    /// running; a running `e` has just been charged. The machine kicks a CPU on which `e` may no longer run.
+    /// running; a running `e` has just been charged. If `e` may no longer run on its CPU, the machine then kicks the
+    /// CPU.
     ///
     /// # Errors
     /// The policy cannot meet the request, and its state has not changed. The machine restores `old`.
@@ -47,7 +48,7 @@ pub trait Policy: Send {
     /// Records that a group was created or changed, or that an empty group is about to be removed.
     ///
     /// # Errors
-    /// The errors of [`adjust`](Policy::adjust).
+    /// The policy cannot meet the request, and its state has not changed.
     fn group(&mut self, _g: GroupId, _change: GroupChange<'_>, _cx: &mut Cx<'_>) -> Result<(), Refused> {
         Ok(())
     }
@@ -58,16 +59,16 @@ pub trait Policy: Send {
     /// Records an event for `e`, which is already waiting or running.
     fn event(&mut self, _e: EntityId, _what: Notice, _cx: &mut Cx<'_>) {}
 
-    /// Dequeues `e`, which was waiting and is now blocked (paused, stopped).
+    /// Dequeues `e`, which was waiting and is now blocked (paused or about to be detached).
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
     /// Charges `e`, which is blocked in this policy, for `ran` of CPU time used in another policy. Called only if this
     /// policy is a class of a composed policy.
     fn owe(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
-    /// Charges `e` for `ran` of CPU time since the last charge. `ran` is never zero. The machine calls this function
-    /// before `put`, `adjust` and `detach`, before a change of a group, and when the driver reports a measurement. The
-    /// policy itself calls this function with the result of [`Cx::take_ran`].
+    /// Charges the running `e` for `ran` of CPU time since the last charge. `ran` is never zero. The machine calls this
+    /// function before `put` and `adjust`, before a change of a group's parameters, and when the driver reports a
+    /// measurement. The policy itself calls this function with the result of [`Cx::take_ran`].
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>);
 
     /// Handles a yield of the running `from` to `to`. Returns whether `to` will run. If so, `from` yields afterwards.
@@ -80,7 +81,7 @@ pub trait Policy: Send {
         unreachable!("a policy that sets no alarm got {alarm:?}");
     }
 
-    /// Decides for several CPUs together, once per instant, before any `pick`. May kick further CPUs.
+    /// Decides for several CPUs together, once per settle, before any `pick`. May kick further CPUs.
     fn plan(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Takes back `prev.entity`, which has just stopped running on `cpu`. The entity is blocked or waits again.
@@ -95,7 +96,8 @@ pub trait Policy: Send {
         false
     }
 
-    /// Returns the current period of the reservation of `e`; `None` if the policy keeps no reservation for `e`.
+    /// Returns the state of the reservation of `e` in its current period; `None` if the policy keeps no reservation for
+    /// `e`.
     fn promise(&self, _e: EntityId) -> Option<PromiseState> {
         None
     }
@@ -137,9 +139,9 @@ impl Decision {
 /// The cause of a wake-up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wake {
-    /// The entity runs for the first time. `parent` has forked the entity, if any.
+    /// The first wake-up of the entity.
     New {
-        /// Entity that forked the new entity.
+        /// Entity that forked the new entity, if any.
         parent: Option<EntityId>,
     },
     /// Another entity woke the entity.

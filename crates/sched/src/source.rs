@@ -18,13 +18,13 @@ pub trait PolicySource: Send + Sync {
     /// Returns the alarm slots that the policy uses.
     fn alarms(&self) -> AlarmSlots;
 
-    /// Builds the policy for a host.
+    /// Builds the policy for a machine with this topology.
     ///
     /// # Errors
-    /// The policy does not work with these knobs on this host.
+    /// The policy does not work with these knobs on this topology.
     fn build(&self, host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused>;
 
-    /// Returns the longest time after which an idle CPU finds a waiting entity. Law 11.
+    /// Returns which waiting entities an idle CPU finds, and the longest time until the CPU finds them. Law 11.
     fn conserving(&self, _load: &LoadBounds<'_>) -> Conserving {
         Conserving::Never
     }

@@ -201,7 +201,8 @@ impl Instant {
         Instant(Nanos(self.0).round_up(step).0)
     }
 
-    /// Returns the first multiple of `step` (plus `phase`) strictly after `self`. Panics when `step` is zero.
+    /// Returns the first of the instants `phase`, `phase + step`, `phase + 2 · step` and so on that is later than
+    /// `self`. Panics when `step` is zero.
     #[must_use]
     pub fn next_tick(self, step: Nanos, phase: Nanos) -> Instant {
         assert!(step.0 > 0, "a tick needs a period");

@@ -34,7 +34,7 @@ struct Seat {
     touched: bool,
     /// Whether the CPU picked, or its time slice was cut, since the last report to the driver.
     decided: bool,
-    /// Whether the last requested kick has been reported to the driver. True before the first kick.
+    /// False if a kick was requested since the last report to the driver.
     kick_reported: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Truth {
     pub(crate) host: Topology,
     kicks: Kicks,
     seats: Vec<Seat>,
-    /// CPUs that pick in this settle.
+    /// CPUs that must still pick in this settle.
     needy: CpuSet,
     needy_count: usize,
     /// CPUs with a kick in flight.
@@ -58,7 +58,7 @@ pub(crate) struct Truth {
     deferred: CpuSet,
     /// Maximum number of picks of one settle; a settle with more picks is treated as endless.
     pub(crate) picks_most: usize,
-    /// CPU that puts an entity back or picks at this moment.
+    /// CPU for which `settle` puts an entity back or picks at this moment.
     pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
     /// Parameters of each entity. They are stored apart from `slots`, because they are seldom read.
@@ -358,7 +358,7 @@ impl Truth {
         }
     }
 
-    /// Returns the next CPU that must pick, lowest first, and marks this CPU as having picked.
+    /// Removes and returns the lowest CPU that must pick. The coming pick also answers a kick in flight to this CPU.
     #[inline]
     pub(crate) fn take_needy(&mut self) -> Option<CpuId> {
         if self.needy_count == 0 {
@@ -472,7 +472,7 @@ impl Truth {
 
     // ---- Actions for the driver ----
 
-    /// Turns all changes since the last call into actions: stops, holds, runs, alarms.
+    /// Turns all changes since the last call into actions: first stops, then holds, then runs and kicks, then alarms.
     pub(crate) fn report(&mut self) {
         self.actions.clear();
         if let [cpu] = *self.touched {

@@ -7,7 +7,7 @@ use crate::time::Instant;
 /// An instruction to the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// The entity that ran on `cpu` stops. All stops of an instant precede all runs.
+    /// The entity that ran on `cpu` stops. All stops of a settle precede all runs.
     Stop {
         /// CPU that becomes free.
         cpu: CpuId,
@@ -30,7 +30,7 @@ pub enum Action {
         /// New end of the time slice.
         until: Instant,
     },
-    /// Interrupt `cpu`; the driver answers with [`Input::Kicked`](super::Input::Kicked) afterwards.
+    /// Interrupt `cpu`; the driver reports [`Input::Kicked`](super::Input::Kicked) when the interrupt arrives.
     Kick {
         /// CPU to interrupt.
         cpu: CpuId,
@@ -61,7 +61,7 @@ pub enum Action {
 /// The delivery of a kick to a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kicks {
-    /// At once: the CPU picks in the same settle.
+    /// At once: the CPU picks in the same settle. Only a kick of a frozen CPU is delivered by the driver.
     Immediate,
     /// By the driver, after any delay ([`Action::Kick`], [`Input::Kicked`](super::Input::Kicked)).
     Delivered,

@@ -69,7 +69,7 @@ pub enum Input {
         time: Nanos,
     },
     /// `cpu` is a vCPU that has no physical CPU from now on. Until the thaw, no put, no pick and no charge happens on
-    /// the CPU, and the driver defers its kicks, alarms and ends of time slices.
+    /// the CPU, and the driver defers the kicks, alarms and ends of time slices of the CPU.
     Freeze {
         /// CPU that freezes.
         cpu: CpuId,

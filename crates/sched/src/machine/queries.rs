@@ -33,8 +33,9 @@ impl Machine {
         &self.truth.host
     }
 
-    /// Returns the dense number of `alarm`, by which a driver indexes its table of timers. Range: below the number of
-    /// slots that the descriptor declares for all owners so far. The number depends on the owner and the slot alone.
+    /// Returns the dense number of `alarm`, by which a driver indexes its table of timers. Numbers start at 0; the
+    /// highest number grows with the number of entities and groups. The number depends only on the type and index of
+    /// the owner and on the slot.
     ///
     /// # Panics
     /// The descriptor declares no such slot.
@@ -124,7 +125,8 @@ impl Machine {
         self.policy.inspect(e, show);
     }
 
-    /// Returns the current period of the reservation of `e`; `None` if the policy keeps no reservation for `e`.
+    /// Returns the state of the reservation of `e` in its current period; `None` if the policy keeps no reservation for
+    /// `e`.
     #[must_use]
     pub fn promise(&self, e: EntityId) -> Option<PromiseState> {
         self.policy.promise(e)

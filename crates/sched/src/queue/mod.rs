@@ -1,5 +1,5 @@
 //! Run queues. Each type keeps any number of queues over one table of entities, so an entity is in at most one of these
-//! queues. Memory is allocated only when an entity or a group is added. Enqueueing never allocates.
+//! queues. Memory is allocated only when an entity or a group is added, so that enqueueing never allocates.
 //!
 //! - [`Lists`]: FIFO lists, with insertion at any position.
 //! - [`Levels`]: a list per priority, with the most urgent occupied list in O(1).

@@ -1,4 +1,4 @@
-//! [`Confined`]: the confinement of entities by policies, one bit for each CPU of the machine.
+//! [`Confined`]: the confinement of entities by policies, one bit per entity and CPU.
 
 use crate::id::{CpuId, CpuSet};
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ impl Confined {
         Confined { words: cpus.div_ceil(64), bits: Vec::new() }
     }
 
-    /// Allows all CPUs for `index`, which is new or reused.
+    /// Allows all CPUs for the entity at `index`, which is new or reused.
     pub(crate) fn free(&mut self, index: usize) {
         let (from, to) = (index * self.words, (index + 1) * self.words);
         if self.bits.len() < to {
@@ -32,7 +32,7 @@ impl Confined {
         }
     }
 
-    /// Returns the CPUs of `set` on which `index` may run.
+    /// Returns the CPUs of `set` to which the entity at `index` is confined.
     pub(crate) fn of(&self, index: usize, set: &CpuSet) -> CpuSet {
         let row = &self.bits[index * self.words..][..self.words];
         set.and_words(row)

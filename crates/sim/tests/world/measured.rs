@@ -5,8 +5,8 @@ use measure::Meter;
 use sched::{Nanos, Params};
 use sim::{Application, Costs, Guest, Workload, World};
 
-/// Two vCPUs of an overloaded guest share one CPU with a hog. The guest's tasks receive the CPU time of the vCPUs. For
-/// the rest of the time, the vCPUs were halted, or the time was stolen.
+/// Two vCPUs of an overloaded guest share one CPU with a hog. The guest's tasks receive the CPU time of the vCPUs. The
+/// rest of the time is steal time, or the wait of a vCPU after a wake-up.
 #[test]
 fn what_the_host_gives_to_vcpus_their_tasks_get_and_the_rest_is_stolen() {
     for policy in ["cfs", "credit", "eevdf"] {
@@ -36,8 +36,8 @@ fn what_the_host_gives_to_vcpus_their_tasks_get_and_the_rest_is_stolen() {
         assert_eq!(given + delivered("beside"), Nanos::s(2), "under {policy}: the CPU was always busy");
         // Once the hogs run, neither vCPU halts. Time without a physical CPU is then stolen from the task on the vCPU.
         let stolen = below.cpus().iter().fold(Nanos::ZERO, |sum, cpu| sum + cpu.stolen);
-        // After a wake-up from a halt, no task is on the vCPU. Its wait for a CPU counts as wake-up latency on the
-        // host.
+        // After a wake-up from a halt, no task is on the vCPU. The vCPU's wait for a physical CPU is wake-up latency on
+        // the host, not steal time.
         let mut woken = Nanos::ZERO;
         above.members().iter().filter(|member| member.name != "beside").for_each(|it| woken += it.got.wakeups.total());
         assert_eq!(given + stolen + woken, Nanos::s(4), "under {policy}");

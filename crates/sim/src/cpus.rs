@@ -91,8 +91,8 @@ pub(crate) struct Cpus {
     /// Alarms, by their number in the machine.
     pub(crate) alarms: Calendar,
     alarm_names: Vec<Option<(Alarm, CpuId)>>,
-    /// CPUs whose entity stopped in this settle before the end of its burst and slice. If such a CPU stays idle, its
-    /// end is cleared.
+    /// CPUs whose entity stopped in this settle while an end of its burst or slice was set. If such a CPU stays idle,
+    /// this end is cleared.
     stopped: Vec<CpuId>,
     /// Messages to the rest of the world.
     pub(crate) outbox: Outbox,
@@ -165,8 +165,8 @@ impl Cpus {
         self.ends.next().min(self.releases.next()).min(self.kicks.next().min(self.alarms.next()))
     }
 
-    /// Takes a due alarm by its number. The burst on its CPU pays for the tick. `None`: the alarm is deferred, because
-    /// its CPU is absent.
+    /// Takes a due alarm by its number. The burst on the alarm's CPU pays the cost of a tick. `None`: the alarm is
+    /// deferred, because its CPU is absent.
     pub(crate) fn take_alarm(&mut self, number: usize) -> Option<Alarm> {
         self.alarms.clear(number);
         let (alarm, on) = self.alarm_names[number].expect("it was set");
@@ -327,7 +327,7 @@ impl Cpus {
     }
 
     /// Clears the ends of bursts and slices on CPUs whose entity stopped and that stay idle. Called after all actions
-    /// of an instant.
+    /// of a settle.
     #[inline]
     pub(crate) fn clear_idle(&mut self) {
         for i in 0..self.stopped.len() {
@@ -436,12 +436,12 @@ impl Cpus {
         (self.cpus[cpu.index()].entity == Some(entity)).then_some(cpu)
     }
 
-    /// Returns whether `entity` currently runs.
+    /// Returns whether `entity` runs on a CPU that is not absent.
     pub(crate) fn is_present(&self, entity: EntityId) -> bool {
         self.seat_of(entity).is_some_and(|cpu| !self.cpus[cpu.index()].absent)
     }
 
-    /// Begins the next job of `entity`, which runs on `cpu`.
+    /// Begins the next burst of `entity`, which keeps `cpu`. Counts a dispatch.
     pub(crate) fn go_on(&mut self, cpu: CpuId, entity: EntityId) {
         let task = self.tasks[entity.index()].as_mut().expect("it is attached");
         self.counts.dispatches += 1;

@@ -75,7 +75,7 @@ impl<'a> Driver<'a> {
     /// Creates an idle host at time zero.
     ///
     /// # Errors
-    /// The policy does not work with these knobs on this host.
+    /// The policy does not work with these knobs on this topology.
     pub fn new(
         policy: &dyn PolicySource,
         host: sched::Topology,
@@ -132,7 +132,7 @@ impl<'a> Driver<'a> {
         self.is_watched = !self.sinks.is_empty() || self.cpus.outbox.coordinates;
     }
 
-    /// Whether the world has to react to events of this instant.
+    /// Returns whether the world has to react to events of this instant.
     #[inline]
     pub(crate) fn concerns_world(&self) -> bool {
         let outbox = &self.cpus.outbox;
@@ -157,7 +157,7 @@ impl<'a> Driver<'a> {
         &self.machine
     }
 
-    /// Returns the totals so far.
+    /// Returns the counts of jobs and scheduling events so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let late: u64 = self.cpus.tasks.iter().flatten().map(|task| self.late_jobs(task)).sum();
@@ -255,7 +255,7 @@ impl<'a> Driver<'a> {
         self.waiters()
     }
 
-    /// Returns the CPU time that `entity` has spun for locks.
+    /// Returns the CPU time that `entity` has spun for locks and barriers, without a spin in progress.
     #[must_use]
     pub fn spun(&self, entity: EntityId) -> Nanos {
         self.cpus.tasks[entity.index()].as_ref().map_or(Nanos::ZERO, |task| task.progress.spun)
@@ -271,7 +271,7 @@ impl<'a> Driver<'a> {
         self.input(Input::Pause { entity });
     }
 
-    /// Ends the pause of an entity.
+    /// Ends the pause of an entity. A hog, or a periodic entity with an open job, wakes.
     pub fn resume(&mut self, entity: EntityId) {
         let progress = &mut self.cpus.task(entity).progress;
         progress.paused = false;
@@ -280,7 +280,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Wakes a scripted entity, or any other blocked entity.
+    /// Wakes a blocked entity, such as a scripted entity.
     pub fn wake(&mut self, entity: EntityId, why: Wake) {
         self.cpus.task(entity).progress.woke = true;
         self.input(Input::Wake { entity, why });
@@ -312,7 +312,7 @@ impl<'a> Driver<'a> {
         self.input(Input::Yield { cpu });
     }
 
-    /// Makes the entity on `cpu` yield to another entity.
+    /// Makes the entity on `cpu` yield to another entity. If the policy refuses, the entity keeps its CPU.
     pub fn yield_to(&mut self, cpu: CpuId, to: EntityId) {
         self.input(Input::YieldTo { cpu, to });
         if self.machine.running(cpu).is_none() {

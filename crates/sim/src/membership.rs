@@ -81,7 +81,7 @@ impl Driver<'_> {
     /// Starts the tasks of an application, all in `group`. Returns the number of the application and its tasks.
     ///
     /// # Errors
-    /// The policy refuses a task or a group. In this case, no task is started.
+    /// The policy refuses a task or a group. In this case, no task of the application remains.
     pub fn start(&mut self, application: &Application, group: GroupId) -> Result<(u32, Vec<EntityId>), Refused> {
         let mut groups = vec![group];
         for spec in &application.groups {

@@ -18,7 +18,7 @@ pub(crate) enum Message {
     Spin { cpu: CpuId, halts: bool },
     /// A guest's `cpu` no longer runs a task.
     Idle { cpu: CpuId },
-    /// A host's vCPU has lost its CPU or has yielded.
+    /// A host's vCPU has lost its CPU, has yielded, or leaves its guest for an interrupt.
     Leave { vcpu: EntityId },
     /// A host's vCPU has a CPU, and the costs of the dispatch are paid.
     Enter { vcpu: EntityId },

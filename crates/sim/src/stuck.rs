@@ -1,4 +1,4 @@
-//! [`Stuck`]: the reason why a run cannot continue, with the waiting tasks.
+//! [`Stuck`]: the reason why a run or an application cannot continue, with the waiting tasks.
 
 use sched::Instant;
 use std::fmt;
@@ -10,16 +10,16 @@ pub struct Waiter {
     pub task: String,
     /// Object that the task waits for, such as "mutex `a`".
     pub waits_for: String,
-    /// Task that holds the object. `None`: the object is free.
+    /// Task that holds the object. `None`: no task holds the object.
     pub held_by: Option<String>,
     /// Instant since which the task waits.
     pub since: Instant,
 }
 
-/// The reason why a run ended early.
+/// The reason why a run ended early, or why an application waits for its stop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stuck {
-    /// Instant of the end.
+    /// Instant at which the run ended or the application stalled.
     pub at: Instant,
     /// Name of the machine.
     pub machine: String,

@@ -11,7 +11,7 @@ pub enum Workload {
     Periodic(Periodic),
     /// An entity that the caller wakes and blocks.
     Scripted,
-    /// A vCPU, which runs while its guest has runnable tasks.
+    /// A vCPU, which is runnable while the guest has work for it.
     Vcpu,
     /// A task that executes a program of [`Step`](crate::program::Step)s.
     Program,

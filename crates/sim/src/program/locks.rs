@@ -43,7 +43,7 @@ impl Driver<'_> {
         self.guest.is_some_and(|guest| guest.spinning == Spinning::Unfair)
     }
 
-    /// Returns the time for which a task spins before it exits or halts.
+    /// Returns the time for which a task spins before its vCPU exits or halts. `None`: no limit.
     fn spin_limit(&mut self, id: ObjectId) -> Option<Nanos> {
         let guest = self.guest?;
         if let Spinning::Paravirt { limit } = guest.spinning

@@ -181,7 +181,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Notifies the task that waits for `id`, by an interrupt to the CPU on which the task last ran.
+    /// Notifies the task that has waited longest for `id`, by an interrupt to the CPU on which the task last ran. If no
+    /// task waits, notifies the busy server of a ring with [`Notify::Always`].
     pub(crate) fn notify(&mut self, id: ObjectId) {
         let object = self.tasks.object(id);
         let server = match &mut object.held {

@@ -6,7 +6,7 @@ use crate::network::Packet;
 use sched::EntityId;
 use std::collections::VecDeque;
 
-/// Waiting tasks in order of arrival, each with the number of awaited bytes.
+/// Waiting tasks in order of arrival, each with the number of bytes to read or write; 0 if the object holds no bytes.
 pub(crate) type Queue = VecDeque<(EntityId, u64)>;
 
 /// The content of an object.
@@ -122,7 +122,7 @@ impl Shared {
         taken
     }
 
-    /// Increments a semaphore without waiters.
+    /// Increments a semaphore without waiters, up to its maximum.
     pub(crate) fn post(&mut self) {
         if let Held::Semaphore { count, most } = &mut self.held {
             *count = (*count + 1).min(*most);

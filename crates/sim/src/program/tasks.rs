@@ -6,7 +6,8 @@ use super::task_state::TaskState;
 use super::{Object, ObjectId};
 use sched::{EntityId, GroupId, Instant};
 
-/// Maximum number of steps of one task at one instant. A task that exceeds this number loops without using time.
+/// Maximum number of steps that a task executes in a row without using time or waiting. Also the maximum number of such
+/// rows of a machine at one instant.
 pub(super) const STEPS_MOST: u32 = 1_000_000;
 
 /// Maximum number of steps of all tasks of a machine at one instant.
@@ -26,11 +27,11 @@ pub(super) enum StepOutcome {
 pub(crate) struct ApplicationState {
     /// Number of tasks.
     pub(crate) there: u32,
-    /// Number of tasks that wait for objects.
+    /// Number of tasks that wait for objects, except ports, inboxes and rings.
     pub(crate) waiting: u32,
     /// Number of tasks that wait for their children.
     pub(crate) joining: u32,
-    /// Whether the end of the application is in progress.
+    /// Whether the application has been stopped.
     pub(crate) is_over: bool,
     /// Index of the application's first object among the objects of its machine.
     pub(crate) base: u32,

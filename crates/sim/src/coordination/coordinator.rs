@@ -1,5 +1,5 @@
-//! [`Coordinator`]: grants, on the host, the boosts requested for the vCPUs of a VM, within its budget and the limits.
-//! The coordinator only needs to know which boosted vCPUs run, and since when.
+//! [`Coordinator`]: grants, on the host, the boosts requested for the vCPUs of a VM, within the VM's budget and the
+//! limits. Of the host, the coordinator only needs to know which vCPUs run.
 
 use super::{Boost, BoostRequest, Coordination};
 use sched::{Instant, Nanos};
@@ -40,7 +40,7 @@ pub(crate) struct Coordinator {
     spent: Nanos,
     /// Instant up to which boosted time is counted.
     accounted_until: Instant,
-    /// Boosted time of all windows, and the number of denied boosts.
+    /// Boosted time of all windows, and the numbers of boosts that the budget or a limit denied or ended.
     pub(crate) boosted: Nanos,
     pub(crate) over_budget: u64,
     pub(crate) over_limit: u64,

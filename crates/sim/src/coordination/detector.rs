@@ -286,7 +286,7 @@ impl Detector {
 }
 
 /// Returns whether `e`, which has just woken, is far enough behind to count as interactive (CFS). Either `e` would
-/// preempt the running task, or `e` is behind the minimum of its queue by a quarter of the latency.
+/// preempt the running task, or `e` is behind the minimum of its queue by at least a quarter of the latency.
 fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bool {
     let position = |of| match machine.position(of) {
         Some(Position::Fair(position)) => Some(position),

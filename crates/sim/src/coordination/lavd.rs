@@ -9,7 +9,7 @@ use sched::{Instant, Nanos, Wake};
 const INTERVAL_LEAST: Nanos = Nanos::us(500);
 /// Maximum frequency. Unit: per second.
 const FREQUENCY_MOST: u64 = 100_000;
-/// Maximum average runtime that counts.
+/// Maximum length of a run that counts.
 const RUNTIME_MOST: Nanos = Nanos::s(1);
 const RUNTIME_UNIT: u64 = 500_000;
 /// Additions to the weight of a task, in 1024ths.
@@ -127,7 +127,7 @@ mod tests {
         let mut task = Lavd::default();
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 22 * 22);
-        // 16 waits and 64 wake-ups in a second add 2^10.
+        // 16 waits and 64 wake-ups per second add log2(16 · 64) = 10.
         let mut task = Lavd { wait_frequency: 16, wake_frequency: 64, ..Lavd::default() };
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 32 * 32);

@@ -51,11 +51,11 @@ impl Protocol {
         [("s0", Protocol::S0), ("kiszka", Protocol::Kiszka), ("rfc-v1", Protocol::RfcV1), ("rfc-v2", Protocol::RfcV2)];
 }
 
-/// The rule by which a guest detects interactive tasks. Tasks of a real-time class, and tasks with a reservation, are
-/// always urgent.
+/// The rule by which a guest detects interactive tasks, which are urgent. Tasks of a real-time class or the stop class,
+/// and tasks with a reservation, are always urgent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
-    /// Only tasks of a real-time class and tasks with a reservation are interactive.
+    /// No task is interactive. Only the tasks that are always urgent are urgent.
     Class,
     /// The task was far behind the running task at its wake-up, or far behind its queue (CFS). Source:
     /// `wakeup_preempt_entity`, kernel/sched/fair.c, v5.13; the distance to the queue is assumed.

@@ -19,7 +19,7 @@ impl Driver<'_> {
         &mut state.timers[timer]
     }
 
-    /// Makes the task on `cpu` sleep until its timer ends.
+    /// Makes the task on `cpu` sleep until the current period of its timer ends.
     pub(super) fn timer(
         &mut self,
         cpu: CpuId,
@@ -52,7 +52,7 @@ impl Driver<'_> {
         self.sleep_until(cpu, entity, end)
     }
 
-    /// Makes the task on `cpu` use CPU time until its timer ends.
+    /// Makes the task on `cpu` use CPU time until the current period of its timer ends.
     pub(super) fn run_until_beat(
         &mut self,
         cpu: CpuId,

@@ -57,7 +57,8 @@ impl Driver<'_> {
         waiting.into_iter().map(shown).collect()
     }
 
-    /// Detects a wait cycle: the owner of `id` waits for `entity`, directly or through other tasks.
+    /// Detects a wait cycle: `entity` itself owns `id`, or the owner waits for `entity`, directly or through other
+    /// tasks.
     pub(crate) fn check_cycle(&mut self, entity: EntityId, id: ObjectId) {
         let mut next = self.tasks.objects[id.0 as usize].owner();
         let mut ring = Vec::new();

@@ -101,7 +101,7 @@ impl World<'_> {
 
     // ---- On the host ----
 
-    /// Processes the messages of a host that has settled.
+    /// Processes the dispatches, stops and exits of vCPUs on a host that has settled.
     pub(super) fn coordinate_host(&mut self, host: usize) {
         let now = self.now;
         let mut notes = self.machines[host].cpus.outbox.take_notes();
@@ -237,8 +237,8 @@ impl World<'_> {
         stays || machine.adjust(entity, params).is_ok()
     }
 
-    /// Sets the parameters that an entity has without a boost. If the entity is boosted, its boost is applied again on
-    /// top of them.
+    /// Sets the parameters that an entity has without a boost. If the entity is boosted, its boost is applied to the
+    /// new parameters, or ends if the policy refuses the boost.
     pub(super) fn rebase(&mut self, host: MachineId, entity: EntityId, params: Params) {
         let Some((guest, cpu)) = self.coordinated_vcpu(host.index(), entity) else { return };
         let now = self.now;

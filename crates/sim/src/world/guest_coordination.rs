@@ -15,7 +15,7 @@ pub(super) struct GuestCoordination {
     pub(super) host: MachineId,
     /// Entity of each CPU of the guest, and the entity's parameters without a boost.
     pub(super) vcpus: Vec<(EntityId, Params)>,
-    /// Whether the trace records a boost of the vCPU, by CPU.
+    /// Whether the trace shows the vCPU as boosted, by CPU.
     pub(super) traced: Vec<bool>,
     pub(super) protocol_states: Vec<ProtocolState>,
     pub(super) detector: Detector,
@@ -26,8 +26,8 @@ pub(super) struct GuestCoordination {
 }
 
 impl GuestCoordination {
-    /// Returns the choice of the guest's scheduler for a CPU: the running task, and whether urgent tasks wait or sleep
-    /// there.
+    /// Returns the choice of the guest's scheduler for `cpu`: the boost for the running task, whether this task must
+    /// not be preempted, and whether urgent tasks wait or sleep on `cpu`.
     pub(super) fn choice(&self, machine: &Driver<'_>, cpu: CpuId) -> GuestChoice {
         let runs = machine.machine.running(cpu);
         let of_class = |e: EntityId| Boost::like(machine.machine.params(e).class);

@@ -299,7 +299,7 @@ impl<'a> World<'a> {
     /// tasks.
     ///
     /// # Errors
-    /// The policy refuses a task or a group. In this case, no task is started.
+    /// The policy refuses a task or a group. In this case, no task of the application remains.
     pub fn start(
         &mut self,
         machine: MachineId,

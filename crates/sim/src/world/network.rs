@@ -263,7 +263,7 @@ impl World<'_> {
         self.schedule_visit(machine);
     }
 
-    /// Delivers a packet at its last hop.
+    /// Delivers a packet that has passed its last hop.
     fn arrive(&mut self, packet: Packet) {
         let Packet { flow, bytes, sent, .. } = packet;
         if packet.kind == Kind::Ack {

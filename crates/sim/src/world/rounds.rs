@@ -18,8 +18,8 @@ impl World<'_> {
     /// Processes every event before `end`, and advances to `end`.
     ///
     /// # Errors
-    /// The run cannot continue, because programs deadlock or loop without using time. The world stays at the instant of
-    /// the error.
+    /// The run cannot continue, for example because programs deadlock or loop without using time. The world stays at
+    /// the instant of the error.
     pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         let mut unlimited = u64::MAX;
         let is_there = self.run_within(end, &mut unlimited)?;

@@ -137,7 +137,7 @@ impl World<'_> {
         self.schedule_visit(host);
     }
 
-    /// Ends the polling of a vCPU. Counts the time since the vCPU became idle, except the exit, up to the polling time.
+    /// Counts the polling of a vCPU: the time since the vCPU became idle, except the exit, up to the polling time.
     fn count_poll(&mut self, number: usize) {
         let Vcpu { guest, since, poll, .. } = self.vcpus[number];
         let polled = self.now.since(since).saturating_sub(self.machines[guest.index()].cpus.costs.exit).min(poll);
@@ -153,7 +153,7 @@ impl World<'_> {
         host.cpus.tasks.iter().flatten().any(|task| waits(task.id) && host.machine.allowed(task.id).contains(on))
     }
 
-    /// Halts vCPUs that poll on a CPU for which an entity waits.
+    /// Ends the polling of each vCPU on whose CPU another entity waits. The vCPU halts as soon as its exit is paid.
     pub(super) fn cut_polls(&mut self, host: usize) {
         if self.polling == 0 {
             return;
@@ -172,7 +172,7 @@ impl World<'_> {
         }
     }
 
-    /// Cancels the halts of vCPUs of a guest that have work.
+    /// Cancels the halt of each vCPU of a guest that has received a task.
     fn end_halts(&mut self, index: usize) {
         let (base, cpus) = (self.places[index].vcpus, self.machines[index].machine.topology().cpus);
         for number in base..base + cpus {
@@ -249,8 +249,8 @@ impl World<'_> {
         self.schedule_visit(guest);
     }
 
-    /// Makes a spinning vCPU yield to a preempted sibling that does not spin itself, if any. Source:
-    /// `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c.
+    /// Makes a spinning vCPU yield to a sibling that waits for a CPU, if any. A sibling that itself yielded because it
+    /// spins is skipped every other time. Source: `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c.
     fn yield_for(&mut self, number: usize) {
         let Vcpu { host, entity, guest, doing, .. } = self.vcpus[number];
         if doing != Doing::Runs {

@@ -77,7 +77,7 @@ impl Idleness {
         pair.then(|| self.since[cpu.index()].max(e.waits_since).saturating_add(self.slack))
     }
 
-    /// Advances to `now`. The current states have lasted since the last call. Returns the first breach.
+    /// Advances to `now`. The current states have lasted since the last call. Returns one breach, if any.
     pub(super) fn elapse(&mut self, now: Instant, entities: &Entities) -> Option<Breach> {
         if self.scope == Conserving::Never {
             self.new_idle.clear();

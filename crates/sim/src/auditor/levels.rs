@@ -25,7 +25,7 @@ struct Cpu {
     runs: Option<EntityId>,
     /// Instant up to which `busy` and `idle` count.
     upto: Instant,
-    /// Busy time while the CPU is present.
+    /// Busy time and idle time while the CPU is present.
     busy: Nanos,
     idle: Nanos,
     /// Instant at which the pending kick arrives.
@@ -239,7 +239,8 @@ impl WorldAuditor {
 
     // ---- Delivery ----
 
-    /// Returns whether an event that was due at `due` on `cpu` arrives on time.
+    /// Returns whether an event that was due at `due` on `cpu` arrives on time: when due, or at the thaw of an absent
+    /// CPU.
     fn is_on_time(&self, machine: MachineId, cpu: CpuId, due: Instant) -> bool {
         let it = &self.machines[machine.index()].cpus[cpu.index()];
         self.now == due || (self.now > due && it.thawed == self.now && it.was_present <= due)

@@ -176,8 +176,8 @@ fn kicks_and_alarms_come_once_and_when_they_are_due() {
     assert_eq!(lost, [Rule::Delivery]);
 }
 
-/// Returns the correct trace with a boost from 5 to 25 us. The vCPU runs for 5 us before and for 5 us after the loss of
-/// its CPU.
+/// Returns the correct trace with a boost from 5 to 25 us. The vCPU runs boosted for 5 us before it loses its CPU, and
+/// for 5 us after it receives a CPU again.
 fn boosted(boost: Boost) -> Vec<(u64, MachineId, Event)> {
     boosted_to(boost.over(Params::default()), Params::default())
 }
@@ -222,7 +222,7 @@ fn a_vm_that_keeps_a_boost_is_found_and_one_that_is_urgent_for_good_is_not() {
     let found = |events: &[_]| findings_of(events, Some(with));
     assert_eq!(found(&boosted_to(urgent, Params::default())), []);
     assert_eq!(found(&boosted_to(urgent, urgent)), [Rule::Boost], "what it has then is not what was asked");
-    // A boost is reported, but has no effect.
+    // The end of the boost is reported, but the vCPU keeps the parameters of the boost.
     let mut events = boosted_to(urgent, Params::default());
     events.retain(|(at, _, event)| *at < 20 || !matches!(event, Event::Adjust { .. }));
     assert_eq!(found(&events), [Rule::Boost]);

@@ -141,7 +141,8 @@ impl Auditor {
         self.entities.get(e).map(|entity| entity.jobs.counts)
     }
 
-    /// Returns the counts of the reserved periods of `e`, up to the last event. `None`: `e` has no reservation.
+    /// Returns the counts of the reserved periods of `e`, up to the last event. `None`: `e` is not attached or has no
+    /// reservation.
     pub fn periods(&mut self, e: EntityId) -> Option<PeriodCounts> {
         self.elapse_periods(e, false);
         Some(self.entities.get(e)?.periods?.counts)
@@ -276,7 +277,7 @@ impl Auditor {
         }
     }
 
-    /// Restarts the measurement of a wait, because parameters changed.
+    /// Ends the measurement of a wait and begins another, because parameters changed or the run ended.
     fn restart_wait(&mut self, e: EntityId) {
         if self.entities.get(e).is_some_and(Entity::is_waiting) {
             self.end_wait(e);
@@ -372,8 +373,8 @@ impl Auditor {
         self.observe(e, asked);
     }
 
-    /// Returns the reservation that `e` requests now. For a member of a gang whose members share their periods, the
-    /// start of the reservation is the start of the next shared period.
+    /// Returns the reservation that `e` requests now. If the members of the gang of `e` share their periods, the
+    /// reservation starts with the next shared period. The reservation of the first member starts as requested, or now.
     fn with_start(&self, e: EntityId, params: &Params) -> Option<Reservation> {
         let asked = params.reservation?;
         let group = self.groups.get(params.group.index()).and_then(Option::as_ref);
@@ -386,7 +387,7 @@ impl Auditor {
         Some(Reservation { start: Some(start), ..asked })
     }
 
-    /// Counts the periods of the reservation that `e` requests now; `None`: `e` requests no reservation.
+    /// Begins to count the periods of the reservation `asked`, which `e` requests now. `None`: no reservation.
     fn observe(&mut self, e: EntityId, asked: Option<Reservation>) {
         let now = self.now;
         let Some(entity) = self.entities.get_mut(e) else { return };

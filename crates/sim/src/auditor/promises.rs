@@ -45,7 +45,8 @@ impl Promises {
         gang_periods: false,
     };
 
-    /// Returns the guarantees of `policy` under `load`, on a driver with these delays.
+    /// Returns the guarantees of `policy` under `load`, on a driver with these delays. Late jobs and shortfalls of
+    /// reservations are no findings.
     #[must_use]
     pub fn of(policy: &dyn PolicySource, load: &LoadBounds<'_>, delays: Delays) -> Promises {
         // In the worst case, another CPU has already taken the work for which a CPU was kicked, and a further CPU is

@@ -5,9 +5,9 @@ use sched::{Instant, Nanos, Reservation};
 /// Counts of an entity's reserved periods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PeriodCounts {
-    /// Number of periods in which the entity was runnable throughout.
+    /// Number of periods in which the entity was runnable throughout, without a yield or a change of its parameters.
     pub judged: u64,
-    /// Number of periods in which the entity was runnable throughout and received less than its slice.
+    /// Number of these periods in which the entity received less than its slice.
     pub missed: u64,
     /// Maximum shortfall of one period.
     pub shortfall: Nanos,
@@ -18,7 +18,7 @@ pub struct PeriodCounts {
 pub(super) enum Doing {
     /// The entity is not runnable.
     Resting,
-    /// The entity is runnable.
+    /// The entity is ready to run, but does not run.
     Wanting,
     /// The entity runs.
     Running,

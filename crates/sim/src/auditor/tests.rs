@@ -384,8 +384,8 @@ fn reservations_are_judged_in_periods_the_entity_wants_throughout() {
     assert_eq!(judge(&[(10, 13), (27, 32)], Some((35, 45))), (None, counts(2, 0, 0)), "it rested in both");
 }
 
-/// The periods of a gang begin at the attachment of its first member. Outside a gang, the periods of the same entity
-/// begin at its wake-up.
+/// Shared periods of a gang begin at the attachment of its first member. Otherwise, the periods of each entity begin at
+/// its wake-up.
 #[test]
 fn members_of_a_gang_are_judged_in_shared_periods() {
     for (gang, gang_periods) in [(true, true), (true, false), (false, true)] {
@@ -398,11 +398,13 @@ fn members_of_a_gang_are_judged_in_shared_periods() {
         let params = Params { reservation, group, ..Params::default() };
         let (first, second) = (EntityId::new(2, 0), EntityId::new(3, 0));
         script.attach(first, params);
-        // In the shared periods from 10 and 20 ms, `first` has its slice; in the period from 14 ms, it lacks 3 ms.
+        // `first` receives its slice in the shared periods from 10 and 20 ms. In its own period from 14 ms, `first`
+        // lacks 3 ms.
         script.wake(4, first).run(10, 0, first).stop(13, 0, first);
         script.say(15, Event::Attach { entity: second, name: "second".into(), params: Box::new(params) });
         script.wake(15, second).run(27, 0, first).run(27, 1, second);
-        // The shared period of `second` from 20 ms has its slice; the period from 15 ms lacks 3 ms.
+        // `second` receives its slice in the shared period from 20 ms. In its own period from 15 ms, `second` lacks 3
+        // ms.
         script.stop(30, 0, first).stop(30, 1, second).say(30, Event::End);
         let periods = [first, second].map(|e| script.auditor.periods(e).expect("it has a reservation"));
         let shared = PeriodCounts { judged: 2, missed: 0, shortfall: Nanos::ZERO };

@@ -184,7 +184,7 @@ fn law_8_the_detached_are_not_mentioned() {
 #[test]
 fn law_11_an_idle_cpu_is_seen_in_the_declared_scope_after_the_slack() {
     let slack = Nanos::ms(2);
-    // Entity A ran on CPU 0 and waits. CPU `idle` idles meanwhile; every other CPU is busy.
+    // Entity `A` ran on CPU 0 and waits. CPU `idle` idles meanwhile; every other CPU is busy.
     let judge = |scope: Conserving, idle: usize, until: u64| {
         let mut script = Script::new(4, conserving(scope));
         let busy: Vec<EntityId> = (2..6).map(|n| EntityId::new(n, 0)).collect();

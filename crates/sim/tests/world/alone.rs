@@ -1,4 +1,5 @@
-//! A world with a single machine advances on a shorter path. The events must equal the events beside an idle machine.
+//! A world with a single machine advances on a shorter path. The machine must have the same events as beside an idle
+//! machine.
 
 use crate::bare_metal::{COSTS, populate};
 use crate::town::{Log, at, host};

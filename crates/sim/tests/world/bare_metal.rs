@@ -11,7 +11,7 @@ fn never_halts() -> Guest {
     Guest { idle_polls: true, ..Guest::default() }
 }
 
-/// Adds jobs, hogs and tasks that wake each other.
+/// Adds three periodic entities, a hog, and two tasks that communicate through a pipe.
 pub(crate) fn populate(world: &mut World<'_>, machine: MachineId) {
     let jobs = |period, work| Workload::Periodic(Periodic::new(Nanos::us(period), Nanos::us(work)));
     for (name, jobs) in [("a", jobs(5_000, 1_700)), ("b", jobs(7_001, 900)), ("c", jobs(900, 50))] {
@@ -81,7 +81,7 @@ fn a_guest_on_cpus_of_its_own_decides_as_a_host_does() {
     compare(Costs::NONE);
 }
 
-/// Scheduling costs the same in a guest and on a host. Only the exits are added.
+/// Scheduling costs the same in a guest and on a host. Exits cost nothing in this test.
 #[test]
 fn a_guest_on_cpus_of_its_own_pays_as_a_host_does() {
     compare(COSTS);

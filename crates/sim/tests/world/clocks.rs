@@ -1,4 +1,4 @@
-//! Tasks that use the clock: work until an instant, skipped late work, and a common end.
+//! Tasks that use the clock: work until an instant, skipped late work, and the end of a whole application.
 
 use crate::town::{FIRST, Log, application, at, guest, hog, host, run, task, vcpus};
 use sched::{GroupId, Nanos};
@@ -92,8 +92,8 @@ fn a_task_that_quits_ends_every_task_of_its_application() {
     let objects = [("b", Object::Barrier { parties: 2 }), ("m", Object::Mutex)];
     let mut log = play(&application(&objects, tasks()), 4, 0, 50);
     assert_eq!(when(&log, |event| matches!(event, Event::Detach { .. })), [7; 5]);
-    // In a guest whose vCPUs lack a CPU for about half of the time, all tasks end, too. A task on an absent CPU ends
-    // when the CPU returns.
+    // In a guest whose two vCPUs share one CPU with a hog, all tasks end, too. A task on an absent CPU ends when the
+    // CPU returns.
     log = Log::default();
     let mut world = World::new(1);
     let outer = host(&mut world, "credit", 1, Costs::NONE);

@@ -44,7 +44,8 @@ fn asked(log: &Log, machine: MachineId, entity: EntityId) -> Vec<(u64, String)> 
 
 /// Runs an example of the rules of RFC v1: one CPU, a hog of the host, and a vCPU. In its guest, a real-time task runs
 /// from 0 to 10 us, sleeps, is woken at 100 us and runs until 200 us. A fair task is woken at 130 us, waits for the
-/// real-time task, works, and holds a spin lock for 5 ms. Returns the requests for the vCPU until the example ends.
+/// real-time task, works, and holds a spin lock for 5 ms. Returns the requests for the vCPU, the totals of the
+/// coordination, and all events.
 fn example(kind: Guest) -> (Vec<(u64, String)>, Coordinated, Log) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -83,7 +84,7 @@ fn the_worked_example_of_rfc_v1_goes_event_by_event() {
         told(&[(2_000, "rr 8"), (5_000, "normal")]),
         "for 3 ms of those for which preemption is disabled"
     );
-    // At the device interrupt at 100 us, the vCPU preempts the hog at once. Each hypercall has its cost.
+    // At the timer interrupt at 100 us, the vCPU preempts the hog at once. Each of the two hypercalls costs 1 us.
     let host = log.of(MachineId(0));
     assert!(host.iter().any(|(at, event)| *at == us(100)
         && matches!(event, Event::Action(Action::Run { entity, .. }) if entity.index() == 0)));
@@ -130,8 +131,8 @@ fn the_example_under_rfc_v2_goes_by_the_guests_record_and_by_exits_it_forces() {
 // ---- Losses of other entities ----
 
 /// Runs a hog of the host for two seconds beside a VM with a hog and a task. The task wakes every 10.3 ms and works for
-/// 200 us. Returns the CPU time of the host's hog, and the maximum delay of the task. `params`: the requested
-/// parameters of the vCPU.
+/// 200 us. Returns the CPU time of the host's hog, the maximum delay of the task, and the totals of the coordination.
+/// `params`: the requested parameters of the vCPU.
 fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Coordinated>) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -199,7 +200,7 @@ fn every_detector_finds_typing_tasks_and_not_computing_tasks() {
         let (_, worst, came) = beside(Params::default(), kind, policy);
         let Coordinated { boosts, boosted, .. } = came.expect("they coordinate");
         println!("{rule:?}: {boosts} boosts, {boosted}, the worst is {worst}");
-        // The task works for 40 ms in total, the hog for a large part of a second. With a rule that finds the task
+        // The task works for about 40 ms in total, the hog for a large part of a second. With a rule that finds the task
         // urgent, every interrupt causes a boost.
         let found = if rule == Rule::Class { boosts == 0 } else { boosts >= 20 };
         assert!(found, "{rule:?}: {boosts} boosts");

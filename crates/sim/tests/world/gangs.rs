@@ -132,8 +132,8 @@ fn a_vcpu_that_spins_gives_its_cpu_to_a_sibling_that_was_preempted() {
     }
 }
 
-/// Runs a vCPU and its only sibling on one CPU. Returns the number of yields to the sibling, the number of yields after
-/// which the sibling ran at once, and the number of rounds.
+/// Runs a VM of two vCPUs on one CPU. Returns the number of yields to the sibling, the number of yields after which the
+/// sibling ran at once, and the number of rounds.
 fn on_one_cpu(name: &str, kind: Guest) -> (usize, usize, usize) {
     let mut log = Log::default();
     let mut world = World::new(1);

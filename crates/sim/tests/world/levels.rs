@@ -42,7 +42,7 @@ fn a_vcpu_beside_a_hog_gets_half_and_its_tasks_share_that() {
     }
 }
 
-/// Returns a task that sleeps 1 ms, reports its delay, and works for 100 µs.
+/// Returns a task that sleeps for 1 ms, records the delay of its wake-up, and works for 100 us, again and again.
 fn sleeper() -> sim::Application {
     application(&[], vec![task("sleeper", vec![forever(vec![sleep(Nanos::ms(1)), Step::Woke, run(Nanos::us(100))])])])
 }

@@ -7,7 +7,7 @@ use sim::program::{Step, TimerMode};
 use sim::{Application, Costs, Guest, TaskSpec, World};
 
 /// Returns the number of allocated bytes at the end of a run of a guest with `tasks` tasks. All tasks wake, run and
-/// wait.
+/// sleep.
 fn held(tasks: usize, watched: bool) -> i64 {
     let mut held = 0;
     let mut meter = Meter::new();

@@ -433,8 +433,8 @@ fn what_was_read_is_told_of_in_time_however_it_is_read() {
     });
     world.finish(at(1_000)).expect("no task waits for ever");
     let read = world.flow(flow).bytes_read;
-    // 2500 bytes are less than two packets, and the next 2500 bytes have not arrived. An acknowledgement follows after
-    // 40 ms.
+    // 2500 bytes are less than two packets, and the next 2500 bytes have not all arrived. An acknowledgement follows
+    // after 40 ms.
     assert!((50_000..=130_000).contains(&read), "{read}");
 }
 

@@ -36,7 +36,7 @@ impl Outcome {
     }
 }
 
-/// A sink that counts jobs.
+/// A sink that counts completed jobs.
 #[derive(Default)]
 struct Completed(u64);
 
@@ -99,7 +99,8 @@ fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
 }
 
 /// A thread that spins for a sibling without a CPU makes no progress. If siblings must not drift apart, the program
-/// therefore finishes more rounds per CPU time. Tested on hosts with fewer CPUs than competitors.
+/// therefore finishes more rounds per CPU time. The host has as many CPUs as the VM has vCPUs, and the hogs compete for
+/// these CPUs.
 #[test]
 fn a_vm_that_spins_gets_more_done_where_its_vcpus_may_not_drift_apart() {
     for (vcpus, hogs) in [(2, 1), (2, 3), (4, 3)] {

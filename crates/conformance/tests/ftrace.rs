@@ -16,7 +16,7 @@ use trace::{Event, FtraceWriter, Sink, WorldTrace};
 /// characters as in the kernel.
 type Did = (u64, u64, i64, String);
 
-/// Returns the records of one machine's events, by process id.
+/// Returns the records of the tasks that ran in one machine's events, by process id.
 fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did> {
     let mut did: BTreeMap<u64, Did> = BTreeMap::new();
     let mut pids: BTreeMap<EntityId, u64> = BTreeMap::new();
@@ -49,7 +49,7 @@ fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did>
     did
 }
 
-/// Returns the installed readers, each as a Python interpreter and a script. Fails without a reader.
+/// Returns the readers that the environment names, each as a Python interpreter and a script. Fails without a reader.
 fn readers() -> Vec<(String, &'static str)> {
     let known = [
         ("TACTUS_TRAPPY_PYTHON", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/trappy_read.py")),
@@ -79,8 +79,8 @@ fn read((python, script): &(String, &str), path: &Path, length: Nanos) -> BTreeM
     text.lines().map(line).collect()
 }
 
-/// Runs `scenario` under `policy`, and compares each machine's trace with the results of every reader. Returns the
-/// number of runs.
+/// Runs the scenario in `file` under `policy` for `length`, and compares each machine's trace with the results of every
+/// reader. Returns the number of runs of all tasks.
 fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     let readers = readers();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(file);
@@ -105,7 +105,8 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
         let path = folder.join(format!("{}.txt", machine.name));
         std::fs::write(&path, writer.finish().expect("memory takes everything")).expect("there is room");
         let ours = counted(events);
-        // LISA's pattern for a priority has no sign, but the kernel writes −1 for a task with a deadline.
+        // LISA cannot read a trace of a task with a deadline: its pattern for a priority has no sign, but the kernel
+        // writes −1 for such a task.
         let text = std::fs::read_to_string(&path).expect("it was written");
         let reads = |reader: &&(String, &str)| !(reader.1.ends_with("lisa_read.py") && text.contains("prio=-1"));
         for reader in readers.iter().filter(reads) {

@@ -52,7 +52,8 @@ fn between(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
     low + random.next_u64() % (high - low)
 }
 
-/// Returns tasks with a total load of `load` percent of `cpus` CPUs, up to rounding to whole microseconds.
+/// Returns tasks with a total load of `load` percent of `cpus` CPUs, up to rounding to whole microseconds. The load of
+/// one task is limited to one CPU.
 fn task_set(random: &mut ChaCha8Rng, cpus: u64, load: u64) -> Vec<Task> {
     let count = between(random, 2 * cpus + 1, 5 * cpus + 3);
     let shares: Vec<u64> = (0..count).map(|_| between(random, 20, 100)).collect();

@@ -34,7 +34,7 @@ fn every_policy_has_its_page() {
     assert_eq!(there, files, "a page of no policy is dead");
 }
 
-/// A page lists the knobs of its policy with their effects.
+/// The page of a policy has its essay, guarantees, knobs and sources.
 #[test]
 fn a_page_has_essay_promises_and_knobs() {
     let credit = policies::find("credit").expect("it is registered");

@@ -10,7 +10,7 @@ use sim::{Auditor, Costs, JobEnd, Periodic, Workload};
 
 const SEEDS: u64 = 400;
 const LENGTH: Nanos = Nanos::ms(400);
-/// Periods in milliseconds: some with few common multiples, some with many.
+/// Periods in milliseconds. Some pairs have a small least common multiple, other pairs a large one.
 const PERIODS_MS: [u64; 10] = [2, 3, 4, 5, 7, 8, 10, 13, 20, 40];
 
 /// Returns reservations that fill one CPU up to rounding.
@@ -122,7 +122,7 @@ fn a_policy_without_deadlines_misses_slices() {
 
 // ---- Global EDF ----
 
-/// Returns periodic jobs that fill `cpus` CPUs up to rounding. No job exceeds one CPU.
+/// Returns periodic jobs that fill `cpus` CPUs, except for less than 1 % of one CPU. No job exceeds one CPU.
 fn full_machine(cpus: usize, dice: &mut Dice) -> Vec<Periodic> {
     let mut left_ppm = cpus as u64 * 1_000_000;
     let mut jobs = Vec::new();

@@ -57,7 +57,7 @@ impl Measures {
         self.promise.add(&other.promise);
     }
 
-    /// Returns the columns of the EDF oracle table.
+    /// Returns the counts that the simulator keeps as well. Tests compare both.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {

@@ -53,7 +53,7 @@ fn a_promise_is_judged_by_what_was_delivered_in_each_period_of_steady_demand() {
         (27, Event::Input(Input::Block { cpu: CPU })), // The entity sleeps in the third period, which is not evaluated.
         (27, stop(A)),
         (33, wake(A)),
-        (36, Event::Action(Action::Held { entity: A, reasons: 4 })), // Held in all of the fourth period: a miss by 3 ms.
+        (36, Event::Action(Action::Held { entity: A, reasons: 4 })), // No CPU time in the fourth period: a miss by 3 ms.
         (46, Event::Action(Action::Held { entity: A, reasons: 0 })),
         (50, Event::End),
     ]);
@@ -379,8 +379,8 @@ fn responses_last_from_release_to_completion_and_spinning_adds_up() {
     }
 }
 
-/// Each entity has open jobs, a reservation and a name. The entity's four histograms are empty, because no value has
-/// been recorded.
+/// Each entity has open jobs, a reservation and a name. Its histograms are empty, because no value has been recorded.
+/// The test deducts the size of four histograms.
 #[test]
 fn an_entity_takes_less_than_a_kibibyte_beside_its_histograms() {
     const ENTITIES: u32 = 4_096;

@@ -22,7 +22,7 @@ enum Doing {
     Blocked,
 }
 
-/// The measurements of a domain, as sums over its vCPUs.
+/// The measurements of a domain, as sums over its vCPUs, or over its tasks of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DomainMeasures {
     /// Time for which the domain's vCPUs were attached.
@@ -66,7 +66,7 @@ impl DomainMeasures {
     }
 }
 
-/// A VM, or a task of a host.
+/// A VM, or all tasks of a host with the same name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Domain {
     /// Display name of the domain.

@@ -200,8 +200,8 @@ fn every_detector_finds_typing_tasks_and_not_computing_tasks() {
         let (_, worst, came) = beside(Params::default(), kind, policy);
         let Coordinated { boosts, boosted, .. } = came.expect("they coordinate");
         println!("{rule:?}: {boosts} boosts, {boosted}, the worst is {worst}");
-        // The task works for about 40 ms in total, the hog for a large part of a second. With a rule that finds the task
-        // urgent, every interrupt causes a boost.
+        // The task works for about 40 ms in total, the hog for a large part of a second. With a rule that finds the
+        // task urgent, every interrupt causes a boost.
         let found = if rule == Rule::Class { boosts == 0 } else { boosts >= 20 };
         assert!(found, "{rule:?}: {boosts} boosts");
         assert!(boosted <= Nanos::ms(60), "{rule:?}: the hog was boosted: {boosted}");

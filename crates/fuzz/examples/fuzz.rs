@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Fuzzes the policies until the time limit, or until a law is broken.
+/// Fuzzes each policy until its share of the time ends, or until the policy breaks a law.
 #[derive(Parser, Debug)]
 struct Arguments {
     /// Duration in minutes, divided among the policies.

@@ -281,7 +281,7 @@ impl<'a> Driver<'a> {
         self.now = end;
     }
 
-    /// Delivers the due events that still apply.
+    /// Delivers the due events, except ends of time slices that no longer apply.
     pub fn deliver(&mut self) {
         let now = self.now;
         for cpu in self.machine.topology().iter() {

@@ -76,7 +76,8 @@ fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
     way
 }
 
-/// Starts a sender and a receiver on machines that may differ, and connects them. Returns both applications.
+/// Starts a sender and a receiver on machines that may differ, and connects them. Returns both applications, or none if
+/// a machine refuses one of them.
 pub(super) fn flow(world: &mut World<'_>, net: &Net, dice: &mut Dice) -> Vec<(MachineId, u32)> {
     let (from, to) = (any(world, dice), any(world, dice));
     let packet = 1 + u32::try_from(dice.below(2000)).expect("it is small");

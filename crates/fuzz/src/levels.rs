@@ -162,7 +162,7 @@ struct Population {
     applications: Vec<(MachineId, u32)>,
 }
 
-/// If the world has a network, adds up to three flows, each from one random machine to another or to itself.
+/// If the world has a network, adds one to three flows, each from one random machine to another or to itself.
 fn connect(world: &mut World<'_>, population: &mut Population, net: Option<&Net>, dice: &mut Dice) {
     let Some(net) = net else { return };
     for _ in 0..1 + dice.below(3) {
@@ -170,7 +170,7 @@ fn connect(world: &mut World<'_>, population: &mut Population, net: Option<&Net>
     }
 }
 
-/// Attaches, removes or changes an entity or application.
+/// Attaches, removes or changes a random entity, starts or stops an application, or does nothing.
 fn disturb(world: &mut World<'_>, population: &mut Population, dice: &mut Dice) {
     let Population { visitors, vcpus, applications } = population;
     let machine = MachineId(u32::try_from(dice.below(world.machines() as u64)).expect("there are few"));

@@ -104,13 +104,14 @@ impl Options {
         options
     }
 
-    /// Keeps every entity runnable. Some guarantees can be checked only in such runs.
+    /// Keeps every entity attached, runnable and unchanged. Some guarantees can be checked only in such runs.
     fn calm(&mut self) {
         (self.affinities, self.changes, self.arrivals) = (false, false, false);
         (self.blocks, self.pauses, self.yields) = (false, false, false);
     }
 
-    /// Returns whether no entity arrives, leaves, changes or blocks after the start.
+    /// Returns whether no entity has an affinity, and no entity arrives, leaves, changes, blocks or yields after the
+    /// start.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)

@@ -77,7 +77,7 @@ impl<'a> World<'a> {
         Ok(Run { accepted, refused, log: self.driver.into_log() })
     }
 
-    /// Passes several inputs to the machine at one instant, before or after the due events.
+    /// Passes up to five inputs to the machine at one instant, before or after the due events.
     fn instant(&mut self) {
         let due_first = self.dice.one_in(2);
         if due_first {

@@ -221,7 +221,7 @@ fn assert_silent(policy: &Descriptor, settings: &[(&str, &str)]) {
     let tally = Day::new(policy, settings).run();
     println!("{} {settings:?}: {tally:?}", policy.name);
     let Tally { wakes, stops, yields, events, changes, turns, idle } = tally;
-    // If jobs run to completion, no time slice ends and no alarm fires.
+    // With `enforce` set to `none`, no time slice ends and no alarm fires.
     let by_itself = if settings.contains(&("enforce", "none")) { u64::MAX } else { turns };
     let least = [wakes, stops, yields, events, changes, by_itself, idle].into_iter().min();
     assert!(least > Some(1_000), "{}: everything happens often: {tally:?}", policy.name);
@@ -249,7 +249,7 @@ fn no_variant_of_edf_allocates_when_it_decides() {
     }
 }
 
-/// No policy allocates under the fuzzer's inputs: all knobs, 1 to 16 CPUs, late kicks and alarms, arrivals and
+/// No policy allocates under the fuzzer's inputs: random knobs, 1 to 16 CPUs, late kicks and alarms, arrivals and
 /// departures.
 #[test]
 fn no_policy_allocates_when_it_is_fuzzed() {

@@ -2,14 +2,14 @@
 //!
 //! The interval lies between two of the values. Its confidence is the probability that the interval contains the median
 //! of all possible runs. This probability is exact for any continuous distribution, because each run is above or below
-//! that median with equal chance. A bootstrap would need random numbers, and its intervals are too narrow with few runs.
-//! With fewer than six runs no interval reaches 95 %. In this case, the interval is from the minimum to the maximum,
-//! and [`confidence`] returns its probability.
+//! that median with equal chance. A bootstrap would need random numbers, and its intervals are too narrow with few
+//! runs. With fewer than six runs no interval reaches 95 %. In this case, the interval is from the minimum to the
+//! maximum, and [`confidence`] returns its probability.
 
 use serde::Serialize;
 
-/// Maximum number of runs for which an interval can be computed. With over 1,074 runs, the probability that all runs are
-/// on one side is below the smallest positive floating-point number.
+/// Maximum number of runs for which an interval can be computed. With over 1,074 runs, the probability that all runs
+/// are on one side is below the smallest positive floating-point number.
 pub const RUNS_MAX: usize = 1_000;
 
 /// Required confidence of an interval, if the number of runs suffices. Unit: millionths.

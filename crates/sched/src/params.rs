@@ -183,7 +183,7 @@ pub enum Class {
     /// SCHED_OTHER: shares by weight.
     #[default]
     Normal,
-    /// SCHED_BATCH: shares by weight; a waking entity never preempts.
+    /// SCHED_BATCH: shares by weight; a waking entity preempts only SCHED_IDLE entities.
     Batch,
     /// SCHED_IDLE: the minimum share. Entities of all other classes preempt the entity.
     Idle,

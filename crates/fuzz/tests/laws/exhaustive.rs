@@ -1,7 +1,7 @@
 //! Exhaustive test of short runs: all sequences of [`LENGTH`] inputs on 2 CPUs with 3 entities, for every policy.
 //!
-//! The machine's own assertions check each step. After each sequence, every entity that may run must run again. The
-//! test covers every sequence of inputs in which each input is valid in its state.
+//! The machine's own assertions check each step. After each sequence, every entity that is not paused must run again.
+//! The test covers every sequence of the inputs that `World::valid` returns in each state.
 
 use crate::driver::Driver;
 use sched::{
@@ -23,7 +23,7 @@ const PATIENCE: Nanos = Nanos::s(10);
 /// within this time must run when it is alone.
 const SHORT_PATIENCE: Nanos = Nanos::ms(150);
 
-/// An input, or a change of the first entity's parameters.
+/// An input, or a change of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Wake(usize, Why),
@@ -43,7 +43,7 @@ enum Step {
     YieldTo(usize),
     /// The oldest kick in flight arrives, after any delay.
     Kick,
-    /// The last entity is detached in any state, and an equal entity takes its index.
+    /// The last entity is detached in any state, and an entity with equal parameters takes its index.
     Replace,
 }
 
@@ -51,7 +51,7 @@ enum Step {
 enum Why {
     ByItself,
     Resumed,
-    /// A wake-up by the entity that runs on the lowest CPU.
+    /// A wake-up by this entity, which runs on the lowest busy CPU.
     By(usize),
 }
 
@@ -63,7 +63,7 @@ struct World {
 }
 
 impl World {
-    /// Creates three entities with parameters that every policy can use: a group with a quota and a cap, weights, two
+    /// Creates three entities with parameters that every policy accepts: a gang with a quota and a cap, weights, two
     /// reservations and a real-time priority.
     fn new(policy: &Descriptor, kicks: Kicks) -> World {
         let host = Topology::new(CPUS);
@@ -109,7 +109,8 @@ impl World {
         self.ids.iter().position(|&id| id == e).expect("it is one of the three")
     }
 
-    /// Collects every valid input. Future inputs are valid only if time `may_pass`.
+    /// Collects the inputs that the test tries next. Events that are due later are valid only if time `may_pass`. Only
+    /// the last entity is woken by another entity, and only the entity on the lowest busy CPU yields to another entity.
     fn valid(&self, may_pass: bool, steps: &mut Vec<Step>) {
         steps.clear();
         let Driver { machine, now, .. } = &self.driver;

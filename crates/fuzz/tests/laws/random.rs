@@ -1,5 +1,5 @@
-//! Laws 1–12 for every policy on 1, 2, 4 and 16 CPUs, in fuzz runs with a few seeds each. The machine and the auditor
-//! check each run, and each run is repeated. `cargo xtask fuzz` runs more seeds.
+//! Laws 1–8 and 10–12 for every policy on 1, 2, 4 and 16 CPUs, in fuzz runs with a few seeds each. The machine and the
+//! auditor check each run, and each run is repeated. `cargo xtask fuzz` runs more seeds.
 
 const SEEDS: u64 = 12;
 
@@ -33,7 +33,8 @@ fn every_policy_keeps_the_laws_on_16_cpus() {
     hold(16);
 }
 
-/// For each law, the check of the law detects a policy that breaks it. The test `no_alloc.rs` checks law 9.
+/// Each canary is a policy that breaks a law or another rule, and the check of this rule detects the canary. The test
+/// `no_alloc.rs` checks law 9.
 #[test]
 fn every_canary_is_caught() {
     let expected = [
@@ -62,7 +63,8 @@ fn every_canary_is_caught() {
     }
 }
 
-/// Runs that once broke a law, with the values of the fuzzer's replay lines: policy, seed, steps, entities.
+/// Runs that once broke a law, with the values of the fuzzer's replay lines (policy, seed, steps, entities) and a knob
+/// that the seed draws.
 #[test]
 fn runs_that_broke_a_law_keep_it() {
     let in_debt = ("parking", "in-debt");
@@ -76,7 +78,8 @@ fn runs_that_broke_a_law_keep_it() {
         ("credit", 1_795_380_080, 270, 21, ("steal-limit", "on")),
         // Three VMs called their siblings in turn at one instant, without end.
         ("balance", 1_795_381_881, 20, 49, ("coschedule", "on")),
-        // The members of a gang share periods that begin before the first wake-up, where the auditor began them.
+        // The members of a gang share periods that begin before the first wake-up. The auditor began these periods at
+        // the wake-up.
         ("gang-edf", 1_795_378_053, 5, 27, ("enforce", "hard")),
         // A change of weight enqueued a running vCPU on the CPU to which it was about to move.
         ("sedf", 2_000_004_763, 476, 1, ("unblock", "conservative")),

@@ -53,7 +53,7 @@ fn a_promise_is_judged_by_what_was_delivered_in_each_period_of_steady_demand() {
         (27, Event::Input(Input::Block { cpu: CPU })), // The entity sleeps in the third period, which is not evaluated.
         (27, stop(A)),
         (33, wake(A)),
-        (36, Event::Action(Action::Held { entity: A, reasons: 4 })), // No CPU time in the fourth period: a miss by 3 ms.
+        (36, Event::Action(Action::Held { entity: A, reasons: 4 })), // No CPU time in the fourth period: 3 ms missing.
         (46, Event::Action(Action::Held { entity: A, reasons: 0 })),
         (50, Event::End),
     ]);

@@ -15,7 +15,7 @@ pub(super) struct Net {
     rings: Vec<Endpoint>,
 }
 
-/// Adds lines, and rings served by tasks of some machines.
+/// Adds one to three lines, and up to three rings, each served by one or two tasks of a random machine.
 pub(super) fn lay(world: &mut World<'_>, dice: &mut Dice) -> Net {
     let mut net = Net::default();
     for _ in 0..1 + dice.below(3) {

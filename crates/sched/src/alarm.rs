@@ -15,7 +15,7 @@ pub enum AlarmOwner {
     Group(GroupId),
 }
 
-/// An alarm: one of the slots that the policy's descriptor declares.
+/// An alarm, named by its owner and one of the slots that the policy's descriptor declares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Alarm {
     /// Owner of the alarm.

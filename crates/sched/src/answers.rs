@@ -3,7 +3,7 @@
 use crate::id::CpuId;
 use crate::time::{Instant, Nanos, Virtual};
 
-/// The current period of a promise of CPU time.
+/// The state of a promise of CPU time in its current period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PromiseState {
     /// CPU time per period. Range: 0 … `period`; 0 if the entity has a period without a slice.

@@ -17,7 +17,7 @@ pub type Build = fn(&Topology, &Knobs) -> Result<Box<dyn Policy>, Refused>;
 /// The registry entry of a policy.
 #[derive(Clone, Copy)]
 pub struct Descriptor {
-    /// Name of the policy on the command line; also the name of its file.
+    /// Name of the policy on the command line. Its file or folder has the same name, with `_` in place of `-`.
     pub name: &'static str,
     /// One-line description of the policy.
     pub title: &'static str,

@@ -122,7 +122,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The decision that the CPU idles.
+    /// The decision to let the CPU idle.
     pub const IDLE: Decision = Decision { run: None, until: Instant::NEVER };
 
     /// Decides that `e` runs until `e` blocks, yields or is kicked.
@@ -164,7 +164,7 @@ pub enum Wake {
 pub enum Notice {
     /// An interrupt or a packet for the entity.
     Interrupt,
-    /// A spin wait that the guest of the entity reports: the entity has waited for a spin lock.
+    /// A report of the entity's guest that the entity has waited for a spin lock.
     SpinWait {
         /// Length of the wait.
         waited: Nanos,

@@ -3,7 +3,7 @@
 use sched::Instant;
 use std::fmt;
 
-/// A task that waits, or that misuses an object.
+/// A task that waits for an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiter {
     /// Name of the task.

@@ -1,5 +1,5 @@
-//! A written trace replays: the inputs of a machine yield the same actions on a fresh machine. Tested for every policy,
-//! as host and as guest.
+//! A trace that was written and read back replays: the inputs of a machine yield the same actions on a fresh machine.
+//! Tested for every policy, as host and as guest.
 
 use sched::{
     Action, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Limit, Machine, Nanos, Params, Quota,

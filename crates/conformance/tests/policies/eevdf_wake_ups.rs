@@ -3,9 +3,9 @@
 //! beside 1, 2 or 4 hogs at nice 0.
 //!
 //! The latency is bimodal. Below its fair share, the thread preempts at once; at or above its fair share, the thread
-//! waits for ticks. The measurements are three runs of 10 s on two vCPUs of an AMD EPYC at 2.6 GHz. Each run has one
-//! accidental phase between timer and tick, and the simulation covers all phases. One percentile is near a step of the
-//! distribution: p99 with 200 µs of work beside four hogs. In the three runs, this p99 was 8.0 to 10.6 ms. In six
+//! waits for ticks. The measurements are three runs of 10 s on two vCPUs of an AMD EPYC at 2.6 GHz. Each run has an
+//! accidental phase between timer and tick; the simulation covers [`PHASES`] phases. One percentile is near a step of
+//! the distribution: p99 with 200 µs of work beside four hogs. In the three runs, this p99 was 8.0 to 10.6 ms. In six
 //! further runs on the same kernel, this p99 was 9.6, 9.9, 10.9, 10.9, 10.9 and 12.6 ms.
 //!
 //! The delays from other causes are fitted to one row only. All other rows are predictions. The delay of the machine

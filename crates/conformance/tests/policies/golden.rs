@@ -44,7 +44,7 @@ fn run(
     kept.text(length)
 }
 
-/// The output of a run that a golden file keeps.
+/// A sink whose output is compared with a golden file.
 trait Kept {
     fn sink(&mut self) -> &mut dyn trace::Sink;
     fn text(self: Box<Self>, length: Nanos) -> String;

@@ -21,7 +21,7 @@ impl Machine {
         self.truth.picks_once_thawed(cpu)
     }
 
-    /// Returns the instant of the last call.
+    /// Returns the latest instant that the driver has passed to the machine.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.truth.now

@@ -269,7 +269,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         self.nodes[node as usize].sum = below.fold(own, S::join);
     }
 
-    /// Replaces `old` by `new` below the parent of `old`. `new` may be NIL.
+    /// Replaces `old` with `new` below the parent of `old`. `new` may be NIL.
     fn replace(&mut self, tree: usize, old: u32, new: u32) {
         let parent = self.nodes[old as usize].parent;
         if parent == NIL {

@@ -93,8 +93,8 @@ impl WorldAuditor {
         WorldAuditor::default()
     }
 
-    /// Adds the next machine: its CPUs, its own promises, and its costs. The promises of a guest should not depend on
-    /// the CPU time from its host.
+    /// Adds the next machine: its CPUs, its own promises, and its costs. The promises of a guest must hold for any
+    /// amount of CPU time that its host provides.
     pub fn add(&mut self, host: Topology, promises: Promises, costs: &Costs) {
         let cpu = Cpu {
             present: true,
@@ -300,7 +300,8 @@ impl WorldAuditor {
         }
     }
 
-    /// Checks that the CPU time of a vCPU on its host equals its use in the guest.
+    /// Checks that the CPU time of a vCPU on its host equals its use in the guest. Also checks that interrupts account
+    /// for the time for which the vCPU had left its guest.
     fn conserve(&mut self, guest: MachineId, cpu: CpuId) {
         let Cpu { busy, idle, .. } = *self.cpu(guest, cpu);
         let now = self.now;

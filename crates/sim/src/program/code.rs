@@ -201,7 +201,8 @@ impl Library {
     }
 }
 
-/// Sets the end of the loop on `level` in each of its steps that may leave the loop. `ops`: from the start of the loop.
+/// Sets the end of the loop on level `its` in each step that may leave this loop. `ops`: the steps from the start of
+/// the loop.
 fn close(ops: &mut [Op], its: u8, end: u32) {
     for op in ops {
         if let Op::Enter { level, after, .. } | Op::DropLate { level, after, .. } = op

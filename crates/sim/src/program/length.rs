@@ -51,7 +51,8 @@ impl Draws {
     /// Draws a uniformly distributed number from 0 to `most`, both included.
     pub(crate) fn up_to(&mut self, most: u64) -> u64 {
         let Some(count) = most.checked_add(1) else { return self.0.next_u64() };
-        // Draws above the largest multiple of `count` below 2^64 are repeated.
+        // Draws from the largest multiple of `count` up to 2^64 on are repeated, so that all results are equally
+        // likely.
         let spare = u64::MAX - (u64::MAX % count + 1) % count;
         loop {
             let drawn = self.0.next_u64();

@@ -221,7 +221,8 @@ pub enum Step {
 pub struct TaskSpec {
     /// Name of the task.
     pub name: String,
-    /// Parameters of the task. Its group is set at its attachment.
+    /// Parameters of the task. Their group is replaced: by the group of the application, or for a child by the group of
+    /// its parent.
     pub params: Params,
     /// Time from the start of the application to the start of the task; for a child, time from its fork. The seed of
     /// the run determines a random time.

@@ -34,7 +34,7 @@ impl Serving {
         Serving { ring, waiting: VecDeque::new(), handled: Vec::new(), server: None, left: 0, is_noticed: false }
     }
 
-    /// Puts the packet that `entity` handles back into the ring. Returns whether there was a packet.
+    /// Puts the packet that `entity` handles back into the ring. Returns false if `entity` handles no packet.
     pub(super) fn hand_back(&mut self, entity: EntityId) -> bool {
         let at = self.handled.iter().position(|&(handler, _)| handler == entity);
         if let Some(at) = at {

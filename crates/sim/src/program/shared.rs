@@ -129,7 +129,8 @@ impl Shared {
         }
     }
 
-    /// Makes the first task at a pipe that can read or write do so, and returns the task.
+    /// Reads for the first reader of a pipe, or else writes for the first writer. Returns this task, or `None` if
+    /// neither can continue.
     pub(crate) fn pass(&mut self) -> Option<EntityId> {
         let Held::Pipe { capacity, filled } = &mut self.held else { return None };
         if let Some(&(reader, bytes)) = self.waiters.front()

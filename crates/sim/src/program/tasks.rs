@@ -6,8 +6,8 @@ use super::task_state::TaskState;
 use super::{Object, ObjectId};
 use sched::{EntityId, GroupId, Instant};
 
-/// Maximum number of steps that a task executes in a row without using time or waiting. Also the maximum number of such
-/// rows of a machine at one instant.
+/// Maximum number of consecutive steps of a task that neither use time nor wait. Also the maximum number of calls of
+/// `advance` on a machine at one instant.
 pub(super) const STEPS_MOST: u32 = 1_000_000;
 
 /// Maximum number of steps of all tasks of a machine at one instant.

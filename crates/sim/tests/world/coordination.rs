@@ -104,8 +104,8 @@ fn the_example_under_s0_asks_twice_and_leaves_the_boost_on_while_the_guest_sleep
 fn the_example_under_kiszka_reports_each_class_and_the_end_of_each_interrupt() {
     let (asked, came, _) = example(by(Protocol::Kiszka));
     println!("{asked:?} {came:?}");
-    // An interrupt raises the vCPU to its maximum. After the interrupt, the vCPU has the class of the running task:
-    // SCHED_FIFO 5.
+    // An interrupt raises the vCPU to its maximum boost. After the interrupt, the vCPU has the class of the running
+    // task: SCHED_FIFO 5.
     assert_eq!(asked[..4], told(&[(0, "rr 8"), (0, "fifo 5"), (100, "rr 8"), (100, "fifo 5")]));
     // The interrupt at 130 us is handled and reported within its instant, which requires a hypercall. The same holds
     // for the tick at 1 ms.

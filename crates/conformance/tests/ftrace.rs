@@ -1,5 +1,5 @@
-//! Traces in ftrace's text format, read by TRAPpy and LISA, which read kernel traces with separate parsers. Both count
-//! and measure the runs of each task on every machine.
+//! Traces in ftrace's text format. TRAPpy and LISA, two readers of kernel traces with separate parsers, must find the
+//! same number and the same total length of runs for each task on every machine.
 //!
 //! `cargo xtask test` installs both readers and runs this test. By hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo
 //! test -p conformance --test ftrace`, or `TACTUS_LISA_PYTHON=python-with-lisa`, or both.

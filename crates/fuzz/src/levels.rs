@@ -52,7 +52,7 @@ impl fmt::Display for WorldOptions {
 /// The outcome of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorldStats {
-    /// Number of inputs of all machines.
+    /// Number of inputs of all machines, without freezes and thaws.
     pub inputs: u64,
     /// Hash over all events.
     pub events: u64,

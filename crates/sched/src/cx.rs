@@ -245,7 +245,8 @@ impl<'a> Cx<'a> {
         self.truth.release(e, held);
     }
 
-    /// Confines `e` to these CPUs, within its affinity; [`CpuSet::ALL`] removes the confinement.
+    /// Confines `e` to these CPUs, within its affinity; [`CpuSet::ALL`] removes the confinement. If `e` runs on another
+    /// CPU, that CPU is kicked.
     pub fn confine(&mut self, e: EntityId, to: &CpuSet) {
         self.truth.confine(e, to);
     }

@@ -82,8 +82,8 @@ pub struct Guarantees {
     /// if the preceding sleep began no later than the current period. Members of a gang may differ: see `gang_periods`.
     pub reservations: Bound,
     /// Whether the members of a gang share their periods. The periods follow one another from the start of the first
-    /// member's reservation, or else from its attachment; a sleep moves none of them. A member that is attached later
-    /// begins with the next period of its siblings.
+    /// member's reservation, or else from the attachment of this member; a sleep moves none of them. A member that is
+    /// attached later begins with the next period of its siblings.
     pub gang_periods: bool,
     /// Excess over twice a group's quota that its members can receive in a short span. Add the driver's delay per CPU.
     pub quota: Bound,

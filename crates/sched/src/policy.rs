@@ -164,7 +164,7 @@ pub enum Wake {
 pub enum Notice {
     /// An interrupt or a packet for the entity.
     Interrupt,
-    /// A report of the entity's guest that the entity has waited for a spin lock.
+    /// A report of the entity's guest that the entity has spun for a lock or a barrier.
     SpinWait {
         /// Length of the wait.
         waited: Nanos,

@@ -76,8 +76,8 @@ pub struct Guest {
     pub halt_polling: HaltPolling,
     /// Pause-loop exiting of spinning vCPUs. `None`: spinning vCPUs do not exit.
     pub pause_loop: Option<PauseLoop>,
-    /// Minimum wait for a spin lock that the guest reports to the host (policy `adaptive`). `None`: no wait is
-    /// reported.
+    /// Minimum wait for a spin lock or spinning barrier that the guest reports to the host (policy `adaptive`). `None`:
+    /// no wait is reported.
     pub spin_report: Option<Nanos>,
     /// Coordination of the guest with its host. `None`: no coordination.
     pub coordination: Option<Coordination>,

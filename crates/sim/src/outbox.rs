@@ -12,7 +12,7 @@ use trace::Event;
 pub(crate) enum Message {
     /// A guest's work is due on `cpu`, which is absent.
     WakeUp { cpu: CpuId, why: Wake },
-    /// A guest's task waited `waited` for a spin lock. The task last ran on `cpu`.
+    /// A guest's task waited `waited` for a spin lock or spinning barrier. The task last ran on `cpu`.
     SpinReport { cpu: CpuId, waited: Nanos },
     /// A guest's task on `cpu` has spun for its limit. `halts`: the task halts its vCPU instead of yielding.
     Spin { cpu: CpuId, halts: bool },

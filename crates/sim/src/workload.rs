@@ -65,7 +65,7 @@ pub(crate) struct Progress {
     pub(crate) paused: bool,
     /// Whether the current burst has begun.
     pub(crate) begun: bool,
-    /// Whether the entity spins for a lock.
+    /// Whether the entity spins for a lock or a barrier.
     pub(crate) is_spinning: bool,
     /// Instant since which the entity spins without interruption. NEVER while the entity does not run.
     spins_since: Instant,

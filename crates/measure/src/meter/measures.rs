@@ -13,9 +13,9 @@ pub struct Measures {
     /// Steal time: time on a frozen CPU of a guest. The guest counts the entity as running, but the entity receives no
     /// CPU time.
     pub stolen: Nanos,
-    /// Number of waits for a spin lock, if the trace records such waits.
+    /// Number of waits for a spin lock or spinning barrier, if the trace records such waits.
     pub spins: u64,
-    /// Total duration of the waits for spin locks.
+    /// Total duration of these waits.
     pub spun: Nanos,
     /// Number of times a job began or resumed. For an entity without jobs: number of times the entity began to run.
     pub dispatches: u64,

@@ -337,7 +337,7 @@ impl Driver<'_> {
     fn fork(&mut self, cpu: CpuId, parent: EntityId, recipe: u32) -> StepOutcome {
         if self.tasks.applications.iter().map(|crowd| crowd.there).sum::<u32>() >= TASKS_MOST {
             let why = format!("{} forks, but there are {TASKS_MOST} tasks already", self.name_of(parent));
-            self.get_stuck(why, "a program whose children end, or are fewer");
+            self.get_stuck(why, "let the children end, or fork fewer children");
             return self.block_task(cpu);
         }
         let child = self.tasks.library.recipe(recipe).clone();

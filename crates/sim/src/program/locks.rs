@@ -89,7 +89,8 @@ impl Driver<'_> {
         StepOutcome::Wait
     }
 
-    /// Releases a lock of `owner`. If a task waits for the lock, the next waiter acquires it.
+    /// Releases a lock of `owner`. The next waiter acquires the lock, if any; with [`Spinning::Unfair`], only a waiter
+    /// on a CPU that is not absent.
     pub(super) fn hand_on(&mut self, owner: EntityId, id: ObjectId) {
         self.tasks.of(owner).holds -= 1;
         let out_of_order = self.hands_on_out_of_order();

@@ -100,7 +100,7 @@ impl World<'_> {
         let Some(&flow) = self.network.flow_of.get(&(machine, port)) else {
             let it = &mut self.machines[machine.index()];
             let why = format!("the port `{}` has no destination", it.tasks.objects[port.0 as usize].name);
-            return it.get_stuck(why, "give it a flow that it begins");
+            return it.get_stuck(why, "add a flow from the port");
         };
         let now = self.now;
         self.machines[machine.index()].show(|| Event::Sent { entity, flow, bytes });

@@ -33,7 +33,7 @@ struct View {
     alarms: AlarmBase,
 }
 
-/// The first alarm slots of one class of a composed policy, by type of owner.
+/// The number of the first alarm slot of one class of a composed policy, per type of owner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlarmBase {
     /// First slot among the slots of the policy.
@@ -160,8 +160,8 @@ impl<'a> Cx<'a> {
         self.truth.allowed(e)
     }
 
-    /// Returns the members of `g` itself (not of its subgroups), newest first. In a composed policy, returns only
-    /// members of this class.
+    /// Returns the members of `g` itself (not of its subgroups), the last to join first. In a composed policy, returns
+    /// only members of this class.
     pub fn members(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
         self.truth.members(g).filter(|&e| self.class_of(e) == self.view.class)
     }

@@ -56,7 +56,7 @@ pub(crate) struct Truth {
     preempted: CpuSet,
     /// Frozen CPUs that pick as soon as they thaw.
     deferred: CpuSet,
-    /// Maximum number of picks of one settle; a settle with more picks is treated as endless.
+    /// Maximum number of picks of one settle. With more picks, the machine panics.
     pub(crate) picks_most: usize,
     /// CPU for which `settle` puts an entity back or picks at this moment.
     pub(crate) deciding: Option<CpuId>,

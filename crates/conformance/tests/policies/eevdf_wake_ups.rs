@@ -33,8 +33,8 @@ const PHASES: u64 = 40;
 const OWN_DELAY: [(u64, u64); 7] =
     [(0, 103), (5_000, 160), (9_000, 260), (9_920, 485), (9_950, 555), (9_990, 786), (10_000, 2_400)];
 
-/// Maximum fraction of CPU time that threads outside the test receive by weight, in millionths. A thread outside the
-/// test runs until a tick.
+/// Fraction of wake-ups that a thread outside the test delays, in millionths. The fraction is the maximum CPU time that
+/// such threads receive by weight. A thread outside the test runs until a tick.
 const OUTSIDE: u64 = 2_000;
 
 /// CPU time of a round without any work, minus the switch to the thread (`costs/epyc.toml`), which is charged in

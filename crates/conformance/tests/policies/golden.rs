@@ -22,8 +22,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
 
-/// Runs a scenario under a policy with the policy's default knobs. The knobs in the scenario are for the scenario's own
-/// policy.
+/// Runs a scenario under `policy`. The knobs in the scenario apply only if `policy` is the scenario's own policy;
+/// otherwise all knobs have their defaults.
 fn run(
     name: &str,
     length: Nanos,

@@ -23,7 +23,7 @@ pub struct LimitTolerance {
 struct Bucket {
     amount: u64,
     period: u64,
-    /// Content in units of a nanosecond divided by `period`, so that draining is exact.
+    /// Content in units of 1/`period` nanoseconds, so that draining is exact.
     level: u128,
     burst: u128,
 }

@@ -12,7 +12,7 @@ pub(crate) enum Waiting {
     Time,
     /// A wait for an object.
     Object(ObjectId),
-    /// A wait for an object that other applications fill or empty: a port, an inbox, a ring.
+    /// A wait for a port, an inbox or a ring. The network ends such a wait.
     Outside(ObjectId),
     /// A wait for the end of the task's children.
     Children,

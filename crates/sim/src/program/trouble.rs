@@ -17,7 +17,8 @@ impl Driver<'_> {
         state.map_or_else(|| entity.to_string(), |state| state.name.to_string())
     }
 
-    /// Ends the run at this instant. Only the first cause is reported.
+    /// Records that the machine cannot continue, so that its world ends the run at this instant. Only the first cause
+    /// is reported.
     pub(crate) fn get_stuck(&mut self, why: String, help: &'static str) {
         if self.stuck.is_some() {
             return;

@@ -3,8 +3,8 @@
 //! The world keeps all machines in one list. For each vCPU, the world knows its entity on the host and its CPU in the
 //! guest. An instant consists of rounds. A round delivers packets, reviews boosts and halts vCPUs. Then first guests,
 //! then hosts process due work in order of their ids, and settle. After a host has settled, each vCPU that lost or
-//! received a CPU is frozen or thawed, and its guest processes deferred work in the next round. The instant ends when no work is due. The order of
-//! events depends on nothing else, so equal calls give equal runs.
+//! received a CPU is frozen or thawed, and its guest processes deferred work in the next round. The instant ends when
+//! no work is due. The order of events depends on nothing else, so equal calls give equal runs.
 
 mod coordination;
 mod guest_coordination;

@@ -103,8 +103,7 @@ fn a_kick_that_comes_too_late_to_matter_brings_no_other_forward() {
     let all = vcpus(&mut world, under, "vm", 2, true);
     let vm = guest(&mut world, under, "cfs", &all, Guest::default(), above);
     // Task `busy` goes to sleep 2 us after `wakes` has kicked the CPU of `busy` for `woken`. The kick takes 4 us, and
-    // arrives after this CPU has halted. While the host dispatches the vCPU again, `wakes` sends another
-    // kick.
+    // arrives after this CPU has halted. While the host dispatches the vCPU again, `wakes` kicks the CPU again.
     let busy = there(0, "busy", vec![sleep(Nanos::ms(1)), us(20_000), sleep(Nanos::ms(500))]);
     let woken = there(0, "woken", vec![forever(vec![Step::Take(FIRST), us(1)])]);
     let steps = vec![sleep(Nanos::ms(1)), us(19_998), Step::Post(FIRST), us(11), Step::Post(FIRST), us(500_000)];

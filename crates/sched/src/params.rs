@@ -248,7 +248,7 @@ impl Params {
     /// Checks the rules that hold under every policy: the ranges of the durations, and at least one allowed CPU.
     ///
     /// # Errors
-    /// The violated rule, with the invalid values.
+    /// The first violated rule.
     pub fn check(&self, host: &Topology) -> Result<(), Refused> {
         if let Some(reservation) = self.reservation {
             let Reservation { slice, period, .. } = reservation;
@@ -423,7 +423,7 @@ pub enum Refused {
 
 impl Refused {
     /// Returns the largest slice that would fit in the period of a refused reservation. `None`: no slice fits, or the
-    /// slice is not the reason of the refusal.
+    /// slice is not the reason for the refusal.
     #[must_use]
     pub fn nearest_slice(&self) -> Option<Nanos> {
         match *self {

@@ -75,7 +75,7 @@ fn agree(policy: &'static sched::Descriptor, seed: u64) {
                 host.resume(paused);
             }
             2 if !present.is_empty() => {
-                // The meter and the host account for the request equally, even if the host refuses the request.
+                // The host may refuse the request. The accounts of the meter and of the host must agree nevertheless.
                 let _ = host.adjust(present[0], random.params());
             }
             _ => {

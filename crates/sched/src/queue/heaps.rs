@@ -78,7 +78,7 @@ impl<K: Copy + Ord> Heaps<K> {
         self.heaps[queue].first().copied()
     }
 
-    /// Removes the entity with the minimum key from `queue`.
+    /// Removes and returns the entity with the minimum key in `queue`.
     #[inline]
     pub fn pop(&mut self, queue: usize) -> Option<(K, EntityId)> {
         let first = self.first(queue)?;

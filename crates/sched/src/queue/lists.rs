@@ -127,7 +127,7 @@ impl Lists {
         (node != END).then(|| self.nodes[node as usize].id)
     }
 
-    /// Removes the first entity of `list`.
+    /// Removes and returns the first entity of `list`.
     pub fn pop(&mut self, list: usize) -> Option<EntityId> {
         let first = self.first(list)?;
         self.remove(first);

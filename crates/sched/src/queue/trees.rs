@@ -222,7 +222,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         self.sum_up_from(index(e));
     }
 
-    /// Removes the entity with the minimum key from `tree`.
+    /// Removes and returns the entity with the minimum key in `tree`.
     pub fn pop(&mut self, tree: usize) -> Option<(K, EntityId)> {
         let first = self.first(tree)?;
         self.remove(first.1);

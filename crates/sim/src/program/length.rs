@@ -36,7 +36,7 @@ impl From<Nanos> for Length {
     }
 }
 
-/// Random draws of one task, independent of the draws of other tasks.
+/// Random draws of one task or line, independent of the draws of other tasks and lines.
 #[derive(Clone, Debug)]
 pub(crate) struct Draws(ChaCha8Rng);
 

@@ -9,8 +9,8 @@ use trace::{Event, MachineId, WorldSink};
 
 type Build = fn(Box<dyn WorldSink + '_>) -> World<'_>;
 
-/// Returns two guests on a host. One guest coordinates with the host. The wake-ups of the sleepers need several rounds
-/// of an instant.
+/// Returns two guests on a host. One guest coordinates with the host. A wake-up in a guest needs several rounds of an
+/// instant.
 fn two_levels(log: Box<dyn WorldSink + '_>) -> World<'_> {
     let mut world = World::new(7);
     let under = host(&mut world, "linux", 2, COSTS);

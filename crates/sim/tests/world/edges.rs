@@ -1,4 +1,4 @@
-//! Events at one instant, and programs that never end.
+//! Events that coincide, and programs that cannot continue.
 
 use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{Action, CpuId, CpuSet, GroupId, Instant, Nanos, Params, Topology};

@@ -43,8 +43,8 @@ impl Gang {
 /// Measures *sibling delays* as a [`Sink`]. A sibling delay is a time for which a member of a gang wants to run but
 /// waits while another member runs. The delay begins when both conditions hold and ends when either condition ends.
 /// With asynchronous scheduling, such delays hold up threads that wait for each other. Poris (Wu et al.), section 3.2,
-/// defines the lag within a VM and between the VMs of a group. Equations 5 to 7 of Poris bound this lag. The measurements
-/// are complete after [`Event::End`].
+/// defines the lag within a VM and between the VMs of a group. Equations 5 to 7 of Poris bound this lag. The
+/// measurements are complete after [`Event::End`].
 #[derive(Debug, Default)]
 pub struct Siblings {
     /// Start of the measurement. Delays, and parts of delays, before this instant are not counted.

@@ -174,9 +174,9 @@ impl Auditor {
         Some(self.time_of(entity) - entity.marked)
     }
 
-    /// Checks shares since the last mark, which is `window` ago. The caller guarantees that throughout the window, all of
-    /// `entities` were runnable on any CPU, and no other entity was runnable. Each of `entities` must have received its
-    /// fair share by weight (see [`fair_shares`]) within `tolerance`.
+    /// Checks shares since the last mark, which is `window` ago. The caller guarantees that throughout the window, all
+    /// of `entities` were runnable on any CPU, and no other entity was runnable. Each of `entities` must have received
+    /// its fair share by weight (see [`fair_shares`]) within `tolerance`.
     pub fn check_shares(&mut self, entities: &[(EntityId, Weight)], window: Nanos, tolerance: Nanos) {
         let weights: Vec<Weight> = entities.iter().map(|&(_, weight)| weight).collect();
         let fair = fair_shares(self.seats.len(), window, &weights);

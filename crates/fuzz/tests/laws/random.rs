@@ -83,6 +83,8 @@ fn runs_that_broke_a_law_keep_it() {
         ("gang-edf", 1_795_378_053, 5, 27, ("enforce", "hard")),
         // A change of weight enqueued a running vCPU on the CPU to which it was about to move.
         ("sedf", 2_000_004_763, 476, 1, ("unblock", "conservative")),
+        // A task whose yield was ignored left before its CPU picked again.
+        ("muqss", 1_795_386_548, 332, 1, ("yield-type", "0")),
     ];
     for (name, seed, steps, entities, (knob, text)) in broken {
         let mut options = fuzz::Options::draw(policies::find(name).expect("it is in the registry"), seed);

@@ -423,6 +423,7 @@ impl Policy for Bfs {
 
     fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
         self.restricted -= usize::from(self.tasks[e.index()].restricted);
+        self.forget_yield(e);
     }
 
     fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
@@ -464,6 +465,7 @@ impl Policy for Bfs {
 
     fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
         self.queue.remove(e);
+        self.forget_yield(e);
     }
 
     fn charge(&mut self, e: EntityId, ran: Nanos, _cx: &mut Cx<'_>) {

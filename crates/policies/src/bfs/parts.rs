@@ -57,4 +57,11 @@ impl Bfs {
             Yields::Expire => self.refill(e, now),
         }
     }
+
+    /// Forgets an ignored yield of `e`, which leaves before the CPU on which `e` yielded has picked again.
+    pub(super) fn forget_yield(&mut self, e: EntityId) {
+        if let Shape::Parts(parts) = &mut self.shape {
+            parts.ignored_yields.iter_mut().filter(|yielded| **yielded == Some(e)).for_each(|yielded| *yielded = None);
+        }
+    }
 }

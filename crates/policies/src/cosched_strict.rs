@@ -14,8 +14,8 @@
 //! stopped       ab          ab
 //! ```
 //!
-//! **Co-stop.** As soon as the skew of any vCPU reaches the threshold, all vCPUs of the VM stop (they are held,
-//! `co-stopped`). This instant is known in advance, and an alarm is set for it; ticks have no effect.
+//! **Co-stop.** As soon as the skew of any vCPU reaches the threshold, the policy holds all vCPUs of the VM that are
+//! not idle (`co-stopped`). This instant is known in advance, and an alarm is set for it; ticks have no effect.
 //!
 //! **Co-start.** The VM resumes when CPUs are available at the same instant for all of its vCPUs that are not idle. A
 //! CPU is available if it idles. It is also available if it runs an entity whose CPU time exceeds that of every vCPU of

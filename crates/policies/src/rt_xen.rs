@@ -18,8 +18,7 @@
 //! **Servers.** A *deferrable* server keeps its budget until the period ends. A *periodic* server also uses its budget
 //! while its vCPU is blocked. Tactus charges all the time since the block, as if the server were always the most
 //! urgent. A *polling* server loses its budget when its vCPU blocks, and when a period begins while its vCPU is
-//! blocked. A *sporadic* server keeps its budget. After each use, the used amount is replenished one period after the
-//! beginning of that use.
+//! blocked. A *sporadic* server keeps its budget. The amount of each use is replenished one period after the use began.
 //!
 //! **Order.** Deadline monotonic: the vCPU with the shorter relative deadline is more urgent. Without explicit
 //! deadlines this is rate monotonic: the shorter period is more urgent. EDF: the vCPU with the earlier absolute

@@ -93,7 +93,7 @@ fn tasks(source: &Source, findings: &mut Findings) -> Vec<Task> {
         .from_reader(source.text().as_bytes());
     let mut record = ByteRecord::new();
     let mut next = || {
-        // Reading from memory without a fixed number of fields cannot fail.
+        // The reader is in memory and accepts any number of fields, so reading cannot fail.
         let found = reader.read_byte_record(&mut record).expect("text in memory can be read");
         found.then(|| row(source, &record, reader.position().byte()))
     };

@@ -67,7 +67,7 @@ impl Children {
 
 impl AsFd for Children {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open as long as the sampler, which `self` owns and which outlives the borrow.
+        // SAFETY: the sampler keeps the descriptor open. `self` owns the sampler, so the sampler outlives the borrow.
         unsafe { BorrowedFd::borrow_raw(self.sampler.as_raw_fd()) }
     }
 }

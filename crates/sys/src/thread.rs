@@ -75,8 +75,8 @@ pub struct Owner {
     pub effective: u32,
 }
 
-/// A thread held by its directory under /proc. Once the thread has ended, the directory is empty, even if the tid has
-/// been reused.
+/// A handle to a thread: the thread's open directory under /proc. Once the thread has ended, the directory is empty,
+/// even if the tid has been reused.
 #[derive(Debug)]
 pub struct Thread {
     identity: Identity,

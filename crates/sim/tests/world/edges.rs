@@ -219,7 +219,7 @@ fn a_vcpu_stops_polling_when_a_task_arrives_on_its_cpu() {
     let late = hog(&mut world, under, "late");
     world.run_until(after(5_001)).expect("it has halted");
     assert_eq!(world.machine(under).machine().running(CpuId::new(0)), Some(late));
-    // The vCPU has polled since 1.02 ms.
+    // The vCPU polled from 1.02 ms until the hog arrived at 5 ms.
     assert_eq!(world.polled(vm, CpuId::new(0)), Nanos::us(3980));
 }
 

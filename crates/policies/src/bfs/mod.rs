@@ -53,6 +53,7 @@ mod isochronous;
 mod parts;
 mod queue;
 mod rank;
+mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -65,6 +66,7 @@ use sched::{
     Instant, Knob, Knobs, Nanos, Params, Policy, Position, Refused, Running, State, StopReason, Stopped, Topology,
     Wake,
 };
+pub(crate) use shape::{Parts, Shape, Yields};
 
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -138,39 +140,6 @@ struct Current {
     nice: i32,
     /// Whether the entity was dispatched in the first half of a tick period.
     dither: bool,
-}
-
-/// The division of the run queue among CPUs.
-#[derive(Clone, Debug)]
-pub(crate) enum Shape {
-    /// One run queue for all CPUs, with sticky entities: BFS.
-    Global,
-    /// One run queue for each group of CPUs: MuQSS.
-    Parts(Parts),
-}
-
-/// The settings that MuQSS adds.
-#[derive(Clone, Debug)]
-pub(crate) struct Parts {
-    pub(crate) queue_of: Vec<usize>,
-    /// Whether every pick searches all run queues.
-    pub(crate) interactive: bool,
-    pub(crate) yields: Yields,
-    /// Minimum difference of nice levels at which an entity keeps its sibling thread idle; `None`: sibling threads are
-    /// never kept idle.
-    pub(crate) smt_nice: Option<i32>,
-    /// Entity whose yield was ignored, by CPU.
-    pub(crate) ignored_yields: Vec<Option<EntityId>>,
-}
-
-/// The effect of a yield in MuQSS. Source: `sched_yield_type`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Yields {
-    Ignored,
-    /// Entities that are at least as urgent as the yielding entity run first.
-    ToBetter,
-    /// The yielding entity gets a new time slice and a new deadline.
-    Expire,
 }
 
 pub(crate) struct Bfs {

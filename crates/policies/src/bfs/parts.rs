@@ -1,6 +1,7 @@
-//! MuQSS: run queues of groups of CPUs, and the choice among the heads of these queues.
+//! MuQSS: the choice among the heads of the run queues.
 
-use super::{Bfs, Parts, Shape, Yields};
+use super::Bfs;
+use super::shape::{Parts, Shape, Yields};
 use sched::{CpuId, Cx, EntityId, Instant, Running};
 
 impl Bfs {

@@ -392,7 +392,6 @@ impl Policy for Bfs {
 
     fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
         self.restricted -= usize::from(self.tasks[e.index()].restricted);
-        self.forget_yield(e);
     }
 
     fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {

@@ -59,7 +59,8 @@ impl Bfs {
         }
     }
 
-    /// Forgets an ignored yield of `e`, which leaves before the CPU on which `e` yielded has picked again.
+    /// Forgets an ignored yield of `e`, which blocks before the CPU on which `e` yielded has picked again. An entity
+    /// that is detached blocks first.
     pub(super) fn forget_yield(&mut self, e: EntityId) {
         if let Shape::Parts(parts) = &mut self.shape {
             parts.ignored_yields.iter_mut().filter(|yielded| **yielded == Some(e)).for_each(|yielded| *yielded = None);

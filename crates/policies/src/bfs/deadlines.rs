@@ -4,8 +4,8 @@ use sched::{Knobs, Nanos};
 
 const NICES: usize = 40;
 
-/// Returns the ratios of the nice levels −20 to 19; `first` is the ratio of −20. Each ratio exceeds the previous ratio
-/// by a tenth, rounded down. Source: `prio_ratios`, kernel/sched/bfs.c.
+/// Returns the ratios of the nice levels −20 to 19; `first` is the ratio of −20. Each ratio is 1.1 times the previous
+/// ratio, rounded down. Source: `prio_ratios`, kernel/sched/bfs.c.
 const fn ratios(first: u64) -> [u64; NICES] {
     let mut all = [first; NICES];
     let mut n = 1;
@@ -58,7 +58,7 @@ impl Lengths {
 mod tests {
     use super::*;
 
-    /// Compares the tables with `prio_ratios` in bfs.c.
+    /// Compares some entries of the tables with `prio_ratios` in bfs.c.
     #[test]
     fn the_tables_are_the_sources() {
         let some = [LATER[0], LATER[1], LATER[10], LATER[20], LATER[30], LATER[39]];

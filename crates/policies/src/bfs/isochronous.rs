@@ -3,7 +3,7 @@
 
 use sched::Nanos;
 
-/// Units that one tick of one CPU adds to the account.
+/// Units that a tick adds to the account if a real-time or isochronous entity runs on its CPU.
 const UNIT: u64 = 100;
 /// The window over which the account decays.
 const WINDOW: Nanos = Nanos::s(5);
@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn too_much_for_too_long_is_refractory_until_it_has_paid_off() {
-        // 5 s of 1 ms ticks on one CPU: the account decays by 1/5001 per tick.
+        // One CPU with ticks of 1 ms: the window of 5 s has 5,000 ticks, so the account decays by about 1/5,001 per
+        // tick.
         let mut account = Account::new(Nanos::ms(1), 1, 70);
         let mut ticks = 0;
         while !account.is_refractory() {
@@ -63,7 +64,7 @@ mod tests {
             account.tick(false);
             paid += 1;
         }
-        // While the account falls from 70 to 62 %, it decays by 71 units per tick at first and by 63 units at last.
+        // While the account falls from 70 to 62 %, it decays by 71 units per tick at first and by 63 units at the end.
         assert!((580..640).contains(&paid), "{paid}");
         // At 70 %, the account gains as much as it loses if 71 of 171 ticks (41.5 %) are urgent.
         (0..100_000).for_each(|n| account.tick(n % 100 < 41));

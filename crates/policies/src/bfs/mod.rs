@@ -1,11 +1,11 @@
 //! BFS: one run queue for all CPUs; the task with the earliest virtual deadline runs.
 //!
-//! BFS is Con Kolivas's scheduler for desktops with few CPUs. A task has a time slice and a virtual deadline. The
-//! deadline is set when the task gets a new time slice. A higher nice value gives a later deadline. Of the runnable
+//! BFS is Con Kolivas's scheduler for desktops with few CPUs. Each task has a time slice and a virtual deadline. The
+//! deadline is set when the task receives a new time slice. A higher nice value gives a later deadline. Of the runnable
 //! tasks, the task with the earliest deadline runs. BFS does not estimate which tasks are interactive. A task that
 //! sleeps keeps its deadline and the rest of its time slice. After a sleep, this deadline is early compared with the
-//! deadlines of tasks that have run. A task that blocks gets a new time slice and a new deadline only if its time slice
-//! is used up.
+//! deadlines of tasks that ran in the meantime. A task that blocks receives a new time slice and a new deadline only if
+//! its time slice is used up.
 //!
 //! ```text
 //! one CPU, a and b nice 0 from 0; c nice -10 at 13 for 1 ms (binary-milliseconds = off)
@@ -13,38 +13,41 @@
 //! aaaaaabbbbbba  c  aaaaa bbbbbb
 //! ```
 //!
-//! **Classes.** The order is: stop class; SCHED_FIFO and SCHED_RR by priority; SCHED_ISO; normal and batch; idle. A
-//! task of a more urgent class always runs first. SCHED_ISO needs no privilege. SCHED_ISO tasks rank above normal tasks
-//! until an account of real-time and isochronous ticks exceeds 70 % of its maximum. If only such tasks run, the account
-//! reaches this limit after 3.5 s. From then on, SCHED_ISO tasks count as normal, until the account has fallen to 62 %.
-//! At 70 %, a tick with such a task adds 100 units to the account, and any other tick removes 71 units. In the long
-//! run, SCHED_ISO tasks therefore receive about 41 % of the CPU time at their own rank. Batch tasks get a new deadline
-//! at each preemption. Idle tasks run only when no other task is runnable.
+//! **Classes.** From the most to the least urgent, the order is: stop class; SCHED_FIFO and SCHED_RR by priority;
+//! SCHED_ISO; normal and batch; idle. A task of a more urgent class always runs first. SCHED_ISO needs no privilege.
+//! SCHED_ISO tasks rank above normal tasks until an account of real-time and isochronous ticks exceeds 70 % of its
+//! maximum. If every CPU runs only real-time and SCHED_ISO tasks, the account exceeds this limit after 3.5 s. From then
+//! on, SCHED_ISO tasks count as normal, until the account falls below 62 %. At 70 %, a tick during such a task adds 100
+//! units to the account, and a tick during any other task removes 71 units. In the long run, SCHED_ISO tasks therefore
+//! receive at most about 41 % of the CPU time at their own rank. Batch tasks receive a new deadline at each preemption.
+//! Idle tasks run only when no other task is runnable.
 //!
-//! **Time slice and deadline.** Each tick charges the time slice of the running task. A task that has used up its time
-//! slice gets a new time slice and a new deadline, `offset(nice)` from now. The offset at nice 0 is 41 ms, at nice −20
-//! it is 6 ms, and at nice 19 it is 250 ms. A task waits until its deadline is the earliest. The shares of tasks that
-//! never block are therefore about inversely proportional to the squares of their offsets. Beside a task of nice 0, a
-//! task of nice 19 receives 3 % of the CPU time.
+//! **Time slice and deadline.** Each tick deducts the CPU time of the running task from its time slice. A task that has
+//! used up its time slice receives a new time slice and a new deadline, `offset(nice)` after the current time. The
+//! offset at nice 0 is 41 ms, at nice −20 it is 6 ms, and at nice 19 it is 250 ms. A deadline does not change while its
+//! task waits. The shares of tasks that never block are therefore about inversely proportional to the squares of their
+//! offsets (sched-BFS.txt). Beside a task of nice 0, a task of nice 19 receives 3 % of the CPU time.
 //!
-//! **Wake-up.** A woken task is placed on the idle CPU that is nearest to its last CPU. If no CPU idles, the woken task
-//! is compared with the least urgent running task. This is the task of the worst class and, within this class, with the
-//! latest deadline. If the woken task is more urgent, it preempts that task. A synchronous wake-up, whose waker is
-//! about to sleep, preempts no task.
+//! **Wake-up.** For a woken task, BFS chooses an idle CPU in its affinity. The choice prefers a core without a busy
+//! thread, then a CPU near the task's last CPU and a cache without a busy CPU. If no CPU idles, the woken task is
+//! compared with the least urgent running task. This is the task with the latest deadline in the least urgent class
+//! that runs. If the woken task is more urgent, it preempts that task. A synchronous wake-up, whose waker is about to
+//! sleep, preempts no task.
 //!
 //! **Several CPUs.** A task that is preempted or yields is *sticky* on its CPU; each CPU has at most one sticky task.
-//! When another CPU compares deadlines, it treats the deadline of a sticky task as later. The difference grows with the
-//! distance of the other CPU. Apart from this rule, every CPU picks the earliest deadline of all tasks.
+//! When another CPU compares deadlines, it multiplies the time until the sticky task's deadline by 2, 4 or 16,
+//! depending on its distance. A sticky task whose deadline lies ahead is therefore less likely to migrate. Apart from
+//! this rule, every CPU picks the earliest deadline in the most urgent class with a waiting task.
 //!
-//! **Ticks.** A task that was dispatched in the first half of a tick period is preempted early. The preemption happens
-//! at the first tick at which at most half a tick period of its time slice is left. Otherwise the task would run until
-//! the next tick, and exceed its time slice by half a tick period or more.
+//! **Ticks.** A task that was dispatched in the first half of a tick period is preempted early. It is preempted at the
+//! first tick at which at most half a tick period of its time slice is left. Otherwise the task would run until the
+//! next tick, and exceed its time slice by half a tick period or more.
 //!
 //! Differences from the kernel: the kernel scans one list for the earliest deadline. Here a tree holds the deadlines,
 //! and sticky tasks are compared separately, with the same result. A wake-up does not kick a CPU that has been kicked
-//! and has not picked yet. A preempted task is offered to idle CPUs in its affinity. A weight counts as the nearest
-//! nice value. The kernel promotes an idle task that has a pending signal or holds a lock; this policy does not. CPU
-//! frequencies are not modelled.
+//! and has not picked yet. If a preempted task may run on another CPU that is idle, that CPU is kicked. A weight is
+//! converted to the nearest nice value. The kernel promotes a task of the idle class that has a pending signal or holds
+//! a lock; this policy does not. CPU frequencies are not modelled.
 //!
 //! Source: kernel/sched/bfs.c, v0.428 to v0.446 (Kolivas); Documentation/scheduler/sched-BFS.txt.
 
@@ -124,7 +127,7 @@ struct Task {
     nice: i32,
     slice: Nanos,
     deadline: Instant,
-    /// Whether the task has received a time slice yet.
+    /// Whether the task has received its first time slice.
     begun: bool,
     /// Whether the task was interactive at its last wake-up.
     interactive: bool,
@@ -153,7 +156,7 @@ pub(crate) struct Bfs {
     tasks: Vec<Task>,
     /// Entity that each CPU runs or ran last.
     current: Vec<Current>,
-    /// Account of each run queue.
+    /// SCHED_ISO account of each run queue.
     accounts: Vec<Account>,
     /// Number of entities whose affinity excludes some CPU.
     restricted: usize,
@@ -234,7 +237,7 @@ impl Bfs {
         !matches!(self.tasks[e.index()].class, Class::Stop | Class::Fifo(_))
     }
 
-    /// Gives `e` a new time slice and a new deadline.
+    /// Sets a full time slice and a new deadline for `e`.
     fn refill(&mut self, e: EntityId, now: Instant) {
         let offset = self.lengths.offset(self.tasks[e.index()].nice);
         let slice = self.lengths.slice;
@@ -242,7 +245,7 @@ impl Bfs {
         (task.slice, task.deadline, task.begun) = (slice, now.saturating_add(offset), true);
     }
 
-    /// Returns the distance from `from` to `cpu`.
+    /// Returns the distance from `from` to `cpu` according to the knob `locality`.
     fn distance(&self, host: &Topology, from: CpuId, cpu: CpuId) -> Distance {
         let steps = if host.share_core(from, cpu) {
             0
@@ -258,7 +261,7 @@ impl Bfs {
         }
     }
 
-    /// Enqueues `e`, which is runnable, for `cpu`. `taken_off`: `e` has just been stopped on `cpu`.
+    /// Enqueues `e`, which is runnable, in the run queue of `cpu`. `taken_off`: `e` has just been stopped on `cpu`.
     fn enqueue(&mut self, e: EntityId, cpu: CpuId, taken_off: bool, cx: &Cx<'_>) {
         let deadline = self.tasks[e.index()].deadline;
         // With `expired-first`, entities past their deadline are ordered by arrival.
@@ -268,7 +271,7 @@ impl Bfs {
         self.queue.push(queue, e, self.rank(e, queue), key, sticky);
     }
 
-    /// Enqueues `e` and kicks a CPU that should run `e`, if there is one.
+    /// Enqueues `e`. Kicks the best idle CPU, or the CPU that runs the least urgent entity if `e` preempts that entity.
     fn enqueue_and_call(&mut self, e: EntityId, sync: bool, cx: &mut Cx<'_>) {
         let idle = if cx.idle_cpu_for(e).is_some() { self.best_idle(e, cx) } else { None };
         let last = Some(cx.last_cpu(e)).filter(|&last| cx.may_run(e, last));
@@ -305,7 +308,7 @@ impl Bfs {
     }
 
     /// Kicks the CPU that runs the least urgent entity, if that entity is less urgent than `e`, which waits in the
-    /// queue of `near`. Does nothing at a `sync` wake-up.
+    /// queue of `near`. Does nothing at a `sync` wake-up or for an `e` of the idle class.
     fn preempt(&self, e: EntityId, near: CpuId, sync: bool, cx: &mut Cx<'_>) {
         let rank = self.rank(e, self.queue_of(near));
         if sync || rank == Rank::IDLE {
@@ -327,8 +330,8 @@ impl Bfs {
         }
     }
 
-    /// Kicks an idle CPU on which a waiting entity may run, if there is one. `picking` may have been kicked for that
-    /// entity and have picked another entity.
+    /// If a waiting entity may run on an idle CPU other than `picking`, kicks that CPU. `picking` may have been kicked
+    /// for that entity, but picked another entity.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.queue.is_empty() || !cx.topology().iter().any(idle) {
@@ -342,7 +345,7 @@ impl Bfs {
     }
 
     /// Gives a forked child its parent's deadline and half of the remainder of the parent's time slice. If less than
-    /// 200 µs remain, the child gets a new time slice instead, and the parent's time slice ends.
+    /// 200 µs remain, the child receives a new time slice and a new deadline instead, and the parent's time slice ends.
     fn fork(&mut self, e: EntityId, parent: EntityId, cx: &mut Cx<'_>) {
         if let State::Running(cpu) = cx.state(parent)
             && let Some((ran_by, ran)) = cx.take_ran(cpu)

@@ -1,14 +1,14 @@
-//! MuQSS: the choice among the heads of the run queues.
+//! MuQSS: the choice among the run queues.
 
 use super::Bfs;
 use super::shape::{Parts, Shape, Yields};
 use sched::{CpuId, Cx, EntityId, Instant, Running};
 
 impl Bfs {
-    /// Returns the entity to run on `cpu`: an entity whose yield was ignored, if any. Otherwise, with `interactive`,
-    /// returns the most urgent head of all queues. If several heads are equally urgent, returns the first of them, in
-    /// the order of queues that begins with the CPU's own queue. Without `interactive`, returns the head of the CPU's
-    /// own queue, or of the next queue if no entity of the own queue is eligible.
+    /// Returns the entity to run on `cpu`. An entity whose yield on `cpu` was ignored takes precedence. With
+    /// `interactive`, compares the first eligible entities of all queues and returns the most urgent. On a tie, the
+    /// CPU's own queue takes precedence, then the queues that follow it. Without `interactive`, returns the first
+    /// eligible entity of the CPU's own queue, or of the next queue with an eligible entity.
     pub(super) fn best_of_parts(&self, parts: &Parts, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         if let Some(e) = parts.ignored_yields[cpu.index()].filter(|&e| self.queue.contains(e) && cx.may_run(e, cpu)) {
             return Some(e);
@@ -32,8 +32,9 @@ impl Bfs {
         best.map(|(_, e)| e)
     }
 
-    /// Returns whether `e` must not run on `cpu`, because a sibling thread runs an entity of a more urgent rank or of a
-    /// much better nice level.
+    /// Returns whether `e` must not run on `cpu` because of an entity that runs on a sibling thread. That entity has a
+    /// more urgent rank, or an equal rank and a nice level lower by at least `smt_nice`. A real-time `e` may always
+    /// run.
     pub(super) fn is_kept_off(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let Shape::Parts(Parts { smt_nice: Some(levels), .. }) = self.shape else { return false };
         let host = cx.topology();
@@ -59,8 +60,8 @@ impl Bfs {
         }
     }
 
-    /// Forgets an ignored yield of `e`, which blocks before the CPU on which `e` yielded has picked again. An entity
-    /// that is detached blocks first.
+    /// Forgets an ignored yield of `e`, which blocks before the CPU on which `e` yielded has picked again. This covers
+    /// a detached entity, which blocks first.
     pub(super) fn forget_yield(&mut self, e: EntityId) {
         if let Shape::Parts(parts) = &mut self.shape {
             parts.ignored_yields.iter_mut().filter(|yielded| **yielded == Some(e)).for_each(|yielded| *yielded = None);

@@ -108,9 +108,9 @@ impl DeadlineQueues {
         no_real_time && (0..TREES * self.queues).all(|tree| self.deadlines.is_empty(tree))
     }
 
-    /// Returns the entity of queue 0 to run on `cpu`. In the best rank that has an eligible entity, picks the first
-    /// entity of a real-time list, or the entity with the earliest effective deadline of a tree. For an entity that is
-    /// sticky on another CPU, the time to the deadline is shifted left by `distance`.
+    /// Returns the entity of queue 0 to run on `cpu`. In the most urgent rank with an eligible entity, returns the
+    /// first eligible entity of a real-time list, or the eligible entity of a tree with the earliest effective
+    /// deadline. For an entity that is sticky on another CPU, the time to the deadline is shifted left by `distance`.
     pub(super) fn best(&self, cpu: CpuId, cx: &Cx<'_>, distance: impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));
         let found = real_time.or_else(|| (0..TREES).find_map(|tree| self.earliest(tree, cpu, cx, &distance)));
@@ -119,7 +119,7 @@ impl DeadlineQueues {
         found
     }
 
-    /// Returns the entity that bfs.c would pick, by a full scan of one list per rank in order of arrival.
+    /// Returns the entity that bfs.c would pick, by a full scan of one list per rank, each list in order of arrival.
     #[cfg(test)]
     fn scanned(&self, cpu: CpuId, cx: &Cx<'_>, distance: &impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));

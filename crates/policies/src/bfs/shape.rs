@@ -11,15 +11,15 @@ pub(crate) enum Shape {
     Parts(Parts),
 }
 
-/// The settings that MuQSS adds.
+/// The settings and state that MuQSS adds.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     pub(crate) queue_of: Vec<usize>,
     /// Whether every pick searches all run queues.
     pub(crate) interactive: bool,
     pub(crate) yields: Yields,
-    /// Minimum difference of nice levels at which an entity keeps its sibling thread idle; `None`: sibling threads are
-    /// never kept idle.
+    /// Minimum difference of nice levels at which a running entity keeps an entity with the higher level off its
+    /// sibling threads. `None`: sibling threads have no effect.
     pub(crate) smt_nice: Option<i32>,
     /// Entity whose yield was ignored, by CPU.
     pub(crate) ignored_yields: Vec<Option<EntityId>>,
@@ -29,8 +29,8 @@ pub(crate) struct Parts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Yields {
     Ignored,
-    /// Entities that are at least as urgent as the yielding entity run first.
+    /// Waiting entities that are at least as urgent as the yielding entity run first.
     ToBetter,
-    /// The yielding entity gets a new time slice and a new deadline.
+    /// The yielding entity receives a new time slice and a new deadline.
     Expire,
 }

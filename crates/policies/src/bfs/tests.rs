@@ -127,8 +127,8 @@ fn a_wake_up_takes_the_nearest_idle_cpu_or_the_worst_running() {
     run_through(&mut host, 200);
     host.wake(e, Wake::Timer);
     run_through(&mut host, 300);
-    // Penalties of idle CPUs. CPU 1 shares a core with the busy CPU 0: 1 + 4 + 16. CPU 2 shares the cache with CPU 0: 2
-    // + 4. CPU 4 has another cache, whose CPUs are all idle: 8.
+    // Penalties of idle CPUs. CPU 1 shares a core with the busy CPU 0: 1 + 4 + 16. CPU 2 shares only the cache with
+    // CPU 0: 2 + 4. CPU 4 has another cache, whose CPUs are all idle: 8.
     assert_eq!(runs(&host, 2), Some(e));
     let filler: Vec<EntityId> = (0..6).map(|_| hog(&mut host, nice(0))).collect();
     run_through(&mut host, 400);
@@ -154,9 +154,9 @@ fn a_fork_halves_the_slice_and_keeps_the_deadline() {
     let child = scripted(&mut host, nice(0));
     host.wake(child, Wake::New { parent: Some(parent) });
     assert_eq!(deadline_us(&host, child), deadline_us(&host, parent));
-    // Half of (6.144 ms − 2 ms), minus the nanosecond by which these tests are late.
+    // Half of what remains of 6.144 ms after 2 ms and 1 ns, rounded down. Each run ends 1 ns after its instant.
     assert_eq!((shows(&host, child, "slice"), shows(&host, parent, "slice")), (2_071_999, 2_071_999));
-    // With less than 200 us left, parent and child get a new time slice.
+    // With less than 200 us left, the child receives a new time slice, and the parent's time slice ends.
     run_through(&mut host, 3_950);
     let late = scripted(&mut host, nice(0));
     host.wake(late, Wake::New { parent: Some(parent) });
@@ -164,7 +164,7 @@ fn a_fork_halves_the_slice_and_keeps_the_deadline() {
     assert_eq!(shows(&host, late, "slice"), 6_144_000);
 }
 
-/// A task preempted with time left is sticky: other CPUs treat its deadline as later, so its own CPU usually picks the
+/// A preempted task is sticky: other CPUs treat a deadline that lies ahead as later, so its own CPU usually picks the
 /// task first.
 #[test]
 fn a_sticky_task_stays_where_it_was() {
@@ -174,11 +174,11 @@ fn a_sticky_task_stays_where_it_was() {
         let (stays, other) = (hog(&mut host, pinned(0)), hog(&mut host, pinned(1)));
         run_through(&mut host, 1_000);
         host.adjust(stays, nice(0)).expect("it is accepted");
-        // A real-time task preempts the task on CPU 0. The preempted task waits, and is sticky on CPU 0.
+        // `urgent` preempts `stays`, which waits and is sticky on CPU 0.
         let urgent = hog(&mut host, Params { affinity: CpuSet::one(CPU), ..fifo(1) });
         run_through(&mut host, 2_000);
         assert_eq!((runs(&host, 0), runs(&host, 1)), (Some(urgent), Some(other)));
-        // CPU 1 chooses between the sticky task and a task whose deadline is slightly later than the sticky task's.
+        // CPU 1 chooses between `stays` and `fresh`, whose deadline is slightly later.
         let fresh = hog(&mut host, pinned(1));
         run_through(&mut host, 3_000);
         host.block(CpuId::new(1));
@@ -207,7 +207,7 @@ fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
     let mut host = host(1, &[]);
     let e = scripted(&mut host, nice(0));
     let mut first = 0;
-    // No tick occurs during a run; a tick would end the time slice.
+    // No tick occurs during a run, because a tick could end the time slice early.
     for (run, length) in [900, 900, 900, 900, 900, 900, 700].into_iter().enumerate() {
         let start = run as u64 * 10_000;
         run_through(&mut host, start);
@@ -218,7 +218,7 @@ fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
         run_through(&mut host, start + length);
         host.block(CPU);
     }
-    // 44 us are left, less than the minimum of 100 us.
+    // The remainder of 44 us is less than the minimum of 100 us.
     assert_eq!(shows(&host, e, "slice"), 6_144_000);
     assert_eq!(deadline_us(&host, e), 60_700 + 41_091);
 }

@@ -159,8 +159,8 @@ impl Account {
         }
     }
 
-    /// Applies the wake-up rule with periods bound to a start. The entity gets the part of its slice that fits the
-    /// period that contains `now`.
+    /// Applies the wake-up rule with periods bound to a start. The entity keeps at most the part of its slice that fits
+    /// the rest of the period that contains `now`.
     fn wake_bound(&mut self, now: Instant) -> Woken {
         if self.deadline < now {
             self.left = self.whole();
@@ -184,7 +184,7 @@ impl Account {
         self.left = self.left.saturating_sub_unsigned(used.as_ns());
     }
 
-    /// Ends a throttling: adds a slice and a period until the remaining slice is positive. If the deadline has then
+    /// Ends a throttling: adds slices and periods until the remaining slice is positive. If the deadline has then
     /// passed, resets the entity.
     pub(super) fn replenish(&mut self, now: Instant) {
         self.add_periods(now);
@@ -222,8 +222,9 @@ impl Account {
         }
     }
 
-    /// Ends the throttling of a blocked entity: its next period begins at its wake-up. If the entity owes more than a
-    /// slice, returns the end of the continued throttling.
+    /// Ends the throttling of a blocked entity: its next period begins at its wake-up. If the entity owes a slice or
+    /// more, returns the end of the continued throttling. An entity with a start, or before its first period, is
+    /// replenished at once.
     pub(super) fn lapse(&mut self, now: Instant) -> Option<Instant> {
         if self.start.is_some() || self.first {
             self.replenish(now);

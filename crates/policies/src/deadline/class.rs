@@ -68,7 +68,7 @@ pub(crate) struct Deadline {
     /// Bandwidth of each CPU's fair server, if there are servers.
     servers: Vec<Utilisation>,
     reclaim: Reclaim,
-    /// Sum of all shares, including those of fair servers, and those of detached entities until their 0-lag time.
+    /// Sum of all shares, including those of fair servers and, until their 0-lag time, those of detached entities.
     shares: u64,
     whole_machine: bool,
     /// Whether a period that could begin while its entity is blocked begins at the wake-up.
@@ -272,8 +272,8 @@ impl Deadline {
         }
     }
 
-    /// Ends the throttling of `e`, which is or was blocked, unless `e` owes more than the new slice. Returns whether
-    /// the throttling is over.
+    /// Ends the throttling of `e`, which is or was blocked, unless `e` owes the new slice or more. Returns whether the
+    /// throttling is over.
     fn renew_asleep(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let now = cx.now();
         if !self.lapses {

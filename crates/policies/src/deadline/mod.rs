@@ -2,7 +2,7 @@
 //! entity.
 //!
 //! This policy suits VMs or tasks that have a reservation and must not be able to harm each other. Each entity has a
-//! *server* (CBS, a constant bandwidth server): the remaining slice, and a deadline. Of all entities with a remaining
+//! *server* (CBS, a constant bandwidth server): the remaining slice and a deadline. Of all entities with a remaining
 //! slice, those with the earliest deadlines run, one on each CPU.
 //!
 //! ```text
@@ -11,18 +11,19 @@
 //! aabbbcaacbbbaaccccaabbbcaacbbbaacccc
 //! ```
 //!
-//! **Wake-up.** Let an entity wake at `t`, with `q` left until deadline `d`. The server restarts with a full slice `Q`,
-//! due at `t + D`, if `d` has passed. The server also restarts if `q` is more than the entity's share of the time to
-//! `d` (`q · D > (d − t) · Q`). Otherwise the server continues unchanged. A remaining slice can therefore never give
-//! more than `Q / D` of a CPU. If the relative deadline `D` is shorter than the period `P`, the server does not restart
-//! before its next period. Before `d` the server keeps the part of `q` that fits; after `d` the entity is held until
-//! its next period.
+//! **Wake-up.** Let an entity with slice `Q` and relative deadline `D` wake at `t`, with remaining slice `q` and
+//! deadline `d`. The server restarts with a full slice, due at `t + D`, if `d` has passed. The server also restarts if
+//! `q` is more than the entity's share of the time to `d` (`q · D > (d − t) · Q`). Otherwise the server continues
+//! unchanged. A remaining slice can therefore never give more than `Q / D` of a CPU. If `D` is shorter than the period
+//! `P`, the server does not restart before its next period. Before `d` the server keeps the part of `q` that fits;
+//! after `d` the entity is held until its next period.
 //!
-//! **Running** is charged to `q`. When the slice is used up, the entity is held until its next period begins. At that
-//! instant the entity gets another slice, due a period later. If that instant has passed already, the entity continues
-//! at once with the later deadline. A *yield* gives up the remainder of the slice. If an entity is blocked when its
-//! next period could begin, the period begins at its wake-up. In the kernel (`asleep = renew`) the period begins at
-//! once. An entity that wakes late in that period gets only the part of its slice that fits.
+//! **Running.** CPU time is charged to `q`. When the slice is used up, the entity is held until its next period begins.
+//! At that instant the entity receives another slice, due a period after the last deadline. If that instant has passed
+//! already, the entity continues at once with the later deadline. A *yield* gives up the remainder of the slice. If an
+//! entity is blocked when its next period could begin, the period begins at its wake-up. In the kernel (`asleep =
+//! renew`), the period begins at once. If `D` is shorter than `P`, an entity that wakes late in that period receives
+//! only the part of its slice that fits.
 //!
 //! **Admission control.** The sum of all reservations may be at most 95 % of the CPUs. A reservation that would exceed
 //! this limit is refused; the error names the slice that would fit. If `D` is shorter than `P`, a reservation counts as
@@ -31,30 +32,31 @@
 //!
 //! **Guarantees.** On one CPU, an admitted entity receives its slice in every period, by the deadline, as long as the
 //! entity is runnable. Jobs that need no more than `Q` and are at least `P` apart meet their deadlines, whatever the
-//! other entities do. On `m` CPUs without reclaiming, a job is late by at most
-//! `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) + Qmax`. Qmax and Qmin are the largest and the smallest slice, and Umax is
-//! the largest utilisation. If this bound is more than the period of the job, it holds only with `lagging = catch-up`.
-//! Otherwise an entity that is late by that amount restarts with a deadline later than the missed deadline, and falls
+//! other entities do. On `m` CPUs without reclaiming, a job is late by at most `((m−1)·Qmax − Qmin) / (m −
+//! (m−2)·Umax) + Qmax`. Qmax and Qmin are the largest and the smallest slice, and Umax is the largest utilisation. If
+//! this bound is more than the period of the job, it holds only with `lagging = catch-up`. With `lagging = reset`, an
+//! entity that is late by more than a period restarts with a deadline later than the missed deadlines, and falls
 //! further behind.
 //!
 //! **Reclaiming** (GRUB). An entity with a soft reservation (`SCHED_FLAG_RECLAIM`) is charged less than the time it
-//! runs, and therefore gets more CPU time. The more of its CPU is not reserved or not in use, the smaller is the
-//! charge; 5 % stays unused in any case. A hard reservation is charged in full. The share of an entity that blocks
-//! stays in use until its *0-lag time*, `d − q · P / Q`. Admission control counts the share of a detached entity until
-//! then. The formula of v5.13 gives too little CPU time; the formula of v6.5 is correct.
+//! runs, and therefore receives more CPU time. The charge is smaller the more of its CPU is not reserved or not in use.
+//! At least 5 % of the CPU is left for other entities. A hard reservation is charged in full. The share of an entity
+//! that blocks stays in use until its *0-lag time*, `d − q · D / Q`; with `admission = bandwidth`, `P` replaces `D`.
+//! Until then, admission control counts the share of an entity that is detached. The formula of v5.13 gives too little
+//! CPU time; the formula of v6.5 is correct.
 //!
 //! **Several CPUs.** Run queues are per CPU, with push and pull as in `rt`. No entity waits while a CPU in its affinity
 //! runs an entity with a later deadline. Affinities are allowed, but with affinities admission control guarantees
 //! nothing; `whole-machine` refuses affinities, as the kernel does.
 //!
-//! **Entities without a reservation** run round robin in the time that is left, machine-wide. Classes, weights and
-//! groups are ignored; `linux` has the other classes.
+//! **Entities without a reservation** run round robin on all CPUs, in the time that reservations leave. Classes,
+//! weights and groups are ignored; `linux` has the other classes.
 //!
 //! Differences from the kernel: a slice ends when it is used up, not at the next tick (`hrtick`). The wake-up rule is
 //! computed exactly, not in units of 1024 ns. A changed charge rate takes effect at once, not at the next update. The
-//! `start` of a reservation is an addition of Tactus. With a `start`, the periods stay bound to it, and a wake-up
-//! always gives the part of the slice that fits the current period. A changed reservation takes effect at the next
-//! replenishment, but the remaining slice is cut to the new slice at once.
+//! `start` of a reservation is an addition of Tactus. With a `start`, the periods stay bound to it, and an entity that
+//! wakes keeps at most the part of its slice that fits the current period. A changed reservation takes effect at the
+//! next replenishment, but the remaining slice is cut to the new slice at once.
 //!
 //! Source: torvalds/linux kernel/sched/deadline.c, v5.13 and v6.5; Documentation/scheduler/sched-deadline.rst; Abeni
 //! and Buttazzo 1998; Abeni, Lipari and Lelli 2015.
@@ -138,16 +140,17 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Classes::new(host, parts)))
 }
 
-/// Returns the maximum wait of an entity. Deadlines are strict, so there is a bound only without reservations. Without
-/// reservations, each other entity may run for one time slice first, on the one CPU to which all entities may be
-/// confined.
+/// Returns the maximum wait of an entity. Reservations have strict priority, so there is a bound only without
+/// reservations. Without reservations, each other entity may run for one time slice first, on the one CPU to which all
+/// entities may be confined.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_reservations).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }
 
-/// Returns the maximum part of a slice that can be missing. On one CPU, if slices end exactly, the entity receives
-/// every slice in every period, to the nanosecond. No bound is stated for entities that block: they begin new periods,
-/// which an observer cannot detect.
+/// Returns the maximum part of a slice that can be missing. On one CPU, if slices end exactly and shares are admitted
+/// by density, the entity receives every slice in every period, to the nanosecond. No bound is stated if entities
+/// block, because an observer cannot detect the new periods. None is stated if entities are attached, detached or
+/// changed.
 pub(crate) fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = knobs.on("hrtick") && knobs.word("admission") == "density";

@@ -1,7 +1,7 @@
 //! [`Reclaim`]: the rate at which time is charged to an entity that reclaims unused bandwidth (GRUB, greedy reclamation
 //! of unused bandwidth; Lipari and Baruah 2000).
 //!
-//! All values are in parts of a CPU; [`ONE`] is a whole CPU.
+//! Bandwidths are integers; [`ONE`] is a whole CPU.
 
 use crate::admission::ONE;
 use sched::{CpuId, Nanos};
@@ -30,7 +30,7 @@ pub(super) struct Reclaim {
     cpus: Vec<Bandwidth>,
     /// Part of each CPU that may be reserved.
     most: u64,
-    /// Part of each CPU that may be reserved and is not, on average.
+    /// Average part of a CPU that may be reserved but is not.
     extra: u64,
 }
 
@@ -45,7 +45,7 @@ impl Rate {
     /// The rate 1: CPU time is charged in full.
     pub(super) const FULL: Rate = Rate { parts: 1, of: 1 };
 
-    /// Returns the charge for `ran`, rounded up, so that an entity gets at most the time that other entities leave.
+    /// Returns the charge for `ran`, rounded up, so that an entity receives at most the time that other entities leave.
     pub(super) fn charge(self, ran: Nanos) -> Nanos {
         let used = (u128::from(ran.as_ns()) * u128::from(self.parts)).div_ceil(u128::from(self.of));
         Nanos::ns(u64::try_from(used).unwrap_or(u64::MAX))

@@ -15,8 +15,8 @@ pub(super) enum Late {
 /// The knob `rest`: the effect of a wake-up within a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Rest {
-    /// The periods continue. The remaining slice is reduced by the time the entity was blocked, but not below the
-    /// entity's share of the rest of the period.
+    /// The periods continue. The remaining slice is reduced by the time for which the entity was blocked in the period,
+    /// but not below its share of the rest of the period.
     #[default]
     Keep,
     /// A new period begins if the remaining slice exceeds the entity's share of the rest of the old period (CBS). If
@@ -51,7 +51,7 @@ pub(super) enum BudgetState {
 pub(super) struct Account {
     pub(super) slice: Nanos,
     pub(super) period: Nanos,
-    /// End of the current period.
+    /// End of the current period; without enforcement, the deadline of the job.
     pub(super) deadline: Instant,
     /// Remaining slice; negative after an overrun.
     pub(super) balance: i64,
@@ -74,7 +74,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Creates the account of an entity with this reservation, attached now.
+    /// Creates an account with this reservation, if any. The reservation applies from `now` on.
     pub(super) fn open(asked: Option<&Reservation>, enforce: Enforce, now: Instant) -> Account {
         let mut account = Account {
             slice: Nanos::ZERO,
@@ -130,7 +130,7 @@ impl Account {
         self.deadline.saturating_add(self.period.saturating_mul(passed))
     }
 
-    /// Returns the order of the entity: earliest deadline first, then the lower index.
+    /// Returns the key that orders entities: the earlier deadline first, then the lower index.
     pub(super) fn key(&self, e: EntityId) -> (Instant, usize) {
         (self.deadline, e.index())
     }
@@ -149,8 +149,9 @@ impl Account {
         self.state = if self.balance > 0 { BudgetState::Reserved } else { self.depleted() };
     }
 
-    /// Updates the account at a wake-up. If the entity was blocked since the beginning of its period or longer, a new
-    /// period begins now, unless its reservation names a start. Otherwise the rule of `rest` applies.
+    /// Updates the account at a wake-up. A new period begins now if the period has ended, or if the entity has been
+    /// blocked since the beginning of the period or longer. If the reservation names a start, the period that contains
+    /// `now` continues or begins instead. Within a period, the rule of `rest` applies.
     pub(super) fn wake(&mut self, late: Late, rest: Rest, now: Instant) {
         self.slept = true;
         if !self.fixed && (now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline) {

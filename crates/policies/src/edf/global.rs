@@ -35,13 +35,14 @@ pub(super) struct Global {
     edf: Edf,
     /// Entities that woke with a remaining slice since the last plan.
     woken: Vec<EntityId>,
-    /// Entity that the plan requests for each CPU.
+    /// Entity that the last plan chose for each CPU, until the CPU picks.
     seats: Vec<Option<EntityId>>,
     /// Number of CPUs for which `seats` has an entity.
     seated: usize,
     /// Urgency of the entity that each CPU runs or is planned to run.
     urgency: Vec<Key>,
-    /// Entities that the current plan has chosen but not yet assigned to a CPU, in order of key.
+    /// Entities that the current plan has chosen but not yet assigned to a CPU, in order of key. In
+    /// `choose_restricted`: the entities that preempt no entity.
     chosen: Vec<EntityId>,
     /// Whether an event other than a wake-up, a block or a preemption occurred since the last plan. Only then may an
     /// entity in the queue preempt a running entity.
@@ -76,7 +77,8 @@ impl Global {
         if account.state == BudgetState::Reserved { Key::of(account.deadline, e) } else { Key::BACKGROUND }
     }
 
-    /// Puts back into the queue the entities that an earlier plan requested and no CPU has picked.
+    /// Returns entities that an earlier plan chose, but no CPU has picked, to the queue. Recomputes the urgency on each
+    /// CPU.
     fn unseat_all(&mut self, cx: &Cx<'_>) {
         self.changed = true;
         for cpu in cx.topology().iter() {
@@ -91,7 +93,7 @@ impl Global {
         self.seated = 0;
     }
 
-    /// Removes `e` from `seats` or from its queue, or releases its hold.
+    /// Removes `e` from `seats`, `woken` or its queue, or releases its hold.
     fn dequeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.seated > 0 {
             self.unseat_all(cx);
@@ -105,7 +107,7 @@ impl Global {
 
     /// Plans the two most frequent cases without the general algorithm of [`choose`](Global::choose): one entity woke,
     /// or one CPU became free. Nothing else may have changed since the last plan, after which no entity in the queue
-    /// could preempt another entity. Returns false if the general algorithm is needed.
+    /// could preempt a running entity. Returns false if the general algorithm is needed.
     #[inline]
     fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
         let (worst, urgency) = self.least_urgent();
@@ -139,7 +141,7 @@ impl Global {
         }
     }
 
-    /// Finds the entities to run in addition to those that continue to run, and assigns each a CPU.
+    /// Finds the entities to run in addition to those that continue to run, and assigns a CPU to each.
     fn choose(&mut self, cx: &mut Cx<'_>) {
         self.queue_woken();
         let mut free = self.urgency.iter().filter(|&&key| key == Key::FREE).count();
@@ -173,8 +175,8 @@ impl Global {
         }
     }
 
-    /// Returns the lowest free CPU, or else the CPU of the least urgent running entity. Also returns the urgency on
-    /// this CPU.
+    /// Returns the lowest free CPU or, if no CPU is free, the CPU of the least urgent running entity. Also returns the
+    /// urgency on this CPU.
     #[inline]
     fn least_urgent(&self) -> (CpuId, Key) {
         // The outcome of a comparison is unpredictable, so no branch should depend on it.
@@ -193,8 +195,9 @@ impl Global {
         running.max_by_key(|&(_, &key)| key).map(|(cpu, _)| CpuId::new(cpu))
     }
 
-    /// Chooses entities if some affinities exclude CPUs: in order of deadlines, each entity gets the best CPU that is
-    /// left for it.
+    /// Chooses entities if some affinities exclude CPUs. In order of deadline, assigns each entity the CPU in its
+    /// affinity with the least urgent entity, unless that entity is more urgent. Free CPUs take precedence. On a tie,
+    /// the last CPU of the entity takes precedence, then the lowest CPU.
     fn choose_restricted(&mut self, cx: &mut Cx<'_>) {
         self.queue_woken();
         while let Some((deadline, e)) = self.edf.ready.pop(READY) {
@@ -205,7 +208,7 @@ impl Global {
                 Some(cpu) if self.urgency[cpu.index()] > Key::of(deadline, e) => {
                     self.seat(cpu, e, Key::of(deadline, e), cx)
                 }
-                _ => self.chosen.push(e), // The entity can preempt no entity for now.
+                _ => self.chosen.push(e), // The entity preempts no entity in this plan.
             }
             if self.seated == self.seats.len() {
                 break;
@@ -246,7 +249,7 @@ impl Policy for Global {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.edf.attach(e, cx)?;
         self.note_restricted(e, !cx.may_run_anywhere(e));
-        // A scan moves all queued entities to `chosen` if none of them may run on a free CPU.
+        // `choose_restricted` moves all queued entities to `chosen` if none of them preempts an entity.
         self.chosen.reserve(self.edf.members);
         self.woken.reserve(self.edf.members);
         Ok(())

@@ -5,37 +5,38 @@
 //! without a reservation run round robin in the remaining time.
 //!
 //! ```text
-//! (period 20, slice 5) = a, (50, 20) = b, one CPU, hard      0    5              20   25   30        40   45
-//!                                                            aaaaabbbbbbbbbbbbbbbaaaaabbbbb          aaaaa
+//! one CPU, hard, in ms: a has slice 5 and period 20, b has slice 20 and period 50
+//! 0    5              20   25   30        40   45
+//! aaaaabbbbbbbbbbbbbbbaaaaabbbbb          aaaaa
 //! ```
 //!
 //! Periods follow one another from the `start` of the reservation. Without a `start`, the first period begins when the
 //! entity first wakes. If the entity then sleeps past the end of a period, a new period begins at its wake-up. If an
 //! entity wakes within a period, its remaining slice is reduced by the time for which it was blocked in this period.
 //! The slice is not reduced below the entity's share of the remainder of the period (docs/decisions/0010). With `rest =
-//! renew`, the entity begins a new period if its remaining slice exceeds that share. Its periods then follow its own
-//! wake-ups; the daemon uses this setting.
+//! renew` and no `start`, the entity begins a new period if its remaining slice exceeds that share. Its periods then
+//! follow its own wake-ups. The daemon uses this setting.
 //!
-//! With this rule, on one CPU with Σ slice/period ≤ 1, no slice of an entity that is runnable throughout its period is
-//! late. The guarantee holds whenever the other entities sleep and wake. The policy admits at most this sum, less a
-//! reserve. (A new or changed entity gets its slice at once. During its first period, the slices of other entities may
-//! be late.)
+//! The reduction gives a guarantee on one CPU with Σ slice/period ≤ 1. No slice of an entity that is runnable
+//! throughout its period is late, regardless of when the other entities sleep and wake. The policy admits at most this
+//! sum, less a reserve. A new or changed entity receives its slice at once. During its first period, the slices of
+//! other entities may be late.
 //!
-//! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned the first CPU on which
-//! it fits. `placement = global` runs the entities with the earliest deadlines of the whole machine, with one decision
-//! for all CPUs at once. Global placement admits more reservations, and bounds tardiness instead of excluding it (Devi
-//! and Anderson 2005).
+//! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned to the first CPU on
+//! which it fits. `placement = global` runs the entities with the earliest deadlines of the whole machine, with one
+//! decision for all CPUs at once. Global placement admits more reservations than partitioned placement, and bounds
+//! tardiness instead of excluding it (Devi and Anderson 2005).
 //!
-//! At one instant, the set of entities to run is determined first. Then entities of this set that already run keep
-//! their CPU. The other entities are placed in order of (deadline, index): on their last CPU if it is free, else on the
+//! Each global decision first determines the set of entities to run. Entities of this set that already run keep their
+//! CPU. The other entities are placed in order of (deadline, index): on their last CPU if it is free, else on the
 //! lowest free CPU.
 //!
-//! Differences from VSched §3, the source of the rule: this policy detects whether an entity is blocked. So an entity
-//! is charged its CPU time instead of the time since its pick. A blocked entity frees its CPU, and periods begin again
-//! after a sleep. `charge = wall` selects VSched's own core, which cannot detect a block. A yield declares the job
-//! complete: the entity gives up the remainder of the slice, as in SCHED_DEADLINE. `enforce = none` schedules jobs
-//! instead of slices. A job runs until it blocks or yields, a late job keeps its deadline, and no reservation is
-//! refused. The deadline of a job is its release plus the period.
+//! Differences from VSched §3, the source of the rule: this policy detects whether an entity is blocked. An entity is
+//! therefore charged its CPU time instead of the time since its pick. A blocked entity frees its CPU, and a new period
+//! begins after a sleep past the end of a period. `charge = wall` selects VSched's own core, which cannot detect a
+//! block. A yield declares the job complete: the entity gives up the remainder of the slice, as in SCHED_DEADLINE.
+//! `enforce = none` schedules jobs instead of slices. A job runs until it blocks or yields, and a late job keeps its
+//! deadline. Global placement then refuses no reservation. The deadline of a job is its release plus the period.
 //!
 //! Source: VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973.
 
@@ -124,9 +125,10 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
 }
 
 /// Returns the maximum part of a slice that can be missing. If placement is partitioned or the host has one CPU, every
-/// slice is delivered in every period, to the nanosecond. There is no bound if entities are attached, detached or
-/// changed: a new or changed entity gets its slice at once. The CPU time that an earlier reservation has used in its
-/// current period may then be missing for other entities.
+/// slice is delivered in every period, to the nanosecond. This requires enforced slices, periods that continue, charges
+/// by CPU time, and exact timers. There is no bound if entities are attached, detached or changed: a new or changed
+/// entity receives its slice at once. The CPU time that an earlier reservation has used in its current period may then
+/// be missing for other entities.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_changes {
         return None;

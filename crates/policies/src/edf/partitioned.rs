@@ -1,5 +1,5 @@
-//! `placement = partitioned`: at admission, every entity with a reservation is assigned the first CPU on which it fits.
-//! Each CPU runs the entity with the earliest deadline among its own entities.
+//! `placement = partitioned`: at admission, every entity with a reservation is assigned to the first CPU on which it
+//! fits. Each CPU runs the entity with the earliest deadline among its own entities with a remaining slice.
 
 use super::account::BudgetState;
 use super::state::Edf;
@@ -20,7 +20,7 @@ impl Partitioned {
 }
 
 impl Partitioned {
-    /// Kicks the CPU that should run `e`, which has just been queued.
+    /// Kicks the CPU that should now run `e`, if any. `e` has just been queued.
     fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
         let account = self.0.account(e);
         let (BudgetState::Reserved, Some(cpu)) = (account.state, account.cpu) else {

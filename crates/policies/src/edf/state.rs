@@ -28,7 +28,7 @@ pub(crate) struct Edf {
     pub(super) grain: Nanos,
     pub(super) quantum: Nanos,
     pub(super) partitioned: bool,
-    /// Whether the members of a gang are bound to each other: see `gang_edf`.
+    /// Whether the members of a gang must have equal, aligned reservations on different CPUs: see `gang_edf`.
     pub(super) gangs: bool,
     /// Account of each entity, by index; accounts of detached entities are not `open`.
     pub(super) accounts: Vec<Account>,
@@ -39,7 +39,7 @@ pub(crate) struct Edf {
     /// Entities that wait for unreserved time: one list per CPU for the entities assigned to the CPU, and a last list
     /// for all others.
     pub(super) background: Lists,
-    /// Counter of arrivals in background lists. It orders the heads of two lists.
+    /// Counter of arrivals in background lists. The counter orders entities of different lists.
     pub(super) arrivals: u64,
     pub(super) arrived: Vec<u64>,
     pub(super) cpus: usize,
@@ -111,7 +111,7 @@ impl Edf {
     }
 
     /// Returns the reservation of `e`. In a gang, the slice and the period must equal those of the siblings. The
-    /// reservation then starts with a period of the siblings, and the CPUs of the siblings are excluded.
+    /// reservation then starts at the beginning of a period of the siblings, and the CPUs of the siblings are excluded.
     fn terms(&self, e: EntityId, cx: &Cx<'_>) -> Result<Terms, Refused> {
         let params = cx.params(e);
         let mut terms = Terms { asked: params.reservation, taken: CpuSet::EMPTY };
@@ -146,7 +146,8 @@ impl Edf {
         Ok(terms)
     }
 
-    /// Admits the reservation of `account` and confines `e` to the CPU on which it is admitted.
+    /// Admits the reservation of `account`. If placement is partitioned, confines `e` to the CPU on which it is
+    /// admitted.
     fn promise(
         &mut self,
         e: EntityId,
@@ -198,9 +199,9 @@ impl Edf {
         self.members -= 1;
     }
 
-    /// Replaces the reservation of `e`, which is in no queue. The first period begins now, or at the `start` of the
-    /// reservation if that is later. If the reservation did not change, the period continues. A refused reservation
-    /// changes nothing.
+    /// Replaces the reservation of `e`. If `e` waits, the caller then enqueues `e` again. The first period begins now,
+    /// or at the `start` of the reservation if that is later. If the reservation did not change, the period continues.
+    /// A refused reservation changes nothing.
     pub(super) fn renegotiate(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let before = *self.account(e);
         let terms = self.terms(e, cx)?;
@@ -210,7 +211,7 @@ impl Edf {
         self.withdraw(&before);
         let answer = self.promise(e, &mut account, before.cpu, &terms, cx);
         if answer.is_err() {
-            // This needs no memory, because the accounts had the same content before.
+            // This allocates no memory, because admission control held the same reservation before.
             if before.is_reserved() && (self.enforce != Enforce::None || self.partitioned) {
                 self.admission.restore(before.utilisation, before.cpu);
             }
@@ -267,8 +268,8 @@ impl Edf {
         Some(first)
     }
 
-    /// Kicks every idle CPU that could run an entity on unreserved time: the CPU kicked at the entity's wake-up may run
-    /// a reserved entity now.
+    /// Kicks every idle CPU on which an entity of a background list may run. The CPU that was kicked when the entity
+    /// woke may run a reserved entity now.
     #[inline]
     pub(super) fn call_for_background(&self, cx: &mut Cx<'_>) {
         if !self.background.all_empty() {
@@ -290,8 +291,7 @@ impl Edf {
         }
     }
 
-    /// Returns the decision to run `e` on reserved time until that time is used up; without enforcement, until `e`
-    /// stops.
+    /// Returns the decision to run `e` until its slice is used up; without enforcement, until `e` stops.
     pub(super) fn reserved_slice(&self, e: EntityId, now: Instant) -> Decision {
         match self.enforce {
             Enforce::None => Decision::forever(e),

@@ -1,4 +1,4 @@
-//! Tests of a worked example of VSched §3, and of each knob.
+//! Tests of a worked example of VSched §3, and of the knobs.
 
 use super::POLICY;
 use crate::fixture::{self, at_ms as at, host_with, reserving};
@@ -19,8 +19,8 @@ fn promise(period: u64, slice: u64) -> Params {
     reserving(Nanos::ms(slice), Nanos::ms(period), Limit::Soft)
 }
 
-/// Returns the entities on CPU 0 and their times in milliseconds; letters are in order of attachment. Adjacent runs of
-/// one entity are one run.
+/// Returns the runs on CPU 0, with their times in milliseconds. The letters `A`, `B` and so on name the entities in
+/// order of attachment. Adjacent runs of one entity are merged.
 fn turns(knobs: &Knobs, ms: u64, entities: &[(Params, Workload)]) -> String {
     let mut trace = Trace::new(Header { policy: "edf".into(), cpus: 1, seed: 0 });
     let mut host = host(knobs);
@@ -57,7 +57,7 @@ fn the_worked_example_of_vsched() {
     let hard = knobs(&[("enforce", "hard")], &[]);
     let entities = [(promise(20, 5), HOG), (promise(50, 20), HOG)];
     assert_eq!(turns(&hard, 60, &entities), "A 0-5, B 5-20, A 20-25, B 25-30, A 40-45, B 50-60");
-    // Soft: from 30 to 40 ms, both entities run round robin in the unreserved time, which is not charged to a slice.
+    // Soft: from 30 to 40 ms, `A` runs in unreserved time, which is not charged to its slice.
     assert_eq!(turns(&knobs(&[], &[]), 60, &entities), "A 0-5, B 5-20, A 20-25, B 25-30, A 30-45, B 45-60");
     for placement in ["partitioned", "global"] {
         let same = knobs(&[("enforce", "hard"), ("placement", placement)], &[]);
@@ -102,7 +102,7 @@ fn an_overrun_is_forgotten_or_taken_from_the_next_slice() {
 
 #[test]
 fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
-    // 2 ms of work arrive every 10 ms; the slice is 5 ms in 20 ms.
+    // Every 10 ms, 2 ms of work arrive. The slice is 5 ms in every 20 ms.
     let sleeper = Workload::Periodic(Periodic::new(Nanos::ms(10), Nanos::ms(2)));
     let entities = [(promise(20, 5), sleeper), (Params::default(), HOG)];
     let by_cpu = turns(&knobs(&[("enforce", "hard")], &[]), 20, &entities);
@@ -118,7 +118,7 @@ fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
     // entity is charged for a decision.
     let entities = [(promise(20, 5), HOG), (promise(40, 8), HOG)];
     assert_eq!(turns(&decides, 40, &entities), "A 1-6, B 7-15, A 21-26");
-    // A decision at the beginning of each period leaves exactly 19 ms of 20.
+    // A decision at the beginning of each period leaves exactly 19 ms of each 20 ms.
     assert_eq!(turns(&decides, 40, &[(promise(20, 18), HOG)]), "A 1-19, A 21-39");
     decides.set("reserve", 0).expect("edf has a reserve");
     assert_eq!(turns(&decides, 60, &[(promise(20, 20), HOG)]), "A 1-20, A 21-40, A 41-60");
@@ -135,8 +135,8 @@ fn without_enforcement_jobs_run_to_their_end_and_late_ones_keep_their_deadline()
         (promise(10, 6), Workload::Periodic(job)),
         (promise(15, 6), { Workload::Periodic(Periodic { period: Nanos::ms(15), deadline: Nanos::ms(15), ..job }) }),
     ];
-    // The deadlines are 10 (`A`), 15 (`B`), 20 (`A`), and 30 for both. Of the jobs with the deadline 30, that of the
-    // lower index runs first.
+    // The deadlines are 10 ms (`A`), 15 ms (`B`), 20 ms (`A`), and 30 ms for both. Of the jobs with the deadline 30 ms,
+    // the job of `A`, which has the lower index, runs first.
     assert_eq!(
         turns(&knobs(&[("enforce", "none")], &[]), 30, &entities),
         "A 0-6, B 6-12, A 12-18, B 18-20, A 20-26, B 26-30"
@@ -197,7 +197,7 @@ fn with_renew_periods_follow_the_wake_ups() {
         let _ = machine.settle(at(0));
         machine.input(at(1), Input::Block { cpu });
         let _ = machine.settle(at(1));
-        // 3 ms of the slice are left, but only 2 ms of the period.
+        // At 8 ms, 3 ms of the slice are left, but only 2 ms of the period.
         machine.input(at(8), Input::Wake { entity: e, why: Wake::Resumed });
         let _ = machine.settle(at(8));
         let show = |name| machine.inspect(e, name).expect("edf shows it");
@@ -207,8 +207,8 @@ fn with_renew_periods_follow_the_wake_ups() {
     assert_eq!(delivered("renew"), (4_000_000, 18_000_000));
 }
 
-/// An entity with 5 ms in 10 ms wakes within its period, beside an entity with 2 ms in 4 ms. As in CBS, the entity may
-/// begin a new period. Its deadline moves as well, so no slice is late.
+/// `rests`, with 5 ms in every 10 ms, wakes within its period, beside `runs`, with 2 ms in every 4 ms. As in CBS,
+/// `rests` may begin a new period. Its deadline then moves as well, so no slice of `runs` is late.
 #[test]
 fn a_period_that_begins_anew_makes_no_entity_late() {
     let words = [("enforce", "hard"), ("placement", "partitioned"), ("rest", "renew")];

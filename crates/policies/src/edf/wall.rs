@@ -1,10 +1,11 @@
 //! `charge = wall`: VSched's own core (VSched §3.2), which cannot detect that an entity blocks.
 //!
-//! The core makes a choice at the end of a period, at the end of a slice and when the set of entities changes. The core
-//! *chooses* the entity with the earliest deadline and a remaining slice, runnable or not. The time until the next
-//! choice is charged to that entity. While the chosen entity is blocked, all runnable entities run round robin, as
-//! SCHED_OTHER processes would. Each choice costs the core the CPU time of the knob `decision`. During that time, the
-//! process of the core has the CPU: no entity runs or is charged. Events during a decision are handled afterwards.
+//! The core makes a choice at the end of a period, at the end of a slice and when the set of entities changes. Among
+//! the entities with a remaining slice, the core *chooses* the entity with the earliest deadline, runnable or not. The
+//! time until the next choice is charged to that entity. While the chosen entity is blocked, all runnable entities run
+//! round robin, as SCHED_OTHER processes would. Each choice costs the core the CPU time of the knob `decision`. During
+//! that time, the process of the core runs on the CPU: no entity of this CPU runs or is charged. Events during a
+//! decision are handled afterwards.
 
 use super::account::BudgetState;
 use super::state::Edf;
@@ -24,7 +25,7 @@ pub(super) struct Wall {
     decision: Nanos,
     /// Whether a choice is due on each CPU.
     due: Vec<bool>,
-    /// Instant at which the current decision of each CPU is complete.
+    /// End of the current or last decision of each CPU.
     decided: Vec<Instant>,
 }
 
@@ -83,7 +84,8 @@ impl Wall {
         }
     }
 
-    /// Enqueues `e`, which is runnable. Its CPU picks again if `e` is the chosen entity of the CPU.
+    /// Enqueues `e`, which is runnable, or holds `e` if it is depleted. If `e` is the chosen entity of its CPU, that
+    /// CPU picks again. Otherwise an idle CPU picks, if any.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.edf.account(e).state == BudgetState::Depleted {
             cx.hold(e, Held::Depleted);

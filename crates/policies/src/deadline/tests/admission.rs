@@ -73,7 +73,7 @@ fn a_task_that_leaves_keeps_its_bandwidth_until_its_zero_lag_time() {
         let mut host = host(1, (&[("reclaim", reclaim)], &[("rt-bandwidth", 100)]));
         let e = hog(&mut host, with(promise(60, 100)));
         host.run_until(at(30));
-        // 30 of 60 ms are left; at the reserved rate, the 30 ms last from 50 to 100 ms.
+        // At 30 ms, 30 of 60 ms are left. At the reserved rate, they last from 50 to 100 ms.
         host.detach(e);
         let next = host.attach("next", with(promise(60, 100)), Workload::Hog);
         assert_eq!(next.is_err(), kept, "{reclaim}");

@@ -6,8 +6,8 @@ fn soft(slice: u64, period: u64) -> Reservation {
     Reservation::new(Nanos::ms(slice), Nanos::ms(period))
 }
 
-/// The example of sched-deadline.rst: T1 and T2 have a slice of 4 ms in a period of 8 ms, and T1 blocks at 2 ms. Its
-/// 0-lag time is 8 − 2 · 8 / 4 = 4 ms.
+/// The example of sched-deadline.rst: T1 and T2, here `first` and `second`, have a slice of 4 ms in a period of 8 ms.
+/// T1 blocks at 2 ms. Its 0-lag time is 8 − 2 · 8 / 4 = 4 ms.
 #[test]
 fn the_example_of_the_kernels_documentation() {
     for formula in ["v5.13", "v6.5"] {
@@ -30,7 +30,8 @@ fn the_example_of_the_kernels_documentation() {
     }
 }
 
-/// The CPU time of a lone task of 10 %, by formula: 10 / 0.15 ms, 10 / (0.10 / 0.95) ms, and 10 ms per 100 ms.
+/// The CPU time per 100 ms of a lone task of 10 %: 10 / 0.15 ms (v5.13), 10 / (0.10 / 0.95) ms (v6.5), and 10 ms
+/// without reclaiming.
 #[test]
 fn each_formula_gives_away_its_part_of_what_is_free() {
     let got = |formula, limit| {
@@ -54,8 +55,8 @@ fn a_wake_up_ends_the_reclaiming_of_its_share_at_once() {
     let e = hog(&mut host, with(soft(40, 100)));
     let sleeper = scripted(&mut host, Reservation { limit: Limit::Hard, ..soft(60, 200) });
     host.run_until(at(20));
-    // While no other task is active, `e` is charged at a rate of 0.4: 8 of its 40 ms. With the 0.3 of `sleeper`, the
-    // rate is 0.7 from now on.
+    // While no other task is active, `e` is charged at a rate of 0.4, so 20 ms cost 8 of its 40 ms. With the 0.3 of
+    // `sleeper`, the rate is 0.7 from now on.
     assert_eq!(host.machine().until(CPU), at(100));
     wake(&mut host, sleeper);
     run_through(&mut host, 20);
@@ -67,7 +68,8 @@ fn a_wake_up_ends_the_reclaiming_of_its_share_at_once() {
 #[test]
 fn a_share_counts_on_the_cpu_of_its_task() {
     let mut host = host(2, (&[("reclaim", "v6.5")], &[("rt-bandwidth", 100)]));
-    // Both tasks are pinned on CPU 0: 0.5 each. No bandwidth of CPU 1 is in use, but half of each CPU is reserved.
+    // Both tasks are pinned to CPU 0 and reserve 0.5 each. No bandwidth of CPU 1 is in use, but on average half of each
+    // CPU is reserved.
     let [a, b] = [(), ()].map(|()| hog(&mut host, pinned(with(soft(50, 100)), CPU)));
     host.run_until(at(1_000));
     for e in [a, b] {
@@ -76,7 +78,7 @@ fn a_share_counts_on_the_cpu_of_its_task() {
     }
     let shared = [a, b].map(|e| host.machine().charged(e));
     assert_eq!(shared[0] + shared[1], Nanos::s(1), "together they have CPU 0");
-    // On CPU 1, a task is alone and charged at a rate of max(0.5, 1 − 0.5).
+    // On CPU 1, `b` is alone and is charged at a rate of max(0.5, 1 − 0.5).
     host.adjust(b, pinned(with(soft(50, 100)), OTHER)).expect("accepted");
     host.run_until(at(3_000));
     assert_eq!(host.machine().inspect(b, "cpu"), Some(1));

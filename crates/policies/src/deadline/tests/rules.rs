@@ -13,7 +13,7 @@ fn the_example_of_the_essay() {
     assert!(POLICY.essay().contains(&letters), "{letters}");
 }
 
-/// The worked example: Q = 10, D = P = 100 ms.
+/// Worked example: Q = 10 ms, D = P = 100 ms.
 #[test]
 fn a_rest_that_leaves_too_much_begins_a_new_instance() {
     for (wakes, kept) in [(20, true), (50, false)] {
@@ -59,7 +59,7 @@ fn the_wake_up_rule_is_exact() {
 
 #[test]
 fn a_constrained_deadline_keeps_what_fits() {
-    // Q = 10, D = 40, P = 100: at 20, 9 ms are left, and 9 · 40 > 20 · 10. So 10 / 40 · 20 = 5 fit.
+    // Q = 10 ms, D = 40 ms, P = 100 ms. At 20 ms, 9 ms are left, and 9 · 40 > 20 · 10. So 10 / 40 · 20 = 5 ms fit.
     let mut host = host(1, PLAIN);
     let e = scripted(&mut host, due(10, 40, 100));
     wake(&mut host, e);
@@ -134,7 +134,8 @@ fn a_throttled_task_that_blocks_is_not_held_and_is_replenished_all_the_same() {
     assert_eq!((running(&host, CPU), account(&host, e)), (Some(e), (10, 210)));
 }
 
-/// Q = 10, D = 40, P = 100. The slice is used up at 10; the task is blocked at 100, when the next period could begin.
+/// Q = 10 ms, D = 40 ms, P = 100 ms. The slice is used up at 10 ms. The task is blocked at 100 ms, when the next period
+/// could begin.
 #[test]
 fn a_period_that_could_begin_during_a_rest_begins_after_it_or_as_in_the_kernel_then() {
     for (asleep, wakes, expected) in [
@@ -164,7 +165,7 @@ fn an_overrun_is_paid_off_asleep_or_awake() {
         let e = machine.attach(Instant::ZERO, with(promise(10, 100))).expect("accepted");
         machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
         machine.settle(Instant::ZERO);
-        // 25 ms are used: 10 of the first slice, 10 of the second, 5 of the third.
+        // The task has used 25 ms: 10 of the first slice, 10 of the second, 5 of the third.
         machine.input(at(25), Input::Block { cpu: CPU });
         machine.settle(at(25));
         let alarm = sched::Alarm { owner: sched::AlarmOwner::Entity(e), slot: 0 };
@@ -248,7 +249,7 @@ fn a_start_that_was_asked_for_binds_the_periods() {
     assert_eq!((running(&host, CPU), account(&host, e)), (Some(e), (10, 130)));
     host.run_until(at(31));
     host.block(CPU);
-    // 280 ms is the middle of the period after the next, so half of the slice fits.
+    // The middle of the period from 230 to 330 ms is 280 ms, so half of the slice fits.
     host.run_until(at(280));
     wake(&mut host, e);
     run_through(&mut host, 280);

@@ -2,10 +2,10 @@
 //! future.
 //!
 //! BVT was Xen's first scheduler, until August 2006. Each entity has an *actual virtual time* that grows while the
-//! entity runs, more slowly for a heavier entity. The entity with the least virtual time runs. An entity that wakes
-//! does not keep its unused time: its virtual time is raised to the scheduler's virtual time. The scheduler treats a
-//! *warped* entity as if its virtual time were earlier by some amount. Such an entity borrows from its own future to
-//! run at once.
+//! entity runs, more slowly at a higher weight. The entity with the least virtual time runs. An entity that wakes does
+//! not keep its unused time: its virtual time is raised to the scheduler's virtual time. The scheduler treats a
+//! *warped* entity as if its virtual time were earlier by the length of its warp. Such an entity borrows from its own
+//! future to run at once.
 //!
 //! ```text
 //! two equal hogs, C = 5 ms       0    5    10   15   20   25   30
@@ -14,13 +14,14 @@
 //!
 //! **Virtual time.** One minimum charging unit (MCU, 100 µs) advances the virtual time by 10 units at normal weight,
 //! and by 5 units at twice the weight. Every dispatch is charged in whole MCUs, rounded up. Decisions use the
-//! *effective* virtual time: the actual virtual time minus the warp, while the entity is warped.
+//! *effective* virtual time. This is the actual virtual time, minus the warp of a warped entity.
 //!
 //! **Decision.** The entity with the least effective virtual time runs. Of several entities with the same effective
-//! virtual time, the first in the list runs. A woken entity is added at the head of the list, a stopped entity at the
-//! tail. The time slice is the context allowance C plus the lead. The lead is the CPU time until the virtual time of
-//! the entity reaches that of the second entity. An entity that is alone receives 10 C. (In Xen the lead, a number of
-//! MCUs, is treated as nanoseconds, so every time slice is practically C: `slice-unit`.)
+//! virtual time, the first in the list runs. A woken entity is added at the head of the list; an entity that stops
+//! without blocking is added at the tail. The time slice is the context allowance C plus the lead. The lead is the CPU
+//! time until the effective virtual time of the entity reaches that of the second entity. An entity that is alone
+//! receives a time slice of 10 C. In Xen, the lead is a number of MCUs, but is treated as nanoseconds (`slice-unit`).
+//! Every other time slice is therefore practically C.
 //!
 //! Equal entities that are always runnable stay within C plus one MCU of their share. With exact charges, the same
 //! bound holds for two entities of any weights, and for the excess of any entity over its share. Charges are exact with
@@ -30,40 +31,42 @@
 //! nanosecond longer.
 //!
 //! **Wake-up.** The scheduler's virtual time is the minimum actual virtual time of all entities that were runnable at
-//! the last decision. The virtual time of an entity that wakes behind this time is raised to it. The effective virtual
-//! time of the woken entity is compared with that of the running entity, including its time since its dispatch. If the
-//! woken entity's is not later, the woken entity preempts at once, whatever the allowance. Otherwise the running entity
-//! continues, at most until C plus its lead over the woken entity has passed since its dispatch.
+//! the last decision. If the virtual time of a woken entity is less, it is raised to the scheduler's virtual time. Then
+//! the effective virtual times of the woken entity and the running entity are compared. The latter includes the CPU
+//! time since the last switch. If the effective virtual time of the woken entity is not later, the woken entity
+//! preempts at once, regardless of the allowance. Otherwise the running entity continues, at most until C plus its lead
+//! over the woken entity has passed since its dispatch.
 //!
 //! An entity that sleeps often and runs briefly therefore nearly always preempts the running entity. An entity whose
 //! virtual time is later because of rounding waits for a whole C. For this reason I/O is batched in a driver domain,
 //! and throughput depends on C (Cherkasova et al. 2007, §5.1).
 //!
-//! **Warp.** The parameter `warp` lets an entity run ahead by the time `by`. The warp ends after the entity has run for
-//! `limit` without a break, and starts again after `rest`. If `limit` is 0, the warp does not end; if `rest` is 0, it
-//! does not start again. Other values below an MCU count as one MCU. If a warp starts or ends while the entity waits,
-//! the change takes effect at the entity's next stop or wake-up. With the textbook rule, the change takes effect at
+//! **Warp.** The parameter `warp` lets an entity run ahead by the time `by`. The warp ends once a time slice of the
+//! entity has lasted for `limit`, and starts again after `rest`. If `limit` is 0, the warp does not end; if `rest` is
+//! 0, it does not start again. Other values below an MCU count as one MCU. If a warp starts again while the entity
+//! waits, the warp takes effect at the entity's next stop or wake-up. With the textbook rule, the warp takes effect at
 //! once.
 //!
-//! **Several CPUs.** Each entity stays on the CPU where it was placed. By default, this is the CPU with the fewest
-//! other entities; with `placement = first`, it is the first CPU in the affinity. Three equal VMs with one vCPU each
-//! therefore receive 100, 50 and 50 % of a CPU on two CPUs.
+//! **Several CPUs.** Each entity stays on the CPU where it was placed. By default, this is the CPU in the affinity with
+//! the fewest other entities; with `placement = first`, it is the first CPU in the affinity. On two CPUs, three hogs of
+//! equal weight therefore receive 100, 50 and 50 % of a CPU.
 //!
 //! Differences from Xen at db51cd09d3^:
-//! - Virtual times are kept in units of 1/10,000 (rounded down), so that virtual time advances at every weight. At
+//! - Virtual times are kept in 1/10,000 of Xen's unit, rounded down, so that virtual time advances at every weight. At
 //!   normal weight, 256 in Xen's scale, it advances by 10 units per MCU; at half the weight, it advances twice as fast.
-//! - Virtual times have 64 bits and do not overflow. Xen's virtual times have 32 bits (`clock-bits = 32`). A virtual
-//!   time reaches 15/16 of that range after eleven hours. Then 14/16 of the range are subtracted from every virtual
-//!   time. If the virtual time of a sleeper is less than this amount, it wraps around. It is then later than the
-//!   virtual times of all other entities, and the sleeper waits for most of an hour. An entity that warps further than
-//!   the clock has advanced is last instead of first.
+//! - Virtual times have 64 bits and do not overflow. Xen's virtual times have 32 bits (`clock-bits = 32`). At normal
+//!   weight, a virtual time reaches 15/16 of that range after eleven hours of CPU time. Then 14/16 of the range are
+//!   subtracted from every virtual time. If the virtual time of a sleeper is less than this amount, it wraps around. It
+//!   is then later than the scheduler's virtual time by at least 1/16 of the range (45 minutes). The sleeper waits
+//!   until the other entities have caught up. An entity that warps further than the clock has advanced is last instead
+//!   of first.
 //! - `rule = textbook` is the rule of Duda and Cheriton. Charges are exact, and a woken entity preempts only if it lags
 //!   by the allowance or more.
 //!
 //! An entity that is picked again without a switch is charged again for its whole run since the last switch
-//! (`recharge`). The cause in Xen is that the time of entry to the running state is set only at a switch. Heavy
-//! entities lose part of their share as a result. An entity that runs alone is charged repeatedly until another entity
-//! wakes.
+//! (`recharge`). The cause in Xen is that the time of entry to the running state is set only at a switch. Entities with
+//! a high weight lose part of their share as a result. An entity that runs alone is charged repeatedly until another
+//! entity wakes.
 //!
 //! Source: xen/common/sched_bvt.c and schedule.c before commit db51cd09d3 (2006-08-23); Duda and Cheriton, SOSP'99.
 
@@ -203,8 +206,8 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 
 /// Minimum number of bits with which the clock practically never overflows.
 const BITS_ENOUGH: u32 = 49;
-/// Limit of virtual time. The minimum is the negative limit; virtual times are reduced when the scheduler's virtual
-/// time reaches the limit.
+/// Limit of virtual time on a clock with 49 or more bits. The minimum is the negative limit; virtual times are reduced
+/// when the scheduler's virtual time reaches the limit.
 const ENDLESS: VirtualNs = 1 << 61;
 
 /// A clock with this number of bits, in Xen's units.
@@ -237,8 +240,9 @@ struct Member {
     /// Weight of the entity in Linux's scale.
     weight: u64,
     actual: VirtualNs,
-    /// Effective virtual time at the last wake-up or stop. A warp that starts after this instant takes effect at the
-    /// next wake-up or stop.
+    /// Effective virtual time. It is computed at a wake-up, at a stop after which the entity waits, and when the
+    /// parameters of a waiting entity change. With Xen's rule, a warp that starts while the entity waits takes effect
+    /// at the next of these instants. With the textbook rule, such a warp takes effect at once.
     effective: VirtualNs,
     /// Position of the entity in the list, while the entity waits.
     place: i64,
@@ -247,7 +251,7 @@ struct Member {
     warped: bool,
     /// Whether the warp may start again.
     warpback: bool,
-    /// CPU time of the entity since the last switch to it.
+    /// CPU time of the entity since the last switch to it; without `recharge`, since its last dispatch.
     ran: Nanos,
     dispatched: Instant,
 }
@@ -298,7 +302,7 @@ impl Bvt {
         charged.scale(1024, self.members[e.index()].weight).as_ns().cast_signed()
     }
 
-    /// Converts a lead of `e` in virtual time to the part of the time slice that it gives.
+    /// Converts a lead of `e` in virtual time to the CPU time that the lead adds to the time slice.
     fn lead(&self, e: EntityId, lead: VirtualNs) -> Nanos {
         let wide = u128::from(lead.max(0).unsigned_abs()) * u128::from(self.members[e.index()].weight) / 1024;
         let time = u64::try_from(wide).map_or(SPAN_MAX, Nanos::ns).min(SPAN_MAX);
@@ -368,7 +372,8 @@ impl Bvt {
         }
     }
 
-    /// Subtracts `off` from all virtual times on `cpu`; virtual times below `off` wrap around to the end of the clock.
+    /// Subtracts `off` from all virtual times on `cpu`. On a clock with fewer than 49 bits, virtual times below `off`
+    /// wrap around.
     fn turn_back(&mut self, cpu: CpuId, off: VirtualNs) {
         let clock = self.settings.clock;
         self.cpus[cpu.index()].virtual_time -= off;
@@ -456,7 +461,7 @@ impl Policy for Bvt {
             self.homes.leave(home);
             let home = self.homes.settle(e, cx);
             self.member(e).home = home;
-            // After a migration, an entity starts at the scheduler's virtual time.
+            // After a migration, an entity starts at the virtual time of its new CPU's scheduler.
             self.member(e).actual = self.cpus[home.index()].virtual_time;
         }
         match cx.state(e) {

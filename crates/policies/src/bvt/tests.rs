@@ -28,8 +28,8 @@ fn percents(host: &Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (host.machine().charged(e).as_ns() * 100 + of.as_ns() / 2) / of.as_ns()).collect()
 }
 
-/// Worked example: `d1` is a hog, `d0` has short bursts; C = 5 ms. The driver of these tests is a nanosecond late, and
-/// charges are rounded up. Every instant here therefore precedes the instant of the worked example by a nanosecond.
+/// Worked example: `d1` is a hog, `d0` has short bursts; C = 5 ms. Charges are rounded up to whole MCUs of 100 us,
+/// which are 10 units each.
 #[test]
 fn the_worked_example() {
     let mut host = host(1, &[]);
@@ -59,7 +59,8 @@ fn the_worked_example() {
     assert_eq!(avt(&host, d1), 550);
 }
 
-/// With Xen's unit of the lead, two equal hogs alternate every C. With the intended unit, they alternate every 2 C.
+/// With Xen's unit of the lead, two equal hogs alternate every C. With the intended unit, they alternate every 2 C
+/// after a first time slice of C.
 #[test]
 fn hogs_alternate_after_c_or_twice_that() {
     for (unit, first, turn) in [(0, 5_000, 5_000), (1, 5_000, 10_000)] {
@@ -95,11 +96,12 @@ fn a_domain_that_is_chosen_again_pays_again() {
     let mut lone = self::host(1, &[]);
     let e = hog(&mut lone, Params::default());
     run_through(&mut lone, 150_100);
-    // The charges are for 50 ms, then 100, then 150.
+    // The charges are for 50 ms, then 100 ms, then 150 ms.
     assert_eq!(avt(&lone, e), 10 * (500 + 1_000 + 1_500));
 }
 
-/// A sleeper is raised to the scheduler's virtual time, so it receives no compensation and starves no other domain.
+/// The virtual time of a woken domain is raised to the scheduler's, so the domain receives no compensation and starves
+/// no other domain.
 #[test]
 fn a_sleeper_gets_no_catch_up() {
     let mut host = host(1, &[]);
@@ -160,7 +162,7 @@ fn shares_err_by_an_allowance_and_an_mcu() {
     }
 }
 
-/// With equal weights, every domain is within C and a charging unit of its share, once all domains are attached.
+/// With equal weights, every domain is within C plus a charging unit of its share, once all domains are attached.
 #[test]
 fn equal_shares_err_by_an_allowance_and_an_mcu() {
     let mut host = host(1, &[]);
@@ -238,7 +240,7 @@ fn rounding_charges_every_dispatch_for_a_whole_mcu() {
     }
 }
 
-/// A warped entity runs ahead by at most its warp.
+/// A warped entity runs ahead by about its warp.
 #[test]
 fn a_warp_borrows_from_the_future() {
     let mut host = host(1, &[]);
@@ -330,7 +332,7 @@ fn an_endless_clock_is_turned_back_in_time() {
     let mut host = host(1, &[("context-allowance", 1_000_000_000)]);
     let lone = hog(&mut host, Params { weight: Weight::linux(1).expect("in range"), ..Params::default() });
     let sleeper = scripted(&mut host, Params::default());
-    // Runs of 10 s: after n runs, 10 n (n + 1) / 2 s are charged, times 1024.
+    // Each run takes 10 s. After n runs, 10 n (n + 1) / 2 s are charged, multiplied by 1,024 for the weight of 1.
     run_through(&mut host, 400_000_000_000);
     assert!(avt(&host, lone) < (1 << 61) / 10_000 + 1_024 * 400_000 * 10_000, "{}", avt(&host, lone));
     host.wake(sleeper, Wake::Timer);

@@ -12,12 +12,13 @@ struct Episode {
     on: Option<Instant>,
 }
 
-/// An estimate of the duration of the contention in each VM, from the reports of its long spin waits.
+/// An estimate of the duration of lock contention in each VM, from the reports of its long spin waits.
 ///
 /// A report of a long spin wait starts an interval of co-scheduling, unless an interval is in progress. Co-scheduling
-/// should end the spin waits of the VM. The interval was too short if the next wait begins within the interval, or
-/// within one interval length after its end. If the interval was too short, the next interval is twice as long;
-/// otherwise it is a quarter shorter. A wait is reported when the wait ends, which may be long after its beginning.
+/// should end the spin waits of the VM. The interval was too short if the next reported wait began within the interval,
+/// or within one interval length after its end. If the interval was too short, the next interval is twice as long;
+/// otherwise it is a quarter shorter, within bounds. A wait is reported when the wait ends, which may be long after its
+/// beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     threshold: Nanos,

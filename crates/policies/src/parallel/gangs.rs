@@ -23,7 +23,7 @@ pub(crate) enum Packing {
     FirstFitDecreasing,
     /// VMs in order of creation, each into the first subgroup with room.
     FirstFit,
-    /// VMs in order of creation, each into the last subgroup, or into a new subgroup.
+    /// VMs in order of creation, each into the last subgroup if it has room, or into a new subgroup.
     NextFit,
 }
 

@@ -1,5 +1,5 @@
-//! Co-scheduling of the vCPUs of a VM on top of Credit: the common part of `poris`, its reductions, `hybrid` and
-//! `adaptive`.
+//! Co-scheduling of the vCPUs of a VM on top of Credit: the common part of `poris`, its reductions `poris-s`, `ps` and
+//! `rs`, `hybrid`, and `adaptive`.
 //!
 //! Each policy selects its [`Parts`]. Queues, credits, ticks and stealing are those of `credit`, in the version that
 //! its knob `version` selects; the additional rules are in this module.
@@ -24,8 +24,8 @@ use sched::{
 pub(crate) const SHARED: Descriptor =
     Descriptor { conserving, starvation, guarantees: Guarantees::NOTHING, ..credit::POLICY };
 
-/// Returns the time until an idle CPU finds waiting work. An entity that is confined to its own CPU may wait while
-/// another CPU idles.
+/// Returns the time until an idle CPU finds waiting work. With gangs there is no bound: an entity that is confined to
+/// its own CPU may wait while another CPU idles.
 fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_gangs { Conserving::Never } else { (credit::POLICY.conserving)(load) }
 }
@@ -156,7 +156,8 @@ impl Parallel {
         self.count(cx);
     }
 
-    /// Confines `e` to its own CPU if its gang is to be spread over CPUs. Otherwise removes the confinement.
+    /// Confines `e` to its own CPU if its gang is to be spread over CPUs and its affinity contains this CPU. Otherwise
+    /// removes the confinement.
     fn keep_in_place(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let apart = self.parts.together.is_some()
             && self.gangs.head_of(e).is_some_and(|head| self.parts.demand.as_ref().is_none_or(|on| on.is_on(head)));
@@ -178,7 +179,7 @@ impl Parallel {
         self.credit.set_time_slice(turn);
     }
 
-    /// Applies a change of a group's mark.
+    /// Applies a change of a group into a gang or out of a gang.
     fn mark_changed(&mut self, cx: &mut Cx<'_>) {
         let (heads, left) = self.gangs.find_heads(cx);
         heads.into_iter().for_each(|head| self.arrange(head, None, cx));
@@ -198,7 +199,8 @@ impl Parallel {
 
     // ---- The real-time priority ----
 
-    /// Handles an event for `e`. A vCPU of a real-time VM that waits UNDER receives the highest priority.
+    /// Handles an event for `e`. If the policy promotes vCPUs at events, a vCPU of a real-time VM that waits UNDER
+    /// receives the highest priority.
     fn promote(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let promotes = self.parts.promotion.is_some() && self.gangs.head_of(e).is_some();
         if promotes && self.credit.queues.priority(e) == Priority::Under && self.credit.queues.remove(e) {
@@ -258,8 +260,8 @@ impl Parallel {
     }
 
     /// Gives all runnable members of the gang of `head` the real-time priority. Moves the waiting members to the front
-    /// of their queues, subgroup by subgroup. Kicks the CPUs of these queues, except CPUs that run a member. The
-    /// subgroup of `chosen`, which `deciding` is about to run, precedes the other subgroups.
+    /// of their queues, subgroup by subgroup. Kicks the CPUs of these queues, except CPUs that run a member. `deciding`
+    /// is about to run `chosen`, so the subgroup of `chosen` precedes the other subgroups.
     fn call_together(&mut self, head: GroupId, chosen: EntityId, deciding: CpuId, cx: &mut Cx<'_>) {
         let gang = self.gangs.gang(head);
         let (members, several, (_, start)) = (gang.members.len(), gang.subgroups() > 1, gang.subgroup_of(chosen));

@@ -26,9 +26,10 @@ fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
 }
 
 impl<R: Rule> Engine<R> {
-    /// Returns the CPU for `e`, which has just become runnable: the nearest CPU of an idle core, else the nearest idle
-    /// CPU. If no CPU idles, returns the nearest CPU whose best level is worse than the level of `e`, else the nearest
-    /// CPU. With `place-one-better`, the same level and the next better level are sufficient, too.
+    /// Returns the CPU for `e`, which has just become runnable, within its affinity: the nearest CPU of an idle core,
+    /// else the nearest idle CPU. If no CPU idles, returns the nearest CPU whose best level is worse than the level of
+    /// `e`, else the nearest CPU. With `place-one-better`, the same level and the next better level are sufficient,
+    /// too.
     pub(super) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let home = self.tasks[e.index()].home;
         let allowed = cx.allowed(e);
@@ -66,8 +67,8 @@ impl<R: Rule> Engine<R> {
         false
     }
 
-    /// Steals entities behind the entity that runs, or is about to run, on `source`. Examines at most half of the
-    /// queue, and steals only entities that may run on `cpu`.
+    /// Steals entities behind the entity that runs, or is about to run, on `source`. Examines at most half of the queue
+    /// and at most [`STEAL_MOST`] entities. Steals only entities that may run on `cpu`.
     fn steal_from(&mut self, source: CpuId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let mut tries = (self.queues.len(source) / 2).min(STEAL_MOST);
         let runs = self.cpus[source.index()].running.or_else(|| self.queues.first(source));
@@ -111,8 +112,9 @@ impl<R: Rule> Engine<R> {
 
     // ---- Cores ----
 
-    /// Starts the move of an entity to an idle core, if the whole core of `cpu` idles. Searches upward from `cpu` for a
-    /// core whose threads each run a single entity. Kicks one of these threads, which then pushes its entity.
+    /// Starts the move of an entity to an idle core, if the whole core of `cpu` idles. Searches upward from `cpu`, then
+    /// from CPU 0, for a core whose threads each run a single entity. Kicks one of these threads, which then pushes its
+    /// entity.
     pub(super) fn balance_cores(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let host = *cx.topology();
         if host.smt == 1 || !self.queues.idle_cores().contains(cpu) {

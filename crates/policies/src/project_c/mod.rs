@@ -1,8 +1,8 @@
 //! The common engine of BMQ and PDS (Project C): a multi-level run queue per CPU, time slices, placement, stealing.
 //!
 //! BMQ and PDS differ in the rule for the level of an entity; see [`Rule`]. The running entity stays in its list. A CPU
-//! picks again if it does not run the first entity of its run queue. So an entity that is enqueued at the tail of the
-//! running entity's level does not preempt.
+//! picks again if it does not run the first entity of its run queue. Therefore an entity that is enqueued at the tail
+//! of the running entity's level does not preempt.
 //!
 //! Source: kernel/sched/alt_core.c, Project C v5.13-r3.
 
@@ -52,13 +52,14 @@ pub(crate) const DEADLINE_IS_FIFO: Knob = Knob::switch(
 )
 .from("__sched_setscheduler, alt_core.c");
 
-/// Returns the length of a time slice in the "ms" of the source, 2^20 ns.
+/// Returns the length of a time slice in the "ms" of the source, which are 2^20 ns in most versions.
 pub(crate) fn slice_ms(knobs: &Knobs) -> u64 {
     if knobs.word(SLICE.name) == "2ms" { 2 } else { 4 }
 }
 
 /// Returns the time until an idle CPU finds waiting work. A CPU that becomes idle steals waiting entities. The CPU
-/// examines only half of a queue and skips entities that it may not run. The CPU does not search again later.
+/// examines only half of a queue, skips entities that must not run on it, and does not search again later. With
+/// restricted affinities, there is therefore no bound.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let alone = load.host.cpus == 1;
     // An entity that lets the next entity run once waits ahead of the running entity, where no CPU searches.
@@ -161,7 +162,8 @@ impl<R: Rule> Engine<R> {
         self.queues.enqueue(cpu, self.level(e, cx.now()), e);
     }
 
-    /// Enqueues `e` like [`enqueue`](Engine::enqueue), and kicks the CPU if another entity should run there.
+    /// Enqueues `e` like [`enqueue`](Engine::enqueue), and kicks the CPU if it does not run the first entity of its
+    /// queue.
     fn enqueue_and_call(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         self.enqueue(e, cpu, cx);
         self.call(cpu, cx);
@@ -189,7 +191,8 @@ impl<R: Rule> Engine<R> {
 
     // ---- Slices ----
 
-    /// Gives `e` a new time slice if the old one is almost used up.
+    /// If the time slice of `e` is almost used up, starts a new time slice and applies the rule for a used-up slice. A
+    /// queued `e` then moves to the tail of its level, except in the stop class and SCHED_FIFO.
     fn check_slice(&mut self, e: EntityId, how: Expired, now: Instant) {
         if self.tasks[e.index()].slice >= self.rule.rest_least() {
             return;
@@ -217,7 +220,8 @@ impl<R: Rule> Engine<R> {
         end.min(sure.next_tick(self.settings.tick, Nanos::ZERO))
     }
 
-    /// Divides the time slice of `parent` between `parent` and its new child `child`.
+    /// Halves the remaining time slice of `parent`; its new child `child` receives the other half. If a half counts as
+    /// used up, the child receives a full time slice, and the slice of a running parent ends.
     fn fork(&mut self, parent: EntityId, child: EntityId, cx: &mut Cx<'_>) {
         let (now, whole) = (cx.now(), self.rule.slice());
         let on = match cx.state(parent) {
@@ -266,7 +270,7 @@ impl<R: Rule> Engine<R> {
     }
 
     /// Returns the entity that `cpu` should run according to its queue. An entity that lets another entity run once is
-    /// skipped, if another entity waits.
+    /// skipped if another entity waits.
     fn choose(&mut self, cpu: CpuId) -> Option<EntityId> {
         let skipped = self.cpus[cpu.index()].skip.take();
         let first = self.queues.first(cpu)?;

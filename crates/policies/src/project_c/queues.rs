@@ -3,8 +3,8 @@
 use sched::queue::Lists;
 use sched::{CpuId, CpuSet, EntityId, Instant, Topology};
 
-/// A level of a queue. A lower level is more urgent. 0 is the stop level. The real-time levels and all levels of BMQ
-/// are one more than in Project C.
+/// A level of a queue. A lower level is more urgent. Level 0 is the stop level. The real-time levels and all levels of
+/// BMQ are one higher than in Project C.
 pub(crate) type Level = usize;
 
 /// Level of an idle CPU.
@@ -19,9 +19,9 @@ const ROTATING: usize = 64;
 pub(crate) struct Layout {
     /// Number of levels that do not rotate, at most 128.
     pub(crate) fixed: usize,
-    /// Binary logarithm of the rotation interval in nanoseconds, if 63 rotating levels follow the fixed levels. In
-    /// every interval, the entities of each rotating level move up by one level, those of the first rotating level into
-    /// the last fixed level.
+    /// Binary logarithm of the rotation interval in nanoseconds, if 63 rotating levels follow the fixed levels. At the
+    /// end of each interval, the entities of each rotating level move up by one level. Those of the first rotating
+    /// level move into the last fixed level.
     pub(crate) turn_shift: Option<u32>,
 }
 

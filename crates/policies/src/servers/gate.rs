@@ -1,10 +1,11 @@
 //! [`Gate`]: the admission control of servers, if enabled.
 //!
-//! Under earliest deadline first, Σ budget/deadline ≤ 1 on a CPU is sufficient (Liu and Layland 1973, for deadlines
-//! equal to periods). Under deadline-monotonic priorities, Π (1 + budget/deadline) ≤ 2 on a CPU is sufficient (Bini,
-//! Buttazzo and Buttazzo 2003). The test with the product admits all sets that Liu and Layland's n·(2^(1/n) − 1)
-//! admits, and more. Both tests assume that the entities of the servers are always runnable. On several CPUs with one
-//! queue, Xen's condition is that the sum is at most the number of CPUs. This condition is necessary, but not
+//! On one CPU, the tests ensure that every budget is delivered by its deadline. Under earliest deadline first, Σ
+//! budget/deadline ≤ 1 on a CPU is sufficient (Liu and Layland 1973, for deadlines equal to periods). Under
+//! deadline-monotonic priorities, Π (1 + budget/deadline) ≤ 2 on a CPU is sufficient (Bini, Buttazzo and Buttazzo
+//! 2003). The test with the product admits all sets that Liu and Layland's n·(2^(1/n) − 1) admits, and more. Both tests
+//! assume that the entities of the servers are always runnable. On several CPUs with one queue, Xen's condition is that
+//! the sum is at most the number of CPUs. For deadlines equal to periods, this condition is necessary, but not
 //! sufficient.
 
 use super::settings::{Order, Settings};

@@ -1,8 +1,8 @@
 //! Servers with a global run queue or with one run queue per CPU: the common part of `rtds` and `rt-xen`.
 //!
-//! Each entity has a [`Server`]: a budget in every period. The most urgent entity with budget runs, by deadline or by
-//! fixed priority. With extra time, urgency depends first on the level. The level is the number of times that the
-//! budget was used up in the period.
+//! Each entity has a [`Server`]: a budget in every period. Among the entities with budget, the most urgent run, one per
+//! CPU. Deadlines or fixed priorities determine urgency. With extra time, urgency depends first on the level. The level
+//! is the number of times that the budget was used up in the period.
 
 mod account;
 mod gate;
@@ -185,7 +185,8 @@ impl Servers {
         (server.level, order)
     }
 
-    /// Enqueues `e`, which is runnable and does not run.
+    /// Enqueues `e`, which is runnable and does not run, and kicks a CPU that should run `e`. If the budget of `e` is
+    /// used up, holds `e` instead.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.members[e.index()].server.depleted {
             return cx.hold(e, Held::Depleted);

@@ -22,7 +22,7 @@ pub(crate) enum Rule {
 /// The state of a vCPU, as observed by its siblings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// The guest has no work for the vCPU. An idle vCPU makes progress.
+    /// The guest has no work for the vCPU. An idle vCPU counts as making progress.
     Idle,
     /// The vCPU is runnable and waits for a CPU, or is co-stopped.
     Waits,
@@ -165,8 +165,9 @@ impl Gangs {
         }
     }
 
-    /// Updates the leads. The lead of the slowest vCPU is zero. The lead of each other vCPU is its additional progress.
-    /// Idling raises a lead at most to `resume`, because no sibling could catch up with a vCPU that idles for long.
+    /// Updates the leads. The lead of the slowest vCPU is zero. The lead of each other vCPU is its progress beyond that
+    /// of the slowest vCPU. Idling raises a lead at most to `resume`, because no sibling could catch up with a vCPU
+    /// that idles for long.
     fn count_leads(&mut self, members: &[EntityId], passed: Nanos) {
         let moved = |vcpu: &Vcpu| if vcpu.makes_progress() { vcpu.skew.saturating_add(passed) } else { vcpu.skew };
         let slowest = members.iter().map(|e| moved(&self.vcpus[e.index()])).min().unwrap_or_default();
@@ -224,7 +225,7 @@ impl Gangs {
         members.iter().filter_map(|&e| crossing(self.of(e))).min()
     }
 
-    /// Returns whether the lag of a vCPU in `g` has reached the threshold. The skews must be up to date.
+    /// Returns whether the lag of a waiting vCPU in `g` has reached the threshold. The skews must be up to date.
     pub(super) fn lags(&self, g: GroupId) -> bool {
         self.members(g).iter().map(|&e| self.of(e)).any(|vcpu| vcpu.loses() && vcpu.skew >= self.threshold)
     }

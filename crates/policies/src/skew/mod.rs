@@ -62,9 +62,10 @@ fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(spread(load).saturating_mul(3).scale(load.weight_most, 1024))
 }
 
-/// Returns the maximum wait of an entity. Before the entity runs, every other entity may have to run until it is behind
-/// the entity in the order. The other entity may lag by the remembered lead, two quanta at the minimum weight and the
-/// margin. An entity of the maximum weight takes longest to make up this lag. Two further quanta are added per entity.
+/// Returns the maximum wait of an entity. Before the entity runs, every other entity may have to run until its virtual
+/// time exceeds that of the waiting entity. The other entity may lag by the remembered lead, two quanta at the minimum
+/// weight and the margin. An entity of the maximum weight takes longest to make up this lag. Two further quanta are
+/// added per entity.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (quantum, margin) = (load.knobs.time(QUANTUM.name), load.knobs.time(MARGIN.name));
     let lead = quantum.saturating_mul(MEMORY).saturating_add(spread(load).saturating_mul(2)).saturating_add(margin);
@@ -103,7 +104,7 @@ pub(crate) struct Skewed {
     /// vCPU for which each CPU is reserved. The vCPU starts together with its siblings.
     reserved: Vec<Option<EntityId>>,
     seats: Seats,
-    /// vCPUs that must start, in ascending order of CPU time. The vector is kept only to reuse its memory.
+    /// vCPUs that must start, in ascending order of weighted CPU time. The vector is kept only to reuse its memory.
     starting: Vec<EntityId>,
 }
 
@@ -131,7 +132,7 @@ impl Skewed {
 
     // ---- Skew ----
 
-    /// Sets the state of `e`.
+    /// Sets the state of `e`. Before that, updates the skews in the VM of `e`.
     fn set_state(&mut self, e: EntityId, doing: Doing, cx: &mut Cx<'_>) {
         let vm = self.gangs.of(e).vm;
         if let Some(g) = vm {
@@ -190,7 +191,7 @@ impl Skewed {
         }
     }
 
-    /// Stops all vCPUs of `g` until the vCPUs that must start can start together.
+    /// Stops all runnable vCPUs of `g` until the vCPUs that must start can start together.
     fn stop(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         self.gangs.set_stopped(g, true);
         self.stopped.push(g);
@@ -215,13 +216,13 @@ impl Skewed {
         }
     }
 
-    /// Returns the maximum CPU time among the vCPUs of `g` that must start. When the vCPU with the maximum is due, all
-    /// vCPUs are due.
+    /// Returns the maximum weighted CPU time among the vCPUs of `g` that must start. All these vCPUs take precedence
+    /// over an entity with more.
     fn mark(&self, g: GroupId, cx: &Cx<'_>) -> Virtual {
         self.gangs.must_start(g).map(|e| self.had_by_now(e, cx)).max().unwrap_or(0)
     }
 
-    /// Returns the CPU time of `e`, including the time that has not been charged.
+    /// Returns the weighted CPU time of `e`, including the time that has not been charged.
     fn had_by_now(&self, e: EntityId, cx: &Cx<'_>) -> Virtual {
         let State::Running(cpu) = cx.state(e) else { return self.order.had(e) };
         match cx.running(cpu) {
@@ -232,7 +233,7 @@ impl Skewed {
         }
     }
 
-    /// Starts every stopped VM that can receive its CPUs, in ascending order of CPU time.
+    /// Starts every stopped VM that can receive its CPUs, in ascending order of [`mark`](Skewed::mark).
     fn start_stopped(&mut self, cx: &mut Cx<'_>) {
         let mut stopped = core::mem::take(&mut self.stopped);
         stopped.sort_unstable_by_key(|&g| (self.mark(g, cx), g.index()));
@@ -299,7 +300,8 @@ impl Skewed {
         }
     }
 
-    /// Returns the CPUs that `g` could receive now. Waiting entities with no more CPU time than `g` take precedence.
+    /// Returns the CPUs that `g` could receive now. Waiting entities with a weighted CPU time of at most
+    /// [`mark`](Skewed::mark) take precedence.
     fn free_for(&self, g: GroupId, cx: &Cx<'_>) -> Free {
         let mark = self.mark(g, cx);
         let mut free = Free { all: CpuSet::EMPTY, idle: CpuSet::EMPTY, next: None };
@@ -336,9 +338,9 @@ impl Skewed {
 
     // ---- Proportional share ----
 
-    /// Kicks a CPU for `e`, which waits: an idle CPU, or the CPU of the entity with the maximum CPU time. That entity
-    /// must lead `e` by more than the margin. Siblings do not preempt each other, because a vCPU that lagged and was
-    /// just started would lag again.
+    /// Kicks a CPU for `e`, which waits: an idle CPU, or the CPU of the entity with the maximum weighted CPU time. That
+    /// entity must lead `e` by more than the margin. Siblings do not preempt each other; otherwise a vCPU that lagged
+    /// and was just started would lag again.
     fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(idle) = cx.idle_cpu_for(e) {
             return cx.kick(idle);
@@ -368,7 +370,7 @@ impl Skewed {
     }
 
     /// Returns the entity to run on `cpu`: the entity for which the CPU is reserved, otherwise the entity with the
-    /// minimum CPU time.
+    /// minimum weighted CPU time.
     fn choose(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         if let Some(e) = self.reserved[cpu.index()].take() {
             self.gangs.vcpu(e).seat = None;
@@ -406,7 +408,7 @@ impl Skewed {
         }
     }
 
-    /// Applies a change of the mark of group `g`.
+    /// Applies a change of group `g` into a gang or out of a gang.
     fn mark_changed(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         let mut members: Vec<EntityId> = cx.members(g).collect();
         members.sort_unstable_by_key(|e| e.index());
@@ -513,8 +515,8 @@ impl Policy for Skewed {
         }
         self.order.push_waiting(e);
         if self.reserved[cpu.index()].is_some_and(|owner| owner != e) && self.gangs.of(e).seat.is_none() {
-            // A vCPU that starts with its siblings preempted the entity, although it had not received less CPU time. In
-            // return, the entity may preempt another entity.
+            // A vCPU that starts with its siblings preempted the entity, possibly without having received less CPU time
+            // than the entity. In return, the entity may preempt another entity.
             self.call_for(e, cx);
         }
     }
@@ -545,7 +547,7 @@ impl Policy for Skewed {
 }
 
 impl Skewed {
-    /// Removes `e`, which is no longer runnable, from its queue and from its reserved CPU.
+    /// Removes `e`, which is no longer runnable, from its queue. Ends its reservation of a CPU and its co-stop.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.order.remove(e);
         self.unseat(e);

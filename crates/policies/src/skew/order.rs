@@ -3,10 +3,10 @@
 use sched::queue::Trees;
 use sched::{CpuId, Cx, EntityId, Nanos, Running};
 
-/// CPU time at normal weight, in 2^-32 ns. Rounding has no noticeable effect at any weight.
+/// CPU time at normal weight, in units of 2^-32 ns. With this unit, rounding errors are negligible at any weight.
 pub(super) type Virtual = u128;
 
-/// Returns the virtual time of `ran` at this weight, in Linux's scale.
+/// Returns the virtual time of `ran` at this weight in Linux's scale.
 fn cost(ran: Nanos, weight: u64) -> Virtual {
     ((u128::from(ran.as_ns()) * 1024) << 32) / u128::from(weight)
 }
@@ -79,8 +79,9 @@ impl Order {
         cost(time, 1024)
     }
 
-    /// Charges `e` for `ran`. A lead beyond [`MEMORY`] arises only while no other entity can run on the CPU. The excess
-    /// is dropped, so that `e` need not wait until other entities have caught up with it.
+    /// Charges `e` for `ran`. A lead of more than [`MEMORY`] quanta over the clock arises only while no other entity
+    /// can run on the CPU. The excess is dropped, so that `e` need not wait until other entities have caught up with
+    /// it.
     pub(super) fn charge(&mut self, e: EntityId, ran: Nanos) {
         self.shares[e.index()].had = self.had_after(e, ran);
     }

@@ -1,4 +1,5 @@
-//! Tests of both policies against the rules of VMware's papers of 2008 and 2013, in virtual time.
+//! Tests of `cosched-strict` and `cosched-relaxed` against the rules of VMware's papers of 2008 and 2013, in virtual
+//! time.
 
 use crate::fixture::{
     awake, gang, host_under, is_running as runs, member as of, run_through_us as run_through, scripted as asleep, shows,
@@ -35,7 +36,7 @@ fn states(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     all.iter().map(sign).collect()
 }
 
-/// Returns a column of the picture in an essay: the entities of two CPUs, and the stopped entities.
+/// Returns a column of the picture in an essay: the entities on the two CPUs, and the stopped entities.
 fn column(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let name = |e| all.iter().find(|&&(_, other)| other == e).expect("it is one of them").0;
     let runs = |cpu| host.machine().running(CpuId::new(cpu)).map_or('.', name);
@@ -107,7 +108,7 @@ fn version_3_starts_lagging_vcpus_first_and_the_others_when_they_can() {
         // CPU is free.
         (3_000, "hb"),
         (5_999, "hb"),
-        // `a` lags and takes the CPU of `b`. `b` has received 3 ms less than `h`.
+        // `a` lags and takes the CPU of `b`. `b`, which has received 3 ms less than `h`, takes the CPU of `h`.
         (6_001, "ba"),
     ];
     assert_columns(&mut host, &all, &expected);
@@ -142,7 +143,7 @@ fn an_idle_vcpu_makes_progress_and_needs_no_cpu() {
     assert!((2_480..=2_500).contains(&shows(&host, busy, "skew-us")), "it restarted at half the threshold");
 }
 
-/// While no vCPU makes progress, no vCPU lags.
+/// While no vCPU makes progress, no lag grows.
 #[test]
 fn no_vcpu_lags_while_all_wait() {
     let mut host = host(STRICT, 1, &[("margin", 1_000_000_000)]);
@@ -207,7 +208,8 @@ fn a_vm_that_is_kept_to_one_cpu_gets_on() {
     }
 }
 
-/// Returns the maximum skew of the two vCPUs of a VM, in microseconds. The VM runs on two CPUs beside three hogs.
+/// Returns the maximum skew of the two vCPUs of a VM over 4 s, in microseconds. The VM runs on two CPUs beside three
+/// hogs.
 fn furthest(policy: &'static Descriptor, knobs: &[(&str, i64)]) -> i64 {
     let mut host = host(policy, 2, knobs);
     let vcpus = vm(&mut host, 2);
@@ -256,7 +258,7 @@ fn a_vcpu_alone_for_long_need_not_wait_for_long() {
     assert!(charged >= Nanos::ms(200), "{charged} of the third of a second that is its share");
 }
 
-/// On one CPU, weights 1, 2 and 4 give proportional shares under both rules.
+/// On one CPU, entities with the weights 128, 256 and 512 receive proportional shares under both policies.
 #[test]
 fn weights_share_a_cpu() {
     for policy in [STRICT, RELAXED] {
@@ -271,7 +273,7 @@ fn weights_share_a_cpu() {
     }
 }
 
-/// A woken vCPU runs at once if the running entity leads by more than the margin. Unused time is not saved.
+/// A woken entity runs at once if the running entity leads by more than the margin. Unused time is not saved.
 #[test]
 fn a_sleeper_preempts_and_saves_nothing_up() {
     let mut host = host(RELAXED, 1, &[]);

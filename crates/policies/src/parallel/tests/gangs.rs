@@ -125,20 +125,19 @@ fn a_place_is_where_affinity_allows() {
     let marked = group(&mut host, true, GroupId::ROOT);
     let any = attach(&mut host, Params { group: marked, ..Params::default() });
     let left = attach(&mut host, Params { group: marked, ..on(CPU) });
-    // The first vCPU already has CPU 0, and the second vCPU may run only on CPU 0. The second vCPU is therefore not
-    // confined.
+    // `any` already has CPU 0, and `left` may run only on CPU 0. `left` is therefore not confined.
     for e in [any, left] {
         wake(&mut host, e);
     }
     run_through(&mut host, 0);
     assert_eq!([any, left].map(|e| home(&host, e)), [Some(CPU), None]);
-    // Once the first vCPU may run only on CPU 1, the second vCPU receives CPU 0.
+    // Once `any` may run only on CPU 1, `left` receives CPU 0.
     host.adjust(any, Params { group: marked, ..on(OTHER) }).expect("accepted");
     run_through(&mut host, 1);
     assert_eq!([any, left].map(|e| home(&host, e)), [Some(OTHER), Some(CPU)]);
 }
 
-/// Returns the number of samples, of 600 taken in 600 ms, in which both siblings run. One hog is on CPU 0 and three are
+/// Returns in how many of 600 samples, one per millisecond, both siblings run. One hog is on CPU 0, and three hogs are
 /// on CPU 1.
 fn chosen_beside_hogs(policy: &'static Descriptor) -> usize {
     let mut host = host(policy, 2, &[]);

@@ -13,7 +13,7 @@ fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuI
     (host, siblings)
 }
 
-/// Returns the number of samples in which both siblings run, of 1000 samples at intervals of a millisecond.
+/// Returns in how many of 1,000 samples, one per millisecond, both siblings run.
 fn together(host: &mut Driver<'_>, siblings: [EntityId; 2]) -> usize {
     let begun = host.now().as_ns() / 1_000;
     let mut together = 0;
@@ -40,7 +40,8 @@ fn only_the_cpu_of_the_first_vcpu_calls_unless_all_may() {
     assert!(wait(CPU, any) > 900, "{}", wait(CPU, any));
 }
 
-/// If the VM has no vCPU on CPU 0, the boot CPU never calls the siblings. The CPU of the first vCPU does.
+/// If the VM has no vCPU on CPU 0, the boot CPU, that CPU never calls the siblings. The CPU of the first vCPU calls
+/// them.
 #[test]
 fn the_boot_cpu_calls_only_the_vcpus_it_chooses() {
     let together_from = |from| {
@@ -67,8 +68,8 @@ fn a_vm_is_called_at_most_as_often_as_the_knob_allows() {
     assert!(shares[0] > shares[1] + 200 && shares[1] >= shares[2], "{shares:?}");
 }
 
-/// Returns the number of samples, of 1000, in which both siblings run. Every 20 ms, the guest of the first sibling
-/// reports a spin wait of `waited`.
+/// Returns in how many of 1,000 samples, one per millisecond, both siblings run. Every 20 ms, the guest of the first
+/// sibling reports a spin wait of `waited`.
 fn spinning(knobs: &[(&str, i64)], waited: Nanos) -> usize {
     let (mut host, siblings) = crowded(&adaptive::POLICY, knobs, OTHER);
     siblings.iter().for_each(|&e| wake(&mut host, e));

@@ -71,7 +71,8 @@ fn a_cpu_one_level_better_counts_as_less_urgent_as_coded() {
         lab.wake(e);
         assert_eq!((lab.cpu(e), lab.running(1) == Some(e)), (cpu, false));
     }
-    // As coded, the same level is sufficient. According to the probable intention, it is not.
+    // As the source is coded, the same level is sufficient. According to the probable intention of the source, it is
+    // not.
     for (knob, cpu) in [("on", 1), ("off", 0)] {
         let mut lab = lab(shape(2, 1, 2), &[("place-one-better", knob)]);
         let e = lab.attach(nice(0));
@@ -140,8 +141,8 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
     // The search starts at the idle CPU, so CPU 2 is found first.
     assert_eq!([lab.cpu(tasks[0]), lab.cpu(tasks[1])], [0, 3]);
     assert_eq!((lab.running(0), lab.running(2)), (Some(tasks[0]), None));
-    // No task moves if the other thread of its core has no task, or several tasks that are pinned. No task moves on a
-    // host without sibling threads.
+    // No task moves if the other thread of its core has no task, or has two tasks. No task moves on a host without
+    // sibling threads.
     for on_the_other in 0..=2 {
         let mut crowded = self::lab(shape(4, 2, 4), &[]);
         let e = crowded.hog(on(&[2], Params::default()));
@@ -161,7 +162,7 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
 
 #[test]
 fn a_task_missed_in_a_race_is_found() {
-    // CPU 0 becomes idle at the instant at which the task on CPU 1 is preempted. CPU 0 picks first.
+    // CPU 0 becomes idle at the instant at which `better` preempts `there` on CPU 1. CPU 0 picks first.
     let mut lab = lab(shape(2, 1, 2), &[]);
     let here = lab.hog(on(&[0], Params::default()));
     let there = lab.hog(on(&[1], Params::default()));

@@ -151,8 +151,8 @@ fn a_fork_halves_what_is_left_of_the_slice() {
         assert_eq!(lab.until(0), lab.now() + Nanos::ms(2));
         lab.end_slice(0);
         assert_eq!((lab.slice(parent), lab.slice(child)), (SLICE, Nanos::ms(2)));
-        // With PDS, the new deadline of the parent is after the deadline of the child. With BMQ, the parent stays
-        // ahead.
+        // With PDS, the new deadline of the parent is after the deadline of the child. With BMQ, the parent stays ahead
+        // of the child.
         if lab.running(0) == Some(parent) {
             lab.block(parent);
         }
@@ -164,7 +164,7 @@ fn a_fork_halves_what_is_left_of_the_slice() {
 fn too_little_to_halve_gives_the_child_a_whole_slice_and_ends_the_parents() {
     let mut lab = Lab::bmq(1);
     let parent = lab.hog(nice(0));
-    // Half of 204 798 ns is 102 399 ns, which counts as used up.
+    // Half of 204,798 ns is 102,399 ns, which counts as used up.
     lab.pass(SLICE - Nanos::ns(204_798));
     let child = lab.fork(parent);
     assert_eq!(lab.slice(child), SLICE);

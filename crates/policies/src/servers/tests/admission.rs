@@ -25,8 +25,8 @@ fn rtds_lets_in_as_much_as_there_are_cpus() {
     assert!(closed.attach("e", Params::default(), Workload::Hog).is_err());
 }
 
-/// With fixed priorities, 0.18 fits, because 1.3 · 1.3 · 1.18 is below two, and 0.19 does not, because 1.3 · 1.3 · 1.19
-/// is above two. With EDF, 0.4 is free.
+/// With fixed priorities, 0.18 fits, because 1.3 · 1.3 · 1.18 is below two. In contrast, 0.19 does not fit, because
+/// 1.3 · 1.3 · 1.19 is above two. With EDF, 0.4 is free.
 #[test]
 fn fixed_priorities_have_room_for_less_than_deadlines() {
     for (order, fits, does_not) in [("deadline-monotonic", 18, 19), ("edf", 40, 41)] {
@@ -45,8 +45,7 @@ fn fixed_priorities_have_room_for_less_than_deadlines() {
     }
 }
 
-/// If the deadline is half of the period, the budget counts twice. The refusal proposes a budget that fits; this budget
-/// is not doubled.
+/// If the deadline is half of the period, the budget counts twice. The refusal proposes the largest budget that fits.
 #[test]
 fn an_early_deadline_needs_more_room() {
     let mut host = host(&rt_xen::POLICY, 1, &[CLOSED, ("order", "edf")]);
@@ -61,8 +60,8 @@ fn an_early_deadline_needs_more_room() {
     host.attach("e", early(4), Workload::Hog).expect("0.6 and 0.4");
 }
 
-/// CPU 0 has one server of 0.62, and CPU 1 has three servers of 0.2. The sum on CPU 1 is lower, but 1.2 · 1.2 · 1.2 ·
-/// 1.2 is above two.
+/// CPU 0 has one server of 0.62, and CPU 1 has three servers of 0.2. The sum on CPU 1 is lower, but with another server
+/// of 0.2 the product, 1.2⁴, would be above two.
 #[test]
 fn a_reservation_that_does_not_fit_on_the_emptiest_cpu_may_fit_on_another() {
     let mut host = host(&rt_xen::POLICY, 2, &[CLOSED]);

@@ -67,7 +67,7 @@ fn an_entity_without_a_reservation_has_4_ms_in_10() {
     assert_eq!(schedule(&mut tuned, &all, 0, 10), "aa...aa...");
 }
 
-/// Two CPUs and deadlines at 10, 15 and 20: the entities with the two earliest deadlines run.
+/// Two CPUs and deadlines at 10, 15 and 20 ms: the entities with the two earliest deadlines run.
 #[test]
 fn rtds_runs_the_earliest_deadlines_of_the_whole_machine() {
     let mut host = host(&rtds::POLICY, 2, &[]);
@@ -167,8 +167,8 @@ fn what_is_too_short_is_refused() {
     assert!(matches!(refused, Refused::OutOfRange { what: "slice", least, .. } if least == Nanos::us(10)), "{refused}");
 }
 
-/// Two large reservations and a small reservation on two CPUs: each is assigned to the CPU with the minimum
-/// utilisation.
+/// Two large reservations and a small reservation on two CPUs: each is assigned to the CPU with the minimum total
+/// density.
 #[test]
 fn partitioned_servers_stay_where_there_was_room() {
     let mut host = host(&rt_xen::POLICY, 2, &[]);

@@ -41,7 +41,7 @@
 //!
 //! **Ticks.** A task that was dispatched in the first half of a tick period is preempted early. It is preempted at the
 //! first tick at which at most half a tick period of its time slice is left. Otherwise the task would run until the
-//! next tick, and exceed its time slice by half a tick period or more.
+//! next tick and exceed its time slice by half a tick period or more.
 //!
 //! Differences from the kernel: the kernel scans one list for the earliest deadline. Here a tree holds the deadlines,
 //! and sticky tasks are compared separately, with the same result. A wake-up does not kick a CPU that has been kicked
@@ -135,7 +135,7 @@ struct Task {
     restricted: bool,
 }
 
-/// The entity that a CPU runs.
+/// The entity that a CPU runs or ran last.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     rank: Rank,

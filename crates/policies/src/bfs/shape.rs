@@ -19,7 +19,7 @@ pub(crate) struct Parts {
     pub(crate) interactive: bool,
     pub(crate) yields: Yields,
     /// Minimum difference of nice levels at which a running entity keeps an entity with the higher level off its
-    /// sibling threads. `None`: sibling threads have no effect.
+    /// sibling threads. An entity of a more urgent rank always does so. `None`: sibling threads have no effect.
     pub(crate) smt_nice: Option<i32>,
     /// Entity whose yield was ignored, by CPU.
     pub(crate) ignored_yields: Vec<Option<EntityId>>,

@@ -200,8 +200,8 @@ fn a_directed_yield_gives_away_the_time_slice() {
     assert_eq!((runs(&host, 0), deadline_us(&host, taker)), (Some(taker), deadline));
 }
 
-/// A sleeper keeps its deadline until its time slice is used up. A task that blocks with a used-up time slice gets a
-/// new time slice and a new deadline.
+/// A sleeper keeps its deadline until its time slice is used up. A task that blocks with a used-up time slice receives
+/// a new time slice and a new deadline.
 #[test]
 fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
     let mut host = host(1, &[]);
@@ -223,7 +223,7 @@ fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
     assert_eq!(deadline_us(&host, e), 60_700 + 41_091);
 }
 
-/// A batch task gets a new deadline at every preemption, a normal task only with a new time slice.
+/// A batch task receives a new deadline at every preemption; a normal task receives one only with a new time slice.
 #[test]
 fn a_batch_task_loses_its_place_when_it_is_preempted() {
     for (class, moved) in [(Class::Normal, false), (Class::Batch, true)] {

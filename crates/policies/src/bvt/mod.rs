@@ -32,10 +32,10 @@
 //!
 //! **Wake-up.** The scheduler's virtual time is the minimum actual virtual time of all entities that were runnable at
 //! the last decision. If the virtual time of a woken entity is less, it is raised to the scheduler's virtual time. Then
-//! the effective virtual times of the woken entity and the running entity are compared. The latter includes the CPU
-//! time since the last switch. If the effective virtual time of the woken entity is not later, the woken entity
-//! preempts at once, regardless of the allowance. Otherwise the running entity continues, at most until C plus its lead
-//! over the woken entity has passed since its dispatch.
+//! the effective virtual times of the woken entity and the running entity are compared. That of the running entity
+//! includes its CPU time since the last switch. If the effective virtual time of the woken entity is not later, the
+//! woken entity preempts at once, regardless of the allowance. Otherwise the running entity continues, at most until C
+//! plus its lead over the woken entity has passed since its dispatch.
 //!
 //! An entity that sleeps often and runs briefly therefore nearly always preempts the running entity. An entity whose
 //! virtual time is later because of rounding waits for a whole C. For this reason I/O is batched in a driver domain,
@@ -57,7 +57,7 @@
 //! - Virtual times have 64 bits and do not overflow. Xen's virtual times have 32 bits (`clock-bits = 32`). At normal
 //!   weight, a virtual time reaches 15/16 of that range after eleven hours of CPU time. Then 14/16 of the range are
 //!   subtracted from every virtual time. If the virtual time of a sleeper is less than this amount, it wraps around. It
-//!   is then later than the scheduler's virtual time by at least 1/16 of the range (45 minutes). The sleeper waits
+//!   is then later than the scheduler's virtual time by about 1/16 of the range (45 minutes) or more. The sleeper waits
 //!   until the other entities have caught up. An entity that warps further than the clock has advanced is last instead
 //!   of first.
 //! - `rule = textbook` is the rule of Duda and Cheriton. Charges are exact, and a woken entity preempts only if it lags

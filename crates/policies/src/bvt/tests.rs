@@ -133,7 +133,8 @@ fn two_hogs_are_charged_as_in_the_table() {
 }
 
 /// The error of shares is at most C plus an MCU. With exact charges, the bound holds for equal domains, for any two
-/// domains, and for the excess of any domain. With Xen's charges, the bound holds for equal domains.
+/// domains, and for the excess of any domain. The deficit of one of five unequal domains is at most four times this
+/// bound. With Xen's charges, the bound holds for equal domains.
 #[test]
 fn shares_err_by_an_allowance_and_an_mcu() {
     let unlike = [&[256, 512][..], &[100, 1_000], &[256, 512, 1_024, 64, 777]];
@@ -181,7 +182,7 @@ fn equal_shares_err_by_an_allowance_and_an_mcu() {
     }
 }
 
-/// Three equal VMs on two CPUs: no VM migrates.
+/// Three equal hogs on two CPUs: no hog migrates.
 #[test]
 fn three_on_two_cpus_get_100_50_and_50() {
     let mut host = host(2, &[]);

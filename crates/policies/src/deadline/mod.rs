@@ -14,21 +14,21 @@
 //! **Wake-up.** Let an entity with slice `Q` and relative deadline `D` wake at `t`, with remaining slice `q` and
 //! deadline `d`. The server restarts with a full slice, due at `t + D`, if `d` has passed. The server also restarts if
 //! `q` is more than the entity's share of the time to `d` (`q · D > (d − t) · Q`). Otherwise the server continues
-//! unchanged. A remaining slice can therefore never give more than `Q / D` of a CPU. If `D` is shorter than the period
-//! `P`, the server does not restart before its next period. Before `d` the server keeps the part of `q` that fits;
-//! after `d` the entity is held until its next period.
+//! unchanged. From `t` to its deadline, the entity can therefore never use more than `Q / D` of a CPU. If `D` is
+//! shorter than the period `P`, the server does not restart before its next period. Before `d`, the server cuts `q` to
+//! the entity's share of the time to `d`; after `d`, the entity is held until its next period.
 //!
 //! **Running.** CPU time is charged to `q`. When the slice is used up, the entity is held until its next period begins.
 //! At that instant the entity receives another slice, due a period after the last deadline. If that instant has passed
 //! already, the entity continues at once with the later deadline. A *yield* gives up the remainder of the slice. If an
 //! entity is blocked when its next period could begin, the period begins at its wake-up. In the kernel (`asleep =
 //! renew`), the period begins at once. If `D` is shorter than `P`, an entity that wakes late in that period receives
-//! only the part of its slice that fits.
+//! only its share of the time until its deadline.
 //!
 //! **Admission control.** The sum of all reservations may be at most 95 % of the CPUs. A reservation that would exceed
-//! this limit is refused; the error names the slice that would fit. If `D` is shorter than `P`, a reservation counts as
-//! `Q / D` (`admission = density`). The guarantee below requires this rule; the kernel counts `Q / P`. The sum is
-//! exact, to the last nanosecond.
+//! this limit is refused; the error names the largest slice that would fit. If `D` is shorter than `P`, a reservation
+//! counts as `Q / D` (`admission = density`). The guarantee below requires this rule; the kernel counts `Q / P`. The
+//! sum is computed exactly, to the last nanosecond.
 //!
 //! **Guarantees.** On one CPU, an admitted entity receives its slice in every period, by the deadline, as long as the
 //! entity is runnable. Jobs that need no more than `Q` and are at least `P` apart meet their deadlines, whatever the
@@ -46,8 +46,8 @@
 //! CPU time; the formula of v6.5 is correct.
 //!
 //! **Several CPUs.** Run queues are per CPU, with push and pull as in `rt`. No entity waits while a CPU in its affinity
-//! runs an entity with a later deadline. Affinities are allowed, but with affinities admission control guarantees
-//! nothing; `whole-machine` refuses affinities, as the kernel does.
+//! runs an entity with a later deadline. Affinities that exclude CPUs are allowed, but admission control then
+//! guarantees nothing. With `whole-machine`, such affinities are refused, as in the kernel.
 //!
 //! **Entities without a reservation** run round robin on all CPUs, in the time that reservations leave. Classes,
 //! weights and groups are ignored; `linux` has the other classes.

@@ -51,7 +51,7 @@ impl Rate {
         Nanos::ns(u64::try_from(used).unwrap_or(u64::MAX))
     }
 
-    /// Returns the duration for which `left` lasts.
+    /// Returns the CPU time for which `left` lasts at this rate.
     pub(super) fn lasts(self, left: Nanos) -> Nanos {
         let span = u128::from(left.as_ns()) * u128::from(self.of) / u128::from(self.parts.max(1));
         Nanos::ns(u64::try_from(span).unwrap_or(u64::MAX))

@@ -31,10 +31,10 @@
 //! CPU. The other entities are placed in order of (deadline, index): on their last CPU if it is free, else on the
 //! lowest free CPU.
 //!
-//! Differences from VSched §3, the source of the rule: this policy detects whether an entity is blocked. An entity is
-//! therefore charged its CPU time instead of the time since its pick. A blocked entity frees its CPU, and a new period
-//! begins after a sleep past the end of a period. `charge = wall` selects VSched's own core, which cannot detect a
-//! block. A yield declares the job complete: the entity gives up the remainder of the slice, as in SCHED_DEADLINE.
+//! Differences from VSched §3, the source of this policy: this policy detects whether an entity is blocked. An entity
+//! is therefore charged its CPU time instead of the time since its pick. A blocked entity frees its CPU, and a new
+//! period begins after a sleep past the end of a period. `charge = wall` selects VSched's own core, which cannot detect
+//! a block. A yield declares the job complete: the entity gives up the remainder of the slice, as in SCHED_DEADLINE.
 //! `enforce = none` schedules jobs instead of slices. A job runs until it blocks or yields, and a late job keeps its
 //! deadline. Global placement then refuses no reservation. The deadline of a job is its release plus the period.
 //!

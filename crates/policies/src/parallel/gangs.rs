@@ -68,7 +68,7 @@ pub(crate) struct Gangs {
     places: Vec<(Option<GroupId>, Option<CpuId>)>,
     /// Number of entities in gangs.
     members: usize,
-    /// For each CPU, the number of entities whose own CPU it is.
+    /// Number of entities that have each CPU as their own CPU.
     kept: Vec<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! Co-scheduling of the vCPUs of a VM on top of Credit: the common part of `poris`, its reductions `poris-s`, `ps` and
-//! `rs`, `hybrid`, and `adaptive`.
+//! Co-scheduling of the vCPUs of a VM on top of Credit: the common part of `poris`, `poris-s`, `ps`, `rs`, `hybrid` and
+//! `adaptive`.
 //!
 //! Each policy selects its [`Parts`]. Queues, credits, ticks and stealing are those of `credit`, in the version that
 //! its knob `version` selects; the additional rules are in this module.
@@ -179,7 +179,7 @@ impl Parallel {
         self.credit.set_time_slice(turn);
     }
 
-    /// Applies a change of a group into a gang or out of a gang.
+    /// Rearranges the gangs after the gang mark of a group changed.
     fn mark_changed(&mut self, cx: &mut Cx<'_>) {
         let (heads, left) = self.gangs.find_heads(cx);
         heads.into_iter().for_each(|head| self.arrange(head, None, cx));

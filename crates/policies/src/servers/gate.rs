@@ -89,7 +89,7 @@ impl Gate {
     }
 }
 
-/// Returns the maximum density, in parts of [`ONE`], with which the product over `others` stays at most two.
+/// Returns the maximum density of a further server with which the product stays at most two. [`ONE`] is a whole CPU.
 fn left_of_two<'a>(others: impl Iterator<Item = &'a Utilisation>) -> u64 {
     let one = u128::from(ONE);
     let product = others.fold(one, |product, density| (product * (one + u128::from(density.units_up()))).div_ceil(one));

@@ -60,7 +60,7 @@ pub(crate) struct Servers {
     waiting: Trees<Key>,
     arrivals: u64,
     gate: Gate,
-    /// Total density of the entities assigned to each CPU, in parts of one CPU.
+    /// Total density of the entities assigned to each CPU; `admission::ONE` is a whole CPU.
     load: Vec<u64>,
     /// For each CPU, the entity that has just stopped there and may continue.
     stopped: Vec<Option<EntityId>>,

@@ -77,10 +77,10 @@ pub(crate) const DEFAULT_BUDGET: Knob = Knob::time(
 )
 .from("RTDS_DEFAULT_BUDGET, xen/common/sched/rt.c");
 
-/// Returns the maximum part of a budget that can be missing. If each entity is assigned to one CPU and the reservations
-/// fit, every budget is delivered in every period. This holds only if all entities are runnable after the last entity
-/// was attached. An entity that blocks defers its budget or waits for the next period. With `grid = boot`, the first
-/// period may be short. A sporadic budget has no periods.
+/// Returns the maximum part of a budget that can be missing. If each entity is assigned to one CPU, or the host has one
+/// CPU, and the reservations fit, every budget is delivered in every period. This holds only if all entities are
+/// runnable after the last entity was attached. An entity that blocks defers its budget or waits for the next period.
+/// With `grid = boot`, the first period may be short. A sporadic budget has no periods.
 pub(crate) fn reservations(load: &LoadBounds<'_>, settings: &Settings) -> Option<Nanos> {
     let steady = !load.has_changes && !load.has_sleepers;
     let own_cpu = settings.partitioned || load.host.cpus == 1;

@@ -408,7 +408,7 @@ impl Skewed {
         }
     }
 
-    /// Applies a change of group `g` into a gang or out of a gang.
+    /// Adds the members of group `g` to its gang, or removes them, after the gang mark of `g` changed.
     fn mark_changed(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         let mut members: Vec<EntityId> = cx.members(g).collect();
         members.sort_unstable_by_key(|e| e.index());

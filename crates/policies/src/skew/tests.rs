@@ -239,8 +239,8 @@ fn no_skew_goes_beyond_its_threshold() {
     assert!(strict > 20_000 && relaxed > 20_000, "it is the thresholds that do it: {strict} and {relaxed} us");
 }
 
-/// The lead that a vCPU gains while its guest idles is bounded. A vCPU that slept for long therefore need not wait for
-/// long.
+/// The lead that a vCPU gains while its guest idles is bounded. A vCPU that wakes after a long sleep therefore need not
+/// wait long.
 #[test]
 fn a_vcpu_alone_for_long_need_not_wait_for_long() {
     let mut host = host(RELAXED, 2, &[]);

@@ -28,8 +28,8 @@ fn a_rest_that_leaves_too_much_begins_a_new_instance() {
         assert_eq!(account(&host, e), (6, 100));
         wake(&mut host, e);
         run_through(&mut host, wakes);
-        // At 20 ms, the slice is kept: 6 · 100 ≤ (100 − 20) · 10. At 50 ms, the slice is renewed: 6 · 100 > (100 − 50)
-        // · 10.
+        // At 20 ms, the slice is kept, because 6 · 100 ≤ 80 · 10. At 50 ms, the slice is renewed, because 6 · 100 >
+        // 50 · 10.
         assert_eq!(account(&host, e), if kept { (6, 100) } else { (10, 150) });
         let (used_up, deadline) = if kept { (26, 100) } else { (60, 150) };
         run_through(&mut host, used_up);
@@ -285,7 +285,7 @@ fn a_task_without_its_reservation_runs_round_robin_and_returns_with_its_rest() {
     host.adjust(e, Params::default()).expect("accepted");
     run_through(&mut host, 30);
     assert!(!host.machine().is_held(e));
-    // A reservation that is requested again is not replenished: its bandwidth is in use until 100 ms.
+    // A reservation that is requested again at 30 ms is not replenished, because its bandwidth is in use until 100 ms.
     host.adjust(e, with(promise(10, 100))).expect("it fits");
     run_through(&mut host, 31);
     assert_eq!((host.machine().is_held(e), running(&host, CPU)), (true, Some(other)));

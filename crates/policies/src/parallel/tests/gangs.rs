@@ -1,4 +1,5 @@
-//! Tests of the CPUs to which vCPUs are confined, and of calls, rounds and affinity exchange: Poris §4.4, §4.5 and §5.
+//! Tests of the CPUs to which vCPUs are confined, and of calls, rounds (short time slices) and affinity exchange: Poris
+//! §4.4, §4.5 and §5.
 
 use super::*;
 
@@ -40,7 +41,7 @@ fn siblings_have_cpus_of_their_own() {
     assert!(seen.contains(&[true; 2]), "{seen:?}");
 }
 
-/// Gangs that have as many vCPUs in total as there are CPUs use all CPUs.
+/// If the gangs have as many vCPUs in total as the host has CPUs, every CPU runs a vCPU.
 #[test]
 fn gangs_are_spread_over_the_host() {
     for (policy, vms, vcpus) in

@@ -100,7 +100,7 @@ fn an_event_boosts_a_marked_vcpu_that_waits_under() {
         run_through(&mut host, now);
         assert_eq!(running(&host, CPU) == Some(e), lifts, "{}", policy.name);
         assert_eq!(priority(&host, e), if lifts { REAL_TIME } else { UNDER });
-        // Under `poris` and `poris_s`, the vCPU may be picked again. The pick calls the gang, which boosts the vCPU
+        // Under `poris` and `poris-s`, the vCPU may be picked again. The pick calls the gang, which boosts the vCPU
         // again.
         if policy.name == "rs" && lifts {
             host.yield_now(CPU);

@@ -40,8 +40,7 @@ fn only_the_cpu_of_the_first_vcpu_calls_unless_all_may() {
     assert!(wait(CPU, any) > 900, "{}", wait(CPU, any));
 }
 
-/// If the VM has no vCPU on CPU 0, the boot CPU, that CPU never calls the siblings. The CPU of the first vCPU calls
-/// them.
+/// CPU 0, the boot CPU, never calls the siblings of a VM without a vCPU on CPU 0. The CPU of the first vCPU calls them.
 #[test]
 fn the_boot_cpu_calls_only_the_vcpus_it_chooses() {
     let together_from = |from| {

@@ -1,5 +1,5 @@
-//! Checks the boosts of a VM's vCPUs against their limits, and the parameters outside boosts, from the events of the
-//! host. The checks share no code with the coordinator.
+//! From the events of the host, checks the boosts of a VM's vCPUs against the budget and the limit. Also checks the
+//! parameters of vCPUs without a boost. The checks share no code with the coordinator.
 
 use crate::coordination::Coordination;
 use sched::{EntityId, Instant, Nanos, Params};
@@ -63,7 +63,7 @@ impl Boosts {
         }
     }
 
-    /// Records a request of new parameters for a vCPU.
+    /// Records a request for new parameters of a vCPU.
     pub(super) fn asked(&mut self, entity: EntityId, params: &Params) {
         let member = self.members.entry(entity).or_default();
         member.has = *params;
@@ -75,7 +75,7 @@ impl Boosts {
         }
     }
 
-    /// Advances to `now`. Returns the violation, if any.
+    /// Advances to `now`. Returns one of the violations found, if any.
     pub(super) fn count(&mut self, now: Instant) -> Option<String> {
         let Coordination { budget, window, limit, .. } = self.with;
         let mut wrong = None;
@@ -91,7 +91,7 @@ impl Boosts {
             for (entity, member) in self.members.iter_mut().filter(|(_, member)| member.boosted && member.runs) {
                 self.had += time;
                 member.held += time;
-                // Each violation is reported once, when it happens.
+                // A violation is reported once, when the limit is first exceeded.
                 if member.held > limit && member.held.saturating_sub(time) <= limit {
                     let held = member.held;
                     wrong = Some(format!("{entity:?} ran boosted for {held} without letting go, but may for {limit}"));

@@ -26,7 +26,7 @@ pub(super) struct Entity {
     /// Instant since which the entity waits without being held.
     pub(super) waits_since: Instant,
     waiting_at: usize,
-    /// CPU time of the finished runs of the entity.
+    /// Charged CPU time of the entity: its finished runs, and its current run up to the last charge.
     pub(super) ran: Nanos,
     /// CPU time of the entity at the last mark.
     pub(super) marked: Nanos,

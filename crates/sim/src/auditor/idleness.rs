@@ -1,8 +1,8 @@
 //! Law 11: no CPU idles longer than the slack while an entity that may run on the CPU waits.
 //!
 //! A pair (idle CPU, waiting entity) breaks the law once both states have lasted longer than the slack. Pairs are not
-//! stored. The auditor keeps a lower bound of the earliest breach. The auditor examines pairs only when a CPU has
-//! become idle or an entity has begun to wait, or when the bound has passed.
+//! stored. The auditor keeps a lower bound on the instant of the earliest breach. The auditor examines pairs only when
+//! a CPU has become idle or an entity has begun to wait, or when the bound has passed.
 
 use super::{Entities, Entity};
 use sched::{Conserving, CpuId, CpuSet, EntityId, Instant, Nanos, Topology};
@@ -21,7 +21,7 @@ pub(super) struct Idleness {
     scope: Conserving,
     slack: Nanos,
     idle: CpuSet,
-    /// Instant since which each CPU idles, or of the last breach on the CPU.
+    /// Instant since which each CPU idles, or instant of the last reported breach on the CPU.
     since: Vec<Instant>,
     /// Instant before which no pair breaks the law.
     bound: Instant,
@@ -65,7 +65,7 @@ impl Idleness {
         self.new_waiters.push(e);
     }
 
-    /// Returns the instant at which the pair breaks the law if both states last. `None`: the law permits the pair.
+    /// Returns the instant after which the pair breaks the law if both states last. `None`: the law permits the pair.
     fn breach_at(&self, cpu: CpuId, e: &Entity) -> Option<Instant> {
         let near = match self.scope {
             Conserving::Never => false,

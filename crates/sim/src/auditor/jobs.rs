@@ -12,7 +12,8 @@ pub struct JobCounts {
     pub completed: u64,
     /// Number of jobs that missed their deadline, completed or not.
     pub missed: u64,
-    /// Maximum time from a deadline to the completion of its job. For a job that is still open, to the end of the run.
+    /// Maximum time from a deadline to the completion of its job. For a job that is open at the end of the run, the
+    /// time to this end.
     pub tardiness: Nanos,
 }
 

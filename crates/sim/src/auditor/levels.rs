@@ -1,11 +1,12 @@
-//! [`WorldAuditor`]: audits a world by its trace alone. An [`Auditor`] audits each machine. Further laws hold between
+//! [`WorldAuditor`]: audits a world from its trace alone. An [`Auditor`] audits each machine. Further laws hold between
 //! machines:
 //!
 //! - A frozen CPU of a guest makes no progress (law 13). The CPU is frozen whenever its vCPU does not run on the host.
-//! - CPU time is conserved across levels, to the nanosecond. The CPU time of a vCPU is the sum of the CPU time of its
-//!   guest's tasks, its idle time, and its time outside the guest for entries and interrupts.
-//! - A VM whose guest and host coordinate receives no more boosted CPU time than its budget and its limit allow.
-//! - Every kick and every alarm is delivered exactly once: when due, or as soon as an absent CPU returns.
+//! - CPU time is conserved across levels, to the nanosecond. The CPU time of a vCPU is the sum of three terms: the CPU
+//!   time of the tasks on the vCPU, its idle time, and its time outside the guest for entries and interrupts.
+//! - If a guest coordinates with its host, the boosted CPU time of its VM in a window is at most the budget. No vCPU
+//!   exceeds the limit of a boost. Without a boost, a vCPU has its requested parameters.
+//! - Every kick and every alarm is delivered exactly once: when due, or when its frozen CPU thaws.
 
 use super::boosts::Boosts;
 use super::{Auditor, Finding, Promises, Rule, Verdict};
@@ -19,16 +20,16 @@ use trace::{Event, MachineId, Sink, WorldSink};
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     present: bool,
-    /// Instant of the last thaw, and the end of the last presence of nonzero length before this thaw.
+    /// Instant of the last thaw, and instant of the last freeze after a presence of nonzero length.
     thawed: Instant,
     was_present: Instant,
     runs: Option<EntityId>,
-    /// Instant up to which `busy` and `idle` count.
+    /// Instant up to which `busy` and `idle` are counted.
     upto: Instant,
     /// Busy time and idle time while the CPU is present.
     busy: Nanos,
     idle: Nanos,
-    /// Instant at which the pending kick arrives.
+    /// Instant at which the pending kick is due. `None`: no kick is pending.
     kick: Option<Instant>,
 }
 
@@ -36,13 +37,14 @@ struct Cpu {
 #[derive(Clone, Copy, Debug, Default)]
 struct Below {
     runs_since: Option<Instant>,
-    /// Instant since which the vCPU has a CPU outside its guest: before its entry, or during an interrupt of its host.
+    /// Instant since which the vCPU has a CPU but is not in its guest: before its entry, or during an interrupt of its
+    /// host.
     outside: Option<Instant>,
     ran: Nanos,
-    /// Time on a CPU of the host outside the guest.
+    /// Time for which the vCPU had a CPU but was not in its guest.
     entering: Nanos,
-    /// Part of `entering` in which the vCPU had left its guest without losing its CPU. Interrupts of the host took
-    /// `interrupted`, which bounds `out`.
+    /// Part of `entering` for which the vCPU had left its guest but kept its CPU, and time that interrupts of the host
+    /// took from the vCPU. `out` must not exceed `interrupted`.
     out: Nanos,
     interrupted: Nanos,
     was_inside: bool,
@@ -64,7 +66,7 @@ struct Books {
     /// Delivery time of a kick, and CPU time of an alarm.
     kick: Nanos,
     tick: Nanos,
-    /// Duration of an exit from a guest and the entry back.
+    /// Duration of an exit from a guest and of the entry back.
     exit: Nanos,
     cpus: Vec<Cpu>,
     /// State of each CPU according to the events of the host (guests only).
@@ -93,8 +95,8 @@ impl WorldAuditor {
         WorldAuditor::default()
     }
 
-    /// Adds the next machine: its CPUs, its own promises, and its costs. The promises of a guest must hold for any
-    /// amount of CPU time that its host provides.
+    /// Adds the machine with the next id: its topology, its own promises and its costs. The promises of a guest must
+    /// hold for any amount of CPU time that its host provides.
     pub fn add(&mut self, host: Topology, promises: Promises, costs: &Costs) {
         let cpu = Cpu {
             present: true,
@@ -119,7 +121,7 @@ impl WorldAuditor {
         });
     }
 
-    /// Declares that the machine added last is a guest that coordinates with its host by `with`.
+    /// Declares that the machine added last is a guest that coordinates with its host under the settings `with`.
     ///
     /// # Panics
     /// No machine was added.
@@ -127,7 +129,7 @@ impl WorldAuditor {
         self.machines.last_mut().expect("a machine was added").boosts = Some(Boosts::new(with));
     }
 
-    /// Returns the findings within each machine and between machines.
+    /// Returns the findings between machines, without an id, and then the findings within each machine.
     #[must_use]
     pub fn findings(&self) -> Vec<(Option<MachineId>, Finding)> {
         let between = self.verdict.findings().iter().map(|finding| (None, finding.clone()));
@@ -158,7 +160,7 @@ impl WorldAuditor {
 
     // ---- Between the levels ----
 
-    /// Checks at the end of an instant that vCPUs that are not frozen run on the host.
+    /// At the end of an instant, checks that each touched vCPU has a CPU of the host unless the vCPU is frozen.
     fn close_instant(&mut self) {
         for (guest, cpu) in std::mem::take(&mut self.touched) {
             let books = &self.machines[guest.index()];
@@ -189,8 +191,8 @@ impl WorldAuditor {
         if it.thawed < now {
             it.was_present = now;
         }
-        // A vCPU that still has a CPU is frozen for one of two reasons. Either its host handles an interrupt, or the
-        // vCPU lost its CPU right after its entry and already has another CPU.
+        // A vCPU that still has a CPU is frozen for one of three reasons. It halts, its host handles an interrupt, or
+        // it lost its CPU at this instant and already has another CPU.
         let below = &mut self.books(guest).below[cpu.index()];
         if let Some(since) = below.runs_since {
             below.outside = Some(now);
@@ -201,7 +203,7 @@ impl WorldAuditor {
         }
     }
 
-    /// Records that an interrupt or alarm takes `time` from the entity on `cpu` of a host, so that this loss is no
+    /// Records that an interrupt or alarm takes `time` from the entity on `cpu` of a host, so that the loss is not a
     /// finding.
     fn excuse(&mut self, machine: MachineId, cpu: CpuId, time: Nanos) {
         let books = &self.machines[machine.index()];
@@ -239,8 +241,8 @@ impl WorldAuditor {
 
     // ---- Delivery ----
 
-    /// Returns whether an event that was due at `due` on `cpu` arrives on time: when due, or at the thaw of an absent
-    /// CPU.
+    /// Returns whether an event that was due at `due` on `cpu` arrives on time: at `due`, or at the thaw of a CPU that
+    /// was frozen at `due`.
     fn is_on_time(&self, machine: MachineId, cpu: CpuId, due: Instant) -> bool {
         let it = &self.machines[machine.index()].cpus[cpu.index()];
         self.now == due || (self.now > due && it.thawed == self.now && it.was_present <= due)
@@ -258,12 +260,11 @@ impl WorldAuditor {
 
     fn alarm(&mut self, machine: MachineId, alarm: Alarm) {
         let Some((due, on)) = self.books(machine).alarms.remove(&alarm) else {
-            // The machine ignores an alarm that was cleared while waiting for its CPU. The same holds if the owner
-            // left.
+            // The machine ignores an alarm that was cleared, or whose owner left, while the alarm waited for its CPU.
             return;
         };
         if due > self.now {
-            // The alarm was postponed while waiting for its CPU.
+            // The machine postponed the alarm while the alarm waited for its CPU.
             self.books(machine).alarms.insert(alarm, (due, on));
         } else if !self.is_on_time(machine, on, due) {
             self.find(Rule::Delivery, Some(on), format!("{alarm:?} of {machine} was due at {due}"));
@@ -300,8 +301,8 @@ impl WorldAuditor {
         }
     }
 
-    /// Checks that the CPU time of a vCPU on its host equals its use in the guest. Also checks that interrupts account
-    /// for the time for which the vCPU had left its guest.
+    /// Checks that the CPU time of a vCPU on its host is the sum of its busy time, idle time and time outside the
+    /// guest. Also checks that interrupts account for the time for which the vCPU had left its guest.
     fn conserve(&mut self, guest: MachineId, cpu: CpuId) {
         let Cpu { busy, idle, .. } = *self.cpu(guest, cpu);
         let now = self.now;
@@ -345,7 +346,7 @@ impl WorldSink for WorldAuditor {
             Event::Irq { cpu, time } => self.excuse(machine, cpu, time + self.machines[machine.index()].exit),
             Event::Vcpu { entity, guest, cpu } => {
                 self.books(machine).vcpus.insert(entity, (guest, cpu));
-                // A guest may boot late. Before the boot, its CPUs were absent.
+                // A guest may boot during the run. Before the boot, its CPUs were absent.
                 self.books(guest).cpus[cpu.index()].upto = at;
                 let params = self.books(machine).auditor.params(entity).unwrap_or_default();
                 self.boosts(machine, entity, |boosts| boosts.comes(entity, params, at));

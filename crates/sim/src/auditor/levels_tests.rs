@@ -1,4 +1,4 @@
-//! Findings of the auditor of worlds. Each trace is correct except for one event.
+//! Tests of [`WorldAuditor`]. Most tests change a few events of a correct trace.
 
 use super::levels::WorldAuditor;
 use super::{Promises, Rule};
@@ -17,8 +17,8 @@ fn attach(entity: EntityId) -> Event {
     Event::Attach { entity, name: "it".into(), params: Box::new(Params::default()) }
 }
 
-/// Returns the trace of a vCPU. The vCPU enters at 2 us and loses its CPU at 10 us. The vCPU receives a CPU again at 20
-/// us, enters at 22 us and halts at 30 us. Its task runs from the first entry to the halt.
+/// Returns a correct trace of a vCPU. The vCPU enters its guest at 2 us and loses its CPU at 10 us. The vCPU receives a
+/// CPU again at 20 us, enters at 22 us and halts at 30 us. Its task runs from the first entry to the halt.
 fn right() -> Vec<(u64, MachineId, Event)> {
     let run = |entity| Event::Action(Action::Run { cpu: CPU, entity, until: Instant::NEVER });
     let stop = |entity| Event::Action(Action::Stop { cpu: CPU, entity });
@@ -65,7 +65,8 @@ fn findings_of(events: &[(u64, MachineId, Event)], coordination: Option<Coordina
     auditor.findings().into_iter().map(|(_, finding)| finding.rule).collect()
 }
 
-/// Returns the findings after `change` of the event that `which` selects: moved to another time, removed, or replaced.
+/// Returns the findings for the correct trace after `change`. `change` receives the events, and the index of the first
+/// event that `which` selects.
 fn instead(which: fn(&Event) -> bool, change: impl Fn(&mut Vec<(u64, MachineId, Event)>, usize)) -> Vec<Rule> {
     let mut events = right();
     let place = events.iter().position(|(_, _, event)| which(event)).expect("there is such an event");

@@ -1,7 +1,7 @@
 //! Quotas and caps: the CPU time of a group in any interval is at most its rate times the interval, plus a burst.
 //!
 //! Every CPU that runs a member fills a bucket, and the bucket drains at the rate of the limit. The content must never
-//! exceed the burst. This check covers every window of every length and start.
+//! exceed the burst. This check covers every interval of every length and start.
 //!
 //! A quota (Linux) applies to the members and to all groups below. A cap (Xen) applies to the members alone, because
 //! domains do not nest. The root group is not checked, because it has neither a quota nor a cap.
@@ -12,9 +12,9 @@ use sched::{CapBound, GroupParams, Instant, Nanos};
 /// of the next period. A short interval may therefore contain twice the amount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LimitTolerance {
-    /// Tolerated excess over twice the quota. `None`: the policy keeps no quotas.
+    /// Tolerated excess over twice the quota. `None`: quotas are not checked.
     pub quota: Option<Nanos>,
-    /// Bound for caps. `None`: the policy keeps no caps.
+    /// Bound for caps. `None`: caps are not checked.
     pub cap: Option<CapBound>,
 }
 

@@ -1,5 +1,5 @@
-//! [`Auditor`]: audits a run by its trace alone. The auditor shares no code with policies or the machine. A policy's
-//! guarantees are passed to the auditor as numbers.
+//! [`Auditor`]: audits the run of one machine from its trace alone. The auditor shares no code with policies or the
+//! machine. A policy's guarantees are passed to the auditor as numbers.
 //!
 //! ```
 //! # use sim::auditor::{Auditor, Promises, Rule};
@@ -77,7 +77,7 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// Creates an auditor of a machine at its start: no entity is attached, all CPUs idle.
+    /// Creates an auditor of a machine in its initial state: no entity is attached, and all CPUs are idle.
     #[must_use]
     pub fn new(host: Topology, promises: Promises) -> Auditor {
         let root = GroupBook {
@@ -104,19 +104,20 @@ impl Auditor {
         &self.verdict
     }
 
-    /// Returns the first findings, in the order of their detection.
+    /// Returns the first 20 findings, in the order of their detection.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         self.verdict.findings()
     }
 
-    /// Returns the longest completed wait. Time for which an entity is held does not count.
+    /// Returns the longest wait that has ended. A hold, a change of parameters and [`Event::End`] also end a wait. Time
+    /// for which an entity is held does not count.
     #[must_use]
     pub fn longest_wait(&self) -> Nanos {
         self.longest_wait
     }
 
-    /// Returns the attached entities, by index.
+    /// Returns the attached entities, in the order of their indices.
     #[must_use]
     pub fn attached(&self) -> Vec<EntityId> {
         self.entities.iter().map(|entity| entity.id).collect()
@@ -150,7 +151,8 @@ impl Auditor {
 
     // ---- Checks on demand ----
 
-    /// Checks the time `charged` that the machine reports for `e`, which does not run (law 5).
+    /// Checks that `charged`, the CPU time that the machine reports for `e`, equals the time for which `e` ran (law 5).
+    /// `e` must not be running.
     pub fn check_charge(&mut self, e: EntityId, charged: Nanos) {
         let ran = self.cpu_time(e);
         if ran != Some(charged) {
@@ -175,8 +177,8 @@ impl Auditor {
     }
 
     /// Checks shares since the last mark, which is `window` ago. The caller guarantees that throughout the window, all
-    /// of `entities` were runnable on any CPU, and no other entity was runnable. Each of `entities` must have received
-    /// its fair share by weight (see [`fair_shares`]) within `tolerance`.
+    /// of `entities` were runnable and allowed on every CPU, and no other entity was runnable. Each of `entities` must
+    /// have received its fair share by weight (see [`fair_shares`]) within `tolerance`.
     pub fn check_shares(&mut self, entities: &[(EntityId, Weight)], window: Nanos, tolerance: Nanos) {
         let weights: Vec<Weight> = entities.iter().map(|&(_, weight)| weight).collect();
         let fair = fair_shares(self.seats.len(), window, &weights);
@@ -249,7 +251,7 @@ impl Auditor {
 
     // ---- States ----
 
-    /// Sets the state of `e` from now on.
+    /// Sets the state of `e` from now on, and begins or ends its wait.
     fn turn(&mut self, e: EntityId, state: State) {
         self.elapse_periods(e, false);
         let Some(entity) = self.entities.get_mut(e) else { return };
@@ -277,7 +279,7 @@ impl Auditor {
         }
     }
 
-    /// Ends the measurement of a wait and begins another, because parameters changed or the run ended.
+    /// If `e` waits, ends its wait and begins a new wait, because parameters changed or the run ended.
     fn restart_wait(&mut self, e: EntityId) {
         if self.entities.get(e).is_some_and(Entity::is_waiting) {
             self.end_wait(e);
@@ -322,13 +324,13 @@ impl Auditor {
             return self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} stops on {cpu:?} but does not run there"));
         }
         self.vacate(cpu);
-        // An entity that blocked at this instant is not running any more, although its stop action follows only now.
+        // An entity that blocked at this instant no longer runs, although its stop action comes after the block.
         if matches!(self.entities.get(e), Some(entity) if entity.state == State::Running(cpu)) {
             self.turn(e, State::Waiting);
         }
     }
 
-    /// Charges and ends the run on `cpu`.
+    /// Charges the entity on `cpu` for its run, and ends this run.
     fn vacate(&mut self, cpu: CpuId) {
         self.pay(cpu);
         let e = self.seats[cpu.index()].entity.take();
@@ -338,7 +340,7 @@ impl Auditor {
         }
     }
 
-    /// Charges the current run on `cpu` so far to its entity.
+    /// Charges the entity on `cpu` for its run so far.
     fn pay(&mut self, cpu: CpuId) {
         let now = self.now;
         let seat = &mut self.seats[cpu.index()];
@@ -353,7 +355,7 @@ impl Auditor {
         self.seats.get(cpu.index())?.entity
     }
 
-    /// Blocks `e` in any state. If `e` runs, its stop action follows.
+    /// Blocks `e`, whatever its state. If `e` runs, its stop action is still to come.
     fn block(&mut self, e: EntityId) {
         if let Some(State::Running(cpu)) = self.entities.get(e).map(|entity| entity.state) {
             self.pay(cpu);
@@ -373,8 +375,9 @@ impl Auditor {
         self.observe(e, asked);
     }
 
-    /// Returns the reservation that `e` requests now. If the members of the gang of `e` share their periods, the
-    /// reservation starts with the next shared period. The reservation of the first member starts as requested, or now.
+    /// Returns the reservation that `e` requests now. In a gang whose members share their periods, the reservation
+    /// starts with the next shared period. If `e` is the only member with a reservation, the periods start at the
+    /// requested start, or else now.
     fn with_start(&self, e: EntityId, params: &Params) -> Option<Reservation> {
         let asked = params.reservation?;
         let group = self.groups.get(params.group.index()).and_then(Option::as_ref);
@@ -408,7 +411,7 @@ impl Auditor {
         self.entities.remove(e);
     }
 
-    /// Returns the parameters of an attached entity.
+    /// Returns the parameters of `e`. `None`: `e` is not attached.
     fn params(&self, e: EntityId) -> Option<Params> {
         self.entities.get(e).map(|entity| entity.params)
     }
@@ -560,7 +563,7 @@ impl Auditor {
         }
     }
 
-    /// Continues the entity on `cpu`, which may have blocked and woken at this instant.
+    /// Continues the entity on `cpu`. This entity may have blocked and woken at this instant.
     fn go_on(&mut self, cpu: CpuId) {
         let Some(e) = self.seated(cpu) else {
             return self.find(Rule::Law(3), None, Some(cpu), format!("no entity continues on {cpu:?}"));

@@ -26,8 +26,8 @@ pub struct Promises {
     pub limits: LimitTolerance,
     /// Whether a late job is a finding. Late jobs are always counted.
     pub deadlines: bool,
-    /// Shortfall of a reservation above which a period is a finding. `None`: no shortfall is a finding. Shortfalls are
-    /// always counted.
+    /// Shortfall of a reservation above which a period is a finding. `None`: shortfalls are not findings. Shortfalls
+    /// are always counted.
     pub reservations: Option<Nanos>,
     /// Whether the members of a gang share their periods: see [`Guarantees::gang_periods`](sched::Guarantees).
     pub gang_periods: bool,
@@ -46,7 +46,7 @@ impl Promises {
     };
 
     /// Returns the guarantees of `policy` under `load`, on a driver with these delays. Late jobs and shortfalls of
-    /// reservations are no findings.
+    /// reservations are not findings.
     #[must_use]
     pub fn of(policy: &dyn PolicySource, load: &LoadBounds<'_>, delays: Delays) -> Promises {
         // In the worst case, another CPU has already taken the work for which a CPU was kicked, and a further CPU is

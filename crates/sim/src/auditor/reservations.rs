@@ -1,4 +1,4 @@
-//! Reservations: a slice in every period for an entity that is runnable throughout the period.
+//! Reservations: checks that an entity receives its slice in every period throughout which the entity is runnable.
 
 use sched::{Instant, Nanos, Reservation};
 
@@ -9,7 +9,7 @@ pub struct PeriodCounts {
     pub judged: u64,
     /// Number of these periods in which the entity received less than its slice.
     pub missed: u64,
-    /// Maximum shortfall of one period.
+    /// Maximum shortfall in one period.
     pub shortfall: Nanos,
 }
 
@@ -32,21 +32,23 @@ pub(super) struct Periods {
     period: Nanos,
     /// Start of the current period.
     start: Instant,
-    /// Whether the start was requested. Otherwise, a new period begins at the wake-up of an entity that has not been
-    /// runnable in the current period.
+    /// Whether the start is fixed, by a request or by the gang. Otherwise, a new period begins at the wake-up of an
+    /// entity that has not been runnable in the current period.
     fixed: bool,
     /// Instant since which the entity is not runnable. `None`: the entity is runnable.
     resting: Option<Instant>,
     /// CPU time delivered in the current period.
     delivered: Nanos,
-    /// Whether the entity has been runnable without interruption in the current period.
+    /// Whether the current period counts: the entity has been runnable without interruption, and neither a yield nor a
+    /// change of its parameters has occurred.
     throughout: bool,
     /// Instant up to which time is counted.
     seen: Instant,
 }
 
 impl Periods {
-    /// Begins the first period at the reservation's start, or now. `counts` holds the counts from earlier reservations.
+    /// Begins the first period at the requested start, or now if no start after `now` is requested. `counts` holds the
+    /// counts from earlier reservations.
     pub(super) fn new(reservation: &Reservation, now: Instant, counts: PeriodCounts) -> Periods {
         let start = reservation.start.unwrap_or(now).max(now);
         Periods {
@@ -115,7 +117,7 @@ impl Periods {
         }
     }
 
-    /// Ends the current period and begins the next period.
+    /// Ends the current period and begins the next period. Returns the shortfall of the ended period, if any.
     fn close(&mut self) -> Option<Nanos> {
         let delivered = std::mem::replace(&mut self.delivered, Nanos::ZERO);
         if !std::mem::replace(&mut self.throughout, true) {

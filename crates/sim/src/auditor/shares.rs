@@ -4,7 +4,8 @@ use sched::{Nanos, Weight};
 
 /// Returns the fair CPU times of entities with these weights on `cpus` CPUs in `window`. The function assumes that all
 /// entities may run on any CPU and are runnable for the whole window. The times are in proportion to the weights. An
-/// entity whose proportional time exceeds one CPU receives one CPU, and the other entities share the rest.
+/// entity whose proportional time would exceed the window receives one whole CPU, and the other entities share the
+/// rest.
 ///
 /// Each time is rounded down to a nanosecond.
 #[must_use]
@@ -16,7 +17,8 @@ pub fn fair_shares(cpus: usize, window: Nanos, weights: &[Weight]) -> Vec<Nanos>
     let mut sum: u64 = weights.iter().map(|weight| u64::from(weight.as_linux())).sum();
     for i in order {
         let weight = u64::from(weights[i].as_linux());
-        // The heaviest entity is first. If its share is a whole CPU or more, the entity receives exactly one CPU.
+        // This is the heaviest remaining entity. If its share is a whole CPU or more, the entity receives exactly one
+        // CPU.
         if u128::from(weight) * u128::from(left) >= u128::from(sum) && left > 0 {
             shares[i] = window;
             left -= 1;

@@ -1,4 +1,5 @@
-//! Invalid traces, made by hand. Each rule must find its violation, and must find no violation in the corrected trace.
+//! Valid and invalid traces, made by hand. Each rule must report its violation in an invalid trace, and no violation in
+//! a valid trace.
 
 use super::*;
 use sched::{Action, CapBound, Conserving, CpuSet, Input, Limit, Quota, Reservation, Wake};
@@ -51,7 +52,8 @@ impl Script {
         self.say(ms, Event::Action(Action::Stop { cpu: cpu(n), entity }))
     }
 
-    /// Returns the only broken rule and the number of its findings. Panics if several rules are broken.
+    /// Returns the only broken rule and the number of its findings. `None`: no rule is broken. Panics if several rules
+    /// are broken.
     fn broken(&self) -> Option<(Rule, u64)> {
         let verdict = self.auditor.verdict();
         let rule = verdict.findings().first()?.rule;
@@ -355,7 +357,7 @@ fn reservations_are_judged_in_periods_the_entity_wants_throughout() {
         let e = EntityId::new(2, 0);
         script.attach(e, Params { reservation: Some(reservation), ..Params::default() });
         script.wake(1, e);
-        // All events, in order of time.
+        // The events are recorded in order of time.
         for ms in 1..=50 {
             if runs.iter().any(|&(_, to)| to == ms) {
                 script.stop(ms, 0, e);

@@ -7,7 +7,7 @@ use std::fmt;
 /// Maximum number of findings stored in full. Further findings are only counted.
 const FINDINGS_KEPT: usize = 20;
 
-/// The broken rule.
+/// A rule that the auditor checks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rule {
     /// A law, by its number in ARCHITECTURE.md.
@@ -24,7 +24,7 @@ pub enum Rule {
     Level,
     /// Delivery of kicks and alarms: exactly once, when due.
     Delivery,
-    /// Boosted CPU time of a VM.
+    /// Boosted CPU time of a VM, and the parameters of its vCPUs without a boost.
     Boost,
 }
 
@@ -85,7 +85,7 @@ impl Verdict {
         self.counts.is_empty()
     }
 
-    /// Returns the first findings, in the order of their detection.
+    /// Returns the first 20 findings, in the order of their detection.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings

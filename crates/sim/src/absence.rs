@@ -6,7 +6,8 @@ use crate::outbox::Message;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, State, Wake};
 
 impl Driver<'_> {
-    /// Freezes `cpu`. `preempted`: the host took the physical CPU away; otherwise the vCPU has halted.
+    /// Freezes `cpu`. `preempted`: the host took the physical CPU away or handles an interrupt on it. Otherwise the
+    /// vCPU has halted or has not booted yet.
     pub(crate) fn freeze(&mut self, cpu: CpuId, preempted: bool) {
         let shown = preempted && self.guest.is_some_and(|guest| guest.shows_preempted);
         self.pass_on(Input::Freeze { cpu, preempted: shown });
@@ -51,7 +52,7 @@ impl Driver<'_> {
             // Another kick to this CPU is already in flight.
             Deferred::Kick if self.cpus.kicks.get(cpu.index()) != Instant::NEVER => {}
             Deferred::Kick => self.cpus.kicks.set(cpu.index(), now),
-            // The alarm may have been set again in the meantime.
+            // The alarm has been set again in the meantime.
             Deferred::Alarm(number) if self.cpus.alarms.get(number) != Instant::NEVER => {}
             Deferred::Alarm(number) => self.cpus.alarms.set(number, now),
             Deferred::Departure(entity) if self.machine.is_attached(entity) => self.detach(entity),

@@ -1,5 +1,5 @@
 //! [`Calendar`]: the event queue, with one slot for each item that can be due. A new instant for a slot replaces the
-//! old instant, so that no entry is stale.
+//! old instant, so no entry is ever stale.
 
 use sched::{Instant, Nanos};
 use std::hint::select_unpredictable;
@@ -15,13 +15,13 @@ impl Due {
     const UNSET: Due = Due { at: Instant::NEVER, slot: u64::MAX };
 }
 
-/// A tournament over dense slots: a binary tree in which every match stores its two players, and the winner advances.
-/// Of the slots due at one instant, the lowest wins. `next` and `first` take O(1). `set` plays one match per level:
-/// seven matches for 128 slots.
+/// A tournament over dense slots: a binary tree in which every match stores its two players. The player that is due
+/// first advances. Of the slots due at one instant, the lowest wins. `next` and `first` take O(1). `set` plays one
+/// match per level: seven matches for 128 slots.
 #[derive(Debug)]
 pub struct Calendar {
     /// Match 1 is the final. The players of match `m` are the winners of matches `2m` and `2m + 1`. The players of the
-    /// matches in the upper half are the slots in order.
+    /// matches in the second half of the list are the slots, in order.
     matches: Vec<[Due; 2]>,
     first: Due,
 }
@@ -54,7 +54,7 @@ impl Calendar {
         self.first.at
     }
 
-    /// Returns the slot that is due first, or any slot if none is set.
+    /// Returns the slot that is due first. If no slot is set, returns an arbitrary number.
     #[inline]
     #[must_use]
     pub fn first(&self) -> usize {

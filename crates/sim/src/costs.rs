@@ -13,12 +13,13 @@ pub struct Costs {
     pub kick: Nanos,
     /// Time that an alarm or tick takes from the entity on its CPU.
     pub tick: Nanos,
-    /// Granularity of the timers that release jobs: a release happens at the next multiple.
+    /// Granularity of the timers that release jobs and end sleeps: a timer fires at the next multiple of this value.
     pub timer_slack: Nanos,
-    /// Time of a VM exit and entry. The vCPU pays this time when it halts, is interrupted or enters its guest again.
+    /// Time of a VM exit and entry. The vCPU pays this time when it halts, is interrupted, or enters its guest after it
+    /// received a CPU.
     pub exit: Nanos,
-    /// Time of a hypercall. A task pays this time when it hands a paravirtual lock to a waiter whose vCPU has no CPU,
-    /// notifies another machine, or reports to its host by a hypercall.
+    /// Time of a hypercall. A task of a guest pays this time when it hands a paravirtual lock to a waiter whose vCPU
+    /// has no CPU, notifies the server of a ring, or reports to its host by a hypercall.
     pub hypercall: Nanos,
 }
 

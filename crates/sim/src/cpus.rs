@@ -1,5 +1,6 @@
-//! [`Cpus`]: the CPUs in virtual time: their entities, the ends of bursts and time slices, due work, and the costs of
-//! switches. A CPU of a guest may be absent. Work that becomes due during the absence is deferred.
+//! [`Cpus`]: the CPUs of a machine in virtual time. It holds their entities, the ends of bursts and time slices, due
+//! work, and the costs of switches. A CPU of a guest may be absent. Work that becomes due during the absence is
+//! deferred.
 
 use crate::calendar::Calendar;
 use crate::costs::Costs;
@@ -13,7 +14,7 @@ use trace::Counts;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
     pub(crate) entity: Option<EntityId>,
-    /// Instant at which the burst ends if nothing interferes. NEVER if the burst has no end.
+    /// Instant at which the burst ends, unless a stop or an interrupt delays the end. NEVER if the burst has no end.
     pub(crate) done: Instant,
     /// Instant at which the costs of the dispatch are paid.
     paid: Instant,
@@ -21,11 +22,11 @@ pub(crate) struct Running {
     until: Instant,
     /// The entity that last ran on the CPU.
     last: Option<EntityId>,
-    /// Whether the vCPU has no physical CPU (guests only).
+    /// Whether the CPU is frozen, because its vCPU is not in the guest (guests only).
     pub(crate) absent: bool,
-    /// Instant at which the vCPU last received a physical CPU (guests only).
+    /// Instant of the CPU's last thaw (guests only).
     came: Instant,
-    /// End of the interrupts that the CPU handles.
+    /// End of the last interrupt that the CPU handles.
     interrupted: Instant,
 }
 
@@ -40,13 +41,13 @@ impl Running {
         };
     }
 
-    /// Returns the instant since which the entity makes progress. The instant is later than `now` while the entity pays
-    /// for the switch.
+    /// Returns the instant from which the entity makes progress. This instant is later than `now` while the entity pays
+    /// for a switch or an interrupt.
     pub(crate) fn paid(&self) -> Instant {
         self.paid
     }
 
-    /// Returns the instant of the next due work.
+    /// Returns the end of the burst or of the time slice, whichever is earlier. NEVER if the CPU is absent.
     #[inline]
     fn due(&self) -> Instant {
         if self.absent { Instant::NEVER } else { self.done.min(self.until) }
@@ -98,7 +99,7 @@ pub(crate) struct Cpus {
     pub(crate) outbox: Outbox,
     /// Due work of absent CPUs, in the order of the due instants (guests only).
     pub(crate) deferred: Vec<(CpuId, Deferred)>,
-    /// Entities that have a CPU again and spin for a lock that may be free.
+    /// Spinning entities that have just received a CPU. The lock for which an entity spins may be free.
     pub(crate) resumed_spinners: Vec<EntityId>,
     /// Number of idle CPUs that are about to halt (guests only).
     pub(crate) halting: u32,
@@ -146,7 +147,7 @@ impl Cpus {
         }
     }
 
-    /// Counts a job that completes `lateness` after its deadline.
+    /// Counts a completed job. `lateness`: time from the deadline to the completion; zero for a job that is on time.
     #[inline]
     pub(crate) fn count_completion(&mut self, lateness: Nanos) {
         let counts = &mut self.counts;
@@ -178,8 +179,7 @@ impl Cpus {
         Some(alarm)
     }
 
-    /// Interrupts `cpu`. In a guest, the interrupt costs an exit, unless the vCPU received its physical CPU at this
-    /// instant.
+    /// Interrupts `cpu`. In a guest, the interrupt causes an exit and its cost, unless the CPU thawed at this instant.
     pub(crate) fn interrupt(&mut self, cpu: CpuId) {
         if self.is_guest {
             if self.cpus[cpu.index()].came == self.now {
@@ -190,7 +190,7 @@ impl Cpus {
         self.outbox.send_exit(cpu);
     }
 
-    /// Delays the burst on `cpu` by `time`.
+    /// Delays the end of the burst on `cpu` by `time`. Has no effect on a burst without an end.
     pub(crate) fn delay(&mut self, cpu: CpuId, time: Nanos) {
         let running = &mut self.cpus[cpu.index()];
         if !time.is_zero() && running.done != Instant::NEVER {
@@ -199,8 +199,8 @@ impl Cpus {
         }
     }
 
-    /// Handles an interrupt of length `time` on `cpu` of a host, after earlier interrupts. The entity on the CPU loses
-    /// this time. Returns the end of the interrupt.
+    /// Handles an interrupt of length `time` on `cpu` of a host, after the end of earlier interrupts. The entity on the
+    /// CPU loses this time. Returns the end of the interrupt.
     pub(crate) fn handle_interrupt(&mut self, cpu: CpuId, time: Nanos) -> Instant {
         let now = self.now;
         let running = &mut self.cpus[cpu.index()];
@@ -231,7 +231,7 @@ impl Cpus {
         done
     }
 
-    /// Defers `what` if `cpu` is absent, and asks the host to run the vCPU. Returns whether the work is deferred.
+    /// If `cpu` is absent, defers `what` and asks the host to run the vCPU. Returns whether the work is deferred.
     #[inline]
     pub(crate) fn defer(&mut self, cpu: CpuId, what: Deferred, why: Wake) -> bool {
         if !self.is_guest || !self.cpus[cpu.index()].absent {
@@ -242,7 +242,7 @@ impl Cpus {
         true
     }
 
-    /// Takes the physical CPU from `cpu`: its task makes no progress, and no burst or slice ends.
+    /// Makes `cpu` absent: from now on, its task makes no progress, and no burst or slice ends.
     pub(crate) fn leave(&mut self, cpu: CpuId) {
         if let Some(entity) = self.cpus[cpu.index()].entity {
             let left = self.left(&self.cpus[cpu.index()]);
@@ -258,7 +258,7 @@ impl Cpus {
         self.ends.clear(cpu.index());
     }
 
-    /// Gives a physical CPU to `cpu` again: its task continues. The end of its time slice may have passed.
+    /// Ends the absence of `cpu`: its task continues. The time slice of the task may have ended during the absence.
     pub(crate) fn come(&mut self, cpu: CpuId) {
         let now = self.now;
         self.cpus[cpu.index()].absent = false;
@@ -326,8 +326,8 @@ impl Cpus {
         self.task(entity).progress.left = left;
     }
 
-    /// Clears the ends of bursts and slices on CPUs whose entity stopped and that stay idle. Called after all actions
-    /// of a settle.
+    /// Clears the end of the burst or slice of each CPU whose entity stopped and on which no other entity runs. Called
+    /// after all actions of a settle.
     #[inline]
     pub(crate) fn clear_idle(&mut self) {
         for i in 0..self.stopped.len() {
@@ -339,7 +339,8 @@ impl Cpus {
         self.stopped.clear();
     }
 
-    /// Returns the remaining work of a burst, without unpaid costs of the switch.
+    /// Returns the remaining work of a burst, without unpaid costs of the switch. `None`: the burst has no end, or the
+    /// CPU is absent.
     fn left(&self, running: &Running) -> Option<Nanos> {
         if running.absent {
             return None;
@@ -424,7 +425,7 @@ impl Cpus {
         spins && !running.absent && (!halts || running.done == Instant::NEVER)
     }
 
-    /// Returns whether a burst runs on `cpu`.
+    /// Returns whether a burst with an end runs on `cpu`, and `cpu` is not absent.
     pub(crate) fn is_at_work(&self, cpu: CpuId) -> bool {
         let running = &self.cpus[cpu.index()];
         !running.absent && running.done != Instant::NEVER

@@ -44,13 +44,13 @@ pub struct Driver<'a> {
     pub(crate) name: String,
     /// Settings of the machine as a guest. `None`: the machine is a host.
     pub(crate) guest: Option<Guest>,
-    /// Reason why the machine cannot continue.
+    /// Reason why the machine cannot continue. `None`: the machine can continue.
     pub(crate) stuck: Option<Box<Stuck>>,
     /// Applications whose tasks all wait for each other while the machine continues.
     pub(crate) stalls: Vec<Stuck>,
     /// Whether an input or a change awaits a settle.
     pub(crate) unsettled: bool,
-    /// Number of inputs of the machine, without freezes and thaws.
+    /// Number of inputs to the machine, except freezes and thaws.
     pub(crate) inputs: u64,
     /// Number of releases and alarms that [`instant`](Driver::instant) may still process.
     pub(crate) budget: u64,
@@ -164,7 +164,8 @@ impl<'a> Driver<'a> {
         Counts { unfinished_late: self.cpus.counts.unfinished_late + late, ..self.cpus.counts }
     }
 
-    /// Returns the number of open jobs of `task` whose deadline has passed. For a program, only its last job counts.
+    /// Returns the number of open jobs of `task` whose deadline has passed. For a program, only the job that began last
+    /// counts.
     pub(crate) fn late_jobs(&self, task: &Task) -> u64 {
         let now = self.cpus.now;
         match task.progress.workload {
@@ -220,7 +221,7 @@ impl<'a> Driver<'a> {
         self.pass_on(input);
     }
 
-    /// Passes an input that needs no settle to the machine.
+    /// Passes an input to the machine without requesting a settle.
     #[inline]
     pub(crate) fn pass_on(&mut self, input: Input) {
         // Freezes and thaws come from the host, not from the machine's tasks.
@@ -237,7 +238,7 @@ impl<'a> Driver<'a> {
         self.tasks.seed = seed;
     }
 
-    /// Returns the number of inputs of the machine, without freezes and thaws.
+    /// Returns the number of inputs to the machine, except freezes and thaws.
     #[must_use]
     pub fn inputs(&self) -> u64 {
         self.inputs
@@ -255,7 +256,8 @@ impl<'a> Driver<'a> {
         self.waiters()
     }
 
-    /// Returns the CPU time that `entity` has spun for locks and barriers, without a spin in progress.
+    /// Returns the CPU time for which `entity` has spun for locks and barriers. Time of a spin in progress counts only
+    /// once the entity stops running or the spin ends.
     #[must_use]
     pub fn spun(&self, entity: EntityId) -> Nanos {
         self.cpus.tasks[entity.index()].as_ref().map_or(Nanos::ZERO, |task| task.progress.spun)
@@ -291,7 +293,7 @@ impl<'a> Driver<'a> {
         self.input(Input::Event { entity, what });
     }
 
-    /// Blocks the entity on `cpu` at the end of a scripted burst.
+    /// Blocks the entity on `cpu`, at the end of a scripted burst or when a vCPU halts.
     pub fn block(&mut self, cpu: CpuId) {
         if let Some(entity) = self.machine.running(cpu) {
             self.cpus.task(entity).progress.begun = false;
@@ -497,7 +499,7 @@ impl<'a> Driver<'a> {
         }
         let progress = &mut task.progress;
         let Workload::Periodic(jobs) = &progress.workload else { panic!("only jobs are released") };
-        // The instant at which the release was due; the timer may have delivered it later.
+        // The instant at which the release was due. The timer may have fired later.
         let due =
             if progress.woke { progress.released + jobs.period.saturating_mul(progress.open.into()) } else { now };
         if progress.open == 0 {
@@ -508,7 +510,7 @@ impl<'a> Driver<'a> {
         progress.open += 1;
         let wakes = progress.open == 1 && !progress.paused;
         let deadline = due + jobs.deadline;
-        // If the CPU was absent, the releases that it missed follow at this instant.
+        // If the CPU was absent, the missed releases follow at this instant.
         let next = (due + jobs.period).round_up(slack).max(now);
         self.cpus.counts.releases += 1;
         self.cpus.releases.set(index, next);
@@ -537,7 +539,7 @@ impl<'a> Driver<'a> {
                 self.tell(&Event::Settled);
             }
             for at in 0..actions {
-                // An action follows its settle, so no other settle is marked before it.
+                // Actions directly follow their settle, so no mark is needed before an action.
                 self.tell(&ManuallyDrop::new(Event::Action(self.machine.actions()[at])));
             }
         }

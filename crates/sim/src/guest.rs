@@ -1,4 +1,5 @@
-//! [`Guest`]: the settings of a guest beside its policy: its spin locks, and the data that it receives from its host.
+//! [`Guest`]: the settings of a guest other than its policy, for example its spin locks and the data that it receives
+//! from its host.
 
 use crate::coordination::Coordination;
 use sched::Nanos;
@@ -32,7 +33,7 @@ pub enum Steal {
     Known,
 }
 
-/// Settings of halt polling: a halting vCPU polls for a time before its thread blocks. Source:
+/// Settings of halt polling: a halting vCPU polls for a limited time before its thread blocks. Source:
 /// Documentation/virt/kvm/halt-polling.rst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HaltPolling {
@@ -68,7 +69,8 @@ pub struct Guest {
     pub spinning: Spinning,
     /// Whether the guest's scheduler receives the steal time of its CPUs.
     pub steal: Steal,
-    /// Whether the guest's scheduler can read which of its CPUs are preempted (`vcpu_is_preempted`).
+    /// Whether the guest's scheduler and its paravirtual locks can read which of its CPUs are preempted
+    /// (`vcpu_is_preempted`).
     pub shows_preempted: bool,
     /// Whether idle CPUs of the guest poll, and never halt (`idle=poll`).
     pub idle_polls: bool,

@@ -1,4 +1,5 @@
-//! The membership of a machine: additions, changes and removals of groups, entities and applications.
+//! The members of a machine: creates and adjusts groups; attaches, adjusts and detaches entities; starts and stops
+//! applications.
 
 use crate::cpus::Task;
 use crate::driver::Driver;
@@ -103,7 +104,7 @@ impl Driver<'_> {
             match self.begin_task(&task.name, params, code, task.delay, application_number, None) {
                 Ok(entity) => all.push(entity),
                 Err(refused) => {
-                    // The other tasks would wait for the missing task.
+                    // Without the missing task, the other tasks might wait forever.
                     self.stop(application_number);
                     return Err(refused);
                 }

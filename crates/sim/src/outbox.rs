@@ -1,5 +1,5 @@
-//! [`Outbox`]: the messages of a machine to the rest of its world. Receivers are its host or its guests, the network,
-//! and the coordination of a guest with its host.
+//! [`Outbox`]: the messages of a machine to the rest of its world. The receivers are its host or its guests, the
+//! network, and the coordination of a guest with its host.
 
 use crate::coordination::Note;
 use crate::network::Packet;
@@ -10,19 +10,19 @@ use trace::Event;
 /// A message of a guest to its host, or of a host to its guests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
-    /// A guest's work is due on `cpu`, which is absent.
+    /// Work of a guest is due on `cpu`, which is absent.
     WakeUp { cpu: CpuId, why: Wake },
     /// A guest's task waited `waited` for a spin lock or spinning barrier. The task last ran on `cpu`.
     SpinReport { cpu: CpuId, waited: Nanos },
     /// A guest's task on `cpu` has spun for its limit. `halts`: the task halts its vCPU instead of yielding.
     Spin { cpu: CpuId, halts: bool },
-    /// A guest's `cpu` no longer runs a task.
+    /// A task of a guest stopped on `cpu`, or `cpu` thawed, so `cpu` may be idle.
     Idle { cpu: CpuId },
-    /// A host's vCPU has lost its CPU, has yielded, or leaves its guest for an interrupt.
+    /// A host's vCPU has lost or given up its CPU, or leaves its guest for an interrupt.
     Leave { vcpu: EntityId },
     /// A host's vCPU has a CPU, and the costs of the dispatch are paid.
     Enter { vcpu: EntityId },
-    /// An interrupt has taken `cpu` out of the guest. Sent by guests and hosts that coordinate.
+    /// An interrupt on `cpu` causes an exit of the vCPU from its guest. Sent only by guests and hosts that coordinate.
     Exit { cpu: CpuId },
 }
 
@@ -108,7 +108,7 @@ impl Outbox {
         }
     }
 
-    /// Returns whether the outbox has no message, apart from traffic and notes.
+    /// Returns whether no message is left. Traffic and notes do not count.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()

@@ -27,7 +27,7 @@ pub struct Stuck {
     pub why: String,
     /// Remedy, as an imperative.
     pub help: &'static str,
-    /// The first few waiting tasks, in the order in which the tasks started.
+    /// At most 20 waiting tasks, in the order in which the tasks started.
     pub waiters: Vec<Waiter>,
     /// Number of further waiting tasks.
     pub more: usize,
@@ -42,7 +42,7 @@ impl fmt::Display for Waiter {
 }
 
 impl Stuck {
-    /// Returns one line per listed waiter, and the number of further waiting tasks in a last line.
+    /// Returns one line per listed waiter. If there are further waiting tasks, a last line states their number.
     #[must_use]
     pub fn waits(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.waiters.iter().map(ToString::to_string).collect();

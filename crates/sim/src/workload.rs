@@ -89,7 +89,7 @@ impl Progress {
         }
     }
 
-    /// Resumes the spin of a spinning entity at `from`.
+    /// Begins or resumes the spin of a spinning entity at `from`.
     #[inline]
     pub(crate) fn go_on_spinning(&mut self, from: Instant) {
         if self.is_spinning {

@@ -1,5 +1,5 @@
 //! [`Coordinator`]: grants, on the host, the boosts requested for the vCPUs of a VM, within the VM's budget and the
-//! limits. Of the host, the coordinator only needs to know which vCPUs run.
+//! limits. About the host, the coordinator needs to know only which vCPUs run.
 
 use super::{Boost, BoostRequest, Coordination};
 use sched::{Instant, Nanos};
@@ -11,7 +11,7 @@ pub(crate) enum Denied {
     Budget,
     /// The boost has lasted too long.
     Limit,
-    /// The boost has lasted too long for a vCPU that must not be preempted.
+    /// The boost has lasted too long for a boost whose only reason is that the guest must not be preempted.
     Locked,
     /// The host's policy refuses the boost.
     Policy,
@@ -23,8 +23,8 @@ struct Member {
     request: Option<BoostRequest>,
     granted: Option<Boost>,
     runs: bool,
-    /// Boosted time since the boost began or the vCPU last slept, and boosted time since `locked` became its only
-    /// reason.
+    /// Boosted time since the boost began or the vCPU last slept, and boosted time since the request was last changed
+    /// to `locked`.
     held: Nanos,
     locked: Nanos,
     denied: Option<Denied>,
@@ -155,8 +155,8 @@ impl Coordinator {
         self.members.iter().any(|member| member.runs && member.granted.is_some())
     }
 
-    /// Returns the next instant at which a boost may change without an event: the end of a limit, of the budget or of
-    /// the window.
+    /// Returns the next instant at which a boost may change without an event: a limit is reached, the budget is used
+    /// up, or the window ends.
     pub(crate) fn next(&self) -> Instant {
         let Coordination { budget, window, limit, preempt_limit, .. } = self.with;
         let mut next = Instant::NEVER;

@@ -1,6 +1,6 @@
 //! [`Detector`]: finds the urgent tasks of a guest from the data of the guest's own kernel. The data are the instants
-//! of wake-ups and blocks on the guest's clock, the charged CPU time, and the state of the guest's policy. The detector
-//! has no data about the host.
+//! of wake-ups and blocks on the guest's clock, the charged CPU time, the parameters of the tasks, and the state of the
+//! guest's policy. The detector has no data about the host.
 
 use super::Rule;
 use super::ewma::Ewma;
@@ -43,7 +43,7 @@ enum RuleState {
     Nothing,
     /// Whether the task was interactive at its wake-up.
     AtWakeUp(bool),
-    /// Deadline of the task at its wake-up, if the deadline was past or less than a slice ahead (BFS).
+    /// Deadline of the task at its wake-up, if the deadline had passed or was less than a slice ahead (BFS).
     Deadline(Option<Instant>),
     Ule(Ule),
     Lavd(Lavd),

@@ -85,7 +85,7 @@ mod tests {
         let mut task = Ewma::default();
         task.ran(Nanos::ms(1));
         task.slept(Nanos::ms(100));
-        // 7/8 · 1 ms + 1/8 · 25 ms = 4 ms, and an eighth of 8 additional nanoseconds exceeds the limit.
+        // The mean is 7/8 · 1 ms + 1/8 · 25 ms = 4 ms. With a burst longer by 8 ns, the mean exceeds the limit by 1 ns.
         task.runs(Nanos::ms(25));
         assert!(task.is_interactive());
         task.runs(Nanos::ms(25) + Nanos::ns(8));

@@ -9,7 +9,7 @@ use sched::{Instant, Nanos, Wake};
 const INTERVAL_LEAST: Nanos = Nanos::us(500);
 /// Maximum frequency. Unit: per second.
 const FREQUENCY_MOST: u64 = 100_000;
-/// Maximum length of a run that counts.
+/// Maximum length of a run. A longer run counts as a run of this length.
 const RUNTIME_MOST: Nanos = Nanos::s(1);
 const RUNTIME_UNIT: u64 = 500_000;
 /// Additions to the weight of a task, in 1024ths.
@@ -22,7 +22,7 @@ const PINNED: u64 = 256;
 /// The state of the rule for a task.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Lavd {
-    /// Frequency of the task's waits, and frequency of its wake-ups of other tasks. Unit: per second.
+    /// Frequency at which the task blocks, and frequency at which it wakes other tasks. Unit: per second.
     wait_frequency: u64,
     wake_frequency: u64,
     runtime: u64,
@@ -56,7 +56,7 @@ fn log2(number: u64) -> u64 {
 }
 
 impl Lavd {
-    /// Records that the task waits from `now` on, after a run of `time`.
+    /// Records that the task blocks at `now`, after a run of `time`.
     pub(crate) fn waits(&mut self, now: Instant, time: Nanos) {
         self.runtime = smoothed(self.runtime, time.min(RUNTIME_MOST).as_ns());
         if let Some(last) = self.waited.replace(now) {

@@ -25,22 +25,22 @@ use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 /// The protocol by which a guest informs its host, and the host's reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
-    /// One hypercall at each change of two predicates: an interactive task runs or waits on the vCPU; an interactive
-    /// task sleeps on the vCPU. While the first predicate holds, the vCPU is boosted. While only the second holds, an
-    /// interrupt for the vCPU boosts the vCPU until the guest's next report. Source: coordinated-2015 section VI. That
-    /// the host boosts the vCPU at interrupts is assumed.
+    /// The guest makes a hypercall when one of two predicates changes: an urgent task runs or waits on the vCPU; an
+    /// urgent task that last ran on the vCPU sleeps. While the first predicate holds, the vCPU is boosted. While only
+    /// the second holds, an interrupt for the vCPU boosts the vCPU until the guest's next report. Source:
+    /// coordinated-2015 section VI. The boost at interrupts is assumed.
     S0,
-    /// A hypercall with class and priority of the running task, at every change. The guest also calls after every
-    /// handled interrupt for which the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time
-    /// Hypervisor (RTLWS11); the calls are assumed.
+    /// The guest reports the class and priority of the running task by a hypercall at every change. The guest also
+    /// calls after every handled interrupt for which the host had raised the vCPU. Source: J. Kiszka, Towards Linux as
+    /// a Real-Time Hypervisor (RTLWS11); the calls are assumed.
     Kiszka,
-    /// Requests for boosts are in shared memory, which the host reads at the next exit. A hypercall ends a boost.
-    /// Source: Dynamic vcpu priority management in kvm, LKML 2023-12-14.
+    /// The guest writes requests for boosts to shared memory, which the host reads at the next exit. The guest ends a
+    /// boost by a hypercall. Source: Dynamic vcpu priority management in kvm, LKML 2023-12-14.
     RfcV1,
     /// The guest only describes its running task in shared memory. A host driver decides on boosts at exits, interrupts
     /// and halts of the vCPU. The guest forces an exit by a hypercall if the description requests less than before and
     /// the host shows a boost. Source: Paravirt Scheduling, LKML 2024-04-03. The guest's side is missing in this
-    /// version and is taken from the third version of its authors (Documentation of pvsched,
+    /// version. It is taken from the third version by the same authors (Documentation of pvsched,
     /// `PVSCHED_HINT_KICK_DEBOOST`, 2026).
     RfcV2,
 }
@@ -62,7 +62,7 @@ pub enum Rule {
     Cfs,
     /// The task has earned a boost (BMQ's own knob `interactive-boost`, assumed).
     Bmq,
-    /// The deadline of the task was less than a slice ahead or past at its wake-up (BFS, assumed).
+    /// At the wake-up of the task, its deadline had passed or was less than a slice ahead (BFS, assumed).
     Bfs,
     /// The score that FreeBSD's ULE computes from the task's sleeps and runs is below a threshold. Source:
     /// sys/kern/sched_ule.c.
@@ -85,8 +85,8 @@ impl Rule {
         ("ewma", Rule::Ewma),
     ];
 
-    /// Returns the name of the data that the rule needs and that a guest's policy lacks, if the policy answers
-    /// `position` for a task. `None`: the policy has all data.
+    /// Returns the name of the data that the rule needs but a guest's policy lacks. `position`: the answer of this
+    /// policy for a task. `None`: the policy has all data.
     #[must_use]
     pub const fn lacks(self, position: Option<Position>) -> Option<&'static str> {
         match (self, position) {
@@ -141,7 +141,7 @@ impl Boost {
         }
     }
 
-    /// Returns the boost, limited to `most`.
+    /// Returns the boost, limited to `most`. A boost of the other kind is replaced by `most`.
     #[must_use]
     pub fn within(self, most: Boost) -> Boost {
         match (self, most) {
@@ -164,7 +164,7 @@ pub struct Coordination {
     /// Boost of a vCPU. For protocols that report classes and priorities, the maximum boost. Default: SCHED_RR 8, as in
     /// RFC v1.
     pub boost: Boost,
-    /// Boost while an interrupt is being handled (Kiszka), limited to `boost`. Default: `boost`.
+    /// Boost while an interrupt is being handled (Kiszka). Range: up to `boost`. Default: `boost`.
     pub interrupt: Boost,
     /// Maximum boosted time per window, summed over all vCPUs of the VM. Range: 1 us … `window`. Default: 20 ms (ours).
     pub budget: Nanos,
@@ -208,7 +208,7 @@ pub struct Coordinated {
     pub hints: u64,
     /// Number of changes that the guest reported by a hypercall.
     pub hypercalls: u64,
-    /// CPU time of the guest for the reports.
+    /// CPU time of the guest for the hypercalls of these reports.
     pub cost: Nanos,
     /// Number of boosts of vCPUs.
     pub boosts: u64,

@@ -1,4 +1,4 @@
-//! The state that guest and host share about one vCPU, and the effect of each event by the rules of a protocol.
+//! The state that guest and host share about one vCPU, and the effect of each event under the rules of a protocol.
 
 use super::{Boost, Coordination, Protocol};
 
@@ -6,7 +6,7 @@ use super::{Boost, Coordination, Protocol};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BoostRequest {
     pub(crate) boost: Boost,
-    /// Whether the only reason is that the task on the vCPU must not be preempted.
+    /// Whether the only reason for the boost is that the task on the vCPU must not be preempted.
     pub(crate) locked: bool,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct GuestChoice {
     pub(crate) task_boost: Option<Boost>,
     /// Whether an urgent task waits on the CPU.
     pub(crate) waits: bool,
-    /// Whether an urgent task sleeps that last ran on the CPU. An interrupt for the CPU may wake this task.
+    /// Whether an urgent task that last ran on the CPU sleeps. An interrupt for the CPU may wake this task.
     pub(crate) sleeps: bool,
     /// Whether the running task must not be preempted: the task holds a spin lock, or waits for a spin lock.
     pub(crate) locked: bool,
@@ -186,7 +186,7 @@ impl ProtocolState {
 }
 
 impl Boost {
-    /// Returns the greater of both boosts.
+    /// Returns the greater of the two boosts.
     fn max(self, other: Boost) -> Boost {
         if self.within(other) == self { other } else { self }
     }

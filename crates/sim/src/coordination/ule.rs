@@ -62,7 +62,7 @@ impl Ule {
     pub(crate) fn score(&self, nice: i32) -> i64 {
         let Ule { run, sleep } = *self;
         let score = match () {
-            // The order of the operations matters: for times below 100 ns, the quotient can exceed half of the scale.
+            // The order of the operations matters: for times below 2.5 us, the quotient can exceed half of the scale.
             () if run > sleep => 2 * HALF - sleep / (run / HALF).max(1),
             () if sleep > run => run / (sleep / HALF).max(1),
             () if run > 0 => HALF,

@@ -14,7 +14,7 @@ pub struct Line {
     pub name: String,
     /// Service time per packet, independent of the packet's size, such as the seek time of a disk.
     pub service: Length,
-    /// Bandwidth in addition to `service`. Unit: bytes per second. Range: 1 …. `None`: unlimited.
+    /// Bandwidth. The transfer time is added to `service`. Unit: bytes per second. Range: 1 …. `None`: unlimited.
     pub bandwidth: Option<u64>,
     /// Latency after service and transfer. Later packets follow without waiting for the latency, and may overtake if
     /// the latency is random.
@@ -24,7 +24,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Creates a line without delay and limits.
+    /// Creates a line without delays or limits.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Line {
         let nothing = Length::Fixed(Nanos::ZERO);
@@ -39,7 +39,8 @@ pub(crate) struct Running {
     draws: Draws,
     /// Instant at which the last packet leaves the line's service.
     free: Instant,
-    /// Instants at which waiting or served packets leave the service. Used only for a line with limited room.
+    /// Instants at which the packets that wait or are in service leave the service. Used only for a line with limited
+    /// room.
     ends: VecDeque<Instant>,
 }
 

@@ -1,7 +1,7 @@
 //! Networks and devices: [`Flow`]s of packets from the [`Port`](crate::Object::Port) of a task to the
 //! [`Inbox`](crate::Object::Inbox) of another task. Both tasks may be on one machine. Packets move hop by hop.
 //!
-//! There are three types of [`Hop`]. A line (a wire, a switch, a disk) takes no CPU time. A
+//! A packet spends time at three types of [`Hop`]. A line (a wire, a switch, a disk) takes no CPU time. A
 //! [`Ring`](crate::Object::Ring) has a server task (Xen's driver domain, a vhost thread, a kernel thread). An interrupt
 //! takes time from the entity on a CPU (I/O in the hypervisor).
 //!
@@ -72,7 +72,7 @@ pub enum Hop {
 /// The rules by which the receiver of a flow acknowledges read data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acks {
-    /// Number of full packets per acknowledgement. Another acknowledgement follows when all sent data has been read.
+    /// Number of full packets per acknowledgement. When all sent data has been read, the rest is acknowledged at once.
     /// Read data is acknowledged after 40 ms at the latest (TCP_DELACK_MIN of Linux). Range: 1 …. TCP's value is 2 (RFC
     /// 5681, section 4.2).
     pub every: u32,
@@ -85,7 +85,7 @@ pub struct Acks {
 pub struct Flow {
     /// Name of the flow.
     pub name: String,
-    /// Port at which tasks send.
+    /// Port through which tasks send.
     pub from: Endpoint,
     /// Inbox from which tasks receive.
     pub to: Endpoint,
@@ -137,7 +137,7 @@ pub(crate) enum Kind {
 pub(crate) struct Packet {
     pub(crate) flow: u32,
     pub(crate) kind: Kind,
-    /// The next hop.
+    /// Index of the next hop.
     pub(crate) hop: u16,
     /// Number of bytes that the packet carries or acknowledges.
     pub(crate) bytes: u64,

@@ -7,7 +7,7 @@ use sched::{Nanos, Params};
 /// Maximum number of nested loops of a program.
 pub(crate) const LOOPS_MOST: usize = 4;
 
-/// A program of a machine's library, by its first step.
+/// A program of a machine's library, by the index of its first step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CodeId(u32);
 

@@ -1,4 +1,4 @@
-//! [`Length`]: a time that a task uses or waits, constant or drawn at random at every use.
+//! [`Length`]: a duration in a program or of a line, constant or drawn at random at every use.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -41,7 +41,7 @@ impl From<Nanos> for Length {
 pub(crate) struct Draws(ChaCha8Rng);
 
 impl Draws {
-    /// Creates the draws of task number `task` of a machine.
+    /// Creates the draws of the task or line with number `task`.
     pub(crate) fn new(seed: u64, task: u64) -> Draws {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(task);
@@ -51,8 +51,8 @@ impl Draws {
     /// Draws a uniformly distributed number from 0 to `most`, both included.
     pub(crate) fn up_to(&mut self, most: u64) -> u64 {
         let Some(count) = most.checked_add(1) else { return self.0.next_u64() };
-        // Draws from the largest multiple of `count` up to 2^64 on are repeated, so that all results are equally
-        // likely.
+        // A draw that is not below the largest multiple of `count` up to 2^64 is repeated, so that all results are
+        // equally likely.
         let spare = u64::MAX - (u64::MAX % count + 1) % count;
         loop {
             let drawn = self.0.next_u64();

@@ -1,5 +1,5 @@
-//! Locks: tasks acquire locks, sleep or spin while they wait, and hand locks over. [`Spinning`] defines the order of
-//! the waiters in a guest, and how they wait.
+//! Locks: tasks acquire locks, sleep or spin while they wait, and hand locks over. For the spin locks of a guest,
+//! [`Spinning`] defines the order of the waiters and how they wait.
 
 use super::ObjectId;
 use super::shared;
@@ -89,8 +89,8 @@ impl Driver<'_> {
         StepOutcome::Wait
     }
 
-    /// Releases a lock of `owner`. The next waiter acquires the lock, if any; with [`Spinning::Unfair`], only a waiter
-    /// on a CPU that is not absent.
+    /// Releases a lock of `owner`. The first waiter, if any, acquires the lock. With [`Spinning::Unfair`], a spin lock
+    /// goes to the first waiter on a CPU that is not absent.
     pub(super) fn hand_on(&mut self, owner: EntityId, id: ObjectId) {
         self.tasks.of(owner).holds -= 1;
         let out_of_order = self.hands_on_out_of_order();
@@ -108,7 +108,7 @@ impl Driver<'_> {
         self.tasks.of(next).holds += 1;
         if spins && self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
             let absent = self.cpus.seat_of(next).is_some_and(|cpu| self.cpus.cpus[cpu.index()].absent);
-            // The owner kicks the vCPU of the next waiter by a hypercall.
+            // If the vCPU of the next waiter is absent, the owner kicks this vCPU by a hypercall.
             self.tasks.of(owner).owes += if absent { self.cpus.costs.hypercall } else { Nanos::ZERO };
         }
         if spins { self.end_spin(next) } else { self.grant(next, owner, false) }
@@ -141,7 +141,8 @@ impl Driver<'_> {
         }
         let Some(cpu) = self.cpus.seat_of(entity) else { return };
         if self.cpus.cpus[cpu.index()].absent {
-            // A halted waiter is kicked. A preempted waiter continues with its vCPU.
+            // With paravirtual locks, the vCPU of the waiter may have halted and is kicked. Otherwise, the waiter
+            // continues when its vCPU has a CPU again.
             if self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
                 self.cpus.outbox.send(Message::WakeUp { cpu, why: Wake::Interrupt });
             }

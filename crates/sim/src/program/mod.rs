@@ -37,7 +37,8 @@ pub enum Object {
     /// A sleeping lock. A task that finds the lock held blocks until it acquires the lock. Waiters acquire the lock in
     /// FIFO order.
     Mutex,
-    /// A spin lock. [`Spinning`](crate::guest::Spinning) defines the order in which a guest hands the lock to waiters.
+    /// A spin lock. On a host, waiters acquire the lock in FIFO order. [`Spinning`](crate::guest::Spinning) defines the
+    /// order in a guest.
     Spin,
     /// A condition variable.
     Condition,
@@ -64,12 +65,13 @@ pub enum Object {
         capacity: u64,
     },
     /// The sending end of a [flow](crate::network::Flow). A task that sends blocks while its bytes would raise the
-    /// number of bytes in transit or unread above `window`.
+    /// number of bytes in transit, unread or not yet acknowledged above `window`.
     Port {
-        /// Maximum number of bytes in transit or unread. Range: 1 …; at least the size of the largest send.
+        /// Maximum number of bytes in transit, unread or not yet acknowledged. `u64::MAX`: unlimited. Unit: bytes.
+        /// Range: 1 …; at least the size of the largest send.
         window: u64,
     },
-    /// The receiving end of flows. Data that arrives at a full inbox is dropped.
+    /// The receiving end of flows. A packet that does not fit into the inbox is dropped.
     Inbox {
         /// Capacity of the inbox. Unit: bytes. Range: 1 ….
         room: u64,
@@ -93,8 +95,8 @@ pub enum TimerMode {
     /// Each period begins at the end of the last period, even if that end has passed. A late task does not wait until
     /// it has caught up.
     Absolute,
-    /// Like `Absolute`, without the periods that have passed entirely: a late task waits for the next beat
-    /// (cyclictest).
+    /// Like `Absolute`, without the periods that have passed entirely: a late task waits for the end of the current
+    /// period (cyclictest).
     Skipping,
 }
 
@@ -167,7 +169,8 @@ pub enum Step {
     Take(ObjectId),
     /// Increments a semaphore.
     Post(ObjectId),
-    /// Writes bytes into a pipe or port, all at once. Blocks until there is room for the bytes. Maximum: the capacity.
+    /// Writes bytes into a pipe or port, all at once. Blocks until there is room for the bytes. The number of bytes
+    /// must not exceed the capacity of the pipe or the window of the port.
     Send {
         /// Pipe or port to write into.
         pipe: ObjectId,
@@ -181,7 +184,7 @@ pub enum Step {
         /// Number of bytes. Range: 1 ….
         bytes: u64,
     },
-    /// Handles one packet of a ring and forwards the packet. Blocks until the ring has a packet.
+    /// Handles one packet of a ring and forwards the packet. Blocks while the ring is empty.
     Serve(ObjectId),
     /// Yields the CPU.
     Yield,
@@ -194,14 +197,15 @@ pub enum Step {
     /// Enters a group of the application, by its index in [`Application::groups`]. `None`: the group in which the
     /// application was started.
     EnterGroup(Option<u32>),
-    /// Begins a job with an optional `deadline`. The job's metric is the time until [`Step::JobEnds`].
+    /// Begins a job with an optional `deadline`. The response time of the job is the time until [`Step::JobEnds`].
     JobBegins {
         /// Time from now to the deadline of the job.
         deadline: Option<Nanos>,
     },
     /// Completes the current job.
     JobEnds,
-    /// Records the time from the end of the last sleep or timer of the task until now (cyclictest's measure).
+    /// Records the time from the instant at which the last sleep of the task was due to end until now (cyclictest's
+    /// measure).
     Woke,
     /// Repeats `body` `times` times. `None`: without end.
     Repeat {
@@ -224,8 +228,8 @@ pub struct TaskSpec {
     /// Parameters of the task. Their group is replaced: by the group of the application, or for a child by the group of
     /// its parent.
     pub params: Params,
-    /// Time from the start of the application to the start of the task; for a child, time from its fork. The seed of
-    /// the run determines a random time.
+    /// Time from the start of the application to the start of the task; for a child, time from its fork. A random time
+    /// is drawn from the seed of the run.
     pub delay: Length,
     /// Program of the task. The task ends with its program.
     pub steps: Vec<Step>,
@@ -238,8 +242,8 @@ pub struct Application {
     pub objects: Vec<(String, Object)>,
     /// Tasks at the start of the application.
     pub tasks: Vec<TaskSpec>,
-    /// Groups below the group in which the application is started. Tasks begin in the starting group and enter these
-    /// groups by [`Step::EnterGroup`].
+    /// Groups below the group in which the application is started. Tasks begin in the group in which the application is
+    /// started, and enter these groups by [`Step::EnterGroup`].
     pub groups: Vec<TaskGroup>,
     /// Whether the run continues when all tasks wait for each other. In this case, the tasks wait until the application
     /// is stopped, and [`World::stalls`](crate::World::stalls) reports the stall. Otherwise the run ends at that

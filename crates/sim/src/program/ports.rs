@@ -1,7 +1,7 @@
 //! Ports, inboxes, and rings that tasks serve: the endpoints of the network in programs.
 //!
-//! Data arrives in memory at once, even while the machine has no CPU. An interrupt notifies the waiting task on the CPU
-//! on which the task last ran. An absent CPU of a guest takes the interrupt when the CPU returns.
+//! Data arrives in memory at once, even while a guest has no physical CPU. An interrupt notifies the waiting task on
+//! the CPU on which the task last ran. An absent CPU of a guest takes the interrupt when the CPU returns.
 
 use super::ObjectId;
 use super::ring::Notify;

@@ -1,4 +1,4 @@
-//! [`Shared`]: the objects of a machine, with their contents and the queues of waiting tasks.
+//! [`Shared`]: an object of a machine, with its content and the queues of tasks that wait for it.
 
 use super::serving::Serving;
 use super::{Object, ObjectId};
@@ -155,7 +155,7 @@ impl Shared {
         ring.into_iter().flat_map(|ring| ring.packets())
     }
 
-    /// Removes an ended task from the queues.
+    /// Removes an ended or detached task from the queues.
     pub(crate) fn forget(&mut self, entity: EntityId) {
         self.waiters.retain(|&(waiter, _)| waiter != entity);
         self.writers.retain(|&(waiter, _)| waiter != entity);

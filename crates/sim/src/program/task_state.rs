@@ -27,20 +27,20 @@ pub(crate) struct TaskState {
     pub(crate) next: u32,
     /// Remaining rounds of each loop that the task is in.
     pub(crate) rounds: [u64; LOOPS_MOST],
-    /// Start of the task.
+    /// Instant at which the task starts, after its delay.
     pub(crate) began: Instant,
     /// End of the last period of each timer of the task, by number.
     pub(crate) timers: Vec<Instant>,
     /// Random draws of the task. `None`: the task has drawn nothing yet.
     draws: Option<Box<Draws>>,
-    /// Number of the task on its machine, which determines its draws.
+    /// Number of the task on its machine. Number and seed determine the draws of the task.
     pub(crate) number: u64,
     pub(crate) waiting: Waiting,
     /// Instant since which the task waits for an object.
     pub(crate) since: Instant,
     /// Instant at which the last sleep of the task was due to end.
     pub(crate) due: Instant,
-    /// Deadline of the task's open job. NEVER if no job is open.
+    /// Deadline of the task's open job. NEVER if no job is open or the job has no deadline.
     pub(crate) deadline: Instant,
     /// Task that forked this task.
     pub(crate) parent: Option<EntityId>,

@@ -25,7 +25,7 @@ pub(super) enum StepOutcome {
 /// The state of an application.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ApplicationState {
-    /// Number of tasks.
+    /// Number of tasks that have not ended.
     pub(crate) there: u32,
     /// Number of tasks that wait for objects, except ports, inboxes and rings.
     pub(crate) waiting: u32,
@@ -82,7 +82,7 @@ impl Tasks {
         self.states.get(entity.index()).is_some_and(Option::is_some)
     }
 
-    /// Returns the deadline of the open job of `entity`. NEVER if no job is open.
+    /// Returns the deadline of the open job of `entity`. NEVER if no job is open or the job has no deadline.
     pub(crate) fn deadline_of(&self, entity: EntityId) -> Instant {
         let state = self.states.get(entity.index()).and_then(Option::as_ref);
         state.map_or(Instant::NEVER, |state| state.deadline)

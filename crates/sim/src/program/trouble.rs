@@ -83,7 +83,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Detects an application whose tasks all wait for each other.
+    /// Detects an application whose tasks all wait for each other or for their children.
     pub(crate) fn check_application(&mut self, application: usize) {
         let ApplicationState { there, waiting, joining, is_over, may_stall, is_stalled, .. } =
             self.tasks.applications[application];

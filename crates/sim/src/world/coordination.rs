@@ -48,7 +48,7 @@ impl World<'_> {
 
     // ---- In the guest ----
 
-    /// Processes the notes of a guest that has settled.
+    /// Processes the notes and exits of a guest that has settled, and reports the choices of its scheduler.
     pub(super) fn coordinate(&mut self, guest: usize) {
         self.read_notes(guest);
         let now = self.now;
@@ -117,7 +117,7 @@ impl World<'_> {
         while let Some(on) = self.machines[host].cpus.outbox.take(Message::exit) {
             let vcpu = self.machines[host].machine.running(on);
             let vcpu = vcpu.and_then(|vcpu| self.coordinated_vcpu(host, vcpu));
-            // A vCPU that has just received its CPU was not interrupted.
+            // A vCPU that has not entered its guest yet cannot exit.
             let is_present = |&(guest, cpu): &(usize, usize)| !self.machines[guest].machine.is_frozen(CpuId::new(cpu));
             if let Some((guest, cpu)) = vcpu.filter(is_present) {
                 self.apply_event(guest, cpu, |state, with| state.on_exit(with, false));
@@ -148,7 +148,7 @@ impl World<'_> {
         self.apply_event(guest, cpu, |state, with| state.on_interrupt(with, false));
     }
 
-    /// Records that vCPU `number` has lost its CPU.
+    /// Records that vCPU `number` has lost its CPU or leaves its guest for an interrupt.
     pub(super) fn exit(&mut self, number: usize) {
         let (guest, cpu) = self.place_of(number);
         let pending = self.machines[guest].cpus.deferred.iter().any(|(on, _)| on.index() == cpu);
@@ -165,7 +165,8 @@ impl World<'_> {
         self.apply_event(guest, cpu, ProtocolState::on_halt);
     }
 
-    /// Reviews the boosts of a guest at a tick, the end of a window, or the end of a budget or a limit.
+    /// Reviews the boosts of a guest: at a tick, at the end of a window, and when the budget is used up or a limit is
+    /// reached.
     pub(super) fn review(&mut self, guest: usize) {
         let now = self.now;
         self.reviews.clear(guest);

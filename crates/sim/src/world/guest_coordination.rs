@@ -20,7 +20,7 @@ pub(super) struct GuestCoordination {
     pub(super) protocol_states: Vec<ProtocolState>,
     pub(super) detector: Detector,
     pub(super) coordinator: Coordinator,
-    /// Instant of the next exit of a running boosted vCPU.
+    /// Instant of the next tick, at which running boosted vCPUs exit. NEVER if no boosted vCPU runs.
     pub(super) tick: Instant,
     pub(super) totals: Coordinated,
 }

@@ -1,10 +1,10 @@
 //! [`World`]: the hosts and guests of a simulation, in virtual time. The CPUs of a guest are entities of its host.
 //!
 //! The world keeps all machines in one list. For each vCPU, the world knows its entity on the host and its CPU in the
-//! guest. An instant consists of rounds. A round delivers packets, reviews boosts and halts vCPUs. Then first guests,
-//! then hosts process due work in order of their ids, and settle. After a host has settled, each vCPU that lost or
-//! received a CPU is frozen or thawed, and its guest processes deferred work in the next round. The instant ends when
-//! no work is due. The order of events depends on nothing else, so equal calls give equal runs.
+//! guest. An instant consists of rounds. A round delivers packets, reviews boosts and halts vCPUs. Then the guests, and
+//! after them the hosts, process due work in the order of their ids, and settle. After a host has settled, each vCPU
+//! that lost or received a CPU is frozen or thawed, and its guest processes deferred work in the next round. The
+//! instant ends when no work is due. The order of events depends on nothing else, so equal calls give equal runs.
 
 mod coordination;
 mod guest_coordination;
@@ -91,7 +91,7 @@ pub struct World<'a> {
     vcpus: Vec<Vcpu>,
     /// Number of the vCPU that an entity represents, by machine and entity index. `None`: the entity is not a vCPU.
     vcpu_of: Vec<Vec<Option<u32>>>,
-    /// Instants at which guests have due work. At one instant, all guests precede all hosts.
+    /// Instants at which guests have due work. In a round, all guests precede all hosts.
     guests: Agenda,
     hosts: Agenda,
     /// Instants at which idle vCPUs halt, by vCPU.
@@ -100,7 +100,7 @@ pub struct World<'a> {
     coordination: Vec<Option<Box<GuestCoordination>>>,
     /// Whether any guest coordinates.
     coordinates: bool,
-    /// Instants of boost reviews, by guest.
+    /// Instants of boost reviews, by machine.
     reviews: Calendar,
     /// Number of vCPUs that may be polling.
     polling: usize,
@@ -125,7 +125,7 @@ impl std::fmt::Debug for World<'_> {
 }
 
 impl<'a> World<'a> {
-    /// Creates a world without machines, at time zero. `seed` starts the random numbers from which lengths are drawn.
+    /// Creates a world without machines, at time zero. `seed`: seed of the random numbers from which lengths are drawn.
     #[must_use]
     pub fn new(seed: u64) -> World<'a> {
         World {
@@ -156,7 +156,7 @@ impl<'a> World<'a> {
     /// Adds an idle host.
     ///
     /// # Errors
-    /// The policy does not work with these knobs on this machine.
+    /// The policy does not work with these knobs on this topology.
     pub fn add_host(
         &mut self,
         name: &str,
@@ -173,7 +173,7 @@ impl<'a> World<'a> {
     /// no guest yet.
     ///
     /// # Errors
-    /// The policy does not work with these knobs on this machine.
+    /// The policy does not work with these knobs on this topology.
     ///
     /// # Panics
     /// The number of vCPUs differs from the number of CPUs of the guest, or a vCPU already belongs to a guest.
@@ -384,13 +384,13 @@ impl<'a> World<'a> {
         self.machines.len()
     }
 
-    /// Returns the number of inputs of all machines, without freezes and thaws.
+    /// Returns the number of inputs to all machines, except freezes and thaws.
     #[must_use]
     pub fn inputs(&self) -> u64 {
         self.machines.iter().map(|machine| machine.inputs).sum()
     }
 
-    /// Returns the time for which CPU `cpu` of `guest` has polled before halting.
+    /// Returns the total duration of the finished polls of CPU `cpu` of `guest` (halt polling).
     #[must_use]
     pub fn polled(&self, guest: MachineId, cpu: CpuId) -> Nanos {
         self.vcpus[self.places[guest.index()].vcpus + cpu.index()].polled

@@ -26,6 +26,9 @@ impl By {
 
 impl World<'_> {
     /// Adds a line.
+    ///
+    /// # Panics
+    /// The bandwidth of the line is zero.
     pub fn add_line(&mut self, line: Line) -> LineId {
         let number = self.network.lines.len();
         self.network.lines.push(Running::new(line, self.seed, number as u64));
@@ -117,7 +120,8 @@ impl World<'_> {
         }
     }
 
-    /// Records that data was read. May send an acknowledgement to the sender.
+    /// Records that `entity` has read data. In a flow without acknowledgements, the sender's room is free at once.
+    /// Otherwise sends or schedules an acknowledgement.
     fn acknowledge(&mut self, machine: MachineId, entity: EntityId, flow: u32, bytes: u64) {
         let stream = &mut self.network.streams[flow as usize];
         stream.counts.bytes_read += bytes;
@@ -153,7 +157,7 @@ impl World<'_> {
         self.schedule_visit(machine);
     }
 
-    /// Delivers all due packets, notices and acknowledgements between machines.
+    /// Delivers all packets, notices and acknowledgements that are due now.
     pub(super) fn deliver(&mut self) {
         while self.network.next() == self.now {
             match self.network.pop() {
@@ -168,7 +172,7 @@ impl World<'_> {
         }
     }
 
-    /// Moves a packet to its next hop.
+    /// Moves a packet along its hops until a hop delays the packet, the packet is dropped, or the packet arrives.
     fn travel(&mut self, mut packet: Packet, by: Option<By>) {
         loop {
             let flow = &self.network.streams[packet.flow as usize].flow;
@@ -220,7 +224,7 @@ impl World<'_> {
         }
     }
 
-    /// Ends a pass of a server, and notifies the servers of the packets that the server forwarded.
+    /// Ends a pass of a server, and sends the notifications that the server deferred to the end of the pass.
     fn end_pass(&mut self, machine: MachineId, entity: EntityId) {
         if self.network.deferred_notifies.is_empty() {
             return;
@@ -242,7 +246,7 @@ impl World<'_> {
         }
     }
 
-    /// Charges a task of a guest for a hypercall that notifies another machine, and for `kick`.
+    /// Charges a task of a guest for the hypercall that notifies the server of a ring, and for `kick`.
     fn charge(&mut self, by: Option<By>, kick: Nanos) {
         let Some(By { task: (machine, entity), .. }) = by else { return };
         let it = &mut self.machines[machine.index()];
@@ -285,7 +289,7 @@ impl World<'_> {
         self.schedule_visit(machine);
     }
 
-    /// Drops a packet for lack of room.
+    /// Drops a packet for lack of room. A reliable flow sends its packet again later.
     fn lose(&mut self, packet: Packet) {
         if self.network.resend(self.now, packet) || packet.kind == Kind::Completion {
             return;
@@ -302,7 +306,8 @@ impl World<'_> {
         self.make_room(flow, bytes);
     }
 
-    /// Checks the law of conservation: the sent data of every flow has arrived, was lost, or is in transit.
+    /// Checks the law of conservation: every sent data packet of a flow has arrived, was lost, or is in transit. No
+    /// more bytes were read than have arrived.
     ///
     /// # Panics
     /// The law is broken.
@@ -310,7 +315,7 @@ impl World<'_> {
         let mut on_its_way = vec![0; self.network.streams.len()];
         self.network.count_in_air(&mut on_its_way);
         let objects = self.machines.iter().flat_map(|machine| &machine.tasks.objects);
-        // A run that cannot continue ends before all traffic has left its machine.
+        // A run that cannot continue may end before all traffic has left its machine.
         let leaving = self.machines.iter().flat_map(|machine| machine.cpus.outbox.traffic());
         let leaving =
             leaving.filter_map(|out| if let Traffic::Onward { packet, .. } = out { Some(packet) } else { None });

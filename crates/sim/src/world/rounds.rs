@@ -8,7 +8,8 @@ use crate::stuck::Stuck;
 use sched::Instant;
 use trace::Event;
 
-/// The maximum number of rounds of one instant. More rounds mean that the instant never ends.
+/// The maximum number of rounds of one instant. If an instant needs more rounds, the world assumes that the instant
+/// never ends.
 const ROUNDS_MOST: usize = 10_000;
 
 /// The number of instants between checks for sinks that ignore later events.
@@ -176,7 +177,7 @@ impl World<'_> {
         }))
     }
 
-    /// Delivers packets, reviews boosts and halts vCPUs, as far as they are due.
+    /// Delivers the packets, reviews the boosts and halts the vCPUs that are due now.
     #[inline]
     fn arrivals(&mut self) {
         let now = self.now;

@@ -27,7 +27,7 @@ impl World<'_> {
         }
     }
 
-    /// Processes the messages of machine `index` about its CPUs, except messages about idle CPUs. CPU 0 is vCPU `base`.
+    /// Processes the wake-ups, spin reports and spins that machine `index` has sent. CPU 0 is vCPU `base`.
     fn pass_on(&mut self, index: usize, base: usize) {
         while let Some((cpu, why)) = self.take(index, Message::wake_up) {
             self.call(base + cpu.index(), why);
@@ -153,7 +153,8 @@ impl World<'_> {
         host.cpus.tasks.iter().flatten().any(|task| waits(task.id) && host.machine.allowed(task.id).contains(on))
     }
 
-    /// Ends the polling of each vCPU on whose CPU another entity waits. The vCPU halts as soon as its exit is paid.
+    /// On a host, ends the polling of each vCPU if another entity waits for its CPU. The vCPU halts as soon as its exit
+    /// is paid.
     pub(super) fn cut_polls(&mut self, host: usize) {
         if self.polling == 0 {
             return;
@@ -172,7 +173,7 @@ impl World<'_> {
         }
     }
 
-    /// Cancels the halt of each vCPU of a guest that has received a task.
+    /// In a guest, cancels the halt of each vCPU that has received a task.
     fn end_halts(&mut self, index: usize) {
         let (base, cpus) = (self.places[index].vcpus, self.machines[index].machine.topology().cpus);
         for number in base..base + cpus {
@@ -217,8 +218,8 @@ impl World<'_> {
             machine.cpus.halting -= 1;
             self.halts.clear(number);
         }
-        // If the vCPU received its CPU at this instant, deferred departures may not be settled yet. The departures
-        // precede the freeze.
+        // If the vCPU received its CPU at this instant, deferred departures may not be settled yet. The guest settles
+        // them before the freeze.
         if machine.unsettled {
             machine.settle();
         }

@@ -9,9 +9,9 @@ use trace::MachineId;
 pub(super) enum Doing {
     /// The vCPU has halted.
     Halted,
-    /// The vCPU waits for a CPU.
+    /// The vCPU waits for a CPU, or has a CPU and is about to enter its guest.
     Ready,
-    /// The vCPU has a CPU.
+    /// The vCPU has a CPU and is in its guest.
     Runs,
     /// The vCPU has a CPU, is idle, and is about to halt.
     Halts,
@@ -25,7 +25,7 @@ pub(super) struct Vcpu {
     pub(super) guest: MachineId,
     pub(super) cpu: CpuId,
     pub(super) doing: Doing,
-    /// Instant since which the vCPU has had no CPU, or has been idle.
+    /// Instant since which the vCPU has been idle or halted, or has waited for a CPU or for its entry.
     pub(super) since: Instant,
     /// Polling time before a halt, adapted to earlier halts.
     pub(super) poll: Nanos,

@@ -1,5 +1,5 @@
 //! A trace that was written and read back replays: the inputs of a machine yield the same actions on a fresh machine.
-//! Tested for every policy, as host and as guest.
+//! The tests cover every policy, both on a host and in a guest.
 
 use sched::{
     Action, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Limit, Machine, Nanos, Params, Quota,
@@ -66,8 +66,8 @@ fn attach(world: &mut World<'_>, on: MachineId, name: &str, share: u64, workload
     attached.or_else(|_| world.attach(on, name, Params::default(), workload)).ok()
 }
 
-/// Adds two hogs, an overloaded and a light periodic task, and an application in a group with a quota. Returns the
-/// entities of the hogs and periodic tasks.
+/// Adds two hogs, an overloaded and a light periodic task, and an application in a group with a quota. If the policy
+/// refuses the quota, the application is in the root group. Returns the entities of the hogs and periodic tasks.
 fn populate(world: &mut World<'_>, on: MachineId) -> Vec<EntityId> {
     let overload = Periodic { end: JobEnd::Silent, ..Periodic::new(Nanos::ms(2), Nanos::us(2_100)) };
     let light = Periodic { phase: Nanos::us(250), end: JobEnd::Yield, ..Periodic::new(Nanos::ms(3), Nanos::us(400)) };
@@ -239,7 +239,7 @@ fn a_machine_with_other_cpus_is_refused() {
     assert_eq!(divergence.to_string(), "event 0 at 0s: the trace has 2 CPUs, the machine 1");
 }
 
-/// A trace with a removed or repeated event replays or diverges, but never panics.
+/// The replay of a trace with a removed or repeated event succeeds or diverges, but never panics.
 #[test]
 fn damaged_traces_never_panic() {
     let full = guest_trace("credit");

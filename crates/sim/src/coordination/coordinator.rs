@@ -11,7 +11,7 @@ pub(crate) enum Denied {
     Budget,
     /// The boost has lasted too long.
     Limit,
-    /// The boost has lasted too long for a boost whose only reason is that the guest must not be preempted.
+    /// A boost whose only reason is that the guest must not be preempted has lasted too long.
     Locked,
     /// The host's policy refuses the boost.
     Policy,

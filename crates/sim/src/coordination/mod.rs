@@ -208,7 +208,7 @@ pub struct Coordinated {
     pub hints: u64,
     /// Number of changes that the guest reported by a hypercall.
     pub hypercalls: u64,
-    /// CPU time of the guest for the hypercalls of these reports.
+    /// CPU time of the guest for its hypercalls.
     pub cost: Nanos,
     /// Number of boosts of vCPUs.
     pub boosts: u64,

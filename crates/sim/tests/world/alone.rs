@@ -1,4 +1,4 @@
-//! A world with a single machine advances on a shorter path. The machine must have the same events as beside an idle
+//! A world with a single machine takes a shorter code path. The machine must produce the same events as beside an idle
 //! machine.
 
 use crate::bare_metal::{COSTS, populate};

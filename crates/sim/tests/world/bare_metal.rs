@@ -6,7 +6,7 @@ use sim::program::{Length, Object, Step};
 use sim::{Application, Costs, Guest, Periodic, Workload, World};
 use trace::{Event, MachineId};
 
-/// Returns a guest whose vCPUs never halt.
+/// Returns the settings of a guest whose vCPUs never halt.
 fn never_halts() -> Guest {
     Guest { idle_polls: true, ..Guest::default() }
 }

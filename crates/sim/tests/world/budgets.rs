@@ -1,4 +1,5 @@
-//! A run in several calls gives the same events as a run in one call, and no call exceeds its budget by much.
+//! A run in several calls gives the same events as a run in one call, and no call exceeds its budget by more than 32
+//! inputs.
 
 use crate::bare_metal::{COSTS, populate};
 use crate::town::{Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
@@ -9,8 +10,8 @@ use trace::{Event, MachineId, WorldSink};
 
 type Build = fn(Box<dyn WorldSink + '_>) -> World<'_>;
 
-/// Returns two guests on a host. One guest coordinates with the host. A wake-up in a guest needs several rounds of an
-/// instant.
+/// Returns a world with two guests on a host. One guest coordinates with the host. A wake-up in a guest needs several
+/// rounds of an instant.
 fn two_levels(log: Box<dyn WorldSink + '_>) -> World<'_> {
     let mut world = World::new(7);
     let under = host(&mut world, "linux", 2, COSTS);
@@ -33,7 +34,7 @@ fn alone(log: Box<dyn WorldSink + '_>) -> World<'_> {
     world
 }
 
-/// Returns a host with 300 jobs that are released together, far more than a small budget allows.
+/// Returns a world with a host on which 300 jobs are released at the same instant, far more than a small budget allows.
 fn crowded(log: Box<dyn WorldSink + '_>) -> World<'_> {
     let mut world = World::new(7);
     let machine = host(&mut world, "cfs", 2, COSTS);

@@ -1,4 +1,4 @@
-//! Tasks that use the clock: work until an instant, skipped late work, and the end of a whole application.
+//! Steps that work until an instant, skip late work, or end a whole application.
 
 use crate::town::{FIRST, Log, application, at, guest, hog, host, run, task, vcpus};
 use sched::{GroupId, Nanos};
@@ -43,8 +43,8 @@ fn work_until_an_instant_ends_there_however_little_cpu_time_it_got() {
     let twice = vec![Step::Repeat { times: Some(2), body: [job(vec![works]), vec![rests]].concat() }];
     let worker = application(&[], vec![task("worker", twice)]);
     assert_eq!(when(&play(&worker, 1, 0, 200), completed), [30, 80]);
-    // Beside a hog, the task detects the end late, by at most one time slice of the hog. After its rest, the task is on
-    // time again.
+    // Beside a hog, the task detects the end late, by at most one time slice of the hog. The delays do not add up,
+    // because the timer is absolute.
     let beside = when(&play(&worker, 1, 1, 400), completed);
     assert!(matches!(beside.as_slice(), [30..=41, 80..=91]), "{beside:?}");
 }
@@ -68,7 +68,7 @@ fn rounds_whose_beats_are_long_over_are_left_out_and_the_others_are_not() {
         (when(&log, completed), skipped)
     };
     assert_eq!(play(vec![0], 4), (vec![10, 20, 30, 40], vec![]), "on time");
-    // The first beat is at 10 ms and may be up to 5 ms late.
+    // The first beat is at 10 ms. Its round is skipped if the beat is more than 5 ms ago.
     assert_eq!(play(vec![15], 4), (vec![16, 20, 30, 40], vec![]));
     assert_eq!(play(vec![16], 4), (vec![20, 30, 40], vec![1]));
     assert_eq!(play(vec![36], 4), (vec![40], vec![3]));

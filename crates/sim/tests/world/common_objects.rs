@@ -1,5 +1,5 @@
-//! Shared objects of tasks: locks, barriers and pipes. Further tests cover the effect of preemption on spin locks and
-//! the end of a run that cannot continue.
+//! Shared objects of tasks, for example locks, barriers and pipes. Further tests cover forked children, the effect of
+//! preemption on spin locks, and the end of a run that cannot continue.
 
 use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{GroupId, Input, Nanos};

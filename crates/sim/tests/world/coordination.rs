@@ -1,4 +1,4 @@
-//! Guests that coordinate with their host: the worked example of each protocol, the losses of other entities, and the
+//! Guests that coordinate with their host: one example under each protocol, the losses of other entities, and the
 //! limits of a boost.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
@@ -42,10 +42,10 @@ fn asked(log: &Log, machine: MachineId, entity: EntityId) -> Vec<(u64, String)> 
     log.of(machine).into_iter().filter_map(adjusted).collect()
 }
 
-/// Runs an example of the rules of RFC v1: one CPU, a hog of the host, and a vCPU. In its guest, a real-time task runs
-/// from 0 to 10 us, sleeps, is woken at 100 us and runs until 200 us. A fair task is woken at 130 us, waits for the
-/// real-time task, works, and holds a spin lock for 5 ms. Returns the requests for the vCPU, the totals of the
-/// coordination, and all events.
+/// Runs the example: a host with one CPU, a hog and a vCPU. In the guest, the real-time task `urgent` runs from 0 to 10
+/// us, sleeps, is woken at 100 us and runs until 200 us. The task `fair` is woken at 130 us, waits for `urgent`, works
+/// for 100 us, and then holds a spin lock for 5 ms. Returns the requests for the vCPU, the totals of the coordination,
+/// and all events.
 fn example(kind: Guest) -> (Vec<(u64, String)>, Coordinated, Log) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -95,7 +95,7 @@ fn the_worked_example_of_rfc_v1_goes_event_by_event() {
 fn the_example_under_s0_asks_twice_and_leaves_the_boost_on_while_the_guest_sleeps() {
     let (asked, came, _) = example(by(Protocol::S0));
     // The boost begins at 0, when the urgent task runs. The boost stays in force while the guest sleeps, and ends when
-    // the fair task runs.
+    // `fair` runs.
     assert_eq!(asked, told(&[(0, "rr 8"), (200, "normal")]));
     assert_eq!((came.hints, came.hypercalls, came.cost), (2, 2, Nanos::us(2)));
 }
@@ -120,8 +120,8 @@ fn the_example_under_rfc_v2_goes_by_the_guests_record_and_by_exits_it_forces() {
     // The host reads the record when it injects an interrupt, when the vCPU halts, and at exits.
     assert_eq!(asked[..3], told(&[(0, "rr 8"), (10, "normal"), (100, "rr 8")]));
     assert_eq!(asked[3], (130, "fifo 5".to_string()), "the exit at 130 us reads what runs");
-    // The guest forces an exit when the fair task runs. At the tick at 1 ms no task is urgent. At 2 ms the lock is
-    // held, which justifies a boost for at most 3 ms.
+    // The guest forces an exit when `fair` runs. At the tick at 1 ms no task is urgent. At 2 ms the lock is held, which
+    // justifies a boost for at most 3 ms.
     let forced = [(200, "normal"), (1_000, "rr 8"), (1_000, "normal")];
     assert_eq!((&asked[4..7], came.hypercalls), (&told(&forced)[..], 2));
     assert_eq!(asked[7..], told(&[(2_000, "rr 8"), (5_000, "normal")]));
@@ -131,15 +131,15 @@ fn the_example_under_rfc_v2_goes_by_the_guests_record_and_by_exits_it_forces() {
 // ---- Losses of other entities ----
 
 /// Runs a hog of the host for two seconds beside a VM with a hog and a task. The task wakes every 10.3 ms and works for
-/// 200 us. Returns the CPU time of the host's hog, the maximum delay of the task, and the totals of the coordination.
-/// `params`: the requested parameters of the vCPU.
+/// 200 us. Returns the CPU time of the host's hog, the maximum delay of the task after its first 20 wake-ups, and the
+/// totals of the coordination. `params`: the requested parameters of the vCPU.
 fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Coordinated>) {
     let mut log = Log::default();
     let mut world = World::new(1);
     let under = host(&mut world, "linux", 1, CALL);
     let other = hog(&mut world, under, "hog");
     let vcpu = world.attach(under, "vcpu", params, Workload::Vcpu).expect("there is room");
-    // The guest reads the steal clock, as under KVM. The wake-ups of the task do not coincide with ticks.
+    // The guest reads the steal clock, as under KVM. Most wake-ups of the task do not coincide with a tick.
     let kind = Guest { steal: Steal::Known, ..kind };
     let vm = guest(&mut world, under, policy, &[vcpu], kind, CALL);
     world.watch_all(&mut log);
@@ -200,8 +200,8 @@ fn every_detector_finds_typing_tasks_and_not_computing_tasks() {
         let (_, worst, came) = beside(Params::default(), kind, policy);
         let Coordinated { boosts, boosted, .. } = came.expect("they coordinate");
         println!("{rule:?}: {boosts} boosts, {boosted}, the worst is {worst}");
-        // The task works for about 40 ms in total, the hog for a large part of a second. With a rule that finds the
-        // task urgent, every interrupt causes a boost.
+        // The task works for about 40 ms in total; the hog in the guest works for a large part of a second. With a rule
+        // that finds the task urgent, every interrupt causes a boost.
         let found = if rule == Rule::Class { boosts == 0 } else { boosts >= 20 };
         assert!(found, "{rule:?}: {boosts} boosts");
         assert!(boosted <= Nanos::ms(60), "{rule:?}: the hog was boosted: {boosted}");

@@ -1,5 +1,5 @@
-//! Parallel programs in VMs: the loss when siblings run at different times. Further tests cover the effect of gang
-//! policies and of guests that report to their host.
+//! Parallel programs in VMs whose siblings may run at different times. The tests cover the effect of gang policies, of
+//! guests that report their spinning to the host, and of pause-loop exits.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, task, vcpus};
 use sched::{Action, GroupId, GroupParams, Input, Instant, Nanos, Params};
@@ -62,7 +62,7 @@ fn play(name: &str, cpus: usize, kind: Guest, seed: u64) -> Outcome {
     Outcome { rounds, spun: spun.scale(1, rounds.max(1) as u64) }
 }
 
-/// Runs the program with several seeds. Returns all results.
+/// Runs the program with four seeds. Returns all results.
 fn play_all(name: &str, cpus: usize, kind: Guest) -> Vec<Outcome> {
     (1..=4).map(|seed| play(name, cpus, kind, seed)).collect()
 }

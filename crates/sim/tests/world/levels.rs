@@ -42,7 +42,8 @@ fn a_vcpu_beside_a_hog_gets_half_and_its_tasks_share_that() {
     }
 }
 
-/// Returns a task that sleeps for 1 ms, records the delay of its wake-up, and works for 100 us, again and again.
+/// Returns an application with one task. In a loop, the task sleeps for 1 ms, records the delay of its wake-up, and
+/// works for 100 us.
 fn sleeper() -> sim::Application {
     application(&[], vec![task("sleeper", vec![forever(vec![sleep(Nanos::ms(1)), Step::Woke, run(Nanos::us(100))])])])
 }

@@ -1,4 +1,4 @@
-//! The memory that an entity of a world takes.
+//! The memory that each task of a world takes.
 
 use crate::town::{at, forever, guest, host, run, task, vcpus};
 use measure::Meter;
@@ -6,8 +6,8 @@ use sched::Nanos;
 use sim::program::{Step, TimerMode};
 use sim::{Application, Costs, Guest, TaskSpec, World};
 
-/// Returns the number of allocated bytes at the end of a run of a guest with `tasks` tasks. All tasks wake, run and
-/// sleep.
+/// Runs a guest with `tasks` tasks, which all wake, run and sleep. Returns the number of bytes that are allocated at
+/// the end of the run.
 fn held(tasks: usize, watched: bool) -> i64 {
     let mut held = 0;
     let mut meter = Meter::new();

@@ -50,8 +50,8 @@ fn line(world: &mut World<'_>, latency: Nanos) -> Hop {
     Hop::Line(world.add_line(Line { latency: latency.into(), ..Line::new("wire") }))
 }
 
-/// Creates a host whose task executes `steps` and sends through a port, and a host whose task reads all data, `bytes`
-/// at a time.
+/// Creates two hosts. The task of the first executes `steps`, which send through a port. The task of the second reads
+/// all data, `bytes` at a time.
 fn two_hosts(world: &mut World<'_>, window: u64, steps: Vec<Step>, bytes: u64) -> (Endpoint, Endpoint) {
     let (near, far) = (host(world, "cfs", 1, Costs::NONE), host(world, "cfs", 1, Costs::NONE));
     let from = start(world, near, port(window), vec![task("sends", steps)]);
@@ -111,7 +111,8 @@ fn a_window_limits_what_is_on_its_way_to_one_round_trip() {
         world.finish(at(1_000)).expect("no task waits for ever");
         world.flow(flow).bytes_read
     };
-    // 10,000 bytes in a round trip of 1 ms, and an acknowledgement for every two packets: nearly 10 MB/s.
+    // The window permits 10,000 bytes per round trip of 1 ms. With an acknowledgement for every two packets, the rate
+    // is nearly 10 MB/s.
     let slow = rate(10_000, true);
     assert!((9_000_000..=10_000_000).contains(&slow), "{slow}");
     assert!((19_000_000..=20_000_000).contains(&rate(10_000, false)), "half the way where nothing tells the sender");
@@ -136,8 +137,8 @@ fn what_finds_no_room_is_lost_or_sent_again() {
     assert_eq!((all.arrived, all.lost, all.resent, all.bytes_read), (10, 0, 6 + 2, 10_000), "four at a time");
 }
 
-/// Runs a ring whose packets come from another host. Returns the wake-ups of the server, the number of its notices, and
-/// the instants at which the server finished a packet.
+/// Runs a ring whose packets come from another host. Returns the wake-ups of the server except its first, the number of
+/// its notices, and the instants at which the server finished a packet.
 fn served(ring: Ring, packets: u64, gap: Nanos) -> (Vec<(u64, Wake)>, usize, Vec<u64>) {
     let mut log = Log::default();
     let mut world = World::new(1);
@@ -433,8 +434,8 @@ fn what_was_read_is_told_of_in_time_however_it_is_read() {
     });
     world.finish(at(1_000)).expect("no task waits for ever");
     let read = world.flow(flow).bytes_read;
-    // 2500 bytes are less than two packets, and the next 2500 bytes have not all arrived. An acknowledgement follows
-    // after 40 ms.
+    // The first 2500 bytes are less than two packets, and the next 2500 bytes have not all arrived. The acknowledgement
+    // is therefore delayed by 40 ms.
     assert!((50_000..=130_000).contains(&read), "{read}");
 }
 

@@ -1,5 +1,5 @@
-//! A parallel program in a VM, beside hogs. The threads of the program spin while they wait for each other. The tests
-//! compare the progress of the program with and without a limit on the skew of the vCPUs.
+//! A parallel program in a VM, beside hogs. The threads of the program spin while they wait for each other. The test
+//! compares the progress of the program with and without a limit on the skew of the vCPUs.
 
 use crate::town::{FIRST, at, guest, policy, task};
 use measure::Meter;
@@ -46,8 +46,8 @@ impl Sink for Completed {
     }
 }
 
-/// Returns one thread for each vCPU, bound to this vCPU. A thread works for about 300 us and then waits for the last
-/// thread.
+/// Returns an application with one thread per vCPU, bound to this vCPU. In each round, a thread works for 200 to 400 us
+/// and then spins until the last thread arrives.
 fn fork_join(threads: u32) -> Application {
     let work = Length::Uniform { least: Nanos::us(200), most: Nanos::us(400) };
     let round = vec![Step::JobBegins { deadline: None }, Step::Run(work), Step::Barrier(FIRST), Step::JobEnds];
@@ -69,8 +69,8 @@ fn add_host(world: &mut World<'_>, (name, knobs, _): Case, cpus: usize) -> Machi
     world.add_host("host", policy, Topology::new(cpus), &values, Costs::NONE).expect("it works here")
 }
 
-/// Runs the program for two seconds in a VM with `vcpus` vCPUs, on a host with the same number of CPUs. Hogs arrive one
-/// after another.
+/// Runs the program for two seconds in a VM with `vcpus` vCPUs, on a host with the same number of CPUs. Hogs start one
+/// after another, 7 ms apart.
 fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
     let (mut completed, mut below) = (Completed::default(), Meter::new());
     let mut world = World::new(seed);
@@ -87,7 +87,8 @@ fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
     world.watch(inside, &mut completed);
     world.start(inside, &fork_join(u32::try_from(vcpus).expect("few")), GroupId::ROOT).expect("there is room");
     for n in 0..hogs {
-        // Each seed starts the hogs at different times, in steps that are no multiple of any quantum.
+        // Each seed starts the hogs at different times. Their interval of 7 ms is not a multiple of the quantum (50
+        // ms).
         world.run_until(at(7 * n as u64 + seed)).expect("no task waits for ever");
         world.attach(host, &format!("hog {n}"), Params::default(), Workload::Hog).expect("there is room");
     }
@@ -99,8 +100,8 @@ fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
 }
 
 /// A thread that spins for a sibling without a CPU makes no progress. If siblings must not drift apart, the program
-/// therefore finishes more rounds per CPU time. The host has as many CPUs as the VM has vCPUs, and the hogs compete for
-/// these CPUs.
+/// therefore finishes more rounds per second of CPU time. The host has as many CPUs as the VM has vCPUs, and the hogs
+/// compete for these CPUs.
 #[test]
 fn a_vm_that_spins_gets_more_done_where_its_vcpus_may_not_drift_apart() {
     for (vcpus, hogs) in [(2, 1), (2, 3), (4, 3)] {

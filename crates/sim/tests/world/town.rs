@@ -73,7 +73,7 @@ pub(crate) fn application(objects: &[(&str, sim::Object)], tasks: Vec<TaskSpec>)
 pub(crate) const FIRST: ObjectId = ObjectId(0);
 pub(crate) const SECOND: ObjectId = ObjectId(1);
 
-/// A sink of all events, by machine.
+/// A sink that stores all events of all machines.
 #[derive(Default)]
 pub(crate) struct Log {
     pub(crate) events: Vec<(MachineId, Instant, Event)>,

@@ -40,7 +40,7 @@ impl Driver<'_> {
         self.cpus.deferred.truncate(kept);
     }
 
-    /// Makes deferred work due now.
+    /// Makes a deferred release, kick or alarm due now. Processes a deferred departure or notice at once.
     fn catch_up(&mut self, cpu: CpuId, what: Deferred) {
         let now = self.cpus.now;
         match what {

@@ -85,7 +85,7 @@ pub(crate) struct Cpus {
     pub(crate) tasks: Vec<Option<Task>>,
     /// Ends of bursts and slices, by CPU.
     pub(crate) ends: Calendar,
-    /// Releases of jobs, by entity.
+    /// Releases of jobs and ends of sleeps, by entity.
     pub(crate) releases: Calendar,
     /// Kicks in flight, by CPU.
     pub(crate) kicks: Calendar,

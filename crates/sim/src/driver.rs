@@ -46,7 +46,7 @@ pub struct Driver<'a> {
     pub(crate) guest: Option<Guest>,
     /// Reason why the machine cannot continue. `None`: the machine can continue.
     pub(crate) stuck: Option<Box<Stuck>>,
-    /// Applications whose tasks all wait for each other while the machine continues.
+    /// Stalls of applications: all their tasks wait for each other, but the machine continues.
     pub(crate) stalls: Vec<Stuck>,
     /// Whether an input or a change awaits a settle.
     pub(crate) unsettled: bool,
@@ -263,7 +263,7 @@ impl<'a> Driver<'a> {
         self.cpus.tasks[entity.index()].as_ref().map_or(Nanos::ZERO, |task| task.progress.spun)
     }
 
-    /// Stops an entity until it is resumed. Its jobs are still released.
+    /// Pauses an entity until it is resumed. Its jobs are still released.
     pub fn pause(&mut self, entity: EntityId) {
         if let State::Running(cpu) = self.machine.state(entity) {
             self.cpus.save_burst(cpu);

@@ -72,7 +72,7 @@ pub struct Guest {
     /// Whether the guest's scheduler and its paravirtual locks can read which of its CPUs are preempted
     /// (`vcpu_is_preempted`).
     pub shows_preempted: bool,
-    /// Whether idle CPUs of the guest poll, and never halt (`idle=poll`).
+    /// Whether idle CPUs of the guest poll instead of halting (`idle=poll`).
     pub idle_polls: bool,
     /// Halt polling of the host for vCPUs of the guest.
     pub halt_polling: HaltPolling,

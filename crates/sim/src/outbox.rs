@@ -43,7 +43,7 @@ impl Message {
         if let Message::Idle { cpu } = *self { Some(cpu) } else { None }
     }
 
-    /// Returns the vCPU that enters (true) or leaves (false) a CPU.
+    /// Returns a vCPU, and whether the vCPU enters (true) or leaves (false) its guest.
     pub(crate) fn switch(&self) -> Option<(EntityId, bool)> {
         match *self {
             Message::Enter { vcpu } => Some((vcpu, true)),

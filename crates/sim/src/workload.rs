@@ -57,7 +57,7 @@ pub(crate) struct Progress {
     pub(crate) left: Option<Nanos>,
     /// Number of jobs that are released and not completed.
     pub(crate) open: u32,
-    /// Release of the oldest open job.
+    /// Instant at which the oldest open job was released.
     pub(crate) released: Instant,
     /// Whether the entity has woken before.
     pub(crate) woke: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Progress {
     pub(crate) begun: bool,
     /// Whether the entity spins for a lock or a barrier.
     pub(crate) is_spinning: bool,
-    /// Instant since which the entity spins without interruption. NEVER while the entity does not run.
+    /// Instant since which the entity spins without interruption. NEVER while the entity does not spin on a CPU.
     spins_since: Instant,
     /// CPU time that the entity has spun.
     pub(crate) spun: Nanos,

@@ -39,7 +39,7 @@ fn repeat(body: Vec<Step>) -> Vec<Step> {
     vec![Step::Repeat { times: None, body }]
 }
 
-/// Returns tasks that contend for a mutex and a spin lock, sleep and wake one another.
+/// Returns an application whose tasks contend for a mutex and a spin lock, sleep, and wake one another.
 fn application() -> Application {
     let mut application = Application::default();
     let mutex = application.share("mutex", Object::Mutex);

@@ -23,7 +23,7 @@ pub(super) struct Idleness {
     idle: CpuSet,
     /// Instant since which each CPU idles, or instant of the last reported breach on the CPU.
     since: Vec<Instant>,
-    /// Instant before which no pair breaks the law.
+    /// Instant up to which no pair breaks the law.
     bound: Instant,
     new_idle: Vec<CpuId>,
     new_waiters: Vec<EntityId>,

@@ -78,7 +78,8 @@ struct Books {
     alarms: BTreeMap<Alarm, (Instant, CpuId)>,
 }
 
-/// Audits a world by its events. Requires every event from the start; [`Event::End`] of every machine ends the audit.
+/// Audits a world from its events. Requires every event from the start of the run; [`Event::End`] of every machine ends
+/// the audit.
 #[derive(Debug, Default)]
 pub struct WorldAuditor {
     machines: Vec<Books>,
@@ -129,7 +130,7 @@ impl WorldAuditor {
         self.machines.last_mut().expect("a machine was added").boosts = Some(Boosts::new(with));
     }
 
-    /// Returns the findings between machines, without an id, and then the findings within each machine.
+    /// Returns the findings between machines, with `None` as the id, and then the findings within each machine.
     #[must_use]
     pub fn findings(&self) -> Vec<(Option<MachineId>, Finding)> {
         let between = self.verdict.findings().iter().map(|finding| (None, finding.clone()));

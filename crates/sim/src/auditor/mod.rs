@@ -62,7 +62,7 @@ struct Seat {
     since: Instant,
 }
 
-/// Audits a run by its events. Requires every event from the start; [`Event::End`] ends the audit.
+/// Audits a run from its events. Requires every event from the start of the run; [`Event::End`] ends the audit.
 #[derive(Debug)]
 pub struct Auditor {
     promises: Promises,

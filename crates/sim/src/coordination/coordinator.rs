@@ -1,4 +1,4 @@
-//! [`Coordinator`]: grants, on the host, the boosts requested for the vCPUs of a VM, within the VM's budget and the
+//! [`Coordinator`]: on the host, grants the boosts that are requested for the vCPUs of a VM, within the VM's budget and
 //! limits. About the host, the coordinator needs to know only which vCPUs run.
 
 use super::{Boost, BoostRequest, Coordination};

@@ -9,12 +9,12 @@ use super::ule::Ule;
 use sched::{Action, CpuId, EntityId, FairPosition, Input, Instant, Machine, Nanos, Position, State, Wake};
 use trace::Event;
 
-/// A note of an event of a machine, for the coordination.
+/// An event of a machine that the coordination reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
     /// An entity was woken.
     Woke(EntityId, Wake),
-    /// An entity runs, or stopped running.
+    /// An entity began to run on a CPU, or stopped running.
     Runs(EntityId, CpuId),
     Stopped(EntityId),
     /// The parameters of an entity changed.
@@ -24,7 +24,7 @@ pub(crate) enum Note {
 }
 
 impl Note {
-    /// Returns the note of an event, if any.
+    /// Returns the note of `event`. `None`: the coordination ignores the event.
     pub(crate) fn of(event: &Event) -> Option<Note> {
         match *event {
             Event::Input(Input::Wake { entity, why }) => Some(Note::Woke(entity, why)),
@@ -169,7 +169,7 @@ impl Detector {
     fn woke(&mut self, machine: &Machine, e: EntityId, why: Wake) {
         let now = machine.now();
         if self.task(e).runnable {
-            // The task blocked at this very instant.
+            // The task blocked and woke at the same instant.
             self.blocked(machine, e);
         }
         let from = match why {

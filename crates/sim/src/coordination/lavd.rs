@@ -1,7 +1,7 @@
 //! The latency criticality of LAVD. Source: scx_lavd, src/bpf/lat_cri.bpf.c, scx at 7a58a3a.
 //!
-//! Simplified: a task is interactive if its criticality exceeds the average of all tasks. Only the factors for which
-//! the simulator has data raise the weight of a task.
+//! Two simplifications apply. A task is interactive if its criticality exceeds the average of all tasks. Only the
+//! factors for which the simulator has data raise the weight of a task.
 
 use sched::{Instant, Nanos, Wake};
 
@@ -127,7 +127,7 @@ mod tests {
         let mut task = Lavd::default();
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 22 * 22);
-        // 16 waits and 64 wake-ups per second add log2(16 · 64) = 10.
+        // Per second, the task blocks 16 times and wakes other tasks 64 times. This adds log2(16 · 64) = 10.
         let mut task = Lavd { wait_frequency: 16, wake_frequency: 64, ..Lavd::default() };
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 32 * 32);
@@ -135,7 +135,7 @@ mod tests {
         let mut task = Lavd { runtime: Nanos::ms(900).as_ns(), ..Lavd::default() };
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 18 * 18);
-        // A task pinned to one of two CPUs: 2001 · (1024 · (1024 + 128 + 384) / 1024 + 1).
+        // A task pinned to one of two CPUs: 2001 · (1024 · (1024 + 128 + 384) / 1024 + 1) is 2^21.6.
         task = Lavd::default();
         task.woken(Woken { why: Wake::Resumed, cpus: 2, ..BY_TIMER }, None);
         assert_eq!(task.criticality, 21 * 21, "2001 · 1537 is 2^21.6");
@@ -148,7 +148,7 @@ mod tests {
             task.woken(Woken { why: Wake::Resumed, ..BY_TIMER }, Some(waker));
             task.criticality
         };
-        // 2001 · 1153 is 2^21.1.
+        // The product 2001 · 1153 is 2^21.1.
         assert_eq!(by(441), 441, "one as critical as itself gives nothing");
         assert_eq!(by(441 + 80), 441 + 10, "an eighth of what it is ahead");
         assert_eq!(by(4410), 441 + 110, "a quarter of its own at most");

@@ -131,7 +131,7 @@ impl Boost {
         }
     }
 
-    /// Returns the boost that equals `class`. `None`: `class` is no real-time class.
+    /// Returns the boost that equals `class`. `None`: `class` is not a real-time class.
     #[must_use]
     pub fn like(class: Class) -> Option<Boost> {
         match class {

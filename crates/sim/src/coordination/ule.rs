@@ -9,7 +9,7 @@ const HISTORY: u64 = Nanos::s(5).as_ns();
 const INHERITED: u64 = Nanos::ms(500).as_ns();
 /// Half of the scale (`SCHED_INTERACT_HALF`).
 const HALF: u64 = 50;
-/// Score from which a task is not interactive (`SCHED_INTERACT_THRESH`).
+/// Minimum score of a task that is not interactive (`SCHED_INTERACT_THRESH`).
 const THRESHOLD: i64 = 30;
 
 /// The state of the rule for a task.

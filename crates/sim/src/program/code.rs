@@ -11,7 +11,7 @@ pub(crate) const LOOPS_MOST: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CodeId(u32);
 
-/// A step, or the end of a loop.
+/// A step, or the start or end of a loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     Run(Length),

@@ -195,7 +195,7 @@ impl Driver<'_> {
         self.wake_task(entity, if first { Wake::New { parent } } else { Wake::Timer });
     }
 
-    /// Wakes a waiting task.
+    /// Wakes a blocked task, unless the task is paused.
     pub(super) fn wake_task(&mut self, entity: EntityId, why: Wake) {
         let progress = &mut self.cpus.task(entity).progress;
         progress.left = Some(Nanos::ZERO);
@@ -402,7 +402,7 @@ impl Driver<'_> {
             }
             Waiting::Outside(id) => {
                 self.tasks.object(id).forget(entity);
-                // Tasks behind the removed task may want fewer bytes.
+                // Tasks queued behind the removed task may need fewer bytes, and can then continue.
                 self.let_through(id);
             }
             Waiting::Children => crowd.joining -= 1,

@@ -80,7 +80,7 @@ pub enum Object {
     Ring(Ring),
 }
 
-/// How a timer determines the start of each period.
+/// The rule by which a timer determines the start of each period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimerMode {
     /// Each period begins at the end of the last period, or now if that end has passed. A late task never has to catch
@@ -225,8 +225,8 @@ pub enum Step {
 pub struct TaskSpec {
     /// Name of the task.
     pub name: String,
-    /// Parameters of the task. Their group is replaced: by the group of the application, or for a child by the group of
-    /// its parent.
+    /// Parameters of the task. The group in them is replaced by the group of the application, or for a child by the
+    /// group of its parent.
     pub params: Params,
     /// Time from the start of the application to the start of the task; for a child, time from its fork. A random time
     /// is drawn from the seed of the run.

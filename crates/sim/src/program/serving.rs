@@ -23,7 +23,7 @@ pub(crate) struct Serving {
     pub(super) handled: Vec<(EntityId, Packet)>,
     /// Task that last took a packet or began to wait for one.
     pub(super) server: Option<EntityId>,
-    /// Number of remaining packets of a pass.
+    /// Number of remaining packets of the current pass.
     pub(super) left: usize,
     /// Whether a notice is in flight.
     pub(crate) is_noticed: bool,

@@ -70,7 +70,7 @@ impl Shared {
         Shared { name: name.to_string(), held, waiters: Queue::new(), writers: Queue::new() }
     }
 
-    /// Returns the owner of a lock. `None`: the lock is free, or the object is no lock.
+    /// Returns the owner of a lock. `None`: the lock is free, or the object is not a lock.
     pub(crate) fn owner(&self) -> Option<EntityId> {
         match self.held {
             Held::Lock { owner, .. } => owner,

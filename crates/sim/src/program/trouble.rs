@@ -1,5 +1,5 @@
-//! Detection of programs that cannot continue: wait cycles, applications in which all tasks wait, unlocks of locks that
-//! are not held.
+//! Detection of programs that cannot continue: wait cycles, applications in which all tasks wait, and uses of a lock
+//! that the task does not hold.
 
 use super::ObjectId;
 use super::task_state::{TaskState, Waiting};

@@ -14,7 +14,7 @@ use trace::{Event, MachineId};
 #[derive(Clone, Copy)]
 struct By {
     task: (MachineId, EntityId),
-    /// Whether the task notifies at the end of its pass.
+    /// Whether the task notifies receivers only at the end of its pass.
     later: bool,
 }
 
@@ -120,7 +120,7 @@ impl World<'_> {
         }
     }
 
-    /// Records that `entity` has read data. In a flow without acknowledgements, the sender's room is free at once.
+    /// Records that `entity` has read data. In a flow without acknowledgements, frees the sender's room at once.
     /// Otherwise sends or schedules an acknowledgement.
     fn acknowledge(&mut self, machine: MachineId, entity: EntityId, flow: u32, bytes: u64) {
         let stream = &mut self.network.streams[flow as usize];

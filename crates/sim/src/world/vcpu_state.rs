@@ -30,8 +30,8 @@ pub(super) struct Vcpu {
     /// Polling time before a halt, adapted to earlier halts.
     pub(super) poll: Nanos,
     pub(super) polled: Nanos,
-    /// Whether a sibling may yield to the vCPU although the vCPU spins. Toggles each time a spinning sibling considers
-    /// the vCPU.
+    /// Whether a sibling may yield to the vCPU although the vCPU itself yielded because it spins. Toggles each time a
+    /// spinning sibling considers such a vCPU.
     pub(super) eligible: bool,
     /// Whether the vCPU may be polling. Only `World::cut_polls` resets the flag.
     pub(super) polls: bool,

@@ -40,7 +40,7 @@ fn decisions(log: &Log, machine: MachineId) -> Vec<(Instant, Event)> {
     events
 }
 
-/// Returns the decisions for the same work on a host, and on a guest alone on its host.
+/// Returns the decisions for the same work on a host, and in a guest that is alone on its host.
 fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
     let mut bare = Log::default();
     let mut world = World::new(5);

@@ -94,8 +94,8 @@ fn the_worked_example_of_rfc_v1_goes_event_by_event() {
 #[test]
 fn the_example_under_s0_asks_twice_and_leaves_the_boost_on_while_the_guest_sleeps() {
     let (asked, came, _) = example(by(Protocol::S0));
-    // The boost begins at 0, when the urgent task runs. The boost stays in force while the guest sleeps, and ends when
-    // `fair` runs.
+    // The boost begins at 0, when `urgent` runs. The boost stays in force while the guest sleeps, and ends when `fair`
+    // runs.
     assert_eq!(asked, told(&[(0, "rr 8"), (200, "normal")]));
     assert_eq!((came.hints, came.hypercalls, came.cost), (2, 2, Nanos::us(2)));
 }

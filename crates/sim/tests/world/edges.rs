@@ -30,8 +30,8 @@ fn paravirt(limit: u64) -> Guest {
     Guest { spinning: Spinning::Paravirt { limit: Nanos::us(limit) }, ..Guest::default() }
 }
 
-/// Returns two tasks. Task `holder`, on CPU 1, holds a spin lock from the start for `held` microseconds. Task
-/// `spinner`, on CPU 0, requests the lock after 10 us and then works for 100 us.
+/// Returns an application with two tasks. Task `holder`, on CPU 1, holds a spin lock from the start for `held`
+/// microseconds. Task `spinner`, on CPU 0, requests the lock after 10 us and then works for 100 us.
 fn holder_and_spinner(held: u64) -> sim::Application {
     let holder = there(1, "holder", vec![Step::Lock(FIRST), us(held), Step::Unlock(FIRST), us(100_000)]);
     let job = vec![us(10), Step::Lock(FIRST), us(100), Step::JobEnds, Step::Unlock(FIRST)];

@@ -10,8 +10,8 @@ use trace::Event;
 
 const MS: u64 = 3_000;
 
-/// Returns threads that each compute for about 0.1 ms and then spin until the others are done, in every round. One
-/// thread counts rounds.
+/// Returns an application of `threads` threads. In every round, each thread computes for 50 to 150 us and then spins
+/// until all threads have arrived. One thread counts the rounds.
 fn fork_join(threads: usize) -> Application {
     let work = Length::Uniform { least: Nanos::us(50), most: Nanos::us(150) };
     let round = |counts: bool| {

@@ -15,7 +15,7 @@ use sched::{Nanos, Params, Topology};
 use sim::Application;
 use std::collections::BTreeMap;
 
-/// Maximum number of events of all threads of all files of rt-app together.
+/// Maximum number of rt-app events in a scenario. A file counts once per member that uses the file.
 const EVENTS_MAX: u64 = 1 << 22;
 
 /// The workload of a member, as the scenario stores it.
@@ -25,17 +25,19 @@ pub(super) enum Made {
     Application {
         application: Box<Application>,
         reach: Box<Reach>,
-        /// Maximum duration of the application.
+        /// Time from the arrival of the application until its unfinished tasks leave, if limited.
         duration: Option<Nanos>,
         metric: Option<Metric>,
         place: Span,
     },
 }
 
-/// Files of rt-app that were read, by name. `None`: the file has a problem, which is reported.
+/// The rt-app files that have been read.
 #[derive(Debug, Default)]
 pub(super) struct Applications {
+    /// Files by path. `None`: the file has a problem, which has been reported.
     files: BTreeMap<String, Option<RtApp>>,
+    /// Number of events so far. A file counts once per member that uses the file.
     events: u64,
 }
 
@@ -99,7 +101,7 @@ impl Applications {
     }
 }
 
-/// Reports parameters of a member whose threads request their own parameters, in a file of rt-app.
+/// Reports parameters of a member with an rt-app file. In the file, each thread has its own parameters.
 fn asks_itself(member: &MemberTable, work: Span, findings: &mut Findings) {
     let asked = [
         (member.group.weight.at(), "share"),

@@ -106,7 +106,7 @@ fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Fin
     Some(reservation)
 }
 
-/// Returns the changes of the reservation, in order of time.
+/// Returns the changes of the reservation, in the order of the file. Reports changes that are not in order of time.
 fn changes(
     member: &MemberTable,
     host: Option<&Topology>,
@@ -145,7 +145,7 @@ fn changes(
     changes
 }
 
-/// Returns the process of a member.
+/// Returns the command or pid of a member, if it has one. Reports a member with both.
 fn real(member: &MemberTable, findings: &mut Findings) -> Option<Placed<Real>> {
     let noun = member.kind.noun();
     if let (Some(command), Some(pid)) = (member.command.at(), member.pid.at()) {

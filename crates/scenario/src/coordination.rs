@@ -13,19 +13,20 @@ pub(crate) const COORDINATION_KEYS: &[&str] =
     &["protocol", "detector", "boost", "interrupt", "budget", "window", "limit", "preempt_limit", "tick"];
 const RIGHT: &str = "\"rfc-v1\", or a table: { protocol = \"rfc-v1\", detector = \"ewma\", boost = \"rr:8\" }";
 const BOOST: &str = "\"rr:8\", \"fifo:50\" or \"nice:-20\"";
-/// Minimum budget, window, limit and tick.
+/// Minimum of every time of a coordination: budget, window, limits and tick.
 const LEAST: Nanos = Nanos::us(1);
 
-/// The spans of settings that a policy may reject. The default if the guest does not coordinate.
+/// Spans of the settings that the policy of the host or guest may reject. Both are the default if the guest does not
+/// coordinate.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CoordinationPlaces {
-    /// Span of the boost, or of the coordination as a whole.
+    /// Span of `boost`, or of the whole `coordination` if it has no `boost`.
     pub boost: Span,
-    /// Span of the detector, or of the coordination as a whole.
+    /// Span of `detector`, or of the whole `coordination` if it has no `detector`.
     pub detector: Span,
 }
 
-/// Reads the name of a protocol, or a table. `None`: the setting is absent or wrong.
+/// Reads `coordination`: the name of a protocol, or a table. `None`: the setting or its protocol is absent or wrong.
 pub(super) fn read(guest: &Table<'_, '_>, findings: &mut Findings) -> Option<(Coordination, CoordinationPlaces)> {
     let (value, at) = guest.get("coordination")?;
     if value.is_str() {

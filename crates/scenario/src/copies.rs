@@ -3,7 +3,7 @@
 //! Before the scenario is read, a table with `count = 64` is replaced by 64 copies. In copy number *i* (from 0), `{i}`
 //! in a string becomes *i* (`{i:02}`: with at least two digits). If a list or a [`Range`] is given instead of a single
 //! value, the copy receives element *i*. After the last element, the elements repeat. Copies keep the spans of their
-//! original text, so that a problem of a copy points at the line in the file.
+//! original text, so that a problem in a copy points to the line in the file.
 
 use crate::{SCENARIO_ENTITIES_MAX, form};
 use input::problem::{Findings, Problem, quoted};
@@ -13,15 +13,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// Maximum number of values of all copies together. A value takes about 200 bytes.
+/// Maximum total number of values in all copies. A value takes about 200 bytes.
 const VALUES_MAX: usize = 1 << 20;
 /// Keys of tables that may have a `count`.
 const COUNTED: [&str; 2] = ["vm", "task"];
-/// Keys of other lists of tables. Their elements are not values for copies.
+/// Keys of other lists of tables. Each copy receives the whole list.
 const TABLES: [&str; 2] = ["group", "change"];
-/// Keys whose value is a list itself.
+/// Keys whose value is a list. Each copy receives the whole list, unless all elements of the list are lists.
 const LISTS: [&str; 7] = ["command", "uniform", "at-least", "loads", "leaves", "nodes", "workers"];
-/// Keys whose strings are not changed: a program's arguments.
+/// Keys whose values are copied unchanged: a program and its arguments.
 const VERBATIM: [&str; 1] = ["command"];
 
 /// The numbers of all ranges of a document, as text. Values of a document borrow their text, so the numbers must
@@ -53,8 +53,8 @@ impl Numbers {
     }
 }
 
-/// Returns `document` with each table that has a `count` replaced by its copies. `numbers` are the numbers of the
-/// document.
+/// Returns `document` with each table that has a `count` replaced by its copies. `numbers`: the result of
+/// [`Numbers::of`] for this document.
 pub(super) fn expand<'i>(mut document: DeTable<'i>, numbers: &'i Numbers, findings: &mut Findings) -> DeTable<'i> {
     let mut copies = Copies { numbers, values: 0, findings };
     copies.expand(&mut document, None);
@@ -147,7 +147,7 @@ impl<'i> Copies<'i, '_> {
     fn walked_table(&mut self, mut entries: DeTable<'i>, copy: Option<usize>) -> DeTable<'i> {
         if copy.is_some() {
             for (key, value) in entries.iter_mut() {
-                // Tables with their own count have their own copies.
+                // `expand` converts these tables, because each may have its own `count`.
                 let is_counted = COUNTED.contains(&key.get_ref().as_ref()) && value.get_ref().is_array();
                 if !is_counted {
                     let taken = std::mem::replace(value, Spanned::new(value.span(), DeValue::Boolean(false)));
@@ -230,7 +230,7 @@ fn values_in(value: &DeValue<'_>) -> usize {
     }
 }
 
-/// Returns `text` with the number of the copy for `{i}` and `{i:02}`. `None`: `text` contains neither.
+/// Returns `text` with each `{i}` and `{i:02}` replaced by the number of the copy. `None`: `text` has no placeholder.
 fn numbered(text: &str, copy: usize) -> Option<String> {
     let mut rest = text;
     let mut numbered = String::new();
@@ -252,7 +252,8 @@ fn numbered(text: &str, copy: usize) -> Option<String> {
     is_found.then(|| numbered + rest)
 }
 
-/// Returns the width of the number in a placeholder, and the text after the placeholder. `text` starts after `{i`.
+/// Returns the minimum width of the number in a placeholder, and the text after the placeholder. `text` starts after
+/// `{i`. `None`: this is not a placeholder.
 fn placeholder(text: &str) -> Option<(usize, &str)> {
     let (form, after) = text.split_once('}')?;
     let width = match form.strip_prefix(":0") {

@@ -1,5 +1,6 @@
-//! [`Machine`]: the costs of scheduling on the machines of the papers' measurements, and on a current machine. Each
-//! machine is a file in `costs/`, with a source for every figure. `docs/costs.md` describes the use of these machines.
+//! [`Machine`]: the costs of scheduling on the machines that the papers used for their measurements, and on a current
+//! machine. Each machine is a file in `costs/`, with a source for every figure. `docs/costs.md` describes the use of
+//! these machines.
 
 use input::duration;
 use input::problem::{Problem, Problems, Wrong, quoted, right_instead};
@@ -45,7 +46,7 @@ pub enum Basis {
 /// A number and its source.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Figure {
-    /// Key of the figure, as in a scenario.
+    /// Key of the figure, as in the cost file.
     pub key: &'static str,
     /// Value as text: `3.8us`, `2000`.
     pub value: String,
@@ -60,11 +61,11 @@ pub struct Figure {
 pub struct Machine {
     /// Name of the machine in a scenario.
     pub name: &'static str,
-    /// Owner and description of the machine, in one line.
+    /// Paper, if any, and hardware of the machine, in one line.
     pub title: String,
     /// Number of CPUs. Range: 1 to [`CPUS_MAX`].
     pub cpus: usize,
-    /// Number of hardware threads of a core. Divides `llc`.
+    /// Number of hardware threads per core. Divides `llc`.
     pub smt: usize,
     /// Number of CPUs that share a last-level cache. Divides `cpus`.
     pub llc: usize,
@@ -87,7 +88,7 @@ pub fn machines() -> &'static [Machine] {
 /// Returns the machine with this `name`.
 ///
 /// # Errors
-/// No machine has this name. The problem names the most similar machine.
+/// No machine has this name. The problem lists all machines, and suggests the most similar name, if any.
 pub fn machine(name: &str) -> Result<&'static Machine, Problems> {
     find(name).map_err(|wrong| wrong.anywhere(None).into())
 }
@@ -189,7 +190,7 @@ impl Machine {
     /// Reads `text`, the file of the machine `name`.
     ///
     /// # Errors
-    /// The file is not TOML, a key is missing or unknown, a value is out of range, or a figure has no source.
+    /// The file is not valid TOML, a key is missing or unknown, a value is invalid, or a figure has no source.
     pub fn read(name: &'static str, text: &str) -> Result<Machine, Problems> {
         let mut reading = Reading { source: Source::new(format!("costs/{name}.toml"), text), figures: Vec::new() };
         let file: File = toml::from_str(text).map_err(|error| {

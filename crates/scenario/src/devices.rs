@@ -12,9 +12,9 @@ pub const OUTSIDE: &str = "outside";
 /// The settings of `[network]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NetworkSpec {
-    /// One-way latency from one machine to another.
+    /// One-way latency between two machines. With `local`: between two machines that are not on the same host.
     pub latency: Length,
-    /// Latency between machines of one host. `None`: equal to `latency`.
+    /// One-way latency between two machines of one host. `None`: equal to `latency`.
     pub local: Option<Length>,
     /// Bandwidth of each link, in each direction. With one host, every machine of the scenario has a link. With several
     /// hosts, every host has a link. Unit: bytes per second. `None`: unlimited.
@@ -25,7 +25,7 @@ pub struct NetworkSpec {
     pub room: Option<u32>,
     /// Driver that handles the packets of VMs.
     pub drivers: Drivers,
-    /// CPU time of a guest's kernel for each received packet.
+    /// CPU time of a guest's kernel per received packet.
     pub received: Length,
     /// Maximum number of packets that wait for the guest's kernel; further packets are dropped.
     pub ring: u32,
@@ -47,7 +47,7 @@ impl NetworkSpec {
         if own == 0 {
             return (mean(self.local.unwrap_or(self.latency)), Nanos::ZERO);
         }
-        // Links forward packet by packet, so the receiver's link ends one packet after the sender's link.
+        // Links forward packet by packet, so the receiver's link finishes one packet after the sender's link.
         let last = bytes.min(self.packet.into());
         let alone = passing(bytes.saturating_mul(own)) + mean(self.latency) + passing(last);
         (alone, passing(bytes.saturating_mul(most(&|plug| on(plug) * away(plug)))))
@@ -57,7 +57,7 @@ impl NetworkSpec {
 /// The settings of `[disk]`. Each host has one disk, which its machines share.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DiskSpec {
-    /// Seek and rotation time of each request.
+    /// Service time per request, independent of the request's size, such as seek and rotation time.
     pub service: Length,
     /// Bandwidth of the disk. Unit: bytes per second. `None`: unlimited.
     pub bandwidth: Option<u64>,
@@ -72,9 +72,9 @@ pub struct DiskSpec {
 pub struct Drivers {
     /// Location of the driver.
     pub way: Way,
-    /// CPU time of each event. Constant if the driver is in the hypervisor.
+    /// CPU time per event. Constant if the driver is in the hypervisor.
     pub event: Length,
-    /// Condition for a notification of the driver.
+    /// Whether every arriving packet or request notifies the driver, or only one that arrives while the driver waits.
     pub notify: Notify,
     /// Delay of a notification, during which further events may arrive (coalescing).
     pub delay: Nanos,
@@ -88,16 +88,16 @@ pub struct Drivers {
 /// The location of a device's driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// A thread of the host for each VM, for this device alone.
+    /// One host thread per VM, for this device only.
     Vhost,
     /// The main thread of each VM's emulator, for all devices that it drives.
     Emulator,
     /// The kernel of a VM on the same host (Xen's split drivers).
     Split {
-        /// Names of the driver domains, at most one domain on each host. Each domain has a guest.
+        /// Names of the driver domains, at most one per host. Each domain has a guest.
         domains: Vec<String>,
     },
-    /// The hypervisor, by interrupts.
+    /// The hypervisor, which handles each event in an interrupt.
     Hypervisor,
     /// No driver outside the VM. The device belongs to the VM.
     Direct,

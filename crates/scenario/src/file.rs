@@ -79,7 +79,7 @@ impl File {
 }
 
 /// Reads `costs = "m1"`, or a table. A table starts from the costs of a named machine, or from zero costs, and replaces
-/// single costs.
+/// individual costs.
 fn costs(top: &Table<'_, '_>, findings: &mut Findings) -> Costs {
     if let Some((DeValue::String(name), at)) = top.get("costs") {
         return machine(&Placed { value: name.to_string(), at }, findings);
@@ -102,7 +102,7 @@ fn costs(top: &Table<'_, '_>, findings: &mut Findings) -> Costs {
     }
 }
 
-/// Returns the costs of the machine with this `name`.
+/// Returns the costs of the machine with this `name`. Reports an unknown name, and then returns zero costs.
 fn machine(name: &Placed<String>, findings: &mut Findings) -> Costs {
     match crate::costs::find(&name.value) {
         Ok(machine) => machine.costs,

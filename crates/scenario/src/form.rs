@@ -111,7 +111,7 @@ pub(super) fn cap(value: &DeValue<'_>) -> Result<u32, Wrong> {
     integer_in("cap", value, 1..=CAP_MAX, ", in percent of one CPU; for no cap leave it out")
 }
 
-/// Reads a quota as in `cpu.max`: `50ms/100ms`.
+/// Reads a quota with its period, such as `50ms/100ms`. In `cpu.max`, the same quota is `50000 100000`.
 pub(super) fn quota(value: &DeValue<'_>) -> Result<Quota, Wrong> {
     const RIGHT: &str = "CPU time and period in quotes, such as \"50ms/100ms\"";
     let typed = text("quota", value, RIGHT)?;
@@ -166,7 +166,7 @@ pub(super) fn pid(value: &DeValue<'_>) -> Result<u32, Wrong> {
     integer_in("pid", value, 1..=PID_MAX, ", the number of a process that runs")
 }
 
-/// Reads the order in which waiting tasks acquire a spin lock.
+/// Reads the kind of the guest's spin locks: ticket, unfair or paravirtual.
 pub(super) fn spin(value: &DeValue<'_>) -> Result<Spinning, Wrong> {
     const RIGHT: &str = "\"ticket\", \"unfair\" or { paravirt = \"15us\" }";
     let DeValue::Table(table) = value else {

@@ -1,4 +1,5 @@
-//! Reads a guest: the policy on the vCPUs of a VM, the tasks, and the guest's information about its host.
+//! Reads a guest: its policy, its groups and tasks, and its settings, such as spin locks, halt polling and
+//! coordination.
 
 use super::coordination::{self, CoordinationPlaces};
 use super::form;
@@ -27,8 +28,8 @@ pub(crate) const GUEST_KEYS: &[&str] = &[
 /// Keys of `halt_polling`.
 pub(crate) const HALT_POLLING_KEYS: &[&str] = &["most", "grow_start", "grow", "shrink"];
 
-/// Reads `guest = "cfs"`, or a table. `None`: the VM has no guest, because the VM has neither this key nor tasks or
-/// groups.
+/// Reads the guest of a VM: the key `guest` (`guest = "cfs"` or a table), and the guest's tasks and groups. `None`: the
+/// VM has none of these keys.
 pub(super) fn read(vm: &Table<'_, '_>, findings: &mut Findings) -> Option<GuestTable> {
     let first = ["guest", "task", "group"].into_iter().find_map(|key| vm.get(key));
     let (_, at) = first?;

@@ -16,7 +16,8 @@ pub(super) struct Homes {
     pub(super) members: Vec<usize>,
 }
 
-/// Returns the hosts of all groups and members on `level`, out of `hosts` hosts. `parents`: the group of each member.
+/// Returns the host of each group and each member in `level`. `parents`: the group of each member. `hosts`: the number
+/// of hosts.
 pub(super) fn homes(
     level: &Level,
     tree: &Tree,
@@ -57,7 +58,7 @@ fn home(named: &Given<usize>, around: Option<(usize, Span)>, hosts: usize, findi
     number - 1
 }
 
-/// Checks that no guest has the name of a host, if the scenario has several hosts.
+/// If the scenario has several hosts, checks that no guest has the name of a host, such as `host-1`.
 pub(super) fn clashes(checked: &Checked, hosts: usize, findings: &mut Findings) {
     for guest in checked.guests.iter().filter(|_| hosts > 1) {
         let number = guest.name.strip_prefix("host-").and_then(|number| number.parse::<usize>().ok());

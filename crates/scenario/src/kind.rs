@@ -8,7 +8,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the name of the type in the file.
+    /// Returns the type with an article, for error messages.
     pub(super) fn noun(self) -> &'static str {
         match self {
             Kind::Vm => "the vm",

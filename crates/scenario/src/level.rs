@@ -21,13 +21,13 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     entities: u64,
-    /// Whether the excess of entities has been reported.
+    /// Whether the error that there are too many entities has been reported.
     said: bool,
     applications: Applications,
 }
 
 impl Counts {
-    /// Counts `more` entities, requested at `at`. Returns whether all entities are within the maximum.
+    /// Counts `more` entities, requested at `at`. Returns whether the total is within the maximum.
     fn add(&mut self, more: u64, at: Span, findings: &mut Findings) -> bool {
         self.entities = self.entities.saturating_add(more);
         let fits = self.entities <= SCENARIO_ENTITIES_MAX as u64;
@@ -78,7 +78,7 @@ pub(super) fn check(
     Some(checked)
 }
 
-/// Reports a process that is listed under two names.
+/// Reports a pid that is listed twice.
 fn twice(members: &[MemberTable], findings: &mut Findings) {
     let mut met: BTreeMap<u32, Span> = BTreeMap::new();
     for pid in members.iter().filter_map(|member| member.pid.right()) {
@@ -105,7 +105,7 @@ fn make(
         Given::Right(Placed { value: Work::RtApp(file), at }) => (Work::RtApp(file.clone()), *at),
         work => {
             let (count, at) = vcpus.map_or((1, member.group.at), |vcpus| (vcpus.value as u64, vcpus.at));
-            // The behaviour of a real process is unknown until the process runs, so it is modelled as a hog.
+            // Without a `workload`, a real process is modelled as a hog, because its behaviour is unknown.
             let workload = match work.value_ref() {
                 Some(Work::Entity(workload)) => *workload,
                 _ => Workload::Hog,

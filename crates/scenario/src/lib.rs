@@ -1,8 +1,8 @@
 //! [`Scenario`]: machines, their entities with requested parameters and workloads, and a length. Scenarios are read
 //! from TOML; `docs/scenarios.md` is the manual.
 //!
-//! Reading has two stages. `file` reads the values of a file one by one, and `check` compares the values with each
-//! other. Neither stage stops at the first error.
+//! After the TOML has been parsed, reading has two stages. `file` reads the values of a file one by one, and `check`
+//! compares the values with each other. Neither stage stops at the first error.
 
 mod application;
 mod asked;
@@ -57,7 +57,8 @@ impl Scenario {
     /// from `files`; their paths are relative to the directory of `name`.
     ///
     /// # Errors
-    /// All errors in the file, each with its span and its remedy. Only the first syntax error of TOML is reported.
+    /// The errors in the file, each with its span and its remedy. A TOML syntax error is reported alone. Checks that
+    /// need valid values are omitted after other errors.
     pub fn with_files(name: &str, bytes: Vec<u8>, files: Arc<dyn Files>) -> Result<Scenario, Problems> {
         let source = input::text::decode(name, bytes)?;
         let mut findings = Findings::with_files(&source, files);

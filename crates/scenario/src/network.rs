@@ -161,7 +161,8 @@ fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings)
     (Drivers { way, event: event.map_or(EVENT.into(), |event| event.value), notify, delay, passes, kick }, places)
 }
 
-/// Reads the domains of split drivers: one domain, or one domain for each host, with the spans of their names.
+/// Reads the domains of split drivers: one name, or a list of names with their spans. A name outside a list has the
+/// default span.
 fn domains(value: &DeValue<'_>) -> Result<Vec<Placed<String>>, Wrong> {
     let DeValue::Array(values) = value else {
         return Ok(vec![Placed { value: form::reference("domain", value)?, at: Span::default() }]);
@@ -249,8 +250,8 @@ pub(super) fn check(
     (network.map(|it| it.spec), disk.map(|it| it.spec))
 }
 
-/// For programs whose parts exchange messages, adds the time on an idle network to the duration of a round at full
-/// speed.
+/// For programs whose parts exchange messages, adds the time of the exchange on an idle network to the duration of a
+/// round at full speed.
 fn full_speed(hosts: usize, network: &NetworkSpec, checked: &mut Checked) {
     let known = |name: &String| checked.guests.iter().position(|guest| guest.name == *name);
     let mut taken = Vec::new();
@@ -296,7 +297,7 @@ fn undriven(device: Device, homes: &BTreeMap<usize, Span>, checked: &Checked, fi
     }
 }
 
-/// Checks that an emulator's thread is notified of all devices by the same rule.
+/// If emulators drive both the network and the disk, checks that both have the same settings for notifications.
 fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Findings) {
     let [Some((_, network, there)), Some((_, disk, here))] = ways else { return };
     if (&network.way, &disk.way) != (&Way::Emulator, &Way::Emulator) {
@@ -316,7 +317,8 @@ fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Fi
     }
 }
 
-/// Returns, for each application, the instant from which all its resources exist.
+/// Returns for each application the instant at which the last VM that the application uses boots, or zero. Reports
+/// missing devices and VMs.
 fn arrivals(
     checked: &Checked,
     ready: &[(Device, Instant)],
@@ -385,8 +387,8 @@ fn outside(checked: &Checked, findings: &mut Findings) {
     }
 }
 
-/// Checks names for conflicts: with a driver thread, with the machine outside, or with an application that has a part
-/// on the same machine.
+/// Reports names that are taken: by a driver's thread, by a kernel thread of a guest, by the machine outside, or by an
+/// application on a machine where the named application has a part.
 fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], findings: &mut Findings) {
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut inside: BTreeSet<String> = BTreeSet::new();

@@ -66,7 +66,7 @@ fn knobs(policy: &Table<'_, '_>, findings: &mut Findings) -> Vec<KnobSetting> {
     settings
 }
 
-/// Returns the policy of the table.
+/// Returns the policy that the table names. `None`: the name is missing or wrong.
 pub(super) fn chosen(policy: PolicyTable) -> Option<PolicyChoice> {
     let Placed { value: name, at: place } = policy.name.right()?;
     Some(PolicyChoice { name, place, knobs: policy.knobs })

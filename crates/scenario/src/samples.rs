@@ -9,7 +9,7 @@ use sched::Nanos;
 /// Keys of `[samples]`.
 pub(crate) const SAMPLES_KEYS: &[&str] = &["interval", "at"];
 
-/// Maximum number of samples of each VM.
+/// Maximum number of samples per VM.
 pub const SAMPLES_MAX: u64 = 1_000_000;
 
 /// Settings of the reports of every VM's CPU time.

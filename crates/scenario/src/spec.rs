@@ -23,6 +23,7 @@ pub enum Real {
 }
 
 /// A checked scenario. Every referenced name exists, every value is in its range, and every slice fits into its period.
+/// Names of policies and knobs are not checked.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Title of the scenario.
@@ -35,7 +36,7 @@ pub struct Scenario {
     pub length: Nanos,
     /// Time at the start of a run that all measurements exclude. Below `length`; default zero.
     pub warm_up: Nanos,
-    /// Span of the warm-up. The default if the file has none.
+    /// Span of `warm_up`. `Span::default()` if the file has none.
     pub warm_up_place: Span,
     /// Seed of the run, if the file has one.
     pub seed: Option<u64>,
@@ -59,7 +60,7 @@ pub struct Scenario {
     pub network: Option<NetworkSpec>,
     /// Optional disk of each host, which the host's machines share.
     pub disk: Option<DiskSpec>,
-    /// Text of the scenario. The default if the scenario was not read from a file.
+    /// Name and text of the scenario's file. Empty if the scenario was not read from a file.
     pub source: Source,
 }
 
@@ -79,7 +80,7 @@ pub struct PolicyChoice {
 pub struct Group {
     /// Name of the group. A VM's group has the VM's name.
     pub name: String,
-    /// Parent of the group, an earlier index of [`Scenario::groups`]. `None`: the root.
+    /// Parent of the group: the index of an earlier group of the same machine. `None`: the root.
     pub parent: Option<usize>,
     /// Host of the group, from 0. In a guest: 0.
     pub host: usize,
@@ -94,7 +95,8 @@ pub struct Group {
 pub struct EntitySpec {
     /// Name of the entity: the name of its task or VM, or `vm/0`, `vm/1`, … for a VM with several vCPUs.
     pub name: String,
-    /// Group of the entity, an index of [`Scenario::groups`], on the same host. `None`: the root.
+    /// Group of the entity, an index of the groups of its machine. A group of a host is on the entity's host. `None`:
+    /// the root.
     pub group: Option<usize>,
     /// Host of the entity, from 0. In a guest: 0.
     pub host: usize,
@@ -107,7 +109,7 @@ pub struct EntitySpec {
     /// A vCPU has the weight of its VM. Under policies with groups, this weight has no effect, because siblings have
     /// equal weights. Policies without groups use the weight.
     pub params: Params,
-    /// Changes of the reservation with their instants, in order of time (host only).
+    /// Changes of the reservation with their instants, in order of time. Only vCPUs have changes.
     pub changes: Vec<(Instant, Reservation)>,
     /// Workload of the entity. For a real process, the model of the process in a simulation.
     pub workload: Workload,
@@ -115,9 +117,9 @@ pub struct EntitySpec {
     pub switch: Option<Nanos>,
     /// Process of the entity in a live run. `None`: a worker, which executes the workload.
     pub real: Option<Real>,
-    /// Span of the command or pid. The default for a worker.
+    /// Span of the command or pid. `Span::default()` for a worker.
     pub real_place: Span,
-    /// Span of the request: the slice, or else the name.
+    /// Span of the request: the slice, else the name, else the table.
     pub place: Span,
 }
 
@@ -138,7 +140,7 @@ pub struct AppSpec {
     /// at the start has the application's name alone. The `group` in the parameters of the tasks is the root group
     /// until the application's group has an id.
     pub application: Application,
-    /// Metric of the application, in addition to its jobs.
+    /// Metric of the application, in addition to the statistics of its jobs. `None`: only jobs are measured.
     pub metric: Option<Metric>,
     /// Parts of the application on other machines, and the links between them.
     pub reach: Reach,
@@ -173,7 +175,7 @@ pub struct GuestSpec {
 /// A workload manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ManagerSpec {
-    /// Time from one turn of the manager to the next. Above zero; default 5 s.
+    /// Time between two adjustments of the shares. Above zero; default 5 s.
     pub interval: Nanos,
     /// Share of a consumption deficit that is added to an assignment. Unit: percent; range 1 to 1000, default 100.
     pub gain_percent: u64,
@@ -240,7 +242,8 @@ impl Scenario {
         findings.finish()
     }
 
-    /// Returns the name of host number `host`: `host`, or, with several hosts, `host-1`, `host-2`, ….
+    /// Returns the name of host number `host`, from 0. A single host has the name `host`. Several hosts have the names
+    /// `host-1`, `host-2`, ….
     #[must_use]
     pub fn host_name(&self, host: usize) -> String {
         if self.hosts == 1 { "host".to_string() } else { format!("host-{}", host + 1) }
@@ -269,7 +272,7 @@ impl Scenario {
         Wrong::new(why, "cannot be had", help).said_of(&asking.name).anywhere(place).within(&self.source).into()
     }
 
-    /// Returns the number of tasks outside. 0: the scenario has no machine outside.
+    /// Returns the number of tasks on the machine outside. 0: the scenario has no machine outside.
     #[must_use]
     pub fn outside(&self) -> usize {
         let peers = self.all_applications().flat_map(|(_, spec)| &spec.reach.peers);
@@ -283,7 +286,7 @@ impl Scenario {
         host.chain(guests.flat_map(|(index, guest)| guest.applications.iter().map(move |spec| (Some(index), spec))))
     }
 
-    /// Returns the guest of the VM with this `name`.
+    /// Returns the number of the guest of the VM with this `name`. `None`: there is no such VM, or it has no guest.
     #[must_use]
     pub fn guest_of(&self, name: &str) -> Option<usize> {
         self.guests.iter().position(|guest| guest.name == name)
@@ -298,7 +301,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the pairs of a guest and a device that the guest uses, in order.
+    /// Returns each pair of a guest and a device that the guest uses, ordered by guest.
     #[must_use]
     pub fn device_users(&self) -> BTreeSet<(usize, Device)> {
         let mut users = BTreeSet::new();

@@ -7,14 +7,14 @@ use toml::Spanned;
 use toml::de::DeTable;
 use toml_parser::lexer::TokenKind;
 
-/// Maximum depth of nesting, equal to the limit of TOML's parser.
+/// Maximum depth of nesting, equal to the limit of the TOML parser.
 const DEPTH_MAX: usize = 80;
 
-/// Maximum number of tables in a file. A table with a single key takes 1.2 kB of memory, even if the file has only the
-/// two bytes `.a` for it (measured).
+/// Maximum number of tables in a file. A table with a single key takes 1.2 kB of memory (measured), even if it consists
+/// of only the two bytes `.a` in the file.
 const TABLES_MAX: usize = 1 << 18;
-/// Maximum number of tokens in a file. A file of the maximum size has fewer tokens, unless it is a list of single
-/// digits.
+/// Maximum number of tokens in a file. Only a file with an average of less than two bytes per token can have more, such
+/// as a list of single digits.
 const TOKENS_MAX: usize = FILE_BYTES_MAX / 2;
 
 /// Parses the document in `text`.
@@ -41,7 +41,7 @@ fn bounded(text: &str) -> Result<(), Problem> {
     for (tokens, token) in toml_parser::Source::new(text).lex().enumerate() {
         brackets += match token.kind() {
             TokenKind::Dot | TokenKind::LeftCurlyBracket => 2,
-            // The header `[[a]]` has two of these brackets.
+            // The header `[[a]]` has two of these brackets, so each bracket counts as half a table.
             TokenKind::LeftSquareBracket => 1,
             _ => 0,
         };
@@ -84,7 +84,7 @@ fn problem(error: &toml::de::Error, text: &str) -> Problem {
     }
 }
 
-/// Returns the first dotted key with too many parts. For this error alone, the parser returns no span.
+/// Returns the first dotted key with too many parts. This is the only error for which the parser returns no span.
 fn deep_key(text: &str) -> Option<Span> {
     let (mut dots, mut start) = (0, 0);
     for token in toml_parser::Source::new(text).lex() {

@@ -144,7 +144,7 @@ pub(super) struct GroupTable {
 #[derive(Debug)]
 pub(super) struct MemberTable {
     pub(super) kind: Kind,
-    /// Group settings. A task has no cap and no quota.
+    /// The settings that members and groups have in common. A task has no cap, quota or gang.
     pub(super) group: GroupTable,
     pub(super) vcpus: Given<usize>,
     pub(super) slice: Given<Nanos>,
@@ -160,11 +160,11 @@ pub(super) struct MemberTable {
     pub(super) arrival: Given<Nanos>,
     pub(super) leaves: Given<Nanos>,
     pub(super) changes: Vec<ChangeTable>,
-    /// Workload. Absent only with a command, a pid or a guest.
+    /// Workload. Optional only with a command, a pid or a guest.
     pub(super) work: Given<Work>,
     pub(super) command: Given<Vec<String>>,
     pub(super) pid: Given<u32>,
-    /// Scheduler on the vCPUs of a VM.
+    /// Guest of a VM, if the VM has one.
     pub(super) guest: Option<GuestTable>,
 }
 
@@ -218,7 +218,7 @@ impl GroupTable {
     }
 }
 
-/// Reads a share in one of three scales.
+/// Reads a weight in one of three scales. Reports a second scale.
 fn weight(table: &Table<'_, '_>, findings: &mut Findings) -> Given<Weight> {
     let given = [
         table.read("weight", form::weight, findings),

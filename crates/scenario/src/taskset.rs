@@ -16,7 +16,7 @@ const PERIOD_MAX_US: u64 = SPAN_MAX.as_ns() / 1_000;
 /// A periodic task whose deadline is the end of its period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Task {
-    /// Number of the task. Of tasks with equal deadlines, the task with the lower number runs first.
+    /// Number of the task. Among tasks with equal deadlines, `edf` runs the task with the lowest number first.
     pub id: u64,
     /// Time from one release to the next. Range: 1 µs to [`SPAN_MAX`].
     pub period: Nanos,
@@ -76,7 +76,7 @@ impl Task {
 /// Reads the contents of the file `name`. Returns the tasks in the order of the file, at least one task.
 ///
 /// # Errors
-/// All errors in the file, each with its span and its remedy.
+/// The errors in the file, each with its span and its remedy. If the header is wrong, the rows are not checked.
 pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Vec<Task>, Problems> {
     let source = input::text::decode(name, bytes)?;
     let mut findings = Findings::new(&source);

@@ -9,7 +9,7 @@ use input::table::Given;
 use sched::GroupParams;
 use std::collections::BTreeMap;
 
-/// An object that has a name: a group, by its number, or a member.
+/// The owner of a name: a group, by its number, or a member.
 #[derive(Clone, Copy)]
 pub(super) enum Named {
     Group(usize),
@@ -145,7 +145,8 @@ impl Tree {
     }
 }
 
-/// Returns the problem of the cycle that contains `group`, reported at its first group in the order of the file.
+/// Returns the problem of the cycle that contains `group`. Its span is in the first group of the cycle in the order of
+/// the file.
 fn cycle(tree: &Tree, groups: &[GroupTable], group: usize) -> Problem {
     let ring: Vec<usize> = std::iter::successors(tree.parents[group], |&group| tree.parents[group])
         .take_while(|&next| next != group)

@@ -1,7 +1,7 @@
 //! [`set`]: changes one value in the text of a scenario. A path names the value: `vm.batch.count`, `policy`,
 //! `costs.machine`.
 //!
-//! The text keeps its lines and comments, so that problems of the changed scenario point at the correct lines.
+//! The existing lines and comments stay in place. A new key may add a line.
 
 use input::problem::{Wrong, nearest, quoted};
 use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
@@ -14,10 +14,12 @@ const SHORT: [(&str, &str); 3] = [("policy", "name"), ("guest", "policy"), ("cos
 /// `credit` or `3ms`, becomes a string.
 ///
 /// A path selects tables by key, and elements of `[[vm]]`, `[[task]]` and `[[group]]` by name:
-/// `vm.web.task.editor.weight`. The name of copies is written with or without `{i}`: `vm.web{i}.count`, `vm.web.count`.
+/// `vm.web.task.editor.weight`. The name of copies may be written with or without `{i}`: `vm.web{i}.count`,
+/// `vm.web.count`.
 ///
 /// # Errors
-/// The text is not TOML, or a table on the path does not exist.
+/// The text is not valid TOML, or a table on the path does not exist. A missing `policy`, `guest` or `costs` is created
+/// instead.
 pub fn set(text: &str, path: &str, value: &str) -> Result<String, Wrong> {
     let mut document: DocumentMut = text.parse().map_err(|why: toml_edit::TomlError| {
         Wrong::new(

@@ -66,7 +66,7 @@ pub(super) fn policy(key: &'static str, value: &Json<'_>) -> Result<Policy, Wron
 }
 
 impl Asked {
-    /// Reads the requests of a phase.
+    /// Reads the requests of a thread or phase.
     pub(super) fn read(object: &Object<'_, '_>, findings: &mut Findings) -> Asked {
         no_effect(object, findings);
         Asked {
@@ -115,7 +115,7 @@ impl Asked {
     }
 }
 
-/// Reads the properties without effect in a simulation. Rejects values that rt-app rejects.
+/// Reads the properties that have no effect in a simulation, to reject the values that rt-app rejects.
 fn no_effect(object: &Object<'_, '_>, findings: &mut Findings) {
     for key in ["util_min", "util_max"] {
         object.read(key, |key, value| integer(key, value, (-1, 1024), "a whole number from 0 to 1024"), findings);
@@ -158,8 +158,8 @@ impl Standing {
     }
 
     /// Returns the requests at the start of a phase with the requests `phase`. Properties that the phase omits keep
-    /// their values, unless the phase requests a policy, which resets them. CPUs that the phase omits return to those
-    /// of the thread.
+    /// their values, unless the phase requests a policy. A policy resets them. If the phase omits `cpus`, the CPUs of
+    /// the thread apply.
     pub(super) fn next(&self, thread: &Asked, phase: &Asked) -> Standing {
         let cpus = phase.cpus.or(thread.cpus);
         if phase.is_silent() {
@@ -182,7 +182,8 @@ impl Standing {
     /// Returns the requests as parameters of an entity.
     ///
     /// # Errors
-    /// The policy does not support the requested priority or promise, or a promise has no runtime.
+    /// The policy does not support the requested priority, or the runtime, period and deadline of SCHED_DEADLINE are
+    /// incomplete or invalid.
     pub(super) fn params(&self) -> Result<Params, Problem> {
         let Asked { priority, runtime, .. } = self.asked;
         let mut params = Params::default();

@@ -28,7 +28,7 @@ const EVENTS: &[&str] = &[
     "wait",
     "yield",
 ];
-/// Number of bytes that a `mem` or `iorun` writes in a microsecond: 10 GB/s, about the memory bandwidth of one current
+/// Number of bytes that a `mem` or `iorun` writes per microsecond: 10 GB/s, about the memory bandwidth of one current
 /// CPU.
 const BYTES_PER_US: u64 = 10_000;
 
@@ -74,8 +74,8 @@ pub(super) fn named(key: &str) -> Option<&'static str> {
     EVENTS.iter().copied().find(|name| ends(name))
 }
 
-/// Returns the problem of `key`, which is neither an event nor one of `properties`, with the key that the user probably
-/// meant.
+/// Returns the error for `key`, which is neither an event nor one of `properties`. The remedy suggests the most similar
+/// key, if any.
 pub(super) fn unknown(what: &str, key: &Placed<impl AsRef<str>>, properties: &[&str]) -> Problem {
     let name = key.value.as_ref();
     let problem =
@@ -113,7 +113,7 @@ pub(super) fn read<'f>(
     event.map_err(|wrong| findings.add(wrong.at(value.at))).ok()
 }
 
-/// Reads an event with one number or one name.
+/// Reads an event other than `wait`, `sync` and `timer`. The value is a number or a name, or is omitted.
 fn single<'f>(name: &'static str, value: &'f Json<'_>, thread: &'f str) -> Result<Event<'f>, Wrong> {
     let the = |what: &str| {
         let named = text(name, value, &format!("the name of a {what}, in quotes"))?;

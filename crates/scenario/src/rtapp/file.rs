@@ -66,7 +66,7 @@ pub(super) struct Thread<'f> {
     /// Initial number of these threads.
     pub(super) instances: Placed<u64>,
     pub(super) delay: Nanos,
-    /// Number of repetitions of the phases. `None`: without end.
+    /// Number of times that the thread executes its phases. `None`: without end.
     pub(super) rounds: Option<u64>,
     pub(super) asked: Asked,
     /// Path of the group that the thread enters at its start.
@@ -77,9 +77,9 @@ pub(super) struct Thread<'f> {
 /// A phase of a thread.
 #[derive(Debug)]
 pub(super) struct Phase<'f> {
-    /// Span of the name of the phase, or of the thread.
+    /// Span of the name of the phase, or of the thread if the thread has no `phases`.
     pub(super) at: Span,
-    /// Number of repetitions of the events. `None`: without end.
+    /// Number of times that the thread executes the events. `None`: without end.
     pub(super) rounds: Option<u64>,
     pub(super) asked: Asked,
     /// Path of the group that the thread enters at the start of the phase.
@@ -202,8 +202,8 @@ fn thread<'f>(
     let thread =
         |rounds, phases| Thread { name: &name.value, at: name.at, instances, delay, rounds, asked, group, phases };
     let Some(phases) = object.get("phases") else {
-        // The thread itself is its only phase. With a `loop`, the thread executes the phase once, with this number of
-        // repetitions. Without a `loop`, the phase repeats without end.
+        // The thread itself is its only phase. With a `loop`, the thread executes the phase once, and the `loop` is the
+        // phase's. Without a `loop`, the thread executes the phase without end.
         let events = events(&object, &name.value, ("a thread", is_property), findings);
         let only =
             Phase { at: name.at, rounds: rounds.unwrap_or(Some(1)), asked: Asked::default(), group: None, events };
@@ -259,7 +259,7 @@ fn events<'f>(
     let mut events = Vec::new();
     let mut any = false;
     for (key, value) in object.entries.iter().filter(|(key, _)| !is_property(&key.value)) {
-        // These keys are properties of a thread under SCHED_DEADLINE, not events.
+        // These keys are properties of a thread under SCHED_DEADLINE. Under other policies they have no effect.
         if what == "a thread" && ["period", "deadline"].contains(&key.value.as_ref()) {
             continue;
         }
@@ -285,7 +285,7 @@ fn events<'f>(
     events
 }
 
-/// Checks that the name is printable, and that neither `/` nor leading or trailing spaces make the name ambiguous.
+/// Checks that the name is printable and of valid length, without `/` and without leading or trailing spaces.
 fn named(name: &Placed<std::borrow::Cow<'_, str>>, findings: &mut Findings) {
     let text = &name.value;
     let reason = match () {

@@ -20,7 +20,7 @@ pub(super) struct Forks {
     pub(super) forked: Vec<bool>,
     /// The threads, each after its children.
     pub(super) order: Vec<usize>,
-    /// Maximum number of threads at any time.
+    /// Upper bound on the number of threads that exist at one time.
     pub(super) count: usize,
 }
 
@@ -70,7 +70,7 @@ impl Forks {
         duration: Option<Nanos>,
         findings: &mut Findings,
     ) -> bool {
-        // Number of threads that descend from each thread, including itself.
+        // Upper bound on the number of threads at one time that descend from each thread, including the thread itself.
         let mut family: Vec<u64> = vec![1; threads.len()];
         for &parent in &self.order {
             let thread = &threads[parent];

@@ -45,7 +45,7 @@ fn is_path(text: &str) -> bool {
 pub(super) struct Groups {
     /// Indices of the groups in `groups`, by path without the leading slash.
     places: BTreeMap<String, usize>,
-    /// Paths that the file names.
+    /// Index of the group at each path that the file names. `None`: the path is "/".
     paths: BTreeMap<String, Option<u32>>,
     pub(super) groups: Vec<TaskGroup>,
 }

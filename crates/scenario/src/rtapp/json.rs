@@ -1,6 +1,6 @@
-//! Conversion of text to values with their spans. Accepts features of rt-app's own files beyond JSON: comments, a comma
-//! after the last entry, and repeated keys in their order. Keys may lack a value (`"suspend",`); rt-app's script
-//! workgen completes such keys.
+//! Conversion of text to values with their spans. Accepts extensions of JSON that rt-app's own files use: comments, a
+//! comma after the last entry, and repeated keys, whose order is kept. Keys may lack a value (`"suspend",`); rt-app's
+//! script workgen completes such keys.
 
 use input::problem::Problem;
 use input::source::{Placed, Span};
@@ -11,13 +11,14 @@ use std::borrow::Cow;
 
 /// Maximum depth of nested values: rt-app's own files need 5.
 const DEPTH_MAX: usize = 32;
-/// Maximum number of values in a file. The values and their spans take about a hundred times the bytes of the file.
+/// Maximum number of values in a file. In memory, the values and their spans take about a hundred times the size of the
+/// file.
 const VALUES_MAX: usize = 1 << 20;
 
 /// A value with its span.
 #[derive(Debug)]
 pub(super) enum Json<'a> {
-    /// No value: a key alone.
+    /// The key has no value.
     Absent,
     Null,
     Switch(bool),
@@ -49,7 +50,8 @@ impl Json<'_> {
 
 /// Parses the value in `text`.
 pub(super) fn parse(text: &str) -> Result<Placed<Json<'_>>, Problem> {
-    // Extensions of json-c, rt-app's parser, beyond JSON. Source: json_tokener.c, 0.17, without JSON_TOKENER_STRICT.
+    // Extensions of JSON that json-c, rt-app's parser, accepts. Source: json_tokener.c, 0.17, without
+    // JSON_TOKENER_STRICT.
     let options = ScannerOptions {
         allow_single_quoted_strings: true,
         allow_hexadecimal_numbers: false,
@@ -99,7 +101,7 @@ impl<'a> Reader<'a> {
         Problem::new(message).at(self.here(), label).help(format!("use {right}"))
     }
 
-    /// Counts a value, and reports an excess.
+    /// Counts a value. Returns an error if there are more than [`VALUES_MAX`].
     fn count(&mut self) -> Result<(), Problem> {
         self.values += 1;
         match self.values {
@@ -122,7 +124,7 @@ impl<'a> Reader<'a> {
             Some(Token::Number(digits)) => Json::Number(digits),
             Some(Token::Boolean(on)) => Json::Switch(on),
             Some(Token::Null) => Json::Null,
-            // json-c accepts any spelling of these words, and Python writes a capital letter.
+            // json-c ignores the case of these words, and Python writes them with a capital letter.
             Some(Token::Word(word)) if word.eq_ignore_ascii_case("true") => Json::Switch(true),
             Some(Token::Word(word)) if word.eq_ignore_ascii_case("false") => Json::Switch(false),
             other => {

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 /// The mutexes that a thread holds, with the spans of the events that acquired the mutexes.
 type Held<'f> = BTreeMap<&'f str, Span>;
 
-/// Follows `thread` through two rounds of every loop, up to the first problem.
+/// Follows `thread` through at most two rounds of each loop. Stops at the first problem, and after two rounds of an
+/// endless phase.
 ///
 /// Records for each sync event whether the event must acquire its mutex first.
 pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {

@@ -36,7 +36,7 @@ pub struct RtApp {
     pub application: Application,
     /// Maximum duration of the threads. `None`: the threads run until they end.
     pub duration: Option<Nanos>,
-    /// Maximum number of threads, including forked threads.
+    /// Upper bound on the number of threads that exist at one time, including forked threads.
     pub threads: usize,
     /// Number of events of all threads together. The events of equal threads count once per thread.
     pub(crate) events: u64,
@@ -45,7 +45,7 @@ pub struct RtApp {
 }
 
 impl RtApp {
-    /// Reads the file `name` of `files`.
+    /// Reads the file `name` from `files`.
     ///
     /// # Errors
     /// The file cannot be read, or the errors of [`from_bytes`](RtApp::from_bytes).
@@ -63,7 +63,8 @@ impl RtApp {
     /// Reads the contents of the file `name`.
     ///
     /// # Errors
-    /// All errors in the file, each with its span and its remedy. Only the first syntax error is reported.
+    /// The errors in the file, each with its span and its remedy. A syntax error is reported alone. If keys or values
+    /// are invalid, locks, forks and waits are not checked.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<RtApp, Problems> {
         let source = input::text::decode(name, bytes)?;
         let mut findings = Findings::new(&source);

@@ -44,7 +44,7 @@ impl<'f, 'a> Object<'f, 'a> {
         self.entries.iter().find(|(name, _)| name.value == key).map(|(_, value)| value)
     }
 
-    /// Reads the value of `key` with `form`.
+    /// Reads the value of `key` with `form`. `None`: the key is absent, or its value is wrong.
     pub(super) fn read<T>(
         &self,
         key: &'static str,

@@ -10,7 +10,7 @@ use input::source::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of rounds of a loop that takes no time. A loop with more rounds counts as endless, because all its
-/// rounds happen at one instant.
+/// rounds would happen at one instant.
 const ROUNDS_AT_ONCE_MAX: u64 = 1 << 20;
 
 /// Reports the loops that take no time.
@@ -26,11 +26,11 @@ pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, signallers: &Signalle
     }
 }
 
-/// A loop without end.
+/// A loop without end, or with more than [`ROUNDS_AT_ONCE_MAX`] rounds.
 #[derive(Debug)]
 struct Round<'f> {
     thread: usize,
-    /// Position of the loop in the file, for error messages.
+    /// Span of the name of the phase or thread, for error messages.
     at: Span,
     events: Vec<Event<'f>>,
 }
@@ -54,12 +54,15 @@ struct Pace<'f> {
     unpaced: Vec<usize>,
     /// Whether several instances of the thread can exist, by thread.
     many: Vec<bool>,
-    /// Loops that wait for each condition, and threads that signal the condition and have loops not known to take time.
+    /// Loops that wait for each condition.
     waiters: BTreeMap<&'f str, Vec<usize>>,
+    /// Threads that signal each condition and have a loop that is not known to take time.
     quick: BTreeMap<&'f str, BTreeSet<usize>>,
+    /// Loops and threads that wait at each barrier.
     barriers: BTreeMap<&'f str, Meeting>,
-    /// Conditions that each thread signals, and barriers at which it waits, by thread.
+    /// Conditions that each thread signals, by thread. Empty once all loops of the thread take time.
     signals_of: Vec<BTreeSet<&'f str>>,
+    /// Barriers at which each thread waits, by thread. Empty once all loops of the thread take time.
     barriers_of: Vec<BTreeSet<&'f str>>,
     /// Loops that are known to take time and not yet processed.
     due: Vec<usize>,

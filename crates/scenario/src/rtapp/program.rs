@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Maximum number of timers of one thread.
 const TIMERS_MAX: usize = 16;
 
-/// Maximum number of steps of all threads together. Threads do not share steps.
+/// Maximum number of events of all threads together. Each instance of a thread has its own copy of the steps.
 const STEPS_MAX: u64 = 1 << 22;
 
 /// The types of objects that events name. Each type has its own namespace.
@@ -34,7 +34,8 @@ struct Made {
     steps: Vec<Step>,
 }
 
-/// Returns the application that `file` describes, whose forks are `forks`, and all requests of its threads.
+/// Returns the application that `file` describes, and all requests of its threads to the scheduler. `forks`: the forks
+/// between the threads.
 pub(super) fn application(
     file: &File<'_>,
     forks: &Forks,
@@ -216,7 +217,7 @@ impl Making {
                 steps.push(self.wait(condition, mutex));
                 steps.extend(locks.then_some(Step::Unlock(lock)));
             }
-            // The event uses a condition and a mutex of that name. Source: run_event, rt-app.c, 1.0.
+            // The event uses a condition and a mutex, both with the name `name`. Source: run_event, rt-app.c, 1.0.
             Event::Suspend(name) => {
                 let lock = self.object(Kind::Mutex, name);
                 steps.extend([Step::Lock(lock), self.wait(name, name), Step::Unlock(lock)]);
@@ -239,8 +240,8 @@ impl Making {
 
 type Asks = (Vec<Option<Params>>, (Standing, Params));
 
-/// Returns the requests of `thread` at the start of each phase, and its state after the last phase. `standing` and
-/// `params` are its state before the first phase.
+/// Returns the requests of `thread` at the start of each phase, and the thread's requests after the last phase.
+/// `standing` and `params` are the requests before the first phase.
 fn asks(thread: &Thread<'_>, mut standing: Standing, mut params: Params, findings: &mut Findings) -> Option<Asks> {
     let mut asks = Vec::with_capacity(thread.phases.len());
     for phase in &thread.phases {

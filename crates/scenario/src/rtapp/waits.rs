@@ -9,7 +9,8 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reports waits that cannot end. If there are no problems, reports endless loops that take no time.
+/// Reports waits that cannot end, and timers that several threads share. If there are no problems, reports endless
+/// loops that take no time.
 pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
     let signallers = signallers(threads, forks);
     unwoken(threads, forks, &signallers, findings);
@@ -38,8 +39,8 @@ fn unwoken(threads: &[Thread<'_>], forks: &Forks, signallers: &Signallers<'_>, f
     }
 }
 
-/// Returns the number of threads that each barrier waits for. As in rt-app, these are all threads that name the
-/// barrier. A thread that names a barrier twice counts twice.
+/// Returns the number of threads that each barrier waits for. As in rt-app, a barrier waits for all threads that name
+/// it. A thread that names a barrier twice counts twice.
 pub(super) fn parties(threads: &[Thread<'_>], forks: &Forks) -> BTreeMap<String, u64> {
     let mut parties = BTreeMap::new();
     for (_, thread) in alive(threads, forks) {

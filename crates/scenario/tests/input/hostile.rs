@@ -25,7 +25,7 @@ const FILES: &[&str] = &[
     include_str!("errors/placement.txt"),
 ];
 
-/// Words that pass the first checks more often than random bytes do.
+/// Words to insert. A file with such a word passes the first checks more often than a file with random bytes.
 const WORDS: &[&str] = &[
     "\"",
     "'''",
@@ -83,7 +83,7 @@ fn below(rng: &mut ChaCha8Rng, n: usize) -> usize {
 }
 
 /// Damages a file at random. Flips a bit, truncates the file, removes or repeats a part, replaces a part with a part of
-/// another file, or inserts a word.
+/// one of [`FILES`], or inserts a word.
 fn damage(rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
     let at = below(rng, bytes.len() + 1);
     let end = (at + below(rng, 80)).min(bytes.len());
@@ -151,7 +151,8 @@ fn damaged_files_are_refused_or_mean_something_else() {
     assert!(right > 200 && wrong > 12_000, "the damage is of all kinds: {right} right, {wrong} wrong");
 }
 
-/// Returns a scenario of `lines` lines: VMs and nested groups, with references to every name.
+/// Returns a scenario of about `lines` lines: VMs and nested groups. Each VM refers to its group, and most groups refer
+/// to the previous group.
 fn large(lines: usize) -> String {
     let mut text = "name = \"large\"\ncpus = 64\nlength = \"1s\"\n".to_string();
     for i in 0..(lines - 3) / 10 {
@@ -162,8 +163,8 @@ fn large(lines: usize) -> String {
     text
 }
 
-/// Returns the time until the scenario of `text`, or all its problems, are ready for display. Also returns the scenario
-/// or the displayed problems.
+/// Reads `text` as a scenario and renders its problems, if any. Returns the time taken, and the scenario or the
+/// rendered problems.
 fn time(text: String) -> (Duration, Result<Scenario, String>) {
     let begun = Instant::now();
     let outcome = Scenario::from_bytes("x", text.into_bytes()).map_err(|problems| rendered(&problems));

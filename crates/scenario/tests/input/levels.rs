@@ -43,7 +43,7 @@ impl Files for Empty {
     }
 }
 
-/// Returns a scenario next to a file of rt-app with the content `json`.
+/// Reads a scenario from a directory with an rt-app file `app.json`, whose content is `json`.
 fn beside(json: &str, text: &str) -> Result<Scenario, String> {
     let files = BTreeMap::from([("…/app.json".to_string(), json.as_bytes().to_vec())]);
     let scenario = Scenario::with_files("…/x.toml", format!("{START}{text}").into_bytes(), Arc::new(files));

@@ -1,4 +1,4 @@
-//! Tests of the input: accepted values, and the problems of all others.
+//! Tests of the input: the accepted values, and the errors for rejected values.
 
 mod copies;
 mod errors;

@@ -207,7 +207,7 @@ fn policies_become_classes_shares_and_promises() {
     assert_eq!(params(dl), Params { reservation: Some(promised), ..default });
     promised.limit = Limit::Soft;
     assert_eq!(params(&format!("{dl}, \"dl-reclaim\" : true")), Params { reservation: Some(promised), ..default });
-    // Names from older versions, and omitted properties.
+    // The property names of older versions, without a deadline.
     let old = "\"policy\" : \"SCHED_DEADLINE\", \"period\" : 20000, \"phases\" : {} "
         .replace("\"phases\" : {}", "\"runtime\" : 5000");
     let promised = Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::ms(5), Nanos::ms(20)) };

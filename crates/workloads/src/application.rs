@@ -6,7 +6,7 @@ use sched::Params;
 use std::fmt;
 use std::sync::Arc;
 
-/// A workload that is an application: related tasks on one machine, with parts on other machines.
+/// A workload that is an application: related tasks on one machine, and optional parts on other machines.
 pub trait ApplicationWorkload: fmt::Debug + Send + Sync {
     /// Returns the maximum number of concurrent tasks. Returns `u64::MAX` if the number exceeds the range of `u64`.
     fn tasks(&self) -> u64;

@@ -13,8 +13,8 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
 /// Sound: a player fills a buffer. Then the player adds one period of sound whenever one period has been played. Source
-/// of the defaults: frames of MP3, with 1152 samples at 44.1 kHz (ISO/IEC 11172-3). The buffer holds two frames, like
-/// the usual two fragments of a sound card.
+/// of the default period: a frame of MP3 has 1152 samples at 44.1 kHz (ISO/IEC 11172-3). By default, the buffer holds
+/// two frames, like the usual two fragments of a sound card.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Audio {
     /// Duration of a period. The player decodes a whole period at a time. Range: above zero.
@@ -53,14 +53,14 @@ impl Audio {
         TaskSpec { name: name.to_string(), params, delay: Length::Fixed(Nanos::ZERO), steps }
     }
 
-    /// Returns one task.
+    /// Returns an application with the player as its only task.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         Application { tasks: vec![self.task("sound", params)], ..Application::default() }
     }
 }
 
-/// Maximum number of periods of a sound buffer.
+/// Maximum capacity of the buffer, in periods.
 const BUFFERS_MAX: u32 = 10_000;
 
 /// Entry of the workload in [`ALL`](crate::ALL).

@@ -30,7 +30,7 @@ pub struct CdReader {
     pub work: Length,
 }
 
-/// Amount of data of a turn. The amount affects no result. Unit: bytes.
+/// Amount of data per turn. The amount affects no result. Unit: bytes.
 const TRACK: u64 = 35_280;
 /// Size of a request: a command packet of ATAPI (SFF-8020i). Unit: bytes.
 const COMMAND: u64 = 12;

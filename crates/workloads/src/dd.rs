@@ -10,14 +10,14 @@ use sched::Params;
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
 
-/// Reads or writes a disk block by block, one after the other, like `dd` without a page cache (`oflag=direct`).
+/// Reads or writes the blocks of a disk one after the other, like `dd` without a page cache (`oflag=direct`).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dd {
     /// Size of a block. Unit: bytes. Range: 1 to [`BLOCK_MAX`](Dd::BLOCK_MAX).
     pub block: u64,
     /// Number of blocks. `None`: without end.
     pub count: Option<u64>,
-    /// CPU time of each block.
+    /// CPU time per block.
     pub work: Length,
 }
 
@@ -57,7 +57,7 @@ pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
 
 fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     let dd = Dd {
-        // Figures 5 and 6 of xen-three-2007: 1000 blocks of 1 KB.
+        // Source: xen-three-2007, figures 5 and 6, with 1000 blocks of 1 KB.
         block: settings.count("block", Dd::BLOCK_MAX, 1_024),
         count: settings.times("count", None),
         work: settings.above_zero("work", Nanos::us(10).into()),

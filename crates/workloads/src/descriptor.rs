@@ -1,5 +1,5 @@
-//! [`WorkloadDescriptor`]: the registration of a workload. The keys that a scenario accepts, the tests of the manual
-//! and the reader of the settings derive from the descriptor.
+//! [`WorkloadDescriptor`]: the registration of a workload. The descriptor has the keys that a scenario accepts and the
+//! function that reads their values. Tests compare the manual with the keys.
 
 use crate::Settings;
 use crate::application::Selected;
@@ -16,7 +16,7 @@ pub struct WorkloadDescriptor {
     pub title: &'static str,
     /// Keys of the workload's settings, in the order of the manual.
     pub keys: &'static [&'static str],
-    /// Shortest valid value of `workload`.
+    /// A short valid value of `workload`, for error messages.
     pub example: &'static str,
     /// Reader of the workload's settings.
     pub read: ReadSettings,

@@ -47,10 +47,12 @@ pub enum Mix {
     Webproxy,
 }
 
-/// Mean sizes of files and of appended data: filebench's meanfilesize and meanappendsize. An append has any size up to
-/// meanappendsize; the mean size is half of meanappendsize.
+/// Mean size of a file, in all mixes except `fileserver`: filebench's meanfilesize. Unit: bytes.
 const FILE: u64 = 16 << 10;
+/// Mean size of a file in `fileserver`. Unit: bytes.
 const LARGE: u64 = 128 << 10;
+/// Mean size of an append. An append has any size up to filebench's meanappendsize, so the mean is half of it. Unit:
+/// bytes.
 const APPEND: u64 = (16 << 10) / 2;
 
 impl Mix {
@@ -109,7 +111,7 @@ pub struct Filebench {
     pub work: Length,
     /// Copy bandwidth. Unit: bytes per second. Minimum: 1.
     pub copy: u64,
-    /// Share of read data that is in the page cache. Unit: percent. Range: 0 to 100.
+    /// Share of reads that hit the page cache. Unit: percent. Range: 0 to 100.
     pub hits: u64,
     /// Maximum amount of data that waits for write-back. Unit: bytes. Minimum: [`DIRTY_LEAST`](Filebench::DIRTY_LEAST).
     pub dirty: u64,
@@ -135,7 +137,8 @@ impl Filebench {
         Filebench { mix, threads: mix.threads(), loops: None, work, copy: 4_000_000_000, hits: 90, dirty: 64 << 20 }
     }
 
-    /// Returns the period of the pattern of hits and misses, in loops: the fewest loops with a whole number of misses.
+    /// Returns the period of the pattern of hits and misses, in loops: the minimum number of loops that have a whole
+    /// number of misses together.
     fn pattern(&self) -> u64 {
         let missed = self.reads() * (100 - self.hits);
         (1..=100).find(|loops| (loops * missed).is_multiple_of(100)).expect("a hundred do")
@@ -145,7 +148,7 @@ impl Filebench {
         self.mix.operations().iter().filter(|it| matches!(it, Read(_))).count() as u64
     }
 
-    /// Returns the maximum number of steps of all tasks.
+    /// Returns an upper bound on the number of steps of all tasks.
     #[must_use]
     pub fn steps(&self) -> u64 {
         let each = self.mix.operations().len() as u64 * 7;
@@ -169,7 +172,7 @@ impl Filebench {
         }
     }
 
-    /// Returns the threads. If no operation of the mix waits for write-back, adds the kernel's write-back thread.
+    /// Returns the threads. For a mix without `Sync`, adds the kernel's write-back thread.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan::default();

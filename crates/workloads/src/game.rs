@@ -27,8 +27,8 @@ pub struct Game {
 }
 
 impl Default for Game {
-    /// Returns a game with 30 pictures per second, and sound with little work. The pictures take a seventh of a CPU in
-    /// total.
+    /// Returns a game with 30 pictures per second, and sound with little work. Drawing the pictures takes a seventh of
+    /// a CPU.
     fn default() -> Game {
         let sound = Audio { work: Length::Fixed(Nanos::us(200)), ..Audio::default() };
         Game { fps_milli: 30_000, work: Length::Fixed(Nanos::us(4_800)), sound: Some(sound) }

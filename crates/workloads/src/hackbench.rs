@@ -60,7 +60,7 @@ impl Default for Hackbench {
 }
 
 impl Hackbench {
-    /// Maximum number of senders of a group. Every sender has a step for each receiver.
+    /// Maximum number of senders of a group. The senders of a group have two steps per receiver.
     pub const FDS_MAX: u32 = 1000;
     /// Maximum size of a message: the capacity of a pipe. Unit: bytes.
     pub const DATASIZE_MAX: u64 = 65_536;

@@ -38,7 +38,8 @@ pub struct Iperf {
 
 impl Default for Iperf {
     fn default() -> Iperf {
-        // The window of TCP without window scaling (RFC 9293), in whole blocks. A block is copied at 4 GB/s.
+        // The maximum window of TCP without window scaling (RFC 9293), rounded up to whole blocks. The work is the time
+        // to copy a block at 4 GB/s.
         let (window, work) = (8 * Iperf::BLOCK, Length::Fixed(Nanos::us(2)));
         Iperf { streams: 1, window, direction: Direction::Out, work }
     }
@@ -84,7 +85,7 @@ impl Iperf {
     }
 }
 
-/// Maximum value of each size setting. Unit: bytes.
+/// Maximum window. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Entry of the workload in [`ALL`](crate::ALL).

@@ -1,5 +1,5 @@
-//! Named workloads. Each workload converts a few documented parameters to an [`Application`](sim::Application), and may
-//! have a metric.
+//! Named workloads. Each workload converts a few documented parameters to an [`Application`](sim::Application) or to a
+//! single entity. An application may have a metric.
 //!
 //! [`ALL`] lists the workloads. Each workload is one file with its parameters, its tasks, its metric and its
 //! [`WorkloadDescriptor`].

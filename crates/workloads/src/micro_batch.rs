@@ -32,7 +32,7 @@ pub struct MicroBatch {
     pub workers: u32,
     /// VMs with a worker each, instead of `workers`. A VM that is listed twice has two workers.
     pub places: Vec<String>,
-    /// Number of threads of each worker in a VM. Minimum: 1.
+    /// Number of threads per worker in a VM. Minimum: 1.
     pub threads: u32,
     /// Whether the threads of a worker sleep or spin while they wait for each other at the end of a stage.
     pub waits: Waits,
@@ -41,11 +41,11 @@ pub struct MicroBatch {
     pub launch: Length,
     /// Data that the driver sends to all workers together in a stage. Unit: bytes. Minimum: 1.
     pub input: u64,
-    /// Data that each worker returns. Unit: bytes. Minimum: 1.
+    /// Data that each worker returns per stage. Unit: bytes. Minimum: 1.
     pub output: u64,
-    /// Number of records of a batch. 0: records are not counted.
+    /// Number of records per batch. 0: records are not counted.
     pub records: u64,
-    /// CPU time of a record in a stage. If given, the time for all records is divided evenly among all working threads,
+    /// CPU time per record and stage. If given, the time for all records is divided evenly among all working threads,
     /// and replaces `work`.
     pub record_work: Option<Nanos>,
     /// Number of stages. Range: 1 to [`STAGES_MAX`](MicroBatch::STAGES_MAX).
@@ -183,7 +183,7 @@ impl MicroBatch {
 /// Maximum size of a message. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Maximum number of records of a batch.
+/// Maximum number of records per batch.
 const RECORDS_MAX: u64 = 1 << 40;
 
 /// Maximum number of workers in VMs.

@@ -68,7 +68,7 @@ pub struct Parsec {
     pub waits: Waits,
 }
 
-/// The number of rounds, and the work of each thread in a round.
+/// The number of rounds, and the lock acquisitions and work of each thread in a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Round {
     rounds: u64,

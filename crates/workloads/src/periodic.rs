@@ -42,7 +42,7 @@ pub enum Phase {
 }
 
 impl Periodic {
-    /// Returns one task.
+    /// Returns an application with the periodic task as its only task.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let delay = match self.phase {
@@ -51,7 +51,7 @@ impl Periodic {
                 Length::Uniform { least: Nanos::ZERO, most: Nanos::ns(self.period.as_ns().saturating_sub(1)) }
             }
         };
-        // A task with a late job does not wait, because the next period has already begun.
+        // After a job that ends late, the task does not wait, because the next period has already begun.
         let body = vec![
             Step::JobBegins { deadline: Some(self.deadline) },
             Step::Run(self.work),

@@ -16,7 +16,8 @@ use sim::{Application, Object, Step, TaskSpec};
 /// Number of transactions of one job. A job combines the computation of its transactions, and writes their data to the
 /// disk as one request.
 const JOB: u64 = 10;
-/// Period of the pattern of cache misses, in jobs. Shares in tenths and percent give whole numbers in a period.
+/// Period of the pattern of cache misses, in jobs. Because the settings are tenths and percentages, each period has a
+/// whole number of misses.
 const ROUND: u64 = 100;
 
 /// The small files of a mail server, modelled on Postmark 1.5 (Katcher, NetApp TR3022). The program creates files,
@@ -24,7 +25,7 @@ const ROUND: u64 = 100;
 /// or deletes a file. By default, the two alternatives of each choice are equally probable. Reads hit or miss the page
 /// cache. Writes go to the page cache, and from there to the disk in the background. A write waits while the maximum
 /// amount of data waits for write-back. Each file has the mean size. The disk determines the duration of its requests.
-/// The CPU time of an operation, the cache and the share of written-back data are free parameters: the program does not
+/// The CPU time of an operation, the cache and the share of written-back data are free parameters: Postmark does not
 /// state them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Postmark {
@@ -38,7 +39,7 @@ pub struct Postmark {
     pub reads: u64,
     /// CPU time of each operation. A transaction has two operations.
     pub work: Nanos,
-    /// Share of read data that is in the page cache. Unit: percent. Range: 0 to 100.
+    /// Share of reads that hit the page cache. Unit: percent. Range: 0 to 100.
     pub hits: u64,
     /// Share of written data that goes to the disk; other files are deleted before write-back. Unit: percent. Range: 0
     /// to 100.
@@ -63,7 +64,7 @@ impl Default for Postmark {
     }
 }
 
-/// The shared objects of the tasks.
+/// The objects through which the program accesses the disk.
 #[derive(Clone, Copy)]
 struct Disk {
     asks: ObjectId,

@@ -12,14 +12,15 @@ use std::sync::Arc;
 use toml::de::DeValue;
 
 /// Maximum number of tasks of an application, and of all applications of a scenario. The limit bounds memory use. A
-/// file of a few bytes can request any number of tasks, and each task takes about half a kilobyte before it runs.
+/// small file can request any number of tasks, and each task takes about half a kilobyte before the run starts.
 pub const TASKS_MAX: usize = 1 << 20;
 
 /// A reader of settings with defaults, which records whether a setting was wrong.
 #[derive(Debug)]
 pub struct Settings<'t, 'a, 'i, 'f> {
-    /// Name of the workload, and the shortest valid value of `workload`.
+    /// Name of the workload.
     name: &'static str,
+    /// A valid value of `workload`, for error messages.
     example: &'static str,
     /// Table that contains the settings.
     pub table: &'t Table<'a, 'i>,
@@ -30,7 +31,8 @@ pub struct Settings<'t, 'a, 'i, 'f> {
 }
 
 impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
-    /// Creates the reader for the settings of the workload `name` in `table`. `example` is its shortest valid value.
+    /// Creates the reader for the settings of the workload `name` in `table`. `example`: a valid value of `workload`,
+    /// for error messages.
     pub fn new(
         (name, example): (&'static str, &'static str),
         table: &'t Table<'a, 'i>,
@@ -44,7 +46,7 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
         self.right.then(|| Selected::Application(Arc::new(workload)))
     }
 
-    /// Reads the value of `key` in `form`. `None`: the value is absent or wrong.
+    /// Reads the value of `key` with `form`. `None`: the value is absent or wrong.
     pub fn read<T>(&mut self, key: &str, form: impl FnOnce(&'a DeValue<'i>) -> Result<T, Wrong>) -> Option<T> {
         match self.table.read(key, form, self.findings) {
             Given::Absent => None,
@@ -99,7 +101,7 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
         self.few(key, 1, TASKS_MAX as u32, default)
     }
 
-    /// Reports a setting that contradicts another.
+    /// Reports a problem of the setting `key`, such as a contradiction with another setting.
     pub fn wrong(&mut self, wrong: Wrong, key: &str) {
         let at = self.table.get(key).map_or(self.table.at, |(_, at)| at);
         self.findings.add(wrong.at(at));

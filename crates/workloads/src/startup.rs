@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Launches of an application, one after the other, with hot caches. The application only computes, with optional waits
 /// for an answer. Source: the paper on coordinated schedulers (2015, section V B, Fig 4). The paper measures the
-/// start-up time, from the launch of an application until the application is ready, of 100 launches.
+/// start-up times of 100 launches. A start-up time is the time from the launch until the application is ready.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Startup {
     /// Number of launches. `None`: without end.

@@ -24,7 +24,8 @@ pub struct Stream {
 }
 
 impl Default for Stream {
-    /// Returns the triad of STREAM 5.10: three arrays of 10 million doubles at 10 GB/s, a channel of DDR3-1333.
+    /// Returns the triad of STREAM 5.10: three arrays of 10 million doubles, at 10 GB/s, about the bandwidth of one
+    /// channel of DDR3-1333.
     fn default() -> Stream {
         Stream { threads: 1, passes: None, pass: Nanos::ms(24), bytes: 240_000_000 }
     }

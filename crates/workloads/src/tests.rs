@@ -117,8 +117,8 @@ fn a_team_meets_after_each_round() {
         [Step::Repeat { times: None, body }] => body.len(),
         other => panic!("{other:?}"),
     };
-    // Two parts with a lock of three steps between them, and two barriers. The first thread also has a job and an
-    // additional part.
+    // Two parts with a lock of three steps between them, and two barriers. The first thread also has the start and the
+    // end of a job, and the serial work.
     assert_eq!((length(&tasks[0]), length(&tasks[1])), (10, 7));
     let alone = ForkJoin { serial: us(0), ..team }.application(Params::default());
     assert_eq!(alone.objects.len(), 2, "one barrier will do");

@@ -33,7 +33,8 @@ pub enum Frames {
 }
 
 impl Frames {
-    /// Maximum delay of a shown frame: mplayer.c of MPlayer 1.1 accepts 100 ms between picture and sound.
+    /// Default maximum delay of a frame that is not dropped. Source: mplayer.c of MPlayer 1.1, which accepts 100 ms
+    /// between picture and sound.
     pub const LATE: Nanos = Nanos::ms(100);
 }
 
@@ -88,7 +89,7 @@ impl Video {
         Film { period, frames, sound: self.sound.map(|sound| sound.sound()) }
     }
 
-    /// Returns the player, its helper threads for decoding, and the audio task.
+    /// Returns the player, its helper threads for decoding, and the audio task, if any.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();

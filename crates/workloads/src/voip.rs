@@ -19,9 +19,9 @@ const HEADERS: u64 = 20 + 8 + 12;
 /// Capacity of a socket. Source: net.core.rmem_default of Linux, 212,992. Unit: bytes.
 const SOCKET: u64 = 212_992;
 
-/// Incoming telephone calls. Outside, a speaker sends packets at a fixed interval. A task on the application's own
-/// machine reads the packets of its call. Lost packets are not retransmitted, and packets that are read too late are
-/// not played.
+/// Incoming telephone calls. For each call, a speaker outside sends packets at a fixed interval. A task on the
+/// application's own machine reads the packets of its call. Lost packets are not retransmitted, and packets that are
+/// read too late are not played.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Voip {
     /// Number of calls. Minimum: 1.
@@ -45,7 +45,7 @@ impl Voip {
     /// Returns the size of each IP packet, excluding Ethernet framing. Unit: bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        // Bits per second, converted to bytes per packet.
+        // Bit rate of the codec. Unit: bits per second.
         let rate = match self.phone.codec {
             Codec::G711 | Codec::G711Concealed => 64_000,
             Codec::G729 => 8_000,
@@ -74,7 +74,7 @@ impl Voip {
             let port = there.share(format!("microphone {n}"), Object::Port { window: u64::MAX });
             let beat = Step::Timer { timer: 0, period: self.phone.packet, mode: TimerMode::Absolute };
             let steps = vec![Step::Repeat { times: None, body: vec![beat, Step::Send { pipe: port, bytes }] }];
-            // The speakers begin at different instants.
+            // Each speaker begins at a random instant of the first interval.
             let delay = Length::Uniform { least: Nanos::ZERO, most: self.phone.packet };
             there.tasks.push(TaskSpec { name: format!("speaker-{n}"), params: Params::default(), delay, steps });
             plan.link("call", (1, port), (0, inbox)).reliable = false;
@@ -85,7 +85,7 @@ impl Voip {
     }
 }
 
-/// Maximum value of each size setting. Unit: bytes.
+/// Maximum capacity of the socket. Unit: bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Entry of the workload in [`ALL`](crate::ALL).
@@ -100,7 +100,7 @@ pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
 fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     let default = Voip::default();
     let codec = settings.read("codec", codec).unwrap_or(default.phone.codec);
-    // A packet of G.723.1 is a frame of 30 ms (RFC 3551, section 4.5.3).
+    // By default, a packet of G.723.1 has one frame of 30 ms (RFC 3551, section 4.5.3).
     let frame = if codec == Codec::G7231 { Nanos::ms(30) } else { default.phone.packet };
     let phone = Phone {
         codec,

@@ -9,12 +9,12 @@ use sim::program::Length;
 use sim::{Application, Step, TaskSpec};
 
 /// A browsing user: clicks or scrolls, waits for the answer, reads the answer, and continues. The parameters are free:
-/// no source states them. The defaults model a page that scrolls with a finger.
+/// no source states them. The defaults model a page that the user scrolls with a finger.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Web {
     /// Time from an answer to the next click.
     pub think: Length,
-    /// CPU time of an answer.
+    /// CPU time per answer.
     pub work: Length,
 }
 
@@ -26,7 +26,7 @@ impl Default for Web {
 }
 
 impl Web {
-    /// Returns one task.
+    /// Returns an application with the browser as its only task.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let body = vec![

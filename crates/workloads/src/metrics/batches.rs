@@ -15,8 +15,9 @@ pub(super) struct Batches {
     over: Option<Instant>,
     done: u64,
     took: Durations,
-    /// Start of counting, and number of batches completed before the start.
+    /// Instant at which counting started.
     from: Instant,
+    /// Number of batches completed before counting started.
     before: u64,
 }
 

@@ -7,7 +7,7 @@ use super::{Grade, Sound};
 use sched::{Instant, Nanos};
 use trace::Durations;
 
-/// Differences between the period and the actual time from one picture to the next.
+/// Absolute differences between the period and the actual time from one picture to the next.
 #[derive(Debug)]
 pub(super) struct Intervals {
     period: Nanos,

@@ -83,7 +83,7 @@ impl Gauge for Calls {
 impl Packets {
     /// Returns the quality of a call. Packets that are unread at `end` can be played at `end` at the earliest.
     fn hear(&mut self, phone: Phone, end: Instant) -> Reading {
-        // A packet that was sent recently may still be played in time. This packet does not count.
+        // An unread packet that was sent recently may still be played in time, so it does not count.
         let late = |sent: &Instant| end.saturating_since(*sent) > phone.buffer.saturating_add(phone.packet);
         self.read.extend(self.unread.drain(..).filter(late).map(|sent| (sent, end)));
         self.read.sort_unstable();

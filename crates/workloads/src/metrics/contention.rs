@@ -13,9 +13,11 @@ pub(super) struct Contention {
     /// Roles of the tasks that are currently runnable.
     awake: std::collections::BTreeSet<String>,
     there: u64,
-    /// Task-time of the whole run and of the current second. Unit: nanoseconds.
+    /// Sum of the times for which each task was runnable, since counting started. Unit: nanoseconds.
     whole: u64,
+    /// The same sum for the current second. Unit: nanoseconds.
     second: u64,
+    /// Mean number of runnable tasks in each completed second. Unit: thousandths.
     seconds: Vec<u64>,
 }
 
@@ -85,7 +87,7 @@ impl Gauge for Contention {
     }
 
     fn read(&mut self, end: Instant) -> Reading {
-        // After the departure of the last task, the trace is over.
+        // The playback ends with the departure of the last task.
         let over = if self.there == 0 { self.upto } else { end };
         self.count_to(over);
         let there = over.saturating_since(self.began.unwrap_or(over));

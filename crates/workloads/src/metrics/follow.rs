@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use trace::{Event, Sink};
 
-/// The link of each flow that belongs to a measured application: the application's name and the number of the link. The
-/// code that creates the links adds the entries.
+/// The link of each flow that belongs to a measured application, by the number of the flow: the application's name and
+/// the number of the link. The code that creates the links adds the entries.
 pub type FlowNames = Rc<RefCell<BTreeMap<u32, (String, u32)>>>;
 
 /// Measures the applications of one machine, as a [`Sink`] of its events.

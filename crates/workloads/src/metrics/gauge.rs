@@ -4,7 +4,7 @@ use super::reading::Reading;
 use sched::{Instant, Nanos};
 use std::fmt::Debug;
 
-/// An event of one of an application's tasks or packets.
+/// An event of a task or packet of an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fact {
     /// The task arrived.
@@ -39,11 +39,12 @@ pub(crate) enum Fact {
 
 /// The measurement of one application.
 pub(crate) trait Gauge: Debug {
-    /// Records an event of task `role`. The role is the part after `/` in the task's name. It is empty for packets and
-    /// for a task with the application's name alone.
+    /// Records an event of task `role`. The role is the part after the last `/` in the task's name. The role is empty
+    /// for packets, and for a task with the application's name alone.
     fn note(&mut self, at: Instant, role: &str, fact: Fact);
 
-    /// Starts to count at `at`. Events before `at` no longer affect any number. A gauge without tasks needs no reset.
+    /// Starts to count at `at`. Events before `at` affect no number, except the completion time of an application. A
+    /// gauge without tasks needs no reset.
     fn begin(&mut self, at: Instant);
 
     /// Returns the reading at the end of the run.

@@ -7,11 +7,11 @@ use sched::Nanos;
 /// and users, and not from results.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Grade {
-    /// Unnoticeable for users.
+    /// Users notice no irregularity or delay.
     Good,
-    /// Noticeable for users only on close attention.
+    /// Users notice an irregularity or delay only if they pay close attention.
     Tiny,
-    /// Noticeable for every user.
+    /// Every user notices the irregularity or delay.
     Small,
     /// Unusable.
     Jitter,
@@ -19,17 +19,17 @@ pub enum Grade {
 
 impl Grade {
     /// Bounds for the deviation of pictures from the regular interval, which 19 of 20 pictures must meet. A display
-    /// shows a picture every 16.7 ms (60 Hz). A picture whose delay is below a third of this period is nearly always in
-    /// time. With a delay of half a period, the picture is late half of the time. With a delay above a whole period,
-    /// the picture is always late.
+    /// shows a picture every 16.7 ms (60 Hz). The bounds are a third, a half and the whole of this period. A picture
+    /// that is delayed by half a period misses the next refresh half of the time. With a delay of a whole period, the
+    /// picture always misses it.
     pub const PICTURES: [Nanos; 3] = [Nanos::us(5_556), Nanos::us(8_333), Nanos::us(16_667)];
 
     /// Bounds for the duration of an answer, which 19 of 20 answers must meet. An answer within 0.1 s seems immediate.
     /// An answer after more than a second interrupts the user's thoughts (Miller 1968; Nielsen 1993, chapter 5). The
-    /// other bounds divide the range between these two in equal ratios.
+    /// second and third bounds divide the range from 0.1 s to 1 s in equal ratios.
     pub const ANSWERS: [Nanos; 3] = [Nanos::ms(100), Nanos::ms(215), Nanos::ms(464)];
 
-    /// Bounds for the number of clicks per minute: interruptions of sound. One click per minute may be a fault of the
+    /// Bounds for the number of clicks (interruptions of sound) per minute. One click per minute may be a fault of the
     /// recording; one click every ten seconds is not.
     pub const CLICKS_PER_MINUTE: [u64; 3] = [0, 1, 6];
 

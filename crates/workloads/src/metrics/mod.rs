@@ -64,7 +64,7 @@ pub enum Metric {
     Rounds {
         /// Duration of a round on an otherwise idle machine.
         alone: Nanos,
-        /// Amount of data that a round moves in memory. Zero: bandwidth is not measured.
+        /// Amount of data that a round moves in memory. Unit: bytes. Zero: bandwidth is not measured.
         bytes: u64,
         /// Floating-point operations of a round. Zero: operations are not counted.
         flops: u64,
@@ -73,7 +73,7 @@ pub enum Metric {
     Batches {
         /// Time from one batch to the next.
         interval: Nanos,
-        /// Number of records of a batch. Zero: records are not counted.
+        /// Number of records per batch. Zero: records are not counted.
         records: u64,
     },
     /// Requests to a server: their number, and the duration of each.

@@ -28,10 +28,11 @@ pub struct Operations {
 pub(super) struct Counted {
     of: Operations,
     there: u64,
-    /// Start of the first job, and end of the last job.
+    /// Start of the first job, or of counting if that is later.
     began: Option<Instant>,
+    /// End of the most recently completed job.
     done: Instant,
-    /// Instant at which the last task so far left.
+    /// Instant of the most recent departure of a task.
     over: Instant,
     /// Start of the open job of each task, by role.
     open: BTreeMap<String, Instant>,
@@ -94,7 +95,8 @@ impl Gauge for Counted {
     fn read(&mut self, end: Instant) -> Reading {
         let all = self.operations(self.jobs);
         let count = all - self.operations(self.before);
-        // If a job is unfinished or transactions are left, the measurement lasts until the end of the run.
+        // If a job is unfinished or operations are left, and a task is present, the measurement lasts until the end of
+        // the run.
         let is_going_on = !self.open.is_empty() || self.of.most.is_some_and(|most| all < most);
         let until = if is_going_on && self.there > 0 { end } else { self.done };
         let took = until.saturating_since(self.began.unwrap_or(until));

@@ -11,10 +11,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 pub struct Reading {
     /// Values for the whole run.
     pub values: Named<u64>,
-    /// Values over time: one for each second since the arrival of the application or the end of the warm-up. A film has
-    /// a value for the last incomplete second, but a played-back load does not.
+    /// Values over time: one for each second since the arrival of the application or the end of the warm-up, whichever
+    /// is later. A film has a value for the last incomplete second, but a played-back load does not.
     pub series: Named<Vec<u64>>,
-    /// Number of occurrences of each class of a value, in ascending order. Empty classes are omitted.
+    /// Classes of a value in ascending order, each with its number of samples. Empty classes are omitted.
     pub histograms: Named<Vec<(u64, u64)>>,
 }
 
@@ -68,7 +68,7 @@ impl<T: Serialize> Serialize for Named<T> {
 }
 
 /// Returns `part * unit / whole`, rounded down. Returns 0 if `whole` is zero, and `u64::MAX` if the result exceeds the
-/// range.
+/// range of `u64`.
 pub(super) fn ratio(part: u64, unit: u64, whole: u64) -> u64 {
     let parts = (u128::from(part) * u128::from(unit)).checked_div(u128::from(whole)).unwrap_or(0);
     u64::try_from(parts).unwrap_or(u64::MAX)
@@ -76,8 +76,8 @@ pub(super) fn ratio(part: u64, unit: u64, whole: u64) -> u64 {
 
 /// Returns the rate of `count` in `time`, in thousandths per second.
 pub(super) fn per_second(count: u64, time: Nanos) -> u64 {
-    // The rate is rounded, because a frame time is a whole number of nanoseconds: 24 frames of 41,666,667 ns count as
-    // 24 per second.
+    // The rate is rounded to the nearest thousandth, because a frame time is a whole number of nanoseconds: 24 frames
+    // of 41,666,667 ns count as 24 per second.
     let half = ratio(count, 2_000_000_000_000, time.as_ns());
     half.div_ceil(2)
 }

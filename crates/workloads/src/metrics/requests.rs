@@ -18,10 +18,11 @@ pub(super) struct Requests {
     came: Option<Instant>,
     over: Option<Instant>,
     there: u64,
-    /// Due time of each task's next job, by role, and start of its open job.
+    /// Due time of each task's next job, by role.
     due: BTreeMap<String, Instant>,
+    /// Start of the duration of each task's open request, by role.
     open: BTreeMap<String, Instant>,
-    /// Instants of requests that no client has sent yet.
+    /// Creation times of the requests that no client has sent yet.
     made: VecDeque<Instant>,
     has_arrivals: bool,
     took: Durations,

@@ -6,9 +6,9 @@ use super::reading::Reading;
 use sched::Instant;
 use trace::Durations;
 
-/// The duration from each click to the answer, that is, from the due start of a job to its end. The due start is by the
-/// clock on which the task slept. A job that is open at the end of the run counts with its duration up to the end of
-/// the run.
+/// The duration from each click to the answer, that is, from the due start of a job to its end. The due start is the
+/// instant at which the task's sleep was due to end. A job that is due or open at the end of the run counts with its
+/// duration up to the end of the run.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
     /// Due start of the next job.

@@ -80,7 +80,7 @@ impl Gauge for Buffer {
     fn note(&mut self, at: Instant, _: &str, fact: Fact) {
         match fact {
             Fact::Done => self.fill(at),
-            // A player that has ended leaves the remaining sound to the card.
+            // The measurement ends when the player leaves. The card plays the remaining sound without the player.
             Fact::Left => self.over = self.over.or(Some(at)),
             _ => {}
         }
@@ -119,7 +119,7 @@ impl Buffer {
             (0, _) | (_, false) => Grade::Jitter,
             // Sound that is silent for more than a tenth of the time is useless, even if it clicks only once a minute.
             _ if self.silence.as_ns() > played.as_ns() / 10 => Grade::Jitter,
-            // A rate of one click in two minutes rounds to zero, but is more than no clicks.
+            // A rate below one click per minute is rounded down to zero, but is more than no clicks.
             _ if clicks == 0 && self.underruns > 0 => Grade::Tiny,
             _ => Grade::of(&clicks, &Grade::CLICKS_PER_MINUTE),
         }

@@ -27,7 +27,7 @@ fn a_buffer_plays_once_it_is_full_and_clicks_where_it_runs_empty() {
 
 #[test]
 fn a_long_silence_is_worse_than_a_rare_click() {
-    // One click in three minutes, with 1 s or with 100 s of silence.
+    // One click in six minutes, with 1 s or with 100 s of silence.
     for (silent, grade) in [(1, Grade::Tiny), (100, Grade::Jitter)] {
         let mut buffer = Buffer::new(Sound { period: Nanos::s(200), periods: 1 });
         [0, 200 + silent].into_iter().for_each(|at| buffer.note(Instant::ZERO + Nanos::s(at), "", Fact::Done));

@@ -46,7 +46,7 @@ impl Gauge for Wakeups {
 
     fn read(&mut self, _: Instant) -> Reading {
         let (count, total) = (u128::from(self.late.count()), u128::from(self.late.total().as_ns()));
-        // The square of a sum is at most the sum of the squares times their number.
+        // The difference is not negative: the square of a sum is at most the sum of the squares times their number.
         let around = self.squares - (total * total).checked_div(count).unwrap_or(0);
         let deviation = around.checked_div(count.saturating_sub(1)).unwrap_or(0).isqrt();
         let mut reading = Reading::default();

@@ -182,7 +182,7 @@ pub(super) fn score(r: f64) -> f64 {
     match r {
         r if r <= 0.0 => 1.0,
         r if r >= 100.0 => 4.5,
-        // For R between 0 and 6.5, the polynomial is below the scale.
+        // For R between 0 and 6.5, the polynomial is below 1, the minimum of the scale.
         r => (1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6).max(1.0),
     }
 }

@@ -2,9 +2,9 @@
 
 use sched::{Instant, Nanos};
 
-/// The mean change of the transit time from one packet to the next: J += (|D| − J) / 16 for each packet that arrives. D
-/// is the difference between the transit times of this packet and of the packet that arrived before it. The estimate is
-/// stored in sixteenths of a nanosecond; the appendix stores the estimate in sixteenths of its clock unit.
+/// The smoothed change of the transit time from one packet to the next: J += (|D| − J) / 16 for each packet that
+/// arrives. D is the difference between the transit times of this packet and of the packet that arrived before it. The
+/// estimate is stored in sixteenths of a nanosecond; the appendix stores the estimate in sixteenths of its clock unit.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Jitter {
     /// Transit time of the last packet.
@@ -15,7 +15,7 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Records the next packet. The RFC expects the order of arrival.
+    /// Records the next packet. As in the RFC, packets must be recorded in order of arrival.
     pub fn packet(&mut self, sent: Instant, arrived: Instant) {
         let transit = arrived.saturating_since(sent).as_ns();
         if let Some(last) = self.transit.replace(transit) {

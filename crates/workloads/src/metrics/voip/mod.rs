@@ -22,8 +22,8 @@ pub struct Phone {
     pub codec: Codec,
     /// Duration of speech in a packet. Source of the default: 20 ms, RFC 3551, section 4.2. Range: above zero.
     pub packet: Nanos,
-    /// Time for which the play-out buffer holds the first packet, and maximum additional delay of later packets.
-    /// Default: 60 ms, three packets. Range: any.
+    /// Time for which the play-out buffer holds the first packet, and the maximum by which the transit time of a later
+    /// packet may exceed that of the first. Default: 60 ms, three packets. Range: any.
     pub buffer: Nanos,
 }
 

@@ -2,9 +2,9 @@
 
 use sched::{Instant, Nanos};
 
-/// A buffer of fixed length, in time. The buffer holds the first packet that arrives for this time. All packets are
-/// played at the intervals at which they were sent. A packet that arrives after its playing time is discarded; a packet
-/// that never arrives is lost.
+/// A buffer of fixed length, in time. The buffer holds the first packet for this length of time. All packets are played
+/// at the intervals at which they were sent. A packet that arrives after its playing time is discarded; a packet that
+/// never arrives is lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Playout {
     holds: Nanos,

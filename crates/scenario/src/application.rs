@@ -1,4 +1,4 @@
-//! Conversion of the workload of a VM or task to an entity's workload or to an application.
+//! Converts the workload of a VM or task to the workload of an entity or to an application.
 
 use super::Workload;
 use super::asked::Asked;
@@ -43,7 +43,7 @@ pub(super) struct Applications {
 
 impl Applications {
     /// Converts `work`, the workload of `member` at span `at`. Returns the result, and the number of its tasks that the
-    /// caller has not counted yet.
+    /// caller has not counted yet. `None`: the workload has a problem, which has been reported.
     pub(super) fn make(
         &mut self,
         work: &Work,

@@ -1,4 +1,5 @@
-//! The requests of members (VMs and tasks): parameters, reservations and real processes, with checks between them.
+//! The requests of members (VMs and tasks): parameters, reservations and real processes, and the checks that compare
+//! them.
 
 use super::Real;
 use super::tables::MemberTable;
@@ -64,8 +65,8 @@ impl Asked {
     }
 }
 
-/// Returns the reservation of a member. Slice and period require each other. Deadline, start and limit require slice
-/// and period.
+/// Returns the reservation of a member. A slice requires a period, and a period requires a slice. Deadline, start and
+/// limit require both.
 fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Findings) -> Option<Reservation> {
     let pairs =
         [(&member.slice, &member.period, "slice", "period"), (&member.period, &member.slice, "period", "slice")];

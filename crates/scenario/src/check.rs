@@ -76,7 +76,8 @@ fn missing(message: &str, right: &str, findings: &mut Findings) {
     findings.add(Problem::new(message).at(Span::default(), "in this file").help(format!("use {right}")));
 }
 
-/// Returns the topology of the host. `None`: the number of CPUs is missing or wrong. Other problems are only reported.
+/// Returns the topology of the host. `None`: the number of CPUs is missing or wrong. Problems of `smt` and `llc` are
+/// only reported.
 fn host(file: &File, findings: &mut Findings) -> Option<Topology> {
     if file.cpus.is_absent() {
         missing("the scenario has no number of CPUs", &format!("cpus = 1, up to {CPUS_MAX}"), findings);

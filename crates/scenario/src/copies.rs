@@ -24,13 +24,13 @@ const LISTS: [&str; 7] = ["command", "uniform", "at-least", "loads", "leaves", "
 /// Keys whose values are copied unchanged: a program and its arguments.
 const VERBATIM: [&str; 1] = ["command"];
 
-/// The numbers of all ranges of a document, as text. Values of a document borrow their text, so the numbers must
-/// outlive the document.
+/// The elements of all ranges of numbers in a document, by the text of the range. Values of a document borrow their
+/// text, so the elements must outlive the document.
 #[derive(Debug, Default)]
 pub(super) struct Numbers(BTreeMap<String, Vec<String>>);
 
 impl Numbers {
-    /// Returns the numbers of all ranges of `document`.
+    /// Returns the elements of all ranges of numbers in `document`.
     pub(super) fn of(document: &DeTable<'_>) -> Numbers {
         let mut numbers = Numbers::default();
         document.iter().for_each(|(_, value)| numbers.collect(value.get_ref()));
@@ -63,13 +63,14 @@ pub(super) fn expand<'i>(mut document: DeTable<'i>, numbers: &'i Numbers, findin
 
 struct Copies<'i, 'f> {
     numbers: &'i Numbers,
-    /// Number of copied values.
+    /// Number of values in all copies so far.
     values: usize,
     findings: &'f mut Findings,
 }
 
 impl<'i> Copies<'i, '_> {
-    /// Replaces the counted tables of `table`. `copy`: the number of the copy that contains `table`, if any.
+    /// Replaces each `[[vm]]` and `[[task]]` in `table` by its copies. `copy`: the number of the copy that contains
+    /// `table`, if any.
     fn expand(&mut self, table: &mut DeTable<'i>, copy: Option<usize>) {
         for key in COUNTED {
             let Some(value) = table.get_mut(key) else { continue };
@@ -82,7 +83,8 @@ impl<'i> Copies<'i, '_> {
         }
     }
 
-    /// Returns the copies of `table`, or `table` itself if it has no `count`.
+    /// Returns the copies of `table`, or `table` itself if it has no `count`. `outer`: the number of the copy that
+    /// contains `table`, if any.
     fn copies(&mut self, table: Spanned<DeValue<'i>>, key: &str, outer: Option<usize>) -> Vec<Spanned<DeValue<'i>>> {
         let at = table.span();
         let mut entries = match table.into_inner() {
@@ -206,7 +208,7 @@ impl<'i> Copies<'i, '_> {
         }
     }
 
-    /// Returns element `copy` of `range`, whose text is `text`.
+    /// Returns the element of `range` for copy number `copy`. `text`: the text of the range.
     fn element(&self, range: Range, text: &str, copy: usize) -> DeValue<'i> {
         match self.numbers.0.get(text) {
             Some(numbers) => {

@@ -230,7 +230,7 @@ mod tests {
         FILES[0].1
     }
 
-    /// Returns the error for `text`, with its line.
+    /// Returns the error for `text`, with its position.
     fn said(text: &str) -> String {
         Machine::read("m1", text).expect_err("it is wrong").to_string()
     }

@@ -41,7 +41,7 @@ pub(super) struct File {
     pub(super) samples: Option<Placed<SamplesSpec>>,
     pub(super) network: Option<Typed<NetworkSpec>>,
     pub(super) disk: Option<Typed<DiskSpec>>,
-    /// Groups, VMs and tasks on the host.
+    /// Groups, VMs and tasks on the hosts.
     pub(super) level: Level,
 }
 

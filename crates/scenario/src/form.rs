@@ -1,4 +1,4 @@
-//! Formats of single values in a scenario, in addition to the formats of all inputs ([`input::form`]).
+//! Reads single values of a scenario. [`input::form`] has the functions that all inputs share.
 
 pub(super) use input::form::*;
 

@@ -8,7 +8,7 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::{Placed, Span};
 use input::table::Given;
 
-/// The host of each group and each member of a level, from 0.
+/// The number of the host, from 0, of each group and each member of a level.
 pub(super) struct Homes {
     /// Hosts of the groups, in the order of the file.
     pub(super) groups: Vec<usize>,

@@ -45,7 +45,7 @@ const LATENCY: Nanos = Nanos::us(50);
 const PACKET: u32 = 1_500;
 /// Maximum size of a packet, equal to the maximum of IP. Unit: bytes.
 const PACKET_MAX: u64 = 65_535;
-/// Default CPU time of an event. Current hardware is assumed to take 2 to 5 us.
+/// Default CPU time per event. Current hardware is assumed to take 2 to 5 us.
 const EVENT: Nanos = Nanos::us(4);
 /// Default maximum number of packets that wait for a guest's kernel. Source: netdev_max_backlog's default, 1000
 /// (net/core/hotdata.c of Linux 6.18). Xen's and virtio's rings hold 256 packets; further packets wait in a queue of
@@ -194,8 +194,8 @@ fn tells(value: &DeValue<'_>) -> Result<bool, Wrong> {
     form::word("tells", value, &[("each", false), ("passes", true)], "\"each\" or \"passes\"")
 }
 
-/// Checks that every application has the devices that it uses, once all entities have been read. Delays the arrival of
-/// each application until all VMs that it uses have booted.
+/// Checks that every application has the devices that it uses. The checks need all entities of the scenario. Delays the
+/// arrival of each application until all VMs that it uses have booted.
 pub(super) fn check(
     hosts: usize,
     (network, disk): (Option<Typed<NetworkSpec>>, Option<Typed<DiskSpec>>),
@@ -278,8 +278,8 @@ fn home(checked: &Checked, guest: usize) -> usize {
     checked.entities[checked.guests[guest].vcpus.start].host
 }
 
-/// Checks that each host has a driver domain if one of its guests needs a driver domain. `homes`: the hosts that have a
-/// driver domain.
+/// Checks that each host has a driver domain if one of its guests uses `device`. `homes`: the hosts that have a driver
+/// domain.
 fn undriven(device: Device, homes: &BTreeMap<usize, Span>, checked: &Checked, findings: &mut Findings) {
     for (of, spec) in all(checked).filter(|(_, spec)| spec.reach.uses(device)) {
         let elsewhere =

@@ -136,9 +136,9 @@ pub struct AppSpec {
     pub arrival: Instant,
     /// Instant at which the application's unfinished tasks leave, after its arrival. `None`: never.
     pub leaves: Option<Instant>,
-    /// Tasks of the application. The application's name precedes the name of each task (`name/thread-0`). A single task
-    /// at the start has the application's name alone. The `group` in the parameters of the tasks is the root group
-    /// until the application's group has an id.
+    /// Tasks of the application. The application's name precedes the name of each task (`name/thread-0`). If the
+    /// application starts with a single task, this task has the application's name alone. The `group` in the parameters
+    /// of the tasks is the root group until the application's group has an id.
     pub application: Application,
     /// Metric of the application, in addition to the statistics of its jobs. `None`: only jobs are measured.
     pub metric: Option<Metric>,
@@ -177,7 +177,8 @@ pub struct GuestSpec {
 pub struct ManagerSpec {
     /// Time between two adjustments of the shares. Above zero; default 5 s.
     pub interval: Nanos,
-    /// Share of a consumption deficit that is added to an assignment. Unit: percent; range 1 to 1000, default 100.
+    /// Share of the difference between target and consumption that is added to an assignment. Unit: percent; range 1 to
+    /// 1000, default 100.
     pub gain_percent: u64,
     /// Minimum assignment. Unit: millionths of a CPU; default 1 %.
     pub least_ppm: u64,
@@ -272,7 +273,7 @@ impl Scenario {
         Wrong::new(why, "cannot be had", help).said_of(&asking.name).anywhere(place).within(&self.source).into()
     }
 
-    /// Returns the number of tasks on the machine outside. 0: the scenario has no machine outside.
+    /// Returns the number of tasks on the machine outside. Zero: the scenario has no machine outside.
     #[must_use]
     pub fn outside(&self) -> usize {
         let peers = self.all_applications().flat_map(|(_, spec)| &spec.reach.peers);

@@ -1,4 +1,4 @@
-//! Conversion of text to a TOML document of bounded size. Errors of TOML's own parser are converted to problems.
+//! Conversion of text to a TOML document of bounded size. Errors of the TOML parser are converted to problems.
 
 use input::problem::Problem;
 use input::source::Span;
@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str) -> Result<DeTable<'_>, Problem> {
     DeTable::parse(text).map(Spanned::into_inner).map_err(|error| problem(&error, text))
 }
 
-/// Checks that the text is not JSON. TOML's parser has no helpful error for the first bracket of JSON.
+/// Checks that the text is not JSON. The error of the TOML parser for the first bracket of JSON is not helpful.
 fn is_no_json(text: &str) -> Result<(), Problem> {
     let start = text.len() - text.trim_start().len();
     if !text[start..].starts_with('{') {

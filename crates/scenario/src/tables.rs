@@ -125,7 +125,7 @@ pub(super) struct Level {
     pub(super) members: Vec<MemberTable>,
 }
 
-/// The common settings of `[[group]]` and `[[vm]]`: name, parent, share, cap, quota, gang and host.
+/// The common settings of `[[group]]` and `[[vm]]`: name, parent, weight, cap, quota, gang and host.
 #[derive(Debug)]
 pub(super) struct GroupTable {
     /// Span of the header.
@@ -302,7 +302,7 @@ fn warp(member: &Table<'_, '_>, findings: &mut Findings) -> Given<Warp> {
     by.right().map_or(Given::Wrong(at), |by| Given::Right(Placed { value: Warp { by: by.value, limit, rest }, at }))
 }
 
-/// Reads the time of the key `switch`.
+/// Reads `switch`: the time that a CPU needs to switch to a vCPU of the VM.
 fn switch(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Placed<Nanos>> {
     table.read("switch", |value| form::time("switch", value), findings).right()
 }

@@ -169,7 +169,7 @@ fn field_length(text: &str) -> usize {
     }
 }
 
-/// Returns the index of each of [`COLUMNS`] in a row.
+/// Returns the index of each of [`COLUMNS`] in a row. `None`: a column is missing, unknown or repeated.
 fn columns(header: &Row, findings: &mut Findings) -> Option<[usize; 3]> {
     const RIGHT: &str = "use the columns id, period_us and wcet_us, in any order";
     let mut places: [Option<usize>; 3] = [None; 3];

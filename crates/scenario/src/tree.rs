@@ -78,7 +78,7 @@ pub(super) fn parent(
 /// The tree of the named groups.
 pub(super) struct Tree {
     parents: Vec<Option<usize>>,
-    /// Depth of each group below the root, from 1. 0 while unknown.
+    /// Depth of each group below the root, from 1. Zero while unknown.
     depths: Vec<usize>,
 }
 

@@ -21,7 +21,7 @@ pub(super) enum Work {
     Entity(Workload),
     /// The tasks of an application.
     Application(Arc<dyn ApplicationWorkload>),
-    /// A file of rt-app, by its name.
+    /// A file of rt-app, by its path.
     RtApp(String),
 }
 
@@ -96,7 +96,8 @@ fn miswritten(workload: &str, example: &str) -> Wrong {
     Wrong::new(message, "not so", format!("use {example}"))
 }
 
-/// Reads `workload` with the settings of `table`. `None`: a setting is wrong or missing.
+/// Reads `workload` with the settings of `table`. `None`: a setting is wrong or missing, or the workload has too many
+/// steps.
 fn selected(workload: &'static WorkloadDescriptor, table: &Table<'_, '_>, findings: &mut Findings) -> Option<Work> {
     let application = match (workload.read)(&mut Settings::new((workload.name, workload.example), table, findings))? {
         Selected::Entity(workload) => return Some(Work::Entity(workload)),

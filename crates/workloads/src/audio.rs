@@ -40,7 +40,7 @@ impl Audio {
         Sound { period: self.period, periods: self.buffers }
     }
 
-    /// Returns the task that fills the buffer, with the name `name`.
+    /// Returns the player: the task `name`, which fills the buffer.
     pub(super) fn task(&self, name: &str, params: Params) -> TaskSpec {
         let fill = [Step::JobBegins { deadline: Some(self.period) }, Step::Run(self.work), Step::JobEnds];
         let mut beat = vec![Step::Timer { timer: 0, period: self.period, mode: TimerMode::Absolute }];

@@ -27,7 +27,7 @@ pub struct Bsp {
     pub places: Vec<String>,
     /// Size of a message from one node to another. Unit: bytes. Minimum: 1.
     pub bytes: u64,
-    /// Floating-point operations of each node in a superstep. 0: operations are not counted.
+    /// Floating-point operations of each node in a superstep. Zero: operations are not counted.
     pub flops: u64,
     /// Number of supersteps. `None`: without end.
     pub supersteps: Option<u64>,

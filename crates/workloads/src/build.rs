@@ -41,7 +41,7 @@ impl Default for Build {
 }
 
 impl Build {
-    /// Returns the duration if each compiler has a CPU and all costs are zero. `None`: the duration is random.
+    /// Returns the duration if each compiler has its own CPU and all costs are zero. `None`: the duration is random.
     #[must_use]
     pub fn alone(&self) -> Option<Nanos> {
         let file = fixed(self.compile)?.saturating_add(fixed(self.reads)?);

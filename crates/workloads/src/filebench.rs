@@ -96,7 +96,7 @@ impl Mix {
 }
 
 /// Threads of a file server, modelled on filebench: each thread repeats the operations of the mix. Files have their
-/// mean sizes. Reads hit or miss the page cache by a fixed pattern; each thread starts at its own position in the
+/// mean sizes. Reads hit or miss the page cache in a fixed pattern; each thread starts at its own position in the
 /// pattern. Writes go to the page cache. From there, data goes to the disk in the background, or while a thread waits
 /// for the disk (fsync). The CPU time of an operation and the cache are free parameters: filebench does not state them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,7 +105,7 @@ pub struct Filebench {
     pub mix: Mix,
     /// Number of threads. Minimum: 1.
     pub threads: u32,
-    /// Number of repetitions per thread. `None`: without end.
+    /// Number of times that each thread executes the operations. `None`: without end.
     pub loops: Option<u64>,
     /// CPU time of each operation, excluding copying.
     pub work: Length,

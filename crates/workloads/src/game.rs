@@ -13,8 +13,8 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
 
 /// A game. At a fixed rate, the game reads the player's input, updates the game world and draws a picture. The game
-/// skips a picture if it is late for the start of this picture. Anchor of the default: `vsched-2005`, figure 11. A game
-/// with sound has the grade good with a sixth of the CPU, but not with a ninth.
+/// skips a picture if it is late for the start of this picture. Anchor of the default: `vsched-2005`, figure 11. With a
+/// sixth of the CPU, a game with sound has the grade good; with a ninth, it has a worse grade.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Game {
     /// Picture rate. Unit: thousandths of a picture per second. Range: 1 to

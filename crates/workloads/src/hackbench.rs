@@ -23,7 +23,7 @@ pub enum Channel {
 }
 
 /// Groups in which every sender writes to every receiver. Source: tools/perf/bench/sched-messaging.c, v6.12. Each group
-/// has `fds` senders and `fds` receivers. Each sender writes `loops` rounds of one message to each receiver. Each task
+/// has `fds` senders and `fds` receivers. Each sender writes one message to each receiver, `loops` times. Each task
 /// waits until all tasks have started and the parent releases them together. The measurement lasts from this release to
 /// the end of the last task.
 ///
@@ -74,7 +74,7 @@ impl Hackbench {
     /// Returns the capacity of a channel. Unit: bytes.
     fn capacity(&self) -> u64 {
         match self.channel {
-            // 16 pages. A message that does not fit into the rest of a page begins the next page (fs/pipe.c,
+            // A pipe has 16 pages. A message that does not fit into the rest of a page begins the next page (fs/pipe.c,
             // pipe_write).
             Channel::Pipes if self.datasize <= 4096 => 16 * (4096 / self.datasize) * self.datasize,
             Channel::Pipes => 65_536,

@@ -1,4 +1,4 @@
-//! Constant and random durations in a scenario: reads them, and computes their bounds, means and parts.
+//! Constant and random durations in a scenario: reads them, and computes their minima, means and parts.
 
 use input::form::{mistyped, single, time};
 use input::problem::{Wrong, quoted, right_instead};

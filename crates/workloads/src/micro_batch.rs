@@ -43,7 +43,7 @@ pub struct MicroBatch {
     pub input: u64,
     /// Data that each worker returns per stage. Unit: bytes. Minimum: 1.
     pub output: u64,
-    /// Number of records per batch. 0: records are not counted.
+    /// Number of records per batch. Zero: records are not counted.
     pub records: u64,
     /// CPU time per record and stage. If given, the time for all records is divided evenly among all working threads,
     /// and replaces `work`.

@@ -6,7 +6,7 @@
 use sim::Application;
 use sim::program::ObjectId;
 
-/// A device.
+/// A device that an application uses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Device {
     /// The network.

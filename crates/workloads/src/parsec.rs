@@ -106,9 +106,9 @@ impl Parsec {
         Round { rounds, locks, part: Nanos::ns((computes.as_ns() / (locks + 1)).max(1)) }
     }
 
-    /// Returns the duration if each thread has a CPU, and all costs are zero. All threads arrive at the first lock of a
-    /// round at the same time, and the last thread waits for all others. At later locks, the threads arrive one after
-    /// the other.
+    /// Returns the duration if each thread has its own CPU and all costs are zero. All threads arrive at the first lock
+    /// of a round at the same time, and the last thread waits for all others. At later locks, the threads arrive one
+    /// after the other.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         let Round { rounds, locks, part } = self.round();

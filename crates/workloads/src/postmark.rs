@@ -24,9 +24,9 @@ const ROUND: u64 = 100;
 /// executes transactions, and deletes the remaining files. A transaction reads a file or appends to a file, and creates
 /// or deletes a file. By default, the two alternatives of each choice are equally probable. Reads hit or miss the page
 /// cache. Writes go to the page cache, and from there to the disk in the background. A write waits while the maximum
-/// amount of data waits for write-back. Each file has the mean size. The disk determines the duration of its requests.
-/// The CPU time of an operation, the cache and the share of written-back data are free parameters: Postmark does not
-/// state them.
+/// amount of data waits for write-back. Each file has the mean size. The settings of the disk determine how long its
+/// requests take. The CPU time of an operation, the cache and the share of written-back data are free parameters:
+/// Postmark does not state them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Postmark {
     /// Initial number of files. Minimum: 1.

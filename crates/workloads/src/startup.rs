@@ -33,7 +33,7 @@ impl Startup {
     /// Maximum number of waits of a launch.
     pub const WAITS_MAX: u32 = 10_000;
 
-    /// Returns 100 launches with pauses of one second, each with `work` in one piece.
+    /// Returns 100 launches with pauses of one second. The `work` of a launch has no waits.
     #[must_use]
     pub fn new(work: Length) -> Startup {
         let (wait, pause) = (Length::Fixed(Nanos::ms(1)), Length::Fixed(Nanos::s(1)));

@@ -17,7 +17,8 @@ use toml::de::DeValue;
 /// The treatment of late frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frames {
-    /// The player shows all frames, so late frames extend the film (`poris`, section 6.2: MPlayer 1.1 drops no frames).
+    /// The player shows all frames, and delays that it does not make up for extend the film (`poris`, section 6.2:
+    /// MPlayer 1.1 drops no frames).
     All {
         /// Maximum delay that the player makes up for by showing frames as soon as they are decoded. After a longer
         /// delay, the player continues as if no delay had occurred. In mplayer.c of MPlayer 1.1, the maximum is 200 ms
@@ -49,7 +50,7 @@ pub struct Video {
     pub decode: Length,
     /// Number of threads that decode a frame in equal parts. Minimum: 1.
     pub threads: u32,
-    /// Whether the threads sleep or spin while they wait for each other, before and after a frame.
+    /// Whether the threads sleep or spin while they wait for each other, before and after each frame.
     pub waits: Waits,
     /// Treatment of late frames.
     pub frames: Frames,

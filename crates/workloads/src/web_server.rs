@@ -63,8 +63,8 @@ pub struct WebServer {
 
 impl Default for WebServer {
     /// Returns the server fitted to tables 1 and 2 of xen-three-2007: 60 clients without think time, and files of 10
-    /// KB. A request takes 641 us in total. The service takes 545 us of this time on average, and varies by up to 30 %
-    /// in both directions.
+    /// KB. In the fit, a request takes 641 us of CPU time in the guest on average: 545 us for the service, and the rest
+    /// for the handling of packets. The service varies by up to 30 % in both directions.
     fn default() -> WebServer {
         let service = Length::Uniform { least: Nanos::ns(381_500), most: Nanos::ns(708_500) };
         let think = Length::Fixed(Nanos::ZERO);

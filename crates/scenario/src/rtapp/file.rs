@@ -202,8 +202,8 @@ fn thread<'f>(
     let thread =
         |rounds, phases| Thread { name: &name.value, at: name.at, instances, delay, rounds, asked, group, phases };
     let Some(phases) = object.get("phases") else {
-        // The thread itself is its only phase. With a `loop`, the thread executes the phase once, and the `loop` is the
-        // phase's. Without a `loop`, the thread executes the phase without end.
+        // The thread itself is its only phase. With a `loop`, the thread executes the phase once, and the `loop` counts
+        // the rounds of the phase. Without a `loop`, the thread executes the phase without end.
         let events = events(&object, &name.value, ("a thread", is_property), findings);
         let only =
             Phase { at: name.at, rounds: rounds.unwrap_or(Some(1)), asked: Asked::default(), group: None, events };

@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 32;
 /// file.
 const VALUES_MAX: usize = 1 << 20;
 
-/// A value with its span.
+/// A value. Each value inside an array or object has a span.
 #[derive(Debug)]
 pub(super) enum Json<'a> {
     /// The key has no value.
@@ -73,7 +73,7 @@ pub(super) fn parse(text: &str) -> Result<Placed<Json<'_>>, Problem> {
 
 struct Reader<'a> {
     scanner: Scanner<'a>,
-    /// The next token. `None` at the end.
+    /// The next token. `None` at the end of the file.
     token: Option<Token<'a>>,
     values: usize,
 }

@@ -38,7 +38,7 @@ pub struct RtApp {
     pub duration: Option<Nanos>,
     /// Upper bound on the number of threads that exist at one time, including forked threads.
     pub threads: usize,
-    /// Number of events of all threads together. The events of equal threads count once per thread.
+    /// Number of events of all initial threads together. The events of equal threads count once per thread.
     pub(crate) events: u64,
     /// Parameters that threads request at their start or later, each with the name of the thread.
     pub(crate) asked: Vec<(String, Params)>,

@@ -88,7 +88,7 @@ pub(super) fn micros(key: &str, value: &Json<'_>) -> Result<Nanos, Wrong> {
     Ok(Nanos::us(number.unsigned_abs()))
 }
 
-/// Reads a number of repetitions. `None` for −1, without end.
+/// Reads a number of repetitions. `None`: the number is −1, which means without end.
 pub(super) fn rounds(key: &'static str, value: &Json<'_>) -> Result<Option<u64>, Wrong> {
     let number = integer(key, value, (-1, i64::MAX), "a whole number from 0 up, or -1: without end")?;
     Ok(u64::try_from(number).ok())

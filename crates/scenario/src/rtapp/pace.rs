@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// rounds would happen at one instant.
 const ROUNDS_AT_ONCE_MAX: u64 = 1 << 20;
 
-/// Reports the loops that take no time.
+/// Reports the endless loops that take no time.
 pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, signallers: &Signallers<'_>, findings: &mut Findings) {
     let mut pace = Pace::new(threads, forks, signallers);
     pace.begin(threads, forks);
@@ -108,8 +108,8 @@ impl<'f> Pace<'f> {
         pace
     }
 
-    /// Marks the initially known loops: loops that take time themselves, and loops that wait for threads without
-    /// endless loops.
+    /// Marks the loops that are initially known to take time: loops that take time themselves, and loops that wait for
+    /// threads without endless loops.
     fn begin(&mut self, threads: &[Thread<'f>], forks: &Forks) {
         let takes_time = |round: &Round<'_>| round.events.iter().any(|&event| takes_time(event));
         let own = self.rounds.iter().enumerate().filter(|(_, round)| takes_time(round)).map(|(number, _)| number);

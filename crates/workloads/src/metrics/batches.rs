@@ -1,4 +1,4 @@
-//! A stream in small batches: the time from the instant at which a batch is due to its completion.
+//! A stream in small batches: the time from the due instant of each batch to its completion.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second, ratio};

@@ -93,7 +93,7 @@ impl Gauge for Beats {
             reading.extend(buffer.read(over));
             grade = grade.max(reading.get("sound_grade").unwrap_or(0));
         }
-        // Without two pictures, no interval exists.
+        // With fewer than two pictures, there is no interval to grade.
         if self.pictures < 2 {
             grade = Grade::Jitter.number();
         }

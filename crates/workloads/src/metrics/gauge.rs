@@ -19,7 +19,7 @@ pub(crate) enum Fact {
     Begins,
     /// The task completed its job.
     Done,
-    /// The task runs, with this delay after the due end of its sleep.
+    /// The task started to run this long after the due end of its sleep.
     Late(Nanos),
     /// A packet has arrived over a link of the application.
     Arrived {

@@ -1,4 +1,4 @@
-//! [`Grade`]: the smoothness of video, sound or a response, as perceived by a user.
+//! [`Grade`]: the quality of video, sound or a response, as perceived by a user.
 
 use sched::Nanos;
 

@@ -80,12 +80,12 @@ pub enum Metric {
     Requests,
     /// Transferred data, block by block.
     Transfer {
-        /// Size of a block.
+        /// Size of a block. Unit: bytes.
         bytes: u64,
     },
     /// Operations on files.
     Operations(Operations),
-    /// Telephone calls: their quality.
+    /// The quality of telephone calls.
     Calls(voip::Phone),
     /// Load: the mean number of runnable tasks.
     Contention {

@@ -17,9 +17,9 @@ pub struct Operations {
     pub operations: u64,
     /// Total number of operations. `None`: without end.
     pub most: Option<u64>,
-    /// Data that these operations read. Unit: bytes.
+    /// Data that `operations` operations read. Unit: bytes.
     pub read: u64,
-    /// Data that these operations write. Unit: bytes.
+    /// Data that `operations` operations write. Unit: bytes.
     pub written: u64,
 }
 

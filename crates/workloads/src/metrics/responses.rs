@@ -1,4 +1,4 @@
-//! Answers to a user.
+//! Answers to a user: the time until each answer.
 
 use super::Grade;
 use super::gauge::{Fact, Gauge};

@@ -1,4 +1,4 @@
-//! Rounds of a parallel program: their rate.
+//! The rate of the rounds of a parallel program.
 
 use super::gauge::{Fact, Gauge};
 use super::reading::{Reading, per_second, ratio};

@@ -97,7 +97,7 @@ fn wakeups_spread_by_the_deviation_of_a_sample() {
     for us in [2, 4, 4, 4, 5, 5, 7, 9] {
         wakeups.note(ms(0), "", Fact::Late(Nanos::us(us)));
     }
-    // The square root of 32 / 7 square microseconds.
+    // The deviation is the square root of 32 / 7 square microseconds.
     assert_eq!(wakeups.read(ms(1)).get("late_deviation_ns"), Some(2_138));
     assert_eq!(Wakeups::default().read(ms(1)).get("late_deviation_ns"), Some(0), "of none");
 }

@@ -1,4 +1,4 @@
-//! [`rate`]: the E-model of ITU-T G.107 (03/2005): the quality of a line from its properties.
+//! [`rate`]: the E-model of ITU-T G.107 (03/2005), which rates the quality of a line from its properties.
 //!
 //! R = Ro − Is − Id − Ie,eff + A, with the terms of the recommendation's section 3. Parameters that do not depend on
 //! VoIP transport have the default values of table 2. All mathematical functions are from `libm`, so that the result is
@@ -9,13 +9,13 @@ use libm::{exp, log10, pow, sqrt};
 /// The coding of speech. Source of the figures: ITU-T G.113 (11/2007), appendix I, tables I.3 and I.4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Codec {
-    /// 64 kbit/s, with silence in place of lost packets.
+    /// Rate: 64 kbit/s, with silence in place of lost packets.
     G711,
-    /// 64 kbit/s, with earlier speech in place of lost packets (packet loss concealment).
+    /// Rate: 64 kbit/s, with earlier speech in place of lost packets (packet loss concealment).
     G711Concealed,
-    /// 8 kbit/s, with voice activity detection (annexes A and B).
+    /// Rate: 8 kbit/s, with voice activity detection (annexes A and B).
     G729,
-    /// 6.3 kbit/s, with voice activity detection (annex A).
+    /// Rate: 6.3 kbit/s, with voice activity detection (annex A).
     G7231,
 }
 
@@ -71,7 +71,7 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// Returns R in thousandths. 0 if R is negative.
+    /// Returns R in thousandths. Returns zero if R is negative.
     #[must_use]
     pub fn r_milli(self) -> u64 {
         libm::round(self.r.max(0.0) * 1000.0) as u64

@@ -1,4 +1,4 @@
-//! A telephone call over packets: its quality, from the sending and arrival times of its packets.
+//! The quality of a telephone call over a packet network, computed from the sending and arrival times of its packets.
 //!
 //! [`Call`] processes packets in order of sending. [`Call::read`] returns jitter (RFC 3550), lost packets, packets that
 //! arrived too late to be played, and the mean opinion score (ITU-T G.107). The module performs no I/O. Its caller
@@ -95,7 +95,7 @@ impl Call {
     }
 }
 
-/// Returns the mean, rounded down. 0 without values.
+/// Returns the mean, rounded down. Returns zero if there are no values.
 fn mean(of: impl ExactSizeIterator<Item = u64>) -> u64 {
     let count = of.len() as u128;
     let sum: u128 = of.map(u128::from).sum();

@@ -25,7 +25,7 @@ impl Playout {
         Playout { holds, delay: None, packets: 0, lost: 0, discarded: 0 }
     }
 
-    /// Records the next packet, in the order of sending.
+    /// Records the next packet, in the order of sending. `arrived` is `None` for a lost packet.
     pub fn packet(&mut self, sent: Instant, arrived: Option<Instant>) {
         self.packets += 1;
         let Some(arrived) = arrived else {

@@ -58,7 +58,7 @@ fn jitter_is_that_of_the_rfc() {
     for (sent, arrived) in [(0, 10_000), (20_000, 46_000), (40_000, 50_000)] {
         jitter.packet(at(sent), at(arrived));
     }
-    // 16/16 = 1 ms; then 1 + 15/16 ms.
+    // The estimate is 16/16 = 1 ms, and then 1 + 15/16 ms.
     assert_eq!(jitter.now(), Nanos::ns(1_937_500));
     assert_eq!(jitter.mean(), Nanos::ns(1_468_750));
     let mut even = Jitter::default();
@@ -69,7 +69,7 @@ fn jitter_is_that_of_the_rfc() {
 #[test]
 fn a_call_without_loss_has_the_score_of_its_codec() {
     for codec in [Codec::G711, Codec::G729] {
-        // 1000 packets with a transit time of zero, played immediately.
+        // The call has 1000 packets with a transit time of zero, which are played immediately.
         let mut call = Call::new(Phone { codec, packet: Nanos::ns(1), buffer: Nanos::ZERO });
         (0..1000).for_each(|n| call.packet(at(20_000 * n), Some(at(20_000 * n))));
         let reading = call.read();

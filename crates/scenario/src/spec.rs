@@ -22,8 +22,8 @@ pub enum Real {
     Pid(u32),
 }
 
-/// A checked scenario. Every referenced name exists, every value is in its range, and every slice fits into its period.
-/// Names of policies and knobs are not checked.
+/// A checked scenario. Every referenced name exists, except that names of policies and knobs are not checked. Every
+/// value is in its range, and every slice fits into its period.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Title of the scenario.

@@ -89,8 +89,8 @@ impl Forks {
                         findings.add(bomb(name, at, duration));
                         return false;
                     }
-                    // Forked threads that end by themselves count as one thread. If the loop takes no time, all of them
-                    // exist at one instant and count.
+                    // Forked threads that end by themselves count once for all repetitions of the loop. If the loop
+                    // takes no time, all of them exist at one instant, and each counts.
                     let at_once = own.is_zero() && round.is_zero();
                     let ends = !threads[child].is_endless() && !at_once;
                     sum = sum.saturating_add(if ends { family[child] } else { more });

@@ -60,9 +60,10 @@ struct Pace<'f> {
     quick: BTreeMap<&'f str, BTreeSet<usize>>,
     /// Loops and threads that wait at each barrier.
     barriers: BTreeMap<&'f str, Meeting>,
-    /// Conditions that each thread signals, by thread. Empty once all loops of the thread take time.
+    /// Conditions that each thread signals, by thread. Emptied when all loops of the thread have become known to take
+    /// time.
     signals_of: Vec<BTreeSet<&'f str>>,
-    /// Barriers at which each thread waits, by thread. Empty once all loops of the thread take time.
+    /// Barriers at which each thread waits, by thread. Emptied when all loops of the thread are known to take time.
     barriers_of: Vec<BTreeSet<&'f str>>,
     /// Loops that are known to take time and not yet processed.
     due: Vec<usize>,

@@ -2,7 +2,7 @@
 
 use sched::Nanos;
 
-/// Totals of a run. The names are those of the EDF oracle's table.
+/// Totals of a run, as counted by simulators of task sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Number of released jobs.
@@ -17,8 +17,7 @@ pub struct Counts {
     pub dispatches: u64,
     /// Number of resumptions of a job (or a hog) on a CPU other than its last CPU.
     pub migrations: u64,
-    /// Number of jobs that were incomplete after their deadline, at the end of the run or at the detachment of their
-    /// entity.
+    /// Number of incomplete jobs whose deadline had passed at the end of the run or at the detachment of their entity.
     pub unfinished_late: u64,
     /// Maximum time from the deadline of a completed job to its completion. Zero if no completed job missed its
     /// deadline.

@@ -105,11 +105,11 @@ pub enum Event {
         /// CPU of the guest that corresponds to the entity.
         cpu: CpuId,
     },
-    /// An interrupt unrelated to the running entity takes time from a CPU. The entity on this CPU loses the time.
+    /// A CPU handles an interrupt, for example for an arriving packet. The entity on this CPU loses the time.
     Irq {
         /// The CPU.
         cpu: CpuId,
-        /// Time that the interrupt adds to the pending time of earlier interrupts.
+        /// Duration of the handling. The handling begins after that of earlier interrupts on this CPU.
         time: Nanos,
     },
     /// A periodic timer skipped expirations that it had missed.
@@ -128,11 +128,12 @@ pub enum Event {
         /// Number of sent bytes.
         bytes: u64,
     },
-    /// An entity acquires a spin lock after a wait. This event is not an input of the machine.
+    /// An entity stops spinning: it acquires a spin lock after a wait, or passes a spinning barrier. This event is not
+    /// an input of the machine.
     SpinWait {
         /// The entity.
         entity: EntityId,
-        /// Time for which the entity waited.
+        /// Time from the start of the wait.
         waited: Nanos,
     },
     /// An entity handled one I/O event of other entities: a packet, a request or a completion.

@@ -1,6 +1,6 @@
-//! [`Follower`]: turns a trace into facts, event by event: the states of entities with their beginnings and ends, and
-//! the outcomes of jobs. The follower stores only attached entities, so its memory use does not grow with the length of
-//! the trace.
+//! [`Follower`]: turns a trace into facts, event by event: the states of entities with their start and end, and the
+//! outcomes of jobs. The follower stores only attached entities and their open jobs, so its memory use does not grow
+//! with the length of the trace.
 
 use crate::span::{Job, Span, State};
 use crate::{Event, Header};
@@ -32,7 +32,7 @@ pub enum Fact<'a> {
         /// New parameters of the entity.
         params: &'a Params,
     },
-    /// An entity was detached. Its last span follows.
+    /// An entity was detached. Facts about its unfinished jobs and its last span follow.
     Detached {
         /// The entity.
         entity: EntityId,
@@ -59,7 +59,7 @@ pub enum Fact<'a> {
         entity: EntityId,
         /// State and interval of the entity.
         span: Span,
-        /// Instant of the entity's wake-up. Present only on the first run after the wake-up.
+        /// Instant of the entity's last wake-up. Present only for the first run after this wake-up.
         woken: Option<Instant>,
     },
 }
@@ -67,11 +67,11 @@ pub enum Fact<'a> {
 /// An error: an event contradicts earlier events.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inconsistent {
-    /// Number of the event, from 1.
+    /// Number of the event, from 1. 0: the header of a world is invalid.
     pub number: u64,
     /// The instant of the event.
     pub at: Instant,
-    /// The contradiction, and its remedy.
+    /// Description of the contradiction. In most cases, a remedy follows after `help:`.
     pub reason: String,
 }
 
@@ -91,7 +91,7 @@ struct Open {
     woken: Option<Instant>,
 }
 
-/// An attached entity.
+/// An entity that is attached, or was detached at the current instant.
 #[derive(Debug)]
 struct Live {
     entity: EntityId,
@@ -101,7 +101,7 @@ struct Live {
     ready: bool,
     /// Reasons why the entity is held, as [`sched::Held`] bits.
     held: u8,
-    /// Instant of the entity's wake-up, until it runs.
+    /// Instant of the entity's last wake-up. `None` once the entity runs.
     woken: Option<Instant>,
     /// State that ended at the current instant. The follower emits this state when time advances. If the entity returns
     /// to this state at the same instant, the state continues instead.
@@ -109,7 +109,7 @@ struct Live {
     open: Open,
     /// Release and deadline of each job that is released and not completed.
     jobs: VecDeque<(Instant, Instant)>,
-    /// Whether the entity changed at this instant.
+    /// Whether the entity changed at the current instant.
     touched: bool,
 }
 
@@ -153,7 +153,7 @@ impl Live {
         } else {
             self.woken = self.woken.or(self.open.woken);
         }
-        // Only the first run after a wake-up has the instant of the wake-up.
+        // Only the first run after a wake-up stores the instant of this wake-up.
         let woken = if matches!(state, Some(State::Running(_))) { self.woken.take() } else { None };
         match self.closed.take_if(|closed| closed.state == state) {
             Some(closed) => self.open = closed,
@@ -172,7 +172,7 @@ pub struct Follower {
     live: Vec<Live>,
     /// Indices in `live` without an entity.
     free: Vec<usize>,
-    /// Index in `live` of the latest entity with each entity index.
+    /// For each entity index, the index in `live` of the last attached entity with this entity index.
     places: Vec<Option<usize>>,
     /// Index in `live` of the entity on each CPU.
     seats: Vec<Option<usize>>,
@@ -186,7 +186,7 @@ pub struct Follower {
 pub type Emit<'t> = dyn FnMut(Fact<'_>) + 't;
 
 impl Follower {
-    /// Creates a follower, which has not received any event, of the machine with this header.
+    /// Creates a follower of the machine with this header. The follower has not received any events.
     #[must_use]
     pub fn new(header: &Header) -> Follower {
         let seats = vec![None; header.cpus.min(CPUS_MAX)];
@@ -374,7 +374,7 @@ impl Follower {
         match action {
             Action::Stop { cpu, entity } => self.stop(cpu, entity)?,
             Action::Run { cpu, entity, .. } => self.run(cpu, entity)?,
-            // Another CPU may shorten the time slice of an entity whose own CPU is frozen.
+            // The CPU may be frozen: a policy called on another CPU may shorten the time slice.
             Action::Extend { cpu, .. } => {
                 let Some(place) = self.seat(cpu)? else {
                     return Err(format!("CPU {cpu} continues, but no entity runs there"));
@@ -531,7 +531,7 @@ impl Follower {
     }
 }
 
-/// Emits the unfinished jobs of an entity that is detached, or whose trace ends.
+/// Emits the unfinished jobs of an entity at its detachment or at the end of the trace.
 fn give_up(live: &mut Live, at: Instant, emit: &mut Emit<'_>) {
     let entity = live.entity;
     for (released, deadline) in live.jobs.drain(..) {

@@ -1,13 +1,13 @@
 //! [`FtraceWriter`]: the trace of one machine in the text format of the kernel's ftrace (`/sys/kernel/tracing/trace`,
-//! `trace-cmd report`). The trace has one line for each `sched_switch`, `sched_wakeup`, `sched_wakeup_new`,
+//! `trace-cmd report`). The trace has one line per `sched_switch`, `sched_wakeup`, `sched_wakeup_new`,
 //! `sched_migrate_task`, `sched_process_exit` and `sched_process_free`.
 //!
 //! Source of the line format: Documentation/trace/ftrace.rst and `trace_print_context`, kernel/trace/trace_output.c,
 //! v5.13. Source of the names and the order of the fields: include/trace/events/sched.h, v5.13. The file differs from a
 //! kernel's trace as follows:
 //!
-//! - Process ids are numbered from 1 in the order of attachment, and restart after the kernel's `PID_MAX_LIMIT`,
-//!   4,194,304. The four flags (interrupts, resched, context, preemption) are dots.
+//! - Process ids are numbered from 1 in the order of attachment, and start again from 1 after the kernel's
+//!   `PID_MAX_LIMIT`, 4,194,304. The four flags (interrupts, resched, context, preemption) are dots.
 //! - The target CPU of a wake-up is the CPU of the task's last run, or CPU 0 before the first run. If a task resumes on
 //!   another CPU, `sched_migrate_task` precedes `sched_switch`.
 //! - Priorities are the kernel's: 0 for a stop task, 99 − n for real-time priority n, and −1 for other tasks with a
@@ -230,7 +230,8 @@ impl<W: Write> Sink for FtraceWriter<W> {
             return;
         }
         match *event {
-            // The actions of an instant arrive one by one, so switches are written only when another event follows.
+            // The actions of an instant arrive one by one. Switches are therefore written only when an input, another
+            // event or a later action follows.
             Event::Action(Action::Stop { cpu, .. }) if at == self.now => self.put(cpu, None),
             Event::Action(Action::Run { cpu, entity, .. }) if at == self.now => self.put(cpu, Some(entity)),
             Event::Action(Action::Extend { .. } | Action::Held { .. } | Action::Kick { .. }) => {}
@@ -266,7 +267,7 @@ impl<W: Write> FtraceWriter<W> {
             }
             Event::Action(Action::Stop { cpu, .. }) => self.put(cpu, None),
             Event::Action(Action::Run { cpu, entity, .. }) => self.put(cpu, Some(entity)),
-            // The kernel has no scheduling event for the other events.
+            // The kernel has no scheduling event for any other event.
             _ => {}
         }
     }

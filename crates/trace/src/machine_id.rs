@@ -6,7 +6,7 @@ use std::fmt;
 /// a damaged file can request.
 pub const MACHINES_MAX: usize = 4096;
 
-/// A machine of a world, by its index. A host precedes its guests.
+/// A machine of a world, by its index. The index of a host is lower than the indices of its guests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct MachineId(pub u32);
 

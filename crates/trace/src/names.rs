@@ -1,5 +1,5 @@
-//! Labels of rows in pictures: printable, and short enough for their column. The id distinguishes objects of equal
-//! name.
+//! Labels of rows in pictures, in printable characters and shortened to the width of their column. If several machines
+//! or entities have the same name, their labels include their ids.
 
 use crate::machine_id::MachineId;
 use crate::timeline::Row;
@@ -33,7 +33,8 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()
 }
 
-/// Shortens `text` to at most `most` columns. `ellipsis` replaces the end of a text that is too long.
+/// Shortens `text` to at most `most` columns. `ellipsis` replaces the end of a string that is too long. The ellipsis
+/// itself is never shortened.
 pub(crate) fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     if columns(text) <= most {
         return text.to_string();
@@ -53,7 +54,7 @@ pub(crate) fn shown(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()
 }
 
-/// Returns the labels of machines `ids` of a world, in at most `most` columns. A label is the name of the machine,
+/// Returns the labels of the machines `ids` of a world, in at most `most` columns. A label is the name of the machine,
 /// followed by the id if several machines have this name, or only the id if the name is empty. `fit` shortens a string
 /// to a number of columns.
 pub(crate) fn machines(
@@ -89,7 +90,7 @@ pub(crate) fn labels<'r>(
     rows.map(label).collect()
 }
 
-/// Returns a label. Only the name is shortened, not the id.
+/// Returns a label. After a name, the id is never shortened.
 fn label(name: &str, is_shared: bool, id: &str, most: usize, fit: &dyn Fn(&str, usize) -> String) -> String {
     match shown(name).trim() {
         "" => fit(id, most),

@@ -4,7 +4,8 @@
 //! A trace does not record every call of [`Machine::settle`]. A settle is implied
 //!
 //! - before an action that does not belong to the previous settle, and
-//! - at the end of an instant with a change, or an input other than a freeze, after which no settle has happened.
+//! - at the end of an instant, if a change, a refused request or an input other than a freeze has happened since the
+//!   last settle.
 //!
 //! A driver records every other settle as [`Event::Settled`]. [`SettleMarks`] identifies these settles.
 //!
@@ -171,7 +172,7 @@ impl Replay {
                 }
             }
             Input::Kicked { cpu } => self.expect_awake(cpu)?,
-            // The machine ignores a stray alarm.
+            // The machine ignores an alarm that is not set or not yet due.
             Input::Alarm { alarm } => match self.machine.alarm(alarm) {
                 Some((on, due)) if due <= at => self.expect_awake(on)?,
                 _ => return Ok(()),
@@ -190,7 +191,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Repeats a request that the machine refused, and expects a refusal.
+    /// Repeats a request that the recorded machine refused, and expects a refusal.
     fn request(&mut self, at: Instant, request: &Request) -> Result<(), String> {
         let is_refused = match request {
             Request::CreateGroup { parent, params, .. } => self.machine.create_group(at, *params, *parent).is_err(),
@@ -259,7 +260,7 @@ impl Replay {
         if self.machine.running(cpu).is_some() { Ok(()) } else { Err(format!("no entity runs on CPU {cpu}")) }
     }
 
-    /// Checks that the CPU of `entity` is not frozen: an entity on a frozen CPU cannot stop.
+    /// Checks that `entity` is attached, and that its CPU is not frozen: an entity on a frozen CPU cannot stop.
     fn expect_stoppable(&self, entity: EntityId) -> Result<(), String> {
         self.expect_attached(entity)?;
         if let State::Running(cpu) = self.machine.state(entity) { self.expect_awake(cpu) } else { Ok(()) }
@@ -290,7 +291,7 @@ fn refusal(refused: Refused) -> String {
     format!("the machine refuses: {refused}")
 }
 
-/// Returns whether a driver settles after `event`, at the same instant.
+/// Returns whether a driver must settle after `event`, at the same instant.
 fn awaits_settle(event: &Event) -> bool {
     match event {
         Event::Input(input) => !matches!(input, Input::Freeze { .. }),
@@ -329,8 +330,8 @@ impl SettleMarks {
         self.silent.take() == Some(at)
     }
 
-    /// Processes a settle of the machine with this number of actions, which the caller records next. Returns whether to
-    /// record [`Event::Settled`] now, because neither an action nor a change implies this settle.
+    /// Processes a settle of the machine. The caller records the `actions` actions of the settle next. Returns whether
+    /// to record [`Event::Settled`] now, because no action, input or change implies this settle.
     #[inline]
     #[must_use]
     pub fn settled(&mut self, at: Instant, actions: usize) -> bool {

@@ -5,7 +5,8 @@ use crate::timeline::Row;
 use crate::world::WorldTimeline;
 use sched::Instant;
 
-/// Minimum number of rows of a shown machine. A machine with fewer rows is shown with all its rows.
+/// Number of rows that must be free to show a machine. For a machine with fewer entities, one free row per entity
+/// suffices.
 const ROWS_LEAST: usize = 3;
 
 /// The rows of one machine.
@@ -23,16 +24,16 @@ pub(crate) struct Share {
 /// The rows of a picture of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RowBudget {
-    /// Rows of each host, followed by the rows of its guests.
+    /// Rows of each selected machine. The guests of a host follow the host.
     pub(crate) shares: Vec<Share>,
     /// Number of omitted machines.
     pub(crate) more: usize,
 }
 
 impl RowBudget {
-    /// Selects the machines that fit into `rows_most` rows, and divides the rows among the entities of these machines
-    /// that are attached within `from..to`. The first machine is selected even if it does not fit. If `cpus` is true,
-    /// divides as many further rows among the CPUs.
+    /// Selects the machines that fit into `rows_most` rows, and divides the rows among these machines by their number
+    /// of entities attached within `from..to`. The first machine is selected even if it does not fit. If `cpus` is
+    /// true, divides another `rows_most` rows among the machines by their number of CPUs.
     pub(crate) fn of(world: &WorldTimeline, (from, to): (Instant, Instant), rows_most: usize, cpus: bool) -> RowBudget {
         let tree = world.header.tree();
         let rows_of = |id: MachineId| world.machines[id.index()].rows.iter();

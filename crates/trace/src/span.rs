@@ -1,4 +1,4 @@
-//! [`State`], [`Span`], [`Job`]: the states of an entity with their durations, and its jobs.
+//! [`State`], [`Span`], [`Job`]: the states of an entity with their intervals, and its jobs.
 
 use sched::{CpuId, Instant};
 
@@ -43,7 +43,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns whether the job missed its deadline. A deadline at the end of the trace is not missed.
+    /// Returns whether the job missed its deadline. An incomplete job missed its deadline only if the deadline is
+    /// before `ended`.
     #[must_use]
     pub fn missed(&self) -> bool {
         self.ended > self.deadline

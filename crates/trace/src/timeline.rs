@@ -7,14 +7,15 @@ pub use crate::span::{Job, Span, State};
 use rustc_hash::FxHashMap;
 use sched::{EntityId, Instant, Nanos, Params};
 
-/// An interval in which an entity had a CPU, from `from` (inclusive) to `to` (exclusive). `to` is later than `from`.
+/// An interval in which an entity had a running or frozen CPU, from `from` (inclusive) to `to` (exclusive). `to` is
+/// later than `from`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// Start of the run.
+    /// Start of the interval.
     pub from: Instant,
-    /// End of the run.
+    /// End of the interval.
     pub to: Instant,
-    /// The entity that ran.
+    /// The entity that had the CPU.
     pub entity: EntityId,
 }
 
@@ -27,11 +28,11 @@ pub struct Row {
     pub name: String,
     /// Instant at which the entity was attached.
     pub attached: Instant,
-    /// Instant at which the entity was detached. `None`: the entity was not detached before the end.
+    /// Instant at which the entity was detached. `None`: the entity was still attached at the end of the trace.
     pub detached: Option<Instant>,
     /// Instant of the entity's first wake-up. A scheduler regards this wake-up as the arrival of the entity.
     pub arrived: Option<Instant>,
-    /// Parameters of the entity, in order, each with the instant from which they applied. Never empty.
+    /// Successive parameters of the entity, each set with the instant from which it applied. Never empty.
     pub asked: Vec<(Instant, Params)>,
     /// States of the entity from its attachment to its detachment, without a gap. Adjacent spans have different states.
     pub spans: Vec<Span>,
@@ -79,11 +80,11 @@ pub struct Timeline {
     pub from: Instant,
     /// Instant of the last event. Zero if there is no event.
     pub to: Instant,
-    /// Rows of all entities that were ever attached, by id.
+    /// Rows of all entities that were ever attached, in order of their ids.
     pub rows: Vec<Row>,
-    /// Runs on each CPU, in order, by CPU.
+    /// Runs on each CPU in order of time, indexed by CPU.
     pub cpus: Vec<Vec<Run>>,
-    /// Intervals in which an entity had a frozen CPU and made no progress, in order, by CPU.
+    /// Intervals in which an entity had a frozen CPU and made no progress, in order of time, indexed by CPU.
     pub stolen: Vec<Vec<Run>>,
 }
 
@@ -188,14 +189,15 @@ impl Sink for TimelineBuilder {
     }
 }
 
-/// The facts so far.
+/// The contents of the timeline, from the facts so far.
 #[derive(Debug)]
 struct Facts {
     /// Rows in the order in which the entities were attached.
     rows: Vec<Row>,
     /// Index in `rows` of each entity.
     places: FxHashMap<EntityId, usize>,
-    /// Index in `rows` of the latest entity with each entity index. Most facts concern these entities.
+    /// For each entity index, the index in `rows` of the last attached entity with this entity index. Most facts are
+    /// about these entities.
     last: Vec<usize>,
     cpus: Vec<Vec<Run>>,
     stolen: Vec<Vec<Run>>,
@@ -250,7 +252,7 @@ impl Facts {
         &mut self.rows[place]
     }
 
-    /// Returns the index in `rows` of an entity whose entity index was reused at this instant.
+    /// Returns the index in `rows` of a detached entity whose entity index was reused at the instant of the detachment.
     #[cold]
     fn earlier(&self, entity: EntityId) -> usize {
         self.places[&entity]

@@ -1,15 +1,16 @@
 //! [`ChromeWriter`], [`WorldChromeWriter`]: writers of the Chrome trace-event format (JSON) for ui.perfetto.dev and
 //! chrome://tracing.
 //!
-//! The file of one machine has two processes. `host` has a track per CPU. Each slice of these tracks has the name of an
-//! entity. `entities` has a track per entity that shows the entity's state: `running`, `waiting`, `held`, `blocked` or,
-//! in a guest, `stolen`. An arrow leads from every wake-up to the run that follows. Releases, completions and missed
-//! deadlines are instants on the entity's track. The header is in `otherData`.
+//! The file of one machine has two processes. `host` has a track per CPU. Each slice of these tracks has the name of
+//! the entity that ran or, in a guest, the name `frozen`. `entities` has a track per entity that shows the entity's
+//! state: `running`, `waiting`, `held`, `blocked` or, in a guest, `stolen`. An arrow leads from every wake-up to the
+//! run that follows. Releases, completions and missed deadlines are instants on the entity's track. The header is in
+//! `otherData`.
 //!
 //! The file of a world has these two processes for each host, named after the host, and one process for each guest. A
-//! guest first has a track per vCPU, which shows tasks and `frozen` time. Then a guest has a track per task, which
-//! shows frozen time as `stolen`. Below each CPU of a machine with guests, a second track shows the guests' tasks that
-//! ran on this CPU: `vm: task`.
+//! guest has a track per vCPU, which shows tasks and `frozen` time, followed by a track per task, which shows frozen
+//! time as `stolen`. Below each CPU of a machine with guests, a second track shows the guests' tasks that ran on this
+//! CPU: `vm: task`.
 //!
 //! A slice is written when the slice ends, so only unfinished slices are in memory. On each track, slices are in order
 //! of time. In the file, the slices at both ends of an arrow precede the arrow, with any number of other events in

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
-/// A writer of trace events. The pen assigns numbers of tracks and arrows that are unique in a file.
+/// A writer of trace events. The pen assigns track and arrow numbers that are unique in the file.
 #[derive(Debug)]
 pub(super) struct Pen<W: Write> {
     pub(super) output: Output<W>,
@@ -26,7 +26,7 @@ impl<W: Write> Pen<W> {
         Pen { output: Output::new(to), line: String::new(), next_track: first_track, next_flow: 1, begun: false }
     }
 
-    /// Writes the text before all events. `about` contains the members of `otherData`.
+    /// Writes the part of the file that precedes all events. `about` contains the members of `otherData`.
     pub(super) fn begin(&mut self, about: fmt::Arguments<'_>) {
         let begin = format!("{{\"displayTimeUnit\":\"ns\",\"otherData\":{{{about}}},\n\"traceEvents\":[\n");
         self.output.write(&begin);
@@ -107,7 +107,8 @@ pub(super) struct Tracks {
     pub(super) places: Places,
     /// Track number and name of each attached entity.
     entities: BTreeMap<EntityId, (u64, String)>,
-    /// Detached entities with their track numbers. The last slice of a detached entity may arrive until time advances.
+    /// Detached entities with their track numbers. The last slice of a detached entity is written only when time
+    /// advances.
     left: Vec<(EntityId, u64)>,
 }
 
@@ -127,7 +128,7 @@ impl Tracks {
         std::mem::take(&mut self.left)
     }
 
-    /// Forgets detached entities.
+    /// Forgets detached entities. An id that has been attached again keeps its new track.
     pub(super) fn forget(&mut self, left: &[(EntityId, u64)]) {
         for (entity, track) in left {
             if self.entities.get(entity).is_some_and(|(now, _)| now == track) {

@@ -40,7 +40,7 @@ struct Scribe<W: Write> {
 #[derive(Debug)]
 struct Machine {
     tracks: Tracks,
-    /// Name of the machine: the prefix of the names of its slices on its host's tracks.
+    /// Name of the machine. On the tracks of its host, the names of its slices begin with this name.
     name: String,
     host: Option<MachineId>,
     /// Number of the track for the tasks of guests on CPU 0, shown below this CPU. The tracks of the other CPUs follow.
@@ -87,7 +87,8 @@ impl<W: Write> WorldChromeWriter<W> {
             self.touched.extend(all.clone());
             self.flush(end);
             self.scribe.over = true;
-            // Hosts end before their guests, because the runs of guests refer to runs of their host.
+            // The follower of a host finishes before the followers of its guests, because the runs of guests refer to
+            // runs of the host.
             for id in all {
                 let follower = self.followers[id.index()].take().expect("no follower is in use");
                 let (followers, scribe) = (&self.followers, &mut self.scribe);

@@ -4,20 +4,21 @@ use super::settings::Glyphs;
 
 /// The characters of a picture, by meaning.
 pub(super) struct Alphabet {
-    /// The entity ran all the time, on the machine's only CPU or on a CPU without a digit (from CPU 36 on).
+    /// The entity ran for the whole cell, on the machine's only CPU or on a CPU without a digit (from CPU 36 on).
     pub(super) full: char,
-    /// The entity ran half of the time or more. In a CPU's row: all entities together ran half of the time or more, and
-    /// none ran longer than half of the time.
+    /// The entity ran for at least half of the cell, but not for all of it. In a CPU's row: all entities together ran
+    /// for at least half of the cell, and none ran for more than half of it.
     pub(super) most: char,
-    /// The entity ran less than half of the time. In a CPU's row: all entities together ran less than half of the time.
+    /// The entity ran for less than half of the cell. In a CPU's row: all entities together ran for less than half of
+    /// the cell.
     pub(super) some: char,
     pub(super) waiting: char,
     pub(super) held: char,
-    /// The CPU of the entity was frozen.
+    /// The CPU of the entity was frozen. In a CPU's row: the CPU was frozen with a task on it.
     pub(super) stolen: char,
     pub(super) blocked: char,
     pub(super) missed: char,
-    /// An entity without a letter, in a CPU's row.
+    /// An entity without a letter: in a CPU's row, and before the entity's label.
     pub(super) other: char,
     pub(super) idle: char,
     pub(super) tick: char,

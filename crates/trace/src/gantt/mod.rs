@@ -38,8 +38,8 @@ impl Gantt {
         Picture { gantt: self, grid, alphabet: self.glyphs.alphabet(), sections: vec![section], more: 0 }.draw()
     }
 
-    /// Draws each host, and its guests below the host. All machines share the `rows_most` rows of entities, and the
-    /// same number of rows of CPUs, by max-min fairness. The picture states the number of omitted machines.
+    /// Draws each host, and its guests below the host. All machines share `rows_most` rows for entities, and another
+    /// `rows_most` rows for CPUs, by max-min fairness. The picture states the number of omitted machines.
     #[must_use]
     pub fn render_world(&self, world: &WorldTimeline) -> String {
         match Grid::new(self.from, self.to, self.width) {
@@ -70,13 +70,13 @@ impl Gantt {
 /// Lines of the entities and of the CPUs of a machine.
 type Lines = (Vec<Line>, Vec<Line>);
 
-/// Returns the width of the labels and of the gap between the labels and the cells.
+/// Returns the total width of the labels and of the gap between the labels and the cells.
 fn margin(drawn: &[Lines]) -> usize {
     let lines = drawn.iter().flat_map(|(rows, cpus)| rows.iter().chain(cpus));
     lines.map(|line| names::columns(&line.label)).max().unwrap_or(0) + 2
 }
 
-/// A whole picture, with the sections of its machines.
+/// A picture of one or more machines.
 struct Picture<'a> {
     gantt: &'a Gantt,
     grid: Grid,
@@ -140,7 +140,8 @@ impl Picture<'_> {
         offset.into_iter().chain([labels, ticks.into_iter().collect()]).collect()
     }
 
-    /// Returns the meanings of the used characters, in lines about as wide as the row of cells.
+    /// Returns the meanings of the used characters, in lines of at most 60 columns, or of at most the width of the
+    /// cells if this is wider.
     fn legend(&self, drawn: &[Lines]) -> Vec<String> {
         let any = |lines: &[Line], is: &dyn Fn(char) -> bool| lines.iter().flat_map(|line| line.cells.chars()).any(is);
         let of_rows = |is: &dyn Fn(char) -> bool| drawn.iter().any(|(rows, _)| any(rows, is));

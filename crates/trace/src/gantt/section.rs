@@ -13,7 +13,7 @@ use std::iter;
 /// Maximum width of the column of names.
 const NAME_MOST: usize = 24;
 
-/// Maximum indent of guests within guests.
+/// Maximum number of nested machines for which the indentation increases.
 const INDENTS_MOST: usize = 4;
 
 /// Letters for entities in CPU rows, in order of the rows.
@@ -110,7 +110,7 @@ impl<'a> Section<'a> {
         (0..self.cpus).map(|n| self.cpu(CpuId::new(n))).collect()
     }
 
-    /// Returns `text` in the characters that the picture may use, in at most `most` columns.
+    /// Returns `text` in at most `most` columns. In an ASCII picture, `?` replaces each non-ASCII character.
     fn fit(&self, text: &str, most: usize) -> String {
         let text = match self.gantt.glyphs {
             Glyphs::Ascii => text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect(),

@@ -4,7 +4,7 @@ use crate::timeline::Timeline;
 use crate::world::WorldTimeline;
 use sched::Instant;
 
-/// The characters of a picture.
+/// The set of characters in a picture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Glyphs {
     /// ASCII characters only.

@@ -93,7 +93,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// One SVG path element with several lines or boxes.
+/// The data of one SVG path element, which may contain several lines and boxes.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Path(String);
 
@@ -121,7 +121,7 @@ impl Path {
     }
 }
 
-/// Alignment of a text relative to its position.
+/// Alignment of text relative to its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -129,7 +129,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// Style of a text.
+/// Style of text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Type {
     pub(super) size: u32,

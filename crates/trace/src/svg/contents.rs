@@ -29,7 +29,7 @@ pub(super) struct Contents<'t> {
 }
 
 impl Contents<'_> {
-    /// Returns the widths of the spaces to the left and to the right of the rows, including labels and margins.
+    /// Returns the widths of the areas to the left and to the right of the rows, including labels and margins.
     fn margins(&self) -> (Px, Px) {
         let (from, to) = (self.picture.from, self.picture.to);
         let names = self.sections.iter().flat_map(|section| &section.labels).map(|label| wide(label, 800));

@@ -5,9 +5,9 @@ use super::style::{INK, MISSED, MUTED, WAITING};
 use crate::names;
 use std::collections::BTreeSet;
 
-/// Colours of CPUs, each with the colour of text on it. Source: the colour-blind safe set of Okabe and Ito (2008),
-/// without vermilion (reserved for missed deadlines) and black. Yellow is darkened for contrast with the white
-/// background.
+/// Colours of CPUs, each with the colour of the text on bars of this colour. Source: the colour-blind safe set of Okabe
+/// and Ito (2008), without vermilion (reserved for missed deadlines) and black. Yellow is darkened for contrast with
+/// the white background.
 pub(super) const COLOURS: [(&str, &str); 6] = [
     ("#0072b2", "#ffffff"),
     ("#e69f00", "#1f2328"),

@@ -1,6 +1,6 @@
 //! [`Picture`]: a timeline as a self-contained SVG picture. The picture has a row per entity with a bar per run,
-//! coloured per CPU, and marks for arrivals, releases, deadlines and misses. The size of the file is bounded for runs
-//! of any length.
+//! coloured by CPU, and marks for arrivals, releases, deadlines and misses. If a picture has too many bars, its rows
+//! are drawn by column instead, so the size of the file is bounded.
 
 mod canvas;
 mod contents;

@@ -1,4 +1,4 @@
-//! One row of a picture: its bars, its marks, and the texts beside the bars.
+//! One row of a picture: its bars, its marks, and the text on both sides of the bars.
 
 use super::canvas::{Anchor, Canvas, Path, Px, Type};
 use super::legend::{
@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const PITCH: Px = Px::of(56);
 /// Height that a row without marks of misses and without a second line of text saves: above the bars, and in total.
 const SPARED: (Px, Px) = (Px::of(6), Px::of(14));
-/// Height of the marks of misses. These marks are above the arrows, and the arrows are above the bars.
+/// Distance from the top of a row to its marks of misses. The arrows are below these marks, and the bars are below the
+/// arrows.
 const MISS: Px = Px::of(5);
 const ARROW_TOP: Px = Px::of(9);
 const ARROW_BOTTOM: Px = Px::of(19);
@@ -30,7 +31,7 @@ const THINNEST: Px = Px::hundredths(50);
 /// Minimum distance between marks of one type. Unit: pixels.
 const MARK_ROOM: i64 = 9;
 
-/// Draws the texts to the left and to the right of a row.
+/// Draws the text to the left and to the right of a row.
 fn beside(canvas: &mut Canvas, plot: &Plot<'_>, y: Px, texts: [(&str, &str); 2], alarm: bool) {
     let right = plot.left + plot.width + Px::of(14);
     let [(name, wish), (share, late)] = texts;
@@ -49,7 +50,8 @@ fn percent(part: Nanos, whole: Nanos) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// Returns the request of a row's entity in words: a reservation, or a weight other than the normal weight.
+/// Returns the request of a row's entity in words: a reservation, or a weight other than the normal weight. Empty
+/// without such a request.
 pub(super) fn wish(row: &Row, at: Instant) -> String {
     let params = row.asked_at(at);
     match params.reservation {
@@ -91,8 +93,8 @@ pub(super) fn entity(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, 
     beside(canvas, plot, y, [(label, &wish(row, plot.to)), (&share, &late)], alarm);
 }
 
-/// Returns a text with the number of late jobs among the jobs due after `from` and not after `to`, and whether any job
-/// was late.
+/// Returns a string with the number of late jobs among the jobs due after `from` and not after `to`, and whether any of
+/// these jobs was late. The string is empty if no job was due.
 pub(super) fn late(row: &Row, from: Instant, to: Instant) -> (String, bool) {
     let due: Vec<&Job> = row.jobs.iter().filter(|job| from < job.deadline && job.deadline <= to).collect();
     let missed = due.iter().filter(|job| job.missed()).count();
@@ -159,7 +161,7 @@ fn shown<'r>(plot: &Plot<'_>, runs: &'r [Run]) -> &'r [Run] {
     &runs[first..after.max(first)]
 }
 
-/// Draws a bar for one run. Returns its left edge and its width.
+/// Draws a bar for one run. Returns the left edge and the width of the bar.
 fn bar(canvas: &mut Canvas, plot: &Plot<'_>, run: &Run, cpu: CpuId, name: &str, y: Px) -> (Px, Px) {
     let (left, right) = (plot.x(run.from), plot.x(run.to));
     let width = (right - left).max(THINNEST);
@@ -306,7 +308,8 @@ fn stretches<K: PartialEq + Copy>(columns: usize, kind: impl Fn(usize) -> Option
     out
 }
 
-/// Draws releases, deadlines and periods. The bars are drawn later, over the stems of these marks.
+/// Draws releases and deadlines, or the periods of a reservation without jobs. The bars are drawn later, over the stems
+/// of these marks.
 fn marks(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
     let (top, bottom, base) = (y + ARROW_TOP, y + ARROW_BOTTOM, y + BASE);
     let shown = |instants: &mut dyn Iterator<Item = Instant>| -> Vec<Instant> {

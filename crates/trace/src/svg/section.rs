@@ -15,7 +15,7 @@ use sched::{CpuId, EntityId};
 use std::collections::BTreeMap;
 use std::iter;
 
-/// Height of the note about omitted rows.
+/// Height of the note about omitted rows or machines.
 pub(super) const NOTE: Px = Px::of(24);
 /// Height of a machine's name.
 const TITLE: Px = Px::of(34);
@@ -121,7 +121,7 @@ impl<'t> Section<'t> {
     }
 }
 
-/// Draws the note about `more` omitted rows, if any, and returns its height.
+/// Draws a note about `more` omitted rows or machines, if there are any. Returns the height of the note, or zero.
 pub(super) fn note(canvas: &mut Canvas, (x, y): (Px, Px), more: usize, what: &str) -> Px {
     if more == 0 {
         return Px::ZERO;

@@ -11,7 +11,7 @@ pub(super) const WAITING: &str = "#c4cad1";
 pub(super) const MISSED: &str = "#d55e00";
 pub(super) const FONTS: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
-/// Class of the root element of a world's picture, for its style.
+/// CSS class of the root element of a world's picture. The stylesheet of the picture applies to this class.
 pub(super) const CLASS: &str = "tactus-world";
 
 /// Width of the margin around the picture.
@@ -26,7 +26,7 @@ pub(super) fn fit(text: &str, most: usize) -> String {
     names::cut(text, most, "…")
 }
 
-/// Returns the estimated width of `text`, with `each` hundredths of a pixel per letter. Font metrics are unknown.
+/// Returns the estimated width of `text`, with `each` hundredths of a pixel per column. Font metrics are unknown.
 pub(super) fn wide(text: &str, each: i64) -> Px {
     Px::hundredths(i64::try_from(names::columns(text)).expect("a label is short") * each)
 }

@@ -6,8 +6,8 @@ use super::section::Section;
 use crate::row_budget::RowBudget;
 use crate::world::WorldTimeline;
 
-/// Style for dark pages, which replaces the colours of the light picture. The colour of text in bars, which has size
-/// 10, does not change.
+/// Style for dark pages, which replaces the colours of the light picture. Text in bars, which has font size 10, keeps
+/// its colour.
 const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
 .tactus-world [fill=\"#ffffff\"] { fill: #0d1117 }
 .tactus-world rect[fill=\"#f6f8fa\"] { fill: #161b22; stroke: #30363d }
@@ -23,9 +23,9 @@ const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
 ";
 
 impl Picture {
-    /// Draws each host, and its guests as blocks below the host: a complete SVG document, for light and dark pages. All
-    /// machines share the `rows_most` rows of entities, and the same number of rows of CPUs, by max-min fairness. The
-    /// picture states the number of omitted machines.
+    /// Draws each host, and its guests as blocks below the host, in a complete SVG document for light and dark pages.
+    /// All machines share `rows_most` rows for entities, and another `rows_most` rows for CPUs, by max-min fairness.
+    /// The picture states the number of omitted machines.
     #[must_use]
     pub fn render_world(&self, world: &WorldTimeline) -> String {
         alone(&self.title, self.all(world), STYLE)

@@ -110,7 +110,7 @@ impl Word<'_> {
     }
 }
 
-/// Maximum index of an id. Machines assign no larger index, and tables of this size fit in memory.
+/// Maximum index of an id. Machines assign no larger index. A table with an entry per index fits in memory.
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 /// Maximum generation of an id.
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -134,7 +134,7 @@ impl<'a> Cursor<'a> {
         self.at += rest.len() - rest.trim_start_matches(' ').len();
     }
 
-    /// Reads the next word. Empty at the end of the line.
+    /// Reads the next word, which is empty at the end of the line.
     fn word(&mut self) -> Word<'a> {
         self.skip_spaces();
         let rest = &self.line[self.at..];
@@ -254,7 +254,7 @@ impl<'a> Cursor<'a> {
                 c => text.push(c),
             }
         }
-        Err(Wrong { at: open.at, reason: "a text without an end".into(), help: "add a double quote".into() })
+        Err(Wrong { at: open.at, reason: "a string without a closing quote".into(), help: "add a double quote".into() })
     }
 
     /// Reads the parameters of an entity.
@@ -393,7 +393,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl Word<'_> {
-    /// Returns the error of a missing field.
+    /// Returns the error of a missing field: the line has ended, or another word is in the field's place.
     fn missing(&self, help: &str) -> Wrong {
         match self.text {
             "" => Wrong { at: self.at, reason: "the line ends too early".into(), help: help.into() },

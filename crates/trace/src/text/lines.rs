@@ -62,8 +62,8 @@ impl<R: BufRead> Lines<R> {
         Lines { from, bytes: Vec::new(), number: 0 }
     }
 
-    /// Parses the first line with `read`, which must consume the whole line. If the file has no line, the error shows
-    /// `example`.
+    /// Parses the first line that is neither blank nor a comment with `read`, which must consume the whole line. If the
+    /// file has no such line, the error shows `example`.
     pub(super) fn first<T>(
         &mut self,
         read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Wrong>,

@@ -10,7 +10,7 @@
 //!
 //! A line is a time in nanoseconds, right-aligned in 12 columns, a verb, and all fields of the verb, always in the same
 //! order. Blank lines are skipped, and so are lines whose first character other than white space is `#`. Every line
-//! ends with a line feed. A last line without a line feed is an error, because the file is truncated.
+//! ends with a line feed. A last line without a line feed is an error, because the file may be truncated.
 //!
 //! | verb | fields |
 //! |---|---|
@@ -68,6 +68,7 @@
 //!   [`sched::id::ENTITIES_MAX`].
 //! - *machine*: `m3`, below [`MACHINES_MAX`](crate::MACHINES_MAX).
 //! - times (`until`, `deadline`, `at`, and the first column): nanoseconds, or `never`.
+//! - durations (`time`, `waited`, `due`, `delivered`, `late`, `took`, `stolen`, and *span*): nanoseconds.
 //! - `name`, `policy`: in double quotes; `\"`, `\\`, `\n`, `\r`, `\t` and `\u{…}` (other control characters, line
 //!   separators and marks of text direction) are escapes.
 //! - the entity's parameters: `weight=` (Xen's scale, 256 is normal, with quarters: `83.75`) `class=normal`\|`batch`\|`idle`\|
@@ -92,8 +93,9 @@ pub use writer::{TextWriter, WorldTextWriter};
 /// Version of the format. Readers reject every other version.
 pub const VERSION: u32 = 1;
 
-/// Maximum length of a line, in bytes. The longest list of CPUs (every second CPU of 1024) takes 2.5 KB. The rest of a
-/// line is available for names. The limit bounds the memory that a reader needs for a file without line feeds.
+/// Maximum length of a line, in bytes. The longest list of CPUs (`0-1,3-4,6-7` and so on up to CPU 1023) takes 2.7 KB.
+/// The rest of a line is available for names. The limit bounds the memory that a reader needs for a file without line
+/// feeds.
 pub const LINE_MOST: usize = 1 << 16;
 
 /// First word of a trace.

@@ -15,13 +15,14 @@ pub struct Links {
 }
 
 impl Links {
-    /// Returns the guest and CPU of the vCPU `entity` of `host`. `None`: `entity` is no vCPU.
+    /// Returns the guest and CPU of the vCPU `entity` of `host`. `None`: `entity` is not a vCPU.
     #[must_use]
     pub fn vcpu(&self, host: MachineId, entity: EntityId) -> Option<(MachineId, CpuId)> {
         self.cpus.get(&(host, entity)).copied()
     }
 
-    /// Returns the vCPU of the host that is `cpu` of `guest`. `None`: no vCPU has been linked to `cpu` yet.
+    /// Returns the entity of the host that is the vCPU for `cpu` of `guest`. `None`: no vCPU has been linked to `cpu`
+    /// yet.
     #[must_use]
     pub fn entity(&self, guest: MachineId, cpu: CpuId) -> Option<EntityId> {
         self.entities.get(&(guest, cpu)).copied()
@@ -140,7 +141,7 @@ impl WorldTimeline {
 /// Builds a [`WorldTimeline`] from events as they arrive, without storing the events.
 #[derive(Debug)]
 pub struct WorldTimelineBuilder {
-    /// State of the world, or the error of the first contradiction.
+    /// State of the world, or the first error: an invalid header or a contradiction.
     levels: Result<Levels, Inconsistent>,
     machines: Vec<TimelineBuilder>,
     from: Option<Instant>,
@@ -151,7 +152,7 @@ impl WorldTimelineBuilder {
     #[must_use]
     pub fn new(header: &WorldHeader) -> WorldTimelineBuilder {
         let levels = Levels::new(header);
-        // No memory is reserved for an invalid world.
+        // No memory is allocated for the machines of an invalid world.
         let known = levels.iter().flat_map(|levels| &levels.header.machines);
         let machines = known.map(|machine| TimelineBuilder::new(&machine.header)).collect();
         WorldTimelineBuilder { levels, machines, from: None }

@@ -4,7 +4,8 @@ use super::{MachineId, WorldHeader, WorldSink, WorldTimeline, WorldTimelineBuild
 use crate::{Event, Inconsistent};
 use sched::Instant;
 
-/// Records a world up to an instant and ignores later events. The memory use does not depend on the length of the run.
+/// Records a world up to an instant and ignores later events. The memory use does not depend on the length of the rest
+/// of the run.
 #[derive(Debug)]
 pub struct WorldWatch {
     builder: WorldTimelineBuilder,
@@ -22,7 +23,7 @@ impl WorldWatch {
     /// Ends the trace and returns the timeline.
     ///
     /// # Errors
-    /// The error of the first event that contradicted earlier events.
+    /// The header is invalid, or an event contradicted earlier events. The first such error is returned.
     pub fn finish(self) -> Result<WorldTimeline, Inconsistent> {
         self.builder.finish()
     }

@@ -1,5 +1,6 @@
-//! Traces in ftrace's text format. TRAPpy and LISA, two readers of kernel traces with separate parsers, must find the
-//! same number and the same total length of runs for each task on every machine.
+//! Traces in ftrace's text format. TRAPpy and LISA are two readers of kernel traces with separate parsers. For each
+//! task of every machine, both must find the name, the number of runs, the number of wake-ups and the CPU time that
+//! this test finds in the events.
 //!
 //! `cargo xtask test` installs both readers and runs this test. By hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo
 //! test -p conformance --test ftrace`, or `TACTUS_LISA_PYTHON=python-with-lisa`, or both.
@@ -16,7 +17,7 @@ use trace::{Event, FtraceWriter, Sink, WorldTrace};
 /// characters as in the kernel.
 type Did = (u64, u64, i64, String);
 
-/// Returns the records of the tasks that ran in one machine's events, by process id.
+/// Returns the record of each task that ran, by process id, from the events of one machine.
 fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did> {
     let mut did: BTreeMap<u64, Did> = BTreeMap::new();
     let mut pids: BTreeMap<EntityId, u64> = BTreeMap::new();
@@ -49,7 +50,8 @@ fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did>
     did
 }
 
-/// Returns the readers that the environment names, each as a Python interpreter and a script. Fails without a reader.
+/// Returns the Python interpreter and the script of each reader that an environment variable names. Panics if there is
+/// no reader.
 fn readers() -> Vec<(String, &'static str)> {
     let known = [
         ("TACTUS_TRAPPY_PYTHON", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/trappy_read.py")),
@@ -80,7 +82,7 @@ fn read((python, script): &(String, &str), path: &Path, length: Nanos) -> BTreeM
 }
 
 /// Runs the scenario in `file` under `policy` for `length`, and compares each machine's trace with the results of every
-/// reader. Returns the number of runs of all tasks.
+/// reader that can read the trace. Returns the number of runs of all tasks.
 fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     let readers = readers();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(file);
@@ -118,7 +120,7 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     executions
 }
 
-/// Asserts that both records of `machine` are equal, up to rounding of the times.
+/// Asserts that both sets of records of `machine` are equal, except for the rounding of times.
 fn agree(machine: &str, ours: &BTreeMap<u64, Did>, theirs: &BTreeMap<u64, Did>) {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{machine}");
     for (pid, (count, wakeups, us, name)) in ours {

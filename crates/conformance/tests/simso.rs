@@ -1,7 +1,9 @@
-//! Compares EDF with SimSo, job by job, on random task sets. Each job must complete at the same instant in both.
+//! Compares EDF with SimSo, job by job, on random task sets. Each job must complete at the same instant in both
+//! simulators.
 //!
 //! `cargo xtask test` installs SimSo and runs this test. By hand: `TACTUS_SIMSO_PYTHON=python-with-simso cargo test -p
-//! conformance --test simso`. No two jobs of a set share a deadline, so the order of ties is irrelevant.
+//! conformance --test simso`. No two tasks of a set have jobs with the same deadline, so the order among equal
+//! deadlines is irrelevant.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -44,7 +46,7 @@ impl Placement {
     }
 }
 
-/// Jobs by (task, release), each with its completion if it was before the end of the run.
+/// Completion of each job, by task and release. `None`: the job did not complete before the end of the run.
 type Jobs = BTreeMap<(usize, u64), Option<u64>>;
 
 /// Returns a random number in `low..high`.
@@ -52,8 +54,8 @@ fn between(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
     low + random.next_u64() % (high - low)
 }
 
-/// Returns tasks with a total load of `load` percent of `cpus` CPUs, up to rounding to whole microseconds. The load of
-/// one task is limited to one CPU.
+/// Returns tasks with a total load of `load` percent of `cpus` CPUs, except for rounding to whole microseconds. The
+/// load of one task is limited to one CPU.
 fn task_set(random: &mut ChaCha8Rng, cpus: u64, load: u64) -> Vec<Task> {
     let count = between(random, 2 * cpus + 1, 5 * cpus + 3);
     let shares: Vec<u64> = (0..count).map(|_| between(random, 20, 100)).collect();

@@ -44,7 +44,7 @@ pub fn smoke(policy: &'static Descriptor, cpus: usize, first: u64, seeds: u64) -
     Ok(sum)
 }
 
-/// Performs one run without shrinking. Returns its outcome, or a description of the broken law.
+/// Runs a machine with these options twice, without shrinking. Returns the outcome, or a description of the broken law.
 fn attempt(options: &Options) -> Result<Stats, String> {
     let (first, second) = (once(options, None)?, once(options, None));
     let second = second.map_err(|what| format!("law 10: the same inputs kept the laws once, but not again: {what}"))?;
@@ -58,7 +58,7 @@ fn once<'a>(options: &'a Options, meter: Option<Meter<'a>>) -> Result<Run, Strin
     catch_panic(|| World::new(options, meter).and_then(World::run))
 }
 
-/// Reduces the numbers of steps and entities as long as a law is still broken.
+/// Reduces the numbers of steps and entities as long as the run still breaks a law.
 fn shrink(options: &Options, what: String) -> Failure {
     let mut smallest = Failure { options: options.clone(), what };
     loop {

@@ -15,12 +15,12 @@ impl Dice {
         Dice(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Returns a number below `n`, which is above zero.
+    /// Returns a number below `n`. `n` must be above zero.
     pub fn below(&mut self, n: u64) -> u64 {
         self.0.next_u64() % n
     }
 
-    /// Returns true with probability 1/`n`; `n` is above zero.
+    /// Returns true with probability 1/`n`. `n` must be above zero.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -32,7 +32,7 @@ impl Dice {
         Nanos::ns((self.0.next_u64() & ((1_u64 << magnitude) - 1)).min(most.as_ns()))
     }
 
-    /// Returns a random element of `of`; `None` if it is empty.
+    /// Returns a random element of `of`; `None` if `of` is empty.
     pub fn choose<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         (!of.is_empty()).then(|| of[usize::try_from(self.below(of.len() as u64)).expect("an index fits")])
     }

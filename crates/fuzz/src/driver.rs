@@ -7,7 +7,7 @@ use sim::Auditor;
 use std::fmt::Write;
 use trace::{Event, Sink};
 
-/// A wrapper of the calls in which a policy must not allocate. The wrapper makes each call exactly once.
+/// A wrapper around the calls in which a policy must not allocate. The wrapper makes each call exactly once.
 pub type Meter<'a> = &'a mut dyn FnMut(&mut dyn FnMut());
 
 /// The largest delays of a driver.
@@ -41,7 +41,7 @@ pub struct Driver<'a> {
     now: Instant,
     lateness: Lateness,
     dice: Dice,
-    /// Delivery instant of the end of the time slice of each CPU.
+    /// For each CPU, the instant at which the driver delivers the end of the time slice.
     ends: Vec<Instant>,
     /// Kicks in flight. The reason for a kick may no longer apply when the kick arrives.
     kicks: Vec<(Instant, CpuId)>,
@@ -120,7 +120,7 @@ impl<'a> Driver<'a> {
         self.refused
     }
 
-    /// Returns every action so far, with its instant.
+    /// Ends the driver, and returns every action with its instant.
     #[must_use]
     pub fn into_log(self) -> Vec<(Instant, Action)> {
         self.log
@@ -242,7 +242,7 @@ impl<'a> Driver<'a> {
         text
     }
 
-    /// Checks law 5 for an entity that does not run: all its CPU time has been charged.
+    /// Checks law 5, unless the entity runs: all its CPU time has been charged.
     pub fn check_charge(&mut self, e: EntityId) {
         if !matches!(self.machine.state(e), sched::State::Running(_)) {
             self.auditor.check_charge(e, self.machine.charged(e));

@@ -15,7 +15,7 @@ pub(super) struct Net {
     rings: Vec<Endpoint>,
 }
 
-/// Adds one to three lines, and up to three rings, each served by one or two tasks of a random machine.
+/// Adds one to three lines and up to three rings. One or two tasks of a random machine serve each ring.
 pub(super) fn lay(world: &mut World<'_>, dice: &mut Dice) -> Net {
     let mut net = Net::default();
     for _ in 0..1 + dice.below(3) {
@@ -76,8 +76,8 @@ fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
     way
 }
 
-/// Starts a sender and a receiver on machines that may differ, and connects them. Returns both applications, or none if
-/// a machine refuses one of them.
+/// Starts a sender and a receiver, each on a random machine, and connects them. Returns both applications, or none if a
+/// machine refuses one of them.
 pub(super) fn flow(world: &mut World<'_>, net: &Net, dice: &mut Dice) -> Vec<(MachineId, u32)> {
     let (from, to) = (any(world, dice), any(world, dice));
     let packet = 1 + u32::try_from(dice.below(2000)).expect("it is small");

@@ -1,6 +1,6 @@
-//! Random worlds: hosts and guests under any policies, tasks that follow programs, arrivals and departures. Five checks
-//! evaluate each world: the [`WorldAuditor`], the machines' own assertions, a replay of each machine, the construction
-//! of a timeline, and a second run.
+//! Random worlds: hosts and guests under random policies, tasks that follow programs, arrivals and departures. Five
+//! checks evaluate each world: the [`WorldAuditor`], the machines' own assertions, a replay of each machine, the
+//! construction of a timeline, and a second run.
 
 use super::dice::Dice;
 use super::flows::{self, Net};
@@ -224,7 +224,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Returns a machine that is built in the same way as in the world.
+    /// Builds a machine that equals the machine in the world.
     fn build(&self) -> sched::Machine {
         let kicks = if self.costs.kick.is_zero() { sched::Kicks::Immediate } else { sched::Kicks::Delivered };
         sched::Machine::build(self.policy, self.cpus, &self.knobs, kicks).expect("it was tried")
@@ -285,7 +285,7 @@ impl Drawn {
 }
 
 /// Returns whether the policy admits 64 entities with default parameters. Some knobs give every entity a reservation,
-/// and then not all entities may be admitted.
+/// so that the policy may refuse some of the entities.
 fn has_room(policy: &Descriptor, host: &Topology, knobs: &Knobs) -> bool {
     let Ok(mut machine) = sched::Machine::build(policy, *host, knobs, sched::Kicks::Immediate) else { return false };
     (0..64).all(|_| machine.attach(Instant::ZERO, Params::default()).is_ok())
@@ -374,7 +374,7 @@ fn vcpus(world: &mut World<'_>, host: MachineId, count: usize, dice: &mut Dice) 
     (0..count).map(vcpu).collect()
 }
 
-/// Attaches the initial entities of a machine.
+/// Attaches the initial entities of a machine, and starts its initial applications.
 fn populate(world: &mut World<'_>, population: &mut Population, machine: MachineId, is_guest: bool, dice: &mut Dice) {
     for _ in 0..dice.below(3) {
         let _ = world.attach(machine, "jobs", asked(dice), jobs(dice));

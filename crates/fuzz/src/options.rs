@@ -30,9 +30,9 @@ pub struct Options {
     pub host: Topology,
     /// Knobs of the policy.
     pub knobs: Knobs,
-    /// Maximum delays of the driver. A kick without delay is immediate.
+    /// Maximum delays of the driver. If the maximum delay of kicks is zero, kicks are immediate.
     pub lateness: Lateness,
-    /// Whether entities have affinities.
+    /// Whether some entities have a restricted affinity.
     pub affinities: bool,
     /// Whether parameters change during the run.
     pub changes: bool,
@@ -46,7 +46,7 @@ pub struct Options {
     pub yields: bool,
     /// Whether the machine has groups below the root.
     pub groups: bool,
-    /// Whether groups have quotas and caps.
+    /// Whether some groups have quotas and caps.
     pub limits: bool,
     /// Whether some entities are real-time.
     pub real_time: bool,
@@ -110,15 +110,15 @@ impl Options {
         (self.blocks, self.pauses, self.yields) = (false, false, false);
     }
 
-    /// Returns whether no entity has an affinity, and no entity arrives, leaves, changes, blocks or yields after the
-    /// start.
+    /// Returns whether no entity has a restricted affinity, and no entity arrives, leaves, changes, blocks, yields or
+    /// is paused after the start.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)
     }
 
-    /// Returns the maximum shortfall of a slice that the policy guarantees with a punctual driver; `None`: no
-    /// guarantee.
+    /// Returns the maximum shortfall of a slice that the policy guarantees. `None`: the policy guarantees nothing, or
+    /// the driver is late.
     #[must_use]
     pub fn reservation_bound(&self) -> Option<Nanos> {
         let punctual = self.lateness == Lateness::default();

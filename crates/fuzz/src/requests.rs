@@ -48,7 +48,7 @@ fn reservation(now: Instant, dice: &mut Dice) -> Reservation {
     Reservation { slice, period, deadline, start, limit }
 }
 
-/// Returns `old` with a new random value for one parameter, or for all parameters.
+/// Returns `old` with a new random value for one parameter, or new random values for all parameters.
 pub(super) fn changed(options: &Options, groups: &[GroupId], now: Instant, old: Params, dice: &mut Dice) -> Params {
     let request = params(options, groups, now, dice);
     match dice.below(8) {

@@ -28,7 +28,7 @@ pub(super) struct World<'a> {
     driver: Driver<'a>,
     members: Vec<Member>,
     groups: Vec<GroupId>,
-    /// The depth of each group below the root.
+    /// Depth of each group below the root, which has depth 0 and no entry.
     depths: BTreeMap<GroupId, u32>,
 }
 
@@ -77,7 +77,7 @@ impl<'a> World<'a> {
         Ok(Run { accepted, refused, log: self.driver.into_log() })
     }
 
-    /// Passes up to five inputs to the machine at one instant, before or after the due events.
+    /// Passes one to five random inputs or changes to the machine at one instant, before or after the due events.
     fn instant(&mut self) {
         let due_first = self.dice.one_in(2);
         if due_first {
@@ -151,7 +151,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns a CPU on which an entity runs.
+    /// Returns a random CPU on which an entity runs.
     fn busy_cpu(&mut self) -> Option<CpuId> {
         let machine = self.driver.machine();
         let busy: Vec<_> = self.options.host.iter().filter(|&cpu| machine.running(cpu).is_some()).collect();

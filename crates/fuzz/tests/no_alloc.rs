@@ -64,7 +64,7 @@ struct Tally {
     changes: u64,
     /// Number of turns. Each turn delivers ended time slices and alarms.
     turns: u64,
-    /// Number of rounds with an idle CPU at their end.
+    /// Number of rounds at whose end a CPU is idle.
     idle: u64,
 }
 
@@ -78,8 +78,8 @@ struct Day {
 }
 
 impl Day {
-    /// Creates three levels of groups, some with a quota and a cap. A third of the entities have reservations that are
-    /// small enough to fit together. A few entities are real-time.
+    /// Creates three levels of groups. Some groups have a quota and a cap. A third of the entities have reservations
+    /// that are small enough to fit together. A few entities are real-time.
     fn new(policy: &Descriptor, settings: &[(&str, &str)]) -> Day {
         let host = Topology { llc: CPUS / 2, ..Topology::new(CPUS) };
         let mut knobs = policy.defaults();

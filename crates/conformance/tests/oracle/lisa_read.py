@@ -1,6 +1,6 @@
-"""Reads ftrace text with LISA's parser and prints, for each task, a line: pid, executions, wake-ups, microseconds on CPUs, and its name.
+"""Reads ftrace text with LISA's parser. Prints one line per task: pid, executions, wake-ups, CPU time in microseconds, name.
 
-LISA's parser of the kernel's text shares no code with TRAPpy's: the two understand the header and the fields each in their own way.
+LISA's parser of the kernel's text format shares no code with TRAPpy's parser.
 """
 
 import sys
@@ -14,7 +14,7 @@ EVENTS = ["sched_switch", "sched_wakeup", "sched_wakeup_new"]
 
 
 def rows(parser, name):
-    """The rows of an event, each with its time and its place; none if it never happened."""
+    """Returns the rows of an event, each with its time. Empty if the event never occurred."""
     try:
         frame = parser.parse_event(name)
     except MissingTraceEventError:

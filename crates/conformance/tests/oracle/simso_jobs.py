@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Every job of a task set as SimSo (PyPI `simso` 0.8.5) schedules it, one line each: task, release, completion.
+"""Prints one line for each job of a task set under SimSo (PyPI `simso` 0.8.5): task, release, completion.
 
     simso_jobs.py global|partitioned CPUS END_US < tasks
 
 `tasks` has one line per task: id, period, execution time, first release; all whole microseconds. The deadline is the
-end of the period. A completion that did not come before the end of the simulation is `-`.
+end of the period. The completion of a job that is incomplete at the end of the simulation is `-`.
 """
 import os
 import sys

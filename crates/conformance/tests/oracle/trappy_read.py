@@ -1,7 +1,7 @@
-"""Reads ftrace text with TRAPpy and prints, for each task, a line: pid, executions, wake-ups, microseconds on CPUs, and its name.
+"""Reads ftrace text with TRAPpy. Prints one line per task: pid, executions, wake-ups, CPU time in microseconds, name.
 
-The events that TRAPpy reads are checked in the order of time. The task that leaves a CPU is the task that came there. No task is on two
-CPUs, and no task runs on another CPU than before without a migration.
+Checks the events in order of time: each switch names the task that is on the CPU, no task is on two CPUs at once, and a
+`sched_migrate_task` precedes every run on a new CPU.
 """
 
 import sys
@@ -12,7 +12,7 @@ EVENTS = ["sched_migrate_task", "sched_process_exit", "sched_process_free"]
 
 
 def rows(frame):
-    """The rows of a table of TRAPpy's, each with its time."""
+    """Returns the rows of one of TRAPpy's tables, each with its time."""
     return [(at, row) for at, row in zip(frame.index, frame.to_dict("records"))] if len(frame) else []
 
 

@@ -1,5 +1,5 @@
-//! EEVDF compared with a real kernel: Linux 6.18 with HZ=250 on one of two CPUs (base slice 2 · 0.7 ms). Each
-//! measurement consists of three runs of 10 s.
+//! EEVDF compared with a real kernel: Linux 6.18 with HZ=250 on one of two CPUs. The base slice is 1.4 ms: 0.7 ms,
+//! scaled by 2 for two CPUs. Each measurement consists of three runs of 10 s.
 //!
 //! Three hogs at nice 0, 5 and −5 received 22.85–22.87, 7.48–7.49 and 69.65–69.67 % of the CPU (by weight: 22.86, 7.48
 //! and 69.67). Their runs without interruption took 4, 4 and mostly 8–12 ms, which are multiples of a tick. Their
@@ -102,7 +102,7 @@ fn as_measured(version: i64) -> [(&'static str, i64); 3] {
     [("version", version), ("tick", TICK.as_ns().cast_signed()), ("base-slice", Nanos::us(1_400).as_ns().cast_signed())]
 }
 
-/// Returns the deviations from the measurements, in runs and waits of hogs at nice 0, 5 and −5.
+/// Returns the deviations of the runs and waits from the measurements, for hogs at nice 0, 5 and −5.
 fn deviations(hogs: &[Hog]) -> Vec<String> {
     let [normal, light, heavy] = hogs else { panic!("three hogs") };
     let mut found = Vec::new();
@@ -158,7 +158,8 @@ fn two_equal_hogs_take_turns_of_a_tick() {
     }
 }
 
-/// Checks that the comparison detects another policy. CFS gives equally exact shares, but different runs and waits.
+/// Checks that the comparison detects another policy. CFS gives equally exact shares, but runs and waits of other
+/// lengths.
 #[test]
 fn cfs_runs_and_waits_otherwise() {
     let hogs = run(policy("cfs"), &[("tick", TICK.as_ns().cast_signed())], &[0, 5, -5], Nanos::ZERO);

@@ -1,18 +1,19 @@
 //! The wake-up latency of a thread with a timer under EEVDF, compared with a real kernel. The kernel is Linux 6.18 with
-//! HZ=250 on one of two CPUs (base slice 2 · 0.7 ms). Every millisecond, the thread works for 0 or 200 µs at nice 0,
-//! beside 1, 2 or 4 hogs at nice 0.
+//! HZ=250 on one of two CPUs. The base slice is 1.4 ms: 0.7 ms, scaled by 2 for two CPUs. Every millisecond, the thread
+//! works for 0 or 200 µs at nice 0, beside 1, 2 or 4 hogs at nice 0. Each combination in [`MEASURED`] is a row.
 //!
 //! The latency is bimodal. Below its fair share, the thread preempts at once; at or above its fair share, the thread
-//! waits for ticks. The measurements are three runs of 10 s on two vCPUs of an AMD EPYC at 2.6 GHz. Each run has an
-//! accidental phase between timer and tick; the simulation covers [`PHASES`] phases. One percentile is near a step of
+//! waits for ticks. Each row was measured in three runs of 10 s on two vCPUs of an AMD EPYC at 2.6 GHz. Each run has an
+//! arbitrary phase between timer and tick; the simulation covers [`PHASES`] phases. One percentile is near a step of
 //! the distribution: p99 with 200 µs of work beside four hogs. In the three runs, this p99 was 8.0 to 10.6 ms. In six
 //! further runs on the same kernel, this p99 was 9.6, 9.9, 10.9, 10.9, 10.9 and 12.6 ms.
 //!
-//! The delays from other causes are fitted to one row only. All other rows are predictions. The delay of the machine
-//! ([`OWN_DELAY`]) is from the row without work beside one hog, where the thread always preempts at once. The share of
-//! other threads ([`OUTSIDE`]) is from the same measurements. The same thread under SCHED_FIFO beside one hog confirms
-//! that the machine causes this delay. Under SCHED_FIFO, p50 is 15 to 38 µs, p90 17 to 59 µs and p99 27 to 200 µs. Up
-//! to 0.5 % of these latencies are above 500 µs, varying by the hour. A round of the thread uses [`OWN_WORK`].
+//! The delays that the scheduler does not cause are fitted to one row only. All other rows are predictions. The delay
+//! of the machine ([`OWN_DELAY`]) is from the row without work beside one hog, where the thread always preempts at
+//! once. The share of other threads ([`OUTSIDE`]) is from the same measurements. The same thread under SCHED_FIFO
+//! beside one hog confirms that the machine causes this delay. Under SCHED_FIFO, p50 is 15 to 38 µs, p90 17 to 59 µs
+//! and p99 27 to 200 µs. Up to 0.5 % of these latencies are above 500 µs; this fraction varies from hour to hour. In
+//! each round, the thread uses [`OWN_WORK`] in addition to its work.
 
 use sched::{Descriptor, GroupId, Instant, Nanos, Params, Topology};
 use sim::program::{Length, Step, TaskSpec, TimerMode};
@@ -26,29 +27,30 @@ const PERIOD: Nanos = Nanos::ms(1);
 /// Number of phases between timer and tick.
 const PHASES: u64 = 40;
 
-/// Distribution of the machine's delay, as pairs. A pair is a number of wake-ups of ten thousand, and the maximum delay
-/// of these wake-ups in tenths of a microsecond. The anchor is the row without work beside one hog, where the thread
-/// always preempts at once. Delays beyond the last percentile of this row are proportional to the delays of a
-/// SCHED_FIFO thread.
+/// Cumulative distribution of the machine's delay. Each pair is a number of wake-ups, out of ten thousand, and the
+/// maximum delay of these wake-ups in tenths of a microsecond. The anchor is the row without work beside one hog, where
+/// the thread always preempts at once. Delays beyond the last percentile of this row are proportional to the delays of
+/// a SCHED_FIFO thread.
 const OWN_DELAY: [(u64, u64); 7] =
     [(0, 103), (5_000, 160), (9_000, 260), (9_920, 485), (9_950, 555), (9_990, 786), (10_000, 2_400)];
 
-/// Fraction of wake-ups that a thread outside the test delays, in millionths. The fraction is the maximum CPU time that
-/// such threads receive by weight. A thread outside the test runs until a tick.
+/// Fraction of wake-ups that a thread outside the test delays, in millionths. The fraction is the maximum share of CPU
+/// time that such threads receive by weight. A thread outside the test runs until a tick.
 const OUTSIDE: u64 = 2_000;
 
-/// CPU time of a round without any work, minus the switch to the thread (`costs/epyc.toml`), which is charged in
-/// addition. CLOCK_THREAD_CPUTIME_ID measured 12.3 to 14.9 µs in six runs, with a median of 13.0 µs.
+/// CPU time of a round without any work, minus the switch to the thread (`costs/epyc.toml`), which the simulator
+/// charges separately. CLOCK_THREAD_CPUTIME_ID measured 12.3 to 14.9 µs in six runs, with a median of 13.0 µs.
 const OWN_WORK: Nanos = Nanos::ns(11_400);
 
-/// Returns the costs of the machine from its file. One CPU receives no kicks, and the thread requested timers without
-/// slack (PR_SET_TIMERSLACK).
+/// Returns the costs of the machine from its file. The simulated machine has one CPU and therefore no kicks. The thread
+/// requested timers without slack (PR_SET_TIMERSLACK).
 fn costs() -> Costs {
     let machine = scenario::costs::machine("epyc").expect("it is in the tree");
     Costs { kick: Nanos::ZERO, timer_slack: Nanos::ZERO, ..machine.costs }
 }
 
-/// Returns the `n`-th draw of the delay from other causes. The draws are evenly spread over the distribution.
+/// Returns the `n`-th draw of the delay that the scheduler does not cause. The draws are evenly spread over the
+/// distribution.
 fn own_delay(n: u64) -> Nanos {
     // Maps a number to a pseudorandom share, in millionths.
     let share = |of: u64| ((of.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * 1_000_000) >> 32;
@@ -120,7 +122,8 @@ impl Distribution {
         // The offset of 7 us keeps wake-ups and ticks from coinciding.
         let phase = |n: u64| Nanos::us(7) + PERIOD.scale(n, PHASES);
         let late = (0..PHASES).flat_map(|n| run(policy, settings, row, phase(n)));
-        // The simulated latency and the measured delay both include the switch to the thread.
+        // The simulated latency and the measured delay both include the switch to the thread, so one switch is
+        // deducted.
         let switch = costs().context_switch;
         let mut all: Vec<Nanos> = late.zip(0..).map(|(late, n)| late + own_delay(n).saturating_sub(switch)).collect();
         all.sort_unstable();
@@ -132,7 +135,7 @@ impl Distribution {
         self.0[self.0.len() * percent / 100].as_ns() / 1_000
     }
 
-    /// Returns the number of wake-ups, of ten thousand, with a latency from `least` to below `most`.
+    /// Returns the number of wake-ups, out of ten thousand, with a latency of at least `least` and below `most`.
     fn share(&self, least: Nanos, most: Nanos) -> u64 {
         let count = self.0.partition_point(|late| *late < most) - self.0.partition_point(|late| *late < least);
         (count * 10_000 / self.0.len()) as u64
@@ -231,8 +234,8 @@ fn wake_ups_are_bimodal_at_once_or_at_a_tick() {
     }
 }
 
-/// Checks that the comparison detects other rules. Without delayed dequeue (v6.6), a task just below its share waits
-/// for ticks far more often than in v6.18. CFS dispatches sleepers first.
+/// Checks that the comparison detects other rules. Without delayed dequeue, as in v6.6, a task just below its share
+/// waits for ticks far more often than in v6.18. CFS dispatches sleepers first.
 #[test]
 fn other_rules_are_late_otherwise() {
     let older = [("version", 1), AS_MEASURED[1], AS_MEASURED[2]];

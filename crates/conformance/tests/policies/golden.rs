@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use trace::gantt::{Gantt, Glyphs};
 use trace::{Header, TextWriter, TimelineBuilder};
 
-/// Scenarios, each with the length of its trace and the length of the run that its chart shows.
+/// Name of each scenario, length of its golden trace, and length of the run that its chart shows.
 const SCENARIOS: [(&str, Nanos, Nanos); 3] = [
     ("parallel", Nanos::ms(60), Nanos::ms(200)),
     ("three-vms", Nanos::ms(300), Nanos::ms(200)),

@@ -1,4 +1,4 @@
-//! The meter receives only a trace, and agrees with the simulator's own accounts in random runs.
+//! The meter receives only a trace. In random runs, its results agree with the simulator's own accounts.
 
 use measure::Meter;
 use sched::{CpuId, Instant, Limit, Nanos, Params, Reservation, Topology};

@@ -59,9 +59,9 @@ fn set_b_gives_the_table_to_the_last_count() {
     assert_eq!(report.total.worst_lateness_ns, 0);
 }
 
-/// Ties between deadlines are resolved in favour of the lower id, for any order of placement. The expected counts are
-/// from a simulator of 40 lines that was written for this test alone. The simulator places tasks by first fit
-/// decreasing, and schedules each CPU by absolute deadline and id.
+/// Among jobs with equal deadlines, the entity with the lower id runs first, whatever the order of placement. The
+/// expected counts are from a simulator of 40 lines that was written for this test alone. The simulator places tasks by
+/// first fit decreasing, and schedules each CPU by absolute deadline and id.
 #[test]
 fn partitioned_first_fit_gives_the_counts_of_an_independent_simulator() {
     let sets = [("ts_A_n10_u3.0.csv", 6760, 6755, 4231), ("ts_B_n100_u3.6.csv", 76259, 76240, 39574)];

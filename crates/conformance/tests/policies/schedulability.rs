@@ -1,6 +1,6 @@
 //! The theorem of Liu and Layland: on one CPU, an entity with a reservation receives its slice in every period
-//! throughout which the entity is runnable. The theorem applies to reservations up to a full CPU, and to any sleeps and
-//! wake-ups of the other entities. The auditor checks the theorem for every policy that guarantees it.
+//! throughout which the entity is runnable. The theorem holds up to a total utilisation of 100 %, regardless of when
+//! the other entities sleep and wake. The auditor checks the theorem for every policy that guarantees it.
 
 use fuzz::Dice;
 use measure::jobs::JobLog;
@@ -13,7 +13,7 @@ const LENGTH: Nanos = Nanos::ms(400);
 /// Periods in milliseconds. Some pairs have a small least common multiple, other pairs a large one.
 const PERIODS_MS: [u64; 10] = [2, 3, 4, 5, 7, 8, 10, 13, 20, 40];
 
-/// Returns reservations that fill one CPU up to rounding.
+/// Returns reservations that fill one CPU, except for rounding.
 fn full_cpu(dice: &mut Dice) -> Vec<Reservation> {
     let parts: Vec<u64> = (0..2 + dice.below(4)).map(|_| 1 + dice.below(20)).collect();
     let sum: u64 = parts.iter().sum();
@@ -49,7 +49,8 @@ fn stir(host: &mut sim::Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     }
 }
 
-/// Runs reservations that fill one CPU under `policy`. Returns the number of evaluated periods, or the findings.
+/// Runs entities with reservations that fill one CPU, under `policy`. Returns the number of evaluated periods, or the
+/// findings of the auditor.
 fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nanos, seed: u64) -> Result<u64, String> {
     let mut dice = Dice::new(seed);
     let mut auditor = Auditor::new(Topology::new(1), Promises { reservations: Some(lacking), ..Promises::NONE });
@@ -94,7 +95,7 @@ fn an_admitted_reservation_is_kept_on_a_full_cpu() {
     }
 }
 
-/// The guarantee also holds with partitioned placement or hard enforcement.
+/// EDF also keeps its guarantee with partitioned placement or hard enforcement.
 #[test]
 fn edf_keeps_its_promises_however_it_enforces_them() {
     let edf = policies::find("edf").expect("it is registered");
@@ -112,7 +113,7 @@ fn edf_keeps_its_promises_however_it_enforces_them() {
     }
 }
 
-/// Checks that the test detects missed slices. Credit has no deadlines, and misses slices in the same runs.
+/// Checks that the test detects missed slices. Credit has no deadlines, and misses slices in most of the same runs.
 #[test]
 fn a_policy_without_deadlines_misses_slices() {
     let credit = policies::find("credit").expect("it is registered");

@@ -3,14 +3,14 @@
 use sched::{Action, Alarm, CpuId, EntityId, Input, Instant, Machine};
 use std::fmt::Debug;
 
-/// The wrapper of a named call of the machine. The wrapper makes the call, and may observe it.
+/// The wrapper around a named call of the machine. The wrapper makes the call, and may observe it.
 pub(crate) type Around = fn(&dyn Debug, &mut dyn FnMut());
 
-/// A machine, the current instant, and the machine's requests.
+/// A machine, the current instant, and the machine's pending alarms and kicks.
 pub(crate) struct Driver {
     pub(crate) machine: Machine,
     pub(crate) now: Instant,
-    /// Pending alarms, by dense number.
+    /// Pending alarms, by alarm number.
     alarms: Vec<Option<(Instant, Alarm)>>,
     /// Running entity of each CPU, from the actions of the machine.
     seats: Vec<Option<EntityId>>,

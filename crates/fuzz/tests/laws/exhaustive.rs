@@ -109,8 +109,9 @@ impl World {
         self.ids.iter().position(|&id| id == e).expect("it is one of the three")
     }
 
-    /// Collects the inputs that the test tries next. Events that are due later are valid only if time `may_pass`. Only
-    /// the last entity is woken by another entity, and only the entity on the lowest busy CPU yields to another entity.
+    /// Collects the inputs that the test tries next. Ends of time slices and alarms that are due later are valid only
+    /// if time `may_pass`. Only the last entity is woken by another entity, and only the entity on the lowest busy CPU
+    /// yields to another entity.
     fn valid(&self, may_pass: bool, steps: &mut Vec<Step>) {
         steps.clear();
         let Driver { machine, now, .. } = &self.driver;
@@ -210,8 +211,8 @@ impl World {
         machine.adjust(*now, self.ids[0], params).expect("it may ask for this");
     }
 
-    /// Wakes every entity that is not paused, then advances time until each entity runs. Under a policy that may starve
-    /// an entity, a starved entity must run when it is alone. Returns whether an entity starved.
+    /// Wakes every entity that is not paused, then advances time until each of these entities has run. Under a policy
+    /// that may starve an entity, a starved entity must run when it is alone. Returns whether an entity starved.
     fn check_liveness(&mut self, may_starve: bool) -> bool {
         self.driver.now += GAP;
         for n in 0..ENTITIES {

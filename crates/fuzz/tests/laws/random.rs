@@ -63,8 +63,8 @@ fn every_canary_is_caught() {
     }
 }
 
-/// Runs that once broke a law, with the values of the fuzzer's replay lines (policy, seed, steps, entities) and a knob
-/// that the seed draws.
+/// Runs that once broke a law: policy, seed, steps and entities of the fuzzer's replay line, and a knob value that the
+/// seed draws.
 #[test]
 fn runs_that_broke_a_law_keep_it() {
     let in_debt = ("parking", "in-debt");
@@ -98,7 +98,7 @@ fn runs_that_broke_a_law_keep_it() {
     }
 }
 
-/// A seed gives the same actions after any other runs. Another seed gives different actions.
+/// A seed gives the same actions again, even after runs with other seeds. Another seed gives different actions.
 #[test]
 fn a_seed_decides_everything() {
     for policy in fuzz::chosen_policies() {
@@ -117,7 +117,7 @@ fn judging_admission(mut options: fuzz::Options) -> fuzz::Options {
     options
 }
 
-/// Some policies guarantee reservations in calm runs. Several calm runs check each of these policies.
+/// Some policies guarantee reservations if the driver is punctual. At least four runs check each of these policies.
 #[test]
 fn every_period_of_a_calm_run_has_its_slice() {
     let promising = |options: &fuzz::Options| options.reservations && options.reservation_bound().is_some();

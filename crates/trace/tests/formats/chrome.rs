@@ -188,7 +188,8 @@ fn a_chrome_trace_holds_what_the_timeline_holds() {
     check(&Trace::new(Header { policy: "\"\\\n</script>".into(), cpus: 1024, seed: u64::MAX }));
 }
 
-/// In the first 200 ms of figure 2, a run follows every wake-up. An arrow leads from every wake-up to this run.
+/// In the first 200 ms of figure 2 of the VSched paper, a run follows every wake-up. An arrow leads from every wake-up
+/// to this run.
 #[test]
 fn every_wake_that_led_to_a_run_has_an_arrow() {
     let trace = edf::run(&FIGURE_2, 1, Order::Deadline, Instant::ZERO + Nanos::ms(200));

@@ -20,10 +20,10 @@ fn ns(value: &Value) -> u64 {
     (value.as_f64().unwrap() * 1000.0).round() as u64
 }
 
-/// A file, with the positions of its contents.
+/// The events of a file, and its tracks by name.
 struct File {
     events: Vec<Value>,
-    /// Process and track, by the names of the process and the track.
+    /// Numbers of the process and the track, by the names of the process and the track.
     tracks: BTreeMap<(String, String), (u64, u64)>,
 }
 

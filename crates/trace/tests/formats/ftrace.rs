@@ -23,7 +23,7 @@ fn wake(entity: EntityId) -> Event {
     Event::Input(Input::Wake { entity, why: Wake::Timer })
 }
 
-/// Returns the text for `events` at these nanoseconds on two CPUs, without the header.
+/// Returns the lines that the writer writes for `events` on two CPUs, without the header. Times are in nanoseconds.
 fn written(events: &[(u64, Event)]) -> String {
     let header = Header { policy: "any".to_string(), cpus: 2, seed: 0 };
     let mut writer = FtraceWriter::new(Vec::new(), &header);
@@ -33,7 +33,7 @@ fn written(events: &[(u64, Event)]) -> String {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
-/// Returns the lines with a visible margin, so that leading blanks are shown and kept.
+/// Returns the lines with a bar at the start, so that leading spaces are visible and kept.
 fn with_margin(text: &str) -> String {
     text.lines().map(|line| format!("|{line}\n")).collect()
 }

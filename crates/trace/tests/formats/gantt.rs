@@ -1,4 +1,4 @@
-//! Pictures made of characters: snapshots for readers, and cells counted by hand.
+//! Pictures made of characters: snapshots for readers, and cells compared with an independent count.
 
 use crate::support::Random;
 use crate::support::edf::{self, FIGURE_2, Order, Vm};
@@ -103,7 +103,7 @@ fn two_busy_cpus_with_misses() {
     .assert_eq(&gantt.render(&timeline));
 }
 
-/// An entity blocks, waits, is held, runs and leaves, with cells of 10 ns.
+/// An entity is blocked, waits, is held, runs and is detached. A cell is 10 ns.
 #[test]
 fn every_state_looks_different() {
     let (e, cpu, at) = (EntityId::new(0, 0), CpuId::new(0), Instant::at_ns);

@@ -27,7 +27,7 @@ fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(node: Node<'_, '_>, name: 
     node.attribute(name).unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
 }
 
-/// Returns the bars, with their CPU, their times, their left edge and their width.
+/// Returns the CPU, the start and end time, the left edge and the width of each bar.
 fn bars(document: &Document<'_>) -> Vec<(usize, u64, u64, f64, f64)> {
     let bars = document.descendants().filter(|node| node.has_attribute("data-cpu"));
     bars.map(|node| {
@@ -57,8 +57,8 @@ fn bars_are_the_runs_of_the_timeline() {
         told.sort_unstable();
         assert_eq!(told, expected);
 
-        // The scale, from the longest bar that is shown in full. Every edge and every number of the axis must match the
-        // scale.
+        // The longest bar that is shown in full determines the scale. Every edge and every number of the axis must
+        // match this scale.
         let whole = shown.iter().filter(|bar| bar.1 >= from.as_ns() && bar.2 <= to.as_ns());
         let longest = whole.max_by_key(|bar| bar.2 - bar.1).unwrap();
         let scale = longest.4 / (longest.2 - longest.1) as f64;
@@ -99,7 +99,8 @@ fn the_figure_of_the_paper_names_each_vm_and_its_share() {
     assert_eq!(crosses(&document), 2 + 1, "two misses, and one in the legend");
 }
 
-/// Returns the number of crosses: two strokes each. The first stroke goes down and to the right by 6 pixels.
+/// Returns the number of crosses. One of the two strokes of a cross goes down and to the right by 6 pixels; the
+/// function counts these strokes.
 fn crosses(document: &Document<'_>) -> usize {
     let missed = document.descendants().filter(|node| node.attribute("stroke") == Some("#d55e00"));
     let strokes = |node: Node<'_, '_>| {
@@ -130,8 +131,8 @@ fn boxes(path: &str) -> Vec<(f64, f64, f64)> {
     path.split('M').skip(1).map(numbers).collect()
 }
 
-/// In a long run, every column of a row has the colour of the CPU and the opacity of the share of running time. The
-/// test computes both from the spans.
+/// In a long run, the colour of each column shows the CPU that was used longest, and the opacity shows the share of
+/// running time. The test computes both from the spans.
 #[test]
 fn long_runs_are_drawn_by_the_column() {
     let timeline = Timeline::of(&edf::run(&BUSY, 2, Order::Turns(Nanos::us(300)), ms(3_000))).unwrap();

@@ -21,7 +21,7 @@ fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(node: Node<'_, '_>, name: 
     node.attribute(name).unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
 }
 
-/// Returns the drawing of each machine.
+/// Returns the SVG group of each machine, by the id of the machine.
 fn machines<'a>(document: &'a Document<'_>) -> BTreeMap<String, Node<'a, 'a>> {
     let all = document.descendants().filter(|node| node.has_attribute("data-machine"));
     all.map(|node| (node.attribute("data-machine").unwrap().to_string(), node)).collect()
@@ -50,7 +50,7 @@ fn each_machine_shows_its_own_runs_and_what_was_stolen() {
             .collect();
         bars.sort_unstable();
         let runs = timeline.cpus[0].iter().filter(|run| run.from < to && run.to > from);
-        // Once in the entity's row, once in the CPU's row.
+        // Each run is drawn in the entity's row and in the CPU's row.
         let mut expected: Vec<(u64, u64)> =
             runs.flat_map(|run| [(run.from.as_ns(), run.to.as_ns()), (run.from.as_ns(), run.to.as_ns())]).collect();
         expected.sort_unstable();
@@ -80,7 +80,7 @@ fn each_machine_shows_its_own_runs_and_what_was_stolen() {
     assert_eq!(blocks.count(), 2, "a block for each guest");
 }
 
-/// On a dark page, every element whose colour on light pages would be invisible has another colour.
+/// On a dark page, elements whose light-page colour would be invisible have another colour.
 #[test]
 fn every_colour_of_the_light_picture_has_one_for_dark_pages() {
     let world = WorldTimeline::of(&two_levels()).unwrap();
@@ -131,7 +131,7 @@ fn crowd(guests: u32, rounds: u32) -> WorldTimeline {
         for guest in (1..=guests).map(MachineId) {
             story.freeze(guest);
         }
-        // At the end, vCPU 0 of every guest is frozen for a visible time.
+        // In the last round, vCPU 0 of every guest is frozen for long enough to be visible.
         story.now += if round + 1 < rounds { Nanos::us(5) } else { Nanos::ms(20) };
         for guest in (1..=guests).map(MachineId) {
             story.thaw(guest).stop_on(guest, 0, round % 3);

@@ -127,7 +127,7 @@ fn figure_2_of_the_vsched_paper_in_intervals() {
     .assert_eq(&text);
 }
 
-/// Turns of 45 ms on one CPU.
+/// Two VMs take turns of 45 ms on one CPU.
 #[test]
 fn a_job_misses_its_deadline_only_when_it_ends_after_it() {
     let vms = [
@@ -137,8 +137,8 @@ fn a_job_misses_its_deadline_only_when_it_ends_after_it() {
     let timeline = Timeline::of(&edf::run(&vms, 1, Order::Turns(Nanos::ms(45)), ms(150))).unwrap();
     let missed: Vec<(u64, bool, bool)> =
         timeline.rows[0].jobs.iter().map(|job| (job.ended.as_ns() / 1_000_000, job.completed, job.missed())).collect();
-    // 0–30 ms: the first job of `late`. 30–75 ms: `hog`. 75–105 ms: the second job of `late`, 5 ms late. Then the third
-    // job. The trace ends at the deadline of the third job.
+    // The first job of `late` completes at 30 ms. Then `hog` runs until 75 ms. The second job of `late` completes at
+    // 105 ms, 5 ms late. The trace ends at the deadline of the third job, which is incomplete.
     expect!["[(30, true, false), (105, true, true), (150, false, false)]"].assert_eq(&format!("{missed:?}"));
 }
 

@@ -1,4 +1,4 @@
-//! Worlds as text and as intervals: a written text is read back unchanged, and both levels agree.
+//! Worlds as text and as intervals: a written world is read back unchanged, and the run times of both levels agree.
 
 use crate::support::world::{BOOKS, HOST, SHOP, Story, damaged, e, machine, two_levels, walk};
 use crate::support::{Random, events};
@@ -271,7 +271,7 @@ fn a_world_that_contradicts_itself_is_refused() {
     .assert_eq(&texts.join("\n"));
 }
 
-/// The vCPU is frozen and thawed at one instant: no time is stolen, and its task continues to run.
+/// The guest's CPU freezes and thaws twice at one instant. No time is stolen, and the task continues to run.
 #[test]
 fn no_time_is_stolen_between_freeze_and_thaw_at_one_instant() {
     let mut story = Story::new(vec![machine("host", "x", 1, None), machine("vm", "x", 1, Some(HOST))]);

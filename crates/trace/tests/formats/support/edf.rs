@@ -1,4 +1,5 @@
-//! Periodic virtual machines on a few CPUs, under earliest deadline first or in turns: consistent traces for the tests.
+//! Consistent traces for the tests: periodic virtual machines on a few CPUs, scheduled by earliest deadline first or in
+//! turns.
 
 use sched::{Action, CpuId, EntityId, Input, Instant, Limit, Nanos, Params, Reservation, Wake};
 use trace::{Event, Header, Sink, Trace};
@@ -36,7 +37,8 @@ struct Task {
     /// Deadline and remaining work of each open job, oldest first.
     open: Vec<(Instant, Nanos)>,
     on: Option<CpuId>,
-    /// Sequence number of the last wake-up, dispatch or end of a turn. The lowest number has waited longest.
+    /// Sequence number of the last wake-up, dispatch or end of a turn. The task with the lowest number has waited
+    /// longest.
     turn: u64,
     turn_end: Instant,
 }

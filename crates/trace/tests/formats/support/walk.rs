@@ -1,4 +1,5 @@
-//! Traces of a machine under a policy that makes random decisions within the laws, with the true states.
+//! Traces of a machine under a policy that makes random decisions within the laws. Each trace comes with the true
+//! states of the entities.
 
 use super::Random;
 use sched::{
@@ -82,15 +83,15 @@ impl Policy for Chaos {
     }
 }
 
-/// The true states from an instant on.
+/// The true states from an instant until the next entry.
 #[derive(Debug)]
 pub struct Truth {
     pub at: Instant,
-    /// Attached entities and their states. All held entities have reason 0.
+    /// Attached entities and their states. `State::Held(0)` stands for every held state.
     pub states: Vec<(EntityId, State)>,
 }
 
-/// A trace, and the true states after each of its instants, in order.
+/// A trace, and the true states after each instant of the trace, in order.
 #[derive(Debug)]
 pub struct Walk {
     pub trace: Trace,

@@ -1,4 +1,4 @@
-//! Worlds of two levels: one world written by hand, and random worlds in which both levels agree.
+//! Worlds of two levels: one world written by hand, and random worlds with consistent levels.
 
 use super::Random;
 use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Wake};
@@ -78,9 +78,9 @@ impl Story {
     }
 }
 
-/// Returns the trace of two VMs with a vCPU each. The vCPUs take turns of 10 ms on the only CPU of a host, until one is
-/// idle. In the first VM, an interactive task preempts a hog. The turn of the other VM interrupts the third job of the
-/// interactive task, and the job is late.
+/// Returns the trace of two VMs with a vCPU each. The vCPUs take turns of 10 ms on the only CPU of a host, until one of
+/// them blocks. In the first VM, an interactive task preempts a hog. The turn of the other VM interrupts the third job
+/// of the interactive task, and the job is late.
 pub fn two_levels() -> WorldTrace {
     let mut story = Story::new(vec![
         machine("host", "turns", 1, None),

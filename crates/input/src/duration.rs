@@ -11,7 +11,7 @@ pub const FORM: &str = "a number and a unit in quotes, such as \"20ms\", \"1.5s\
 /// Parses the length of a run: `20ms`, `1.5s`, `10min`.
 ///
 /// # Errors
-/// `text` is not a duration, is zero, or is longer than [`SPAN_MAX`].
+/// `text` is not a duration in whole nanoseconds, is zero or negative, or is longer than [`SPAN_MAX`].
 pub fn length(text: &str) -> Result<Nanos, Problems> {
     let length = moment(text)?;
     if length.is_zero() {
@@ -24,7 +24,7 @@ pub fn length(text: &str) -> Result<Nanos, Problems> {
 /// Parses a time since the start of a run.
 ///
 /// # Errors
-/// `text` is not a duration, or is longer than [`SPAN_MAX`].
+/// `text` is not a duration in whole nanoseconds, is negative, or is longer than [`SPAN_MAX`].
 pub fn moment(text: &str) -> Result<Nanos, Problems> {
     parse("time", text).map_err(|wrong| wrong.anywhere(None).into())
 }

@@ -1,5 +1,5 @@
-//! [`Files`]: a reader of the files to which a scenario refers. The caller provides the reader, so that this crate and
-//! its users need no file system.
+//! [`Files`]: a reader of the files to which a scenario refers. The caller provides the reader, so this crate and the
+//! crates that use it need no file system.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,7 +53,7 @@ impl Files for BTreeMap<String, Vec<u8>> {
     }
 }
 
-/// Resolves the path `file`, which is relative to the directory of the file `beside`.
+/// Resolves the path `file` relative to the directory of the file `beside`. An absolute path stays unchanged.
 #[must_use]
 pub fn resolved(beside: &str, file: &str) -> String {
     match beside.rsplit_once('/') {

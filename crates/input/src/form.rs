@@ -117,7 +117,7 @@ pub fn single<'a, 'i>(table: &'a DeTable<'i>) -> Option<(Placed<&'a str>, Placed
     Some((name, Placed { value: value.get_ref(), at: value.span().into() }))
 }
 
-/// Returns the thousandths of a number with at most three decimals. `None`: the text is not a number in this format.
+/// Returns the thousandths of a number with at most three decimals. `None`: `text` is not a number in this format.
 pub fn milli(text: &str) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -160,7 +160,7 @@ pub fn vms(key: &'static str, value: &DeValue<'_>) -> Result<Vec<String>, Wrong>
 
 /// Reads the bandwidth of a line in bytes per second: `"1Gbit"`, `"12.5MB"`.
 pub fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
-    const RIGHT: &str = "a number with a unit, in quotes, such as \"1Gbit\" or \"50MB\", of a second; units: kbit, Mbit, Gbit, kB, MB, GB";
+    const RIGHT: &str = "a number and a unit per second, in quotes, such as \"1Gbit\" or \"50MB\"; units: kbit, Mbit, Gbit, kB, MB, GB";
     let Some(typed) = value.as_str() else { return Err(mistyped(key, value, RIGHT)) };
     let wrong =
         |reason: &str| Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("use {RIGHT}"));

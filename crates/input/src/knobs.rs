@@ -19,7 +19,7 @@ pub struct KnobSetting {
 /// A value as written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KnobValue {
-    /// A TOML string, or any text on a command line: `30ms`, `hard`, `on`, `20`.
+    /// A TOML string, or any value on a command line: `30ms`, `hard`, `on`, `20`.
     Text(String),
     /// A whole number.
     Integer(i64),
@@ -30,7 +30,7 @@ pub enum KnobValue {
 /// The position of a knob setting in a source.
 #[derive(Clone, Debug)]
 pub struct KnobPlace {
-    /// Text that sets the knob.
+    /// Source that contains the setting.
     pub source: Source,
     /// Span of the knob's name.
     pub name: Span,

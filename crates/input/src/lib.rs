@@ -1,7 +1,8 @@
 //! Text input and its errors. Errors are [`problem::Problems`], each with its position in the [`source`], its reason
 //! and its remedy.
 //!
-//! [`text`] reads files. [`duration`] and [`knobs`] read values in files and on command lines.
+//! [`files`] reads files, and [`text`] decodes them. [`duration`] and [`knobs`] read values in files and on command
+//! lines.
 
 pub mod duration;
 pub mod files;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Maximum number of problems of one input that are reported in full. Further problems are only counted.
 pub const PROBLEMS_SHOWN: usize = 10;
 
-/// Maximum column up to which several spans of a problem are shown. Beyond column 65,535, miette panics.
+/// Maximum column of a span in a problem that is shown with several spans. Beyond column 65,535, miette panics.
 const COLUMNS_MAX: usize = 4_000;
 
 /// An error in an input. miette's report handlers show the line of the error. `Display` shows only the reason.
@@ -51,7 +51,7 @@ impl Problem {
         self
     }
 
-    /// Sets the text that contains the problem.
+    /// Sets the source that contains the problem.
     pub fn within(mut self, source: &Source) -> Problem {
         self.source = source.clone();
         self
@@ -101,8 +101,8 @@ impl Diagnostic for Problem {
         if self.places.is_empty() || self.source.name().is_empty() {
             return None;
         }
-        // If a span is in a distant column, only one span is shown, because a line with several spans is printed from
-        // its first column.
+        // If a span is in a distant column, only the main span is shown, because a line with several spans is printed
+        // from its first column.
         let is_near = |&(span, _): &(Span, String)| {
             self.source.position(self.source.underline(span).offset()).column <= COLUMNS_MAX
         };
@@ -213,7 +213,7 @@ impl Findings {
         Findings { source: source.clone(), files, first: BTreeMap::new(), count: 0 }
     }
 
-    /// Returns the files to which the text may refer.
+    /// Returns the files to which the source may refer.
     #[must_use]
     pub fn files(&self) -> Arc<dyn Files> {
         Arc::clone(&self.files)
@@ -224,7 +224,7 @@ impl Findings {
         self.count == 0
     }
 
-    /// Returns the text that contains the problems.
+    /// Returns the source that contains the problems.
     pub fn source(&self) -> &Source {
         &self.source
     }
@@ -366,7 +366,7 @@ pub fn quoted(text: &str) -> String {
 
 /// Returns the member of `known` that is most similar to `text`, if it is similar enough.
 pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A longer text is unlikely to be a mistyped name, and the search is quadratic in the length.
+    // A longer string is unlikely to be a mistyped name, and the search takes time quadratic in the length.
     if text.len() > 64 {
         return None;
     }

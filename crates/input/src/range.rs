@@ -19,8 +19,7 @@ const UNITS: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Whole numbers, or durations in whole numbers of one unit, in equal steps from the first value. No value exceeds the
-/// last.
+/// Whole numbers, or durations in whole numbers of one unit, in equal steps from `first`. No value exceeds `last`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     first: u64,
@@ -45,7 +44,7 @@ fn quantity(text: &str) -> Option<Quantity> {
 }
 
 impl Range {
-    /// Parses a range. `None`: the text, such as a name, is not a range.
+    /// Parses a range. `None`: `text` is not a range, but for example a name.
     ///
     /// # Errors
     /// Only some of the numbers have a unit, a number is too large in the finest unit, the last value is below the
@@ -62,7 +61,7 @@ impl Range {
             Wrong::new(format!("the range {} {what}", quoted(text)), label, format!("write {RANGE_FORM}"))
         };
         let given: Vec<Option<usize>> = [Some(first), Some(last), step].into_iter().flatten().map(|it| it.1).collect();
-        // Durations are counted in the finest unit of the text.
+        // Durations are counted in the finest unit in `text`.
         let finest = given.iter().copied().min().flatten();
         if given.iter().any(|unit| unit.is_some() != finest.is_some()) {
             return Err(wrong("has a unit at some of its numbers only", "units differ"));

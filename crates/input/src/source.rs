@@ -54,7 +54,8 @@ impl fmt::Display for Position {
     }
 }
 
-/// A named text, cheap to clone. The default, without a name and without text, stands for data that is not from a file.
+/// A named text that is cheap to clone. The default has no name and no text, and stands for data that is not from a
+/// file.
 #[derive(Clone, Default)]
 pub struct Source(Arc<Inner>);
 

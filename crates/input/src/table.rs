@@ -49,14 +49,14 @@ impl<T> Given<T> {
     }
 }
 
-/// The name of a table, its keys, and remedies for keys of other tables.
+/// The name of a table, its keys, and remedies for keys that belong in other tables.
 #[derive(Clone, Copy, Debug)]
 pub struct TableForm<'k> {
     /// Name of the table in a sentence: `[[vm]]`.
     pub what: &'k str,
     /// Keys of the table, in the order of the manual.
     pub keys: &'k [&'k str],
-    /// Remedy for a key that belongs in another table. `None`: no table has this key.
+    /// Remedy for a key that belongs in another table. `None`: the key belongs in no other table.
     pub elsewhere: fn(&str) -> Option<&'static str>,
 }
 

@@ -6,8 +6,8 @@ use crate::source::{Source, Span};
 
 /// Maximum size of an input file, in bytes: about 350,000 lines of a scenario.
 ///
-/// Parsing needs far more memory than the text. This limit and the limits on the contents of a scenario keep the memory
-/// use for hostile files below 600 MB (measured).
+/// Parsing needs far more memory than the text itself. This limit and the limits on the contents of a scenario keep the
+/// memory use for hostile files below 600 MB (measured).
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
 /// Returns the error of a file `name` that cannot be read.

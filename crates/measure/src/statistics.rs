@@ -3,8 +3,8 @@
 //! The interval lies between two of the values. Its confidence is the probability that the interval contains the median
 //! of all possible runs. This probability is exact for any continuous distribution, because each run is above or below
 //! that median with equal chance. A bootstrap would need random numbers, and its intervals are too narrow with few
-//! runs. With fewer than six runs no interval reaches 95 %. In this case, the interval is from the minimum to the
-//! maximum, and [`confidence`] returns its probability.
+//! runs. With fewer than six runs, no interval reaches 95 %. In this case, the interval extends from the minimum to the
+//! maximum, and [`confidence`] returns its confidence.
 
 use serde::Serialize;
 
@@ -55,8 +55,8 @@ pub fn skipped(runs: usize) -> usize {
     interval(runs).0
 }
 
-/// Returns the number of values to omit at each end of `count`, and the confidence of the remaining interval, in
-/// millionths.
+/// Returns the number of values to omit at each end of `count` sorted values, and the confidence of the remaining
+/// interval, in millionths.
 fn interval(count: usize) -> (usize, u64) {
     assert!((1..=RUNS_MAX).contains(&count), "statistics are over 1 to {RUNS_MAX} runs");
     // Halves are exact, and the code uses only the four basic operations, whose results are equal on every machine.

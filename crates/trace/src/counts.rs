@@ -2,7 +2,7 @@
 
 use sched::Nanos;
 
-/// Totals of a run, as counted by simulators of task sets.
+/// Totals of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Number of released jobs.

@@ -105,11 +105,11 @@ pub enum Event {
         /// CPU of the guest that corresponds to the entity.
         cpu: CpuId,
     },
-    /// A CPU handles an interrupt, for example for an arriving packet. The entity on this CPU loses the time.
+    /// A CPU handles an interrupt, such as the arrival of a packet. The entity on this CPU loses the time.
     Irq {
         /// The CPU.
         cpu: CpuId,
-        /// Duration of the handling. The handling begins after that of earlier interrupts on this CPU.
+        /// Time that the handling takes. The CPU handles earlier interrupts first.
         time: Nanos,
     },
     /// A periodic timer skipped expirations that it had missed.
@@ -133,7 +133,7 @@ pub enum Event {
     SpinWait {
         /// The entity.
         entity: EntityId,
-        /// Time from the start of the wait.
+        /// Time since the start of the wait.
         waited: Nanos,
     },
     /// An entity handled one I/O event of other entities: a packet, a request or a completion.

@@ -1,6 +1,6 @@
 //! [`FtraceWriter`]: the trace of one machine in the text format of the kernel's ftrace (`/sys/kernel/tracing/trace`,
-//! `trace-cmd report`). The trace has one line per `sched_switch`, `sched_wakeup`, `sched_wakeup_new`,
-//! `sched_migrate_task`, `sched_process_exit` and `sched_process_free`.
+//! `trace-cmd report`). The file contains only events of the types `sched_switch`, `sched_wakeup`, `sched_wakeup_new`,
+//! `sched_migrate_task`, `sched_process_exit` and `sched_process_free`, one per line.
 //!
 //! Source of the line format: Documentation/trace/ftrace.rst and `trace_print_context`, kernel/trace/trace_output.c,
 //! v5.13. Source of the names and the order of the fields: include/trace/events/sched.h, v5.13. The file differs from a

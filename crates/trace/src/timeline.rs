@@ -7,8 +7,8 @@ pub use crate::span::{Job, Span, State};
 use rustc_hash::FxHashMap;
 use sched::{EntityId, Instant, Nanos, Params};
 
-/// An interval in which an entity had a running or frozen CPU, from `from` (inclusive) to `to` (exclusive). `to` is
-/// later than `from`.
+/// An interval in which an entity had a CPU, frozen or not, from `from` (inclusive) to `to` (exclusive). `to` is later
+/// than `from`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// Start of the interval.

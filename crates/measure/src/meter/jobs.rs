@@ -14,7 +14,7 @@ pub struct Jobs {
     pub misses: u64,
     /// Number of incomplete jobs whose deadline had passed when the run ended or the entity was detached.
     pub unfinished_late: u64,
-    /// Maximum tardiness of a completed job. Zero if no job was late.
+    /// Maximum tardiness of a completed job. Zero if no completed job was late.
     pub worst_lateness: Nanos,
 }
 
@@ -61,7 +61,7 @@ impl Stretch {
         }
     }
 
-    /// Appends `job`. Returns false, and appends nothing, if the distances would not remain equal.
+    /// Appends `job`. Returns false, and appends nothing, if the distances would not remain equal or would be negative.
     #[inline]
     fn extend(&mut self, job: OpenJob) -> bool {
         match self.count {
@@ -90,7 +90,7 @@ impl Stretch {
 /// The jobs not completed yet, in order of release. Any number of jobs at equal distances takes constant memory.
 #[derive(Clone, Debug)]
 pub(super) struct OpenJobs {
-    /// Oldest stretch of jobs. Empty only if no jobs are open. Usually the only stretch.
+    /// Oldest stretch of jobs, usually the only stretch. Empty only if no jobs are open.
     oldest: Stretch,
     later: VecDeque<Stretch>,
 }

@@ -21,7 +21,8 @@ pub struct Measures {
     pub dispatches: u64,
     /// Number of times the entity lost its CPU with work left.
     pub preemptions: u64,
-    /// Number of times the entity resumed on a CPU other than its last CPU.
+    /// Number of times the entity resumed an unfinished job on a CPU other than its last CPU. For an entity without
+    /// jobs: number of times the entity resumed on a CPU other than its last CPU.
     pub migrations: u64,
     /// Waits from each wake-up or loss of the CPU until the entity runs; zero if the entity ran at once. Held time is
     /// included. A wait on a frozen CPU continues until the thaw, but a freeze begins no wait.

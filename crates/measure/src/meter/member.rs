@@ -9,7 +9,7 @@ use trace::{Durations, Event};
 /// An entity of a run, with its measurements.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Id of the entity; other entities may have had its index before or after.
+    /// Id of the entity. Other entities may have the same index before its attachment or after its detachment.
     pub entity: EntityId,
     /// Display name of the entity.
     pub name: String,
@@ -34,8 +34,8 @@ pub struct Member {
     woken: bool,
     /// Whether the entity reports its own wake-ups.
     tells: bool,
-    /// Whether `got.waits` lacks the waits in `got.wakeups`. They are added at the end, so that no wait is recorded
-    /// twice.
+    /// Whether `got.waits` lacks the waits in `got.wakeups`. During the run, each wait is recorded only once. At the
+    /// end, the waits in `got.wakeups` are added to `got.waits`.
     is_split: bool,
     held_since: Option<Instant>,
     upto: Instant,
@@ -43,7 +43,7 @@ pub struct Member {
     did: Doing,
     pub(super) open: OpenJobs,
     watch: Option<Watch>,
-    /// Time on a CPU since the driver last reported the CPU time of the entity.
+    /// Time on the current CPU since the dispatch, or since the driver last reported the CPU time of the entity.
     unmeasured: Nanos,
 }
 
@@ -164,14 +164,15 @@ impl Member {
         }
     }
 
-    /// Adds the waits that began with a wake-up to all waits.
+    /// Adds the waits that began with a wake-up to `got.waits`.
     fn unite_waits(&mut self) {
         if std::mem::take(&mut self.is_split) {
             self.got.waits.add(&self.got.wakeups);
         }
     }
 
-    /// Records the beginning of a job as reported by the entity. From then on, only such reports count.
+    /// Records the start of a job as reported by the entity. From the first report on, only such reports count as
+    /// wake-up latencies.
     fn woke(&mut self, late: Nanos) {
         if !std::mem::replace(&mut self.tells, true) {
             self.unite_waits();
@@ -186,15 +187,15 @@ impl Member {
         self.begun = true;
     }
 
-    /// Records `time` as the CPU time of the entity on its CPU since the last such report.
+    /// Records `time` as the CPU time of the entity since its dispatch, or since the last such report.
     pub(super) fn ran(&mut self, time: Nanos, now: Instant) {
         self.advance(now);
         self.got.delivered = self.got.delivered.saturating_sub(self.unmeasured) + time;
         self.unmeasured = Nanos::ZERO;
     }
 
-    /// Records the end of a period, as reported by the policy that enforces the reservation. From then on, only such
-    /// reports count.
+    /// Records the end of a period, as reported by the driver that enforces the reservation. From the first report on,
+    /// only such reports count.
     fn period(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
         if self.watch.take().is_some() {
             self.got.promise = Promise::default();
@@ -202,8 +203,8 @@ impl Member {
         self.got.promise.end(due, delivered, throughout);
     }
 
-    /// Gives `cpu`, which may be `frozen`, to the entity. Only later events show whether the entity still waits: at
-    /// this instant the CPU may freeze or switch to another entity.
+    /// Gives `cpu`, which may be `frozen`, to the entity. Only later events show whether the entity still waits: at the
+    /// same instant, the CPU may freeze or switch to another entity.
     pub(super) fn run(&mut self, cpu: CpuId, frozen: bool, now: Instant) {
         self.advance(now);
         self.unmeasured = Nanos::ZERO;

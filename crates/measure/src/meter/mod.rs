@@ -59,13 +59,14 @@ impl Cpu {
 pub struct Meter {
     /// All entities of the run, in order of arrival.
     members: Vec<Member>,
-    /// For each entity index, the member that currently has it.
+    /// For each entity index, the index in `members` of the attached entity with this entity index.
     present: Vec<Option<usize>>,
     /// CPUs by number, up to the last CPU with an event.
     cpus: Vec<Cpu>,
     /// Name, parent and last requested parameters of each group.
     parents: BTreeMap<GroupId, (String, GroupId, GroupParams)>,
-    /// Entity whose job the last event completed. The next event shows whether the entity's next job begins at once.
+    /// Entity of the job that the last event completed. The next event shows whether the entity's next job begins at
+    /// once.
     completed: Option<EntityId>,
     /// Start of the measurement. `None` after the start.
     from: Option<Instant>,
@@ -239,8 +240,8 @@ impl Sink for Meter {
 }
 
 impl Meter {
-    /// Records the next event, as a [`Sink`]. Returns whether the event can change an entity or a CPU: alarms, kicks
-    /// and settles, which are a quarter of the events of a host, do not.
+    /// Records the next event, like [`Sink::record`]. Returns whether the event can change an entity or a CPU. Alarms,
+    /// kicks and settles, a quarter of the events of a host, change neither.
     pub fn take(&mut self, now: Instant, event: &Event) -> bool {
         if self.completed.is_some() | self.from.is_some() {
             self.catch_up(now, event);
@@ -278,7 +279,7 @@ impl Meter {
         true
     }
 
-    /// Decides what depends on the next event: whether the next job begins at once, and whether the measurement starts.
+    /// Decides from the next event whether the entity's next job has begun at once, and whether the measurement starts.
     fn catch_up(&mut self, now: Instant, event: &Event) {
         if let Some(entity) = self.completed.take() {
             self.go_on(entity, event);

@@ -5,9 +5,9 @@ use trace::Durations;
 
 /// The fulfilment of a reservation.
 ///
-/// Periods follow one another from the reservation's start. Without a requested start, the first period begins when the
-/// entity first wants to run. A new sequence of periods begins when the entity wakes after a sleep that began no later
-/// than its current period began.
+/// Periods follow one another from the requested start of the reservation, or from the instant of the request if no
+/// later start was requested. Without a requested start, a new sequence of periods begins when the entity wakes after a
+/// sleep that began no later than the current period. The first wake-up therefore begins a period.
 ///
 /// A period is evaluated if the entity was runnable (waiting, running or held) throughout. The period is a miss if less
 /// than the slice was delivered by its end. A period in which the entity slept is not evaluated, because the sleep may
@@ -47,7 +47,7 @@ impl Promise {
         self.shortfalls.longest()
     }
 
-    /// Records the end of a period in which `due` was to be delivered.
+    /// Records the end of a period in which the CPU time `due` was due.
     pub(super) fn end(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
         self.periods += 1;
         if throughout {
@@ -92,7 +92,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Observes `reservation`, made now. The first period begins at the reservation's start, or now.
+    /// Observes `reservation`, made now. The first period begins at the requested start, or now if there is no later
+    /// start.
     pub(super) fn new(reservation: Reservation, now: Instant) -> Watch {
         let end = reservation.start.unwrap_or(now).max(now);
         Watch {

@@ -1,5 +1,5 @@
 //! [`Siblings`]: sibling delays, from the trace of a run. A sibling delay is a time for which a member of a gang waits
-//! while other members run.
+//! while another member runs.
 
 use sched::{Action, CpuId, EntityId, GroupId, Input, Instant};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ impl Sibling {
 #[derive(Clone, Debug, Default)]
 struct Gang {
     running: u32,
-    /// Members that wait while other members run, by entity index, with the start of the delay.
+    /// Start of the delay of each member that waits while another member runs, by entity index.
     waiting: BTreeMap<usize, Instant>,
     delays: Durations,
 }
@@ -52,7 +52,7 @@ pub struct Siblings {
     /// Parent of each group.
     parents: BTreeMap<GroupId, GroupId>,
     gangs: BTreeMap<GroupId, Gang>,
-    /// For each entity index, the member that currently has it.
+    /// For each entity index, the attached entity with this index.
     present: Vec<Option<Sibling>>,
     /// Running entity of each CPU.
     running: Vec<Option<EntityId>>,
@@ -81,7 +81,7 @@ impl Siblings {
         self.running[cpu.index()] = entity;
     }
 
-    /// Returns the marked groups that contain `group`.
+    /// Returns the gangs among `group` and its ancestors.
     fn gangs_of(&self, group: GroupId) -> Vec<GroupId> {
         let mut all = Vec::new();
         let mut next = Some(group);

@@ -345,7 +345,7 @@ fn a_promise_is_not_kept_by_time_that_was_stolen() {
     ]);
     let promise = &meter.members()[0].got.promise;
     assert_eq!((promise.periods, promise.judged, promise.misses), (2, 2, 1));
-    // At the end of the first period a millisecond of all due time is missing.
+    // At the end of the first period, 1 ms of the due time is missing.
     assert_eq!((promise.worst_shortfall(), promise.worst_debt), (Nanos::ms(1), Nanos::ms(1)));
 }
 

@@ -3,9 +3,9 @@
 //!
 //! The measures are those of Xen's performance monitor: CPU time, waiting and blocked time, executions, I/O count, and
 //! the allocation at each execution. Source: tools/xenmon/README of Xen, and Cherkasova, Gupta and Vahdat, "Comparison
-//! of the three CPU schedulers in Xen", 2007, section 5.1. Two measures differ. Xen counted page flips between a domain
-//! and Dom0 as I/O; this module counts I/O events that were [served](Event::Served). XenMon reported each CPU
-//! separately; this module sums over all CPUs of a host.
+//! of the three CPU schedulers in Xen", 2007, section 5.1. This module differs from XenMon in two points. XenMon
+//! counted page flips between a domain and Dom0 as I/O; this module counts I/O events that were
+//! [served](Event::Served). XenMon reported each CPU separately; this module sums over all CPUs of a host.
 //!
 //! A *domain* is a VM with all its vCPUs, with or without a guest, or all entities outside VMs that have the same name.
 
@@ -71,7 +71,7 @@ impl DomainMeasures {
 pub struct Domain {
     /// Display name of the domain.
     pub name: String,
-    /// Total number of the domain's entities: vCPUs, or tasks with the same name.
+    /// Number of the domain's entities that were ever attached: vCPUs, or tasks with the same name.
     pub vcpus: u64,
     /// Measurements of the domain.
     pub got: DomainMeasures,
@@ -80,7 +80,7 @@ pub struct Domain {
 /// A host, with the measurements of its domains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostMeasures {
-    /// Machine of the host.
+    /// Id of the host.
     pub machine: MachineId,
     /// Domains in the order of their first arrival.
     pub domains: Vec<Domain>,
@@ -114,11 +114,11 @@ struct Watched {
     domains: Vec<Domain>,
     /// Index of each domain, by name.
     places: BTreeMap<String, usize>,
-    /// For each entity index, the attached entity that has it.
+    /// For each entity index, the attached entity with this index.
     present: Vec<Option<Present>>,
     /// Running entity of each CPU.
     running: Vec<Option<EntityId>>,
-    /// Instant at which a time slice last ended, by CPU.
+    /// Instant at which a time slice last expired, by CPU.
     expired: Vec<Option<Instant>>,
 }
 
@@ -152,7 +152,7 @@ impl Watched {
             Some(Present { entity, domain: place, runnable: false, on: None, came: now, upto: now });
     }
 
-    /// Removes `entity`, which is detached, or whose run ends.
+    /// Removes `entity` when the entity is detached or the run ends.
     fn leave(&mut self, entity: EntityId, (from, now): (Instant, Instant)) {
         self.change(entity, (from, now), |_| ());
         let Some(&mut Present { domain, came, .. }) = self.find(entity) else { return };
@@ -169,7 +169,8 @@ impl Watched {
         self.give(entity, until, time);
     }
 
-    /// Counts a further execution, up to `until`, of the entity on `cpu`, if its previous time slice has just ended.
+    /// Counts another execution, up to `until`, of the entity on `cpu`, if its previous time slice ended at this
+    /// instant.
     fn extend(&mut self, cpu: CpuId, until: Instant, time: (Instant, Instant)) {
         let ended = self.expired.get(cpu.index()).copied().flatten();
         if let Some(entity) = self.on(cpu).filter(|_| ended == Some(time.1)) {

@@ -11,7 +11,7 @@ pub(super) const WAITING: &str = "#c4cad1";
 pub(super) const MISSED: &str = "#d55e00";
 pub(super) const FONTS: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
-/// CSS class of the root element of a world's picture. The stylesheet of the picture applies to this class.
+/// CSS class of the root element of a world's picture. The stylesheet of the picture selects this class.
 pub(super) const CLASS: &str = "tactus-world";
 
 /// Width of the margin around the picture.

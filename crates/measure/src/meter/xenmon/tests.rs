@@ -30,7 +30,8 @@ fn run(cpu: CpuId, entity: EntityId, until: u64) -> Event {
     Event::Action(Action::Run { cpu, entity, until: ms(until) })
 }
 
-/// Returns the events of VM `a` of two vCPUs with a guest, and task `ab` beside it.
+/// Returns the events of a host and a guest. The host has task `ab` and VM `a`, whose two vCPUs are the CPUs of the
+/// guest.
 fn story() -> Vec<(MachineId, u64, Event)> {
     let vm = GroupId::new(1, 0);
     vec![

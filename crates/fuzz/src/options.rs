@@ -104,7 +104,8 @@ impl Options {
         options
     }
 
-    /// Keeps every entity attached, runnable and unchanged. Some guarantees can be checked only in such runs.
+    /// Keeps every entity attached, runnable, unchanged and without a restricted affinity. Some guarantees can be
+    /// checked only in such runs.
     fn calm(&mut self) {
         (self.affinities, self.changes, self.arrivals) = (false, false, false);
         (self.blocks, self.pauses, self.yields) = (false, false, false);

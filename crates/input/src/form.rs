@@ -160,7 +160,8 @@ pub fn vms(key: &'static str, value: &DeValue<'_>) -> Result<Vec<String>, Wrong>
 
 /// Reads the bandwidth of a line in bytes per second: `"1Gbit"`, `"12.5MB"`.
 pub fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
-    const RIGHT: &str = "a number and a unit per second, in quotes, such as \"1Gbit\" or \"50MB\"; units: kbit, Mbit, Gbit, kB, MB, GB";
+    const RIGHT: &str =
+        "a number and a unit per second, in quotes, such as \"1Gbit\" or \"50MB\"; units: kbit, Mbit, Gbit, kB, MB, GB";
     let Some(typed) = value.as_str() else { return Err(mistyped(key, value, RIGHT)) };
     let wrong =
         |reason: &str| Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("use {RIGHT}"));

@@ -33,7 +33,7 @@ pub(crate) struct Axis {
 
 impl Axis {
     /// Returns the finest axis over `from..=to` for which `fits` returns true, or the coarsest axis if none fits. The
-    /// step of the axis is 1, 2 or 5 times a power of ten.
+    /// step of the axis is 1, 2 or 5 times a power of ten, in nanoseconds.
     pub(crate) fn choose(from: Instant, to: Instant, fits: impl Fn(&Axis) -> bool) -> Axis {
         let length = to.saturating_since(from);
         let coarsest = Axis::with_step(from, to, Nanos::ns(10_u64.pow(19)));

@@ -53,7 +53,8 @@ pub enum Fact<'a> {
         /// The job and its outcome.
         job: Job,
     },
-    /// A state ended. The spans of one entity, and the spans on one CPU, are in order and do not overlap.
+    /// A state ended, or lasted until the end of the trace. The spans of one entity, and the spans on one CPU, are in
+    /// order and do not overlap.
     Span {
         /// The entity.
         entity: EntityId,

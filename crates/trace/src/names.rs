@@ -55,7 +55,7 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// Returns the labels of the machines `ids` of a world, in at most `most` columns. A label is the name of the machine,
-/// followed by the id if several machines have this name, or only the id if the name is empty. `fit` shortens a string
+/// followed by the id if several machines have this name, or only the id if the name is blank. `fit` shortens a string
 /// to a number of columns.
 pub(crate) fn machines(
     header: &WorldHeader,
@@ -75,7 +75,7 @@ pub(crate) fn machines(
 }
 
 /// Returns the labels of `rows`, in at most `most` columns. A label is the name of the entity, followed by the id if
-/// several entities have this name, or only the id if the name is empty. `fit` shortens a string to a number of
+/// several entities have this name, or only the id if the name is blank. `fit` shortens a string to a number of
 /// columns.
 pub(crate) fn labels<'r>(
     rows: impl Iterator<Item = &'r Row> + Clone,

@@ -15,8 +15,8 @@ use crate::event::{Event, Request, Sink, Trace};
 use sched::{Action, CpuId, EntityId, Input, Instant, Machine, Refused, State, Wake};
 use std::fmt;
 
-/// Replays a whole trace into `machine`, which must not have processed any event. Returns the machine in the state
-/// after the trace.
+/// Replays a whole trace on `machine`, which must not have processed any event. Returns the machine in the state after
+/// the trace.
 ///
 /// # Errors
 /// The first difference between the trace and the machine.
@@ -64,7 +64,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Creates a replay into `machine`, which must not have processed any event.
+    /// Creates a replay on `machine`, which must not have processed any event.
     #[must_use]
     pub fn new(machine: Machine) -> Replay {
         Replay { machine, number: 0, last: Instant::ZERO, is_unsettled: false, confirmed: 0, error: None }

@@ -1,4 +1,5 @@
-"""Reads ftrace text with LISA's parser. Prints one line per task: pid, executions, wake-ups, CPU time in microseconds, name.
+"""Reads ftrace text with LISA's parser. Prints one line per task: pid, executions, wake-ups, CPU time in microseconds,
+name.
 
 LISA's parser of the kernel's text format shares no code with TRAPpy's parser.
 """

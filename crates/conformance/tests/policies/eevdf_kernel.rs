@@ -97,7 +97,7 @@ fn run(policy: &'static Descriptor, settings: &[(&str, i64)], nice: &[i32], apar
     hogs.all
 }
 
-/// Returns the knobs of the measured kernel, with rule version 0, 1 or 2.
+/// Returns the knobs of the measured kernel, except for the rules: `version` is 0 (v6.12), 1 (v6.6) or 2 (v6.17).
 fn as_measured(version: i64) -> [(&'static str, i64); 3] {
     [("version", version), ("tick", TICK.as_ns().cast_signed()), ("base-slice", Nanos::us(1_400).as_ns().cast_signed())]
 }

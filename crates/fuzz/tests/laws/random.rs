@@ -76,7 +76,7 @@ fn runs_that_broke_a_law_keep_it() {
         // An idle CPU was kicked for a waiting vCPU, but could not steal again so soon after its last attempt.
         ("adaptive", 1_795_377_495, 475, 5, ("steal-limit", "on")),
         ("credit", 1_795_380_080, 270, 21, ("steal-limit", "on")),
-        // Three VMs called their siblings in turn at one instant, without end.
+        // At one instant, three VMs kicked the CPUs of their siblings in turn and preempted each other without end.
         ("balance", 1_795_381_881, 20, 49, ("coschedule", "on")),
         // The members of a gang share periods that begin before the first wake-up. The auditor began these periods at
         // the wake-up.

@@ -217,7 +217,8 @@ impl Meter {
         self.cpu(cpu).running = None;
     }
 
-    /// Counts the next job as begun at once, if neither a block nor a yield follows the completion.
+    /// Counts the next job as begun at once, unless `event`, which follows the completion, is a block or a yield of the
+    /// entity.
     fn go_on(&mut self, entity: EntityId, event: &Event) {
         let stops = match *event {
             Event::Input(Input::Block { cpu } | Input::Yield { cpu }) => {

@@ -76,7 +76,7 @@ fn many_periods_between_two_events_are_judged_as_if_one_by_one() {
             events.push((3, run(A)));
         }
         let mut stepwise = events.clone();
-        // An event without a change of state makes the meter account up to its instant.
+        // An event without a change of state makes the meter account for the time until this event.
         stepwise.extend((4..1_000).map(|at| (at, Event::Adjust { entity: A, params: Box::new(reserved(1, 2)) })));
         let promise = |mut events: Vec<(u64, Event)>| {
             events.push((1_000, Event::End));

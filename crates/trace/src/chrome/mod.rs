@@ -16,8 +16,8 @@
 //! of time. In the file, the slices at both ends of an arrow precede the arrow, with any number of other events in
 //! between. An instant may precede or follow the slice that contains it.
 //!
-//! Times are microseconds with three decimals, exact to the nanosecond. In readers that use floats, times are exact up
-//! to 2^53 ns (104 days).
+//! Times are microseconds with three decimals, exact to the nanosecond. In readers that use 64-bit floats, times are
+//! exact up to 2^43 µs (101 days).
 
 mod pen;
 mod world;

@@ -28,7 +28,7 @@ pub struct WorldChromeWriter<W: Write> {
 /// The writer without the followers.
 #[derive(Debug)]
 struct Scribe<W: Write> {
-    /// Links between the machines. `None`: the header is invalid, and the error is stored.
+    /// Time of the world, and links between its machines. `None`: the header is invalid, and `pen` stores the error.
     levels: Option<Levels>,
     machines: Vec<Machine>,
     /// Whether the trace has ended.

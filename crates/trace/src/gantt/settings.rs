@@ -24,7 +24,8 @@ pub struct Gantt {
     pub width: usize,
     /// Characters of the picture.
     pub glyphs: Glyphs,
-    /// Maximum number of entities to draw: the first by id that are attached between `from` and `to`.
+    /// Maximum number of entities to draw. Of the entities attached between `from` and `to`, those with the lowest ids
+    /// are drawn.
     pub rows_most: usize,
     /// Whether to draw a row per CPU. The cells of these rows show the letters of the entities.
     pub cpus: bool,

@@ -22,7 +22,8 @@ pub struct Picture {
     pub to: Instant,
     /// Width of the picture. Unit: pixels. Range: [`WIDTH_LEAST`] to [`WIDTH_MOST`].
     pub width: u32,
-    /// Maximum number of entities to draw: the first by id that are attached between `from` and `to`.
+    /// Maximum number of entities to draw. Of the entities attached between `from` and `to`, those with the lowest ids
+    /// are drawn.
     pub rows_most: usize,
     /// Whether to draw a row per CPU.
     pub cpus: bool,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Height of a row.
 const PITCH: Px = Px::of(56);
-/// Height that a row without marks of misses and without a second line of text saves: above the bars, and in total.
+/// Height saved by a row without marks of misses and without a second line of text: above the bars, and in total.
 const SPARED: (Px, Px) = (Px::of(6), Px::of(14));
 /// Distance from the top of a row to its marks of misses. The arrows are below these marks, and the bars are below the
 /// arrows.

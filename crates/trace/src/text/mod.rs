@@ -8,9 +8,9 @@
 //!      1000000 run cpu=0 e0 until=21000000
 //! ```
 //!
-//! A line is a time in nanoseconds, right-aligned in 12 columns, a verb, and all fields of the verb, always in the same
-//! order. Blank lines are skipped, and so are lines whose first character other than white space is `#`. Every line
-//! ends with a line feed. A last line without a line feed is an error, because the file may be truncated.
+//! A line consists of a time in nanoseconds (right-aligned in 12 columns), a verb, and all fields of the verb, always
+//! in the same order. Blank lines are skipped, and so are lines whose first character other than white space is `#`.
+//! Every line ends with a line feed. A last line without a line feed is an error, because the file may be truncated.
 //!
 //! | verb | fields |
 //! |---|---|

@@ -34,7 +34,7 @@ impl Account {
     }
 }
 
-/// The result of one accounting for each active member of a domain.
+/// The result of one accounting for a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Grant {
     /// Credits for each active member.
@@ -51,7 +51,8 @@ pub(crate) struct Grant {
 pub(crate) struct Round {
     /// Credits that one CPU earns in a period.
     per_cpu: u128,
-    /// Credits for all domains, including the leftovers of domains that have been visited.
+    /// The total T of which each domain earns the fraction given by its weight. T grows so that the remaining domains
+    /// receive the leftovers of visited domains.
     total: u128,
     /// Total weight of all active domains.
     weight: u128,
@@ -76,8 +77,8 @@ impl Round {
     pub(crate) fn grant(&mut self, domain: &Domain) -> Grant {
         let (weight, members) = (u128::from(domain.counted), u128::from(domain.active));
         self.weight_left -= weight;
-        // The peak is the credit with which all members run throughout the period, plus the domain's part of the debt.
-        // The cap limits the peak.
+        // The peak is the credit with which all active members run throughout the period, plus the domain's part of the
+        // debt. The cap limits the peak.
         let mut peak = members * self.per_cpu + (self.debt * weight).div_ceil(self.weight);
         let mut park_below = None;
         if let Some(percent) = domain.cap {

@@ -1,9 +1,9 @@
 //! [`Domains`]: the sets of entities that earn credits together, their weights and caps, and the lists of active
 //! entities.
 //!
-//! A group is a domain; an entity in no group is a domain of its own. Domains and their active members are kept in
-//! lists. The head of each member list is stored in the record of its domain, because the number of domains is not
-//! known in advance.
+//! A group is a domain; an entity in no group is a domain of its own. One list contains the active domains, and a list
+//! per domain contains its active members. The head of each member list is stored in the record of its domain, because
+//! the number of domains is not known in advance.
 
 use sched::{EntityId, GroupId, GroupParams, Params};
 
@@ -208,7 +208,7 @@ impl Domains {
         true
     }
 
-    /// Moves an active domain to the head of the list.
+    /// Moves an active domain to the head of the list of active domains.
     pub(crate) fn move_to_head(&mut self, domain: DomainId) {
         remove(&mut self.domain_links, &mut self.first, domain.0);
         push_front(&mut self.domain_links, &mut self.first, domain.0);

@@ -35,8 +35,8 @@ impl Credit {
 
     /// Enqueues `e`, which wakes UNDER, on the allowed CPU with the shortest wait. Waits longer than `laxity` count as
     /// equal. If waits are equal, the home of `e` is preferred, then a CPU that shares a cache with the home. The
-    /// position of `e` is the last position that `laxity` allows. If `e` would be too late even at the head of the
-    /// queue, `e` preempts the running entity.
+    /// position of `e` is the last position that `laxity` allows in front of the first less urgent entity. If `e` would
+    /// be too late even at the head of the queue, `e` preempts the running entity.
     pub(crate) fn enqueue_by_laxity(&mut self, e: EntityId, laxity: Nanos, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         let cost = |cpu: CpuId| {

@@ -4,8 +4,8 @@
 //! credits that all CPUs can burn in that time are distributed to the active domains by weight. Each domain divides its
 //! credits equally among its active members. An entity with credit is UNDER; an entity that has overspent is OVER. In
 //! the run queue of each CPU, UNDER entities precede OVER entities. Entities of the same priority run in FIFO order,
-//! with time slices of 30 ms. An entity that wakes UNDER becomes BOOST: it runs before UNDER and OVER entities, until a
-//! tick (every 10 ms) finds it running.
+//! with time slices of 30 ms. An entity that wakes UNDER becomes BOOST: it runs before UNDER and OVER entities until a
+//! tick (every 10 ms) finds it running. The next accounting also ends the boost of an active entity.
 //!
 //! ```text
 //! one CPU, a weighs 512, b 256       0     30    60    90    120   150   180
@@ -19,16 +19,16 @@
 //! **Active.** A tick that finds an inactive entity running puts the entity at the head of its domain's active list. An
 //! accounting that finds an entity with more than 300 credits removes it from the list and sets its credits to zero.
 //! Only active entities earn credits. An entity that always blocks before the tick is never on the list, never OVER,
-//! and always boosted.
+//! and is boosted at every wake-up.
 //!
 //! **Accounting** gives a domain `⌈T·w/W⌉` credits. T is the number of credits to distribute, w is the domain's weight,
-//! and W is the weight of all active domains. Two limits apply: the credits with which all its active members run
-//! throughout, and its cap. Credits beyond these limits are distributed to the domains after it on the list. If a
-//! domain before it could have used these credits, the next accounting visits the limited domain first. If the sum of
-//! all active accounts was negative after the last accounting, this debt is distributed in addition. An entity with
-//! less than 0 credits is OVER. Of a domain with a cap and n active members, an entity is parked if its credit is below
-//! −cap/n. At 0 credits or more, the entity is UNDER again and unparked, without a boost. An accounting raises an
-//! account below −300 to −300.
+//! and W is the weight of all active domains. Two limits apply: the credits that its active members burn if all of them
+//! run throughout the period, and its cap. Credits beyond these limits are distributed to the domains after it on the
+//! list. If a domain before it could have used these credits, the limited domain moves to the head of the list. If the
+//! sum of all active accounts was negative after the last accounting, this debt is added to T, and w/W of the debt to
+//! the first limit. An entity with less than 0 credits is OVER. In a domain with a cap and n active members, an entity
+//! is parked if its credit is below −cap/n, with the cap in credits per period. At 0 credits or more, the entity is
+//! UNDER again and unparked, without a boost. An accounting raises an account below −300 to −300.
 //!
 //! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. A heavy entity therefore
 //! receives less than its share if it earns more than 300 credits while it waits for other entities. For example, hogs
@@ -40,29 +40,30 @@
 //! that order.
 //!
 //! **Several CPUs.** A wake-up kicks the CPU whose queue the entity joins, if that CPU idles or runs a less urgent
-//! entity. If that CPU does not idle, the wake-up also kicks every idle CPU in the entity's affinity. A CPU whose best
-//! entity is OVER searches the queues of the other CPUs for a more urgent entity. The search begins at the next higher
-//! CPU number. An idle CPU takes any entity. At a tick, an active entity moves to an idle CPU with more idle neighbours
-//! than its own CPU. Neighbours share a cache or, within one cache, a core. The move boosts the entity.
+//! entity. If that CPU does not idle, the wake-up also kicks every idle CPU in the entity's affinity. If the queue of a
+//! CPU is empty or begins with an OVER entity, the CPU searches the queues of the other busy CPUs for a more urgent
+//! entity. The search begins at the next higher CPU number. A CPU with an empty queue takes any entity that may run on
+//! it. At a tick, an active entity moves to an idle CPU with more idle neighbours than its own CPU. Neighbours share a
+//! cache or, within one cache, a core. The move boosts an UNDER entity.
 //!
 //! **Versions.** The text above describes 4.0.1. `version` selects another version, and each difference has a knob of
 //! its own:
 //! - *3.0.3*, the Credit of summer 2006 that Cherkasova et al. 2007 measured. A tick charges a whole tick period to the
 //!   running entity (`charging`), so an entity that avoids ticks runs for free. A credit is a millisecond
-//!   (`credits-per-ms`). There is no boost: UNDER never preempts UNDER. A new entity earns from the start (`begins`).
-//!   An entity under a cap is parked at any debt, but only when it next stops (`parking`). An entity that waits in a
-//!   queue at the accounting first runs for another time slice. No CPU is kicked for an unparked entity, which waits
-//!   until its CPU picks again; an idle CPU picks every 30 ms (`unparking`). An account that overflows is emptied after
-//!   the balance is computed (`overflow`). CPUs also steal from idle CPUs (`steal`), and ticks migrate no entity
-//!   (`relocate`).
+//!   (`credits-per-ms`). There is no boost (`boost`): UNDER never preempts UNDER. A new entity earns from the start
+//!   (`begins`). An entity under a cap is parked at any debt, but only when it next stops (`parking`). An entity that
+//!   waits in a queue at the accounting first runs for another time slice. No CPU is kicked for an unparked entity,
+//!   which waits until its CPU picks again; an idle CPU picks every 30 ms (`unparking`). An account that overflows is
+//!   emptied after the balance is computed (`overflow`). CPUs also steal from the queues of idle CPUs (`steal`), and
+//!   ticks migrate no entity (`relocate`).
 //! - *4.23*, the current version. The weight of a domain applies to each active member, not to all together
 //!   (`weight-per`). An account that overflows is halved (`overflow`). The periods of ticks and of accounting are
-//!   derived from the time slice (`tick-from`), and charges are rounded down. An entity that has run for less than 1 ms
-//!   is not preempted (`ratelimit`). If idle CPUs are in the affinity of a woken entity, the wake-up kicks only one of
-//!   them and preempts no entity. Otherwise a preempted entity moves to an idle CPU in its own affinity, if there is
-//!   one (`tickle`). A yield lets one less urgent entity run first (`yield`). A CPU attempts to steal at most once per
-//!   millisecond (`steal-limit`), first from CPUs that share its cache (`steal`). An entity that only migrates is not
-//!   boosted (`boost-migrated`).
+//!   derived from the time slice (`tick-from`), and charges are rounded down (`charging`). An entity that has run for
+//!   less than 1 ms is not preempted (`ratelimit`). If idle CPUs are in the affinity of a woken entity, the wake-up
+//!   kicks only one of them and preempts no entity. Otherwise a preempted entity moves to an idle CPU in its own
+//!   affinity, if there is one (`tickle`). A yield lets one less urgent entity run first (`yield`). A CPU attempts to
+//!   steal at most once per millisecond (`steal-limit`), first from CPUs that share its cache (`steal`). An entity that
+//!   only migrates is not boosted (`boost-migrated`).
 //!
 //! **Order within one instant.** Ticks precede the accounting. Both precede the requeue of the stopped entity: in Xen,
 //! too, timers run before `schedule()`.
@@ -72,14 +73,14 @@
 //!   busy CPU wakes and preempts an entity that could run elsewhere. No other CPU is kicked for the preempted entity.
 //!   Likewise, two wake-ups on one idle CPU kick only that CPU. Here, an entity that a decision leaves waiting is moved
 //!   to an idle CPU in its affinity (`hand-off = off`: as in Xen). An idle CPU also takes an entity that waits for its
-//!   last time slice before parking; 3.0.3 steals no PARKED vCPU.
+//!   last time slice before parking; in 3.0.3, CPUs steal no PARKED vCPU.
 //! - The accounting timer stops while all CPUs idle and no entity is active. This changes no decision, because no
-//!   entity would receive credits. The timer resumes at the same multiples of its period, before a tick can find an
-//!   entity running.
-//! - A new entity begins on the CPU with the fewest entities; in Xen, the domain builder chooses the CPU.
+//!   entity would receive credits. The next dispatch sets the timer again, for the next multiple of its period.
+//! - A new entity begins on the allowed CPU with the fewest entities; in Xen, the domain builder chooses the CPU.
 //! - A tick moves an entity only to a CPU in the entity's affinity. In 4.0.1, the choice among the idle neighbours of a
 //!   CPU ignores the affinity.
-//! - Late ticks are merged into one tick, and ticks stay at multiples of 10 ms (in Xen, only after idling).
+//! - Late ticks are merged into one tick, and ticks stay at multiples of 10 ms. Xen aligns the ticks of a CPU only when
+//!   the CPU stops idling.
 //! - 32-bit sums that overflow in Xen do not overflow here.
 //! - With `version = 4.23`, there are no soft affinities, because no parameter requests them; cache domains stand for
 //!   NUMA nodes. The remainder of a time slice under the rate limit is at least 100 µs, as a comment in Xen states.
@@ -156,7 +157,7 @@ struct Vcpu {
     /// Instant at which the entity last stopped running.
     stopped: Option<Instant>,
     parked: bool,
-    /// Whether the entity moves to another CPU when it stops, because that CPU is better than its home.
+    /// Whether the entity chooses its home again when it stops, because a tick or a wake-up found a better CPU.
     migrating: bool,
     /// Whether the entity has yielded and has not run since.
     yielded: bool,
@@ -173,7 +174,7 @@ struct Cpu {
     sorted: u64,
     /// Idle neighbour of this CPU that `pick_cpu` chose last.
     cursor: Option<CpuId>,
-    /// Entity that has stopped on this CPU at this instant and waits, but is not queued yet.
+    /// Entity that stopped on this CPU at this instant without blocking, and is not queued yet.
     stopped: Option<EntityId>,
     /// Whether entities may wait in the queue of this CPU although no other CPU was kicked for them. The reason is that
     /// an entity was queued while this CPU idled, or that this CPU stole an entity.
@@ -182,7 +183,7 @@ struct Cpu {
     idles_since: Instant,
     /// Instant at which the CPU last tried to steal.
     tried_to_steal: Option<Instant>,
-    /// Idle CPU that the last wake-up on this CPU kicked.
+    /// Idle CPU that `tickle_one_of` last kicked from this CPU.
     called: CpuId,
     /// CPU of this cache domain from which an entity was last stolen. Stored in the record of the domain's first CPU
     /// only.
@@ -244,8 +245,8 @@ impl Credit {
         self.cpus[cpu.index()].homes += 1;
     }
 
-    /// Migrates `e` after a change of its affinity, if the affinity excludes its home, or if `e` waits and an idle CPU
-    /// can run it.
+    /// Follows a change of the affinity of `e`. If the affinity excludes the home of `e`, `e` migrates, unless it runs
+    /// or is about to be queued. With hand-off, a queued `e` also moves to an idle CPU in its affinity.
     pub(crate) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let queued = self.queues.queue_of(e);
         if cx.may_run(e, self.vcpu(e).home) {
@@ -259,7 +260,7 @@ impl Credit {
             self.enqueue_migrated(e, cx);
             let idles = self.idles(self.vcpus[e.index()].home);
             if self.settings.hand_off && self.settings.passes_over() && !idles {
-                // The idle CPUs may skip `e`, which has waited for the tick of its old CPU.
+                // The idle CPUs may skip `e`. It depended on the ticks of its old CPU, which no longer offer it.
                 self.hand_off(e, cx);
             }
         } else if !matches!(cx.state(e), State::Running(_)) && !self.is_about_to_be_queued(e) {
@@ -269,7 +270,8 @@ impl Credit {
 
     // ---- Queueing ----
 
-    /// Enqueues the waiting `e` on its home and kicks CPUs for `e`. An UNDER entity is boosted.
+    /// Enqueues the waiting `e` on its home and kicks CPUs for `e`. In versions with a boost, an UNDER entity becomes
+    /// BOOST.
     pub(crate) fn enqueue_woken(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.settings.boost && self.queues.priority(e) == Priority::Under {
             self.queues.set_priority(e, Priority::Boost);
@@ -289,7 +291,7 @@ impl Credit {
         self.tickle(e, home, cx);
     }
 
-    /// Moves `e`, which is blocked or waits without being queued, to the best CPU for `e`.
+    /// Makes the best CPU for `e` its home. `e` neither runs nor is queued.
     fn migrate(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.vcpu(e).migrating = false;
         let best = self.pick_cpu(e, Commit::Yes, cx);
@@ -302,7 +304,7 @@ impl Credit {
         vcpu.migrating || !cx.may_run(e, vcpu.home)
     }
 
-    /// Returns whether `e` has stopped at this instant and waits.
+    /// Returns whether `e` stopped at this instant without blocking, and is not queued yet.
     fn is_about_to_be_queued(&self, e: EntityId) -> bool {
         let home = self.vcpus[e.index()].home;
         self.cpus[home.index()].stopped == Some(e)
@@ -376,7 +378,7 @@ impl Credit {
         }
     }
 
-    /// Moves entities that a decision for `cpu` left waiting to idle CPUs.
+    /// Hands off the entities that a decision for `cpu` left waiting, if other CPUs idle.
     fn hand_off_left(&mut self, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
         let queued_while_idle = core::mem::take(&mut self.cpus[cpu.index()].queued_while_idle);
         if !self.settings.hand_off || !self.any_idles() {

@@ -10,8 +10,8 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 pub(crate) type MayLeave<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
 
 impl Credit {
-    /// Returns the entity to run on `cpu`: the head of its queue. If the head is OVER or missing, a more urgent entity
-    /// of another queue is preferred. `None`: the CPU idles.
+    /// Returns the entity to run on `cpu`: the head of its queue. If the head is OVER, a more urgent entity of another
+    /// queue is preferred. If the queue is empty, the CPU takes any entity of another queue. `None`: the CPU idles.
     pub(crate) fn choose(&mut self, cpu: CpuId, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let head = self.queues.first(cpu);
         let priority = head.map(|e| self.queues.priority(e));
@@ -51,9 +51,9 @@ impl Credit {
         cx.kick(cpu);
     }
 
-    /// Kicks CPUs for `e`, which has just been queued on `cpu`. Kicks `cpu` itself if `cpu` idles or runs an entity
-    /// less urgent than `e`. If `cpu` does not idle, also kicks all idle CPUs on which `e` may run. In versions where a
-    /// wake-up kicks one CPU only, kicks one of these idle CPUs instead.
+    /// Kicks CPUs for `e`, which has just been queued on `cpu`. Kicks `cpu` itself if `cpu` idles, or runs a parked
+    /// entity or an entity less urgent than `e`. If `cpu` does not idle, also kicks all idle CPUs on which `e` may run.
+    /// In versions where a wake-up kicks one CPU only, kicks one of these idle CPUs instead of `cpu`, if there is one.
     pub(crate) fn tickle(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idles(cpu) {
             self.cpus[cpu.index()].queued_while_idle = true;
@@ -78,7 +78,7 @@ impl Credit {
         }
     }
 
-    /// Kicks one of the `idle` CPUs, in turn.
+    /// Kicks the CPU of `idle` that follows the last choice in cyclic order.
     fn tickle_one_of(&mut self, idle: &CpuSet, cx: &mut Cx<'_>) {
         let here = &mut self.cpus[cx.here().index()];
         let Some(next) = next_in(here.called, idle) else { return };
@@ -86,7 +86,7 @@ impl Credit {
         self.call_idle(next, cx);
     }
 
-    /// Steals work for `cpu` from other queues, unless the last attempt of `cpu` was less than the steal interval ago.
+    /// Steals work for `cpu` from other queues, unless the last attempt of `cpu` was at most the steal interval ago.
     fn steal(&mut self, cpu: CpuId, than: Option<Priority>, may_leave: MayLeave<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         if self.has_just_tried(cpu, cx) {
             return None;
@@ -146,15 +146,15 @@ impl Credit {
         })
     }
 
-    /// Returns whether `cpu`, whose queue is not empty, has two entities to run. A running or just stopped entity
-    /// counts.
+    /// Returns whether `cpu`, whose queue is not empty, has at least two entities to run. A running or just stopped
+    /// entity counts.
     fn has_two(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let running = matches!(cx.running(cpu), Running::Mine { .. }) || self.cpus[cpu.index()].stopped.is_some();
         running || self.queues.iter(cpu).nth(1).is_some()
     }
 
-    /// Returns whether `e`, which is queued, gets another time slice on its own CPU and is then parked. With hand-off,
-    /// an idle CPU may run `e` instead.
+    /// Returns whether `e`, which is queued, must receive its last time slice before parking on its own CPU. With
+    /// hand-off, an idle CPU may run `e` instead.
     fn awaits_parking(&self, e: EntityId) -> bool {
         self.vcpus[e.index()].parked && !self.settings.hand_off
     }
@@ -216,7 +216,7 @@ impl Credit {
     }
 
     /// Returns `best` if no entity other than `e` waits for or runs on it. Otherwise returns the next idle CPU of
-    /// `allowed`, or `best` if no CPU idles.
+    /// `allowed`, or `best` if none of them idles.
     fn idle_rather_than(&self, best: CpuId, e: EntityId, allowed: &CpuSet, cx: &Cx<'_>) -> CpuId {
         let alone = match cx.running(best) {
             Running::Mine { entity, .. } => entity == e,
@@ -229,8 +229,8 @@ impl Credit {
         next_in(best, &allowed.and(&self.idlers)).unwrap_or(best)
     }
 
-    /// Moves `e`, which is queued and was left waiting, to an idle CPU, if any. The idle CPU may run `e` and has not
-    /// been kicked, or its kick does not make it steal `e`.
+    /// Moves the queued `e` to an idle CPU in its affinity, if there is one and `e` is not cache-hot. The idle CPU has
+    /// not been kicked, or would skip `e` when it steals.
     pub(crate) fn hand_off(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.is_hot(e, cx) {
             return;
@@ -263,7 +263,7 @@ impl Credit {
         }
     }
 
-    /// Hands over each entity in the queue of `cpu` for which an idle CPU exists.
+    /// Hands off each entity in the queue of `cpu` for which an idle CPU exists.
     pub(crate) fn hand_off_queue(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let mut next = self.queues.first(cpu);
         while let Some(e) = next

@@ -1,12 +1,12 @@
 //! [`RunQueues`]: a run queue per CPU, and the priority of each entity.
 //!
-//! A queue is one list. An entity is inserted behind all entities whose priority is at least its own. In a sorted list,
-//! the entity is then the last of its priority. Accounting changes priorities of queued entities, but not their
-//! positions. Until the next [`sort`](RunQueues::sort), the list is out of order. Rules that search for a priority
-//! (insertion, stealing) follow the order of the list, not of the priorities.
+//! A queue is one list. An entity is inserted in front of the first less urgent entity. In a sorted list, the entity is
+//! then the last of its priority. Accounting changes priorities of queued entities, but not their positions. Until the
+//! next [`sort`](RunQueues::sort), the list is out of order. Rules that search for a priority (insertion, stealing)
+//! follow the order of the list, not of the priorities.
 //!
-//! Xen walks the list for each insertion. Here the first entity below each priority is cached, so that insertion takes
-//! O(1) unless a priority has changed since.
+//! Xen walks the list for each insertion. Here the first entity below each priority is cached, so that most insertions
+//! take O(1). A change of a queued entity's priority invalidates the cache.
 
 use sched::queue::Lists;
 use sched::{CpuId, CpuSet, EntityId};
@@ -18,7 +18,7 @@ pub(crate) enum Priority {
     Over,
     /// The entity has credit left.
     Under,
-    /// The entity had credit left when it woke.
+    /// The entity had credit left when it woke or migrated.
     Boost,
     /// The entity, or a related entity, has to respond in time. Only policies built over Credit use this priority.
     RealTime,
@@ -37,7 +37,7 @@ impl Priority {
     }
 }
 
-/// The first entity of a queue below some priority, if this entity is cached.
+/// The cached first entity of a queue below a priority. `Known(None)`: the queue contains no such entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Below {
     Unknown,
@@ -124,7 +124,8 @@ impl RunQueues {
             None => self.lists.push_back(cpu.index(), e),
         }
         self.occupied.insert(cpu);
-        // For each priority above that of `e`: if the first entity below the priority was `behind`, it is `e` now.
+        // `e` precedes `behind` now. For each higher priority, `e` replaces `behind` as the first entity below the
+        // priority.
         for below in &mut self.below[cpu.index()][priority as usize + 1..] {
             if *below == Below::Known(behind) {
                 *below = Below::Known(Some(e));
@@ -144,7 +145,7 @@ impl RunQueues {
     }
 
     /// Inserts `e` into the queue of `cpu` behind the first `ahead` entities, but in front of the first entity that is
-    /// less urgent than `e`. Returns the number of entities in front.
+    /// less urgent than `e`. Returns the number of entities in front of `e`.
     pub(crate) fn insert_ahead(&mut self, cpu: CpuId, e: EntityId, ahead: usize) -> usize {
         let priority = self.priority(e);
         let place = self.iter(cpu).take(ahead).take_while(|&other| self.priority(other) >= priority).count();
@@ -173,7 +174,7 @@ impl RunQueues {
         let Some(queue) = self.lists.list_of(e) else { return false };
         for priority in Priority::ALL {
             if self.below[queue][priority as usize] == Below::Known(Some(e)) {
-                // All entities before `e` are at least as urgent as `e`, so the next less urgent entity is behind it.
+                // No entity in front of `e` is below `priority`, so the next entity below `priority` is behind `e`.
                 let mut rest = core::iter::successors(self.lists.next(e), |&other| self.lists.next(other));
                 let next = rest.find(|&other| self.priority(other) < priority);
                 self.below[queue][priority as usize] = Below::Known(next);

@@ -142,7 +142,8 @@ pub(crate) enum Steal {
     Busy,
     /// All queues.
     Any,
-    /// The queues of CPUs with two entities to run; the queues of CPUs that share a cache with the idle CPU are first.
+    /// The queues of CPUs with at least two entities to run, beginning with CPUs that share a cache with the stealing
+    /// CPU.
     Near,
 }
 
@@ -294,7 +295,7 @@ fn credit(knobs: &Knobs, version: &str) -> Nanos {
     };
     Nanos::ms(1).scale(1, per_ms)
 }
-/// Checks that the knobs are consistent.
+/// Checks that a CPU burns at least one credit in an accounting period.
 pub(crate) fn check(knobs: &Knobs) -> Result<(), Refused> {
     if Settings::read(knobs).credits_per_period() == 0 {
         return Err(Refused::Unsupported {

@@ -25,7 +25,8 @@ impl Credit {
         cx.set_alarm(ACCOUNTING, MASTER, cx.now().next_tick(self.settings.period, Nanos::ZERO));
     }
 
-    /// Handles a tick of `cpu`: examines the entity that runs on `cpu` or has stopped on `cpu` at this instant.
+    /// Handles a tick of `cpu`: charges and activates the entity that runs on `cpu` or stopped there at this instant,
+    /// and sorts the queue.
     pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let running = match cx.running(cpu) {
             Running::Mine { entity, .. } => Some(entity),
@@ -131,7 +132,8 @@ impl Credit {
         self.vcpus[e.index()].account.credit
     }
 
-    /// Gives `e` the priority that follows from its account, unless the priority of `e` does not depend on credit.
+    /// Sets the priority of `e` to `to`, which follows from its account. A real-time entity keeps its priority, unless
+    /// `lowers_real_time` is set.
     fn settle_priority(&mut self, e: EntityId, to: Priority) {
         if self.lowers_real_time || self.queues.priority(e) != Priority::RealTime {
             self.queues.set_priority(e, to);
@@ -143,8 +145,8 @@ impl Credit {
         self.vcpu(e).parked = true;
         self.queues.set_priority(e, Priority::Over);
         let at_once = self.settings.parking == Parking::BelowCap;
-        // In 3.0.3, PARKED is a priority, and positions do not change: an entity that waits ahead of the idle vCPU
-        // still runs.
+        // In 3.0.3, PARKED is a priority, and queue positions do not change: an entity that is queued ahead of the idle
+        // vCPU still runs.
         if at_once || !(matches!(cx.state(e), State::Running(_)) || self.queues.queue_of(e).is_some()) {
             self.queues.remove(e);
             cx.hold(e, Held::Parked);

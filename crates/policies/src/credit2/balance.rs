@@ -62,8 +62,8 @@ impl Credit2 {
         }
     }
 
-    /// Chooses the home of `e`. `at` is its current run queue, if any. The home is in the run queue to which `e` is to
-    /// move, or in the queue with the least expected load without `e`.
+    /// Chooses the home of `e`. `at` is its current run queue, if any. The home is in the run queue that balancing
+    /// chose for `e`, or else in the queue with the least expected load, excluding the load of `e`.
     pub(super) fn pick_home(&mut self, e: EntityId, at: Option<usize>, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let vcpu = &mut self.vcpus[e.index()];
@@ -78,7 +78,7 @@ impl Credit2 {
         self.take_turn(queue.expect("an affinity contains a CPU"), e, cx)
     }
 
-    /// Returns the next CPU of `queue`, in turn, on which `e` may run.
+    /// Returns the next CPU of `queue`, in cyclic order, on which `e` may run.
     fn take_turn(&mut self, queue: usize, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let record = &mut self.queues[queue];
         let cpu = next_in(record.cursor, &record.cpus.and(&cx.allowed(e))).expect("it may run in this run queue");
@@ -86,7 +86,7 @@ impl Credit2 {
         cpu
     }
 
-    /// Moves `e`, which is not queued, running or counted as load, to the best CPU for `e`.
+    /// Moves `e`, which is neither queued nor running nor counted as load, to the best CPU for `e`.
     pub(super) fn move_home(&mut self, e: EntityId, cx: &Cx<'_>) {
         let at = self.queue_of(e);
         let home = self.pick_home(e, Some(at), cx);
@@ -103,7 +103,8 @@ impl Credit2 {
         }
     }
 
-    /// Moves `e` if a change of its affinity requires or allows it.
+    /// Follows a change of the affinity of `e`: moves `e` if the affinity excludes its home. Otherwise, offers a queued
+    /// `e` to idle CPUs.
     pub(super) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let queued = self.waiting.contains(e);
         if cx.may_run(e, self.vcpus[e.index()].home) {
@@ -147,8 +148,8 @@ impl Credit2 {
         }
     }
 
-    /// Returns whether the loads differ by at least the tolerance. The tolerance is smaller if one of the loads is at
-    /// least the number of CPUs of a queue.
+    /// Returns whether the loads differ by at least the tolerance. The tolerance is `balance_over` if the higher load
+    /// is at least the number of CPUs of the larger queue, and otherwise `balance_under`.
     fn is_worth_it(&self, one: usize, other: usize, differs: i64) -> bool {
         let [one, other] = [one, other].map(|queue| &self.queues[queue]);
         let cpus = i64::try_from(one.cpus.len().max(other.cpus.len())).expect("few");
@@ -193,7 +194,8 @@ impl Credit2 {
             && (cx.may_run_anywhere(e) || !self.queues[to].cpus.and(&cx.allowed(e)).is_empty())
     }
 
-    /// Moves `e` to another run queue: at once, or at its next stop if `e` runs or is about to run.
+    /// Moves `e` to another run queue: at once if `e` is blocked, queued or parked, and otherwise when it next stops or
+    /// is queued.
     fn migrate(&mut self, e: EntityId, to: usize, (cpu, chosen): (CpuId, EntityId), cx: &mut Cx<'_>) {
         let queued = self.waiting.contains(e);
         let state = cx.state(e);

@@ -10,8 +10,9 @@ fn run_queues(host: &Topology, knobs: &Knobs) -> usize {
     partition(host, &Settings::read(knobs)).len()
 }
 
-/// Returns the time until an idle CPU finds waiting work. With hand-off, an idle CPU finds work at once within one run
-/// queue. With several queues, an idle CPU does not search the other queues; load balancing moves the work later.
+/// Returns the time until an idle CPU finds waiting work. With hand-off and a single run queue, an idle CPU finds work
+/// at once. With several queues, there is no bound: an idle CPU does not search the other queues; load balancing moves
+/// the work later.
 pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if Settings::read(load.knobs).hand_off && run_queues(load.host, load.knobs) == 1 {
         Conserving::Global { slack: Nanos::ZERO }
@@ -20,14 +21,15 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// Returns the maximum wait of an entity. Between two resets (an epoch), each of `n` entities runs for at most its
-/// credit and one time slice. At each reset, a waiting entity gets the same credit as the other entities. After three
-/// resets, starting at −10 ms, the waiting entity has the maximum credit of any entity. Then at most one epoch passes
-/// before the waiting entity has more credit than all others. One more epoch covers ties and the migration resistance.
+/// Returns the maximum wait of an entity. An epoch is the time between two resets. In an epoch, each of `n` entities
+/// runs for at most its credit and one time slice. At each reset, a waiting entity receives the same credit as the
+/// other entities. A waiting entity that starts at −10 ms has the maximum credit of any entity after three resets. Then
+/// at most one epoch passes before the waiting entity has more credit than all others. One more epoch covers ties and
+/// the migration resistance.
 ///
-/// There is no bound if parameters change, because each new entity brings new credit. There is no bound, either, if
-/// entities that wake and sleep make loads differ in alternating directions. Balancing could then move an entity each
-/// time before its credits are reset.
+/// There is no bound if parameters change, because each new entity brings new credit. With several run queues, there is
+/// no bound, either, if entities sleep. The loads can then differ in alternating directions, and balancing could move
+/// an entity each time before its credit is reset.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let queues = run_queues(load.host, load.knobs) as u64;
     if load.has_changes || (queues > 1 && load.has_sleepers) {
@@ -43,9 +45,9 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 /// Returns the maximum distance from the weighted share. An account is the credit given minus the CPU time used, at the
 /// rate of the weight. A reset may limit the account, and debt is clipped at the initial credit. The minimum of an
 /// account is minus the credit that the shortest time slice costs at the lightest weight. The maximum is the limit
-/// after a reset. So two accounts differ by at most the width of this range, once at the beginning of the span and once
-/// at its end. A reset gives twice the credit if the debt of the entity that is about to run was clipped. If the
-/// shortest time slice alone can cost more than the maximum debt, there is no bound.
+/// after a reset. So two accounts differ by at most the width of this range, once at the beginning of the measured
+/// interval and once at its end. A reset gives twice the credit if the debt of the entity that is about to run was
+/// clipped. There is no bound in groups, or if the shortest time slice alone can cost the maximum debt.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let settings = Settings::read(load.knobs);
     let ratio = load.weight_most.div_ceil(load.weight_least.max(1));
@@ -57,10 +59,10 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(width.saturating_mul(2) + settings.max_timer() + Nanos::us(1))
 }
 
-/// Returns the bound of a cap. In every quota period, a domain gets exactly the part that its cap states: nothing is
-/// rounded, and no debt is forgiven. A span may begin with a full pool and with members that hold the quotas of a quota
-/// period. The span may end with another filling, and each member may have overrun its quota by the shortest time
-/// slice. A pool never supplies more time than all CPUs can run.
+/// Returns the bound of a cap. In every quota period, a domain receives exactly the part that its cap states: nothing
+/// is rounded, and no debt is forgiven. A measured interval may begin with a full pool and with members that hold the
+/// quotas of a quota period. The interval may end with another filling, and each member may have overrun its quota by
+/// the shortest time slice. A pool never supplies more time than all CPUs can run.
 pub(super) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let pools = settings.cap_period.saturating_mul(3 * load.host.cpus as u64);

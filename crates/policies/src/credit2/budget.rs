@@ -76,7 +76,8 @@ impl Credit2 {
         }
     }
 
-    /// Gives the rest of the quota of `e`, which has stopped, back to the pool for other members.
+    /// Returns the rest of the quota of `e`, which has stopped, to the pool. If the pool then has budget, unparks all
+    /// members.
     pub(super) fn return_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Some(left) = self.is_capped(e).then(|| self.vcpus[e.index()].budget).filter(|&left| left > 0) else {
             return;
@@ -160,7 +161,7 @@ impl Credit2 {
         }
     }
 
-    /// Removes `e` from its domain, and returns its remaining budget or its debt to the pool. Returns whether `e` was
+    /// Removes `e` from its domain, and adds its remaining quota or its debt to the pool. Returns whether `e` was
     /// parked.
     pub(super) fn leave_domain(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let was_parked = self.parked.remove(e);

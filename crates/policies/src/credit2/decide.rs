@@ -49,7 +49,8 @@ impl Credit2 {
         Decision::until(e, cx.now() + time)
     }
 
-    /// Returns the entity that has just stopped on `cpu`, if it may continue there.
+    /// Returns the entity that has just stopped on `cpu`, if it may continue there. Otherwise, the entity is parked, or
+    /// is enqueued on its new home.
     fn current(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if !self.has_budget(e, cx) {
@@ -65,7 +66,8 @@ impl Credit2 {
         Some(e)
     }
 
-    /// Enqueues `e`, which has stopped and waits. If `e` is to migrate, enqueues `e` on another CPU.
+    /// Enqueues `e`, which has stopped and waits, and returns its quota. If `e` has to migrate, first chooses its new
+    /// home.
     fn requeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.return_budget(e, cx);
         if self.must_migrate(e, cx) {
@@ -90,7 +92,7 @@ impl Credit2 {
             }
         }
         let queue = self.cpus[cpu.index()].queue;
-        // An idle CPU takes any entity.
+        // With hand-off, a CPU whose last entity cannot continue takes any entity.
         let takes_any = current.is_none() && self.settings.hand_off;
         let mut next = self.waiting.first(queue);
         while let Some((_, e)) = next {
@@ -141,7 +143,7 @@ impl Credit2 {
     fn reset(&mut self, queue: usize, next: EntityId, cx: &mut Cx<'_>) {
         let credit = self.settings.credit;
         let most = credit + self.settings.carry_over;
-        // If the credit of `next` was clipped, every entity gets double credit, so that `next` is out of debt, too.
+        // If the credit of `next` was clipped, every entity receives double credit, so that `next` is out of debt, too.
         let given = if self.vcpus[next.index()].credit == -credit { 2 * credit } else { credit };
         let mut member = self.members.first(queue);
         while let Some(e) = member {
@@ -186,7 +188,7 @@ impl Credit2 {
     }
 
     /// Returns the busy CPU to preempt for `e`: its home, if the entity there has less credit. Otherwise, returns the
-    /// CPU with the largest difference of credit.
+    /// CPU with the largest positive `score`, if any.
     fn find_preempted(&mut self, e: EntityId, home: CpuId, allowed: &CpuSet, cx: &mut Cx<'_>) -> Option<CpuId> {
         let queue = &self.queues[self.cpus[home.index()].queue];
         let mut busy = queue.cpus.minus(&queue.idle).minus(&queue.tickled).and(allowed);

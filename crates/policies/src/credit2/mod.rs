@@ -1,11 +1,12 @@
 //! Credit2: the entity with the most credit runs, and a reset gives every entity the same amount of credit again.
 //!
 //! Credit2 has been Xen's default scheduler since 4.12. Every entity begins with 10 ms of credit, and running burns
-//! credit. The heaviest entity of a run queue burns one nanosecond of credit per nanosecond; an entity of half its
-//! weight burns two. The entity with the most credit runs first, so a woken entity runs before an entity that has just
-//! run. There are no priorities and no boost. When even the best entity has no credit left, every entity gets 10 ms
-//! more. An entity keeps at most half a millisecond of credit beyond this amount. Between two such resets, each entity
-//! can run in proportion to its weight.
+//! credit. The heaviest entity of a run queue burns one nanosecond of credit per nanosecond of CPU time; an entity of
+//! half its weight burns two. The entity with the most credit runs first, so a woken entity runs before an entity that
+//! has just run. There are no priorities and no boost. When neither the next entity nor any waiting entity of a run
+//! queue has credit left, every entity of the queue receives 10 ms more. If the next entity has the minimum credit, −10
+//! ms, every entity receives 20 ms. An entity keeps at most half a millisecond of credit beyond 10 ms. Between two such
+//! resets, each entity can run in proportion to its weight.
 //!
 //! ```text
 //! one CPU, a weighs 256, b 512       0         10        20        30        40
@@ -13,45 +14,47 @@
 //! ```
 //!
 //! **Time slices.** A time slice ends when the entity would have no credit left, or no more credit than the first
-//! entity in the queue. A time slice is at least 0.5 ms and at most 10 ms. An entity that has run for less than 1 ms is
-//! not preempted (`ratelimit`), unless it yields. Equal credit does not preempt. After a yield, the CPU runs the first
-//! entity in the queue that may run on it, whatever its credit.
+//! entity in the queue. A time slice lasts at least 0.5 ms and at most 10 ms. It also lasts at least for the rest of
+//! the rate limit: an entity that has run for less than 1 ms is not preempted (`ratelimit`), unless it yields. Equal
+//! credit does not preempt. After a yield, the CPU runs the first entity in the queue that may run on it, whatever its
+//! credit. An entity of another CPU must still exceed the migration resistance.
 //!
 //! **Run queues.** The CPUs that share a cache also share a run queue, at most 16 CPUs per queue (`runqueue`,
 //! `runqueue-cpus`). An entity that last ran on another CPU of the queue must migrate. Such an entity is picked only if
-//! it has at least half a millisecond more credit than the entity that this CPU ran until now. The migrated entity gets
-//! 50 µs of credit.
+//! it has at least half a millisecond more credit than the entity that this CPU ran until now. The migrated entity
+//! receives 50 µs of credit.
 //!
-//! **Wake-ups.** A wake-up kicks one CPU. Idle CPUs have precedence: the entity's last CPU if its whole core idles,
-//! then any CPU with an idle core, then any idle CPU. If no CPU idles, the last CPU is kicked, if its running entity
-//! has less credit than the woken entity. Otherwise the wake-up kicks the CPU with the largest difference between the
-//! entity's credit and the credit of the running entity, less the migration resistance. An entity that has just begun
-//! to run is not preempted. Until a kicked CPU has decided, other CPUs do not kick it, and they do not pick the entity
-//! for which it was kicked.
+//! **Wake-ups.** A wake-up kicks at most one CPU. Idle CPUs have precedence: the entity's last CPU if its whole core
+//! idles, then any CPU with an idle core, then any idle CPU. If no CPU idles, the last CPU is kicked, if its running
+//! entity has less credit than the woken entity. Otherwise the wake-up kicks the CPU with the largest difference
+//! between the entity's credit and the credit of the running entity, less the migration resistance, if this value is
+//! positive. An entity that has just begun to run is not preempted. Until a kicked CPU has decided, no other wake-up
+//! kicks it, and no other CPU picks the entity for which it was kicked.
 //!
 //! **Several run queues.** Each queue keeps an average of the number of runnable entities over about the last second.
 //! Each entity keeps the average of its own runnable time. A new entity is assigned to the queue with the least
 //! expected load. At a reset, a queue selects the queue whose load differs most from its own. The queue balances only
-//! if the difference is at least one entity. If one of the loads is at least the number of CPUs of a queue, an eighth
-//! of an entity is enough. The queue pushes one entity, pulls one entity, or swaps two entities. It selects the move
-//! with the smallest remaining difference.
+//! if the difference is at least one entity. If the higher load is at least the number of CPUs of the larger queue, an
+//! eighth of an entity is enough. The queue pushes one entity, pulls one entity, or swaps two entities. It selects the
+//! move that leaves the smallest difference.
 //!
 //! **Domains and caps.** A group is a domain, as in `credit`. Its weight applies to *each* member, and its cap bounds
-//! all members together. An entity in no group has its own weight and no cap. Every 10 ms the pool of a capped domain
-//! is filled up to the cap's part of that time. A member that is picked takes an equal part of the pool, half a
-//! millisecond at least. The member runs on this quota, and returns the remainder when it stops. A member that finds
-//! the pool empty is parked until another member returns a remainder or the pool is filled. A member that has overrun
-//! its quota leaves a debt.
+//! all members together. An entity in no group has its own weight and no cap. Every 10 ms, the cap's part of that time
+//! is added to the pool of a capped domain, up to this amount. A member that is picked without quota takes a quota from
+//! the pool: an equal part of this amount, at least half a millisecond, or what the pool has left. The member runs on
+//! this quota, and returns the remainder when it stops. A member that finds the pool empty is parked until another
+//! member returns a remainder or the pool is filled. A member that has overrun its quota leaves a debt.
 //!
 //! Differences from Xen:
 //! - With `hand-off`, no CPU idles while an entity that may run on it waits in its run queue. In Xen, an idle CPU does
 //!   not pick an entity of another CPU with less than −9.5 ms of credit. The CPU also stops its search after the first
-//!   entity that it must park. If another kicked CPU picks a different entity, the idle CPU is not kicked again.
+//!   entity that it must park. If a kicked CPU picks another entity than the one for which it was kicked, no idle CPU
+//!   is kicked for the latter.
 //! - In load balancing, the imbalance of the other run queue is computed from the load of that queue. Xen uses the load
 //!   of the last queue in the list.
 //! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter requests them.
 //! - The quota of a member changes with the number of members, and is at most one quota period. In Xen the quota is
-//!   fixed when the cap is set, and a cap above 100 % for each member is refused.
+//!   fixed when the cap is set, and a cap above 100 % per member is refused.
 //! - A CPU that is making a decision is not kicked.
 //!
 //! Source: `xen/common/sched/credit2.c`, Xen 4.23-dev.
@@ -109,7 +112,7 @@ struct Vcpu {
     /// Quota that the entity has taken from its domain's pool; negative after an overrun.
     budget: i64,
     parked: bool,
-    /// CPU that the entity's wake-up kicked.
+    /// CPU that was last kicked for the entity.
     tickled: Option<CpuId>,
     /// Instant at which the entity's current run began.
     begun: Instant,
@@ -125,7 +128,7 @@ struct Cpu {
     queue: usize,
     /// Hardware threads of the CPU's core that share its run queue.
     siblings: CpuSet,
-    /// Entity that has stopped on this CPU at this instant and waits, but is not queued yet.
+    /// Entity that stopped on this CPU at this instant without blocking, and is not queued yet.
     stopped: Option<EntityId>,
 }
 
@@ -147,7 +150,7 @@ pub(crate) struct Credit2 {
     /// Parked entities, by domain, the most recently parked entity first.
     parked: Trees<u64>,
     arrivals: u64,
-    /// Buffer for reordering a queue.
+    /// Buffer for rebuilding a queue at a reset.
     scratch: Vec<EntityId>,
 }
 
@@ -199,7 +202,7 @@ impl Credit2 {
         self.tickle(e, cx);
     }
 
-    /// Returns whether `e` has stopped at this instant and waits.
+    /// Returns whether `e` stopped at this instant without blocking, and is not queued yet.
     fn is_about_to_be_queued(&self, e: EntityId) -> bool {
         self.cpus[self.vcpus[e.index()].home.index()].stopped == Some(e)
     }
@@ -210,7 +213,8 @@ impl Credit2 {
         vcpu.migrate_to.is_some() || !cx.may_run(e, vcpu.home)
     }
 
-    /// Subtracts the credit for a run of `ran` from `e`, and keeps the remainder of the division.
+    /// Subtracts the credit for a run of `ran` from `e`, and keeps the remainder of the division. Also subtracts `ran`
+    /// from the quota of a capped `e`.
     fn burn(&mut self, e: EntityId, ran: Nanos) {
         let heaviest = self.queues[self.queue_of(e)].max_weight;
         let vcpu = &mut self.vcpus[e.index()];

@@ -12,7 +12,7 @@ pub(super) struct RunQueue {
     pub(super) idle: CpuSet,
     /// CPUs that were kicked and have not picked yet.
     pub(super) tickled: CpuSet,
-    /// CPUs whose whole core idles and was not kicked.
+    /// CPUs on cores whose threads all idle and were not kicked.
     pub(super) smt_idle: CpuSet,
     /// CPU to which the last joining entity was assigned.
     pub(super) cursor: CpuId,
@@ -127,8 +127,8 @@ pub(super) fn siblings(host: &Topology, cpu: CpuId) -> CpuSet {
     host.iter().filter(|&other| host.share_core(cpu, other)).collect()
 }
 
-/// Returns the run queues of `host`. As the knob `runqueue` states, CPUs of one core, of one cache or of the machine
-/// share a run queue, up to a limit. Beyond the limit, these CPUs are spread evenly over several queues.
+/// Returns the run queues of `host`. As the knob `runqueue` states, no CPUs, or the CPUs of one core, of one cache or
+/// of the machine share a run queue, up to a limit. Beyond the limit, these CPUs are spread evenly over several queues.
 pub(super) fn partition(host: &Topology, settings: &Settings) -> Vec<RunQueue> {
     let together = |a: CpuId, b: CpuId| match settings.share {
         Share::Cpu => false,

@@ -160,7 +160,7 @@ impl Settings {
         Nanos::ns(self.credit.unsigned_abs())
     }
 
-    /// Returns the shortest time slice of an entity that has not run yet.
+    /// Returns the shortest time slice at the beginning of a run.
     pub(super) fn min_turn(&self) -> Nanos {
         self.min_timer.max(self.ratelimit)
     }

@@ -31,7 +31,7 @@ fn each(grants: &[Grant]) -> Vec<i64> {
 
 #[test]
 fn credits_are_dealt_by_weight_and_among_active_members_equally() {
-    // Example 1: T = 300, W = 768.
+    // T = 300, W = 768.
     assert_eq!(each(&round(1, 0, &[(256, 1, None), (512, 1, None)])), [100, 200]);
     assert_eq!(each(&round(1, 0, &[(256, 4, None), (512, 1, None)])), [25, 200]);
     // Every part is rounded up.
@@ -61,7 +61,7 @@ fn debt_is_dealt_out_once_more_and_lifts_the_peak() {
 #[test]
 fn a_cap_bounds_what_its_domain_earns_and_what_its_members_may_owe() {
     let grants = round(2, 0, &[(256, 2, Some(75)), (256, 1, None)]);
-    // The two members get ⌈75 · 300 / 100⌉ = 225 credits; 75 are left over.
+    // The two members receive ⌈75 · 300 / 100⌉ = 225 credits; 75 are left over.
     assert_eq!(grants[0], Grant { each: 113, park_below: Some(-113), to_head: false });
     assert_eq!(grants[1], Grant { each: 300, park_below: None, to_head: false });
 }
@@ -85,7 +85,7 @@ fn example_2_a_cap_of_40_percent_parks_for_90_of_150_ms() {
     let mut host = host(1);
     let vm = group(&mut host, capped(40));
     let e = hog(&mut host, member(vm));
-    // The vCPU starts with 0 credits. Its cycle, which starts with 60 credits, begins at 90 ms.
+    // The vCPU starts with 0 credits. From 90 ms on, a cycle of 150 ms repeats, which begins with 60 credits.
     let (out, parked) = (OVER, 1);
     let expected = [
         (30, -180, out, parked),
@@ -213,9 +213,8 @@ fn a_domain_weight_is_shared_by_its_active_members() {
 
 #[test]
 fn weights_share_one_two_and_four_cpus() {
-    // Time slices are long, and accounts are clipped at ±300 credits. A vCPU whose share is larger than the time slices
-    // that it receives while it is UNDER loses some credit, and debt beyond 300 is forgiven. So the bound is 1.5 % of a
-    // CPU and a few time slices.
+    // Accounts above 300 credits are emptied, and debt beyond 300 credits is forgiven, so the shares are not exact. The
+    // bound is 1.5 % of a CPU plus 400 ms.
     for (cpus, weights) in [(1, vec![256, 512, 1024]), (2, vec![256, 256, 512, 768, 768]), (4, vec![128; 11])] {
         let mut host = host(cpus);
         let hogs: Vec<(EntityId, u64)> =
@@ -275,8 +274,8 @@ fn late_ticks_and_accountings_come_once_and_keep_their_phase() {
     };
     let actions = machine.settle(Instant::ZERO);
     assert_eq!((set_at(actions, tick), set_at(actions, accounting)), (Some(at(10)), Some(at(30))));
-    // The driver delivers both alarms late, at 74 ms, and the accounting first. The accounting handles the tick, which
-    // is also due.
+    // The driver delivers both alarms late, at 74 ms, the accounting alarm first. The accounting also handles the tick,
+    // which is due.
     machine.input(at(74), Input::Alarm { alarm: accounting });
     machine.input(at(74), Input::Alarm { alarm: tick });
     machine.input(at(74), Input::Expire { cpu: CPU });
@@ -297,7 +296,7 @@ fn an_idle_host_is_quiet() {
     host.block(CPU);
     host.run_until(at(10_000));
     drop(host);
-    // Two accountings remove the vCPU from the active list, and a third finds the list empty. After that, no alarm
-    // fires.
+    // The second accounting removes the vCPU from the active list, and the third finds the list empty. After that, no
+    // alarm fires.
     assert_eq!(events.events.last().expect("something happened").0, at(90));
 }

@@ -77,7 +77,7 @@ fn no_bound_is_stated_if_a_vcpu_can_avoid_ticks() {
     for words in [("charging", "sampled"), ("overflow", "halve"), ("parking", "in-debt"), ("version", "4.23")] {
         assert_eq!(stated(1, &[words], &[], false), None);
     }
-    // No bound is stated with sleepers: a vCPU that sleeps at every tick is never active, and its cap is never checked.
+    // No bound is stated with sleepers: a vCPU that sleeps at every tick is never active, so its cap is never enforced.
     let mut host = host(1);
     let vm = group(&mut host, capped(10));
     let e = scripted(&mut host, member(vm));

@@ -30,7 +30,7 @@ fn step(churn: &mut Churn<'_>, groups: &[GroupId]) {
     churn.step(params, Wake::Interrupt);
 }
 
-/// Checks law 11 at this instant, and `inspect` against the machine's state.
+/// Checks law 11 at this instant, and that `inspect` reports exactly the held entities as parked.
 fn check(churn: &mut Churn<'_>, slack: Nanos) {
     churn.assert_no_cpu_idles(slack);
     let machine = churn.host.machine();
@@ -56,7 +56,7 @@ fn churn(shape: sched::Topology, knobs: &[(&str, i64)], costs: Costs, seed: u64)
     assert_eq!((POLICY.starvation)(&load), None);
     let Conserving::Global { mut slack } = (POLICY.conserving)(&load) else { panic!("it is conserving") };
     if !costs.kick.is_zero() {
-        // A kicked CPU picks later, and another CPU may have picked the entity before.
+        // A kicked CPU picks only after a delay, and another CPU may pick the entity in the meantime.
         slack = Nanos::s(1);
     }
     let mut host = host_of_costs(&POLICY, shape, &values, costs);

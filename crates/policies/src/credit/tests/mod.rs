@@ -24,7 +24,7 @@ fn host_of<'a>(shape: sched::Topology, knobs: &[(&str, i64)]) -> Driver<'a> {
     host_under(&POLICY, shape, knobs)
 }
 
-/// Returns a host of topology `shape`. `words` sets choice knobs, and `values` sets other knobs.
+/// Returns a host with topology `shape`. `words` sets choice knobs, and `values` sets other knobs.
 fn worded<'a>(shape: sched::Topology, words: &[(&str, &str)], values: &[(&str, i64)]) -> Driver<'a> {
     host_with(&POLICY, shape, &knobs(&POLICY, words, values))
 }

@@ -81,7 +81,7 @@ fn a_cpu_that_runs_dry_looks_at_the_next_higher_number_first() {
 #[test]
 fn an_idle_cpu_takes_over_work_too() {
     let (mut host, [x, y, z]) = example_4();
-    // `x`, which is OVER, may run on both CPUs now. No other entity is left on CPU 1.
+    // `x`, which is OVER, may now run on either CPU. CPU 1 then runs out of entities of its own.
     host.adjust(x, Params { affinity: CpuSet::ALL, ..*host.machine().params(x) }).expect("accepted");
     for e in [y, z] {
         host.pause(e);
@@ -172,7 +172,8 @@ fn affinity_moves_waiting_running_and_sleeping_vcpus() {
     interrupt(&mut host, waits);
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), host.machine().state(hogs[0])), (Some(waits), State::Waiting));
-    // `hogs[0]` waits on CPU 0. After the change, it preempts on CPU 1, boosted as after a wake-up.
+    // `hogs[0]` waits on CPU 0. The new affinity moves it to CPU 1. It is boosted as after a wake-up, and preempts
+    // `hogs[1]`.
     host.adjust(hogs[0], pinned(OTHER)).expect("accepted");
     run_through(&mut host, 32);
     assert_eq!((running(&host, OTHER), priority(&host, hogs[0])), (Some(hogs[0]), BOOST));

@@ -9,7 +9,7 @@ fn example_3_a_woken_vcpu_with_credit_preempts_until_a_tick_finds_it() {
     let io = scripted(&mut host, Params::default());
     run_through(&mut host, 10);
     assert_eq!((priority(&host, busy), priority(&host, io)), (UNDER, UNDER));
-    // Twice, `io` runs for 2 ms between ticks, and stays BOOST while it sleeps.
+    // Twice, `io` runs for 2 ms between ticks, and stays BOOST while it is blocked.
     for ms in [11, 15] {
         host.run_until(at(ms));
         interrupt(&mut host, io);
@@ -61,7 +61,7 @@ fn an_over_vcpu_is_not_boosted() {
     interrupt(&mut host, light);
     run_through(&mut host, 32);
     assert_eq!((running(&host, CPU), priority(&host, light)), (Some(heavy), OVER));
-    // A sleeper that is OVER stays OVER until an accounting, and does not preempt UNDER vCPUs.
+    // A vCPU that wakes OVER stays OVER until the next accounting, and does not preempt UNDER vCPUs.
     host.run_until(at(59));
     assert_eq!(running(&host, CPU), Some(heavy));
 }
@@ -86,7 +86,8 @@ fn a_vcpu_that_blocks_before_every_tick_is_boosted_for_ever() {
 
 #[test]
 fn two_vcpus_that_wake_each_other_in_turn_starve_a_hog() {
-    // For this reason, the descriptor states no bound for loads with sleepers.
+    // The descriptor states no starvation bound for loads with sleepers, because such a pair has priority over all
+    // hogs.
     let mut host = host(1);
     let out = hog(&mut host, weighing(1));
     let pair = [(), ()].map(|()| scripted(&mut host, weighing(65_535)));
@@ -119,11 +120,11 @@ fn a_yield_goes_last_in_its_class_and_begins_a_new_time_slice() {
 
 #[test]
 fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
-    // No accounting before 1 s, so that both stay UNDER.
+    // No accounting before 1 s, so that both hogs stay UNDER.
     let mut host = host_of(sched::Topology::new(1), &[("accounting-ticks", 100)]);
     let [a, b] = [(), ()].map(|()| hog(&mut host, Params::default()));
     let io = scripted(&mut host, Params::default());
-    // Each hog has had a time slice. The second time slice of `a` is from 60 to 90 ms.
+    // Each hog has run for one time slice. The second time slice of `a` is from 60 to 90 ms.
     host.run_until(at(72));
     assert_eq!(running(&host, CPU), Some(a));
     interrupt(&mut host, io);
@@ -134,9 +135,9 @@ fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
     assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(b), at(103)));
 }
 
-/// Returns the vCPU that runs on CPU 1 after the running vCPU `r` is paused at `ms`. CPU 1 has the queue `[p, q]`, and
-/// its ticks are at 5, 15 … 65 ms. Until the accounting at 60 ms, `p` is UNDER and `q` is OVER; afterwards, `p` is OVER
-/// and `q` is UNDER.
+/// Returns the name of the vCPU that runs on CPU 1 after the running vCPU `r` is paused at `ms`. CPU 1 has the queue
+/// `[p, q]`, and its ticks are at 5, 15 … 65 ms. Until the accounting at 60 ms, `p` is UNDER and `q` is OVER;
+/// afterwards, `p` is OVER and `q` is UNDER.
 fn next_after_pause(ms: u64) -> &'static str {
     let mut host = host_of(sched::Topology::new(2), &[("tick-stagger", 5_000_000)]);
     let vms = [45, 34].map(|percent| group(&mut host, capped(percent)));

@@ -69,8 +69,8 @@ fn a_preempted_vcpu_moves_to_an_idle_cpu() {
     }
 }
 
-/// Returns the CPUs from which CPU 2 steals when it runs out of work twice. The CPUs 0 to 2 share a cache, and the CPUs
-/// 3 to 5 share another. On each of the CPUs 0, 1 and 3, a vCPU waits behind a boosted vCPU.
+/// Returns the CPUs from which CPU 2 steals when it runs out of work twice. CPUs 0 to 2 share a cache, and CPUs 3 to 5
+/// share another cache. On each of CPUs 0, 1 and 3, a vCPU waits behind a boosted vCPU.
 fn stolen_from(words: &[(&str, &str)]) -> [usize; 2] {
     let words: Vec<(&str, &str)> = words.iter().copied().chain([("tickle", "all-idle")]).collect();
     let mut host = worded(sched::Topology { cpus: 6, smt: 1, llc: 3 }, &words, &[]);

@@ -107,8 +107,8 @@ fn a_weight_is_for_all_members_or_for_each() {
         host.run_until(at(30_000));
         assert_shares(&mut host, &parts, Nanos::s(30), Nanos::ms(off));
     }
-    // Two CPUs; two entities of weight 256 each, and one of weight 512: T = 600, W = 1024, so the grants are 150 each
-    // and 300.
+    // Two CPUs, a domain with two members of weight 256 each, and a domain with one member of weight 512. With T = 600
+    // and W = 1024, the members receive 150, 150 and 300 credits.
     let mut table = crate::credit::domains::Domains::new(true);
     let ids: Vec<GroupId> = (1..3).map(|n| GroupId::new(n, 0)).collect();
     for (&id, (weight, members)) in ids.iter().zip([(256, 0..2), (512, 2..3)]) {

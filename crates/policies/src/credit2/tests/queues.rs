@@ -49,7 +49,7 @@ fn a_whole_idle_core_comes_before_an_idle_thread() {
         run_through(&mut host, 10);
     }
     assert_eq!(pair.map(|e| place(&host, e)), [0, 2], "not the other thread of the busy core");
-    // No core is wholly idle now, so the third vCPU runs on its last CPU, an idle thread.
+    // No core is wholly idle now, so the third vCPU runs on its home, an idle thread.
     let third = living_on(&mut host, CpuId::new(3));
     interrupt(&mut host, third);
     run_through(&mut host, 20);
@@ -61,7 +61,7 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
     let mut host = host(3);
     let cpus = [0, 1, 2].map(CpuId::new);
     let runners = cpus.map(|cpu| scripted(&mut host, pinned(cpu)));
-    // The vCPUs have run for 8, 6 and 2 ms.
+    // At 8 ms, the vCPUs have run for 8, 6 and 2 ms.
     for (e, us) in [(runners[0], 0), (runners[1], 2_000), (runners[2], 6_000)] {
         run_through(&mut host, us);
         interrupt(&mut host, e);
@@ -71,7 +71,7 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
     interrupt(&mut host, home);
     run_through(&mut host, 8_000);
     assert_eq!(place(&host, home), 2, "10 against 8 is enough at home");
-    // The running vCPU on CPU 2, the last CPU of `abroad`, does not have less credit. So the wake-up kicks the CPU
+    // The running vCPU on CPU 2, the home of `abroad`, has no less credit than `abroad`. So the wake-up kicks the CPU
     // whose running vCPU has the least credit: CPU 0, not CPU 1.
     let abroad = living_on(&mut host, cpus[2]);
     interrupt(&mut host, abroad);
@@ -92,8 +92,8 @@ fn an_idle_cpu_takes_a_vcpu_with_hardly_any_credit() {
         interrupt(&mut host, heavy);
         run_through(&mut host, 1_400);
         assert_eq!(running(&host, OTHER), Some(heavy));
-        // An idle CPU that picks a vCPU without credit resets the queue. The vCPU gets 20 ms of credit, and 50 us for
-        // the migration.
+        // An idle CPU that picks a vCPU without credit resets the queue. The vCPU receives 20 ms of credit, and 50 us
+        // for the migration.
         assert_eq!(credit(&host, light), if moves { 10_050 } else { -10_000 });
         assert_eq!(running(&host, CPU) == Some(light), moves, "hand-off {hand_off}");
     }

@@ -24,10 +24,9 @@ fn the_example_in_xens_order_of_steps() {
 
 #[test]
 fn the_example_of_policies_md_with_the_preempted_vcpu_counted() {
-    // After 1 ms, `a` has 10 − 2 = 8 ms of credit. `b` then runs for 2 ms, down to 8: a tie, so `b` keeps the CPU. In
-    // the example of the specification, `b` runs for another millisecond. Here, nothing is left of the rate limit, so
-    // `b` runs for the shortest time slice, 0.5 ms, down to 7.5. `a` then has 0.5 ms more credit, which lasts for 0.25
-    // ms; its time slice is raised to 1 ms.
+    // After 1 ms, `a` has 10 − 2 = 8 ms of credit. `b` then runs for 2 ms, down to 8: a tie, so `b` keeps the CPU.
+    // Nothing is left of the rate limit, so `b` runs for the shortest time slice, 0.5 ms, down to 7.5. `a` then has 0.5
+    // ms more credit, which lasts for 0.25 ms; its time slice is raised to 1 ms.
     let (mut host, [a, b]) = two(&[("count-stopped", 1)]);
     assert_eq!(turns(&mut host, 4_400), [(0, a), (1_000, b), (3_500, a)]);
     run_through(&mut host, 3_500);
@@ -51,7 +50,7 @@ fn the_example_of_the_essay() {
 
 #[test]
 fn burning_keeps_the_remainder() {
-    // Weights 3 and 7: each charge leaves a remainder of a third of a credit.
+    // Weights 3 and 7: each charge of 1 ns costs 7/3 ns of credit.
     let mut host = host(1);
     let [light, _heavy] = [3, 7].map(|weight| scripted(&mut host, weighing(weight)));
     interrupt(&mut host, light);
@@ -114,7 +113,7 @@ fn a_vcpu_that_slept_runs_before_a_vcpu_that_ran() {
     interrupt(&mut host, sleeper);
     run_through(&mut host, 4_000);
     assert_eq!(running(&host, CPU), Some(sleeper));
-    // `sleeper` has 10 ms of credit, the hog 6. But the time slice is computed before the hog is queued.
+    // `sleeper` has 10 ms of credit, and the hog has 6 ms. But the time slice is computed before the hog is queued.
     assert_eq!(host.machine().until(CPU), at(14_000) + Nanos::ns(1));
 }
 
@@ -154,7 +153,7 @@ fn a_yield_lets_any_vcpu_run_whatever_the_rate_limit() {
     run_through(&mut host, 3_500);
     assert_eq!(running(&host, CPU), Some(poor), "with 7 ms against 9.5");
     assert_eq!(host.machine().until(CPU), at(10_500), "all its credit: no vCPU was queued");
-    // A yield without another vCPU has no effect.
+    // A yield has no effect if no other vCPU waits.
     host.block(CPU);
     run_through(&mut host, 3_600);
     host.yield_now(CPU);
@@ -204,7 +203,7 @@ fn shares_are_within_the_bound_at_every_moment() {
         let load = LoadBounds { weight_least, weight_most, ..load(&shape, &knobs, entities) };
         let bound = (POLICY.guarantees.shares)(&load).expect("the weights are close");
         for step in 1..600 {
-            // Instants that are not multiples of a time slice.
+            // These instants are not multiples of a time slice.
             let now = 1_313 * step;
             host.run_until(at(now));
             assert_shares(&mut host, &hogs, Nanos::us(now), bound);
@@ -215,7 +214,7 @@ fn shares_are_within_the_bound_at_every_moment() {
 
 #[test]
 fn shares_err_where_the_shortest_turn_costs_more_than_can_be_owed() {
-    // For this reason, no bound is stated: the light vCPU runs for 1 ms and is charged 20 ms of credit, not 64.
+    // No bound is stated for such weights: the light vCPU runs for 1 ms and is charged 20 ms of credit, not 64.
     let mut host = host(1);
     let [light, _] = [16, 1024].map(|weight| hog(&mut host, weighing(weight)));
     host.run_until(at(3_000_000));

@@ -3,7 +3,8 @@
 //! SEDF is Xen's "simple EDF" (2005 to 2015), derived from Atropos. Every entity has a *slice* and a *period*. An
 //! entity is eligible if its period has begun and its slice is not used up. The eligible entity with the earliest end
 //! of period runs. Time without an eligible entity is *extra* time, dispatched in quanta of 500 µs. In extra time,
-//! entities that lost a slice by blocking run first. Then the entities that may use extra time share the rest.
+//! entities that lost a part of a slice by blocking run first. The other entities that may use extra time share the
+//! rest.
 //!
 //! ```text
 //! a reserves 3 ms of every 10, hard; b has no reservation
@@ -17,25 +18,25 @@
 //! **Parameters.** A reservation is a slice of at least 5 µs and a period of 10 µs to 10 s. An entity with a soft
 //! reservation may use extra time (*work conserving* mode). An entity with a hard reservation may not: when its slice
 //! is used up, it waits until the next period, even if CPUs idle. The deadline and the start of a reservation are
-//! ignored. Entities without a reservation receive only extra time, in equal parts. With `unreserved`, such an entity
-//! receives extra time by weight, or a slice by weight. Slices by weight divide the part of 95 ms in every 100 ms that
-//! the reservations on the CPU leave.
+//! ignored. Entities without a reservation receive only extra time, in equal parts. With other values of `unreserved`,
+//! such an entity receives extra time by weight, or a slice by weight. Slices by weight divide the part of 95 ms in
+//! every 100 ms that the reservations on the CPU leave.
 //!
-//! No reservation is refused: the administrator must ensure that the slices fit (ΣS/P ≤ 1 on every CPU). If the slices
-//! do not fit, no entity has a guarantee. An entity that misses its deadline loses that period. Of two entities that
-//! reserve 80 % each, one receives 80 % and the other 20 %.
+//! No reservation is refused for lack of CPU time: the administrator must ensure that the slices fit (ΣS/P ≤ 1 on every
+//! CPU). If the slices do not fit, no entity has a guarantee. An entity that misses its deadline loses that period. Of
+//! two entities that reserve 80 % each, one receives 80 % and the other 20 %.
 //!
 //! **Blocking.** The rule depends on the instant of the wake-up.
-//! - *Before the next period begins*: the entity blocked in extra time, and competes for extra time again.
-//! - *In the period in which the entity blocked*: the entity forfeits its remaining slice. This loss is compensated in
-//!   extra time, before other entities receive extra time. A larger loss relative to the period is compensated sooner.
-//!   Hard reservations are compensated, too.
+//! - *Before the next period begins, with the slice used up*: the entity competes for extra time again.
+//! - *In the period in which the entity blocked, with slice left*: the entity forfeits its remaining slice. This loss
+//!   is compensated in extra time, before other entities receive extra time. A larger loss relative to the period is
+//!   compensated sooner. Hard reservations are compensated, too.
 //! - *Later*: a period begins at the wake-up, with a full slice.
 //!
 //! A wake-up makes the CPU decide again in three cases; otherwise the woken entity waits:
 //! - The period of the woken entity begins before the end of the current time slice.
 //! - The running entity is in extra time, and the woken entity is due for a compensation. If the running entity is
-//!   being compensated, too, the woken entity must have the larger loss.
+//!   being compensated, too, the woken entity must have the larger loss relative to its period.
 //! - The CPU idles.
 //!
 //! An entity that is due for a compensation does not preempt an entity that runs in its slice. With `l0-hack` off, a
@@ -44,20 +45,21 @@
 //! seconds. Measurements of 2006 (Cherkasova et al.) agree only with `l0-hack` off.
 //!
 //! **Extra time** is charged in whole quanta. A run costs 2^17 divided by the extra weight of the entity, however short
-//! the run is. For an entity with a reservation, the cost is 1024 divided by the utilisation. The entity with the
-//! minimum score runs next. An entity that blocks does not advance the scores of the others. So two entities that block
+//! the run is. For an entity with a reservation, the cost is 1024 divided by the utilisation. After a run, the score of
+//! the entity is subtracted from all other scores, and its own score becomes the cost. The entity with the minimum
+//! score runs next. If an entity blocks during its run, the other scores do not change. So two entities that block
 //! alternately can starve a third entity as long as the two leave no time unused.
 //!
 //! **Lost time.** If the next period begins in less than a quantum, the CPU idles until then, even if entities wait for
-//! extra time. The CPU loses up to 500 µs at each beginning of a period, and all of its time if periods begin in quick
-//! succession.
+//! extra time. The CPU loses up to 500 µs before each beginning of a period, and all extra time if periods begin in
+//! quick succession.
 //!
-//! **Several CPUs.** Each entity stays on the CPU where it was placed: the CPU with the fewest other entities
+//! **Several CPUs.** Each entity stays on the CPU where it was placed: the allowed CPU with the fewest other entities
 //! (`placement = first`: the first allowed CPU). Three equal VMs on two CPUs receive 100, 50 and 50 %.
 //!
 //! **Latency.** With `unblock = atropos`, an entity that wakes after the end of its period receives a shorter period.
-//! The period is as long as the entity's `latency`, and the slice is in proportion. Each used-up slice doubles both, up
-//! to the values of the reservation. The other values of `unblock` are the other wake-up rules in Xen's source. Xen
+//! This period is as long as the entity's `latency`, and the slice is in proportion. Each used-up slice doubles both,
+//! up to the values of the reservation. The other values of `unblock` are the other wake-up rules in Xen's source. Xen
 //! selects the rule at compile time, and always selected `extra`.
 //!
 //! Differences from Xen 3.0.3 to 4.5:
@@ -182,7 +184,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     }))
 }
 
-/// Duration for which a CPU idles if no period begins.
+/// Duration for which a CPU idles if no entity waits for its next period.
 const IDLE: Nanos = Nanos::s(1);
 
 const fn period_timer(cpu: CpuId) -> Alarm {
@@ -343,7 +345,7 @@ impl Sedf {
 
     // ---- The decision ----
 
-    /// Requeues the entities on `cpu` whose periods have begun or are over.
+    /// Requeues the entities on `cpu` whose periods have begun, whose periods are over, or whose slices are used up.
     fn update(&mut self, cpu: CpuId, now: Instant) {
         while let Some((begin, e)) = self.queues.first_to_come(cpu)
             && begin <= now
@@ -399,7 +401,7 @@ impl Sedf {
         }
     }
 
-    /// Distributes the unreserved time on `cpu` by weight.
+    /// With `unreserved = slices`, distributes the unreserved time on `cpu` by weight.
     fn deal_slices(&mut self, cpu: CpuId) {
         let Settings { unreserved, weight_period, weight_safety, .. } = self.settings;
         if unreserved != Unreserved::Slices {

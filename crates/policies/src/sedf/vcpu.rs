@@ -156,7 +156,7 @@ impl Vcpu {
     }
 
     /// Starts the next period after the slice is used up. An overrun counts as used in the next period. A shortened
-    /// period is doubled.
+    /// period and its slice are doubled, up to the values of the reservation.
     pub(super) fn next_period(&mut self) {
         self.used -= self.slice;
         if self.period < self.request.period {

@@ -54,8 +54,8 @@ fn a_turn_is_paid_for_in_full() {
     assert!(used[0].saturating_mul(3) < used[1].saturating_mul(2), "{used:?}");
 }
 
-/// Two vCPUs that block alternately starve a third vCPU that was charged for a run. The reason is that a block does not
-/// advance the scores of other vCPUs.
+/// Two vCPUs that block alternately starve a third vCPU that was charged for a run. The reason is that a vCPU that
+/// blocks does not lower the scores of other vCPUs.
 #[test]
 fn a_block_does_not_advance_the_other_vcpus() {
     let mut host = host(1, &[("unreserved", 1)]);
@@ -86,7 +86,7 @@ fn a_block_does_not_advance_the_other_vcpus() {
     assert_eq!(runs(&host), Some(light));
 }
 
-/// If period starts are less than a quantum apart, no vCPU runs in extra time. The policy then states no guarantee.
+/// If period starts are less than a quantum apart, no vCPU runs in extra time. The policy then states no bound.
 #[test]
 fn too_many_periods_leave_no_time() {
     let load = |entities, knobs| LoadBounds::of_hogs(&sched::Topology { cpus: 1, smt: 1, llc: 1 }, knobs, entities);

@@ -17,7 +17,7 @@ fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
     host_under(&POLICY, sched::Topology::new(cpus), knobs)
 }
 
-/// Returns a host of one CPU with this word of the knob `unblock`.
+/// Returns a host of one CPU, with the knob `unblock` set to `word`.
 fn host_that_unblocks<'a>(word: &str) -> Driver<'a> {
     host_with(&POLICY, sched::Topology::new(1), &knobs(&POLICY, &[("unblock", word)], &[]))
 }

@@ -41,7 +41,7 @@ fn hard_reservations_get_their_slices_and_no_more() {
     assert_eq!(stretches(&mut host, 25_000), expected);
 }
 
-/// The earliest deadline runs first, and the CPU picks again when a period begins.
+/// The vCPU with the earliest deadline runs first, and the CPU picks again when a period begins.
 #[test]
 fn a_period_that_begins_with_an_earlier_deadline_interrupts() {
     let mut host = host(1, &[]);
@@ -54,7 +54,7 @@ fn a_period_that_begins_with_an_earlier_deadline_interrupts() {
 }
 
 /// If slices do not fit, a missed period is replaced by the next period on the old grid, with a full slice. Of two
-/// vCPUs that then have the same deadline, the vCPU that did not miss its previous deadline runs first.
+/// vCPUs that then have the same deadline, the vCPU that used up its previous slice runs first.
 #[test]
 fn a_missed_period_is_given_up() {
     let mut host = host(1, &[]);
@@ -189,7 +189,7 @@ fn a_change_counts_at_once() {
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(b), 5_000), "a begins at 5 ms");
 }
 
-/// A vCPU whose affinity excludes its CPU migrates, whether the vCPU waits, runs or sleeps.
+/// A vCPU whose affinity excludes its CPU migrates, whether the vCPU waits, runs or is blocked.
 #[test]
 fn a_vcpu_that_may_not_stay_moves() {
     let mut host = host(2, &[("placement", 1)]);

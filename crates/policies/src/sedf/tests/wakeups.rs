@@ -47,7 +47,8 @@ fn a_slice_is_not_interrupted_for_a_period_that_begins_later() {
     run_through(&mut host, 32_001);
     assert_eq!(runs(&host), Some(short));
     block_at(&mut host, 32_500, short);
-    // After a wake-up within its period, the next period of `short` begins at 52 ms, still before 60 ms.
+    // After a wake-up within its period, the next period of `short` begins at 52 ms, still before the end of the run of
+    // `long`.
     wake_at(&mut host, 33_000, short);
     run_through(&mut host, 33_001);
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 52_000));

@@ -17,8 +17,8 @@ use sched::{LoadBounds, Nanos, Weight};
 /// since the first arrival.
 ///
 /// The kernel's clocks lose fractions of nanoseconds, and the clocks of heavier tasks lose more. The sum of these
-/// losses is unbounded. So there is a bound only if clocks are exact, or if all weights are that of nice 0, which loses
-/// no fraction.
+/// losses is unbounded. So there is a bound only if clocks are exact, or if all entities have the weight of nice 0,
+/// whose clocks lose no fraction.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (tunables, times) = Times::new(load.host, load.knobs);
     let loses_nothing = load.weight_least == NICE_0 && load.weight_most == NICE_0;
@@ -44,7 +44,8 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
 /// only grow. The entity runs once all other clocks have passed its vruntime. In a queue of n entities, the lead of an
 /// entity has at most four parts. The parts are a debit of one time slice, a sleeper's credit, and one long run and one
 /// wake-up granularity of the lightest entity. The other entities catch up at the rate of the heaviest entity. In a
-/// nested group, the entities advance only within the group's share of time, at every level.
+/// nested group, the entities advance only within the group's share of time, at every level. With entities of real-time
+/// classes, there is no bound.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;

@@ -228,7 +228,7 @@ impl Rule for LeastVruntime {
         chosen
     }
 
-    /// Keeps the time slice of a node that continues.
+    /// Starts a new time slice, unless the node continues.
     fn started(queues: &mut Queues, id: NodeId, goes_on: bool) {
         let node = queues.node_mut(id);
         if !goes_on {

@@ -14,9 +14,10 @@
 //! 1. *Charge*: `vruntime += ran · 1024 / weight`. `min_vruntime` of a queue follows its least vruntime, and never
 //!    decreases.
 //! 2. *Time slice*: a round lasts 6 ms for up to 8 tasks, else 0.75 ms per task. The round is divided by weight; a time
-//!    slice is at least 0.75 ms. These times, and the 1 ms of rule 7, are multiplied by 1 + ⌊log2 of min(CPUs, 8)⌋.
+//!    slice is at least 0.75 ms. These times, the 3 ms of rule 4 and the 1 ms of rule 7 are multiplied by 1 + ⌊log2 of
+//!    min(CPUs, 8)⌋.
 //! 3. *Fork*: a child starts at its parent's vruntime, or a time slice after `min_vruntime`, whichever is later.
-//! 4. *Wake*: after a sleep of any length, the vruntime of a task is at most half a round before `min_vruntime`.
+//! 4. *Wake*: after a sleep of any length, the vruntime of a task is at most 3 ms before `min_vruntime`.
 //! 5. *Sleep, migrate*: a sleep keeps the vruntime; a migration keeps the distance of the vruntime from `min_vruntime`.
 //! 6. *Tick*: a task is preempted when it has run for more than its time slice. A task that has run for 0.75 ms is also
 //!    preempted when its vruntime leads that of the first waiting task by more than a time slice. Time slices end at
@@ -27,8 +28,8 @@
 //! 8. *Pick*: the task with the least vruntime runs. A buddy runs instead if its vruntime is not later by more than
 //!    rule 7 allows. The next buddy has precedence. It is a task that preempted, the target of a directed yield, or a
 //!    group. A group becomes the next buddy when one of its tasks blocks while others are runnable. The last buddy
-//!    follows: a task that was preempted in a long queue. If the task with the least vruntime is the skip buddy, a task
-//!    that yielded, the second task runs.
+//!    follows: a task that was preempted in a queue of at least 8 nodes. If the task with the least vruntime is the
+//!    skip buddy, a task that yielded, the second task runs within the same limit.
 //! 9. *Yield*: the caller becomes the skip buddy of rule 8. *Yield to*: the target becomes the next buddy, and the
 //!    caller yields.
 //! 10. *Weight*: a change of weight takes effect at once and keeps the vruntime.
@@ -37,26 +38,24 @@
 //! task. The weight of this entity is the group's weight, multiplied by the part of the group's runnable weight that is
 //! on this CPU. *Quotas* throttle a group on every CPU once the group has used its quota of a quota period.
 //!
-//! *Placement*: a woken task is placed on an idle CPU near its waker or near its last CPU. Idle CPUs pull tasks, and
-//! busy CPUs balance loads. Groups, quotas and placement belong to the fair class, and are the same in `eevdf`. The
-//! class may share its CPUs with a more urgent and a less urgent class.
+//! *Placement*: a woken task is placed on an idle CPU near its waker or near its last CPU, if there is one. Idle CPUs
+//! pull tasks, and busy CPUs balance loads. Groups, quotas and placement belong to the fair class, and are the same in
+//! `eevdf`. The class may share its CPUs with a more urgent and a less urgent class.
 //!
 //! *Parameters*: the weight sets the share, which is exact to within a few time slices. But clocks lose fractions of
 //! nanoseconds, as in the kernel, so heavy tasks gain a little over hours. `exact-clock` removes this loss.
 //!
 //! *Versions*: v3.17 computes the length of a round from the tasks of one queue, and has no minimum time slice.
 //! Placement compares the load of the woken task's last CPU with the load of the waker's CPU, even if one of them
-//! idles. If the loads are equal, the task moves to the waker's CPU. Placement accepts as idle only a fully idle core
-//! or a thread of the same core. Load balancing tolerates an imbalance of 25 %.
+//! idles. If the loads are equal, the task moves to the waker's CPU. Near the chosen CPU, placement accepts only a CPU
+//! of a fully idle core, or an idle thread of the chosen CPU's core. Load balancing tolerates an imbalance of 25 %.
 //!
-//! Buddies are as in the kernel. A task that preempts becomes the next buddy. A group also becomes the next buddy if
-//! one of its tasks blocks while other tasks are left in it. The bound of rule 8 is scaled by the weight of the first
-//! task, not of the candidate.
+//! Buddies are as in the kernel: the limit of rule 8 is scaled by the weight of the first task, not of the candidate.
 //!
 //! Differences from the kernel: the load of a CPU is the sum of the weights that are runnable now, not a decayed
 //! average. All CPUs of a cache are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches
-//! for work at once. Running tasks are not migrated. Entities of real-time classes count as SCHED_OTHER if this policy
-//! runs them; reservations are ignored.
+//! for work at once. Load balancing migrates no running task. Entities of real-time classes count as SCHED_OTHER if
+//! this policy runs them; reservations are ignored.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c and features.h, v5.13 and v3.17.
 

@@ -7,8 +7,9 @@ use sched::{LoadBounds, Nanos, Weight};
 /// Returns the maximum distance from the weighted share. Only an entity that is not ahead of its share is picked. It
 /// runs at most to the first tick after its time slice. So no entity is ever ahead of its share by more than a time
 /// slice and a tick. An entity can be behind by the sum of the leads of all other entities. Between two instants, its
-/// distance may change from one end of this range to the other. Time slices are the base slice; requests for longer
-/// slices increase the bound. Clocks count whole nanoseconds of normal weight.
+/// distance may change from one end of this range to the other. The bound assumes the base slice; entities that request
+/// longer time slices may exceed it. A vruntime is a whole number of nanoseconds, which adds a rounding error per
+/// entity.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (tunables, requests) = Requests::new(load.host, load.knobs);
     let grain = Nanos::ns(load.weight_most.div_ceil(1024) + 1);
@@ -19,8 +20,8 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
 /// decreases. Once all other entities are ahead of their shares, only the waiting entity is eligible. The lead of an
 /// entity is at most the longest time slice and a tick. The lag that an entity forgets is at most twice as long. The
 /// other entities catch up at the rate of the heaviest entity. In a nested group, the entities advance only within the
-/// group's share of time, at every level. A new entity is owed no time. An endless sequence of new entities is
-/// overload, for which there is no bound.
+/// group's share of time, at every level. With entities of real-time classes, there is no bound. A new entity is owed
+/// no time. An endless sequence of new entities is overload, for which there is no bound.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;

@@ -67,7 +67,7 @@ fn rescaled(distance: i64, from: u64, to: u64) -> i64 {
 impl Queues {
     // ---- The average ----
 
-    /// Returns the current node of `queue`, if it will be put back.
+    /// Returns the current node of `queue`, if the node is still queued.
     fn running(&self, queue: usize) -> Option<&Node<Request>> {
         self.queue(queue).current.map(|id| self.node(id)).filter(|node| node.queued)
     }
@@ -82,7 +82,7 @@ impl Queues {
         })
     }
 
-    /// Returns V: the weighted average vruntime of `queue`; if no node is queued, the last average.
+    /// Returns V: the weighted average vruntime of `queue`; if no node is queued, `min_vruntime`.
     fn average(&self, queue: usize) -> Virtual {
         let (moment, weight) = self.balance(queue);
         let min = self.queue(queue).min_vruntime;

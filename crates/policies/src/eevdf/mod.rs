@@ -3,7 +3,7 @@
 //!
 //! Each task is entitled to a share of the CPU by weight, and may request the length of its time slices. A task that
 //! has received less than its share is owed CPU time and may run. A task that has received more waits until it is
-//! eligible again. A task that requests short time slices gets them sooner, but no more CPU time than its weight gives.
+//! eligible again. A task that requests short time slices receives them sooner, but receives no more CPU time in total.
 //!
 //! ```text
 //! one CPU, tick 1ms: a (nice 0, weight 1024) and b (nice 5, 335), hogs from 0
@@ -15,7 +15,7 @@
 //! caaabbbcaaaacbbbbbcaabaacbbbbbcaaaabcaaaaacbbbbbca
 //! ```
 //!
-//! 1. *Clock*: the vruntime of a task advances by `ran · 1024 / weight`, to the last fraction of a nanosecond.
+//! 1. *Clock*: the vruntime of a task advances by `ran · 1024 / weight`. Fractions of a nanosecond are carried over.
 //! 2. *Lag*: V is the weighted average vruntime of all tasks in a queue. The lag of a task is its distance behind V:
 //!    the time that is owed to the task. Multiplied by the weights, the lags of a queue sum to zero.
 //! 3. *Eligibility*: a task that is not ahead of V is eligible. At least one task is always eligible.
@@ -33,7 +33,7 @@
 //! 9. *Sleep*: a task that is owed time when it blocks is still owed this time when it wakes. The limit is two time
 //!    slices or a tick, whichever is longer. A task that blocks with a debt stays in the queue until it would be picked
 //!    or wakes. Its debt shrinks while other tasks run. If the task is owed time by then, its lag is set to zero. A
-//!    wake-up uses the vruntimes as of the last tick or change of time slice.
+//!    wake-up during this stay uses the vruntimes as of the last charge, for example at a tick.
 //! 10. *Join*: a task that wakes or migrates keeps the lag with which it left. This lag is relative to the V that
 //!     includes the weight of the task itself. A new task has no lag. A migration keeps the remainder of a time slice.
 //! 11. *Weight*: a change of weight keeps the lag in CPU time.
@@ -44,19 +44,19 @@
 //!
 //! *Parameters*: the weight sets the share; `latency` is the requested time slice. A task that needs little CPU time,
 //! but soon, requests a short time slice. A task that should not be interrupted requests a long time slice. Ticks are
-//! often coarser than time slices. A time slice ends at a tick: with 4 ms between ticks, no time slice is shorter than
-//! 4 ms. A task that uses up its share waits for the time slices of the other tasks, up to a tick each. A short time
-//! slice of its own does not change this wait.
+//! often coarser than time slices. Without wake-ups, time slices end at ticks only: with 4 ms between ticks, competing
+//! hogs run for multiples of 4 ms. A task that uses up its share waits for the time slices of the other tasks, each
+//! extended to the next tick. A request for a short time slice does not change this wait.
 //!
 //! *Versions*: v6.6 has no requested time slices, no preemption of a protected task and no delayed dequeue. A task that
-//! blocks in debt keeps the debt. Version v6.17 has a base slice of 0.7 ms and protects a task for at most the shortest
-//! time slice of the queue. In v6.17, the target of a directed yield is also picked next if it is eligible. v6.12 is
-//! the default.
+//! blocks in debt keeps the debt. A migration begins a new time slice, and a group entity requests the default time
+//! slice. Version v6.17 has a base slice of 0.7 ms and protects a task for at most the shortest time slice of the
+//! queue. In v6.17, the target of a directed yield is also picked next if it is eligible. The default is v6.12.
 //!
 //! Differences from the kernel: the differences of the fair class (see `cfs`) also apply here. Clocks are exact, and V
-//! is computed without rounding where eligibility is decided. A CPU ticks only where a tick can matter. A SCHED_IDLE
-//! task that is preempted, or a task that yields, loses its protection in every version. Throttling stops a whole group
-//! entity at once, as before v6.18.
+//! is computed without rounding where eligibility is decided. A CPU ticks only while a tick can have an effect. A
+//! SCHED_IDLE task that is preempted, or a task that yields, loses its protection in every version. Throttling stops a
+//! whole group entity at once, as before v6.18.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c and features.h, v6.6, v6.12 and v6.17; Stoica and Abdel-Wahab, "Earliest
 //! Eligible Virtual Deadline First", 1995.

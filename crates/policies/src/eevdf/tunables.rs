@@ -55,8 +55,7 @@ const OWN: [Knob; 13] = [
 /// The knobs, at the defaults of v6.12.
 pub(super) const KNOBS: [Knob; fair::KNOBS.len() + OWN.len()] = fair::with_own(&OWN);
 
-/// The minimum and the maximum time slice that can be requested. Source: `__setparam_fair`, kernel/sched/syscalls.c,
-/// v6.12.
+/// The minimum time slice that can be requested. Source: `__setparam_fair`, kernel/sched/syscalls.c, v6.12.
 pub(super) const SLICE_LEAST: Nanos = Nanos::us(100);
 /// The maximum time slice that can be requested; see [`SLICE_LEAST`].
 pub(super) const SLICE_MOST: Nanos = Nanos::ms(100);
@@ -74,7 +73,7 @@ pub(super) enum Protection {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Requests {
     pub(super) base_slice: Nanos,
-    /// Minimum quantum, which is not scaled.
+    /// The base slice, not scaled. In v6.17, the protection lasts this long without `run-to-parity`.
     pub(super) least_quantum: Nanos,
     /// Whether tasks can request time slices.
     pub(super) asked_slices: bool,

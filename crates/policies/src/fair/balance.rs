@@ -92,13 +92,14 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Returns whether `cpu` would still have a task to run after the loss of one task.
+    /// Returns whether `cpu` would still be busy after the loss of one fair task.
     fn can_spare(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let tasks = self.queues.root(cpu).tasks.all;
         tasks >= 2 || tasks == 1 && cx.running(cpu) == Running::Above
     }
 
-    /// At a tick of `cpu`, kicks one idle CPU per task that waits on `cpu`, if the task may run on that idle CPU.
+    /// At a tick of `cpu`, kicks for each task that waits on `cpu` an idle CPU on which the task may run, if there is
+    /// one.
     pub(super) fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idle.is_empty() || !self.can_spare(cpu, cx) {
             return;

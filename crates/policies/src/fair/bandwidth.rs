@@ -73,7 +73,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Takes quota from the pool until queue `at` has `target`. Returns whether the queue now has quota left.
+    /// Takes quota from the pool until queue `at` has `target` or the pool is empty. Returns whether the queue now has
+    /// quota left.
     fn take(&mut self, at: usize, target: Nanos, cx: &mut Cx<'_>) -> bool {
         let group = self.queues.queue(at).group;
         self.start_period(group, cx);
@@ -192,7 +193,8 @@ impl<R: Rule> Fair<R> {
 
     // ---- Throttling ----
 
-    /// Throttles the group of queue `at` on the CPU of the queue, unless the pool provides at least one nanosecond.
+    /// Throttles the group of queue `at` on the CPU of the queue, unless the pool covers the debt of the queue and one
+    /// nanosecond more.
     fn throttle(&mut self, at: usize, cx: &mut Cx<'_>) {
         if self.take(at, Nanos::ns(1), cx) {
             return;
@@ -232,7 +234,7 @@ impl<R: Rule> Fair<R> {
         self.arm_tick(cpu, cx);
     }
 
-    /// Calls `act` for every runnable task in `queue` and in the queues below it, except below throttled queues.
+    /// Calls `act` for every runnable task in `queue` and in the unthrottled queues below it.
     fn each_task(&mut self, queue: usize, act: &mut dyn FnMut(&mut Fair<R>, EntityId)) {
         let current = self.queues.queue(queue).current.filter(|&id| self.queues.node(id).queued);
         let mut at = current.or_else(|| self.queues.first(queue));

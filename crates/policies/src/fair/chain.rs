@@ -93,9 +93,9 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Removes `id` from its queue. A group entity above `id` whose queue becomes empty leaves, too, unless it is
-    /// delayed. Subtracts `tasks` from the runnable tasks of these queues and all queues above, up to the first
-    /// throttled queue. Returns the lowest group entity that stays because its queue has other nodes, if the walk
+    /// Removes `id` from its queue, and then each group entity above whose queue becomes empty. A node that the rule
+    /// delays stays queued. Subtracts `tasks` from the runnable tasks of these queues and all queues above, up to the
+    /// first throttled queue. Returns the lowest group entity that stays because its queue has other nodes, if the walk
     /// reaches it.
     pub(super) fn leave_chain(
         &mut self,

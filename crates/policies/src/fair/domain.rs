@@ -32,8 +32,9 @@ impl Level {
 pub(super) struct Balancing {
     pub(super) last: Instant,
     pub(super) interval: Nanos,
-    /// Number of balances that moved no task but left a task that was cache-hot or too heavy. A balance that moves a
-    /// task or finds no imbalance resets the number.
+    /// Number of successive balances that moved no task but left a task that was cache-hot or too heavy. A balance that
+    /// moves a task or finds no imbalance resets the number. A balance of a busy CPU that leaves no such task resets
+    /// it, too.
     pub(super) failed: u32,
 }
 

@@ -2,8 +2,8 @@
 //! the two rules.
 //!
 //! A task waits in the queue of its group on one CPU. The group's entity on that CPU waits in the queue above; the
-//! topmost queue is the CPU's root queue. This module contains the parts that do not depend on the order within a
-//! queue:
+//! topmost queue is the CPU's root queue. The parts that do not depend on the order within a queue are mainly in these
+//! modules:
 //! - `chain`: enqueue and dequeue at all levels.
 //! - `node`, `runqueue` and `transitions`: the state of nodes and queues.
 //! - `bandwidth`: quotas.
@@ -15,9 +15,9 @@
 //!
 //! The class differs from the kernel as follows. Loads are the weights that are runnable now, not decayed averages. All
 //! CPUs of a cache are searched for an idle CPU. An idle CPU that is kicked by another CPU's tick searches for work at
-//! once. Running tasks are not migrated. Entities of real-time classes count as SCHED_OTHER if this class runs them;
-//! reservations are ignored. A runnable task that moves to another class and comes back keeps its vruntime distance
-//! from `min_vruntime`. The kernel before v6.6 drops this distance for the task that is furthest behind.
+//! once. Load balancing migrates no running task. Entities of real-time classes count as SCHED_OTHER if this class runs
+//! them; reservations are ignored. A runnable task that moves to another class and comes back keeps its vruntime
+//! distance from `min_vruntime`. The kernel before v6.6 drops this distance for the task that is furthest behind.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c, v5.13 and later.
 
@@ -146,7 +146,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Queues members of a group on different CPUs if possible.
+    /// Makes the class queue members of a group on different CPUs if possible.
     pub(crate) fn keeping_siblings_apart(self) -> Fair<R> {
         Fair { apart: true, ..self }
     }

@@ -42,7 +42,7 @@ pub(crate) struct RunQueue<Q> {
     pub(crate) load: u64,
     /// Number of queued nodes, the current node included.
     pub(crate) nodes: u32,
-    /// Number of runnable tasks in this queue and in the queues below it, except below throttled queues.
+    /// Number of runnable tasks in this queue and in the unthrottled queues below it.
     pub(crate) tasks: Tasks,
     /// Number of delayed nodes of the CPU; used only in root queues.
     pub(crate) delayed: u32,
@@ -406,7 +406,7 @@ impl<R: Order> RunQueues<R> {
     }
 
     /// Makes `id` and the group entities above it buddies in their queues. SCHED_IDLE tasks and nodes that are not
-    /// queued cannot become preferred buddies.
+    /// queued can only become skip buddies.
     pub(crate) fn set_buddy(&mut self, which: Buddy, id: NodeId) {
         if self.node(id).idle && which != Buddy::Skip {
             return;

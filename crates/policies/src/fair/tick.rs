@@ -1,7 +1,9 @@
-//! The tick, and the reasons for a CPU to pick again: an expired time slice, or a wake-up that preempts.
+//! The tick, and the reasons for a CPU to pick again: an expired time slice, a task that is too far ahead, or a wake-up
+//! that preempts.
 //!
 //! A CPU ticks while a tick can have an effect. That is the case while a task waits on any CPU, a delayed node is
-//! queued on this CPU, or a quota is being used. All CPUs tick at the same instants, the multiples of the tick period.
+//! queued on this CPU, or the running task belongs to a group with a quota. All CPUs tick at the same instants, the
+//! multiples of the tick period.
 
 use super::Fair;
 use super::node::NodeId;

@@ -113,7 +113,8 @@ impl<R: Rule> RunQueues<R> {
         }
     }
 
-    /// Corrects the SCHED_IDLE counts after the runnable task `id` has changed its class.
+    /// Corrects the SCHED_IDLE counts after the runnable task `id` has changed its class. Also updates the weights of
+    /// the group entities above `id`.
     pub(crate) fn recount_idle(&mut self, id: NodeId, was_idle: bool) {
         let is_idle = self.node(id).idle;
         let one = Tasks { all: 0, idle: 1 };

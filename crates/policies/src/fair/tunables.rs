@@ -99,7 +99,7 @@ pub(crate) struct Tunables {
     /// Whether the balancing interval of a busy CPU is one tick shorter than `busy_factor` times the basic interval;
     /// see `balance`.
     pub(super) off_beat: bool,
-    /// Whether wake-ups are placed as in v3.17: see `placement`.
+    /// Whether woken tasks are placed as in v3.17; see `placement`.
     pub(super) old_affinity: bool,
     /// Whether an unthrottled group is placed like a woken group; otherwise its position does not change.
     pub(crate) place_unthrottled: bool,

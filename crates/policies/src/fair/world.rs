@@ -29,7 +29,7 @@ impl World {
         self.host.run_until(at_ms(ms));
     }
 
-    /// Lets the last requests take effect.
+    /// Lets the policy process the last inputs: runs the host for 1 ns.
     pub(crate) fn settle(&mut self) {
         fixture::settle(&mut self.host);
     }

@@ -109,8 +109,8 @@ fn a_task_heavier_than_half_the_difference_stays_at_first() {
         world.until_ms(40);
         heavy.iter().for_each(|&e| world.host.adjust(e, nice(-5)).unwrap());
         world.host.adjust(light, nice(0)).unwrap();
-        // Runs past the first balance after the changes of affinity. With two CPUs, a busy CPU balances every 32 ms (16
-        // · 2 ms).
+        // Runs past the first balance after the changes of affinity. With two CPUs, a busy CPU balances every 31 ms (16
+        // · 2 ms minus a tick).
         world.until_ms(66);
         let moved = [heavy[0], heavy[1], light].map(|e| world.cpu_of(e) == 1);
         assert!(!moved[0] && !moved[1], "half of 4145 is less than 3121");
@@ -208,7 +208,7 @@ fn caches_are_balanced_by_one_cpu_each() {
     world.until_ms(2_000);
     let before = world.ran_all(&hogs);
     world.until_ms(12_000);
-    // Ten tasks on four CPUs; two tasks are pinned.
+    // Ten tasks share four CPUs. Two of the tasks are pinned.
     let free = world.ran_all(&hogs) - before;
     assert_near(free, Nanos::s(40).scale(8, 10), Nanos::s(2));
     assert!(pinned.into_iter().all(|e| world.ran(e) > Nanos::s(3)));
@@ -229,7 +229,8 @@ fn threads_of_a_core_are_balanced_first() {
     assert!(both[0]);
 }
 
-/// Performs a long mixed run of hogs, periodic tasks, affinities, all weights and groups, without quotas.
+/// Performs a run of 3 s with hogs, periodic tasks, affinities, all weights and groups, but without quotas. Checks the
+/// bounds.
 fn mixed_run(host: Topology, seed: u64) {
     let mut world = World::with(host, &[]);
     let mut dice = Dice(seed);
@@ -296,8 +297,8 @@ fn an_equal_share_is_delivered_within_the_starvation_bound() {
 #[test]
 fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
     // If busy CPUs balanced at even numbers of ticks, the balances would always find the same hog waiting, which would
-    // get half a CPU. While time slices and balances coincide, the share of a hog may still differ by up to 0.06 of a
-    // CPU from two thirds.
+    // receive half a CPU. While time slices and balances coincide, the share of a hog may still differ by up to 0.06 of
+    // a CPU from two thirds.
     for in_groups in 0..=3 {
         let mut world = World::with(Topology::new(2), &[]);
         let hogs = [0, 1, 2].map(|n| {

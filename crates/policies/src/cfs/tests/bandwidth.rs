@@ -90,8 +90,8 @@ fn a_throttled_inner_group_leaves_the_outer_one_to_its_siblings() {
     let sibling = world.hog(within(outer, nice(0)));
     world.until_ms(10_000);
     assert_near(world.ran(deep) + world.ran(sibling), Nanos::s(6), Nanos::ms(5));
-    // In every 100 ms, the inner group gets 10 of the first 20 ms. From 50 ms on, it gets half of the 10 ms that are
-    // left of the outer quota.
+    // In every 100 ms, the inner group receives 10 of the first 20 ms. From 50 ms on, it receives half of the 10 ms
+    // that are left of the outer quota.
     assert_near(world.ran(deep), Nanos::ms(1_500), Nanos::ms(100));
 }
 
@@ -199,7 +199,7 @@ fn a_group_that_goes_idle_returns_all_but_a_millisecond() {
     for cpu in 1..4 {
         world.host.block(CpuId::new(cpu));
     }
-    // Each task used 2.1 ms and returns 1.9 ms. The sum of 5.7 ms is distributed 5 ms later.
+    // Each short task has used 2.1 ms and returns 1.9 ms. The sum of 5.7 ms is distributed 5 ms later.
     world.host.run_until(Instant::at_ns(15_100_000));
     assert!(is_held(&world, hog));
     world.settle();
@@ -250,7 +250,7 @@ fn a_late_slack_timer_leaves_a_near_refill_to_do_its_work() {
     assert!(tell(at_ms(10), &[tick]), "the pool is dry");
     let blocks = [1, 2, 3].map(|cpu| Input::Block { cpu: CpuId::new(cpu) });
     tell(at_ms(10) + Nanos::us(100), &blocks);
-    // The alarm was due at 15.1 ms.
+    // The slack alarm was due at 15.1 ms.
     assert!(tell(at_ms(99), &[alarm(AlarmOwner::Group(group), SLACK)]));
     assert!(!tell(at_ms(100), &[alarm(AlarmOwner::Group(group), PERIOD)]));
 }

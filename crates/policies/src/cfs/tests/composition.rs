@@ -153,7 +153,7 @@ fn work_behind_another_class_is_pulled_by_idle_cpus() {
     let urgent = [0, 1].map(|cpu| world.scripted(on(&[cpu], fifo())));
     world.wake(urgent[there]);
     world.until_ms(31);
-    // The other CPU becomes idle. `free`, which waits behind the urgent task, migrates to it within the slack.
+    // The other CPU becomes idle. `free`, which waits behind the urgent task, migrates to that CPU within the slack.
     let other = 1 - there;
     world.host.pause(if other == 0 { fair } else { blocker });
     world.until_ms(36);
@@ -175,7 +175,7 @@ fn a_lone_task_behind_another_class_is_pulled_as_well() {
 
 #[test]
 fn a_task_that_wakes_behind_another_class_is_pulled_by_an_idle_cpu() {
-    // Each CPU has its own cache: the wake-up does not search for an idle CPU.
+    // Each CPU has its own cache, so the wake-up does not find the idle CPU 1.
     let mut world = Stack::world(Topology { cpus: 2, smt: 1, llc: 1 }, Stack::ABOVE);
     let urgent = world.scripted(on(&[0], fifo()));
     let e = world.scripted(nice(0));

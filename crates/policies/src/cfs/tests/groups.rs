@@ -141,7 +141,7 @@ fn a_group_with_a_blocked_member_continues_its_time_slice() {
 
 #[test]
 fn a_part_that_slept_has_no_more_credit_than_a_task() {
-    // The group's entity on CPU 0 has slept for ten seconds when a member is moved to CPU 0.
+    // The group's entity on CPU 0 has been blocked for ten seconds when a member is moved to CPU 0.
     let mut world = World::new(2);
     let group = world.group(1024, GroupId::ROOT);
     let sleeper = world.scripted(on(&[0], within(group, nice(0))));
@@ -180,7 +180,7 @@ fn a_group_of_the_least_weight_still_runs() {
     let light = world.hog(within(group, nice(0)));
     world.hog(nice(0));
     world.until_ms(30_000);
-    // A group weighs at least 2.
+    // The minimum weight of a group is 2.
     assert_near(world.ran(light), Nanos::s(30).scale(2, 1026), Nanos::ms(8));
 }
 

@@ -57,7 +57,7 @@ fn tick_is_when_slices_end() {
     }
 }
 
-/// Returns whether a wakee whose lag is `behind` preempts the running hog.
+/// Returns whether a wakee preempts the running hog if the wakee's vruntime is earlier by `behind`.
 fn preempts(knobs: &[(&str, i64)], behind: Nanos) -> bool {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(1), &knobs);
@@ -144,7 +144,7 @@ fn in_a_long_queue_the_last_buddy_runs_after_the_woken_task() {
     for on in [1, 0] {
         let (mut world, _, wakee) = crowd(&[("last-buddy", on)]);
         let running = world.running(0);
-        // The running hog has run for 300 us. If it were not the last buddy, the queue would pick another hog next.
+        // The running hog first runs for 300 us. If it were not the last buddy, the queue would pick another hog next.
         world.host.run_until(world.host.now() + Nanos::us(300));
         assert_eq!(world.running(0), running);
         world.wake(wakee);
@@ -174,8 +174,8 @@ fn in_a_long_queue_the_last_woken_task_runs_next_without_preempting() {
     }
 }
 
-/// Returns whether CPU 0 pulls a hog at once when the task of CPU 0 blocks. CPU 1 has two hogs without affinity; one
-/// hog last ran `since` ago.
+/// Returns whether CPU 0 pulls a hog at once when the task of CPU 0 blocks. CPU 1 has two hogs that may run on both
+/// CPUs. The waiting hog last ran `since` ago.
 fn pulls(knobs: &[(&str, i64)], since: Nanos) -> bool {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
     let mut world = World::with(Topology::new(2), &knobs);

@@ -79,7 +79,8 @@ fn a_synchronous_waker_that_runs_alone_draws_the_wakee_to_its_cpu() {
         let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
         let e = sleeper_of(&mut world, 3);
         let waker = waker_on(&mut world, 0);
-        // Only CPU 2 idles now. It shares a cache with CPU 3, where `e` last ran, and not with the waker.
+        // Only CPU 2 idles now. It shares a cache with CPU 3, where `e` last ran, but not with CPU 0, where the waker
+        // runs.
         wakers_on(&mut world, &[1, 3]);
         wake_by(&mut world, e, waker, sync);
         assert_eq!(world.cpu_of(e), cpu, "sync {sync}");
@@ -88,7 +89,7 @@ fn a_synchronous_waker_that_runs_alone_draws_the_wakee_to_its_cpu() {
 
 #[test]
 fn a_woken_task_runs_on_the_less_loaded_of_two_busy_cpus() {
-    // Each CPU has its own cache, so there is no idle CPU to choose. CPU 1 has `there` hogs.
+    // Both CPUs are busy, so their loads decide. Each CPU has its own cache, and CPU 1 has `there` hogs.
     for (there, cpu) in [(1, 1), (3, 0)] {
         let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[]);
         let e = sleeper_of(&mut world, 1);
@@ -117,7 +118,8 @@ fn a_waker_of_many_leaves_them_where_they_are() {
         world.host.detach(other);
         world.settle();
     }
-    // The wake-up counts as wide: the partner counts are 8 and 4. CPU 1 idles and shares the waker's cache.
+    // The wake-up counts as wide: the partner counts are 8 + 1 = 9 and 4, and 9 is at least 4 times the 2 CPUs of a
+    // cache. CPU 1 idles and shares the waker's cache.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 3);
     let mut narrow = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
@@ -225,7 +227,7 @@ fn a_forked_task_takes_the_cpu_that_became_idle_last() {
 
 #[test]
 fn a_migrated_task_keeps_its_distance_from_its_queue() {
-    // The clock of CPU 1 is far ahead of the clock of CPU 0.
+    // Each CPU runs one task of nice 0 for a second, so both clocks are at about 1 s.
     let mut world = World::with(Topology::new(2), &[("start-debit", 0)]);
     let moved = world.scripted(on(&[0], nice(0)));
     world.wake(moved);

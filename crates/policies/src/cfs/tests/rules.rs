@@ -1,4 +1,4 @@
-//! Tests of rules 1 to 10 on one CPU, with the examples of the specification.
+//! Tests of rules 1 to 10 of the essay, with worked examples.
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn rule_2_three_hogs_get_their_weights_within_one_slice() {
     let hogs = [0, 5, -5].map(|n| world.hog(nice(n)));
     world.until_ms(10_000);
     for (e, weight) in hogs.into_iter().zip([1024, 335, 3121]) {
-        // A slice ends at the first tick after its length.
+        // A time slice ends at the first tick after it is used up.
         let slice = Nanos::ns(world.inspect(e, "slice").unsigned_abs() + 1).round_up(Nanos::ms(1));
         assert_near(world.ran(e), Nanos::s(10).scale(weight, 4480), slice);
     }
@@ -345,7 +345,7 @@ fn rule_9_a_yield_lets_the_second_go_but_not_one_far_ahead() {
 
 #[test]
 fn rule_9_a_light_yielder_lets_others_go_though_they_are_further_ahead() {
-    // 1 ms on the clock of nice 5 is 3.057 ms; on the clock of nice 0 it is 1 ms.
+    // A run of 1 ms advances the clock of a nice 5 task by 3.057 ms, and the clock of a nice 0 task by 1 ms.
     for (weight, lets) in [(5, true), (0, false)] {
         let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
         let yielder = world.scripted(nice(weight));

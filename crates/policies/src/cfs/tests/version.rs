@@ -53,8 +53,8 @@ fn in_v3_17_a_cpu_puts_up_with_a_quarter_less_work_unless_told_otherwise() {
 
 #[test]
 fn a_busy_cpu_balances_once_in_so_many_intervals() {
-    // With two CPUs, a busy CPU balances every `busy-factor` times 2 ms, minus a tick of 1 ms. After a balance without
-    // an effect, the 2 ms become 4 ms. A migrated task then waits for its first time slice.
+    // With two CPUs, a busy CPU balances every `busy-factor` times 2 ms, minus a tick of 1 ms. After a balance that
+    // finds no imbalance, the 2 ms become 4 ms. A migrated task then waits for its first time slice.
     let wait = |knobs: &[_]| moved_at(knobs, 6).unwrap().as_ns() / 1_000_000;
     let ordinary = wait(&[]);
     let rare = wait(&[("busy-factor", 160)]);
@@ -103,7 +103,7 @@ fn in_v3_17_a_waker_that_leaves_nothing_behind_draws_the_wakee_from_an_idle_cpu(
 
 #[test]
 fn in_v3_17_only_a_wakee_with_many_partners_of_its_own_is_left_where_it_is() {
-    // The waker has woken four tasks, the wakee one task, and each cache has one CPU.
+    // With its last wake-up, the waker has woken four tasks. The wakee has woken one task, and each cache has one CPU.
     for (version, cpu) in [(0, 1), (1, 0)] {
         let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[("version", version)]);
         let e = sleeper_of(&mut world, 1);

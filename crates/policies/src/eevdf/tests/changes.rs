@@ -123,7 +123,7 @@ fn a_new_weight_leaves_what_is_owed_and_the_average_as_they_are() {
     for (e, old, level, new) in [(hogs[0], 1024, -3, 1991), (hogs[1], 335, 0, 1024), (hogs[2], 3121, 10, 110)] {
         let average = world.vruntime(e) + lag(&world, e);
         let owed = lag(&world, e) * old;
-        // `rest` is the virtual time from the average to the deadline.
+        // `rest` is the virtual time from the average to the deadline, times the weight.
         let rest = (left(&world, e) - lag(&world, e)) * old;
         world.host.adjust(e, nice(level)).unwrap();
         let now = world.vruntime(e) + lag(&world, e);

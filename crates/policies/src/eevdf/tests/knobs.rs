@@ -67,7 +67,7 @@ fn place_deadline_initial_halves_a_new_tasks_first_slice() {
     }
 }
 
-/// Returns two distances of a task to its deadline. The first is the distance at its preemption on CPU 0 after 0.4 ms
+/// Returns two distances of a task from its deadline. The first is the distance at its preemption on CPU 0 after 0.4 ms
 /// of its slice, the second after its migration to CPU 1.
 fn moved(knobs: &[(&str, i64)]) -> (i64, i64) {
     let knobs: Vec<_> = [("run-to-parity", 0), ("scaling", 1)].iter().chain(knobs).copied().collect();

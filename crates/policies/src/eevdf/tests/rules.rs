@@ -15,8 +15,8 @@ fn rule_1_cpu_time_is_shared_by_weight_within_a_slice_and_a_tick_each() {
 
 #[test]
 fn rule_1_shares_stay_exact_for_ever() {
-    // During a tick of 1 ms, the clock of one task advances by 976.6 ns. Without exact clocks, half a nanosecond would
-    // be lost at each tick.
+    // During a tick of 1 ms, the clock of one task advances by 976.6 ns. Without exact clocks, about half a nanosecond
+    // would be lost at each tick.
     let weights = [1 << 20, 1_024_000].map(|weight| sched::Weight::linux(weight).unwrap());
     let mut world = one(&[]);
     let hogs = weights.map(|weight| world.hog(Params { weight, ..Params::default() }));
@@ -287,9 +287,9 @@ fn the_pictures_in_the_essay_are_true() {
 
 #[test]
 fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
-    // If busy CPUs balanced at even numbers of ticks, they would always find the same hog waiting, which would get half
-    // a CPU. While time slices and balances coincide, the share of a hog may still differ by up to 0.06 of a CPU from
-    // two thirds.
+    // If busy CPUs balanced at even numbers of ticks, they would always find the same hog waiting, which would receive
+    // half a CPU. While time slices and balances coincide, the share of a hog may still differ by up to 0.06 of a CPU
+    // from two thirds.
     for in_groups in 0..=3 {
         let mut world = several(2, &[]);
         let hogs = [0, 1, 2].map(|n| {

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Knobs with which all values are whole for two tasks of nice 0: the time slice and the tick period are 3 ms.
+/// Knobs of the worked examples: the time slice and the tick period are 3 ms, and a new task's first time slice is not
+/// halved.
 const WHOLE: [(&str, i64); 3] = [("base-slice", ms(3)), ("tick", ms(3)), ("place-deadline-initial", 0)];
 
 #[test]
@@ -61,8 +62,8 @@ fn a_task_that_sleeps_in_debt_and_wakes_soon_still_owes() {
     }
 }
 
-/// Returns the lag of a task at its wake-up, and whether the task was picked. The task slept with a debt of 0.3 ms,
-/// beside a hog. All time slices are `slice` long.
+/// Returns the lag of a task at its wake-up, and whether the task was picked while it slept. The task slept with a debt
+/// of 0.3 ms, beside a hog. All time slices are `slice` long.
 fn owed_after_paying(tick: Nanos, slice: Nanos, sleeps: Nanos, zero: i64) -> (i64, bool) {
     let times = [("tick", tick), ("base-slice", slice)].map(|(name, time)| (name, time.as_ns().cast_signed()));
     let mut world = one(&[("delay-zero", zero), times[0], times[1]]);
@@ -88,11 +89,11 @@ fn a_task_that_paid_in_its_sleep_is_owed_nothing_unless_delay_zero_is_off() {
 #[test]
 fn a_debt_that_no_tick_has_found_paid_is_paid_back() {
     let (slice, sleeps) = (Nanos::ms(10), Nanos::us(1_900));
-    // At the tick at 2 ms, the other task has caught up; half of the 0.5 ms since then is owed.
+    // At the tick at 2 ms, the other task has caught up; half of the 0.5 ms since then is owed to the woken task.
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 1).0 - us(250)).abs() < 10);
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 0).0 - us(650)).abs() < 10);
-    // No tick charges the running task, and the task is not updated before the woken task is placed. So the woken task
-    // is owed half of its sleep, less its debt.
+    // No tick charges the running task, and the wake-up does not charge it before the woken task is placed. So the
+    // woken task is owed half of its sleep, less its debt.
     for zero in [1, 0] {
         assert_eq!(owed_after_paying(Nanos::ms(20), slice, sleeps, zero), (us(650), false));
     }

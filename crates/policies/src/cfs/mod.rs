@@ -19,12 +19,12 @@
 //! 3. *Fork*: a child starts at its parent's vruntime, or a time slice after `min_vruntime`, whichever is later.
 //! 4. *Wake*: after a sleep of any length, the vruntime of a task is at most 3 ms before `min_vruntime`.
 //! 5. *Sleep, migrate*: a sleep keeps the vruntime; a migration keeps the distance of the vruntime from `min_vruntime`.
-//! 6. *Tick*: a task is preempted when it has run for more than its time slice. A task that has run for 0.75 ms is also
-//!    preempted when its vruntime leads that of the first waiting task by more than a time slice. Time slices end at
-//!    ticks only.
+//! 6. *Tick*: a task is preempted when it has run for more than its time slice. After a run of 0.75 ms, a task is also
+//!    preempted when its vruntime leads the first waiting task's by more than a time slice. Time slices end at ticks
+//!    only.
 //! 7. *Wake-up preemption*: a woken task preempts a running task whose vruntime is later by more than 1 ms on the woken
-//!    task's clock. SCHED_BATCH and SCHED_IDLE tasks never preempt; a SCHED_IDLE task is preempted by tasks of any
-//!    other class.
+//!    task's clock. SCHED_BATCH and SCHED_IDLE tasks do not preempt, with one exception: a SCHED_IDLE task is preempted
+//!    by tasks of any other class.
 //! 8. *Pick*: the task with the least vruntime runs. A buddy runs instead if its vruntime is not later by more than
 //!    rule 7 allows. The next buddy has precedence. It is a task that preempted, the target of a directed yield, or a
 //!    group. A group becomes the next buddy when one of its tasks blocks while others are runnable. The last buddy

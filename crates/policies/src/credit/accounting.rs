@@ -65,7 +65,8 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Begins an accounting. `per_cpu` and `balance` are in credits; `weight` is the weight of all active domains.
+    /// Begins an accounting. `per_cpu` and `balance` are in credits; `weight` is the total weight of all active
+    /// domains.
     pub(crate) fn new(cpus: usize, per_cpu: i64, balance: i64, weight: u64) -> Round {
         let debt = u128::from(balance.min(0).unsigned_abs());
         let per_cpu = u128::from(per_cpu.unsigned_abs());

@@ -44,12 +44,12 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 
 /// Returns the CPU time that the `n` active members of a capped domain can receive beyond the cap.
 ///
-/// An accounting gives a domain at most its cap, rounded up to a credit, and each member its part, rounded up again. So
-/// the excess is up to `n` credits. The accounting also forgives a member any debt beyond 300 credits. Only a member
-/// that was not parked can have this debt. The debt arises in one period, at whose beginning the member had at least
-/// −⌈cap/n⌉ credits (less one credit because charging rounds). So the credits that a member receives and is forgiven
-/// are together at most ⌈cap/n⌉ plus that one credit. Summed over the `n` members, this is at most the cap plus `2n`
-/// credits per period.
+/// An accounting gives a domain at most its cap, rounded up to a credit, and gives each member its part, rounded up
+/// again. So the excess is up to `n` credits. The accounting also forgives a member any debt beyond 300 credits. Only a
+/// member that was not parked can have this debt. The debt arises in one period, at whose beginning the member had at
+/// least −⌈cap/n⌉ credits (less one credit because charging rounds). So the credits that a member receives and is
+/// forgiven are together at most ⌈cap/n⌉ plus that one credit. Summed over the `n` members, this is at most the cap
+/// plus `2n` credits per period.
 ///
 /// When a member becomes active, the parts of the other members shrink. A debt that was allowed to these members before
 /// can then exceed their new part. The new member lost more than 300 credits when it left the list. This loss
@@ -57,7 +57,8 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 ///
 /// In addition, a member can hold 300 credits at the beginning of a measured interval. At the end of the interval, the
 /// member can owe its part and a whole period's CPU time. The member can also have earned, before the interval, the
-/// credits for its CPU time in the interval. Finally, the member can run for a tick before a tick makes it active.
+/// credits for its CPU time in the interval. Finally, the member can run for a tick period before a tick makes it
+/// active.
 ///
 /// There is no bound if a capped member can avoid ticks: if it sleeps, or has time slices shorter than a tick. There is
 /// no bound, either, if accounts do not record the CPU time (`sampled`) or are not emptied at once when they overflow.

@@ -170,7 +170,7 @@ impl Domains {
         &self.domains[domain.index()]
     }
 
-    /// Returns the weight of all active domains.
+    /// Returns the total weight of all active domains.
     pub(crate) fn active_weight(&self) -> u64 {
         self.weight
     }

@@ -25,10 +25,10 @@
 //! and W is the weight of all active domains. Two limits apply: the credits that its active members burn if all of them
 //! run throughout the period, and its cap. Credits beyond these limits are distributed to the domains after it on the
 //! list. If a domain before it could have used these credits, the limited domain moves to the head of the list. If the
-//! sum of all active accounts was negative after the last accounting, this debt is added to T, and w/W of the debt to
-//! the first limit. An entity with less than 0 credits is OVER. In a domain with a cap and n active members, an entity
-//! is parked if its credit is below −cap/n, with the cap in credits per period. At 0 credits or more, the entity is
-//! UNDER again and unparked, without a boost. An accounting raises an account below −300 to −300.
+//! sum of all active accounts was negative after the last accounting, this debt is added to T. The first limit then
+//! grows by w/W of the debt. An entity with less than 0 credits is OVER. In a domain with a cap of c credits per period
+//! and n active members, an entity is parked if its credit is below −c/n. At 0 credits or more, the entity is UNDER
+//! again and unparked, without a boost. An accounting raises an account below −300 to −300.
 //!
 //! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. A heavy entity therefore
 //! receives less than its share if it earns more than 300 credits while it waits for other entities. For example, hogs
@@ -40,11 +40,11 @@
 //! that order.
 //!
 //! **Several CPUs.** A wake-up kicks the CPU whose queue the entity joins, if that CPU idles or runs a less urgent
-//! entity. If that CPU does not idle, the wake-up also kicks every idle CPU in the entity's affinity. If the queue of a
-//! CPU is empty or begins with an OVER entity, the CPU searches the queues of the other busy CPUs for a more urgent
-//! entity. The search begins at the next higher CPU number. A CPU with an empty queue takes any entity that may run on
-//! it. At a tick, an active entity moves to an idle CPU with more idle neighbours than its own CPU. Neighbours share a
-//! cache or, within one cache, a core. The move boosts an UNDER entity.
+//! entity. If that CPU does not idle, the wake-up also kicks every idle CPU in the entity's affinity. If its queue
+//! begins with an OVER entity, a CPU searches the queues of the other busy CPUs for a more urgent entity. If its queue
+//! is empty, the CPU takes any entity that may run on it. The search begins at the next higher CPU number. At a tick,
+//! an active entity moves to an idle CPU with more idle neighbours than its own CPU. Neighbours share a cache or,
+//! within one cache, a core. The move boosts an UNDER entity.
 //!
 //! **Versions.** The text above describes 4.0.1. `version` selects another version, and each difference has a knob of
 //! its own:

@@ -2,7 +2,7 @@
 //!
 //! A queue is one list. An entity is inserted in front of the first less urgent entity. In a sorted list, the entity is
 //! then the last of its priority. Accounting changes priorities of queued entities, but not their positions. Until the
-//! next [`sort`](RunQueues::sort), the list is out of order. Rules that search for a priority (insertion, stealing)
+//! next [`sort`](RunQueues::sort), the list may be out of order. Rules that search for a priority (insertion, stealing)
 //! follow the order of the list, not of the priorities.
 //!
 //! Xen walks the list for each insertion. Here the first entity below each priority is cached, so that most insertions

@@ -1,4 +1,4 @@
-//! Load of run queues, assignment of entities to them, and load balancing between them.
+//! The loads of run queues, the assignment of entities to them, and load balancing between them.
 
 use super::Credit2;
 use super::runqueue::clock;
@@ -63,7 +63,7 @@ impl Credit2 {
     }
 
     /// Chooses the home of `e`. `at` is its current run queue, if any. The home is in the run queue that balancing
-    /// chose for `e`, or else in the queue with the least expected load, excluding the load of `e`.
+    /// chose for `e`. Without such a queue, it is in the queue with the least expected load, excluding the load of `e`.
     pub(super) fn pick_home(&mut self, e: EntityId, at: Option<usize>, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let vcpu = &mut self.vcpus[e.index()];
@@ -148,8 +148,8 @@ impl Credit2 {
         }
     }
 
-    /// Returns whether the loads differ by at least the tolerance. The tolerance is `balance_over` if the higher load
-    /// is at least the number of CPUs of the larger queue, and otherwise `balance_under`.
+    /// Returns whether the loads differ by at least the tolerance. The tolerance follows from `balance_over` if the
+    /// higher load is at least the number of CPUs of the larger queue, and otherwise from `balance_under`.
     fn is_worth_it(&self, one: usize, other: usize, differs: i64) -> bool {
         let [one, other] = [one, other].map(|queue| &self.queues[queue]);
         let cpus = i64::try_from(one.cpus.len().max(other.cpus.len())).expect("few");

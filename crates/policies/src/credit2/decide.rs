@@ -92,7 +92,7 @@ impl Credit2 {
             }
         }
         let queue = self.cpus[cpu.index()].queue;
-        // With hand-off, a CPU whose last entity cannot continue takes any entity.
+        // With hand-off, a CPU without a current entity takes any entity.
         let takes_any = current.is_none() && self.settings.hand_off;
         let mut next = self.waiting.first(queue);
         while let Some((_, e)) = next {

@@ -15,7 +15,7 @@
 //!
 //! **Time slices.** A time slice ends when the entity would have no credit left, or no more credit than the first
 //! entity in the queue. A time slice lasts at least 0.5 ms and at most 10 ms. It also lasts at least for the rest of
-//! the rate limit: an entity that has run for less than 1 ms is not preempted (`ratelimit`), unless it yields. Equal
+//! the rate limit (`ratelimit`). An entity that has run for less than 1 ms is not preempted, unless it yields. Equal
 //! credit does not preempt. After a yield, the CPU runs the first entity in the queue that may run on it, whatever its
 //! credit. An entity of another CPU must still exceed the migration resistance.
 //!
@@ -26,10 +26,10 @@
 //!
 //! **Wake-ups.** A wake-up kicks at most one CPU. Idle CPUs have precedence: the entity's last CPU if its whole core
 //! idles, then any CPU with an idle core, then any idle CPU. If no CPU idles, the last CPU is kicked, if its running
-//! entity has less credit than the woken entity. Otherwise the wake-up kicks the CPU with the largest difference
-//! between the entity's credit and the credit of the running entity, less the migration resistance, if this value is
-//! positive. An entity that has just begun to run is not preempted. Until a kicked CPU has decided, no other wake-up
-//! kicks it, and no other CPU picks the entity for which it was kicked.
+//! entity has less credit than the woken entity. Otherwise the wake-up kicks the CPU with the largest positive score.
+//! The score is the woken entity's credit, less the credit of the running entity and the migration resistance. An
+//! entity that has just begun to run is not preempted. Until a kicked CPU has decided, no other wake-up kicks it, and
+//! no other CPU picks the entity for which it was kicked.
 //!
 //! **Several run queues.** Each queue keeps an average of the number of runnable entities over about the last second.
 //! Each entity keeps the average of its own runnable time. A new entity is assigned to the queue with the least
@@ -39,11 +39,12 @@
 //! move that leaves the smallest difference.
 //!
 //! **Domains and caps.** A group is a domain, as in `credit`. Its weight applies to *each* member, and its cap bounds
-//! all members together. An entity in no group has its own weight and no cap. Every 10 ms, the cap's part of that time
-//! is added to the pool of a capped domain, up to this amount. A member that is picked without quota takes a quota from
-//! the pool: an equal part of this amount, at least half a millisecond, or what the pool has left. The member runs on
-//! this quota, and returns the remainder when it stops. A member that finds the pool empty is parked until another
-//! member returns a remainder or the pool is filled. A member that has overrun its quota leaves a debt.
+//! all members together. An entity in no group has its own weight and no cap. Every 10 ms, the pool of a capped domain
+//! receives the cap's part of that time, and then holds at most this amount. A member that is picked without quota
+//! takes a quota from the pool. The quota is this amount divided by the number of members, at least half a millisecond,
+//! and at most what the pool holds. The member runs on this quota, and returns the remainder when it stops. A member
+//! that finds the pool empty is parked until another member returns a remainder or the pool is filled. A member that
+//! has overrun its quota leaves a debt in the pool.
 //!
 //! Differences from Xen:
 //! - With `hand-off`, no CPU idles while an entity that may run on it waits in its run queue. In Xen, an idle CPU does

@@ -127,8 +127,8 @@ pub(super) fn siblings(host: &Topology, cpu: CpuId) -> CpuSet {
     host.iter().filter(|&other| host.share_core(cpu, other)).collect()
 }
 
-/// Returns the run queues of `host`. As the knob `runqueue` states, no CPUs, or the CPUs of one core, of one cache or
-/// of the machine share a run queue, up to a limit. Beyond the limit, these CPUs are spread evenly over several queues.
+/// Returns the run queues of `host`. The knob `runqueue` states which CPUs share a run queue: none, or all CPUs of a
+/// core, of a cache or of the machine. Beyond the maximum per queue, these CPUs are spread evenly over several queues.
 pub(super) fn partition(host: &Topology, settings: &Settings) -> Vec<RunQueue> {
     let together = |a: CpuId, b: CpuId| match settings.share {
         Share::Cpu => false,

@@ -23,12 +23,13 @@
 //!    queued first runs.
 //! 5. *Deadline*: a time slice of `slice` ends when the vruntime has advanced by `slice · 1024 / weight`. Then the next
 //!    time slice begins, and the CPU picks again at the next tick or wake-up. The default time slice is 0.75 ms, times
-//!    1 + ⌊log2 of min(CPUs, 8)⌋. A task may request 0.1 to 100 ms. A new task's first time slice is half as long.
+//!    1 + ⌊log2 of min(CPUs, 8)⌋. A task may request 0.1 to 100 ms. The first time slice of a forked task is half as
+//!    long.
 //! 6. *Run to parity*: a picked task is protected until its deadline, while it is eligible. Eligibility is tested when
 //!    another task might be picked.
 //! 7. *Wake-up*: a woken task preempts if it would be picked. Rule 6 does not protect the running task from a woken
-//!    task with a shorter time slice and an earlier deadline. SCHED_BATCH and SCHED_IDLE tasks never preempt; a
-//!    SCHED_IDLE task is preempted by tasks of any other class.
+//!    task with a shorter time slice and an earlier deadline. SCHED_BATCH and SCHED_IDLE tasks do not preempt, with one
+//!    exception: a SCHED_IDLE task is preempted by tasks of any other class.
 //! 8. *Yield*: the deadline is postponed by a time slice, and the protection ends.
 //! 9. *Sleep*: a task that is owed time when it blocks is still owed this time when it wakes. The limit is two time
 //!    slices or a tick, whichever is longer. A task that blocks with a debt stays in the queue until it would be picked
@@ -43,15 +44,15 @@
 //! and may stay queued while blocked, like a task.
 //!
 //! *Parameters*: the weight sets the share; `latency` is the requested time slice. A task that needs little CPU time,
-//! but soon, requests a short time slice. A task that should not be interrupted requests a long time slice. Ticks are
-//! often coarser than time slices. Without wake-ups, time slices end at ticks only: with 4 ms between ticks, competing
-//! hogs run for multiples of 4 ms. A task that uses up its share waits for the time slices of the other tasks, each
-//! extended to the next tick. A request for a short time slice does not change this wait.
+//! but soon, should request a short time slice. A task that suffers from preemption should request a long time slice.
+//! Ticks are often coarser than time slices. Without wake-ups, time slices end at ticks only: with 4 ms between ticks,
+//! competing hogs run for multiples of 4 ms. A task that uses up its share waits for the time slices of the other
+//! tasks, each extended to the next tick. A request for a short time slice does not change this wait.
 //!
-//! *Versions*: v6.6 has no requested time slices, no preemption of a protected task and no delayed dequeue. A task that
-//! blocks in debt keeps the debt. A migration begins a new time slice, and a group entity requests the default time
-//! slice. Version v6.17 has a base slice of 0.7 ms and protects a task for at most the shortest time slice of the
-//! queue. In v6.17, the target of a directed yield is also picked next if it is eligible. The default is v6.12.
+//! *Versions*: v6.6 has no requested time slices, no preemption of a protected task and no delayed dequeue. In v6.6, a
+//! task that blocks in debt keeps the debt. A migration begins a new time slice, and a group entity requests the
+//! default time slice. Version v6.17 has a base slice of 0.7 ms and protects a task for at most the shortest time slice
+//! of the queue. In v6.17, the target of a directed yield is also picked next if it is eligible. The default is v6.12.
 //!
 //! Differences from the kernel: the differences of the fair class (see `cfs`) also apply here. Clocks are exact, and V
 //! is computed without rounding where eligibility is decided. A CPU ticks only while a tick can have an effect. A

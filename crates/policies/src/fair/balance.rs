@@ -98,8 +98,7 @@ impl<R: Rule> Fair<R> {
         tasks >= 2 || tasks == 1 && cx.running(cpu) == Running::Above
     }
 
-    /// At a tick of `cpu`, kicks for each task that waits on `cpu` an idle CPU on which the task may run, if there is
-    /// one.
+    /// At a tick of `cpu`, kicks idle CPUs: for each task that waits on `cpu`, one CPU on which the task may run.
     pub(super) fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idle.is_empty() || !self.can_spare(cpu, cx) {
             return;

@@ -234,7 +234,7 @@ impl<R: Rule> Fair<R> {
         self.arm_tick(cpu, cx);
     }
 
-    /// Calls `act` for every runnable task in `queue` and in the unthrottled queues below it.
+    /// Calls `act` for every runnable task in `queue` and below it, except in and below throttled queues below it.
     fn each_task(&mut self, queue: usize, act: &mut dyn FnMut(&mut Fair<R>, EntityId)) {
         let current = self.queues.queue(queue).current.filter(|&id| self.queues.node(id).queued);
         let mut at = current.or_else(|| self.queues.first(queue));

@@ -5,7 +5,7 @@ use sched::{EntityId, Instant, Nanos};
 /// Minimum time between two halvings of the count of wake-up partners. Source: `record_wakee`.
 const FLIP_DECAY: Nanos = Nanos::s(1);
 
-/// The number of times that a task woke a task other than its previous wakee, halved about once per second. If waker
+/// The number of times that a task woke a task other than its previous wakee, halved at most once per second. If waker
 /// and wakee both have many wake-up partners, the wakee is not pulled to the CPU of its waker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flips {

@@ -13,8 +13,8 @@ use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant, Running, State, Topol
 impl<R: Rule> Fair<R> {
     // ---- Load of a CPU ----
 
-    /// Returns whether a fair task put on `cpu` would run at once. If so, no fair task is runnable there, no more
-    /// urgent class has the CPU, and `cpu` is not a preempted vCPU.
+    /// Returns whether a fair task put on `cpu` would run at once. That is the case if no fair task is runnable there,
+    /// no more urgent class has the CPU, and `cpu` is not a preempted vCPU.
     #[inline]
     pub(super) fn is_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         self.queues.root(cpu).tasks.all == 0
@@ -38,7 +38,7 @@ impl<R: Rule> Fair<R> {
     // ---- Allowed CPUs ----
 
     /// Returns whether `e` may be put in the queue of `cpu`: its affinity must allow `cpu`. If siblings are kept apart,
-    /// no sibling must be runnable on `cpu`, unless every allowed CPU has a runnable sibling.
+    /// `cpu` must have no runnable sibling of `e`, unless every allowed CPU has one.
     #[inline]
     pub(super) fn may_be_put(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         cx.may_run(e, cpu) && (!self.apart || self.is_apart(e, cpu, cx))
@@ -96,7 +96,7 @@ impl<R: Rule> Fair<R> {
         let (least, most, factor) = (a.min(b), a.max(b), host.llc as u64);
         if self.queues.tunables.old_affinity {
             // In v3.17, the count of the wakee must exceed the number of CPUs of a cache. The count of the waker must
-            // exceed the product of the two.
+            // exceed the wakee's count times this number.
             return b > factor && a > factor * b;
         }
         least >= factor && most >= least * factor
@@ -190,7 +190,7 @@ impl<R: Rule> Fair<R> {
     // ---- Fork ----
 
     /// Returns the CPU on which `e` should start or resume. First selects the cache with the most idle CPUs or, if no
-    /// CPU idles, with the minimum load per CPU; the cache of `here` is preferred. In this cache, selects the best idle
+    /// CPU idles, with the minimum load per CPU. The cache of `here` is preferred. In this cache, selects the best idle
     /// CPU or, if no CPU idles, the CPU with the minimum load.
     pub(super) fn idlest(&self, e: EntityId, here: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();

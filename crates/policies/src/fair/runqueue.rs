@@ -42,7 +42,7 @@ pub(crate) struct RunQueue<Q> {
     pub(crate) load: u64,
     /// Number of queued nodes, the current node included.
     pub(crate) nodes: u32,
-    /// Number of runnable tasks in this queue and in the unthrottled queues below it.
+    /// Number of runnable tasks in this queue and below it, except in and below throttled queues below it.
     pub(crate) tasks: Tasks,
     /// Number of delayed nodes of the CPU; used only in root queues.
     pub(crate) delayed: u32,

@@ -1,9 +1,9 @@
-//! The tick, and the reasons for a CPU to pick again: an expired time slice, a task that is too far ahead, or a wake-up
-//! that preempts.
+//! The tick, and wake-up preemption. At a tick, a CPU picks again if a time slice has expired or a task is too far
+//! ahead.
 //!
-//! A CPU ticks while a tick can have an effect. That is the case while a task waits on any CPU, a delayed node is
-//! queued on this CPU, or the running task belongs to a group with a quota. All CPUs tick at the same instants, the
-//! multiples of the tick period.
+//! A CPU ticks while a tick can have an effect. That is the case while a task waits on any CPU or a delayed node is
+//! queued on this CPU. A CPU also ticks while its task belongs to a group with a quota. All CPUs tick at the same
+//! instants, the multiples of the tick period.
 
 use super::Fair;
 use super::node::NodeId;

@@ -16,7 +16,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Returns a host with some knobs set.
+    /// Returns a host under `policy` with these knobs set.
     pub(crate) fn under(policy: &Descriptor, topology: Topology, knobs: &[(&str, i64)], costs: Costs) -> World {
         let record = Rc::new(RefCell::new(Record::new(topology.cpus)));
         let mut host = fixture::host_of_costs(policy, topology, &fixture::knobs(policy, &[], knobs), costs);

@@ -21,7 +21,7 @@ fn deals_slices(knobs: &Knobs) -> bool {
 /// Returns the time until an idle CPU finds waiting work. Before each beginning of a period, a CPU may idle for almost
 /// a quantum. Every entity begins one period per weight period, and each beginning may be within a quantum of the
 /// previous one. If the weight period has no more quanta than beginnings, no extra time remains. With reservations or
-/// slices by weight, there is no bound: an entity with a hard reservation waits although CPUs idle, as does an entity
+/// slices by weight, there is no bound. An entity with a hard reservation waits although CPUs idle, as does an entity
 /// whose slice by weight is zero.
 pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_reservations || deals_slices(load.knobs) || turns_in_a_period(load).is_zero() {
@@ -30,9 +30,9 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     Conserving::PerCpu { slack: load.knobs.time("extra-quantum").saturating_mul(load.entities + 1) }
 }
 
-/// Returns the maximum wait of an entity. With reservations there is no bound, because no reservation is refused. In
-/// extra time, there is no bound if the weight period has no more quanta than beginnings of periods. There is also no
-/// bound if entities block, because an entity that blocks does not lower the scores of the others.
+/// Returns the maximum wait of an entity. With reservations there is no bound, because there is no admission control.
+/// In extra time, there is no bound if the weight period has no more quanta than beginnings of periods. There is also
+/// no bound if entities block, because an entity that blocks does not lower the scores of the others.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_reservations || load.has_changes {
@@ -51,8 +51,8 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_sleepers || left.is_zero() {
         return None;
     }
-    // Between two runs of the lightest entity, the number of runs of another entity is at most the ratio of their
-    // weights, plus an initial run.
+    // Between two runs of the lightest entity, another entity runs at most as often as the ratio of their weights
+    // states, plus once initially.
     let ratio = if knobs.word("unreserved") == "extra-weight" { most.div_ceil(least) } else { 1 };
     let turn = knobs.time("extra-quantum") + LATE;
     let turns = turn.saturating_mul((ratio + 2).saturating_mul(load.entities));

@@ -27,7 +27,7 @@
 //! two entities that reserve 80 % each, one receives 80 % and the other 20 %.
 //!
 //! **Blocking.** The rule depends on the instant of the wake-up.
-//! - *Before the next period begins, with the slice used up*: the entity competes for extra time again.
+//! - *Before the next period begins, with no slice left*: the entity competes for extra time again.
 //! - *In the period in which the entity blocked, with slice left*: the entity forfeits its remaining slice. This loss
 //!   is compensated in extra time, before other entities receive extra time. A larger loss relative to the period is
 //!   compensated sooner. Hard reservations are compensated, too.
@@ -54,8 +54,8 @@
 //! extra time. The CPU loses up to 500 µs before each beginning of a period, and all extra time if periods begin in
 //! quick succession.
 //!
-//! **Several CPUs.** Each entity stays on the CPU where it was placed: the allowed CPU with the fewest other entities
-//! (`placement = first`: the first allowed CPU). Three equal VMs on two CPUs receive 100, 50 and 50 %.
+//! **Several CPUs.** Each entity stays on the CPU where it was placed. This is the allowed CPU with the fewest other
+//! entities, or with `placement = first`, the first allowed CPU. Three equal VMs on two CPUs receive 100, 50 and 50 %.
 //!
 //! **Latency.** With `unblock = atropos`, an entity that wakes after the end of its period receives a shorter period.
 //! This period is as long as the entity's `latency`, and the slice is in proportion. Each used-up slice doubles both,
@@ -95,7 +95,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: bounds::conserving,
     starvation: bounds::starvation,
-    // The policy refuses no reservation, so no reservation is guaranteed. Extra time is shared by quanta, not by time.
+    // The policy has no admission control, so no reservation is guaranteed. Extra time is shared by quanta, not by
+    // time.
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
@@ -440,8 +441,8 @@ impl Sedf {
         }
     }
 
-    /// Enqueues `e` again after a change of its parameters. An entity that is about to leave the CPU on which it runs is
-    /// enqueued on its new home when it stops.
+    /// Enqueues `e` again after a change of its parameters. An entity that runs on a CPU other than its home is
+    /// enqueued on its home when it stops.
     fn resort(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let running = match cx.state(e) {
             State::Blocked => return,

@@ -118,7 +118,7 @@ fn a_waker_of_many_leaves_them_where_they_are() {
         world.host.detach(other);
         world.settle();
     }
-    // The wake-up counts as wide: the partner counts are 8 + 1 = 9 and 4, and 9 is at least 4 times the 2 CPUs of a
+    // The wake-up counts as wide. The partner counts are 8 + 1 = 9 and 4, and 9 is at least 4 · 2, for 2 CPUs per
     // cache. CPU 1 idles and shares the waker's cache.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 3);
@@ -143,7 +143,7 @@ fn partners_are_forgotten_by_half_every_second() {
         world.settle();
     }
     world.until_ms(2_100);
-    // The wake-up is not wide. The partner counts are 8 / 2 + 1 = 5 and 4, and 5 is less than 4 times the 2 CPUs of a
+    // The wake-up is not wide. The partner counts are 8 / 2 + 1 = 5 and 4, and 5 is less than 4 · 2, for 2 CPUs per
     // cache.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 1);

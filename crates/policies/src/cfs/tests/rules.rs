@@ -173,7 +173,8 @@ fn rule_6_a_slice_ends_at_the_first_tick_after_it() {
 
 #[test]
 fn rule_6_a_task_a_time_slice_ahead_stops_before_its_own_is_over() {
-    // `b` wakes 3 ms behind when `a` begins a time slice of 3 ms. Wake-up preemption is off.
+    // When `a` begins a time slice of 3 ms, `b` wakes with a vruntime about 3 ms behind that of `a`. Wake-up preemption
+    // is off.
     for (granularity, ran) in [(Nanos::us(750), 1), (Nanos::us(1_500), 2)] {
         let granularity = granularity.as_ns().cast_signed();
         let mut world = World::with(Topology::new(1), &[("wakeup-preemption", 0), ("min-granularity", granularity)]);
@@ -345,7 +346,7 @@ fn rule_9_a_yield_lets_the_second_go_but_not_one_far_ahead() {
 
 #[test]
 fn rule_9_a_light_yielder_lets_others_go_though_they_are_further_ahead() {
-    // A run of 1 ms advances the clock of a nice 5 task by 3.057 ms, and the clock of a nice 0 task by 1 ms.
+    // A run of 1 ms advances the clock by 3.057 ms at nice 5, and by 1 ms at nice 0.
     for (weight, lets) in [(5, true), (0, false)] {
         let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
         let yielder = world.scripted(nice(weight));

@@ -61,7 +61,7 @@ fn debt_is_dealt_out_once_more_and_lifts_the_peak() {
 #[test]
 fn a_cap_bounds_what_its_domain_earns_and_what_its_members_may_owe() {
     let grants = round(2, 0, &[(256, 2, Some(75)), (256, 1, None)]);
-    // The two members receive ⌈75 · 300 / 100⌉ = 225 credits; 75 are left over.
+    // The two members receive ⌈75 · 300 / 100⌉ = 225 credits. A surplus of 75 credits remains.
     assert_eq!(grants[0], Grant { each: 113, park_below: Some(-113), to_head: false });
     assert_eq!(grants[1], Grant { each: 300, park_below: None, to_head: false });
 }
@@ -178,7 +178,7 @@ fn earning_ends_above_300_credits() {
 
 #[test]
 fn exactly_300_credits_are_kept() {
-    // The vCPU runs for 30 ms and then sleeps. It has 0 credits at the first accounting, 300 at the second, and 600 at
+    // The vCPU runs for 30 ms and then blocks. It has 0 credits at the first accounting, 300 at the second, and 600 at
     // the third, which empties the account.
     let mut host = host_of(sched::Topology::new(1), &[("slice", 100_000_000)]);
     let e = scripted(&mut host, Params::default());

@@ -28,8 +28,8 @@ fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleep
     (POLICY.guarantees.cap)(&load)
 }
 
-/// Returns the number of violations of caps that the auditor finds, while seven hogs in two capped groups and in no
-/// group run for 20 s. The auditor tolerates the excess that `bound` allows.
+/// Returns the number of cap violations that the auditor finds in a run of 20 s. Seven hogs run in two capped groups
+/// and in no group. The auditor tolerates the excess that `bound` allows.
 fn excesses(cpus: usize, caps: [u32; 2], values: &[(&str, i64)], bound: CapBound) -> u64 {
     let limits = LimitTolerance { quota: None, cap: Some(bound) };
     let mut auditor = Auditor::new(sched::Topology::new(cpus), Promises { limits, ..Promises::NONE });
@@ -61,7 +61,7 @@ fn hogs_stay_within_the_bound_whatever_the_tick_and_the_cap() {
 
 #[test]
 fn rounding_does_exceed_the_cap_itself() {
-    // 1 % of 25 credits is a quarter of a credit, rounded up to one credit for each of two members.
+    // Of 25 credits, 1 % is a quarter of a credit, rounded up to one credit for each of two members.
     let knobs = [("tick", 2_500_000), ("accounting-ticks", 1)];
     let exact = CapBound { period: Nanos::us(2_500), rounding: Nanos::ZERO, burst: Nanos::ms(100) };
     assert!(excesses(1, [1, 1], &knobs, exact) > 0);

@@ -202,7 +202,7 @@ fn a_wider_affinity_moves_a_waiting_vcpu_to_an_idle_cpu() {
 
 #[test]
 fn a_tick_moves_an_active_entity_where_more_neighbours_idle() {
-    // First a topology with two threads per core, then a topology with two cores per cache.
+    // The first topology has two threads per core, the second has two cores per cache.
     for shape in [sched::Topology { cpus: 4, smt: 2, llc: 4 }, sched::Topology { cpus: 4, smt: 1, llc: 2 }] {
         let mut host = host_of(shape, &[]);
         let pair = [CPU, OTHER].map(|cpu| living_on(&mut host, cpu));

@@ -120,7 +120,7 @@ fn a_yield_goes_last_in_its_class_and_begins_a_new_time_slice() {
 
 #[test]
 fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
-    // No accounting before 1 s, so that both hogs stay UNDER.
+    // The first accounting is at 1 s, so both hogs stay UNDER until then.
     let mut host = host_of(sched::Topology::new(1), &[("accounting-ticks", 100)]);
     let [a, b] = [(), ()].map(|()| hog(&mut host, Params::default()));
     let io = scripted(&mut host, Params::default());

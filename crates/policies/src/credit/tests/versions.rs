@@ -360,7 +360,7 @@ fn a_yield_goes_behind_one_less_urgent_entity() {
 
 #[test]
 fn ticks_and_accountings_may_follow_the_slice() {
-    // With `tick-from = slice` and a slice of 15 ms, ticks are every 5 ms, accountings are every 15 ms, and accounts
+    // With `tick-from = slice` and a slice of 15 ms, ticks are every 5 ms, and accountings are every 15 ms. Accounts
     // hold at most 150 credits.
     for (words, found, credits) in [(&[][..], 10, -200), (&[("tick-from", "slice")], 5, -50), (&TODAY, 5, -50)] {
         let mut host = worded(sched::Topology::new(1), words, &[("slice", 15_000_000)]);

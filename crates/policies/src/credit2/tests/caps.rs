@@ -35,7 +35,7 @@ fn members_take_quotas_and_give_back_what_is_left() {
     assert_eq!(shows(&host, a, "budget"), 0);
     interrupt(&mut host, b);
     run_through(&mut host, 1_000);
-    // 5 ms are left: `b` takes quotas of 3 ms and 2 ms.
+    // The pool has 5 ms left: `b` takes quotas of 3 ms and 2 ms.
     assert_eq!(host.machine().until(OTHER), at(4_000) + Nanos::ns(2));
     run_through(&mut host, 4_001);
     assert_eq!(running(&host, OTHER), Some(b));
@@ -73,7 +73,8 @@ fn what_is_given_back_unparks_others() {
 
 #[test]
 fn an_overrun_of_the_quota_leaves_a_debt() {
-    // 2 % of 10 ms are 0.2 ms, but the shortest time slice is 1 ms. The debt of 0.8 ms lasts for four quota periods.
+    // The cap of 2 % allows 0.2 ms per 10 ms, but the shortest time slice is 1 ms. The debt of 0.8 ms lasts for four
+    // quota periods.
     let mut host = host(1);
     let vm = group(&mut host, capped(2));
     let e = hog(&mut host, member(vm));

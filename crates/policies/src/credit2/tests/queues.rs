@@ -26,7 +26,7 @@ fn cpus_share_run_queues_as_is_asked() {
 #[test]
 fn no_run_queue_is_too_large_and_no_core_is_parted() {
     let wide = Shape { cpus: 24, smt: 1, llc: 24 };
-    // 24 CPUs make two run queues, of 12 CPUs each.
+    // The 24 CPUs have two run queues, of 12 CPUs each.
     assert_eq!(queues(wide, "socket", 16), [(0..12).collect::<Vec<_>>(), (12..24).collect()]);
     assert_eq!(queues(Shape { cpus: 6, smt: 2, llc: 6 }, "all", 4), [vec![0, 1], vec![2, 3], vec![4, 5]]);
     assert_eq!(queues(Shape { cpus: 4, smt: 2, llc: 4 }, "all", 1), [vec![0, 1], vec![2, 3]]);

@@ -87,8 +87,8 @@ fn a_reset_leaves_10_ms_and_a_half_at_most() {
 
 #[test]
 fn a_vcpu_at_the_least_credit_has_credit_after_one_reset() {
-    // 1 ms costs the light vCPU 64 ms of credit. The credit is clipped at −10 ms, and a reset gives 20 ms. The first
-    // time slice ends at 1 ms, the second would end at 1.5 ms.
+    // A run of 1 ms costs the light vCPU 64 ms of credit. The credit is clipped at −10 ms, and a reset gives 20 ms. The
+    // first time slice ends at 1 ms, the second would end at 1.5 ms.
     let mut host = host(1);
     let light = scripted(&mut host, weighing(16));
     let heavy = scripted(&mut host, weighing(1024));

@@ -22,7 +22,7 @@ fn vcpus_with_extra_time_idle_up_to_a_quantum_before_a_period() {
     }
 }
 
-/// No vCPU may use extra time. Each vCPU waits once its slice is used up, even if the CPU idles.
+/// Neither vCPU may use extra time. Each vCPU waits once its slice is used up, even if the CPU idles.
 #[test]
 fn hard_reservations_get_their_slices_and_no_more() {
     let mut host = host(1, &[]);

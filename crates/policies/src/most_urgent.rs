@@ -1,11 +1,11 @@
-//! The common part of SCHED_DEADLINE, SCHED_FIFO and the stop class. The most urgent entities run, one per CPU, as far
-//! as affinities allow.
+//! The common part of the stop, deadline and real-time classes. The most urgent entities run, one per CPU, as far as
+//! affinities allow.
 //!
 //! Every CPU has a run queue. The urgency of a CPU is the urgency of its most urgent entity, running or waiting. A
 //! woken entity stays on its CPU if the entity is more urgent than that CPU. Otherwise the entity moves to the least
 //! urgent CPU, if that CPU is less urgent than the entity. After a pick, a CPU *pushes* its waiting entities, the most
 //! urgent first, to less urgent CPUs. A CPU about to run a less urgent entity *pulls* the most urgent entity that waits
-//! on another CPU. After every decision, no entity waits while a CPU that accepts that entity runs a less urgent
+//! on another CPU. Once all kicks have arrived, no entity waits while a CPU that accepts this entity runs a less urgent
 //! entity.
 //!
 //! A more urgent class may *take* a CPU. A taken CPU accepts no entity, and its waiting entities are pushed or pulled
@@ -24,7 +24,7 @@ pub(crate) enum Rank<K> {
     Other,
 }
 
-/// The use of a CPU by a more urgent class.
+/// The use of a CPU by another class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Taken<K> {
     No,
@@ -62,9 +62,9 @@ pub(crate) struct MostUrgent<K> {
     seats: Vec<Seat<K>>,
     /// CPUs with a waiting entity.
     waiting: CpuSet,
-    /// Order number of the entity that was last enqueued before all entities of equal urgency.
+    /// Order number of the entity most recently enqueued before all entities of equal urgency.
     first: i64,
-    /// Order number of the entity that was last enqueued after all entities of equal urgency.
+    /// Order number of the entity most recently enqueued after all entities of equal urgency.
     last: i64,
     /// Entities that migrated and their previous CPUs, if migrations are recorded.
     moves: Option<Vec<(EntityId, CpuId)>>,
@@ -259,7 +259,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
     // ---- The decision ----
 
     /// Picks the entity to run on `cpu`, which no more urgent class takes. Returns the most urgent entity, if that
-    /// entity is more urgent than `than`. Pushes the other entities.
+    /// entity is more urgent than `than`, and pushes the other waiting entities. A shut CPU picks no entity.
     pub(crate) fn pick(&mut self, cpu: CpuId, than: Rank<K>, cx: &mut Cx<'_>) -> Option<EntityId> {
         self.seats[cpu.index()].taken = Taken::No;
         self.update(cpu);
@@ -296,8 +296,9 @@ impl<K: Copy + Ord> MostUrgent<K> {
 
     // ---- Placement ----
 
-    /// Returns the CPU for `e`, which has just become runnable. `e` stays on its last CPU, unless that CPU has an
-    /// equally or more urgent entity and another CPU is less urgent than `e`. A shut CPU keeps its entities.
+    /// Returns the CPU for `e`, which has just become runnable. `e` stays on its last CPU if `e` may run there, unless
+    /// that CPU has an equally or more urgent entity and another CPU is less urgent than `e`. A shut CPU keeps its
+    /// entities.
     pub(crate) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let Place { home, .. } = self.places[e.index()];
         let home = cx.may_run(e, home).then_some(home);
@@ -333,7 +334,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         best.map(|(.., cpu)| cpu)
     }
 
-    /// Pushes the entities that wait on `cpu`, the most urgent first, to CPUs that run less urgent entities.
+    /// Pushes the entities that wait on `cpu`, the most urgent first, to less urgent CPUs.
     fn push(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         while self.waiting.contains(cpu) && !self.is_shut(cpu) {
             let Some(least) = self.seats.iter().filter_map(|seat| seat.rank).max() else { return };
@@ -346,8 +347,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
     }
 
     /// Called after the waiting entity `e` has become more urgent or may run on more CPUs. Kicks the CPU on which `e`
-    /// waits if `e` is more urgent than the entity that runs there. Otherwise moves `e` to a less urgent CPU, if there
-    /// is one.
+    /// waits if `e` is more urgent than the entity that runs there. Otherwise moves `e` to a CPU that is less urgent
+    /// than `e`, if there is one.
     pub(crate) fn push_one(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Some(cpu) = self.queue_of(e).filter(|&cpu| !self.is_shut(cpu)) else { return };
         if self.seats[cpu.index()].taken != Taken::Above && self.rank(e) < self.running_rank(cpu) {

@@ -40,8 +40,8 @@ fn build(_host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(RoundRobin { queue: Lists::new(1), quantum: knobs.time("quantum") }))
 }
 
-/// Returns the maximum time from a kick for an entity until the entity runs. The kicked CPU picks the first entity that
-/// it may run. If the CPU picks another entity, that entity runs for at most a quantum.
+/// Returns the maximum time from a kick for an entity until the entity runs. The kicked CPU picks the first entity in
+/// the queue that may run on this CPU. If this is another entity, it runs for at most one quantum.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
@@ -60,7 +60,7 @@ struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Enqueues `e` last, and kicks an idle CPU that may run it.
+    /// Enqueues `e` last, and kicks an idle CPU on which `e` may run.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.queue.push_back(QUEUE, e);
         if let Some(cpu) = cx.idle_cpu_for(e) {

@@ -67,7 +67,7 @@ fn every_policy_with_reservations_answers_slice_period_deadline_and_remaining() 
     }
 }
 
-/// An entity that continues at a lower level or in extra time also has nothing remaining.
+/// A soft entity that continues to run after its slice also has nothing remaining.
 #[test]
 fn a_used_up_slice_has_nothing_remaining() {
     let cases = [

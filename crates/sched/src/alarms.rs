@@ -35,8 +35,8 @@ const UNSET: Cell = Cell {
     listed: false,
 };
 
-/// The alarm cells: first the policy's cells, then the cells of each CPU. The cells of entities and groups follow
-/// alternately by index.
+/// The alarm cells: first the policy's cells, then the cells of each CPU. For each index, the cells of the entity and
+/// of the group with this index follow.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     slots: AlarmSlots,

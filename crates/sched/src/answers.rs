@@ -41,7 +41,8 @@ pub struct FairPosition {
     pub vruntime: Virtual,
     /// Minimum virtual run time of the entity's run queue.
     pub min_vruntime: Virtual,
-    /// Virtual run time by which a waking task must be behind the entity to preempt it, at the weight of the entity.
+    /// Virtual run time by which the entity must be behind the running task to preempt that task at a wake-up. Scaled
+    /// by the weight of the entity.
     pub wakeup_granularity: Nanos,
     /// Time in which every runnable task runs once.
     pub latency: Nanos,

@@ -8,7 +8,7 @@ use crate::time::{Instant, Nanos};
 use crate::truth::Truth;
 use core::fmt;
 
-/// The occupant of a CPU, as a policy sees it. In a policy composed of classes, as one of these classes sees it.
+/// The occupant of a CPU relative to a policy or, in a policy composed of classes, relative to one class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Running {
     /// No entity: the CPU idles and may be about to pick.
@@ -245,8 +245,8 @@ impl<'a> Cx<'a> {
         self.truth.release(e, held);
     }
 
-    /// Confines `e` to these CPUs, within its affinity; [`CpuSet::ALL`] removes the confinement. If `e` runs on another
-    /// CPU, that CPU is kicked.
+    /// Confines `e` to these CPUs, within its affinity; [`CpuSet::ALL`] removes the confinement. If `e` runs on a CPU
+    /// outside this set, that CPU is kicked.
     pub fn confine(&mut self, e: EntityId, to: &CpuSet) {
         self.truth.confine(e, to);
     }

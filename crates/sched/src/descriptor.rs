@@ -17,7 +17,7 @@ pub type Build = fn(&Topology, &Knobs) -> Result<Box<dyn Policy>, Refused>;
 /// The registry entry of a policy.
 #[derive(Clone, Copy)]
 pub struct Descriptor {
-    /// Name of the policy on the command line. Its file or folder has the same name, with `_` in place of `-`.
+    /// Name of the policy on the command line. The policy's file or folder has the same name, with `_` in place of `-`.
     pub name: &'static str,
     /// One-line description of the policy.
     pub title: &'static str,
@@ -73,19 +73,22 @@ pub type Bound = fn(&LoadBounds<'_>) -> Option<Nanos>;
 #[expect(missing_debug_implementations, reason = "functions have nothing to show")]
 pub struct Guarantees {
     /// Largest difference between the CPU time of an entity and its weighted share, at any time and in any order of
-    /// arrival. The bound holds on one CPU, without groups, among entities that are always runnable. Both are
-    /// counted from the last change of the competing entities.
+    /// arrival. The bound holds on one CPU, without groups, among entities that are always runnable. CPU time and share
+    /// are counted from the last change in the set of competing entities.
     pub shares: Bound,
     /// Maximum part of the slice that an entity with an admitted reservation can lack at the end of a period. The bound
     /// holds for periods in which the entity is runnable throughout. Periods follow one another from the start of the
     /// reservation, or else from the first wake-up of the entity. In the second case, a wake-up begins a new sequence
-    /// if the preceding sleep began no later than the current period. Members of a gang may differ: see `gang_periods`.
+    /// if the entity has been blocked since the start of the current period or longer. Members of a gang may differ:
+    /// see `gang_periods`.
     pub reservations: Bound,
     /// Whether the members of a gang share their periods. The periods follow one another from the start of the first
     /// member's reservation, or else from the attachment of this member; a sleep moves none of them. A member that is
     /// attached later begins with the next period of its siblings.
     pub gang_periods: bool,
-    /// Excess over twice a group's quota that its members can receive in a short span. Add the driver's delay per CPU.
+    /// Excess in the bound on the CPU time of a group with a quota. In any span, this CPU time is at most the sum of
+    /// three terms: the span times quota per quota period, twice the quota, and the excess. Add the driver's delay per
+    /// CPU.
     pub quota: Bound,
     /// Bound within which the policy enforces the cap of a group.
     pub cap: fn(&LoadBounds<'_>) -> Option<CapBound>,
@@ -223,8 +226,8 @@ pub enum Unit {
 }
 
 impl Knob {
-    /// Joins the knobs that several policies share with a policy's own knobs. Panics at compile time unless `N` is the
-    /// number of all knobs.
+    /// Concatenates `shared`, knobs of several policies, and `own`, knobs of one policy. Panics at compile time unless
+    /// `N` is the number of all knobs.
     #[must_use]
     pub const fn join<const N: usize>(shared: &[Knob], own: &[Knob]) -> [Knob; N] {
         assert!(shared.len() + own.len() == N, "the lengths add up");
@@ -237,20 +240,20 @@ impl Knob {
         all
     }
 
-    /// Declares a knob of unit time, in nanoseconds.
+    /// Declares a knob whose value is a duration. `range`: its smallest and largest value.
     #[must_use]
     pub const fn time(name: &'static str, default: Nanos, range: (Nanos, Nanos), help: &'static str) -> Knob {
         let (default, least, most) = (default.as_ns(), range.0.as_ns(), range.1.as_ns());
         Knob::new(name, Unit::Time, [default.cast_signed(), least.cast_signed(), most.cast_signed()], help)
     }
 
-    /// Declares a knob of unit count: `[default, least, most]`.
+    /// Declares a knob whose value is a plain number. `values`: `[default, least, most]`.
     #[must_use]
     pub const fn count(name: &'static str, values: [i64; 3], help: &'static str) -> Knob {
         Knob::new(name, Unit::Count, values, help)
     }
 
-    /// Declares a knob of unit percent: `[default, least, most]`.
+    /// Declares a knob whose value is a percentage. `values`: `[default, least, most]`.
     #[must_use]
     pub const fn percent(name: &'static str, values: [i64; 3], help: &'static str) -> Knob {
         Knob::new(name, Unit::Percent, values, help)
@@ -278,7 +281,7 @@ impl Knob {
         Knob { name, unit, default, least, most, help, source: "" }
     }
 
-    /// Returns the notation of a value: `30ms`, `on`, `soft`.
+    /// Formats a value of the knob: `30ms`, `on`, `soft`.
     #[must_use]
     pub fn show(&self, value: i64) -> String {
         match self.unit {

@@ -17,7 +17,8 @@ pub enum State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Held {
-    /// The quota of the group is used up (CFS bandwidth, RT throttling).
+    /// The quota of a group that contains the entity (CFS bandwidth) or the runtime of the real-time class (RT
+    /// throttling) is used up.
     Throttled = 1,
     /// The group is above its cap (Credit).
     Parked = 2,

@@ -5,8 +5,8 @@ use core::num::NonZeroU64;
 
 /// Maximum number of CPUs of one machine. The largest two-socket hosts have 768 hardware threads.
 pub const CPUS_MAX: usize = 1024;
-/// Maximum number of entities of one machine at a time. A fork-heavy host creates about as many tasks in a day. Tables
-/// of this size still fit in memory.
+/// Maximum number of entities of one machine at a time. A fork-heavy host creates about this many tasks in a day.
+/// Tables of this size still fit in memory.
 pub const ENTITIES_MAX: usize = 1 << 24;
 
 const WORDS: usize = CPUS_MAX / 64;
@@ -25,7 +25,8 @@ macro_rules! generational_id {
                 $name(NonZeroU64::new(word).expect("a generation plus one is not zero"))
             }
 
-            /// Returns the dense index for a policy's tables. Indices are reused after a detachment.
+            /// Returns the dense index for a policy's tables. An index is reused after its entity or group has been
+            /// removed.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {

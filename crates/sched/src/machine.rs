@@ -171,7 +171,8 @@ impl Machine {
 
     // ---- Facts ----
 
-    /// Passes on an input. One instant may have several inputs; [`settle`](Machine::settle) decides afterwards.
+    /// Applies an input. An instant may have several inputs; [`settle`](Machine::settle) makes the decisions
+    /// afterwards.
     ///
     /// Panics when the input contradicts the state. Examples: a wake-up of an entity that is not blocked, a block on an
     /// idle CPU, a kick that arrives at a frozen CPU.

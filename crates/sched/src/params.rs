@@ -189,8 +189,8 @@ pub enum Class {
     Idle,
     /// SCHED_FIFO: the entity runs until it blocks or yields, or until an entity of a higher priority arrives.
     Fifo(RtPriority),
-    /// SCHED_ISO of BFS and MuQSS: the entity runs before all normal entities while its CPU time stays below a limit,
-    /// and is otherwise normal.
+    /// SCHED_ISO of BFS and MuQSS: the entity runs before all normal entities while the CPU time of real-time and
+    /// isochronous entities stays below a limit, and is otherwise normal.
     Isochronous,
     /// SCHED_RR: like FIFO, with time slices among equal priorities.
     RoundRobin(RtPriority),
@@ -410,7 +410,7 @@ pub enum Refused {
     },
     /// A group that does not exist.
     NoGroup(GroupId),
-    /// A removed group that still has members or subgroups.
+    /// A group to remove that still has members or subgroups, or that is the root.
     GroupInUse(GroupId),
     /// A request that the policy does not support.
     Unsupported {
@@ -423,7 +423,7 @@ pub enum Refused {
 
 impl Refused {
     /// Returns the largest slice that would fit in the period of a refused reservation. `None`: no slice fits, or the
-    /// slice is not the reason for the refusal.
+    /// slice is not refused as too long.
     #[must_use]
     pub fn nearest_slice(&self) -> Option<Nanos> {
         match *self {

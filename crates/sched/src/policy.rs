@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! attach                         the entity exists, blocked
-//!   wake                         it is waiting: a later `pick` must return it
+//!   wake                         it is waiting, until `pick` returns it or `sleep` removes it
 //!     pick → run it              the machine runs it
 //!       charge                   it has used this amount of CPU time
 //!     put(Expired | Kicked | Yielded)   it is waiting again
@@ -28,7 +28,7 @@ use crate::time::{Instant, Nanos};
 /// policy allocates only in [`attach`](Policy::attach), [`detach`](Policy::detach), [`adjust`](Policy::adjust) and
 /// [`group`](Policy::group).
 pub trait Policy: Send {
-    /// Adds `e`, which is blocked, after admission control.
+    /// Performs admission control and adds `e`, which is blocked.
     ///
     /// # Errors
     /// The policy cannot meet the request, and its state has not changed.
@@ -37,9 +37,9 @@ pub trait Policy: Send {
     /// Removes `e`, which is blocked. No later call mentions `e`.
     fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
-    /// Applies the change of the parameters of `e` from `old` to `cx.params(e)`. `e` may be blocked, waiting or
-    /// running; a running `e` has just been charged. If `e` may no longer run on its CPU, the machine then kicks the
-    /// CPU.
+    /// Applies the change of the parameters of `e` from `old` to `cx.params(e)`. `e` may be in any state. A running `e`
+    /// has just been charged, unless its CPU is frozen. If `e` runs on a CPU on which it may no longer run, the machine
+    /// then kicks this CPU.
     ///
     /// # Errors
     /// The policy cannot meet the request, and its state has not changed. The machine restores `old`.
@@ -56,10 +56,10 @@ pub trait Policy: Send {
     /// Enqueues `e`, which was blocked and is now waiting.
     fn wake(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>);
 
-    /// Records an event for `e`, which is already waiting or running.
+    /// Records an event for `e`, which is not blocked.
     fn event(&mut self, _e: EntityId, _what: Notice, _cx: &mut Cx<'_>) {}
 
-    /// Dequeues `e`, which was waiting and is now blocked (paused or about to be detached).
+    /// Dequeues `e`, which was waiting or held and is now blocked (paused or about to be detached).
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
     /// Charges `e`, which is blocked in this policy, for `ran` of CPU time used in another policy. Called only if this
@@ -71,7 +71,8 @@ pub trait Policy: Send {
     /// measurement. The policy itself calls this function with the result of [`Cx::take_ran`].
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>);
 
-    /// Handles a yield of the running `from` to `to`. Returns whether `to` will run. If so, `from` yields afterwards.
+    /// Handles a yield of the running `from` to `to`. Returns whether `to` will run. If so, the machine then makes
+    /// `from` yield.
     fn yield_to(&mut self, _from: EntityId, _to: EntityId, _cx: &mut Cx<'_>) -> bool {
         false
     }
@@ -159,7 +160,7 @@ pub enum Wake {
     Resumed,
 }
 
-/// An event for an entity that needs no wake-up.
+/// An event for an entity that is not blocked, so no wake-up is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Notice {
     /// An interrupt or a packet for the entity.
@@ -206,6 +207,6 @@ pub enum GroupChange<'a> {
         /// Previous parameters of the group.
         old: &'a GroupParams,
     },
-    /// The group is removed; it has no members and no subgroups.
+    /// The group is about to be removed; it has no members and no subgroups.
     Removed,
 }

@@ -192,7 +192,8 @@ impl Instant {
         Instant(self.0.saturating_add(by.0))
     }
 
-    /// Returns the next multiple of `step` at or after `self`; `self` when `step` is zero.
+    /// Returns the next multiple of `step` at or after `self`; `self` when `step` is zero or `self` is
+    /// [`Instant::NEVER`].
     #[must_use]
     pub const fn round_up(self, step: Nanos) -> Instant {
         if self.0 == u64::MAX {
@@ -240,8 +241,8 @@ impl fmt::Debug for Instant {
 
 /// A point on a weighted clock, as in CFS's vruntime. Unit: nanoseconds of CPU time at normal weight.
 ///
-/// Virtual times wrap. The sign of their difference compares two points, as in `kernel/sched/fair.c`. The order
-/// therefore holds only between points less than 2^63 ns apart.
+/// Virtual times wrap. The sign of the difference of two points gives their order, as in `kernel/sched/fair.c`. The
+/// order is therefore valid only for points less than 2^63 ns apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Virtual(u64);
 

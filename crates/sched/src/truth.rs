@@ -24,7 +24,7 @@ use slots::{Group, NO_ENTITY, Slot};
 struct Seat {
     /// Entity that runs on the CPU.
     entity: Option<EntityId>,
-    /// Entity of the last [`Action::Run`] for this CPU.
+    /// Entity that ran on the CPU at the last report to the driver.
     reported: Option<EntityId>,
     /// Start of the running time that has not been charged yet.
     since: Instant,
@@ -32,7 +32,7 @@ struct Seat {
     until: Instant,
     /// Whether a change of this CPU has not been reported to the driver.
     touched: bool,
-    /// Whether the CPU picked, or its time slice was cut, since the last report to the driver.
+    /// Whether the CPU picked an entity, or its time slice was cut, since the last report to the driver.
     decided: bool,
     /// False if a kick was requested since the last report to the driver.
     kick_reported: bool,
@@ -247,7 +247,7 @@ impl Truth {
         self.kick_if_misplaced(e);
     }
 
-    /// Kicks the CPU on which `e` runs, if `e` may no longer run on this CPU.
+    /// Kicks the CPU on which `e` runs, if `e` is held or may no longer run on this CPU.
     pub(crate) fn kick_if_misplaced(&mut self, e: EntityId) {
         if let State::Running(cpu) = self.slot(e).state
             && (!self.may_run(e, cpu) || self.slot(e).held != 0)
@@ -315,7 +315,7 @@ impl Truth {
         }
     }
 
-    /// Makes `cpu` pick in this settle.
+    /// Makes `cpu` pick in this settle, or as soon as `cpu` thaws if `cpu` is frozen.
     #[inline]
     pub(crate) fn need(&mut self, cpu: CpuId) {
         if self.is_frozen(cpu) {
@@ -440,7 +440,7 @@ impl Truth {
         seat.decided = true;
     }
 
-    /// Makes `cpu` idle: its ticks stop.
+    /// Stops the ticks of `cpu`, which becomes idle.
     pub(crate) fn idle(&mut self, cpu: CpuId) {
         self.alarms.stop_ticks(cpu);
     }

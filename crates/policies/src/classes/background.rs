@@ -1,4 +1,4 @@
-//! [`Background`]: round robin below the other classes, for entities without a priority or a reservation.
+//! [`Background`]: round robin below the other classes, for entities with neither a priority nor a reservation.
 
 use sched::queue::Lists;
 use sched::{CpuId, Cx, Decision, EntityId, Knob, Nanos, Params, Policy, Refused, Running, StopReason, Stopped, Wake};

@@ -7,6 +7,6 @@ pub(crate) trait Layer: Policy {
     /// Records that `e` already runs on `cpu`. For this class, `e` was attached and blocked until now.
     fn adopt(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>);
 
-    /// Records that a class above takes `cpu`. Called at each pick of that class.
+    /// Records that a class above takes `cpu`. Called whenever that class picks an entity for `cpu`.
     fn take(&mut self, cpu: CpuId, cx: &mut Cx<'_>);
 }

@@ -1,11 +1,11 @@
 //! [`Classes`]: an ordered set of scheduling classes, as in Linux: stop, deadline, real-time, and a class below.
-//! `deadline`, `rt` and `linux` are built from [`Classes`].
+//! The policies `deadline`, `rt` and `linux` are built from [`Classes`].
 //!
-//! On every CPU, the most urgent class picks first; the next class gets the CPUs that are left. When a class takes a
-//! CPU, the classes below it, except a fair class, are notified. They can then move their waiting entities to other
-//! CPUs. An entity that changes class leaves the old class as if the entity blocked, and enters the new class as if the
-//! entity woke. A running entity that changes to a class above the last class continues to run. A running entity that
-//! changes to the last class stops until it is picked.
+//! On every CPU, the most urgent class picks first. If that class has no entity for the CPU, the next class picks. When
+//! a class takes a CPU, the classes below it, except a fair class, are notified. They can then move their waiting
+//! entities to other CPUs. An entity that changes class leaves the old class as if the entity blocked, and enters the
+//! new class as if the entity woke. A running entity that changes to a class above the last class continues to run. A
+//! running entity that changes to the last class stops until it is picked.
 
 mod background;
 mod layer;
@@ -154,7 +154,7 @@ impl Parts {
 
     /// Returns the class that these parameters request, or the last class if that class is missing. A reservation
     /// requests the deadline class. If the real-time class is present, a reservation has this effect only for
-    /// SCHED_NORMAL.
+    /// SCHED_OTHER.
     fn level_for(&self, params: &Params) -> Level {
         let reserved = params.reservation.is_some() && (self.rt.is_none() || params.class == Class::Normal);
         if params.class == Class::Stop && self.stop.is_some() {

@@ -1,10 +1,10 @@
-//! [`FairServers`]: the fair servers, which prevent starvation of fair tasks below real-time tasks, from Linux 6.12 on.
+//! [`FairServers`]: the fair servers of Linux 6.12 and later, which prevent real-time tasks from starving fair tasks.
 //!
 //! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*: it becomes
 //! active only when the time left before its deadline equals the rest of its budget. Before that, the CPU time that
 //! fair tasks receive is charged to the budget. From its activation on, the server runs fair tasks at that deadline,
-//! gets a budget in every period and is not deferred. The server is deferred again in two cases: fair tasks run outside
-//! the server after its budget is used up, or no fair task waits for the CPU.
+//! receives a full budget in every period and is not deferred. The server is deferred again in two cases: fair tasks
+//! run outside the server after its budget is used up, or no fair task waits for the CPU.
 
 use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservation, Running};
 
@@ -46,7 +46,7 @@ struct Server {
     deadline: Instant,
     /// Whether fair tasks starved, so that the next period is not deferred.
     starved: bool,
-    /// Instant from which fair tasks have run on the CPU without a charge.
+    /// Instant up to which the CPU time of fair tasks has been charged; `None`: no fair task runs on the CPU.
     since: Option<Instant>,
 }
 
@@ -132,8 +132,8 @@ impl FairServers {
         self.wait_or_go(cpu, cx);
     }
 
-    /// Defers the server to the last instant at which its budget fits before its deadline. If fair tasks starved, or if
-    /// this instant has come, activates the server.
+    /// Activates the server if fair tasks starved, or if the last instant has come at which its budget fits before its
+    /// deadline. Otherwise defers the server to this instant.
     fn wait_or_go(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let server = self.server(cpu);
         let last = server.last_moment();

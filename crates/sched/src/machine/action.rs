@@ -61,7 +61,7 @@ pub enum Action {
 /// The delivery of a kick to a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kicks {
-    /// At once: the CPU picks in the same settle. Only a kick of a frozen CPU is delivered by the driver.
+    /// Without delay: the CPU picks in the settle of the same instant. The driver delivers only kicks of frozen CPUs.
     Immediate,
     /// By the driver, after any delay ([`Action::Kick`], [`Input::Kicked`](super::Input::Kicked)).
     Delivered,

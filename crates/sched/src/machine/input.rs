@@ -15,7 +15,7 @@ pub enum Input {
         /// Cause of the wake-up.
         why: Wake,
     },
-    /// An event for an entity that is waiting or running.
+    /// An event for an entity that is not blocked.
     Event {
         /// Entity that the event is for.
         entity: EntityId,
@@ -54,7 +54,7 @@ pub enum Input {
         /// Alarm that is due.
         alarm: Alarm,
     },
-    /// An entity is paused, in any state, and is blocked until its next wake-up.
+    /// An entity, in any state, is paused. The entity is blocked until its next wake-up.
     Pause {
         /// Entity that is paused.
         entity: EntityId,

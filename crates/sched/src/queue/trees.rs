@@ -21,8 +21,9 @@ impl Summary for () {
 struct Node<K, S> {
     id: EntityId,
     key: K,
-    /// Summary of the node, and summary of its subtree.
+    /// Summary of the entity.
     own: S,
+    /// Summary of the subtree.
     sum: S,
     tree: u32,
     parent: u32,
@@ -39,8 +40,9 @@ struct Tree {
 /// Any number of queues in full order of key. The keys of a queue must be distinct; for example, they end with an
 /// arrival number.
 ///
-/// Treaps whose heap order is a hash of the entity's index: balanced in expectation, and the same on every run. `push`
-/// and `remove` take O(log n), `first` O(1), `next` O(1) amortised over an iteration.
+/// The queues are treaps. Their heap order is a hash of the entity's index, so the trees are balanced in expectation
+/// and have the same shape on every run. `push` and `remove` take O(log n), `first` O(1), `next` O(1) amortised over an
+/// iteration.
 ///
 /// An entity may have a [`Summary`]. In this case, a queue keeps the summary of all its entities (`summary`). The queue
 /// finds, in O(log n), the first entity whose summary satisfies a condition (`first_where`).
@@ -142,7 +144,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
     }
 
     /// Returns the first entity of `tree`, in order of key, whose summary satisfies `is`. The summary of a set must
-    /// satisfy `is` if and only if the summary of an entity in the set satisfies `is`. Example: a minimum is below a
+    /// satisfy `is` if and only if the summary of at least one entity in the set does. Example: a minimum is below a
     /// limit.
     pub fn first_where(&self, tree: usize, is: impl Fn(S) -> bool) -> Option<(K, EntityId)> {
         let mut at = self.trees[tree].root;

@@ -1,8 +1,9 @@
 //! Poris-s: Poris for each VM alone, without groups of VMs and without rounds.
 //!
-//! This reduction is Poris_s in the evaluation of Poris. It shows the effect of co-scheduling several VMs. Short time
-//! slices, promotion, gangs on CPUs of their own and affinity exchange are as in `poris`. But a mark on a group of VMs
-//! marks each VM individually, and a picked vCPU calls only its own siblings.
+//! This reduction is Poris_s in the evaluation of Poris. A comparison with `poris` shows the effect of co-scheduling
+//! several VMs. Short time slices, promotion, the confinement of siblings to different CPUs and affinity exchange are
+//! as in `poris`. But a mark on a group of VMs marks each VM individually, and a picked vCPU calls only its own
+//! siblings.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; latency 10 ms

@@ -1,7 +1,7 @@
 //! PS: parallel scheduling on top of Credit: the vCPUs of a marked VM run together, in Credit's long time slices.
 //!
 //! In the evaluation of Poris, a comparison with this policy shows the effect of short time slices and promotion. As in
-//! `poris`, each vCPU of a marked VM (`gang`) is confined to a CPU of its own, and a picked vCPU calls its siblings.
+//! `poris`, the vCPUs of a marked VM (`gang`) are confined to different CPUs, and a picked vCPU calls its siblings.
 //! Siblings exchange their CPUs as in `poris`, too. But time slices are those of Credit, and a woken vCPU receives only
 //! BOOST.
 //!

@@ -187,7 +187,8 @@ const BELOW: AlarmSlots = AlarmSlots {
     group: &union::<{ most(3) }>(3),
 };
 
-/// Returns the alarm slots of the fair class `at`, by owner: policy, CPU, entity, group.
+/// Returns the alarm slots of the fair class `at` for the owner `whose`: 0 is the policy, 1 a CPU, 2 an entity, 3 a
+/// group.
 const fn slots(at: usize, whose: usize) -> &'static [AlarmKind] {
     let alarms = FAIR[at].alarms;
     [alarms.policy, alarms.cpu, alarms.entity, alarms.group][whose]

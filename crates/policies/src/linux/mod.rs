@@ -21,13 +21,14 @@
 //!
 //! - A task that changes class leaves the old class as if it blocked, and enters the new class as if it woke. A running
 //!   task that enters a class above the fair class continues to run. A running task that enters the fair class stops
-//!   until it is picked. The deadline class may refuse the task. A task that leaves the deadline class keeps its
+//!   until it is picked. The deadline class may refuse a task. A task that leaves the deadline class keeps its
 //!   bandwidth up to its 0-lag time. A task that returns to a fair class of the kernel has the same lag or lead as when
 //!   it left (`switched_from_fair`).
-//! - In the kernel, the fair class does not charge a task for the time in which it ran in another class. A returning
-//!   task stays on its last CPU. With `boosts-pay`, the task and its groups are charged for that time when the task
-//!   returns to `cfs`, `eevdf` or `balance`. A boost is then a loan of CPU time, not a gift. The task also returns to
-//!   the CPU in whose queue it was. Migrations in the classes above therefore do not change the queues of fair tasks.
+//! - By default, as in the kernel, the fair class does not charge a task for the time for which it ran in another
+//!   class. A returning task stays on its last CPU. With `boosts-pay`, the task and its groups are charged for that
+//!   time when the task returns to `cfs`, `eevdf` or `balance`. A boost is then a loan of CPU time, not a gift. The
+//!   task also returns to the CPU in whose queue it was. Migrations in the classes above therefore do not change the
+//!   CPU on which a fair task is queued.
 //! - Groups, weights and quotas apply only to the fair class; tasks of other classes do not count towards them.
 //! - `yield_to` works only within the fair class.
 //! - By default, real-time throttling leaves the fair class at least 50 ms per second on each CPU. The run time of
@@ -35,8 +36,9 @@
 //! - With `fair-server` each CPU has a server instead: a reservation of 50 ms in every second on behalf of all fair
 //!   tasks. Admission control counts this reservation. The server is deferred until the last instant at which the rest
 //!   of its 50 ms fits before its deadline. The server stays inactive if fair tasks have received 50 ms by then.
-//!   Otherwise the server competes with its deadline and runs fair tasks, until they receive 50 ms without the server
-//!   or no fair task waits. Unlike throttling, the server holds no real-time task and leaves no CPU idle.
+//!   Otherwise the server competes with deadline tasks, by its own deadline, and runs fair tasks. The server is
+//!   deferred again once fair tasks run outside the server after its 50 ms are used up, or once no fair task waits.
+//!   Unlike throttling, the server holds no real-time task and leaves no CPU idle.
 //!
 //! **Kernel versions.** The defaults are the values of v5.13, with ticks of 1 ms. `rt-runtime-share = on` is the
 //! behaviour before v5.10. A 6.12 kernel corresponds to `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. A knob of
@@ -49,7 +51,8 @@
 //! **Other fair classes.** `fair` accepts every policy that shares CPUs among all entities: `cfs`, `eevdf`, `balance`,
 //! `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Knobs that a class shares with `cfs` or `eevdf`
 //! can be set here; its other knobs have their defaults. The last seven classes have no rules for more urgent classes.
-//! For example, an idle CPU of these classes does not pull a task that waits behind a real-time task on another CPU.
+//! For example, under one of these classes an idle CPU does not pull a task that waits behind a real-time task on
+//! another CPU.
 //!
 //! `fair` does not accept policies that keep each entity on one CPU (`bvt`, `sedf`). Policies with reservations or
 //! gangs of their own (`edf`, `rtds`, `poris` …) and variants of `credit` for VMs are not accepted either.

@@ -17,7 +17,7 @@ pub(super) struct Limit {
 /// The budget of a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
-    /// Time that real-time and more urgent entities have used in this period, plus the overrun of earlier periods.
+    /// Time that real-time and deadline entities have used in this period, plus the overrun of earlier periods.
     pub(super) used: Nanos,
     /// Time that real-time entities may use, including borrowed and excluding lent runtime.
     pub(super) runtime: Nanos,

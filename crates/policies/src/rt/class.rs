@@ -53,7 +53,7 @@ pub(crate) struct Rt {
 }
 
 impl Rt {
-    /// Creates the class on `host`. Unless `throttled`, real-time entities have no limit.
+    /// Creates the class on `host`. Unless `throttled`, the runtime of real-time entities is not limited.
     pub(crate) fn new(host: &Topology, knobs: &Knobs, throttled: bool) -> Rt {
         let (tick, period, runtime) = (knobs.time("tick"), knobs.time("rt-period"), knobs.time("rt-runtime"));
         let shared = knobs.on("rt-runtime-share");

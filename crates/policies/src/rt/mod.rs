@@ -1,11 +1,11 @@
 //! SCHED_FIFO and SCHED_RR, the real-time classes of Linux: the highest priority runs.
 //!
 //! These classes serve a few threads that must respond at once and block soon. Every CPU has a list for each of the
-//! priorities 1 to 99. The first entity of the highest list runs until it blocks or yields, or an entity of a higher
-//! priority arrives. SCHED_RR entities of one list run round robin, with a time slice of 100 ms.
+//! priorities 1 to 99. The first entity of the highest list that is not empty runs until it blocks or yields, or an
+//! entity of a higher priority arrives. SCHED_RR entities of one list run round robin, with a time slice of 100 ms.
 //!
 //! ```text
-//! a FIFO 10 from 0, b FIFO 20 from 20 to 60 ms, f without a priority, one CPU; 5 ms a letter
+//! a FIFO 10 from 0, b FIFO 20 from 20 to 60 ms, f without a priority, one CPU; 5 ms per letter
 //! 0         50        100               950       1000
 //! aaaabbbbbbbbaaaaaaaa        …         ffffffffffaaaa
 //! ```
@@ -20,16 +20,16 @@
 //! the urgency of its most urgent entity, running or waiting. A woken entity stays on its CPU if the entity is more
 //! urgent than that CPU. Otherwise the entity moves to the least urgent CPU, unless that CPU is at least as urgent as
 //! the entity. After a pick, a CPU *pushes* its waiting entities, the most urgent first, to less urgent CPUs. A CPU
-//! about to run a less urgent entity *pulls* the most urgent entity that waits on another CPU. After every decision, no
-//! entity waits while a CPU in its affinity runs a less urgent entity.
+//! about to run a less urgent entity *pulls* the most urgent entity that waits on another CPU. Once all kicks have
+//! arrived, no entity waits while an unthrottled CPU in its affinity runs a less urgent entity.
 //!
 //! **Throttling.** By default, a CPU is throttled when its real-time entities have used more than 0.95 s of a period of
 //! 1 s. Until the period ends, these entities are held, and other tasks run. An overrun counts in the next period. A
 //! held entity does not migrate, and an entity that wakes on a throttled CPU is held there. With `rt-runtime-share`,
 //! the default before v5.10 (assumed), a CPU that has used up its runtime first borrows from the other CPUs. From each
 //! lender, the borrower receives the lender's unused runtime divided by the number of CPUs, until the borrower's
-//! runtime is a whole period. The loan lasts until the lender needs the runtime. With the default runtime, a single hog
-//! is then never throttled while another CPU idles.
+//! runtime is a whole period. The loan lasts until the lender has used up its own runtime and borrows back. With the
+//! default runtime, a single hog is then never throttled while another CPU idles.
 //!
 //! **Other tasks.** Entities without a priority run round robin in the remaining time, machine-wide and in order of
 //! arrival. The policy `linux` has the fair class instead, and the deadline and stop classes above the real-time
@@ -113,8 +113,9 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     throttled(load, Conserving::Global { slack: Nanos::ZERO })
 }
 
-/// Returns the work conservation of `below` under throttling. Only a throttled CPU idles while an entity waits, at most
-/// until the end of the period. Until then, a real-time entity may wait behind a more urgent entity on another CPU.
+/// Returns the work conservation under throttling. `below`: the work conservation without throttling. Only a throttled
+/// CPU may idle while a real-time entity waits behind a more urgent entity on another CPU. The throttled CPU idles at
+/// most until the end of the period.
 pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving {
     if !load.has_rt || !is_limited(load.knobs) {
         return below;

@@ -1,15 +1,15 @@
 //! Throttling: on each CPU, real-time entities use at most their runtime per period.
 //!
-//! The used time is checked at every charge. The interval between two charges is at most a tick. An overrun counts in
-//! the next period, so the long-run share is exact.
+//! The used time is checked at every charge. While a real-time entity runs, the interval between two charges is at most
+//! a tick. An overrun counts in the next period, so the long-run share is exact.
 
 use super::budget::{Budget, Limit, PERIOD};
 use super::class::Rt;
 use sched::{CpuId, Cx, EntityId, Held, Instant, Nanos};
 
 impl Rt {
-    /// Charges `ran` to the runtime of `cpu`. Throttles the CPU if its runtime is used up and no runtime can be
-    /// borrowed.
+    /// Charges `ran` to the runtime of `cpu`. Throttles the CPU if its runtime is used up and the CPU cannot borrow
+    /// enough.
     pub(super) fn count(&mut self, cpu: CpuId, ran: Nanos, cx: &mut Cx<'_>) {
         let Some(limit) = self.limit else { return };
         self.budgets[cpu.index()].used += ran;
@@ -32,15 +32,15 @@ impl Rt {
         }
     }
 
-    /// Charges the time that a more urgent class ran on `cpu` to the runtime of `cpu`.
+    /// Charges the time for which a deadline entity ran on `cpu` to the runtime of `cpu`.
     pub(crate) fn count_above(&mut self, cpu: CpuId, ran: Nanos, cx: &Cx<'_>) {
         if self.limit.is_some() && cx.alarm_at(PERIOD).is_some() {
             self.budgets[cpu.index()].used += ran;
         }
     }
 
-    /// Transfers to `cpu` its part of the unused runtime of each other CPU. The runtime of `cpu` grows to at most a
-    /// period.
+    /// If CPUs may borrow, transfers to `cpu` its part of the unused runtime of each other CPU. The runtime of `cpu`
+    /// grows to at most a period.
     fn borrow(&mut self, cpu: CpuId, limit: Limit) {
         if !limit.shared {
             return;

@@ -289,8 +289,8 @@ fn a_task_raised_for_a_moment_keeps_its_lead() {
     }
 }
 
-/// Returns the CPU time that a hog receives in two seconds beside another hog. The first hog is a real-time task for 2
-/// ms of every 10 ms.
+/// Returns the CPU time that a hog receives in two seconds beside another hog. The hog is a real-time task for 2 ms of
+/// every 10 ms.
 fn raised(knobs: &[(&str, i64)]) -> Nanos {
     let mut host = host_with(1, knobs, Costs::NONE);
     let [a, _] = [0, 0].map(|level| hog(&mut host, nice(level)));

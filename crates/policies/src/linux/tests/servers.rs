@@ -54,7 +54,7 @@ fn a_task_that_does_not_starve_needs_no_server() {
     assert_eq!(used(&mut host, urgent), Nanos::ms(4_500));
 }
 
-/// Once fair tasks have run for a whole budget without the server, the server is deferred again.
+/// Once a fair task has run without the server after its budget was used up, the server is deferred again.
 #[test]
 fn the_end_of_starvation_defers_the_server_again() {
     let mut host = served(1);
@@ -62,12 +62,12 @@ fn the_end_of_starvation_defers_the_server_again() {
     let urgent = hog(&mut host, fifo(1));
     host.run_until(at(2_500));
     host.pause(urgent);
-    // At 2500 ms the server has no budget and is throttled until 3000 ms. The fair task then runs without the server.
-    // Every 50 ms of its CPU time start a new period, for example at 2500, 2550 and 2600 ms.
+    // At 2500 ms the server has no budget and is throttled until 3000 ms. The fair task then runs without the server
+    // until 2620 ms. When the task is preempted, its CPU time is charged, and a new period of the server begins.
     host.run_until(at(2_620));
     host.resume(urgent);
     let before = used(&mut host, fair);
-    // Since 2600 ms, 20 of the 50 ms are used. The server must start the remaining 30 ms by 3570 ms.
+    // The deadline of the new period is 3620 ms. The server must start its 50 ms by 3570 ms.
     host.run_until(at(3_570));
     assert_eq!(used(&mut host, fair), before);
     host.run_until(at(3_600));

@@ -30,7 +30,7 @@ fn entities_without_a_priority_run_round_robin_below() {
     let urgent = hog(&mut host, fifo(1));
     run_through(&mut host, 400);
     assert_eq!((running(&host, CPU), host.machine().inspect(urgent, "rt-priority")), (Some(urgent), Some(1)));
-    // Without its priority, the entity runs in the lower class again.
+    // Without its priority, `urgent` runs in the lower class.
     host.adjust(urgent, Params::default()).expect("accepted");
     host.run_until(at(800));
     assert_eq!(turns.map(|e| used(&mut host, e)), [Nanos::ms(200); 3]);

@@ -82,7 +82,7 @@ fn unused_runtime_is_not_saved() {
     host.block(CPU);
     host.run_until(at(1_500));
     wake(&mut host, e);
-    // The entity runs for 500 ms of the second period, then for 950 ms of the third period.
+    // The entity runs for 500 ms of the second period, then until the tick at 951 ms of the third period.
     run_through(&mut host, 2_950);
     assert_eq!(running(&host, CPU), Some(e));
     run_through(&mut host, 2_951);

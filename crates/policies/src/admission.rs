@@ -2,9 +2,10 @@
 //!
 //! On one CPU, EDF meets every deadline if and only if Σ slice/period ≤ 1 (Liu and Layland 1973). The theorem requires
 //! that each deadline is the end of its period and that no entity blocks. The theorem also holds if an entity that
-//! blocks forfeits the time that its block would cost the other entities. The policies that use this module apply such
-//! a rule. Under global EDF on m CPUs, the tardiness is bounded if Σ slice/period ≤ m and no utilisation exceeds one
-//! CPU. Deadlines can still be missed, by this bound at most (Devi and Anderson 2005).
+//! blocks forfeits the time that its block would cost the other entities. `edf`, `gang-edf` and, by default, `deadline`
+//! apply such a rule. `rtds` and `rt-xen` apply no such rule, so their guarantees assume that no entity blocks. Under
+//! global EDF on m CPUs, the tardiness is bounded if Σ slice/period ≤ m and no utilisation exceeds one CPU. Deadlines
+//! can still be missed, by this bound at most (Devi and Anderson 2005).
 
 use sched::{CpuId, CpuSet, Nanos, Reservation};
 

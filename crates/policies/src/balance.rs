@@ -1,4 +1,4 @@
-//! Balance scheduling: CFS that never queues two vCPUs of a VM on one CPU.
+//! Balance scheduling: CFS that queues the vCPUs of a VM on different CPUs as far as possible.
 //!
 //! Two siblings in one run queue can never run at the same time, even if other CPUs are free. Strict co-scheduling
 //! prevents this conflict at the cost of fragmentation: CPUs idle although vCPUs wait. Balance scheduling prevents the
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Siblings are the direct members of one group; members of its subgroups do not count. Members of the root group are
-//! not siblings. If a sibling runs or waits on every CPU in the affinity of a vCPU, the rule does not apply to this
-//! vCPU. This is the case in a VM with more vCPUs than the host has CPUs. The rule applies to placement only, so a vCPU
+//! not siblings. The rule does not apply to a vCPU if, on each CPU in its affinity, a sibling runs or waits. This
+//! occurs, for example, in a VM with more vCPUs than the host has CPUs. The rule applies to placement only, so a vCPU
 //! that is already queued stays in its queue.
 //!
 //! The paper compares balance scheduling with co-scheduling on CFS, which the knob `coschedule` adds. When a vCPU is

@@ -8,7 +8,7 @@ use sched::{
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The canaries, by name.
+/// The canaries, in alphabetical order of name.
 pub const CANARIES: &[&Descriptor] = &[
     &canary("canary-allocates", |_, _| Ok(boxed(Cheat::Allocates))),
     &canary("canary-forgets", |_, _| Ok(boxed(Cheat::Forgets))),

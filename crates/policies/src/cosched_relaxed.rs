@@ -15,16 +15,16 @@
 //! stopped       a       b               10: b may resume; h has run for 10 ms, b for 6
 //! ```
 //!
-//! **Stop.** A vCPU whose lead reaches the threshold stops (it is held, `co-stopped`); its siblings continue. Its CPU
-//! becomes free, often for the lagging vCPU.
+//! **Stop.** A running vCPU whose lead reaches the threshold stops (it is held, `co-stopped`); its siblings continue.
+//! Its CPU becomes free, often for the lagging vCPU.
 //!
 //! **Resume.** The vCPU resumes once its lead is down to `resume`. The instants of the stop and of the resume are known
 //! in advance, and an alarm is set for each; ticks have no effect. The slowest vCPU is never stopped, so a VM with any
 //! number of vCPUs never halts as a whole.
 //!
 //! **Idling.** An idle vCPU makes progress, but its lead from idling is limited to `resume`. If the lead was larger
-//! when the vCPU became idle, the lead shrinks by the progress of the siblings. A vCPU that ran alone for an hour
-//! therefore does not have to wait for an hour.
+//! when the vCPU became idle, the lead shrinks by the progress of the slowest sibling. A vCPU that idles for an hour
+//! therefore does not lead by an hour. A vCPU whose siblings idle for an hour does not lead by an hour either.
 //!
 //! **Order.** Otherwise scheduling is proportional share, as in `cosched-strict`: the vCPU with the least weighted CPU
 //! time runs, for a quantum at most. A vCPU that becomes ready to run preempts an entity outside its VM whose weighted
@@ -32,8 +32,8 @@
 //!
 //! **`version = 3`** is the behaviour of ESX 3. Skews are as in `cosched-strict`, and the whole VM stops at the
 //! threshold. But only the vCPUs that lag by half of the threshold or more (assumed) need CPUs at the same instant.
-//! Their siblings resume as soon as they get a CPU. When the VM starts, skews above half the threshold are reduced to
-//! half the threshold. `resume` has no effect in this version.
+//! Their siblings resume as soon as they receive a CPU. When the VM starts, skews above half the threshold are reduced
+//! to half the threshold. `resume` has no effect in this version.
 //!
 //! The members of a group that is marked as a gang are the vCPUs of a VM.
 //!

@@ -18,25 +18,27 @@
 //! not idle (`co-stopped`). This instant is known in advance, and an alarm is set for it; ticks have no effect.
 //!
 //! **Co-start.** The VM resumes when CPUs are available at the same instant for all of its vCPUs that are not idle. A
-//! CPU is available if it idles. It is also available if it runs an entity whose CPU time exceeds that of every vCPU of
-//! the VM by more than `margin`. A waiting entity with no more CPU time than the vCPUs of the VM has precedence. CPUs
-//! may idle while a VM is stopped. In the picture, a CPU idles for 46 of 106 ms. The later `cosched-relaxed` reduces
-//! this waste. At a co-start, a skew above half the threshold is reduced to half the threshold (assumed). Without this
-//! rule, a vCPU that loses its CPU immediately after the co-start would immediately stop the VM again.
+//! CPU is available if it idles. It is also available if it runs an entity whose weighted CPU time exceeds that of each
+//! of these vCPUs by more than `margin`. A waiting entity takes precedence if its weighted CPU time is at most the
+//! maximum among these vCPUs. CPUs may idle while a VM is stopped. In the picture, a CPU idles for 46 of 106 ms. The
+//! later `cosched-relaxed` reduces this waste. At a co-start, a skew above half the threshold is reduced to half the
+//! threshold (assumed). Without this rule, a vCPU that loses its CPU immediately after the co-start would immediately
+//! stop the VM again.
 //!
 //! **Order.** Otherwise scheduling is proportional share: the vCPU with the least weighted CPU time runs, for a quantum
-//! at most. A vCPU that wakes does not keep its unused time. A lead of up to 20 quanta is remembered. A vCPU may gain a
-//! larger lead while no other vCPU is able to run. The excess over 20 quanta is not compensated. Weights belong to the
-//! vCPUs; groups have no weight here.
+//! at most. A vCPU that wakes does not keep its unused time. A vCPU that runs while no other vCPU can run gains a lead
+//! in weighted CPU time. Only about 20 quanta of this lead count later. Weights belong to the vCPUs; groups have no
+//! weight here.
 //!
 //! A VM may have more vCPUs than there are CPUs, or more than its affinities allow to run at the same time. Such a VM
-//! starts when the largest possible number of its vCPUs have CPUs. Its vCPUs with the least CPU time have precedence.
-//! The vCPUs without a CPU begin to lag, so all vCPUs run in turn.
+//! starts when CPUs are available for the largest possible number of its vCPUs. Its vCPUs with the least CPU time have
+//! precedence. The vCPUs without a CPU begin to lag, so all vCPUs run in turn.
 //!
 //! The members of a group that is marked as a gang are the vCPUs of a VM.
 //!
 //! Differences from ESX: there are no per-CPU queues, and no migration between them. Time in the hypervisor counts as
-//! time in the guest. The threshold is assumed, and also that a vCPU loses its skew while it idles.
+//! time in the guest. The threshold is assumed. It is also assumed that the skew of a vCPU shrinks while the vCPU
+//! idles.
 //!
 //! Source: VMware, "Co-scheduling SMP VMs in VMware ESX Server" (2008), and "The CPU Scheduler in VMware vSphere 5.1"
 //! (2013).

@@ -4,8 +4,8 @@
 //! without benefit. The administrator therefore classifies each VM: a marked VM (`gang`) is concurrent; any other VM is
 //! a high-throughput VM.
 //!
-//! Each vCPU of a concurrent VM is kept on a different CPU. When a CPU picks the VM's first vCPU, the CPU signals the
-//! siblings. The siblings move to the head of their queues, above BOOST, and their CPUs pick again. Each VM is
+//! The vCPUs of a concurrent VM are kept on different CPUs. When a CPU picks the VM's first vCPU, the CPU signals the
+//! siblings. Siblings that wait move to the head of their queues, above BOOST, and their CPUs pick again. Each VM is
 //! signalled at most once per `signal-every`, which is one time slice of Credit by default.
 //!
 //! ```text

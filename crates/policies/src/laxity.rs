@@ -3,8 +3,9 @@
 //! Credit's boost runs every woken vCPU at once, as long as the vCPU has credit. If several vCPUs are boosted, no vCPU
 //! is certain to run in time. Boosted vCPUs also preempt batch work when they could wait. Here a vCPU may state the
 //! scheduling delay that it tolerates (`latency`, its laxity). Such a vCPU is not boosted when it wakes with credit
-//! left. The policy queues the vCPU behind as many entities as that delay allows. Each is expected to run for a whole
-//! time slice, after the current time slice. The vCPU is never queued further back than in Credit.
+//! left. The policy queues the vCPU behind as many entities as that delay allows. The delay must cover the remainder of
+//! the current time slice and, by default, a whole time slice of each of these entities. The vCPU is never queued
+//! further back than in Credit.
 //!
 //! ```text
 //! slice 30 ms, r has just begun, queue a b c (all UNDER)     e wakes with a laxity of
@@ -19,7 +20,7 @@
 //!
 //! A vCPU without laxity and an OVER vCPU are scheduled as in `credit`. Accounting, caps, stealing and knobs are also
 //! as in `credit`. A vCPU that preempts another vCPU and blocks before the next tick keeps its priority, as in
-//! `credit`. The delay is guaranteed only to a vCPU that stays within its share.
+//! `credit`. The tolerable delay determines the position only of a vCPU that wakes UNDER. The delay is not guaranteed.
 //!
 //! The position formula is inferred from the abstract and from Wu et al. (Poris) §2; the formula of the paper is not
 //! available (assumed).

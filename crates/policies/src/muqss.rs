@@ -22,7 +22,7 @@
 //!
 //! **SMT-nice.** With `smt-nice` (off by default), the task on a hardware thread restricts the sibling threads. The
 //! siblings run no task of a worse class, and no task whose nice value is higher by `smt-nice` levels or more. The
-//! kernel runs such tasks for a proportional part of the time; here such tasks wait (our simplification).
+//! kernel runs such tasks for a proportional part of the time. Here, such tasks wait (our simplification).
 //!
 //! Differences from BFS: MuQSS has no sticky tasks; a CPU prefers the tasks of nearer run queues instead. A time slice
 //! lasts exactly `rr-interval`. SCHED_ISO has one account per run queue. In the kernel, a CPU skips a run queue whose

@@ -19,16 +19,18 @@
 //!
 //! **Promotion.** An event (an interrupt or a packet) promotes a waiting UNDER vCPU of a marked VM to a priority above
 //! BOOST. The vCPU is enqueued behind others of that priority. A wake-up has the same effect (`woken`). A vCPU that
-//! stops running is UNDER again. An OVER vCPU is not promoted, but it may still be co-scheduled with its siblings.
+//! stops running is UNDER again, unless rounds remain for it (see below). An OVER vCPU is not promoted, but it may
+//! still be co-scheduled with its siblings.
 //!
 //! **Co-scheduling.** VMs that work together are packed whole into subgroups with no more vCPUs than there are CPUs
-//! (`packing`). Each vCPU of a subgroup is confined to a CPU of its own, the CPU with the fewest marked vCPUs. A CPU
-//! that picks a vCPU of the group *calls* the other vCPUs. A call promotes all waiting vCPUs of the group to the
-//! highest priority, the subgroup of the picked vCPU first. CPUs that run other vCPUs are kicked. A picked vCPU does
-//! not call while the time slices of the last call are in progress and another vCPU of the group runs.
+//! (`packing`). Only a VM with more vCPUs than there are CPUs is split. The vCPUs of a subgroup are confined to
+//! different CPUs, each to the CPU with the fewest marked vCPUs. A CPU that picks a vCPU of the group *calls* the other
+//! vCPUs. A call promotes all waiting vCPUs of the group to the highest priority, the subgroup of the picked vCPU
+//! first. The CPUs of these vCPUs are kicked, except CPUs that run a vCPU of the group. A picked vCPU does not call
+//! while the time slices of the last call are in progress and another vCPU of the group runs.
 //!
 //! **Rounds.** Several subgroups run round robin for `round` each, until each subgroup has received a whole time slice.
-//! So no subgroup waits long for another subgroup.
+//! No subgroup therefore waits long for another subgroup.
 //!
 //! **Affinity exchange.** Two siblings must not share a run queue. So a CPU with an OVER vCPU at the head of its run
 //! queue must not steal a sibling of this vCPU. Instead, the two siblings exchange their CPUs.
@@ -41,11 +43,11 @@
 //! - Accounting does not lower promoted vCPUs, and a call promotes running members, too.
 //! - In Algorithm 1 every picked vCPU calls, so siblings would call each other repeatedly. §4.4 limits the call to the
 //!   first scheduled vCPU of a VM. Here, the condition on the last call implements that limit.
-//! - The source does not order the subgroups. The subgroup of the picked vCPU is first here. Any other subgroup would
-//!   run beside a part of that subgroup.
+//! - The source does not order the subgroups. The subgroup of the picked vCPU is first here. If another subgroup were
+//!   first, it would run beside a part of that subgroup.
 //! - In the source, the stopped vCPU is enqueued after the pick. Here, the vCPU is enqueued before the pick, as in
 //!   Credit.
-//! - A vCPU that blocks loses its remaining rounds, so its next event calls its group.
+//! - A vCPU that blocks loses its remaining rounds, so its next pick may call its group.
 //!
 //! Source: Wu et al., "Poris: a scheduler for parallel soft real-time applications in virtualized environments", §4 and
 //! §5, Algorithm 1; xen/common/sched_credit.c, Xen 4.0.1.
@@ -69,7 +71,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     ..SHARED
 };
 
-/// The wake-up latency that a real-time VM tolerates.
+/// The wait of a vCPU between two time slices that marked VMs tolerate.
 pub(crate) const LATENCY: Knob = Knob::time(
     "latency",
     Nanos::ms(15),

@@ -25,21 +25,21 @@
 //! deadline is more urgent.
 //!
 //! **Placement.** Partitioned: when a vCPU is attached, it is assigned to the allowed CPU with the minimum total
-//! utilisation. If `admission` refuses the vCPU there, the other allowed CPUs are tried in ascending order. Global: one
-//! run queue serves all CPUs, as in `rtds`.
+//! density (budget divided by relative deadline). If `admission` refuses the vCPU there, the other allowed CPUs are
+//! tried in ascending order. Global: one run queue serves all CPUs, as in `rtds`.
 //!
 //! **Ties.** The running vCPU continues unless a more urgent vCPU waits, so the quantum has no effect among equally
 //! urgent vCPUs. With `ties = turn`, equally urgent vCPUs run round robin, one quantum each.
 //!
 //! **Admission control.** In the original, a compositional analysis tested the reservations in advance. With
-//! `admission` on, each vCPU is tested when it is attached. With EDF, Σ budget/period must be at most 1 on each CPU.
-//! With fixed priorities, Π (1 + budget/period) must be at most 2. If a deadline is earlier than the end of the period,
-//! budget/deadline replaces budget/period. While all vCPUs are runnable, every vCPU whose server is not sporadic then
-//! receives its budget in every period. On several CPUs with one run queue, a sum up to the number of CPUs is admitted,
-//! without a guarantee.
+//! `admission` on, each vCPU is tested when it is attached or its reservation changes. With EDF, Σ budget/period must
+//! be at most 1 on each CPU. With fixed priorities, Π (1 + budget/period) must be at most 2. If a deadline is earlier
+//! than the end of the period, budget/deadline replaces budget/period. While all vCPUs are runnable, every vCPU whose
+//! server is not sporadic then receives its budget in every period. On several CPUs with one run queue, a sum up to the
+//! number of CPUs is admitted, without a guarantee.
 //!
 //! Differences from the original: a budget is replenished when it is due, not at the next decision, and is counted in
-//! nanoseconds. A vCPU is placed on a CPU with room, not on the CPU where it was created. Soft limits have no effect
+//! nanoseconds. A vCPU is placed by the rule above, not on the CPU where it was created. Soft limits have no effect
 //! unless `extratime` is on. Periods are counted from the attachment of a vCPU. In the original (`grid = boot`),
 //! periods are counted from the start of the machine.
 //!

@@ -1,7 +1,7 @@
-//! RTDS: each vCPU has a budget of CPU time per period; the vCPUs with the earliest deadlines of the machine run.
+//! RTDS: each vCPU has a budget of CPU time per period; across the machine, the vCPUs with the earliest deadlines run.
 //!
 //! RTDS is Xen's real-time deferrable-server scheduler, developed from RT-Xen 2. Every vCPU has a budget in every
-//! period; its deadline is the end of the period. The vCPUs with remaining budget and the earliest deadlines run, on
+//! period; the end of the period is its deadline. The vCPUs with remaining budget and the earliest deadlines run, on
 //! any CPU. A vCPU keeps its budget until the period ends, even while it is blocked (*deferrable*). Each new period
 //! replenishes the budget.
 //!
@@ -16,9 +16,9 @@
 //! limit is held until the period ends.
 //!
 //! **Wake-ups.** A vCPU that wakes after its period has ended starts the period that contains the current instant, with
-//! a full budget. So periods stay on their grid. The wake-up kicks an idle CPU that the vCPU may run on, the last CPU
-//! of the vCPU first. If no such CPU idles, the wake-up kicks the CPU that runs the least urgent vCPU, if the woken
-//! vCPU is more urgent.
+//! a full budget. So periods stay on their grid. The wake-up kicks an idle CPU on which the vCPU may run, preferably
+//! the last CPU of the vCPU. If no such CPU idles, the wake-up kicks the CPU that runs the least urgent vCPU, if the
+//! woken vCPU is more urgent.
 //!
 //! **Ties.** Of vCPUs with equal deadlines, the vCPU that began to wait first runs. A wake-up with an equal deadline
 //! does not preempt. But when the CPU decides again for another reason, a waiting vCPU with an equal deadline runs

@@ -6,7 +6,7 @@
 //! of the lists that are not empty. The CPU runs the first task of the best list. A time slice is 4.2 ms.
 //!
 //! ```text
-//! two hogs a and b that have sunk to +7; i wakes at times and runs briefly; one letter per ms
+//! two hogs a and b that have sunk to +7; i wakes at times and runs briefly; one letter per 1.05 ms
 //! 0         10        20        30
 //! aaaabbibbaaaabbbbaiaaabbbbaaaaibbbba
 //! ```
@@ -33,16 +33,16 @@
 //! so a yield often has no effect on other tasks. The knob `yield` changes this. A directed yield has no effect.
 //!
 //! **Several CPUs.** A woken task is placed on an idle core, else on an idle thread. If no CPU idles, the candidates
-//! are the CPUs whose running task is at most one level better than the woken task. If there is no such CPU, all CPUs
-//! are candidates. The task is placed on the candidate nearest to its last CPU: the same CPU, else the same core, else
-//! the same cache. A CPU that becomes idle pulls tasks from the nearest run queue with waiting tasks. It pulls the
-//! tasks behind the running task, up to half of the queue. If a whole core idles and each thread of another core runs a
-//! single task, one of these tasks moves to the idle core. There is no other balancing. A task with a restricted
-//! affinity may therefore wait while a CPU in its affinity idles.
+//! are the CPUs whose first task is at most one level better than the woken task. If there is no such CPU, all CPUs in
+//! the affinity of the task are candidates. The task is placed on the candidate nearest to its last CPU: the same CPU,
+//! else the same core, else the same cache. A CPU that becomes idle pulls tasks from the nearest run queue with waiting
+//! tasks. It examines the tasks behind the running task, at most half of the queue, and pulls those that may run on it.
+//! If a whole core idles and each thread of another core runs a single task, one of these tasks moves to the idle core.
+//! There is no other balancing. A task with a restricted affinity may therefore wait while a CPU in its affinity idles.
 //!
 //! **Parameters.** A weight counts as the nice value with the nearest weight, by ratio. Groups, their weights and their
 //! quotas are ignored. An entity with a reservation is a SCHED_DEADLINE task, which Project C runs at SCHED_FIFO 99
-//! (`deadline-is-fifo`). SCHED_ISO is the same as SCHED_NORMAL. BMQ guarantees no share. A hog can starve beside a hog
+//! (`deadline-is-fifo`). SCHED_ISO is the same as SCHED_OTHER. BMQ guarantees no share. A hog can starve beside a hog
 //! of a better nice value, or beside a task that sleeps often enough.
 //!
 //! **Interactive tasks** (for hints to a host) are tasks whose boost is −2 or better.
@@ -50,8 +50,8 @@
 //! **Versions.** Up to 5.12, a time slice is exactly 4 ms, and counts as used up when less than 100 µs is left.
 //!
 //! From 6.6 on, the boost ranges from −12 to +12, children start at +12, and four real-time priorities share a level. A
-//! short run is shorter than 2^22 ns ≫ ⌊(14 − boost)/2⌋. A task that blocks after a run longer than a time slice loses
-//! one step.
+//! short run is shorter than 2^22 ns ≫ ⌊(14 − boost)/2⌋. The boost of a task that blocks after a run longer than a time
+//! slice worsens by one.
 //!
 //! From 6.12 on, every block improves the boost by one, and children inherit their parent's boost. A task that yields
 //! moves to the tail of its list. A SCHED_IDLE task never climbs. Because of a bug in the code, a sleep never improves
@@ -61,11 +61,11 @@
 //! code of that time allows negative boosts. `min-boost = 0` follows the thesis.
 //!
 //! Differences from the kernel: stop tasks have a level of their own before SCHED_FIFO 99; in the kernel they share
-//! that level. In the kernel, a CPU that finds a run-queue lock held gives up (trylock); here, the CPU acquires the
-//! lock after the other CPU. A CPU that becomes idle while another CPU is being kicked searches again after that CPU
-//! has picked. A kicked CPU that has not picked yet counts as running its first task. The run time of a parent up to
-//! the fork is charged before its time slice is halved. Ticks are at the same instants on all CPUs. Versions 6.6 and
-//! 6.12 differ only in the points listed above, not in balancing.
+//! that level. In the kernel, a CPU that finds a run-queue lock held gives up (trylock); here, there are no locks, so
+//! no CPU gives up. A CPU that becomes idle while a kick of another CPU is pending searches again after that CPU has
+//! picked. A kicked CPU that has not picked yet counts as running its first task. The run time of a parent up to the
+//! fork is charged before its time slice is halved. Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12
+//! differ only in the points listed above, not in balancing.
 //!
 //! Source: Project C v5.13-r3, kernel/sched/alt_core.c and bmq.h, and the same files for 5.8 to 6.12; BMQ vs CFS thesis
 //! §2.3.
@@ -125,8 +125,8 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 }
 
 /// Returns the maximum wait of an entity. Levels are strict, so there is a bound only among equal entities that never
-/// sleep. All of these entities sink to the last level and alternate there. Each uses up one time slice per step of its
-/// boost before it reaches that level.
+/// sleep. All of these entities sink to the level of the worst boost and alternate there. Each uses up one time slice
+/// per step of its boost before it reaches that level.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let unequal = load.weight_least != load.weight_most;
     if unequal || project_c::has_real_time(load) || load.has_sleepers || load.has_changes || load.has_affinity {

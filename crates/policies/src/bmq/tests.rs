@@ -166,7 +166,7 @@ fn an_interactive_tasks_boost_falls_to_the_least_and_is_reported() {
     // Each burst gains two steps: one for the short run and one for the long sleep.
     assert_eq!(told[..4], [(-2, true), (-4, true), (-6, true), (-7, true)]);
     assert_eq!(told[8], (-7, true));
-    // The boost decays by one step with each time slice used up.
+    // The boost worsens by one step with each time slice used up.
     use_up(&mut lab, 5);
     assert_eq!((lab.boost(e), lab.host.machine().interactive(e)), (-2, true));
     use_up(&mut lab, 1);
@@ -312,7 +312,7 @@ fn equals_that_never_sleep_wait_no_longer_than_stated() {
     let mut lab = Lab::bmq(1);
     let oldest = lab.hog(nice(0));
     use_up(&mut lab, 7);
-    // Three tasks with better levels keep the oldest task waiting until their levels have decayed.
+    // Three tasks with better levels keep the oldest task waiting until their boosts have worsened to +7.
     for _ in 0..3 {
         lab.hog(nice(0));
     }

@@ -26,7 +26,7 @@ pub(super) struct Matrix {
     runnable: Vec<u32>,
     /// Bit set of the rows with a runnable entity.
     active: Vec<u64>,
-    /// Row before which no row has a free cell.
+    /// Number of leading rows that have no free cell.
     full_before: usize,
     /// Cell of each entity, by index.
     members: Vec<Member>,
@@ -71,7 +71,7 @@ impl Matrix {
     }
 
     /// Returns the next active row after `row` in cyclic order, or the first active row if `row` is `None`. Returns
-    /// `row` itself if no other row is active.
+    /// `row` itself if no other row is active, and `None` if no row is active.
     pub(super) fn next_active(&self, row: Option<usize>) -> Option<usize> {
         let after = row.map_or(0, |row| row + 1);
         let masked = |word: usize, mask: u64| {

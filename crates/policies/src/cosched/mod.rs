@@ -20,12 +20,12 @@
 //! entity in the row is runnable. A member that wakes during its row's time slice preempts the entity that fills its
 //! cell.
 //!
-//! **Fragmentation.** If a CPU's cell in the current row is empty, or its entity is blocked, the CPU runs another
-//! waiting entity. The CPU searches its own column first, then the next columns. Without affinities, no CPU therefore
-//! idles while an entity waits. With affinities, a CPU may idle for one quantum at most while an entity that may run on
-//! it waits. The entity that fills a cell leaves the cell at the end of the row's time slice.
+//! **Fragmentation.** If a CPU's cell in the current row is empty, or the entity of this cell is blocked, the CPU runs
+//! another waiting entity. The CPU searches its own column first, then the next columns. Without affinities, no CPU
+//! therefore idles while an entity waits. With affinities, a CPU may idle for one quantum at most while an entity that
+//! may run on it waits. The entity that fills a cell leaves the cell at the end of the row's time slice.
 //!
-//! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a vCPU that wakes waits for the
+//! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a vCPU that wakes may wait for the
 //! time slices of all other VMs. Parallel soft real-time scheduling (`poris`) shortens this wait. `cosched-strict` is a
 //! different policy, which measures the drift between siblings.
 //!

@@ -138,7 +138,7 @@ fn a_gang_that_cannot_sit_in_one_row_takes_several() {
     assert_eq!(seat(&mut matrix, &three), [at(0, 0), at(0, 1), at(1, 0)]);
     let one = CpuSet::one(CpuId::new(1));
     assert_eq!(seat(&mut matrix, &[(id(3), one), (id(4), one)]), [at(2, 1), at(1, 1)]);
-    // The vCPU with the fewest allowed CPUs gets its cell first.
+    // The vCPU with the fewest allowed CPUs is assigned a cell first.
     assert_eq!(seat(&mut matrix, &[(id(5), everywhere), (id(6), one)]), [at(3, 0), at(3, 1)]);
     matrix.remove(id(1));
     assert_eq!(seat(&mut matrix, &[(id(7), one)]), [at(0, 1)], "a free cell is filled");

@@ -1,4 +1,4 @@
-//! PDS: the task with the earliest deadline runs; each time slice has a deadline by nice value, and waiting adds
+//! PDS: the task with the earliest deadline runs; the nice value sets the deadline of each time slice, and waiting adds
 //! urgency.
 //!
 //! PDS is Alfred Chen's Priority and Deadline based Skiplist scheduler, an alternative to Linux's fair scheduler for
@@ -19,11 +19,11 @@
 //!
 //! **Levels.** Real-time priorities occupy the first 100 levels, as in BMQ. The next 64 levels rotate with time. The
 //! level of a deadline is its distance from the current slot, plus 24. At nice 0, a new deadline is 44 levels behind
-//! the first level. With each new slot, every task moves up one level. A task that reaches the first level is enqueued
-//! behind the tasks already there. An arriving task is enqueued at the tail of its level. So a task of equal level does
-//! not preempt; a task of a better level preempts at once. The share of a hog depends on differences between nice
-//! values, not on ratios. In the picture, `b` waits until its deadline equals that of `a`. Then `b` runs for a time
-//! slice.
+//! the first level. With each new slot, every task of these levels moves up one level. A task that reaches the first
+//! level is enqueued behind the tasks already there. An arriving task is enqueued at the tail of its level. So a task
+//! of equal level does not preempt; a task of a better level preempts at once. The share of a hog depends on
+//! differences between nice values, not on ratios. In the picture, `b` waits until its deadline equals that of `a`.
+//! Then `b` runs for a time slice.
 //!
 //! **Time slices** are as in BMQ. A preempted task stays at the head of its level and keeps its remaining time slice. A
 //! remainder below 102.4 µs counts as used up. A fork halves the remainder. A task that blocks with a used-up time
@@ -32,14 +32,14 @@
 //! **Several CPUs** are scheduled as in BMQ. A woken task is placed on the nearest idle core, else on an idle thread.
 //! Without an idle thread, the task is placed on a CPU whose first task is at most one level better than the woken
 //! task. A CPU that becomes idle pulls at most half of the nearest run queue. An idle core pulls one of two tasks that
-//! share a core. The scheduler does no other balancing, so a task with an affinity may wait while an allowed CPU idles.
-//! Other CPUs use the best level of a CPU as of the last enqueue or dequeue there.
+//! share a core. The scheduler does no other balancing, so a task with a restricted affinity may wait while a CPU in
+//! its affinity idles. Other CPUs use the best level of a CPU as of the last enqueue or dequeue there.
 //!
 //! **Parameters.** A weight is mapped to the nice value with the nearest ratio. A new weight takes effect at the next
-//! deadline. SCHED_BATCH, SCHED_IDLE and SCHED_ISO are the same as SCHED_NORMAL. Groups are ignored. A task with a
+//! deadline. SCHED_BATCH, SCHED_IDLE and SCHED_ISO are the same as SCHED_OTHER. Groups are ignored. A task with a
 //! reservation is in SCHED_DEADLINE, which Project C runs as SCHED_FIFO 99 (`deadline-is-fifo`). Unlike in BMQ, only
-//! real-time tasks can starve a task. After 64 slots every task is at the first level, behind only the tasks that were
-//! there before.
+//! real-time tasks can starve a task. After 64 slots, every waiting task is at the first level, behind only the tasks
+//! that were there before.
 //!
 //! Differences from the kernel: the essay of BMQ lists those that concern the engine. In addition, a deadline that is
 //! too far ahead on another CPU's clock is not clamped, because all CPUs have the same clock here.

@@ -70,8 +70,8 @@ struct Balance {
 
 impl Balance {
     /// Kicks the CPUs of the waiting siblings of `e`, which has just been dispatched, so that these CPUs pick the
-    /// siblings first. Does not kick a CPU that runs another sibling. Does nothing if a member of the VM has kicked CPUs
-    /// of its siblings at this instant.
+    /// siblings first. Does not kick a CPU that runs another sibling. Does nothing if a member of the VM has already
+    /// kicked CPUs of its siblings at this instant.
     fn call_siblings(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let group = cx.params(e).group;
         if group == GroupId::ROOT || self.called[group.index()] == Some(cx.now()) {

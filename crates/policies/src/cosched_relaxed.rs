@@ -7,7 +7,7 @@
 //! waits for a CPU or is co-stopped.
 //!
 //! ```text
-//! two CPUs; a hog h; a VM of two vCPUs, a and b; equal weights; threshold 3 ms, resume 2 ms, margin 1 ms, quantum 50 ms
+//! two CPUs; a hog h; a VM of vCPUs a and b; equal weights; threshold 3 ms, resume 2 ms, margin 1 ms, quantum 50 ms
 //! from ms    0   3   4   9   10  59
 //! CPU 0      h   h   h   h   b   b       3: a leads by 3 ms and stops; b gets its CPU
 //! CPU 1      a   b   b   a   a   h       4: a leads by 2 ms and may resume

@@ -6,7 +6,7 @@
 //! no CPU.
 //!
 //! ```text
-//! two CPUs; a hog h; a VM of two vCPUs, a and b; equal weights; threshold 5 ms, margin 1 ms, quantum 50 ms
+//! two CPUs; a hog h; a VM of vCPUs a and b; equal weights; threshold 5 ms, margin 1 ms, quantum 50 ms
 //! from ms    0   5   6   56  61  106
 //! CPU 0      h   h   a   h   h   a       5: b has waited for 5 ms while a ran: both stop
 //! CPU 1      a   .   b   b   .   b       6: h has run for 6 ms, a for 5: both CPUs are available

@@ -12,9 +12,9 @@
 //! a1  b1   . a1  .         a1  b1   .  a1
 //! ```
 //!
-//! **Admission control.** A CPU admits a member if the utilisation of the CPU stays within one, less the reserve. No
-//! slice is then late on that CPU (Liu and Layland). A member that no CPU admits is refused; the error names the
-//! largest slice that would fit. A member whose slice or period differs from its siblings' is refused.
+//! **Admission control.** A CPU admits a member if the total utilisation of the CPU is then at most one minus the
+//! reserve. No slice is then late on that CPU (Liu and Layland). A member that no CPU admits is refused; the error
+//! names the largest slice that would fit. A member whose slice or period differs from its siblings' is refused.
 //!
 //! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. On several
 //! hosts, the periods of VMs begin at the same instants if their reservations have the same period and `start`. The

@@ -1,8 +1,8 @@
 //! The scheduling policies of Tactus, each in its own module, and their registry.
 //!
-//! A new policy needs a module in this directory, a `mod` line and an entry in [`ALL`]. Both lists are in alphabetical
-//! order, and `cargo xtask new-policy NAME` extends them. The command line, the documentation, the tests of the laws,
-//! the fuzzer, the goldens and the benchmarks cover every entry.
+//! A new policy needs a module in this directory, a `mod` line and an entry in [`ALL`]. The `mod` lines and [`ALL`] are
+//! in alphabetical order. `cargo xtask new-policy NAME` extends both. The command line, the documentation, the tests of
+//! the laws, the fuzzer, the goldens and the benchmarks cover every entry.
 
 mod adaptive;
 mod admission;

@@ -296,8 +296,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
 
     // ---- Placement ----
 
-    /// Returns the CPU for `e`, which has just become runnable. `e` stays on its last CPU if `e` may run there, unless
-    /// that CPU has an equally or more urgent entity and another CPU is less urgent than `e`. A shut CPU keeps its
+    /// Returns the CPU for `e`, which has just become runnable. `e` stays on its last CPU if `e` may run there.
+    /// Exception: that CPU is at least as urgent as `e`, and another CPU is less urgent than `e`. A shut CPU keeps its
     /// entities.
     pub(crate) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let Place { home, .. } = self.places[e.index()];

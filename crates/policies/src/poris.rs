@@ -3,7 +3,8 @@
 //! A media player, a search engine or a stream computation in a VM with several vCPUs suffers from two delays under
 //! Credit. First, an event waits for the time slices of other vCPUs. Second, a vCPU spins or sleeps until a sibling
 //! runs. Poris shortens both delays for VMs that the administrator marks (`gang`). VMs that work together are marked
-//! together: the mark is on a group that contains them. Unmarked VMs are scheduled by `credit`.
+//! together: the mark is on a group that contains them. Unmarked VMs are scheduled as in `credit`, except that their
+//! time slices also become short.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 and VM b = b0 b1 work together; h and i are hogs; latency 10 ms, rounds of 1 ms

@@ -10,8 +10,7 @@ use alloc::vec::Vec;
 /// One alarm slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
-    /// Alarm of this slot. A reused index has a new owner, which may attach at the instant at which the old owner
-    /// leaves.
+    /// Alarm that was last set in this cell. Its owner may be a former entity or group with the same index.
     alarm: Alarm,
     /// Instant at which the alarm is due. NEVER if the alarm is not set.
     pub(crate) at: Instant,
@@ -59,7 +58,7 @@ impl Alarms {
         self.cells.len()
     }
 
-    /// Makes room for the alarms of this number of entities and groups.
+    /// Makes room for the alarms of `entities` entities and `groups` groups.
     pub(crate) fn reserve(&mut self, entities: usize, groups: usize) {
         let stride = self.slots.entity.len() + self.slots.group.len();
         let owners = match (self.slots.entity.len(), self.slots.group.len()) {
@@ -138,7 +137,7 @@ impl Alarms {
         }
     }
 
-    /// Clears the alarms of an entity that detaches.
+    /// Clears the alarms of an entity that is detached.
     pub(crate) fn drop_entity(&mut self, e: EntityId) {
         self.drop_all(self.slots.entity.len(), AlarmOwner::Entity(e));
     }

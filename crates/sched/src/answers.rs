@@ -20,7 +20,7 @@ pub struct PromiseState {
 /// tasks reads the position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Position {
-    /// Weighted fair queueing: the entity of minimum virtual run time is dispatched first.
+    /// Weighted fair queueing: the entity with the minimum virtual run time is dispatched first.
     Fair(FairPosition),
     /// Earliest virtual deadline first.
     Deadline {

@@ -88,8 +88,9 @@ impl<'a> Cx<'a> {
         self.truth.now
     }
 
-    /// Returns the CPU of the current call: the CPU of the waker, of the alarm, of the running entity, or the CPU that
-    /// puts an entity back or picks. Without such a CPU: CPU 0 in `plan` and `group`, else the last CPU of the entity.
+    /// Returns the CPU to which the current call relates. This is the CPU of the waker, of the alarm or of the running
+    /// entity, or the CPU that puts an entity back or picks. Without such a CPU: CPU 0 in `plan` and `group`, else the
+    /// last CPU of the entity.
     #[inline]
     #[must_use]
     pub fn here(&self) -> CpuId {
@@ -160,8 +161,8 @@ impl<'a> Cx<'a> {
         self.truth.allowed(e)
     }
 
-    /// Returns the members of `g` itself (not of its subgroups), the last to join first. In a composed policy, returns
-    /// only members of this class.
+    /// Returns the members of `g` itself (not of its subgroups), in reverse order of joining. In a composed policy,
+    /// returns only members of this class.
     pub fn members(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
         self.truth.members(g).filter(|&e| self.class_of(e) == self.view.class)
     }

@@ -83,12 +83,11 @@ pub struct Guarantees {
     /// see `gang_periods`.
     pub reservations: Bound,
     /// Whether the members of a gang share their periods. The periods follow one another from the start of the first
-    /// member's reservation, or else from the attachment of this member; a sleep moves none of them. A member that is
+    /// member's reservation, or else from the attachment of this member. A sleep moves none of them. A member that is
     /// attached later begins with the next period of its siblings.
     pub gang_periods: bool,
-    /// Excess in the bound on the CPU time of a group with a quota. In any span, this CPU time is at most the sum of
-    /// three terms: the span times quota per quota period, twice the quota, and the excess. Add the driver's delay per
-    /// CPU.
+    /// Excess in the bound on the CPU time of a group with a quota. In any span, this time is at most the span times
+    /// quota per quota period, plus twice the quota, plus the excess. Add the driver's delay per CPU.
     pub quota: Bound,
     /// Bound within which the policy enforces the cap of a group.
     pub cap: fn(&LoadBounds<'_>) -> Option<CapBound>,

@@ -7,7 +7,7 @@ use crate::id::CpuId;
 pub enum State {
     /// The entity waits for something other than a CPU.
     Blocked,
-    /// The entity waits for a CPU (or is held).
+    /// The entity waits for a CPU or is held.
     Waiting,
     /// The entity runs on this CPU.
     Running(CpuId),

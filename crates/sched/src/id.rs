@@ -59,7 +59,7 @@ macro_rules! generational_id {
 generational_id! {
     /// A scheduled entity: a task in a guest or on a host, or a vCPU or client on a host.
     ///
-    /// Indices are reused after a detachment; the generation distinguishes the entities.
+    /// An index is reused after a detachment. The generation distinguishes successive entities with the same index.
     EntityId, "e"
 }
 

@@ -43,7 +43,7 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    /// Creates a machine without entities, all CPUs idle, at [`Instant::ZERO`].
+    /// Creates a machine at [`Instant::ZERO`], without entities and with all CPUs idle.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this topology.
@@ -89,6 +89,7 @@ impl Machine {
     ///
     /// # Errors
     /// The errors of [`attach`](Machine::attach).
+    /// The parameters are then unchanged.
     pub fn adjust(&mut self, now: Instant, e: EntityId, params: Params) -> Result<(), Refused> {
         self.advance(now);
         self.check_params(&params)?;
@@ -151,7 +152,8 @@ impl Machine {
     /// Removes an empty group.
     ///
     /// # Errors
-    /// The group does not exist, still has members or subgroups, or is the root, or the policy refuses the removal.
+    /// The group does not exist, is in use (it has members or subgroups, or is the root), or the policy refuses the
+    /// removal.
     pub fn remove_group(&mut self, now: Instant, g: GroupId) -> Result<(), Refused> {
         self.advance(now);
         if !self.truth.is_group(g) {
@@ -291,7 +293,7 @@ impl Machine {
 
     // ---- The decision ----
 
-    /// Decides once for all inputs of `now`, and returns the actions.
+    /// Makes all decisions of the instant `now`, and returns the resulting actions.
     pub fn settle(&mut self, now: Instant) -> &[Action] {
         self.advance(now);
         self.policy.plan(&mut Cx::new(&mut self.truth, CpuId::default()));

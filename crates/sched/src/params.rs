@@ -54,8 +54,8 @@ impl Weight {
     pub fn nearest_nice(self) -> i32 {
         let asked = u64::from(self.0);
         let table = |nice: i32| u64::from(Weight::nice(nice).expect("it is a nice value").0);
-        // The border between two neighbours is the geometric mean of their weights; the border belongs to the heavier
-        // neighbour.
+        // The border between two neighbouring nice values is the geometric mean of their weights; the border belongs to
+        // the heavier neighbour.
         (-20..19).find(|&nice| asked * asked >= table(nice) * table(nice + 1)).unwrap_or(19)
     }
 
@@ -189,8 +189,8 @@ pub enum Class {
     Idle,
     /// SCHED_FIFO: the entity runs until it blocks or yields, or until an entity of a higher priority arrives.
     Fifo(RtPriority),
-    /// SCHED_ISO of BFS and MuQSS: the entity runs before all normal entities while the CPU time of real-time and
-    /// isochronous entities stays below a limit, and is otherwise normal.
+    /// SCHED_ISO of BFS and MuQSS. The entity runs before all normal entities while the CPU time of real-time and
+    /// isochronous entities stays below a limit. Above the limit, the entity ranks as normal.
     Isochronous,
     /// SCHED_RR: like FIFO, with time slices among equal priorities.
     RoundRobin(RtPriority),
@@ -405,7 +405,7 @@ pub enum Refused {
         asked: Reservation,
         /// Largest utilisation that one entity could still reserve, in millionths of one CPU.
         free_ppm: u64,
-        /// CPU with that free utilisation; `None`: any CPU.
+        /// CPU with this free utilisation; `None`: not tied to one CPU.
         on: Option<CpuId>,
     },
     /// A group that does not exist.
@@ -423,7 +423,7 @@ pub enum Refused {
 
 impl Refused {
     /// Returns the largest slice that would fit in the period of a refused reservation. `None`: no slice fits, or the
-    /// slice is not refused as too long.
+    /// slice was not refused as too long.
     #[must_use]
     pub fn nearest_slice(&self) -> Option<Nanos> {
         match *self {

@@ -62,7 +62,7 @@ pub trait Policy: Send {
     /// Dequeues `e`, which was waiting or held and is now blocked (paused or about to be detached).
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
-    /// Charges `e`, which is blocked in this policy, for `ran` of CPU time used in another policy. Called only if this
+    /// Charges `e`, which is blocked in this policy, for `ran` of CPU time used in another class. Called only if this
     /// policy is a class of a composed policy.
     fn owe(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 

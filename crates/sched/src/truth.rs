@@ -61,7 +61,7 @@ pub(crate) struct Truth {
     /// CPU for which `settle` puts an entity back or picks at this moment.
     pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
-    /// Parameters of each entity. They are stored apart from `slots`, because they are seldom read.
+    /// Parameters of each entity. They are stored apart from `slots`, because they are rarely read.
     params: Vec<Params>,
     confined: Confined,
     free_slots: Vec<u32>,
@@ -404,7 +404,7 @@ impl Truth {
         (!ran.is_zero()).then_some((entity, ran))
     }
 
-    /// Empties the seat of `cpu`. The entity has been charged.
+    /// Empties the seat of `cpu`. The entity must have been charged.
     #[inline]
     pub(crate) fn vacate(&mut self, cpu: CpuId, to: State) -> EntityId {
         let seat = &mut self.seats[cpu.index()];

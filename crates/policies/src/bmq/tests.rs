@@ -75,7 +75,7 @@ fn the_thresholds_of_a_short_run() {
 
 #[test]
 fn the_worked_example_step_by_step() {
-    // 1. A hog loses a step with each time slice that it uses up, down to +7.
+    // 1. The boost of a hog worsens by one with each time slice that it uses up, down to +7.
     let mut lab = Lab::bmq(1);
     let interactive = lab.attach(nice(0));
     let hog = lab.hog(nice(0));
@@ -277,7 +277,8 @@ fn version_6_12_boosts_at_every_block_and_by_the_length_of_the_sleep_only_if_men
     for (knob, boost) in [("on", -1), ("off", -3)] {
         let mut lab = Lab::bmq_with(1, &[("version", "6.12"), ("sleep-is-bool", knob)]);
         let e = lab.hog(nice(0));
-        // The block gives one step. Without `sleep-is-bool`, the sleep gives two: 10 ms is more than twice 2^22 ns.
+        // The block improves the boost by one step. Without `sleep-is-bool`, the sleep improves it by two: 10 ms is
+        // more than twice 2^22 ns.
         burst(&mut lab, e, Nanos::ms(4), Nanos::ms(10));
         assert_eq!(lab.boost(e), boost, "sleep-is-bool {knob}");
     }

@@ -3,8 +3,8 @@
 //! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*: it becomes
 //! active only when the time left before its deadline equals the rest of its budget. Before that, the CPU time that
 //! fair tasks receive is charged to the budget. From its activation on, the server runs fair tasks at that deadline,
-//! receives a full budget in every period and is not deferred. The server is deferred again in two cases: fair tasks
-//! run outside the server after its budget is used up, or no fair task waits for the CPU.
+//! receives a full budget in every period and is not deferred. The server is deferred again once fair tasks run outside
+//! the server after its budget is used up. It is also deferred again once no fair task waits for the CPU.
 
 use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservation, Running};
 

@@ -60,9 +60,9 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Returns the maximum time until an entity runs after a kick for the entity. A CPU that is kicked for an entity picks
-/// the first entity that may run on the CPU, which may be another entity. In that case, a CPU picks the entity of the
-/// kick when the row's time slice ends, at the latest. Without affinities, the time is zero.
+/// Returns the maximum time until an entity runs after a kick for the entity. The kicked CPU picks the first entity
+/// that may run on this CPU, which may be another entity. In that case, the entity waits at most until the end of the
+/// row's time slice. Without affinities, the time is zero.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }

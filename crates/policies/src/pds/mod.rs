@@ -22,8 +22,8 @@
 //! the first level. With each new slot, every task of these levels moves up one level. A task that reaches the first
 //! level is enqueued behind the tasks already there. An arriving task is enqueued at the tail of its level. So a task
 //! of equal level does not preempt; a task of a better level preempts at once. The share of a hog depends on
-//! differences between nice values, not on ratios. In the picture, `b` waits until its deadline equals that of `a`.
-//! Then `b` runs for a time slice.
+//! differences between nice values, not on ratios of weights. In the picture, `b` waits until its deadline equals that
+//! of `a`. Then `b` runs for a time slice.
 //!
 //! **Time slices** are as in BMQ. A preempted task stays at the head of its level and keeps its remaining time slice. A
 //! remainder below 102.4 µs counts as used up. A fork halves the remainder. A task that blocks with a used-up time

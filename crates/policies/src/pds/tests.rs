@@ -88,8 +88,8 @@ fn a_task_that_slept_past_its_deadline_preempts_at_once() {
     let hog = lab.hog(nice(-20));
     lab.pass(slots(5));
     lab.wake(sleeper);
-    // The deadline of `sleeper`, of nice 10, was set in slot 0. `sleeper` is due at slot 30 and is at level 49 in slot
-    // 5. The hog, whose deadline was set in slot 5, is at level 24.
+    // The deadline of `sleeper`, of nice 10, was set in slot 0. `sleeper` is due at slot 30. In slot 5, it is
+    // at level 49. The hog, whose deadline was set in slot 5, is at level 24.
     assert_eq!((lab.running(0), lab.level(sleeper)), (Some(hog), FIRST_LEVEL + 49));
     lab.block(hog);
     lab.block(sleeper);

@@ -60,8 +60,8 @@ pub enum Input {
         entity: EntityId,
     },
     /// CPU time of the entity running on `cpu` since its last charge, at most the elapsed time. Interrupts, a
-    /// hypervisor or the driver used the rest. A driver that cannot measure CPU time omits this input. In this case,
-    /// all elapsed time is charged.
+    /// hypervisor or the driver used the rest of the elapsed time. A driver that cannot measure CPU time omits this
+    /// input. In this case, all elapsed time is charged.
     Ran {
         /// CPU of the running entity.
         cpu: CpuId,
@@ -69,7 +69,7 @@ pub enum Input {
         time: Nanos,
     },
     /// `cpu` is a vCPU that has no physical CPU from now on. Until the thaw, no put, no pick and no charge happens on
-    /// the CPU, and the driver defers the kicks, alarms and ends of time slices of the CPU.
+    /// the CPU. The driver defers the kicks, alarms and ends of time slices of the CPU.
     Freeze {
         /// CPU that freezes.
         cpu: CpuId,

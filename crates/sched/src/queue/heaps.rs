@@ -13,8 +13,8 @@ struct Place {
     at: u32,
 }
 
-/// Any number of queues ordered by key, smallest first. Of equal keys, the entity of lower index is first. If keys end
-/// with an arrival number, entities with otherwise equal keys are in FIFO order.
+/// Any number of queues ordered by key, smallest first. Of entities with equal keys, the entity with the lower index is
+/// first. If keys end with an arrival number, entities with otherwise equal keys are in FIFO order.
 ///
 /// `push`, `pop` and `remove` take O(log n); `first` takes O(1).
 #[derive(Debug)]

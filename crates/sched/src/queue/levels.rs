@@ -20,7 +20,7 @@ impl Levels {
         Levels { lists: Lists::new(queues * levels), levels, occupied: alloc::vec![0; queues] }
     }
 
-    /// Makes room for `e`. Must be called at the attachment.
+    /// Makes room for `e`. Must be called when `e` is attached.
     pub fn reserve(&mut self, e: EntityId) {
         self.lists.reserve(e);
     }

@@ -35,7 +35,7 @@ impl Lists {
         Lists { lists: alloc::vec![List { head: END, tail: END, len: 0 }; lists], nodes: Vec::new(), queued: 0 }
     }
 
-    /// Makes room for `e`. Must be called at the attachment.
+    /// Makes room for `e`. Must be called when `e` is attached.
     pub fn reserve(&mut self, e: EntityId) {
         if self.nodes.len() <= e.index() {
             self.nodes.resize(e.index() + 1, Node { id: e, list: END, next: END, prev: END });

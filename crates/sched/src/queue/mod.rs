@@ -4,7 +4,7 @@
 //! - [`Lists`]: FIFO lists, with insertion at any position.
 //! - [`Levels`]: a list per priority, with the most urgent occupied list in O(1).
 //! - [`Heaps`]: the minimum key in O(1); the cheapest type if no other operation is needed.
-//! - [`Trees`]: a full order by key, with neighbours, and with a summary of each subtree on request.
+//! - [`Trees`]: all entities in ascending order of key, and optionally a summary of each queue.
 
 mod heaps;
 mod levels;

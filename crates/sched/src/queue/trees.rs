@@ -1,4 +1,4 @@
-//! [`Trees`]: queues in full order of key.
+//! [`Trees`]: queues in ascending order of key.
 
 use crate::id::EntityId;
 use alloc::vec::Vec;
@@ -37,15 +37,15 @@ struct Tree {
     len: u32,
 }
 
-/// Any number of queues in full order of key. The keys of a queue must be distinct; for example, they end with an
-/// arrival number.
+/// Any number of queues, each in ascending order of key. The keys of a queue must be distinct; for example, they end
+/// with an arrival number.
 ///
 /// The queues are treaps. Their heap order is a hash of the entity's index, so the trees are balanced in expectation
 /// and have the same shape on every run. `push` and `remove` take O(log n), `first` O(1), `next` O(1) amortised over an
 /// iteration.
 ///
-/// An entity may have a [`Summary`]. In this case, a queue keeps the summary of all its entities (`summary`). The queue
-/// finds, in O(log n), the first entity whose summary satisfies a condition (`first_where`).
+/// If `S` is not `()`, each entity has a [`Summary`], and each queue keeps the joined summary of its entities
+/// (`summary`). The queue finds, in O(log n), the first entity whose summary satisfies a condition (`first_where`).
 #[derive(Debug)]
 pub struct Trees<K, S = ()> {
     trees: Vec<Tree>,
@@ -59,7 +59,7 @@ const fn rank(node: u32) -> u32 {
 }
 
 impl<K: Copy + Ord> Trees<K> {
-    /// Makes room for `e`. Must be called at the attachment. `key` is any key.
+    /// Makes room for `e`. Must be called when `e` is attached. `key` is a placeholder.
     pub fn reserve(&mut self, e: EntityId, key: K) {
         self.reserve_with(e, key, ());
     }
@@ -84,7 +84,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         }
     }
 
-    /// Makes room for `e`. Must be called at the attachment. `key` is any key, `own` any summary.
+    /// Makes room for `e`. Must be called when `e` is attached. `key` and `own` are placeholders.
     pub fn reserve_with(&mut self, e: EntityId, key: K, own: S) {
         let fresh = Node { id: e, key, own, sum: own, tree: NIL, parent: NIL, child: [NIL; 2] };
         if self.nodes.len() <= e.index() {

@@ -5,7 +5,8 @@ use super::*;
 const ALL: [fn() -> Params; 5] =
     [|| of(Class::Stop), || reserved(40, 100), || fifo(50), || round_robin(10), || nice(0)];
 
-/// Of any two classes, a task of the more urgent class preempts at once, and a task of the other class waits.
+/// A task of a more urgent class preempts a task of a less urgent class at once. Another task of the less urgent class
+/// then waits.
 #[test]
 fn every_class_preempts_those_below() {
     for (n, above) in ALL.iter().enumerate() {

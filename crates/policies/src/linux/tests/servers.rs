@@ -92,7 +92,8 @@ fn the_server_can_be_tuned_and_ends_at_ticks_without_hrtick() {
     assert_near(used(&mut host, fair), Nanos::ms(1_050), Nanos::ms(12));
 }
 
-/// A task with an earlier deadline runs before the server. A task with a later deadline waits for the server.
+/// A deadline task whose deadline is earlier than the server's runs before the fair task. A deadline task with a later
+/// deadline waits until the server has used up its budget.
 #[test]
 fn the_server_competes_by_its_deadline() {
     for (period, first) in [(500, false), (3_000, true)] {

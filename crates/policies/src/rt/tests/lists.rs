@@ -13,8 +13,8 @@ fn order(host: &mut Driver<'_>, count: usize) -> Vec<EntityId> {
         .collect()
 }
 
-/// Returns a host on which an entity of priority 50 runs. The returned entities, of these `priorities`, were enqueued
-/// in this order and wait.
+/// Returns a host on which an entity of priority 50 runs. The returned entities have these `priorities`, were enqueued
+/// in this order, and wait.
 fn waiting<'a>(priorities: [u8; 3]) -> (Driver<'a>, [EntityId; 3]) {
     let mut host = host(1);
     let above = hog(&mut host, fifo(50));

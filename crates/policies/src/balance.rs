@@ -38,7 +38,7 @@ use sched::{
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "balance",
-    title: "CFS that never queues two vCPUs of a VM on one CPU",
+    title: "CFS that queues the vCPUs of a VM on different CPUs as far as possible",
     source: "Sukwong and Kim, EuroSys 2011; Linux v5.13, kernel/sched/fair.c",
     good_for: "parallel VMs beside other VMs: no CPU is left idle, and no VM is marked",
     bad_at: "certainty: when CPUs are loaded unevenly, siblings are only likely to run at the same time",

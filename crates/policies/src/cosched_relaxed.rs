@@ -50,8 +50,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "cosched-relaxed",
     title: "proportional share; a vCPU too far ahead of its slowest sibling stops alone (ESX 3 and later)",
     source: "VMware, The CPU Scheduler in VMware vSphere 5.1 (2013)",
-    good_for: "guests whose vCPUs spin for each other, on hosts with fewer CPUs than all VMs have vCPUs",
-    bad_at: "vCPUs that do not depend on each other: a vCPU that gets less CPU time slows down its siblings",
+    good_for: "guests whose vCPUs spin for each other, on hosts with fewer CPUs than vCPUs",
+    bad_at: "vCPUs that do not depend on each other: a vCPU that receives less CPU time slows down its siblings",
     text: include_str!("cosched_relaxed.rs"),
     knobs: &[
         Knob::choice(

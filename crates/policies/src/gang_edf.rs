@@ -40,7 +40,7 @@ use sched::{
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "gang-edf",
-    title: "earliest deadline first per CPU, with the vCPUs of a VM in phase on CPUs of their own",
+    title: "earliest deadline first per CPU; the vCPUs of a VM are in phase, on different CPUs",
     source: "ours, over VSched (Lin and Dinda, SC'05) §3; compare Kato and Ishikawa, RTSS 2009",
     good_for: "parallel VMs with a reservation: their vCPUs receive their slices in the same periods",
     bad_at: "using CPUs to the last percent: a gang must fit on every one of its CPUs",

@@ -66,7 +66,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             "the lead in nice levels with which a task keeps the sibling threads idle; 0: never",
         )
         .from("CONFIG_SMT_NICE, simplified"),
-        Knob::percent("iso-cpu", [70, 0, 100], "the maximum part of the CPUs of a run queue that SCHED_ISO may use")
+        Knob::percent("iso-cpu", [70, 0, 100], "the part of real-time and ISO ticks above which ISO counts as normal")
             .from("sched_iso_cpu"),
         Knob::time(
             "tick",

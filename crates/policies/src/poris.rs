@@ -99,7 +99,7 @@ const OWN: [Knob; 7] = [
         "round",
         Nanos::ms(1),
         (Nanos::us(10), Nanos::s(1)),
-        "the time slice of a subgroup, if there are several",
+        "the time slice of a subgroup if VMs that work together form several subgroups",
     )
     .from("Poris §5: T_round"),
     Knob::choice(

@@ -84,7 +84,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     title: "a bitmap of levels for each CPU, with a small boost for tasks that run briefly (Project C)",
     source: "Project C v5.13-r3, kernel/sched/{alt_core.c,bmq.h}; BMQ vs CFS thesis §2.3",
     good_for: "desktops: a task that mostly waits for its user runs at once, at any background load",
-    bad_at: "shares: a worse level gets nothing while a better level is busy; VMs with reservations",
+    bad_at: "shares: a worse level receives no time while a better level is busy; VMs with reservations",
     text: include_str!("mod.rs"),
     conserving: project_c::conserving,
     starvation,

@@ -49,7 +49,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     title: "all vCPUs of a VM run at the same time, one VM after another",
     source: "Ousterhout 1982; Poris (Wu et al.) figures 2b and 3b",
     good_for: "parallel VMs whose vCPUs wait for each other all the time",
-    bad_at: "short response times: a woken vCPU waits for the time slices of all other VMs; weights are ignored",
+    bad_at: "short response times: a woken vCPU may wait for the time slices of all other VMs; weights are ignored",
     text: include_str!("mod.rs"),
     conserving: |load| Conserving::Global { slack: call_bound(load) },
     starvation,

@@ -36,7 +36,7 @@ const CHOICE: [Knob; 2] = [
         false,
         "a task that returns to cfs, eevdf or balance is charged for the time it ran in classes above",
     )
-    .from("ours: in the kernel that time is free"),
+    .from("ours: the kernel does not charge for that time"),
 ];
 
 /// Knobs of `eevdf` that have the name of a knob of `cfs` but a different meaning, each with its name in `linux`.

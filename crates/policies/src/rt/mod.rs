@@ -76,7 +76,7 @@ pub(crate) const KNOBS: &[Knob] = &[
         "the time slice of SCHED_RR, counted in ticks",
     )
     .from("sched_rr_timeslice_ms, kernel/sched/rt.c"),
-    Knob::switch("rt-throttling", true, "real-time entities are throttled to a runtime per period")
+    Knob::switch("rt-throttling", true, "the runtime of real-time entities per period is limited")
         .from("sched_rt_runtime_us, kernel/sched/rt.c; off: -1"),
     Knob::time("rt-period", Nanos::s(1), (Nanos::ms(1), Nanos::s(100)), "the period of throttling")
         .from("sched_rt_period_us, kernel/sched/rt.c"),
@@ -87,7 +87,7 @@ pub(crate) const KNOBS: &[Knob] = &[
         "the runtime of real-time entities per period, if less than the period",
     )
     .from("sched_rt_runtime_us, kernel/sched/rt.c"),
-    Knob::switch("rt-runtime-share", false, "a CPU that has used its runtime borrows from other CPUs")
+    Knob::switch("rt-runtime-share", false, "a CPU that has used up its runtime borrows from other CPUs")
         .from("RT_RUNTIME_SHARE, kernel/sched/features.h; on before v5.10 (assumed)"),
 ];
 

@@ -3,8 +3,8 @@
 //! No VM has to be marked as concurrent. A monitor in the guest measures each wait for a spin lock and reports long
 //! waits. The policy ignores waits shorter than `threshold`. Any other report starts an interval in which the policy
 //! schedules the VM like a concurrent VM of `hybrid`. During the interval, the vCPUs of the VM are placed on different
-//! CPUs. A CPU that picks one of these vCPUs signals the CPUs of its siblings. After the interval, the VM is scheduled
-//! as in `credit`.
+//! CPUs. A CPU that picks the VM's first vCPU signals the CPUs of the siblings, as in `hybrid` (`signal-from`,
+//! `signal-every`). After the interval, the VM is scheduled as in `credit`.
 //!
 //! **Length of the interval.** The first interval lasts `interval`. An interval was too short if the next reported wait
 //! begins during the interval, or within one interval length after its end. The next interval is then twice as long.

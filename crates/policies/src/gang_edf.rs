@@ -22,11 +22,11 @@
 //! members sleep. When a member wakes within a period, its remaining slice is reduced by the time it was blocked. The
 //! slice is not reduced below the member's share of the remainder of the period (docs/decisions/0010).
 //!
-//! Siblings run at the same time as far as other deadlines on their CPUs allow. On two CPUs that serve the same gangs,
-//! siblings that are both runnable throughout always run together. If one of the CPUs has another VM with an earlier
-//! deadline, the sibling there runs later, but not after its deadline. Of entities with equal deadlines, the entity
-//! with the lower index runs first, which is usually the entity attached first. An entity in no gang is scheduled as in
-//! partitioned `edf`.
+//! Siblings run at the same time as far as other deadlines on their CPUs allow. On two CPUs that serve the same gangs
+//! and no other reservation, siblings that are always runnable run together. If one of the CPUs has another VM with an
+//! earlier deadline, the sibling there runs later, but not after its deadline. Of entities with equal deadlines, the
+//! entity with the lower index runs first, which is usually the entity attached first. An entity in no gang is
+//! scheduled as in partitioned `edf`.
 //!
 //! Source: ours, from VSched (Lin and Dinda, SC'05) §3, with a common start for the members of a gang; compare Kato and
 //! Ishikawa, RTSS 2009 (global Gang EDF).
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_gang_that_does_not_fit_on_every_cpu_is_refused_with_the_slice_that_would() {
         let mut host = host(2);
-        awake(&mut host, asking(GroupId::ROOT, 6, 10)); // On CPU 0: a utilisation of 0.3 is free there, and 0.9 on CPU 1.
+        awake(&mut host, asking(GroupId::ROOT, 6, 10)); // On CPU 0: 0.3 of CPU 0 and 0.9 of CPU 1 stay free.
         let vm = gang(&mut host);
         let first = awake(&mut host, asking(vm, 4, 10));
         run_through(&mut host, 100);

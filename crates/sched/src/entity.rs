@@ -20,9 +20,10 @@ pub enum Held {
     /// The quota of a group that contains the entity (CFS bandwidth) or the runtime of the real-time class (RT
     /// throttling) is used up.
     Throttled = 1,
-    /// The group is above its cap (Credit).
+    /// The group is above its cap (Credit, Credit2).
     Parked = 2,
-    /// The slice of the entity's hard reservation is used up.
+    /// The entity's reservation has no slice left until its next period, and the entity does not compete for unreserved
+    /// time.
     Depleted = 4,
     /// The siblings of the entity lag (co-scheduling).
     CoStopped = 8,

@@ -185,7 +185,7 @@ pub enum Class {
     Normal,
     /// SCHED_BATCH: shares by weight; a waking entity preempts only SCHED_IDLE entities.
     Batch,
-    /// SCHED_IDLE: the minimum share. Entities of all other classes preempt the entity.
+    /// SCHED_IDLE: the minimum share. A waking entity of any other class preempts the entity.
     Idle,
     /// SCHED_FIFO: the entity runs until it blocks or yields, or until an entity of a higher priority arrives.
     Fifo(RtPriority),

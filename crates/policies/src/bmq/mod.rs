@@ -26,8 +26,9 @@
 //! level as the running task therefore does not preempt it, and a task of a better level preempts at once. A preempted
 //! task stays at the head of its list and keeps the remainder of its time slice. A time slice counts as used up if less
 //! than 102.4 µs is left at a tick, at a context switch or at its end. The task then moves to the tail of its new
-//! level, with a new time slice. A SCHED_FIFO task stays at the head of its list. A fork halves the remainder of the
-//! parent's time slice. The child starts at +7 or, if the parent's boost is below 0, at the parent's boost plus 7.
+//! level, with a new time slice. A SCHED_FIFO task stays at the head of its list. A fork divides the remainder of the
+//! parent's time slice equally between parent and child. The child starts at +7 or, if the parent's boost is below 0,
+//! at the parent's boost plus 7.
 //!
 //! **Yield.** A yield sets the boost to +7. But by default the task keeps its place in the list until its next enqueue,
 //! so a yield often has no effect on other tasks. The knob `yield` changes this. A directed yield has no effect.
@@ -64,7 +65,7 @@
 //! that level. In the kernel, a CPU that finds a run-queue lock held gives up (trylock); here, there are no locks, so
 //! no CPU gives up. A CPU that becomes idle while a kick of another CPU is pending searches again after that CPU has
 //! picked. A kicked CPU that has not picked yet counts as running its first task. The run time of a parent up to the
-//! fork is charged before its time slice is halved. Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12
+//! fork is charged before its time slice is divided. Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12
 //! differ only in the points listed above, not in balancing.
 //!
 //! Source: Project C v5.13-r3, kernel/sched/alt_core.c and bmq.h, and the same files for 5.8 to 6.12; BMQ vs CFS thesis

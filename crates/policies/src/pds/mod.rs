@@ -26,14 +26,15 @@
 //! of `a`. Then `b` runs for a time slice.
 //!
 //! **Time slices** are as in BMQ. A preempted task stays at the head of its level and keeps its remaining time slice. A
-//! remainder below 102.4 µs counts as used up. A fork halves the remainder. A task that blocks with a used-up time
-//! slice receives a new time slice and a new deadline.
+//! remainder below 102.4 µs counts as used up. A fork divides the remainder equally between parent and child. A task
+//! that blocks with a used-up time slice receives a new time slice and a new deadline.
 //!
 //! **Several CPUs** are scheduled as in BMQ. A woken task is placed on the nearest idle core, else on an idle thread.
 //! Without an idle thread, the task is placed on a CPU whose first task is at most one level better than the woken
-//! task. A CPU that becomes idle pulls at most half of the nearest run queue. An idle core pulls one of two tasks that
-//! share a core. The scheduler does no other balancing, so a task with a restricted affinity may wait while a CPU in
-//! its affinity idles. Other CPUs use the best level of a CPU as of the last enqueue or dequeue there.
+//! task. A CPU that becomes idle pulls at most half of the nearest run queue. If a whole core idles and each thread of
+//! another core runs a single task, one of these tasks moves to the idle core. The scheduler does no other balancing,
+//! so a task with a restricted affinity may wait while a CPU in its affinity idles. Other CPUs use the best level of a
+//! CPU as of the last enqueue or dequeue there.
 //!
 //! **Parameters.** A weight is mapped to the nice value with the nearest ratio. A new weight takes effect at the next
 //! deadline. SCHED_BATCH, SCHED_IDLE and SCHED_ISO are the same as SCHED_OTHER. Groups are ignored. A task with a

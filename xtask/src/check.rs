@@ -1,4 +1,5 @@
-//! `cargo xtask check`: formatting, lints, tidiness and the tests that a change affects.
+//! `cargo xtask check`: checks formatting and tidiness, and runs the lints and tests of the crates that a change
+//! affects.
 
 use crate::root::{cargo, root};
 use crate::step::{Outcome, Step, counted, run_all};
@@ -33,8 +34,8 @@ pub(crate) struct Check {
 /// Crates and policies that a change affects.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Touched {
-    /// Crates with a changed file, crates that depend on these crates, and crates whose tests use any of these
-    /// crates.
+    /// Crates that contain a changed file or name it in their sources, crates that depend on these crates, and crates
+    /// whose tests use any of these crates.
     crates: Vec<String>,
     /// Changed policies, if the change affects no other sources; otherwise empty.
     policies: Vec<String>,
@@ -236,7 +237,8 @@ mod tests {
     #[test]
     fn a_change_touches_its_crate_those_built_with_it_and_those_tested_with_these() {
         assert_eq!(crates(&["crates/sys/src/lib.rs"]), ["sys"]);
-        // The tests of `policies` use `sim`. The tests of `sched` use `policies`, whose library is unchanged.
+        // The tests of `policies` use `sim`. The tests of `sched` use `policies`, whose library is unchanged, so
+        // `sched` is not checked.
         assert_eq!(crates(&["crates/sim/src/lib.rs"]), ["cli", "policies", "sim"]);
         assert_eq!(crates(&["crates/policies/src/edf.rs", "crates/sys/tests/a.rs"]), ["policies", "sched", "sys"]);
         assert_eq!(crates(&["Cargo.lock"]).len(), 5);

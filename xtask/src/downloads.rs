@@ -13,6 +13,6 @@ pub(crate) fn begin(download: fn()) {
 /// Waits for the downloads, if they have started.
 pub(crate) fn wait() {
     let downloads = DOWNLOADS.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // A step installs what is still missing, and reports failures.
+    // Ignore a failed download. The step that needs a missing tool tries to install it, and reports a failure.
     downloads.map(JoinHandle::join);
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz`: checks the laws of the policies, or the promises of the daemon, on random inputs. One step of
-//! `cargo xtask test` fuzzes for a minute.
+//! `cargo xtask test` fuzzes for a minute of CPU time.
 
 use crate::program::{FUZZ, FUZZ_DAEMON, Program};
 use crate::step::{Failure, Outcome, Tally};
@@ -81,7 +81,7 @@ pub(crate) fn run(fuzz: &Fuzz) -> Result<ExitCode> {
     pass_on(fuzz.program().release().args(fuzz.arguments()))
 }
 
-/// Fuzzes all policies, worlds and the daemon for one minute in total, with a new seed in each call.
+/// Fuzzes all policies, worlds and the daemon for one minute of CPU time in total, with a new seed in each call.
 #[expect(clippy::disallowed_methods, reason = "the clock gives each run another seed")]
 pub(crate) fn check() -> Result<Outcome> {
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -81,7 +81,7 @@ impl Oracle {
             return Err(format!("python3 -m venv failed: no environment for {name}"));
         }
         let mut pip = Command::new(&python);
-        // Python compiles the imported modules on demand. To compile all of them takes longer than the download.
+        // Python compiles imported modules on demand. Compiling all modules takes longer than the download.
         pip.args(["-m", "pip", "install", "--no-compile", "--quiet", "--disable-pip-version-check", release]);
         if works(&mut pip) && self.is_in(&python) {
             return Ok(python);

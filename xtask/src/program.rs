@@ -21,11 +21,11 @@ pub(crate) const INIT: Program = Program { package: "sys", kind: "--example", na
 pub(crate) const TACTUS: Program = Program { package: "cli", kind: "--bin", name: "tactus" };
 /// The fuzzer of policies and worlds, which searches for inputs that break a law.
 pub(crate) const FUZZ: Program = Program { package: "fuzz", kind: "--example", name: "fuzz" };
-/// The fuzzer of the daemon, which searches for faults of the daemon or the guardian that break a promise, on simulated
-/// hosts.
+/// The fuzzer of the daemon. On simulated hosts, it searches for faults in the daemon or the guardian that break a
+/// promise.
 pub(crate) const FUZZ_DAEMON: Program = Program { package: "storms", kind: "--example", name: "fuzz-daemon" };
-/// The storm test, which kills or stops a part of a live run and checks that every thread regains its original
-/// attributes.
+/// The storm test. It kills or stops the daemon, an agent or the guardian of a live run, and checks that every thread
+/// regains its original attributes.
 pub(crate) const STORM: Program = Program { package: "storms", kind: "--example", name: "storm" };
 
 impl Program {

@@ -12,7 +12,7 @@ pub(crate) struct Output {
     pub(crate) text: String,
 }
 
-/// Runs `command` to its end, and prints the result of `show` for each line.
+/// Runs `command` to its end. For each line of its output, prints the string that `show` returns, if any.
 pub(crate) fn stream(command: &mut Command, show: impl Fn(&str) -> Option<String>) -> Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))?;

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Lab) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A line of the list.
+/// A claim in the output of `tactus lab list`.
 #[derive(Serialize)]
 struct Listed<'p> {
     id: &'p str,

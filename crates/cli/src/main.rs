@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    // A process of a live run has nothing to clean up. Signals have the effect that they have on its command or worker.
+    // A worker or launcher of a live run has nothing to clean up, so no handler is installed.
     if !matches!(cli.command, Some(Command::Work(_) | Command::Launch(_))) {
         output::clean_up_when_interrupted()?;
     }

@@ -17,7 +17,7 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
 
 /// Whether interrupts are deferred.
 static IN_ORDER: AtomicBool = AtomicBool::new(false);
-/// Whether an interrupt or SIGTERM was received.
+/// Whether SIGINT, SIGTERM or SIGHUP was received.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Guard that defers interrupts: an interrupt only sets a flag ([`is_interrupted`]). A second interrupt ends the
@@ -42,14 +42,14 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Installs a handler that removes unfinished files and control groups of trials on Ctrl-C and SIGTERM.
+/// Installs a handler of SIGINT, SIGTERM and SIGHUP that removes unfinished files and the control groups of trials.
 pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
     let handler = || {
         let again = INTERRUPTED.swap(true, Ordering::SeqCst);
         if IN_ORDER.load(Ordering::SeqCst) && !again {
             return;
         }
-        // The handler holds the lock until the program ends, so no file can be completed after this point.
+        // The loop holds the lock, so no file can be completed while the handler removes the unfinished files.
         for draft in drafts().drain(..) {
             // The file may have been removed already, and this handler cannot report an error to a caller.
             let _ = std::fs::remove_file(draft);
@@ -102,7 +102,8 @@ pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
     Ok(safe_json(&json).into_owned() + "\n")
 }
 
-/// Returns the width of tables and pictures: the terminal's width, limited to 60 to 200, or 100 without a terminal.
+/// Returns the width of tables and pictures: the terminal's width, limited to the range from 60 to 200, or 100 without
+/// a terminal.
 pub(crate) fn width() -> u16 {
     if !io::stdout().is_terminal() {
         return 100;

@@ -98,7 +98,8 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Writes every picture of `reports` in all formats below `directory`. Returns the number of pictures.
+/// Writes every picture of `reports` below `directory`: schedules as SVG, other figures as SVG and PNG. Returns the
+/// number of pictures.
 fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
     let mut all = Vec::new();
     for report in reports.iter().filter(|report| !report.pictures.is_empty()) {
@@ -120,7 +121,7 @@ fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
     Ok(all.len())
 }
 
-/// Returns a text with the paths of the written files, and with the claims that are not measured.
+/// Returns a message with the paths of the written files and the claims that are not measured.
 fn written_files(reports: &[Report<'_>], page: &Path, directory: &Path, pictures: usize) -> String {
     let claims: usize = reports.iter().map(|report| report.verdicts.len()).sum();
     let open: Vec<&str> = reports.iter().flat_map(|report| report.open.iter().copied()).collect();

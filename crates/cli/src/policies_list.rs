@@ -38,7 +38,7 @@ struct Promised {
     words: String,
 }
 
-/// A knob as JSON. Times are in nanoseconds, percentages in percent. A choice is an index into `words`.
+/// A knob as JSON. Times are in nanoseconds, percentages in percent. The value of a choice is an index into `words`.
 #[derive(Serialize)]
 struct ShownKnob {
     name: &'static str,

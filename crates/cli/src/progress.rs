@@ -58,7 +58,7 @@ impl Progress {
         self.bar.inc(passed.as_ns());
     }
 
-    /// Runs `run` and adds its time to the bar, unless the run is interrupted.
+    /// Runs `run`, and adds its simulated time to the bar. Cancels the run if the program is interrupted.
     pub(crate) fn play(&self, run: &Run, observers: Observers<'_>) -> Result<Report, Failure> {
         let mut shown = Instant::ZERO;
         let step = Nanos::ns(run.scenario.length.as_ns().div_ceil(STEPS));

@@ -71,7 +71,7 @@ impl Sink for TraceFile {
     }
 }
 
-/// Starts to write a trace to `path`, in the format for its name.
+/// Starts to write a trace to `path`, in the format for its extension.
 pub(crate) fn begin(path: &Path) -> Result<(Form, Draft, File), Failure> {
     let form = Form::of(path)?;
     let mut draft = Draft::create(path)?;
@@ -93,7 +93,7 @@ impl Watch {
         Watch { builder: TimelineBuilder::new(header), to: window.to, over: false }
     }
 
-    /// Returns whether the window is over.
+    /// Returns whether the run has reached the end of the window.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }

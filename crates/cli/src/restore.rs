@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Restore) -> Result<(), Failure> {
 
 /// Replays the table in `directory`, unless a dispatcher is running.
 fn replayed(directory: &Directory) -> Result<Replayed, Failure> {
-    // If no table exists, no directory is created.
+    // Without the directory, there is no table. The lock would create the directory.
     if !directory.path().exists() {
         return Ok(Replayed::Nothing);
     }

@@ -11,7 +11,7 @@ use report::{Report, SeededRuns, Summary, Widths, medians};
 use run::{Choice, Observers};
 use std::num::NonZero;
 
-/// A run, with the broken laws that the auditor found, as text.
+/// The report of a run, and a message for each broken law that the auditor found.
 pub(crate) struct Outcome {
     pub(crate) report: Report,
     pub(crate) broken: Vec<String>,

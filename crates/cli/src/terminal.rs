@@ -36,7 +36,7 @@ pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
         if is_plain(c) {
             shown.push(c);
         } else {
-            // All these characters are in the first Unicode plane.
+            // All these characters are in the Basic Multilingual Plane, so four digits suffice.
             let _ = write!(shown, "\\u{:04x}", u32::from(c));
         }
     }

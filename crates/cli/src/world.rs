@@ -76,7 +76,7 @@ pub(crate) fn svg(title: &str, worlds: &[&WorldTimeline], window: Window, rows_m
     worlds_side_by_side(title, &panels)
 }
 
-/// Returns the policies: `edf`, or `edf over eevdf, cfs` where guests have policies of their own.
+/// Returns the policies of the hosts and, if there are guests, of the guests: `edf`, or `edf over cfs, eevdf`.
 fn policies(world: &WorldTimeline) -> String {
     let of = |guests: bool| -> Vec<&str> {
         let machines = world.header.machines.iter().filter(|machine| machine.host.is_some() == guests);

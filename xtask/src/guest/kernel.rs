@@ -26,8 +26,8 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Returns the kernel of the Debian suite `wanted`; if `wanted` is a path, the kernel in this file. The kernel of a
-    /// suite is the newest kernel at the first call, which downloads the kernel.
+    /// Returns the kernel of the Debian suite `wanted`; if `wanted` is a path, the kernel in this file. The first call
+    /// for a suite downloads the newest kernel of the suite. Later calls return the downloaded kernel.
     ///
     /// # Errors
     /// The reason why no kernel is available, and a remedy.

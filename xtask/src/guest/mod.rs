@@ -1,4 +1,4 @@
-//! `cargo xtask vm-test`: runs tests in a guest if they are too risky for a host or need another kernel.
+//! `cargo xtask vm-test`: runs, in a guest, tests that are too risky for the host or that need another kernel.
 
 mod archive;
 mod boot;
@@ -45,7 +45,7 @@ pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
     run_all(&steps)
 }
 
-/// Fetches the kernel of the steps for `cargo xtask test`, if it is not there.
+/// Downloads the kernel for the steps of `cargo xtask test`, unless it has been downloaded already.
 pub(crate) fn fetch_kernel() -> Result<(), String> {
     Kernel::get(kernel::SUITE).map(drop)
 }

@@ -1,4 +1,4 @@
-//! [`Step`]: one of several checks, its outcome, and the totals of all outcomes at the end.
+//! [`Step`]: a check with an outcome. [`run_all`] runs several steps and prints the totals of their outcomes.
 
 mod tally;
 
@@ -103,7 +103,7 @@ fn failure(output: Output, command: &Command) -> Failure {
     Failure { text: output.text, again: typed(command) }
 }
 
-/// Returns the indented line if `line`, from the output of `cargo test`, shows progress.
+/// Returns `line` with an indent if this line of the output of `cargo test` names a target, a result or a failed test.
 fn progress(line: &str) -> Option<String> {
     let line = line.trim();
     let telling = ["Running ", "Doc-tests ", "test result: "].iter().any(|start| line.starts_with(start));

@@ -85,8 +85,8 @@ fn wrong_arrows(crates: &[Crate]) -> Vec<String> {
     findings
 }
 
-/// Returns the crates that use each other, directly or through other crates. Cargo rejects cycles among the crates, but
-/// not cycles in [`ARROWS`].
+/// Returns the cycles of crates that use each other, directly or through other crates. Cargo rejects cycles among the
+/// crates, but not cycles in [`ARROWS`].
 fn cycles(uses: &[(String, Vec<String>)]) -> Vec<String> {
     let mut graph = Graph::default();
     for (name, used) in uses {

@@ -8,7 +8,7 @@ const SOURCE: &str = "crates/policies/src";
 /// Sources of the modules of the policies crate, by module name.
 type Modules = BTreeMap<String, String>;
 
-/// Returns the modules in the folder, except the registry and the canary, which breaks a law on purpose.
+/// Returns the modules in the folder, except the registry and the canaries, which break laws on purpose.
 fn modules() -> Modules {
     let mut found = Modules::new();
     for path in files() {

@@ -10,7 +10,7 @@ use sys::{affinity, clock, thread};
 
 pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<Tally, String> {
     let said = |error: sys::Error| error.to_string();
-    // SCHED_DEADLINE refuses pinned threads, so two hogs run on every CPU.
+    // SCHED_DEADLINE refuses pinned threads, so the process may run on any CPU. Two hogs therefore run on every CPU.
     let cpus = affinity::get(thread::current()).map_err(said)?;
     let mut others = Vec::new();
     for cpu in cpus.iter() {

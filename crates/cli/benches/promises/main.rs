@@ -1,5 +1,6 @@
 //! The live part of `cargo xtask bench`: compares promises on this machine with SCHED_DEADLINE and with an empty loop.
-//! One run alternates between the three, and reports medians with minimum and maximum.
+//! Each run measures all three, one after the other. The benchmark reports the medians of all runs, with minimum and
+//! maximum.
 //!
 //! A process that is always busy has a reservation (period, slice) on a CPU with two hogs. SCHED_DEADLINE and Tactus
 //! enforce this reservation alternately. Tactus uses a hard limit, as SCHED_DEADLINE does. For both, the delivered time
@@ -52,7 +53,7 @@ pub(crate) struct Sample {
     pub(crate) share_ppm: f64,
 }
 
-/// Returns the CPU under test: the last CPU, which is farthest from interrupts and from the measuring thread.
+/// Returns the CPU under test: the last CPU, which usually handles the fewest interrupts.
 pub(crate) fn cpu() -> CpuId {
     let cpus = sys::affinity::get(sys::thread::current()).expect("a thread has CPUs");
     cpus.iter().last().expect("a thread has a CPU")

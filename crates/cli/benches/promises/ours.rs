@@ -1,4 +1,4 @@
-//! The dispatcher as `tactus run` uses it.
+//! Measures the dispatcher, set up as in `tactus run`.
 
 use crate::watched::{judge, record, watch};
 use crate::witness::Witness;
@@ -60,7 +60,7 @@ fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Re
     front.admit(&wish, pid).map(|all| all[0]).map_err(|refusal| refusal.to_string())
 }
 
-/// Returns the reserved time of all entities in `events`.
+/// Returns the CPU time that, according to `events`, all entities used within their reservations.
 fn reserved(events: &[(Instant, Event)]) -> Nanos {
     let ran = events
         .iter()
@@ -146,9 +146,9 @@ pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<Kept>, Str
         .collect())
 }
 
-/// A period in which less was delivered than was due.
+/// A period in which less CPU time was delivered than was due.
 struct Miss {
-    /// Start of the period, on the grid of the promise.
+    /// Start of the period: one period before `told`.
     begun: Instant,
     /// Instant at which the dispatcher detected the end of the period.
     told: Instant,
@@ -189,7 +189,7 @@ fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)
                     kept[place].1.push(Miss { begun: since(begun), told: since(*at), missing });
                 }
             }
-            // A hog ends after a minute, so the hogs are replaced before that.
+            // A hog ends after a minute, so new hogs replace the hogs every 50 s.
             if clock::now() >= renew {
                 renew = clock::now().saturating_add(Nanos::s(50));
                 others = hogs();

@@ -43,7 +43,7 @@ pub(crate) fn watch(tid: u32) -> sys::Result<Switches> {
     Switches::of_thread(tid, Wake::Seldom)
 }
 
-/// Evaluates whole periods from `begun` to `end`.
+/// Counts the whole periods from `begun` to `end`, and the missed periods among them.
 pub(crate) fn judge(stretches: &Stretches, promise: Promise, begun: Instant, end: Instant) -> Tally {
     let (mut tally, mut over, mut at) = (Tally::default(), Nanos::ZERO, 0);
     let mut from = begun;

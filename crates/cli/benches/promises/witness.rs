@@ -47,7 +47,8 @@ impl Witness {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the minimum time for which the CPU was absent: the total length of all gaps that overlap `from` to `to`.
+    /// Returns the total length of the gaps that overlap the interval from `from` to `to`, including the parts of the
+    /// gaps outside the interval.
     pub(crate) fn away(&self, from: Instant, to: Instant) -> Nanos {
         let gaps = self.gaps.lock().expect("no thread panics with it");
         let touching = gaps.iter().filter(|(begun, ended)| *begun < to && *ended > from);

@@ -1,4 +1,4 @@
-//! The instructions of bare loop, core and commands, counted by callgrind and compared with
+//! The instructions of the bare loop, the core and the commands, counted by callgrind and compared with
 //! `benches/instructions.toml`. Neither other processes nor the clock rate affect these counts.
 
 use crate::bare_loop;
@@ -41,7 +41,7 @@ fn count() -> Option<Counts> {
     })
 }
 
-/// Runs the program under callgrind: `count bare-loop` or `count core`.
+/// Executes one of the programs whose instructions callgrind counts: `count bare-loop` or `count core`.
 pub(crate) fn run(what: &str) {
     let set = set_b();
     match what {

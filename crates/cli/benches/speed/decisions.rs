@@ -27,7 +27,7 @@ pub(crate) fn measure(runs: usize) {
     }
 }
 
-/// Entities: hogs that are all runnable, and one sleeper that wakes and blocks again.
+/// A machine with runnable hogs and one blocked entity, the sleeper.
 pub(crate) struct Crowd {
     machine: Machine,
     now: Instant,
@@ -54,8 +54,8 @@ pub(crate) fn crowd(policy: &Descriptor, size: usize) -> Crowd {
 /// Interval between two inputs. It is so short that hardly any entity uses up its time slice during a run.
 const STEP: Nanos = Nanos::us(1);
 
-/// Returns the parameters of entity `i` of `size`. The reservations of all entities add up to about half a CPU. Under
-/// `linux`, every tenth entity is real-time, and only another tenth has reservations.
+/// Returns the parameters of entity `i` of `size`. Every entity has a reservation, and all reservations add up to about
+/// half a CPU. Under `linux`, however, a tenth of the entities are real-time, and only another tenth have reservations.
 fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     let period = Nanos::ms(4_000 + (i % 90) as u64);
     let reservation = Some(Reservation::new(period.scale(1, 2 * size as u64 + 2), period));
@@ -68,8 +68,9 @@ fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     }
 }
 
-/// Returns the median duration of one round in nanoseconds: the blocked entity wakes, and a running entity blocks,
-/// which wakes in the next round. The policy decides after each step. The number of runnable entities stays the same.
+/// Returns the median duration of one round in nanoseconds. In a round, the blocked entity wakes, and then a running
+/// entity blocks. The latter entity wakes in the next round. The policy decides after each step. The number of runnable
+/// entities is the same after every round.
 fn one(policy: &Descriptor, size: usize) -> f64 {
     let mut crowd = crowd(policy, size);
     let mut blocked = crowd.sleeper;

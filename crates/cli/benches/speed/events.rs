@@ -19,8 +19,8 @@ const TRIES: usize = 8;
 /// Minimum speed of the core, relative to the bare loop.
 const CORE_LEAST: f64 = 0.6;
 
-/// Speed of SimSo 0.8.5 on set B, measured on an AMD EPYC at 2.6 GHz. A run takes half a minute; `run_simso` measures
-/// the speed.
+/// Speed of SimSo 0.8.5 on set B, in releases and completions per second, measured on an AMD EPYC at 2.6 GHz. A run
+/// takes half a minute. `simso` measures the speed on this machine.
 const SIMSO_PER_SECOND: f64 = 4.8e3;
 
 pub(crate) fn compare(runs: usize) {
@@ -100,7 +100,7 @@ pub(crate) fn simulate(set: &[(u64, u64)], length: Nanos) -> Counts {
     host.counts()
 }
 
-/// Returns SimSo's speed on a tenth of the window, if a Python with SimSo is installed.
+/// Returns SimSo's speed over a tenth of the simulated time, if a Python with SimSo is installed.
 fn simso() -> Option<f64> {
     let python = std::env::var_os("TACTUS_SIMSO_PYTHON")?;
     let set = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/tests/oracle/ts_B_n100_u3.6.csv");

@@ -52,7 +52,7 @@ pub(crate) fn callgrind(command: &Command, function: Option<&str>) -> Option<u64
     line.rsplit(' ').next()?.parse().ok().filter(|&count| count > 0)
 }
 
-/// Runs the program under callgrind: `count POLICY SIZE`.
+/// Executes the rounds whose instructions callgrind counts: `count POLICY SIZE`.
 pub(crate) fn run(policy: &str, size: usize) {
     let policy = policies::find(policy).expect("it is registered");
     let mut crowd = crowd(policy, size);

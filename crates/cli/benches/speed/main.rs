@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: the speed of Tactus, relative to a program that does the same without Tactus. One run
-//! alternates between the two programs, and reports medians with minimum and maximum.
+//! The first part of `cargo xtask bench`: the speed of Tactus, relative to a program that does the same without Tactus.
+//! Each run measures both programs, one after the other. The benchmark reports the medians of all runs, with minimum
+//! and maximum.
 //!
 //! - `events`: global EDF on the oracle's set B, with the laws checked, compared with a bare event loop and with SimSo.
 //! - `worlds`: hosts and guests (`scenarios/bench-two-level.toml`): accepted inputs per second, and the speed-up by a
@@ -7,10 +8,11 @@
 //! - `decisions`: wake + put + pick per policy at 10 to 100,000 runnable entities.
 //! - `command`: `tactus sim` including its report, on set B over 100 s and on the two-level scenario, compared with the
 //!   bare event loop.
-//! - `counted`: instructions of bare loop, core and commands by callgrind, compared with `benches/instructions.toml`.
+//! - `counted`: instructions of the bare loop, the core and the commands by callgrind, compared with
+//!   `benches/instructions.toml`.
 //! - `instructions`: instructions of a decision by callgrind, without a bound.
 //!
-//! The benchmark fails if `counted` finds more instructions than recorded.
+//! The benchmark fails if `counted` finds more instructions than the record allows.
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 mod bare_loop;

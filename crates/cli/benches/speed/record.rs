@@ -1,4 +1,4 @@
-//! Reads recorded numbers of instructions, and checks whether a program takes more instructions than recorded.
+//! Reads recorded numbers of instructions, and checks whether a program takes more instructions than the record allows.
 
 use serde::Deserialize;
 use std::fmt::Write as _;

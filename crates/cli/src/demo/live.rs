@@ -71,8 +71,8 @@ fn scenario(seconds: u64) -> Result<Scenario, Failure> {
 struct Run {
     kept: Kept,
     side: Side,
-    /// The schedule from the kernel's records of context switches, or from the dispatcher if the kernel does not report
-    /// them.
+    /// The schedule from the kernel's records of context switches. If the kernel does not report context switches, the
+    /// schedule from the dispatcher.
     events: Vec<(Instant, Event)>,
 }
 

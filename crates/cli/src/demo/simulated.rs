@@ -1,4 +1,4 @@
-//! The simulated demo, for machines where promises cannot be kept.
+//! The simulated demo, for machines where promises cannot be kept, and for `--simulated`.
 
 use super::outcome::{self, Side};
 
@@ -26,7 +26,7 @@ const FAIR: &str = "cfs";
 /// The policy that keeps promises.
 const PROMISING: &str = "edf";
 
-/// Simulates the demo. `why` is the reason why promises cannot be kept on this machine.
+/// Simulates the demo. `why` is the reason for the simulation.
 pub(super) fn run(args: &Demo, why: &Explanation) -> Result<(), Failure> {
     let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
     scenario.length = Nanos::s(args.seconds);

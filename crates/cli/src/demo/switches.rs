@@ -164,7 +164,8 @@ pub(super) fn chained(first: &[(Instant, Event)], second: &[(Instant, Event)]) -
     all
 }
 
-/// Returns `event` with its entity and its time replaced by `of` and `at`.
+/// Returns `event` with its entity mapped by `of` and its instants mapped by `at`. The name of an attached entity
+/// receives the suffix ` (promised)`.
 fn renamed(event: &Event, of: &impl Fn(EntityId) -> EntityId, at: &impl Fn(Instant) -> Instant) -> Event {
     match event.clone() {
         Event::Attach { entity, name, params } => {

@@ -100,7 +100,7 @@ pub(super) fn plan(args: &Sim) -> Result<Plan, Failure> {
     }
 }
 
-/// Returns the plan for `scenario` with the changes of the command line.
+/// Returns the plan for `scenario` with the options of the command line.
 pub(crate) fn plan_of(args: &Sim, mut scenario: Scenario) -> Result<Plan, Failure> {
     if let Some(length) = &args.length {
         scenario.length = input::duration::length(length)?;

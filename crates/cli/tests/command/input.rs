@@ -1,4 +1,5 @@
-//! Invalid input: the error shows the position, the reason and the remedy, the exit code is 2, and no file is written.
+//! For invalid input, the error shows the location, the reason and the remedy, the exit code is 2, and no file is
+//! written. If a file cannot be written, the exit code is 1.
 
 use super::{Place, scenario, task_set};
 

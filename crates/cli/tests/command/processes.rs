@@ -42,7 +42,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
     let outcome = process.end().unwrap();
     assert!(!is_there(pid));
     assert!(outcome.status.success() && outcome.lost == 0, "{outcome:?}");
-    // On a busy machine, the worker may receive the request to end late, and then release another job.
+    // On a busy machine, the request to end may reach the worker late. The worker then releases further jobs.
     let jobs = outcome.jobs.len() as u64;
     assert!((100..=150).contains(&jobs), "{jobs} jobs");
     for (nth, job) in (0..).zip(&outcome.jobs) {

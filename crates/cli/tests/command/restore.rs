@@ -22,7 +22,8 @@ struct Left {
 }
 
 impl Left {
-    /// Creates the process and a table with boot id `boot` and the pid `dispatcher` of the daemon.
+    /// Starts a process, records it in a table with boot id `boot` and daemon pid `dispatcher`, and raises and confines
+    /// the process.
     fn new(boot: &str, dispatcher: u32) -> Left {
         let place = Place::new();
         let child = Child::start(Work::Sleep).expect("a child can be begun");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Keywords before the name of a definition.
 const ITEMS: &[&str] = &["fn", "struct", "enum", "union", "trait", "const", "static", "type"];
-/// Maximum length of a chain of imports. A longer chain counts as a cycle.
+/// Maximum length of a chain of imports. A name at the end of a longer chain, which may be endless, is not resolved.
 const DEPTH_MAX: usize = 16;
 
 /// Segments of a path, such as `crate::a::B`.

@@ -1,4 +1,4 @@
-//! The end of a run on request, or because its command has ended.
+//! The end of a run: on a signal, after its duration, or because its command has ended.
 
 use super::super::Place;
 use super::{Done, HOG, Live, Now, soon, turn};

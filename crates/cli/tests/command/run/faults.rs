@@ -1,4 +1,5 @@
-//! After any fault of the daemon or its guardian, all threads are restored within a second.
+//! After the daemon is killed or stopped, all threads are restored within a second. A guardian that is killed or
+//! stopped is replaced within a second.
 
 use super::victim::Victim;
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, PROMISED, assert_restored, turn, until};

@@ -1,4 +1,4 @@
-//! Refusals have a reason, a remedy and exit code 2. A refused run starts no process and changes no process.
+//! Refusals have a reason, a remedy and exit code 2. A refused run does not start its command, and changes no process.
 
 use super::super::{Done, Place};
 use super::victim::Victim;
@@ -68,7 +68,8 @@ fn more_than_is_free_with_the_free_amount() {
         let last = format!("{}pid = {}\n", task(count), child.pid());
         format!("name = \"too much\"\ncpus = 1\nlength = \"1s\"\n{tasks}{last}")
     };
-    // On each CPU, 9 ms of every 10 ms can be promised. The first client reserves all but 3 ms of them.
+    // On each CPU, 9 ms of every 10 ms can be promised. The first client on each CPU reserves 6 ms of them, so 3 ms are
+    // left.
     let mut live = Live::of_scenario(&toml("6ms", cpus));
     assert_said(&live.done(), &["6ms", "3ms", "scenario.toml"]);
     assert_eq!(Now::of(child.pid()), before);
@@ -180,7 +181,7 @@ fn a_user_without_the_privilege() {
     if sys::privileges::user() != 0 {
         return eprintln!("SKIPPED: only root can become another user");
     }
-    // A directory that another user may read, with a subdirectory that belongs to this user.
+    // A directory that another user may read, with two subdirectories that belong to that user.
     let (place, other) = (Place::new(), 65_534);
     let within = |name: &str| place.0.path().join(name);
     std::fs::set_permissions(place.0.path(), PermissionsExt::from_mode(0o755)).unwrap();

@@ -375,7 +375,7 @@ pub(crate) struct LabReport {
     /// Only these claims, such as A1 C5
     #[arg(value_name = "CLAIM")]
     pub(crate) claims: Vec<String>,
-    /// Use the results of finished runs in place of recorded results; runs nothing
+    /// Use the results of finished runs in place of recorded results; measures nothing
     #[arg(long)]
     pub(crate) last: bool,
     /// Directory in which the page and the pictures are written

@@ -24,7 +24,7 @@ class Unmeasured:
 
 path, cpus, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 configuration = Configuration()
-configuration.cycles_per_ms = 1  # One cycle is a microsecond: whole numbers only.
+configuration.cycles_per_ms = 1  # A cycle stands for a microsecond, so every number is whole.
 configuration.duration = int(seconds * 1e6)
 for row in csv.DictReader(open(path)):
     number, period, wcet = int(row["id"]), int(row["period_us"]), int(row["wcet_us"])

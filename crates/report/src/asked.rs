@@ -25,7 +25,7 @@ pub struct Asked {
     /// Cap, in millionths of a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap_ppm: Option<u64>,
-    /// Quota as in `cpu.max`.
+    /// CPU time of the quota in every quota period, as in `cpu.max`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_ns: Option<u64>,
     /// Period of the quota.

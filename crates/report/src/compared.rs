@@ -104,8 +104,8 @@ impl Column {
     }
 }
 
-/// Returns the table of both runs. Each entity has a line with its predicted results and a line with its observed
-/// results.
+/// Returns the table of the simulation and the live run. Each entity has a line with its predicted results and a line
+/// with its observed results.
 #[must_use]
 pub fn side_by_side(compared: &Compared, widths: Widths) -> String {
     let mut columns = Column::ALL.to_vec();

@@ -66,8 +66,8 @@ pub struct CoordinationGot {
     pub protocol: &'static str,
     /// Number of new requests that the guest sent to its host, by any mechanism.
     pub hints: u64,
-    /// Number of new requests per thousand seconds. With this unit, a rate below one per second is still a useful whole
-    /// number.
+    /// Number of new requests per thousand seconds. With this unit, a rate below one per second is still above zero as
+    /// a whole number.
     pub hints_per_1000_s: u64,
     /// Number of hypercalls.
     pub hypercalls: u64,

@@ -11,7 +11,7 @@ use trace::Durations;
 pub struct Entity {
     /// Display name of the entity.
     pub name: String,
-    /// Number of tasks with this name, which were forked one after the other. The results are sums over these tasks.
+    /// Number of tasks with this name. The results are those of all these tasks together.
     #[serde(skip_serializing_if = "is_one")]
     pub instances: u64,
     /// VM or other group of the entity.
@@ -98,7 +98,7 @@ pub struct Got {
     pub misses: u64,
     /// Number of jobs that were not completed although their deadline had passed.
     pub unfinished_late: u64,
-    /// Maximum lateness of a completed job.
+    /// Maximum lateness of a completed job; 0 if no completed job was late.
     pub worst_lateness_ns: u64,
     /// Number of reservation periods that ended.
     pub periods: u64,
@@ -119,9 +119,9 @@ pub struct Got {
     pub worst_debt_ns: u64,
     /// Number of changes of a reservation that have become effective.
     pub changes: u64,
-    /// Maximum time until a change of a reservation became effective.
+    /// Maximum time from a change of a reservation until the change became effective.
     pub change_max_ns: u64,
-    /// Number of waits, from a wake-up or preemption of the entity until it runs.
+    /// Number of waits. A wait lasts from a wake-up or loss of the CPU until the entity runs, and includes held time.
     pub waits: u64,
     /// Sum of all waits.
     pub wait_total_ns: u64,
@@ -152,7 +152,7 @@ pub struct Got {
     pub stolen_ns: u64,
     /// Number of times that the entity spun for a lock or at a barrier.
     pub spins: u64,
-    /// Total length of these waits, including the time for which the entity was preempted or its CPU was frozen.
+    /// Total duration of these spins, including the time for which the entity was preempted or its CPU was frozen.
     pub spun_ns: u64,
     /// Time for which the policy held the entity.
     pub held_ns: u64,

@@ -62,7 +62,7 @@ pub struct Report {
     /// Applications whose threads waited for each other until the duration of the application ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<Stall>,
-    /// Results of the domains, as Xen's performance monitor reports them, if `--xenmon` was requested.
+    /// Results of the domains, as Xen's performance monitor reports them, if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xenmon: Option<XenMonReport>,
     /// All jobs in order of release, if the list of jobs was requested.
@@ -128,7 +128,7 @@ impl Report {
         }
     }
 
-    /// Adds the sibling delays in `siblings` to the groups that are gangs. `meter` has the names of the gangs.
+    /// Adds the sibling delays in `siblings` to the groups that are gangs. `meter` provides the names of the gangs.
     fn tell_siblings(&mut self, siblings: &Siblings, meter: &Meter) {
         for (group, delays) in siblings.gangs() {
             let name = meter.group(group).map(|(name, _)| name);
@@ -150,7 +150,7 @@ impl Report {
 }
 
 /// Returns the report of the live run `run`, which `meter` has measured from start to end. `run.length` is the real
-/// length of the run, and `grants` has the promise to each entity.
+/// length of the run, and `grants` contains the promise to each entity.
 ///
 /// Entities are matched by name. The report has all groups of the description, including groups without an event in the
 /// trace.
@@ -170,8 +170,8 @@ pub fn observed(
     Report::new(run, policy, knobs, seed, std::slice::from_ref(meter), grants)
 }
 
-/// Returns the member of each entity of the scenario. `None`: the entity had not arrived at the end of the run. Names
-/// are unique, and each entity arrives once.
+/// Returns the member of the meters that each entity of the scenario corresponds to. `None`: the entity had not arrived
+/// at the end of the run. Names are unique, and each entity arrives once.
 fn present<'m>(run: &RunDescription, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
     let members = meters.iter().flat_map(Meter::members);
     let named: BTreeMap<&str, &Member> = members.map(|member| (member.name.as_str(), member)).collect();

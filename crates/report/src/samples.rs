@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct SamplesReport {
     /// Interval between two samples. Unit: nanoseconds.
     pub interval_ns: u64,
-    /// The VMs of all hosts, in the order of the file.
+    /// The VMs of all hosts, in the order of the scenario.
     pub vms: Vec<SampledVm>,
 }
 

@@ -1,7 +1,7 @@
 //! Formatting of durations and percentages for a table.
 
-/// Formats a duration in nanoseconds, below 100 s with three digits, above in minutes or hours: `0`, `950ns`, `1.25ms`,
-/// `20ms`, `1.5s`, `12m30s`, `3h20m`.
+/// Formats a duration in nanoseconds. Durations below 99.95 s have at most three digits; longer durations are in
+/// minutes or hours: `0`, `950ns`, `1.25ms`, `20ms`, `1.5s`, `12m30s`, `3h20m`.
 #[must_use]
 pub fn short(ns: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s")];

@@ -29,7 +29,7 @@ pub struct Summary {
     pub warm_up_ns: u64,
     /// The seeds of the runs, in order.
     pub seeds: Vec<u64>,
-    /// Confidence that an interval over all runs contains the median. Unit: millionths.
+    /// Confidence of the intervals over all runs. Unit: millionths.
     pub confidence_ppm: u64,
     /// Medians of all entities together.
     pub total: Spreads,

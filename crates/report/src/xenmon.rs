@@ -88,7 +88,7 @@ pub struct DomainGot {
     pub io_per_1000_executions: u64,
 }
 
-/// Returns `count` times `times` per `of`, rounded; 0 if `of` is zero.
+/// Returns `count` · `times` / `of`, rounded; 0 if `of` is zero.
 fn rate(count: u64, times: u64, of: u64) -> u64 {
     let (count, of) = (u128::from(count) * u128::from(times), u128::from(of));
     (count + of / 2).checked_div(of).map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))

@@ -208,8 +208,8 @@ impl Cables {
         way
     }
 
-    /// Returns the hops that handle packets into or out of a machine. If `completes`, the driver also handles a
-    /// completion for each packet.
+    /// Returns the driver's hops of packets or disk requests into or out of a machine. If `completes`, the driver also
+    /// handles a completion for each packet.
     fn driven(&self, seat: Seat, device: Device, completes: bool) -> Vec<Hop> {
         let (Seat::Guest(guest), Some(drivers)) = (seat, self.scenario.drivers(device)) else { return Vec::new() };
         match &drivers.way {

@@ -39,7 +39,7 @@ fn boots(scenario: &Scenario, guest: &GuestSpec) -> Instant {
     vcpus.map(|vcpu| vcpu.arrival).max().unwrap_or(Instant::ZERO)
 }
 
-/// Returns the indices of the guests that boot before the end, in the order in which they boot.
+/// Returns the indices of the guests that boot before the end of the run, in the order in which they boot.
 pub(crate) fn boot_order(scenario: &Scenario) -> Vec<usize> {
     let end = Instant::ZERO + scenario.length;
     let mut order: Vec<(Instant, usize)> =
@@ -49,7 +49,7 @@ pub(crate) fn boot_order(scenario: &Scenario) -> Vec<usize> {
     order.into_iter().map(|(_, index)| index).collect()
 }
 
-/// Returns the changes before the end, in order of time.
+/// Returns the changes before `end`, in order of time.
 pub(crate) fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change, Subject)> {
     let mut changes = Vec::new();
     let mut add = |arrival: Instant, leaves: Option<Instant>, comes: Change, subject: Subject| {

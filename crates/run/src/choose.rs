@@ -134,8 +134,8 @@ pub fn choose_for_guests(
     Ok(Some(Choice::new(policy, knobs)))
 }
 
-/// Returns the policies of [`choose`] for a task set. Unless `settings` sets the knob, the policies do not enforce
-/// slices, because tasks run their jobs to completion.
+/// Returns the policies of [`choose`] for a task set. Tasks run their jobs to completion, so policies that can switch
+/// off the enforcement of slices do so, unless `settings` sets the knob `enforce`.
 ///
 /// # Errors
 /// The errors of [`choose`], or a policy cannot place the tasks as requested.

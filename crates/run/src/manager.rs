@@ -71,7 +71,7 @@ pub struct Managed {
     assigned_ppm: u64,
     /// CPU time consumed before the current interval.
     before: Nanos,
-    /// Start of the current interval. `None`: the VM did not exist then.
+    /// Start of the current interval. `None`: at that instant, a vCPU of the VM was absent.
     since: Option<Instant>,
 }
 
@@ -206,8 +206,7 @@ fn ppm(part: Nanos, whole: Nanos) -> u64 {
     u64::try_from((part * 1_000_000 + whole / 2) / whole).unwrap_or(u64::MAX)
 }
 
-/// Returns the next assignment, by the rule of `spec`, of a VM that was assigned `assigned_ppm` and consumed
-/// `consumed_ppm`.
+/// Returns the next assignment of a VM, computed by the controller with the gain and the bounds of `spec`.
 fn next(spec: &ManagerSpec, assigned_ppm: u64, target_ppm: u64, consumed_ppm: u64) -> u64 {
     let step = |off: u64| off.saturating_mul(spec.gain_percent) / 100;
     let assigned_ppm = match target_ppm >= consumed_ppm {

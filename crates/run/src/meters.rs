@@ -14,7 +14,7 @@ use workloads::metrics::{FlowNames, Metrics};
 /// call.
 #[derive(Debug)]
 pub(crate) struct Meters {
-    /// CPU time of each entity.
+    /// Measurements of each entity.
     pub(crate) meter: Meter,
     /// Metrics of applications, if any.
     pub(crate) metrics: Option<Metrics>,

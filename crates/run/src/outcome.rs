@@ -24,7 +24,7 @@ pub struct Grant {
 pub struct Outcome {
     /// The run.
     pub run: Run,
-    /// CPU time of the entities of each host, by host.
+    /// Measurements of the entities of each host, by host.
     pub meters: Vec<Meter>,
     /// Time for which members of gangs waited while other members ran, by host.
     pub siblings: Vec<Siblings>,
@@ -33,7 +33,7 @@ pub struct Outcome {
     pub grants: Vec<Option<Grant>>,
     /// Number of refused changes of the reservation of each entity of the scenario.
     pub refused: Vec<u64>,
-    /// Readings of those applications of the hosts that have a metric, in the order of the scenario.
+    /// Readings of the applications on hosts that have a metric, in the order of the scenario.
     pub applications: Vec<Measured>,
     /// Results of the guests, by guest of the scenario.
     pub guests: Vec<GuestOutcome>,
@@ -50,9 +50,9 @@ pub struct Outcome {
 pub struct GuestOutcome {
     /// Policy of the guest.
     pub choice: Choice,
-    /// CPU time of each of the guest's entities.
+    /// Measurements of each of the guest's entities.
     pub meter: Meter,
-    /// Readings of those applications of the guest that have a metric, in the order of the scenario.
+    /// Readings of the guest's applications that have a metric, in the order of the scenario.
     pub applications: Vec<Measured>,
     /// Totals of the guest's coordination with its host. `None`: the guest does not coordinate, or has not booted.
     pub coordinated: Option<Coordinated>,

@@ -294,7 +294,7 @@ impl<'a> Session<'a> {
     /// Returns the outcome of the run.
     ///
     /// # Panics
-    /// The run is not over.
+    /// Panics if the run is not over.
     #[must_use]
     pub fn outcome(self) -> Outcome {
         assert!(self.is_done, "the run is over");

@@ -52,7 +52,7 @@ fn missing(choice: &Choice, cpus: Topology, detector: Rule) -> Option<&'static s
 }
 
 /// Returns whether this boost lets a waiting entity take the CPU from an ordinary entity under `policy`, and keep the
-/// CPU. Also returns true for boosts of weight, and if the policy cannot be tested.
+/// CPU. Also returns true for boosts of weight, and for policies that cannot be tested.
 fn takes(policy: &dyn PolicySource, knobs: &Knobs, boost: Boost) -> bool {
     matches!(boost, Boost::Weight(_)) || gets_the_cpu(policy, knobs, boost.over(Params::default())).unwrap_or(true)
 }

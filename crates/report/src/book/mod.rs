@@ -13,7 +13,7 @@ use std::fmt::Write;
 use trace::svg::Picture;
 use trace::{Header, TimelineBuilder};
 
-/// Length of the beginning of a run that a picture shows.
+/// Length of the part of a run that a picture shows, from the start of the run.
 pub const SHOWN: Nanos = Nanos::ms(120);
 /// Width of a picture. Unit: pixels.
 const WIDTH: u32 = 1_100;

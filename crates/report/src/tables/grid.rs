@@ -9,8 +9,8 @@ pub(crate) const ROWS_MAX: usize = 40;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Widths(pub u16);
 
-/// An aligned table without borders. Columns of words are aligned to the left, columns of numbers to the right, and no
-/// row is folded.
+/// An aligned table without borders. Columns of words are aligned to the left, columns of numbers to the right. No row
+/// is wrapped.
 pub(crate) struct Grid {
     table: Table,
     /// Number of columns of words.

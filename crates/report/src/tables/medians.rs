@@ -9,8 +9,8 @@ use crate::short::percent;
 use crate::spreads::{Form, Spreads, cell};
 use crate::summary::{GuestSummary, Summary, SummaryLine};
 
-/// The columns after name, request and policy: name of the number in a report, title, and display format. A column with
-/// only zeros is omitted, unless it is the first column.
+/// The columns after name, requested parameters and policy: name of the number in a report, title, and display format.
+/// A column with only zeros is omitted, unless it is the first column.
 const COLUMNS: [(&str, &str, Form); 12] = [
     ("delivered_ppm", "got", Form::Percent),
     ("misses", "late", Form::Count),

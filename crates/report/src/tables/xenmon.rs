@@ -58,7 +58,7 @@ const LEAST_MISSED: [&str; 8] = [
     "waited_per_execution_ns",
 ];
 
-/// Columns on I/O, which are omitted if no I/O occurred.
+/// Columns about I/O, which are omitted if no I/O occurred.
 const ON_IO: [&str; 4] = ["blocked_per_io_ns", "io", "io_per_1000s", "io_per_1000_executions"];
 
 /// The column that is omitted if no time slice is bounded.
@@ -101,7 +101,8 @@ fn shown(got: &DomainGot) -> Vec<(String, String)> {
     numbers(got).filter_map(|(name, number)| form(&name).map(|form| (name, form.show(number)))).collect()
 }
 
-/// Returns the medians in `got`, formatted for their columns, with an interval if the interval is not a single value.
+/// Returns the medians in `got`, formatted for their columns. An interval follows, unless its bounds are displayed as
+/// the same text.
 fn shown_medians(got: &Spreads) -> Vec<(String, String)> {
     let show = |(of, _, form): &(&str, &str, Form)| {
         let [median, low, high] = [got[*of].median, got[*of].low, got[*of].high].map(|number| form.show(number));
@@ -110,7 +111,7 @@ fn shown_medians(got: &Spreads) -> Vec<(String, String)> {
     COLUMNS.iter().map(show).collect()
 }
 
-/// Returns a title such as `Domains of host under edf, from 1s on: 12.5% of its CPU time idle`.
+/// Returns a title such as `Domains of host under edf, from 1s on (12.5% idle):`.
 fn title(host: &str, under: Option<&str>, warm_up_ns: u64, idle: &str) -> String {
     let under = under.map_or(String::new(), |policy| format!(" under {policy}"));
     let from = if warm_up_ns == 0 { String::new() } else { format!(", from {} on", short(warm_up_ns)) };

@@ -187,8 +187,7 @@ fn a_vm_pays_for_telling_its_emulator() {
         ));
         report.entities.iter().find(|entity| entity.name == "vm").expect("the VM").got.delivered_ns
     };
-    // The VM pays for one notification per request. The notification for the last request comes too late to count.
-    // Completions are handled by the emulator.
+    // The VM pays for one notification per request, except for the last request. The emulator handles the completions.
     assert_eq!(used("70us") - used("0s"), 99 * 70_000);
 }
 

@@ -1,4 +1,4 @@
-//! Reports of guests, created from events that a meter recorded.
+//! Reports of guests, created from recorded events or from runs.
 
 use expect_test::expect;
 use measure::Meter;
@@ -17,8 +17,7 @@ fn us(us: u64) -> Instant {
     Instant::ZERO + Nanos::us(us)
 }
 
-/// Measures two tasks of a group on two vCPUs. One task loses 4 ms to steal time in the middle of its job; the other
-/// task spins.
+/// Measures two tasks of a group on two vCPUs. The job of one task loses 4 ms to steal time; the other task spins.
 fn measured() -> Meter {
     let group = GroupId::new(1, 0);
     let params = Params { group, ..Params::default() };

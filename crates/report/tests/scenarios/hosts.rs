@@ -123,7 +123,7 @@ fn a_search_over_two_hosts_takes_what_the_links_and_the_wire_take() {
     // The response time is the sum of four transfers of 1000 bytes at a microsecond per byte, twice the latency of the
     // wire, and the work of the leaf.
     assert_eq!(response, Some(1_000_000 + 2 * (2 * 1_000_000 + 100_000)));
-    // If both VMs are on one host, packets pass no link, and only the latency remains.
+    // If both VMs are on one host, packets pass no link. The latency of the wire and the work of the leaf remain.
     let near = PAIR.replace("host = 2", "host = 1");
     let report = played(&(head(2, 2, "cfs") + network + &near));
     let it = &report.guests[0].applications[0];

@@ -1,5 +1,5 @@
-//! A live run delivers the events of the daemon and the job reports of the processes separately. The merged parts are
-//! measured like the trace of a simulation.
+//! A live run delivers the events of the daemon and the job reports of the processes separately. After a merge, they
+//! are measured like the trace of a simulation.
 
 use expect_test::expect;
 use measure::Meter;
@@ -119,7 +119,7 @@ fn jobs_tell_how_late_they_began_and_count_while_their_entity_is_there() {
         job(10, Some(12), Some(20)), // Released before the arrival was observed.
         job(40, Some(43), Some(60)),
         job(50, None, Some(70)),
-        job(80, Some(85), Some(101)), // Completed after its departure.
+        job(80, Some(85), Some(101)), // Completed after the entity's departure.
         job(100, Some(100), None),    // The entity was absent.
     ];
     let seen = [

@@ -12,8 +12,8 @@ const HOST: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"round-ro
 const GUEST: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"cfs\"\n[[vm]]\nname = \"v\"\nguest = \"round-robin\"\n\
     [[vm.task]]\nname = \"a\"\nworkload = \"hog\"\n[[vm.task]]\nname = \"b\"\nworkload = \"hog\"\n";
 
-/// Returns round robin with the time slice `text`, a value that is known only at run time. `built` counts how often the
-/// policy is built.
+/// Returns round robin with a time slice of `text` microseconds, a value that is known only at run time. `built` counts
+/// how often the policy is built.
 fn made(text: String, built: &Arc<AtomicUsize>) -> Choice {
     let built = Arc::clone(built);
     let build = move |host: &Topology| -> Result<Box<dyn Policy>, Refused> {

@@ -43,8 +43,8 @@ fn alert(policy: &str, percent: u64, interval: &str) -> Report {
 
 #[test]
 fn a_workload_manager_settles_under_sedf_and_oscillates_under_credit() {
-    // Only low percentages are tested: from 30 % on, the caps of Credit are exact enough, in figure 7 of the paper,
-    // too.
+    // Only low percentages are tested. From 30 % on, the caps of Credit are exact enough for the manager, as in figure
+    // 7 of the paper.
     for percent in [5, 10, 20] {
         let [sedf, credit] = ["sedf", "credit"].map(|policy| managed(&alert(policy, percent, "1s"))[0].clone());
         assert!(sedf.settled && sedf.error_ppm <= 20_000, "{sedf:?}");
@@ -180,7 +180,7 @@ fn what_is_counted_is_a_run_with_its_manager() {
              [[task]]\nname = \"t\"\nworkload.periodic = {{ period = \"7ms\", work = \"6ms\" }}\n"
         )
     };
-    // A larger reservation for the managed VM leaves less of each period for the other VM.
+    // A larger reservation for the managed VM leaves less of each period for the task `t`.
     let managed = "[manager]\ninterval = \"1s\"\ntargets = { a = 90 }\n";
     assert_ne!(counted(&scenario(managed)), counted(&scenario("")));
 }

@@ -85,7 +85,7 @@ fn an_answer_may_begin_slowly() {
     };
     let at_once = took("");
     assert_eq!(took(", window = 8"), at_once, "there is room for all");
-    // The CPU time of a segment is 62.5 us. The server continues with it while an acknowledgement is in transit, so the
+    // The CPU time of a segment is 62.5 us. The server uses this time while an acknowledgement is in transit, so the
     // delay is not exactly one or two round trips.
     let slow = took(", window = 3") - at_once;
     assert!((200_000..=400_000).contains(&slow), "{slow}");

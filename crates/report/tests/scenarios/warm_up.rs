@@ -1,4 +1,4 @@
-//! Measurements after a warm-up. The warm-up does not change the run. The measured numbers are those of the whole run
+//! Measurements after a warm-up. The warm-up does not change the run. The measured sums equal the sums of the whole run
 //! minus those of a run that ends with the warm-up.
 
 use report::{AppReport, Entity, GuestReport, Report};

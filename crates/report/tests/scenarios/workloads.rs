@@ -1,5 +1,5 @@
-//! Runs of the workloads cyclictest, hackbench, startup and fork-join, and of rt-app files, on a host and in a guest
-//! beside hogs.
+//! Runs of the workloads cyclictest, hackbench, startup, fork-join and periodic jobs, and of rt-app files, on a host.
+//! Some also run in a guest beside hogs.
 
 use measure::Meter;
 use scenario::rtapp::RtApp;
@@ -156,7 +156,8 @@ fn every_event_of_rt_app_is_done() {
 }
 
 /// Three busy threads share a CPU. The CPU is divided between their groups, and the share of each group between its
-/// threads: two threads in one group and one in another, all in one group, and one that moves to the root group.
+/// threads. The three cases are: two threads in one group and one in another group, all threads in one group, and one
+/// thread that moves to the root group.
 #[test]
 fn threads_of_rt_app_share_by_task_group() {
     let thread = |name: &str, phases: &str| format!("\"{name}\" : {{ \"phases\" : {{ {phases} }} }}");

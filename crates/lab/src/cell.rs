@@ -74,7 +74,7 @@ impl<'e> Cell<'e> {
     pub fn inputs(&self) -> String {
         let Experiment { metrics, xenmon, may_refuse, .. } = self.experiment;
         let metrics = serde_json::to_string(metrics).expect("texts can be JSON");
-        // The text of the scenario may not contain all variables, but expressions can read every variable.
+        // The text of the scenario need not contain all variables, but expressions can read every variable.
         let variables = serde_json::to_string(&self.variables).expect("texts and numbers can be JSON");
         format!("{}\n{xenmon:?}\n{may_refuse}\n{metrics}\n{variables}", self.text)
     }

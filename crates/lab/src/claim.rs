@@ -15,8 +15,8 @@ pub struct Claim {
     pub id: String,
     /// The claim, in our words.
     pub claim: String,
-    /// Explanation of the result, with the evidence of the experiments. A claim that is not reproduced must have an
-    /// explanation.
+    /// Explanation of the result, with the evidence of the experiments. A claim must have an explanation unless it is
+    /// fully reproduced.
     #[serde(default)]
     pub why: Option<String>,
     /// Checks of the claim.

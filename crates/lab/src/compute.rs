@@ -38,8 +38,8 @@ pub(crate) fn environment() -> Environment<'static> {
     environment
 }
 
-/// Returns a number from `low` up to `high`, drawn by `seed` for the name `what`. Equal arguments give equal numbers,
-/// and different arguments give independent numbers.
+/// Returns a random number from `low` (inclusive) to `high` (exclusive), determined by `seed` and the name `what`.
+/// Equal arguments give equal numbers; different seeds or names give independent numbers.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are what a number has")]
 fn draw(seed: u64, what: &str, low: f64, high: f64) -> f64 {
     let mut hasher = blake3::Hasher::new();
@@ -96,8 +96,8 @@ fn share(list: &[f64], of: impl Fn(f64) -> bool) -> Result<f64, Error> {
     Ok(list.iter().filter(|number| of(**number)).count() as f64 / list.len() as f64)
 }
 
-/// Returns the difference of each value of `list` from `reference`, as a fraction of `reference` rounded to a
-/// millionth.
+/// Returns the difference of each value of `list` from `reference`, as a fraction of `reference`. The fractions are
+/// rounded to millionths.
 fn relative(list: &[f64], reference: f64) -> Result<Vec<f64>, Error> {
     if reference.abs() < f64::MIN_POSITIVE {
         return Err(Error::new(ErrorKind::InvalidOperation, "no number is relative to 0"));
@@ -105,7 +105,7 @@ fn relative(list: &[f64], reference: f64) -> Result<Vec<f64>, Error> {
     Ok(list.iter().map(|number| ((number - reference) / reference * 1e6).round() / 1e6).collect())
 }
 
-/// Returns the means of every `count` consecutive values. An incomplete last group is omitted.
+/// Returns the mean of each group of `count` consecutive values. An incomplete last group is omitted.
 fn means(list: &[f64], count: usize) -> Result<Vec<f64>, Error> {
     if count == 0 {
         return Err(none_of("mean"));

@@ -6,8 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Paths of the files that determine the results of a run, from the root of the workspace. A directory means all files
-/// in it.
+/// Files that determine the results of a run, as paths relative to the root of the workspace. A directory stands for
+/// all files below it.
 pub(crate) const DECIDING: &[&str] = &[
     "Cargo.lock",
     "Cargo.toml",
@@ -41,7 +41,8 @@ pub(crate) fn fingerprint(root: &Path) -> io::Result<String> {
     for path in files {
         let bytes = std::fs::read(root.join(&path))?;
         let name = path.to_string_lossy().replace('\\', "/");
-        // The length of each part precedes it, so that other splits into name and content give another hash.
+        // The length of each part precedes the part, so that a different division into name and content gives a
+        // different hash.
         for part in [name.as_bytes(), &bytes] {
             hash.update(&(part.len() as u64).to_le_bytes()).update(part);
         }

@@ -188,7 +188,7 @@ fn judged(
     })
 }
 
-/// Returns the number of seeds with which all experiments in the expressions of `check` were run.
+/// Returns the number of seeds with which all experiments in the expression of `check` were run.
 fn seeds_of(check: &Check, results: &Results) -> Result<usize, String> {
     let named = results.experiments.iter().filter(|(name, _)| {
         check.measure.contains(&format!("\"{name}\"")) || check.measure.contains(&format!("'{name}'"))
@@ -217,9 +217,9 @@ fn measured(
     (0..seeds).map(of).collect()
 }
 
-/// Returns the median of `numbers`, and the interval that contains the median of all seeds with a confidence of 95 %.
-/// With fewer than six numbers, the interval is from the minimum to the maximum; with five numbers, the confidence is
-/// 93.75 %.
+/// Returns the median of `numbers`, and the interval that contains the median of all seeds with a confidence of at
+/// least 95 %. With fewer than six numbers, the interval is from the minimum to the maximum; with five numbers, the
+/// confidence is 93.75 %.
 pub(crate) fn interval(numbers: &[f64]) -> (f64, f64, f64) {
     let mut numbers = numbers.to_vec();
     numbers.sort_by(f64::total_cmp);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Returns the results of `work` for 0, 1, … `count`−1 in this order, computed on up to `threads` threads.
 ///
 /// # Errors
-/// Returns the first error in this order. After an error, no further call of `work` begins.
+/// Returns the first error in this order. After an error, each thread begins at most one further call of `work`.
 ///
 /// # Panics
 /// Panics if `work` panics.
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn the_outcome_is_in_order_for_any_number_of_threads() {
         for threads in [1, 2, 3, 16] {
-            // A later call takes less time, so calls end in another order than they begin.
+            // A later call takes less time, so calls may end in a different order than they begin.
             let work = |index: usize| {
                 let busy = (0..(20 - index) * 10_000).fold(0_u64, |sum, step| sum ^ (step as u64).wrapping_mul(31));
                 Ok::<_, ()>((index, busy))

@@ -15,8 +15,8 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Strin
     text += &format!(
         "{} claims: {} reproduced, {} partly, {} not. Tactus {}, seeds 1 to {}; written by `tactus lab run all --record`, which repeats \
          all measurements. Numbers are medians over the seeds, with intervals that contain the median of all seeds with \
-         {} %. The paper's values are in parentheses. ✓ and ✗ show whether the whole interval is in the accepted \
-         range.\n\n",
+         {} % confidence. The paper's values are in parentheses. ✓ and ✗ show whether the whole interval is in the \
+         accepted range.\n\n",
         verdicts.len(),
         count(Status::Reproduced),
         count(Status::Partly),

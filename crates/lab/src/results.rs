@@ -6,7 +6,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Measurements of one run, by name: a number, a switch, a list of numbers or of pairs, or nothing.
+/// Measurements of one run, by name. A measurement is a number, a Boolean, a string, a list of numbers or of pairs, or
+/// null.
 pub type Measured = IndexMap<String, serde_json::Value>;
 
 /// A point with its measurements.
@@ -35,7 +36,7 @@ impl Results {
         rows.map(|row| row.seeds.len()).min().unwrap_or(0)
     }
 
-    /// Reads the output of [`to_text`](Results::to_text).
+    /// Reads results from the file at `path`, in the format of [`to_text`](Results::to_text).
     ///
     /// # Errors
     /// The file cannot be read, or has an invalid format.

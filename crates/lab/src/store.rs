@@ -19,8 +19,8 @@ struct Line {
     measured: Measured,
 }
 
-/// Fingerprint of the sources and the lock file that determine the measurements of a run. The executable is not part of
-/// the fingerprint, because it differs on every machine and with every change of the command line.
+/// Fingerprint of all files that determine the measurements of a run, such as sources and cost files. The executable is
+/// not part of the fingerprint, because it differs between machines and changes with the command-line interface.
 pub const SOURCES: &str = env!("TACTUS_SOURCES");
 
 /// Finished runs, by all inputs that determine their outcome.

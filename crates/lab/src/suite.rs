@@ -28,7 +28,7 @@ pub trait Watch: Sync {
     /// Reports the start of a suite of `cells` runs. `known` of these runs are already in the store, and the others
     /// simulate `length` in total.
     fn begins(&self, length: Nanos, cells: usize, known: usize);
-    /// Reports that further `length` was simulated, in any run.
+    /// Reports that the runs have simulated a further `length`.
     fn simulated(&self, _length: Nanos) {}
     /// Reports the end of a run of an experiment.
     fn played(&self, _cell: &Cell<'_>) {}
@@ -40,7 +40,7 @@ impl<'p> Suite<'p> {
     /// Checks that the requested claims exist.
     ///
     /// # Errors
-    /// No claim has this id. The error lists the existing claims.
+    /// A requested claim does not exist. The error lists the existing claims.
     pub fn check(&self) -> Result<(), Problem> {
         let ids: Vec<&str> =
             self.papers.iter().flat_map(|paper| &paper.claims).map(|claim| claim.id.as_str()).collect();

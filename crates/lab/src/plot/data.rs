@@ -87,7 +87,7 @@ impl Figure {
         }))
     }
 
-    /// Returns the minimum and maximum of all drawn values, along the first axis and along the second.
+    /// Returns the positions of all marks along the first axis, and the ends of their intervals along the second axis.
     pub(super) fn extent(&self) -> [Vec<f64>; 2] {
         let marks = || self.curves.iter().flat_map(|curve| &curve.marks);
         [marks().map(|mark| mark.x).collect(), marks().flat_map(|mark| [mark.low, mark.high]).collect()]
@@ -130,7 +130,8 @@ fn named(value: &Value) -> String {
     }
 }
 
-/// Formats a value of `axis` for the name of a curve. A switch is formatted as the name of the axis.
+/// Formats a value of `axis` for the name of a curve. A Boolean is formatted as the name of the axis, with `not` before
+/// it if the value is false.
 fn label(axis: &str, value: &Value) -> String {
     match value.as_bool() {
         Some(true) => axis.replace('_', " "),
@@ -145,7 +146,7 @@ impl Making<'_> {
         Problem::wrong(&self.experiment.path, what, right)
     }
 
-    /// Returns the measured curves, in the order of the file.
+    /// Returns the measured curves, in the order of the points.
     fn measured(&self, rows: &[&Row]) -> Result<Vec<Curve>, Problem> {
         let mut by_key: IndexMap<String, (String, Vec<&Row>)> = IndexMap::new();
         for row in rows {
@@ -267,7 +268,7 @@ impl Making<'_> {
         }
         values.sort_by(f64::total_cmp);
         let size = count(values.len());
-        // If there are too many values, only every n-th value has a step.
+        // If there are too many values, only every n-th value and the last value have a step.
         let every = values.len().div_ceil(CDF_MOST).max(1);
         let is_kept = |nth: usize| nth.is_multiple_of(every) || nth + 1 == values.len();
         let kept = values.iter().enumerate().filter(|(nth, _)| is_kept(*nth));

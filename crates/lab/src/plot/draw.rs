@@ -6,7 +6,7 @@ use super::scale::{Scale, count};
 use crate::experiment::Kind;
 use plotters::prelude::DrawingBackend;
 
-/// Width of every picture, and its height without legend and title. Unit: pixels.
+/// Width of every picture, and height of its frame. Unit: pixels.
 pub(super) const WIDTH: f64 = 900.0;
 const BODY: f64 = 400.0;
 
@@ -130,7 +130,7 @@ impl<'f> Layout<'f> {
         pen.text(beside, &self.figure.labels[1], LABEL, INK, Anchor::Upwards)
     }
 
-    /// Returns those marks of a curve that lie within the picture.
+    /// Returns the marks of a curve that lie within the range of the horizontal axis.
     fn marks(&self, curve: &Curve) -> Vec<Mark> {
         curve.marks.iter().copied().filter(|mark| self.x.holds(mark.x)).collect()
     }
@@ -274,7 +274,7 @@ impl<'f> Layout<'f> {
     }
 }
 
-/// Shape of the marks for the values that the paper prints, over bars and boxes.
+/// Number of the mark for values that the paper prints, over bars and boxes.
 const PRINTED: usize = 3;
 /// Width of the sample line or mark in front of the text of a legend item. Unit: pixels.
 const SAMPLE: f64 = 26.0;
@@ -324,7 +324,8 @@ fn legend(figure: &Figure, y: f64) -> (Vec<(Place, Item)>, f64) {
     (placed, end + ROW / 2.0)
 }
 
-/// Returns the ranges of consecutive `marks` that a line joins. A line does not join a mark to distant marks.
+/// Returns the ranges of consecutive `marks` that a line joins. A line ends at a gap of more than 1.5 times the
+/// smallest gap.
 fn pieces(marks: &[Mark]) -> impl Iterator<Item = std::ops::Range<usize>> {
     let steps = marks.windows(2).map(|two| two[1].x - two[0].x);
     let gap = steps.fold(f64::INFINITY, f64::min) * 1.5;

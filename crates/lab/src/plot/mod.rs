@@ -1,7 +1,7 @@
 //! Figures of papers, drawn from the measurements and the values that the paper prints.
 //!
 //! [`Figure::of`] collects the data of a plot; [`Figure::svg`] and [`Figure::png`] draw it. Equal results give equal
-//! bytes on every machine, because the font is part of this crate.
+//! bytes on every machine, because the font is embedded in the program.
 
 mod data;
 mod draw;

@@ -9,7 +9,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, FontTransform, IntoTextStyle, ShapeStyle, register_font};
 use std::sync::Once;
 
-/// Colours of text, frames, secondary elements, and grid lines.
+/// Colours of text, secondary text, frames, grid lines and the background.
 pub(super) const INK: RGBColor = RGBColor(0x1f, 0x23, 0x28);
 pub(super) const MUTED: RGBColor = RGBColor(0x65, 0x6d, 0x76);
 pub(super) const AXIS: RGBColor = RGBColor(0x8c, 0x95, 0x9f);
@@ -29,7 +29,7 @@ const COLOURS: [RGBColor; 8] = [
     INK,
 ];
 
-/// Returns the colour of curve number `nth`. After all colours, the same colours repeat in a paler tone.
+/// Returns the colour of curve number `nth`. The colours repeat, alternately in a paler and in their full tone.
 pub(super) fn colour(nth: usize) -> RGBColor {
     let full = COLOURS[nth % COLOURS.len()];
     let is_pale = (nth / COLOURS.len()) % 2 == 1;
@@ -80,12 +80,12 @@ pub(super) struct Pen<'a, B: DrawingBackend> {
     area: &'a DrawingArea<B, Shift>,
     /// Number of bitmap pixels per picture pixel.
     scale: f64,
-    /// Vertical distance by which plotters draws text too high or too low in this kind of picture. Unit: size of the
-    /// text.
+    /// Downward correction of horizontal text: in bitmaps, plotters draws text too high. 0 in SVG documents. Unit: size
+    /// of the text.
     low: f64,
 }
 
-/// Vertical distance by which plotters misplaces letters in bitmaps. Unit: size of the letters.
+/// Value of `low` in bitmaps.
 const BITMAP_LOW: f64 = 0.2;
 
 impl<'a, B: DrawingBackend> Pen<'a, B> {
@@ -127,7 +127,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         points.windows(2).try_for_each(|two| self.area.draw(&PathElement::new(two.to_vec(), stroke)))
     }
 
-    /// Draws a small mark, for a value among very many values.
+    /// Draws a small mark, for a value that no line joins to other values.
     pub(super) fn dot(&self, at: Place, colour: RGBColor) -> Drawn<B> {
         self.area.draw(&Circle::new(self.at(at), self.length(1.5), colour.filled()))
     }
@@ -197,7 +197,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 }
 
-/// Returns the dashes of the line through `points`. Dashes have the length `on` and the distance `off`.
+/// Returns the dashes of the line through `points`. Dashes have the length `on` and are `off` apart.
 fn dashes(points: &[Place], on: f64, off: f64) -> Vec<Vec<Place>> {
     let mut all: Vec<Vec<Place>> = Vec::new();
     let (mut is_on, mut left) = (true, on);

@@ -16,7 +16,8 @@ const TICKS_MOST: usize = 9;
 const ROOM: f64 = 0.04;
 
 impl Scale {
-    /// Returns a linear scale from the minimum to the maximum of `values`, or over `range`.
+    /// Returns a linear scale from the minimum to the maximum of `values`, or over `range`. If `from_zero`, a scale
+    /// without `range` includes 0.
     pub(super) fn linear(values: &[f64], from_zero: bool, range: Option<[f64; 2]>) -> Scale {
         let (mut low, mut high) = ends(values.iter().copied()).unwrap_or((0.0, 1.0));
         if from_zero {

@@ -55,7 +55,8 @@ fn the_same_results_give_the_same_bytes_and_others_do_not() {
     assert!(before.0 != after.0 && before.1 != after.1);
 }
 
-/// Returns the SVG text of the figure of the tiny paper, drawn as a figure of `kind` with the lists `values`.
+/// Returns the figure of the tiny paper as an SVG document, drawn as a figure of `kind`. In every run, the metric has
+/// the value `values`.
 fn of_kind(kind: Kind, log: bool, values: &serde_json::Value) -> String {
     let (paper, mut results) = tiny();
     for seed in results.experiments["shares"].iter_mut().flat_map(|row| &mut row.seeds) {

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
-/// Returns the suite of all experiments of `papers`, or of their smoke set.
+/// Returns the suite of all experiments of `papers` at the size `extent`.
 pub(crate) fn suite(papers: &[Paper], extent: Extent) -> Suite<'_> {
     Suite { papers, claims: &[], extent, seeds: None }
 }
@@ -143,7 +143,7 @@ fn a_check_that_holds_in_its_wrong_world_is_found() {
     assert_eq!(rejects(&Tiny::new(), "T1"), (true, Some(true), false));
     let idle = Tiny::but("claims.toml", from, to);
     assert_eq!(rejects(&idle, "T1"), (true, Some(false), true), "no point asks for round robin");
-    // An idle wrong world equals the measured world. A check that misses in the measured world does not reject it.
+    // An idle wrong world equals the measured world, so even a check that misses in both worlds does not reject it.
     let failing = Tiny::new();
     let claims = std::fs::read_to_string(failing.path("claims.toml")).expect("it is there");
     let (before, third) = claims.split_once("id = \"T3\"").expect("it is there");

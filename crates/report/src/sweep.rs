@@ -31,8 +31,8 @@ pub struct Swept<'s> {
     pub points: &'s [SweptPoint],
 }
 
-/// Returns the table of `points`. At every point and under every policy, each entity of the host, each task of a guest
-/// (`vm/task`) and the whole host (`all`) has a line.
+/// Returns the table of `points`. Each combination of a point and a policy has a line per entity of the host, a line
+/// per task of a guest (`vm/task`), and a line for the whole host (`all`).
 #[must_use]
 pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
     let axes: Vec<&str> = points.first().map(|it| it.point.keys().map(String::as_str).collect()).unwrap_or_default();
@@ -65,8 +65,8 @@ pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
     table_of(&header, &rows, widths) + &more
 }
 
-/// Returns the name, the requested parameters and the numbers of each line of `summary`: entities of the host, tasks of
-/// guests, and the total of the host.
+/// Returns the name, the requested parameters and the numbers of each line of `summary`. The lines are entities of the
+/// host, tasks of guests, and the total of the host.
 fn lines(summary: &Summary) -> Vec<(String, String, &Spreads)> {
     let line = |of: Option<&str>, line: &'_ SummaryLine| {
         (of.map_or(line.name.clone(), |of| format!("{of}/{}", line.name)), shown(&line.asked))

@@ -189,8 +189,8 @@ impl Making<'_> {
         self.plot.paper.iter().map(curve).collect()
     }
 
-    /// Returns the position of a number on the first axis: the index of its label, or the number itself if the axis has
-    /// no such label.
+    /// Returns the position of a number on the first axis. This is the index of its label, or the number itself if the
+    /// axis has no such label.
     fn place(&self, x: f64) -> f64 {
         let places = self.places.as_deref().unwrap_or_default();
         places.iter().position(|name| *name == shown(x)).map_or(x, count)

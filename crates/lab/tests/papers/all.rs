@@ -79,8 +79,8 @@ fn named(check: &Check) -> Vec<&str> {
     quoted.collect()
 }
 
-/// Every template gives a valid scenario at every point of the usual size and, at the size of the paper, with every
-/// value of every axis.
+/// Every template gives a valid scenario at every point of the usual size. At the size of the paper, it gives a valid
+/// scenario with every value of every axis.
 #[test]
 fn every_point_of_every_experiment_is_a_scenario() {
     for paper in papers() {

@@ -64,8 +64,8 @@ pub(crate) fn table_of(words: &[String], rows: &[Row<'_>], widths: Widths) -> St
     )
 }
 
-/// Returns the table of one kind of line in all summaries, such as the entities: a row for each name and policy, and a
-/// row for the total of each policy.
+/// Returns the table of one kind of line in all summaries, such as the entities. The table has a row for each name and
+/// policy, and a row for the total of each policy.
 fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) -> String {
     let count = of.iter().map(|(_, lines, _)| lines.len()).max().unwrap_or(0);
     let most = (ROWS_MAX / of.len().max(1)).max(1).min(count);

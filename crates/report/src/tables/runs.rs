@@ -12,8 +12,8 @@ pub fn table(report: &Report, widths: Widths) -> String {
     comparison(std::slice::from_ref(report), widths)
 }
 
-/// Returns the table of several runs of one scenario, with a line for each entity and policy, and a line for the total
-/// of each policy.
+/// Returns the table of several runs of one scenario. The table has a line for each entity and policy, and a line for
+/// the total of each policy.
 #[must_use]
 pub fn comparison(reports: &[Report], widths: Widths) -> String {
     let entities = reports.iter().map(|report| report.entities.len()).max().unwrap_or(0);

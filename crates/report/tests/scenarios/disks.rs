@@ -107,8 +107,8 @@ fn a_drive_that_is_not_kept_up_with_seeks_back() {
         );
         reading(&played(&parse(&text.replace("cfs", "linux"))).applications)
     };
-    // The data of the turn at 240 ms find no room in the buffer until 311 ms, when the program has processed the first
-    // waiting turn. The drive continues at the next turn, at 320 ms instead of 260 ms.
+    // The buffer has no room for the data of the turn at 240 ms until 311 ms. At 311 ms, the program has processed the
+    // first waiting turn. The drive continues at the next turn, at 320 ms instead of 260 ms.
     assert_eq!(of(&held_up("0s"), "took_ns"), 1_001_000_000 + 60_000_000);
     // With a seek of 100 ms, the drive is ready at 411 ms, and continues at 420 ms.
     assert_eq!(of(&held_up("100ms"), "took_ns"), 1_001_000_000 + 160_000_000);
@@ -187,7 +187,8 @@ fn a_vm_pays_for_telling_its_emulator() {
         ));
         report.entities.iter().find(|entity| entity.name == "vm").expect("the VM").got.delivered_ns
     };
-    // The VM pays for one notification per request, except for the last request. The emulator handles the completions.
+    // The program pays for the notification of a request at its next computation. It does not compute after the last
+    // request. The emulator handles the completions.
     assert_eq!(used("70us") - used("0s"), 99 * 70_000);
 }
 

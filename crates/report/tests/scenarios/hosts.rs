@@ -120,8 +120,8 @@ fn a_search_over_two_hosts_takes_what_the_links_and_the_wire_take() {
     let report = played(&(head(2, 1, "cfs") + network + PAIR));
     let it = &report.guests[0].applications[0];
     let response = it.values.0.iter().find(|(name, _)| *name == "response_max_ns").map(|it| it.1);
-    // The response time is the sum of four transfers of 1000 bytes at a microsecond per byte, twice the latency of the
-    // wire, and the work of the leaf.
+    // The response time is the sum of four transfers of 1000 bytes, two latencies of the wire, and the work of the
+    // leaf. A transfer takes a microsecond per byte.
     assert_eq!(response, Some(1_000_000 + 2 * (2 * 1_000_000 + 100_000)));
     // If both VMs are on one host, packets pass no link. The latency of the wire and the work of the leaf remain.
     let near = PAIR.replace("host = 2", "host = 1");
@@ -170,8 +170,8 @@ const SLOW: &str =
 #[test]
 fn a_program_across_hosts_runs_at_full_speed() {
     let bsp = "bytes = 10000, flops = 411000, supersteps = 20";
-    // A superstep takes 10 ms to compute, 30 ms to send to three other nodes, the time to receive one more packet, and
-    // the latency of the wire.
+    // A superstep takes 10 ms to compute and 30 ms to send to three other nodes. The time to receive one more packet
+    // and the latency of the wire are added.
     let superstep = 10_000_000 + 30_000_000 + 1_000_000 + 100_000;
     for (hosts, cpus, homes) in [(4, 1, [1, 2, 3, 4]), (1, 4, [1; 4])] {
         let slow = if hosts == 1 { SLOW.replace("local = \"10us\"\n", "") } else { SLOW.to_string() };

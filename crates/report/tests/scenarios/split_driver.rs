@@ -1,17 +1,17 @@
-//! Xen's split drivers in `scenarios/xen-io.toml`, calibrated to tables 1 and 2 of xen-three-2007: a web server in
-//! Dom1, the driver domain Dom0, one CPU, 60 clients. A request uses the same CPU time under every scheduler; the
-//! schedulers differ in how often they dispatch Dom0.
+//! Xen's split drivers in `scenarios/xen-io.toml`, calibrated to tables 1 and 2 of xen-three-2007. Dom1 has a web
+//! server with 60 clients, and shares one CPU with the driver domain Dom0. A request uses the same CPU time under every
+//! scheduler; the schedulers differ in how often they dispatch Dom0.
 //!
 //! The scenario has the same free parameters for all schedulers. In Dom1, a kernel thread handles all packets that have
 //! arrived (NAPI), and workers run one after the other until they block. In Dom0, the handling of packets and
 //! housekeeping alternate. Both events of a transmission arrive at the same time. Half of a packet's time on the wire
-//! is constant, and the rest is exponential. An execution is a time slice that the scheduler grants, including a time
-//! slice for a domain that already has the CPU (an extra quantum of SEDF). Dom1 arrives shortly after Dom0; in the
+//! is constant, and the rest is exponential. An execution is a time slice that the scheduler grants. A time slice for a
+//! domain that already has the CPU (an extra quantum of SEDF) also counts. Dom1 arrives shortly after Dom0; in the
 //! model to which the parameters were fitted, both begin together. The comparison with the tables uses medians over
 //! nine seeds, in which the housekeeping of Dom0 begins at different instants of Xen's periods. Under SEDF without
-//! extra time and with a period of 10 ms, the number of executions depends on the distance between the period starts of
-//! the two domains. If Dom1 arrives up to 3 ms later than Dom0, there are 519 to 646 executions per second. For longer
-//! distances, there are 100 to 300.
+//! extra time and with a period of 10 ms, the number of executions depends on the delay between the periods of the two
+//! domains. If Dom1 arrives up to 3 ms later than Dom0, there are 519 to 646 executions per second. For longer delays,
+//! there are 100 to 300.
 
 use measure::XenMon;
 use report::{AppReport, Report, XenMonReport};

@@ -156,8 +156,8 @@ fn every_event_of_rt_app_is_done() {
 }
 
 /// Three busy threads share a CPU. The CPU is divided between their groups, and the share of each group between its
-/// threads. The three cases are: two threads in one group and one in another group, all threads in one group, and one
-/// thread that moves to the root group.
+/// threads. The cases: two threads in one group and one in another group; all threads in one group; one thread that
+/// moves to the root group.
 #[test]
 fn threads_of_rt_app_share_by_task_group() {
     let thread = |name: &str, phases: &str| format!("\"{name}\" : {{ \"phases\" : {{ {phases} }} }}");

@@ -109,7 +109,7 @@ pub struct Plot {
     #[serde(default)]
     pub kind: Kind,
     /// The axis of the experiment, or the metric, along the horizontal axis. For [`Kind::Cdf`] and
-    /// [`Kind::Distribution`], only a title.
+    /// [`Kind::Distribution`], only the default label of the horizontal axis.
     pub x: String,
     /// Metric that the figure shows.
     pub y: String,

@@ -224,7 +224,7 @@ fn paragraphs(text: &str) -> Vec<String> {
     text.split("\n\n").map(joined).filter(|part| !part.is_empty()).collect()
 }
 
-/// Returns the anchor of a picture on the page.
+/// Returns the HTML id of a picture on the page.
 fn place(paper: &Paper, picture: &Picture<'_>) -> String {
     format!("{}-{}", paper.key, picture.name)
 }

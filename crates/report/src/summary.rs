@@ -20,7 +20,7 @@ pub struct Summary {
     pub scenario: String,
     /// Name of the policy.
     pub policy: String,
-    /// CPUs of the machine.
+    /// CPUs of the machine, or of each host.
     pub cpus: usize,
     /// Length of each run. Unit: nanoseconds.
     pub length_ns: u64,

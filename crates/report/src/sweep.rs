@@ -31,8 +31,8 @@ pub struct Swept<'s> {
     pub points: &'s [SweptPoint],
 }
 
-/// Returns the table of `points`. Each combination of a point and a policy has a line per entity of the host, a line
-/// per task of a guest (`vm/task`), and a line for the whole host (`all`).
+/// Returns the table of `points`. For each point and policy, the table has a line per entity of the host, a line per
+/// task of a guest (`vm/task`), and a total of the host (`all`).
 #[must_use]
 pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
     let axes: Vec<&str> = points.first().map(|it| it.point.keys().map(String::as_str).collect()).unwrap_or_default();

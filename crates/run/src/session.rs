@@ -25,9 +25,9 @@ use std::sync::Arc;
 use trace::{Counts, MachineId};
 use workloads::network::At;
 
-/// The maximum work of one step. A release, an alarm, an input of a machine, a visit of a machine and a change of the
-/// scenario each count as one unit of work. A step may end between two events of the same instant. A step exceeds its
-/// budget by at most the decisions and messages of one machine at one instant.
+/// The maximum work of one step. Each release, alarm, input of a machine, visit of a machine and change of the scenario
+/// counts as one unit of work. A step may end between two events of the same instant. A step exceeds its budget by at
+/// most the decisions and messages of one machine at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Budget(pub u64);
 

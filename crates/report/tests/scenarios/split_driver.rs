@@ -9,9 +9,9 @@
 //! domain that already has the CPU (an extra quantum of SEDF) also counts. Dom1 arrives shortly after Dom0; in the
 //! model to which the parameters were fitted, both begin together. The comparison with the tables uses medians over
 //! nine seeds, in which the housekeeping of Dom0 begins at different instants of Xen's periods. Under SEDF without
-//! extra time and with a period of 10 ms, the number of executions depends on the delay between the periods of the two
-//! domains. If Dom1 arrives up to 3 ms later than Dom0, there are 519 to 646 executions per second. For longer delays,
-//! there are 100 to 300.
+//! extra time and with a period of 10 ms, executions depend on the delay between the periods of the two domains. If
+//! Dom1 arrives up to 3 ms later than Dom0, there are 519 to 646 executions per second. For longer delays, there are
+//! 100 to 300.
 
 use measure::XenMon;
 use report::{AppReport, Report, XenMonReport};

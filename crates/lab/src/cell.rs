@@ -146,8 +146,8 @@ impl<'e> Cell<'e> {
     }
 }
 
-/// Returns the variables of a run for expressions: the `report` and, by name, the `tasks`, `groups`, `apps`, `guests`
-/// (each with `tasks`, `apps`, `coordination` and `total`), `domains` and `samples`.
+/// Returns the variables of a run for expressions. `report` is the whole report. `tasks`, `groups`, `apps`, `guests`,
+/// `domains` and `samples` are maps by name. Each guest has `tasks`, `apps`, `coordination` and `total`.
 fn views(report: &Report) -> BTreeMap<&'static str, Value> {
     fn named<'r, T: serde::Serialize + 'r>(all: impl Iterator<Item = (&'r String, T)>) -> Value {
         map(all.map(|(name, it)| (name.clone(), Value::from(Serde(it)))))

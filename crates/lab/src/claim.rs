@@ -27,7 +27,7 @@ pub struct Claim {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Subject of the check. Names of variables of `each` in braces are replaced by their values.
+    /// Subject of the check. If a variable of `each` occurs in braces, it is replaced by its value.
     pub what: String,
     /// Expression that computes one number from the measurements with one seed.
     pub measure: String,

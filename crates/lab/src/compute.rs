@@ -133,8 +133,8 @@ fn line(x: &[f64], y: &[f64]) -> Result<(f64, f64), Error> {
     Ok((both / along, if up == 0.0 { 1.0 } else { both * both / (along * up) }))
 }
 
-/// Returns an environment whose expressions can query the measurements with seed number `seed` (from 0): `at("table-1",
-/// policy="bvt").requests`, `all("fig-2", policy="bvt") | map(attribute="requests")`.
+/// Returns an environment whose expressions can query the measurements with seed number `seed`, counted from 0:
+/// `at("table-1", policy="bvt").requests`, `all("fig-2", policy="bvt") | map(attribute="requests")`.
 pub(crate) fn over(results: &Arc<Results>, seed: usize, world: &World) -> Environment<'static> {
     let mut environment = environment();
     let asked = Asked { results: Arc::clone(results), seed, world: world.clone() };
@@ -227,7 +227,7 @@ fn matches(point: &Point, of: &Point) -> bool {
     of.iter().all(|(axis, value)| point.get(axis) == Some(value))
 }
 
-/// Converts `value` to a number; a switch is 0 or 1.
+/// Converts `value` to a number. A Boolean becomes 0 or 1.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     f64::try_from(value.clone()).ok().or_else(|| bool::try_from(value.clone()).ok().map(|it| f64::from(u8::from(it))))
 }

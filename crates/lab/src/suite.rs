@@ -108,7 +108,7 @@ impl<'p> Suite<'p> {
             let store = store.lock().expect("no thread panics while it holds the lock");
             inputs.iter().map(|inputs| store.get(inputs).is_some()).collect()
         };
-        // The longest runs begin first, so that no long run is still in progress when all other threads have finished.
+        // The longest runs begin first, so that at the end, threads do not wait for a long run.
         let mut open: Vec<usize> = (0..cells.len()).filter(|&nth| !known[nth]).collect();
         open.sort_by_key(|&nth| std::cmp::Reverse(cells[nth].length));
         let left = open.iter().fold(0_u64, |sum, &nth| sum.saturating_add(cells[nth].length.as_ns()));

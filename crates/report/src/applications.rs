@@ -14,7 +14,7 @@ pub struct AppReport {
     pub metric: &'static str,
     /// Values of the metric. Each name ends in the unit.
     pub values: Named<u64>,
-    /// Values over time, one for each second.
+    /// Values over time, one per second.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub series: Named<Vec<u64>>,
     /// Histograms: for each value, pairs of a class and its count.

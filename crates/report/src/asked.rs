@@ -84,7 +84,7 @@ fn class(class: Class) -> Option<String> {
     }
 }
 
-/// Formats the requested parameters as a short text.
+/// Formats the requested parameters in short form.
 pub(crate) fn shown(asked: &Asked) -> String {
     let mut words = Vec::new();
     if let (Some(slice), Some(period)) = (asked.slice_ns, asked.period_ns) {

@@ -66,14 +66,13 @@ pub struct CoordinationGot {
     pub protocol: &'static str,
     /// Number of new requests that the guest sent to its host, by any mechanism.
     pub hints: u64,
-    /// Number of new requests per thousand seconds. With this unit, a rate below one per second is still above zero as
-    /// a whole number.
+    /// Number of new requests per thousand seconds. This unit expresses rates below one per second as whole numbers.
     pub hints_per_1000_s: u64,
     /// Number of hypercalls.
     pub hypercalls: u64,
     /// CPU time that the guest spent in hypercalls.
     pub hypercalls_ns: u64,
-    /// Number of boosts of a vCPU.
+    /// Number of boosts of the guest's vCPUs.
     pub boosts: u64,
     /// CPU time that the guest's vCPUs received while boosted.
     pub boosted_ns: u64,

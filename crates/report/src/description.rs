@@ -34,7 +34,7 @@ pub struct EntityDescription {
     pub host: usize,
     /// Arrival of the entity.
     pub arrival: Instant,
-    /// Request of the entity.
+    /// Requested parameters of the entity.
     pub params: Params,
     /// Period of the entity's jobs, if the jobs are periodic.
     pub job_period: Option<Nanos>,
@@ -47,7 +47,7 @@ pub struct GroupDescription {
     pub name: String,
     /// Parent of the group, an index of [`RunDescription::groups`]; `None`: the root.
     pub parent: Option<usize>,
-    /// Request of the group.
+    /// Requested parameters of the group.
     pub params: GroupParams,
 }
 

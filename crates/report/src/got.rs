@@ -27,7 +27,7 @@ pub struct Entity {
     /// Number of changes of the entity's reservation that the policy refused.
     #[serde(skip_serializing_if = "is_zero")]
     pub changes_refused: u64,
-    /// Request of the entity.
+    /// Requested parameters of the entity.
     pub asked: Asked,
     /// CPU time that the policy guarantees the entity, in millionths of a CPU; `None` without a guarantee.
     pub granted_ppm: Option<u64>,
@@ -43,7 +43,7 @@ pub struct GroupGot {
     pub name: String,
     /// Number of entities in the group and its subgroups.
     pub entities: u64,
-    /// Request of the group.
+    /// Requested parameters of the group.
     pub asked: Asked,
     /// Results of all members of the group, including members of its subgroups. `delivered_ppm` is relative to one CPU.
     #[serde(flatten)]
@@ -96,13 +96,13 @@ pub struct Got {
     pub completions: u64,
     /// Number of jobs completed after their deadline.
     pub misses: u64,
-    /// Number of jobs that were not completed although their deadline had passed.
+    /// Number of jobs that were not completed at the end of the run although their deadline had passed.
     pub unfinished_late: u64,
     /// Maximum lateness of a completed job; 0 if no completed job was late.
     pub worst_lateness_ns: u64,
     /// Number of reservation periods that ended.
     pub periods: u64,
-    /// Number of periods that are evaluated, because the entity was runnable or held during the whole period.
+    /// Number of evaluated periods: the periods in which the entity was runnable or held all the time.
     pub periods_judged: u64,
     /// Number of evaluated periods in which the entity received less than the slice.
     pub periods_missed: u64,
@@ -140,7 +140,7 @@ pub struct Got {
     pub wakeup_p99_ns: u64,
     /// Maximum wait after a wake-up.
     pub wakeup_max_ns: u64,
-    /// Number of jobs with a measured response time, from release to completion: all completed jobs.
+    /// Number of response times, from release to completion. Each completed job has a response time.
     pub responses: u64,
     /// Median response time.
     pub response_p50_ns: u64,

@@ -33,7 +33,7 @@ pub struct GuestReport {
     pub cpus: Vec<CpuLoss>,
     /// Total time for which the guest's CPUs were frozen with a task on them. Unit: nanoseconds.
     pub stolen_ns: u64,
-    /// This frozen time in millionths of the time of all CPUs of the guest.
+    /// `stolen_ns` in millionths of the time of all CPUs of the guest.
     pub stolen_ppm: u64,
     /// Results of the coordination of the guest and its host, if they coordinate.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -53,7 +53,7 @@ pub struct Report {
     /// Results of the guests of the scenario's VMs, in the order of the scenario. Empty if no VM has a guest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestReport>,
-    /// Results of the scenario's optional workload manager.
+    /// Results of the workload manager, if the scenario has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerReport>,
     /// CPU time of the scenario's VMs in each interval, if the scenario requests samples.
@@ -170,8 +170,8 @@ pub fn observed(
     Report::new(run, policy, knobs, seed, std::slice::from_ref(meter), grants)
 }
 
-/// Returns the member of the meters that each entity of the scenario corresponds to. `None`: the entity had not arrived
-/// at the end of the run. Names are unique, and each entity arrives once.
+/// Returns the measurements of each entity of the scenario. `None`: the entity had not arrived at the end of the run.
+/// Names are unique, and each entity arrives once.
 fn present<'m>(run: &RunDescription, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
     let members = meters.iter().flat_map(Meter::members);
     let named: BTreeMap<&str, &Member> = members.map(|member| (member.name.as_str(), member)).collect();

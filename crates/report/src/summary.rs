@@ -43,7 +43,7 @@ pub struct Summary {
     /// Medians of the guests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestSummary>,
-    /// Results of the scenario's optional workload manager.
+    /// Results of the workload manager, if the scenario has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerSummary>,
     /// Medians of the domains of each host, if XenMon was requested.
@@ -74,7 +74,7 @@ pub struct GuestSummary {
     pub policy: String,
     /// Total time for which the guest's CPUs were frozen with a task on them. Unit: nanoseconds.
     pub stolen_ns: Spread,
-    /// This frozen time in millionths of the time of all CPUs of the guest.
+    /// `stolen_ns` in millionths of the time of all CPUs of the guest.
     pub stolen_ppm: Spread,
     /// Results of the coordination of the guest and its host, if they coordinate.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -50,7 +50,7 @@ impl Run {
     }
 }
 
-/// Returns the bounds of the load of host number `host`.
+/// Returns the load of host number `host`, such as its number of entities and its range of weights.
 fn load<'a>(scenario: &'a Scenario, host: usize, choice: &'a Choice) -> LoadBounds<'a> {
     let on_it = || scenario.entities.iter().filter(move |it| it.host == host);
     let any = |is: fn(&EntitySpec) -> bool| on_it().any(is);

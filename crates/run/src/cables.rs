@@ -49,7 +49,7 @@ pub(crate) struct Cables {
     bridge: Option<LineId>,
     /// Lines of the disks, by host.
     disks: Vec<LineId>,
-    /// Outgoing and incoming link of each machine whose bandwidth is limited.
+    /// Outgoing and incoming link of each machine with a limited bandwidth.
     links: BTreeMap<Seat, (LineId, LineId)>,
     /// Endpoint of the thread that drives a device for a guest, or for all guests of a host.
     rings: BTreeMap<(Driven, Device), Endpoint>,
@@ -58,8 +58,8 @@ pub(crate) struct Cables {
 }
 
 impl Cables {
-    /// Creates the cables of `scenario`, whose hosts already exist in `world`. Also creates the machine outside, if any
-    /// task runs outside.
+    /// Creates the connections of `scenario`, whose hosts already exist in `world`. Also creates the machine outside,
+    /// if any task runs outside.
     ///
     /// # Errors
     /// The policy of the machine outside does not exist.
@@ -254,7 +254,8 @@ impl Cables {
         }
     }
 
-    /// Returns the outgoing and the incoming link of a machine of the scenario. `None`: the bandwidth is unlimited.
+    /// Returns the outgoing and the incoming link of a machine of the scenario. Creates the links at the first call.
+    /// `None`: the bandwidth is unlimited.
     fn link(&mut self, of: Seat, world: &mut World<'_>) -> Option<(LineId, LineId)> {
         let network = self.scenario.network.as_ref()?;
         let bandwidth = Some(network.bandwidth.filter(|_| of != Seat::Outside)?);

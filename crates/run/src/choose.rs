@@ -57,7 +57,7 @@ pub enum Placement {
 /// Returns the policy with this `name`.
 ///
 /// # Errors
-/// No policy has this name. The problem names the most similar policy.
+/// No policy has this name. The problem names the most similar policy, if any, and lists all policies.
 pub fn policy(name: &str) -> Result<&'static Descriptor, Problems> {
     policies::find(name).ok_or_else(|| {
         let names: Vec<&str> = policies::ALL.iter().map(|policy| policy.name).collect();

@@ -22,7 +22,7 @@ use trace::{Event, MachineId, Sink};
 #[derive(Debug, Default)]
 pub(crate) struct Consumed {
     sums: BTreeMap<EntityId, Nanos>,
-    /// Running entities, with the start of the run that is not yet included in `sums`.
+    /// Running entities, with the instants from which on their CPU time is not yet included in `sums`.
     running: BTreeMap<EntityId, Instant>,
 }
 

@@ -33,7 +33,7 @@ pub struct Outcome {
     pub grants: Vec<Option<Grant>>,
     /// Number of refused changes of the reservation of each entity of the scenario.
     pub refused: Vec<u64>,
-    /// Readings of the applications on hosts that have a metric, in the order of the scenario.
+    /// Reading of each application on a host, if the application has a metric, in the order of the scenario.
     pub applications: Vec<Measured>,
     /// Results of the guests, by guest of the scenario.
     pub guests: Vec<GuestOutcome>,
@@ -52,7 +52,7 @@ pub struct GuestOutcome {
     pub choice: Choice,
     /// Measurements of each of the guest's entities.
     pub meter: Meter,
-    /// Readings of the guest's applications that have a metric, in the order of the scenario.
+    /// Reading of each application of the guest, if the application has a metric, in the order of the scenario.
     pub applications: Vec<Measured>,
     /// Totals of the guest's coordination with its host. `None`: the guest does not coordinate, or has not booted.
     pub coordinated: Option<Coordinated>,

@@ -45,7 +45,7 @@ pub(crate) fn coordination(
 
 /// Returns the data that `detector` needs and the guest's policy lacks.
 fn missing(choice: &Choice, cpus: Topology, detector: Rule) -> Option<&'static str> {
-    // Other code reports a policy that rejects its knobs or the machine.
+    // If the policy rejects its knobs or the machine, the boot of the guest reports the error.
     let mut machine = Machine::build(&*choice.policy, cpus, &choice.knobs, Kicks::Immediate).ok()?;
     let task = machine.attach(Instant::ZERO, Params::default()).ok()?;
     detector.lacks(machine.position(task))

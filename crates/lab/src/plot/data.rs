@@ -101,7 +101,7 @@ struct Making<'p> {
 }
 
 /// Returns the labels of the positions on the first axis: the values of the axis. `None`: positions are numbers,
-/// because the axis is numeric without bars or boxes, or because the figure shows a distribution.
+/// because the figure shows a distribution, or because the axis is numeric and the figure has no bars or boxes.
 fn places(plot: &Plot, rows: &[&Row]) -> Option<Vec<String>> {
     if matches!(plot.kind, Kind::Cdf | Kind::Distribution) {
         return None;

@@ -1,4 +1,4 @@
-//! [`Pen`]: draws the lines, marks and texts of a picture, at positions in picture pixels. A bitmap may have several
+//! [`Pen`]: draws the lines, marks and text of a picture, at positions in picture pixels. A bitmap may have several
 //! pixels per picture pixel.
 
 use plotters::coord::Shift;
@@ -17,7 +17,7 @@ pub(super) const GRID: RGBColor = RGBColor(0xea, 0xee, 0xf2);
 pub(super) const PAPER: RGBColor = RGBColor(0xff, 0xff, 0xff);
 
 /// Colours of curves that colour-blind people can distinguish: the set of Okabe and Ito (2008), with yellow darkened
-/// for contrast against white.
+/// for contrast against white and [`INK`] in place of black.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xe6, 0x9f, 0x00),
@@ -65,7 +65,7 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     f64::from(measured.expect("the font is there").0)
 }
 
-/// Alignment of a text relative to its position.
+/// Alignment of text relative to its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Anchor {
     Start,

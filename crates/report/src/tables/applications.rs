@@ -42,7 +42,8 @@ fn spread(spread: Spread, form: Form) -> String {
     if low == high { median } else { format!("{median} ({low}–{high})") }
 }
 
-/// Returns a line for each application and policy: name, metric, policy, values. Empty without applications.
+/// Returns a table with a line for each application and policy: name, metric, policy, values. Empty without
+/// applications.
 fn table<A>(of: &[(&str, &[A])], line: impl Fn(&A) -> (String, &'static str, String)) -> String {
     let most = of.iter().map(|(_, apps)| apps.len()).max().unwrap_or(0);
     if most == 0 {

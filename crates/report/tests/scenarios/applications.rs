@@ -1,5 +1,5 @@
 //! Applications and their metrics. On an otherwise idle host, each application has a result that the test calculates.
-//! Beside hogs, the result is worse.
+//! Beside real-time tasks, the result is worse.
 
 use report::{AppReport, Report, Summary, Widths, applications, medians};
 use run::{Observers, Run};
@@ -59,7 +59,7 @@ fn says(reading: &Reading, right: &[(&str, u64)]) {
     }
 }
 
-/// A frame is shown for 40 ms, and its decoding takes 5 ms of each of two threads. A spinning thread uses its CPU all
+/// A frame is shown for 40 ms, and its decoding takes 5 ms on each of two threads. A spinning thread uses its CPU all
 /// the time.
 #[test]
 fn decoders_that_wait_busily_never_leave_their_cpus() {
@@ -102,7 +102,7 @@ fn a_player_that_shows_all_frames_takes_longer_and_one_that_drops_frames_does_no
     let dropping = beside_hogs(1, "20s", &film("drop-late"));
     assert_eq!(of(&dropping, "shown") + of(&dropping, "dropped"), 100, "{dropping:?}");
     assert!(of(&dropping, "dropped") > 30, "{dropping:?}");
-    // The lateness is at most the default limit of 100 ms, plus 400 ms without a CPU, plus two frames.
+    // The playback ends late by at most the default limit of 100 ms, plus 400 ms without a CPU, plus two frames.
     let late = 400_000_000 + 100_000_000 + 2 * 40_000_000;
     assert!(of(&dropping, "playback_ns") <= 4_000_000_000 + late, "{dropping:?}");
     for it in [all, dropping] {
@@ -226,7 +226,8 @@ fn a_build_takes_its_turns_and_its_link() {
     // Four compilers in parallel compile ten files in three turns.
     let it = alone(4, "1s", build);
     says(&it, &[("took_ns", 3 * 25_000_000 + 30_000_000), ("unfinished", 0), ("speed_ppm", 1_000_000)]);
-    // One CPU does all the work. Reads overlap with the compilation of other files, except the first and the last read.
+    // One CPU does all the work. Reads overlap with the compilation of other files, except at the start and possibly at
+    // the end.
     let one = of(&alone(1, "1s", build), "took_ns");
     assert!((235_000_000..=260_000_000).contains(&one), "{one}");
     let hogged = beside_hogs(1, "5s", build);

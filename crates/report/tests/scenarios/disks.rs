@@ -63,7 +63,7 @@ fn every_mix_does_what_its_file_says() {
         let filebench = format!("filebench = {{ mix = \"{mix}\", threads = 2, loops = 500, hits = 75 }}");
         on_host(disk, &filebench)
     };
-    // For each mix: operations of a loop, and KiB read and written in a loop.
+    // The columns are the mix, the operations per loop, and the KiB read and written per loop.
     for (mix, operations, read, written) in
         [("varmail", 13, 32, 16), ("fileserver", 11, 128, 136), ("webserver", 31, 160, 8), ("webproxy", 19, 80, 8)]
     {
@@ -116,7 +116,7 @@ fn a_drive_that_is_not_kept_up_with_seeks_back() {
 
 #[test]
 fn ripping_a_disc_takes_as_long_as_without_vsched_where_its_slice_is_large_enough() {
-    // vsched-2005, figure 10: 37 s at 5 % without VSched.
+    // In figure 10 of vsched-2005, the program takes 37 s at 5 % of the CPU without VSched.
     let ripped = |asks: &str, policy: &str| {
         let text = format!("{HEAD}[[task]]\nname = \"it\"\n{asks}workload.cd_reader = {{}}\n");
         let text = text.replace("60s", "600s").replace("policy = \"cfs\"", policy);

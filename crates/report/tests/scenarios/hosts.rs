@@ -13,7 +13,7 @@ fn parse(text: &str) -> Scenario {
     read(text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Runs the scenario under its own policy with an auditor, and passes its events to `other`, too.
+/// Runs the scenario under its own policy with an auditor, and also passes its events to `other`.
 fn watched(scenario: &Scenario, other: &mut dyn WorldSink) -> Report {
     let choice = run::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
     let run = Run { seed: 1, ..Run::new(scenario.clone(), choice) };

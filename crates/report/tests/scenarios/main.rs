@@ -1,4 +1,4 @@
-//! Runs and reports of whole scenarios. The tests calculate the expected result of each key.
+//! Runs and reports of whole scenarios. The tests calculate the expected results.
 
 mod alone;
 mod applications;

@@ -53,7 +53,7 @@ fn a_refusal_names_the_place_and_what_would_fit() {
 
 #[test]
 fn jobs_still_late_at_the_end_are_counted_apart_and_said() {
-    // Two VMs need 8 ms in every 10 ms. In every period, 6 ms of this work cannot be done.
+    // Each of two VMs needs 8 ms in every 10 ms. In every period, 6 ms of this work cannot be done.
     let vm = |name| format!("[[vm]]\nname = \"{name}\"\nworkload.periodic = {{ period = \"10ms\", work = \"8ms\" }}\n");
     let report = run(&format!("{}{}{}", MACHINE.replace("edf", "round-robin"), vm("a"), vm("b")));
     let total = report.total;

@@ -24,7 +24,7 @@ const SCENARIO: &str = include_str!("../../../../scenarios/xen-io.toml");
 /// A row of tables 1 and 2 of Cherkasova et al. 2007.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// CPU shares. Unit: percent.
+    /// CPU shares of Dom0 and Dom1. Unit: percent.
     dom0: f64,
     dom1: f64,
     /// Requests per second.

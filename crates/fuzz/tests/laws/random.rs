@@ -76,6 +76,10 @@ fn runs_that_broke_a_law_keep_it() {
         // An idle CPU was kicked for a waiting vCPU, but could not steal again so soon after its last attempt.
         ("adaptive", 1_795_377_495, 475, 5, ("steal-limit", "on")),
         ("credit", 1_795_380_080, 270, 21, ("steal-limit", "on")),
+        // A running entity was held at the end of its old slice, and had a slice left under its new reservation.
+        ("edf", 1_795_391_252, 353, 1, ("charge", "wall")),
+        // A refused change charged the chosen entity.
+        ("edf", 1_795_392_177, 1267, 1, ("charge", "wall")),
         // At one instant, three VMs kicked the CPUs of their siblings in turn and preempted each other without end.
         ("balance", 1_795_381_881, 20, 49, ("coschedule", "on")),
         // The members of a gang share periods that begin before the first wake-up. The auditor began these periods at

@@ -148,13 +148,16 @@ impl Policy for Wall {
     }
 
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        // The chosen entity is charged under its old reservation.
-        if let Some(cpu) = self.edf.account(e).cpu {
-            self.elapse(cpu, cx);
-        }
         let was_on = self.edf.account(e).cpu;
+        // A refusal changes nothing, so the entity is not charged before.
         self.edf.renegotiate(e, old, cx)?;
         if let Some(cpu) = was_on.filter(|cpu| self.chosen[cpu.index()] == Some(e)) {
+            if old.reservation == cx.params(e).reservation {
+                self.elapse(cpu, cx);
+            } else {
+                // The time until now belongs to the old reservation.
+                self.since[cpu.index()] = cx.now();
+            }
             self.chosen[cpu.index()] = None;
             cx.kick(cpu);
         }
@@ -162,7 +165,11 @@ impl Policy for Wall {
         self.add_candidate(e, cx);
         match cx.state(e) {
             State::Blocked => {}
-            State::Running(cpu) => cx.kick(cpu),
+            State::Running(cpu) => {
+                // The entity may be held since its old slice ended. `put` holds an entity whose slice is used up.
+                self.dequeue(e, cx);
+                cx.kick(cpu);
+            }
             State::Waiting => {
                 self.dequeue(e, cx);
                 self.enqueue(e, cx);

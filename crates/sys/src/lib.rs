@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`attributes`], [`affinity`], [`autogroup`] | scheduling of a thread, and the CPUs where it may run |
 //! | [`thread`], [`process`] | identity, and handles that never refer to a later thread or process |
+//! | [`inheritance`] | lending a priority to a thread without a change to its attributes |
 //! | [`usage`] | CPU time and run state, read without allocating memory |
 //! | [`clock`], [`event`] | the monotonic clock, timers, and waiting for several events at once |
 //! | [`switches`], [`births`] | context switches and forks, reported as they happen |
@@ -28,6 +29,7 @@ pub mod cpus;
 pub mod event;
 mod file;
 pub mod freezer;
+pub mod inheritance;
 pub mod kernel;
 pub mod launch;
 pub mod memory;
@@ -133,6 +135,18 @@ impl Error {
         }
     }
 
+    /// Returns the error that operation `what` is not possible just now. The caller tries again later.
+    #[must_use]
+    pub fn busy(what: impl Into<String>) -> Error {
+        Error::Call { what: what.into(), source: io::Error::from_raw_os_error(libc::EAGAIN) }
+    }
+
+    /// Returns whether the operation may succeed later (EAGAIN).
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.errno() == Some(libc::EAGAIN)
+    }
+
     /// Returns the kernel's error number, if there is one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
@@ -171,5 +185,6 @@ mod tests {
         assert_eq!(error.reason(), "cannot do it: Operation not permitted (os error 1)");
         assert_eq!((error.remedy(), error.errno()), (Some("try another day"), Some(libc::EPERM)));
         assert_eq!((Error::Gone(7).remedy(), Error::Gone(7).errno()), (None, Some(libc::ESRCH)));
+        assert!(Error::busy("do it").is_busy() && !error.is_busy());
     }
 }

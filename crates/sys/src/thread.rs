@@ -55,6 +55,9 @@ pub struct Status {
     pub start_time: u64,
     /// CPU of the thread; for a thread that does not run, its last CPU.
     pub cpu: usize,
+    /// Effective priority of the thread, including priority inheritance, as in field 18 of /proc/TID/stat: −2 … −100
+    /// for the real-time priorities 1 … 99, −101 for SCHED_DEADLINE, 0 … 39 for nice −20 … 19.
+    pub priority: i32,
 }
 
 /// Identity of a thread until the machine reboots. A later thread with the same tid has another start time.
@@ -234,6 +237,7 @@ fn parse(text: &str) -> Option<Status> {
         is_kernel: number(6)? & KERNEL_THREAD != 0,
         start_time: number(19)?,
         cpu: usize::try_from(number(36)?).ok()?,
+        priority: fields.get(15)?.parse().ok()?,
     })
 }
 

@@ -205,6 +205,9 @@ pub(crate) struct Run {
     /// A running process, in place of a command; may be repeated
     #[arg(long, value_name = "PID", help_heading = "Promise")]
     pub(crate) pid: Vec<u32>,
+    /// How clients receive their priority
+    #[arg(long, value_enum, value_name = "MECHANISM", default_value_t, help_heading = "Promise")]
+    pub(crate) mechanism: Raising,
 
     /// Duration of the run: 500ms, 10s, 5min; by default the scenario's length, or until all processes have ended
     #[arg(long = "for", value_name = "DURATION")]
@@ -214,6 +217,18 @@ pub(crate) struct Run {
     pub(crate) directory: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// How clients receive their priority.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Raising {
+    /// By inheritance where it works, otherwise by their attributes
+    #[default]
+    Auto,
+    /// By priority inheritance: the scheduling attributes of clients do not change
+    Inherit,
+    /// By SCHED_FIFO, set for each thread and restored afterwards
+    Fifo,
 }
 
 #[derive(Args, Debug)]

@@ -1,6 +1,6 @@
 //! `tactus compare`: the predictions of a simulation beside the observations of a live run.
 
-use crate::args::Compare;
+use crate::args::{Compare, Raising};
 use crate::failure::Failure;
 use crate::output;
 use crate::run::keep;
@@ -15,7 +15,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         scenario.length = input::duration::length(length)?;
     }
     let plan = plan::from_scenario(&scenario, args.json)?;
-    let terms = plan::terms()?;
+    let terms = plan::terms(Raising::Auto)?;
     let played = keep(&terms, plan::directory(None)?, &plan)?;
     if played.interrupted {
         return Err(anyhow::anyhow!("interrupted").into());

@@ -6,7 +6,7 @@ mod outcome;
 mod simulated;
 mod switches;
 
-use crate::args::Demo;
+use crate::args::{Demo, Raising};
 use crate::failure::Failure;
 use crate::output;
 use crate::run::plan;
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
     if args.simulated {
         return simulated::run(args, &Explanation::new("as requested", ""));
     }
-    match plan::terms().and_then(|terms| live::is_possible().map(|()| terms)) {
+    match plan::terms(Raising::Auto).and_then(|terms| live::is_possible().map(|()| terms)) {
         Ok(terms) => live::run(args, &terms),
         Err(Failure::Usage(report)) => {
             let why =

@@ -42,7 +42,7 @@ struct ThreadReport {
     attributes: OutcomeReport,
     stop: OutcomeReport,
     affinity: OutcomeReport,
-    original_attributes: String,
+    original_attributes: Option<String>,
     original_cpus: String,
 }
 
@@ -83,7 +83,7 @@ impl From<&ThreadRestored> for ThreadReport {
             attributes: (&thread.attributes).into(),
             stop: (&thread.stop).into(),
             affinity: (&thread.affinity).into(),
-            original_attributes: thread.original.attributes.to_string(),
+            original_attributes: thread.original.attributes.map(|attributes| attributes.to_string()),
             original_cpus: thread.original.affinity.to_string(),
         }
     }

@@ -22,6 +22,7 @@ pub struct Finding {
 #[must_use]
 pub fn examine(mechanism: Mechanism) -> Finding {
     let verdict = match mechanism {
+        Mechanism::Inheritance => trials::inheritance(),
         Mechanism::Fifo => trials::fifo(),
         Mechanism::Deadline => trials::deadline(),
         Mechanism::Affinity => trials::affinity(),

@@ -198,7 +198,7 @@ impl HostProfile {
         let throttled = realtime.throttling.share_ppm();
         let kept = self.fair_server().map_or(0, |server| server.share_ppm());
         match mechanism {
-            Mechanism::Fifo => {
+            Mechanism::Inheritance | Mechanism::Fifo => {
                 let of_group = realtime.group.as_ref().map_or(MILLION, |group| group.bandwidth.share_ppm());
                 Some(throttled.min(MILLION.saturating_sub(kept)).min(of_group))
             }

@@ -33,6 +33,10 @@ pub trait Kernel {
     /// reused.
     type Thread;
 
+    /// A loan of a priority to a thread. The loan ends when this value is dropped, and after this process has ended or
+    /// was stopped. The end of a loan never fails.
+    type Loan;
+
     /// Returns the time of the monotonic clock.
     fn now(&self) -> Instant;
 
@@ -106,6 +110,32 @@ pub trait Kernel {
     /// The thread has ended, or the caller lacks permission or privilege.
     fn schedule(&self, thread: &Self::Thread, wanted: Attributes) -> Result<()>;
 
+    /// Begins a loan to the thread. No priority is lent yet. A call takes as long as the start of a thread, so no caller
+    /// may hold the dispatcher.
+    ///
+    /// # Errors
+    /// The thread has ended, there are too many threads, or the kernel does not let the thread inherit a priority.
+    /// [Busy](sys::Error::is_busy): the thread ends or executes a program just now; try again later.
+    fn begin_loan(&self, thread: &Self::Thread) -> Result<Self::Loan>;
+
+    /// Lets the thread of the loan inherit real-time priority `priority`; `None`: no priority. The attributes of the
+    /// thread do not change.
+    ///
+    /// # Errors
+    /// The caller lacks the privilege for this priority.
+    fn lend(&self, loan: &Self::Loan, priority: Option<u32>) -> Result<()>;
+
+    /// Returns whether the loan lasts. If not, the thread has ended or has executed a program, or this process was
+    /// stopped.
+    fn is_lending(&self, loan: &Self::Loan) -> bool;
+
+    /// Moves all threads of a process of Tactus to SCHED_OTHER, which ends the effect of its loans. A process that is
+    /// killed or stopped lends until its donors run, and they may have to wait for the threads that inherit from them.
+    ///
+    /// # Errors
+    /// The process has ended, or the caller lacks permission.
+    fn lower_all(&self, process: Identity) -> Result<()>;
+
     /// Returns the CPUs that the thread may run on.
     ///
     /// # Errors
@@ -173,6 +203,7 @@ pub trait Cells: Send + Sync {
 
 impl<K: Kernel> Kernel for &K {
     type Thread = K::Thread;
+    type Loan = K::Loan;
 
     fn now(&self) -> Instant {
         (**self).now()
@@ -224,6 +255,22 @@ impl<K: Kernel> Kernel for &K {
 
     fn schedule(&self, thread: &Self::Thread, wanted: Attributes) -> Result<()> {
         (**self).schedule(thread, wanted)
+    }
+
+    fn begin_loan(&self, thread: &Self::Thread) -> Result<Self::Loan> {
+        (**self).begin_loan(thread)
+    }
+
+    fn lend(&self, loan: &Self::Loan, priority: Option<u32>) -> Result<()> {
+        (**self).lend(loan, priority)
+    }
+
+    fn is_lending(&self, loan: &Self::Loan) -> bool {
+        (**self).is_lending(loan)
+    }
+
+    fn lower_all(&self, process: Identity) -> Result<()> {
+        (**self).lower_all(process)
     }
 
     fn affinity(&self, thread: &Self::Thread) -> Result<CpuSet> {

@@ -9,9 +9,10 @@ use sched::{CpuId, CpuSet, Instant};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use sys::attributes::{self, Attributes};
+use sys::attributes::{self, Attributes, Policy};
 use sys::births::Children;
-use sys::event::Waiting;
+use sys::event::{Bell, Waiting};
+use sys::inheritance::Donor;
 use sys::process::Process;
 use sys::shared::Words;
 use sys::switches::{Switches, Wake};
@@ -103,8 +104,8 @@ pub struct Linux {
     sentinels: Option<Sentinels>,
     /// Event set of each agent, indexed by CPU.
     agents: Vec<Option<Arc<Waiting>>>,
-    /// Event set of the keeper.
-    keeper: Option<Arc<Waiting>>,
+    /// Event set of the keeper, and the bell that ended loans ring.
+    keeper: Option<(Arc<Waiting>, Arc<Bell>)>,
 }
 
 impl Linux {
@@ -119,14 +120,14 @@ impl Linux {
 
     /// Returns a kernel with sentinels and the event sets of the agents. Awaited threads are added to these sets as
     /// number [`ENTRY`](Linux::ENTRY). Fork events are added to the set of the `keeper`, as number
-    /// [`BIRTH`](Linux::BIRTH).
+    /// [`BIRTH`](Linux::BIRTH). Loans that end ring the bell of the `keeper`.
     ///
     /// # Errors
     /// There is no /proc.
     pub fn with(
         sentinels: Sentinels,
         waiting: impl IntoIterator<Item = (CpuId, Arc<Waiting>)>,
-        keeper: Option<Arc<Waiting>>,
+        keeper: Option<(Arc<Waiting>, Arc<Bell>)>,
     ) -> Result<Linux> {
         let mut agents = Vec::new();
         for (cpu, waiting) in waiting {
@@ -157,6 +158,7 @@ impl Linux {
 
 impl Kernel for Linux {
     type Thread = Thread;
+    type Loan = Donor;
 
     fn now(&self) -> Instant {
         clock::now()
@@ -210,6 +212,45 @@ impl Kernel for Linux {
         attributes::apply(thread.tid(), wanted)
     }
 
+    fn begin_loan(&self, thread: &Thread) -> Result<Donor> {
+        let Some((_, ended)) = &self.keeper else {
+            let what = "a loan of a priority".to_string();
+            let why = "this process does not dispatch".to_string();
+            return Err(Error::Absent { what, why, remedy: "use the daemon" });
+        };
+        let donor = Donor::start(Arc::clone(ended))?;
+        let tid = thread.tid();
+        match donor.lend_to(tid) {
+            // Linux 6.18 also answers ESRCH for a thread that executes a program just now.
+            Err(Error::Gone(_)) if thread.held.is_there() => {
+                return Err(Error::busy(format!("lend a priority to thread {tid}")));
+            }
+            outcome => outcome?,
+        }
+        // The recipient was chosen by tid. This check succeeds only if the thread still exists, so the tid has not been
+        // reused.
+        thread.held.status()?;
+        Ok(donor)
+    }
+
+    fn lend(&self, loan: &Donor, priority: Option<u32>) -> Result<()> {
+        loan.set(priority)
+    }
+
+    fn is_lending(&self, loan: &Donor) -> bool {
+        !loan.has_ended()
+    }
+
+    fn lower_all(&self, process: Identity) -> Result<()> {
+        for tid in thread::Thread::open_as(process)?.siblings()? {
+            match attributes::apply(tid, Attributes::of(Policy::Other { nice: 0 })) {
+                Ok(()) | Err(Error::Gone(_)) => {}
+                Err(refused) => return Err(refused),
+            }
+        }
+        Ok(())
+    }
+
     fn affinity(&self, thread: &Thread) -> Result<CpuSet> {
         affinity::get(thread.tid())
     }
@@ -240,7 +281,7 @@ impl Kernel for Linux {
     }
 
     fn await_births(&self, thread: &mut Thread, cpu: CpuId) -> Result<Vec<u32>> {
-        let Some(keeper) = &self.keeper else { return Ok(Vec::new()) };
+        let Some((keeper, _)) = &self.keeper else { return Ok(Vec::new()) };
         let mut forked = Vec::new();
         let has_ended = !thread.held.is_there();
         if let Some(children) = &mut thread.children {

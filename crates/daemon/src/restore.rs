@@ -57,6 +57,14 @@ pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
     restoring.end()
 }
 
+/// Ends the loans of the daemon of `table`, which has ended, was killed, or is about to be killed. A killed daemon lends
+/// until its donors run, and they may wait behind the threads that inherit from them. Call this function first: until
+/// then, these threads may occupy all CPUs.
+pub fn end_loans<K: Kernel>(kernel: &K, table: &Table) {
+    // The call fails if the daemon has ended; then its loans have ended, too.
+    let _ = kernel.lower_all(table.daemon());
+}
+
 /// The result of a replay of a leftover table.
 #[derive(Debug)]
 pub enum Replayed {
@@ -80,6 +88,7 @@ pub fn replay<K: Kernel>(kernel: &K, directory: &Directory, held: &Lock) -> Resu
     } else if table.is_finished() {
         Replayed::Nothing
     } else {
+        end_loans(kernel, &table);
         Replayed::Done(restore(kernel, &table, sys::clock::sleep))
     };
     if !matches!(&done, Replayed::Done(restored) if !restored.is_settled()) {

@@ -25,7 +25,7 @@ use sys::thread::Identity;
 /// `TACTUSTB`: stored last, so that an unfinished table is not recognized.
 const MAGIC: u64 = u64::from_be_bytes(*b"TACTUSTB");
 /// Version of the layout below. Tables of other versions are not read.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 // The header, in words.
 const AT_MAGIC: usize = 0;

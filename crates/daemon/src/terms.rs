@@ -2,6 +2,7 @@
 
 use crate::Explanation;
 use crate::directory::Directory;
+use crate::dispatch::RaiseBy;
 use crate::doctor::Mechanism;
 use crate::guardian::this_program;
 use crate::host_profile::HostProfile;
@@ -41,18 +42,24 @@ pub struct Terms {
     promised: u64,
     throttling: Bandwidth,
     fair_server: Option<Bandwidth>,
+    /// Reason why threads do not inherit their priority; `None`: they do.
+    sets_attributes: Option<Explanation>,
 }
 
 impl Terms {
     /// Returns the terms on `host` under `edf`. Promises may use the time that the kernel leaves to real-time threads,
-    /// but not the [`RESERVE`].
+    /// but not the [`RESERVE`]. If `inheritance` fails, the daemon raises threads by their attributes.
     ///
     /// # Errors
     /// Real-time threads receive no CPU time on `host`, so no promise is possible.
     ///
     /// # Panics
     /// As for [`knobs`].
-    pub fn on(host: &HostProfile, edf: &'static Descriptor) -> Result<Terms, Explanation> {
+    pub fn on(
+        host: &HostProfile,
+        edf: &'static Descriptor,
+        inheritance: Result<(), Explanation>,
+    ) -> Result<Terms, Explanation> {
         let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
         if promisable == 0 {
             let remedy = "use a control group with real-time runtime; `tactus doctor` shows the details";
@@ -62,13 +69,16 @@ impl Terms {
         let mut knobs = knobs(edf);
         knobs.set("reserve", reserve.cast_signed()).expect("edf takes a percentage");
         let (throttling, fair_server) = (host.realtime.throttling, host.fair_server());
-        Ok(Terms { policy: edf, knobs, promised: 100 - reserve, throttling, fair_server })
+        let (promised, sets_attributes) = (100 - reserve, inheritance.err());
+        Ok(Terms { policy: edf, knobs, promised, throttling, fair_server, sets_attributes })
     }
 
     /// Returns the parameters of a daemon that makes promises on these terms, with its table in `directory`.
     #[must_use]
     pub fn setup(&self, directory: Directory) -> Setup {
-        Setup { directory, executable: this_program().to_path_buf(), policy: self.policy, knobs: self.knobs.clone() }
+        let by = if self.sets_attributes.is_none() { RaiseBy::Inheritance } else { RaiseBy::Attributes };
+        let executable = this_program().to_path_buf();
+        Setup { directory, executable, policy: self.policy, knobs: self.knobs.clone(), by }
     }
 
     /// Returns the knobs for a simulation of a live run. In the simulation, a client with a soft limit that has used up
@@ -99,7 +109,11 @@ impl Terms {
         if let Some(server) = &self.fair_server {
             text += &format!(" and keeps {} for ordinary threads", of(server));
         }
-        text + "."
+        text += ". ";
+        text + &match &self.sets_attributes {
+            None => "Clients inherit their priority from Tactus, and keep their own scheduling attributes.".to_string(),
+            Some(why) => format!("Tactus sets the scheduling attributes of clients: {}.", why.reason),
+        }
     }
 }
 
@@ -111,7 +125,7 @@ mod tests {
     use sys::realtime::GroupRuntime;
 
     fn terms(host: &HostProfile) -> Result<Terms, Explanation> {
-        Terms::on(host, policies::find("edf").expect("it is registered"))
+        Terms::on(host, policies::find("edf").expect("it is registered"), Ok(()))
     }
 
     #[test]
@@ -131,11 +145,28 @@ mod tests {
     fn the_terms_name_what_the_kernel_leaves_and_keeps() {
         let mut host = plain();
         let said = terms(&host).unwrap().in_words();
-        assert!(said.ends_with("threads 950ms in every 1s and keeps 50ms in every 1s for ordinary threads."), "{said}");
+        assert!(said.contains("threads 950ms in every 1s and keeps 50ms in every 1s for ordinary threads. "), "{said}");
         host.realtime.throttling.runtime = None;
         host.realtime.fair_servers = Ok(Vec::new());
         let said = terms(&host).unwrap().in_words();
-        assert!(said.ends_with("The kernel leaves real-time threads all."), "{said}");
+        assert!(said.contains("The kernel leaves real-time threads all. "), "{said}");
+    }
+
+    #[test]
+    fn the_terms_say_how_clients_are_raised_and_why() {
+        let host = plain();
+        let of = |inheritance| Terms::on(&host, policies::find("edf").expect("it is registered"), inheritance).unwrap();
+        let setup = |terms: &Terms| terms.setup(Directory::at("/nowhere")).by;
+        let inherits = of(Ok(()));
+        assert_eq!(setup(&inherits), RaiseBy::Inheritance);
+        assert!(inherits.in_words().ends_with("keep their own scheduling attributes."), "{}", inherits.in_words());
+        let sets = of(Err(Explanation::new("this kernel has no PI futexes", "")));
+        assert_eq!(setup(&sets), RaiseBy::Attributes);
+        assert!(
+            sets.in_words().ends_with("attributes of clients: this kernel has no PI futexes."),
+            "{}",
+            sets.in_words()
+        );
     }
 
     #[test]

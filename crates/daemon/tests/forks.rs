@@ -1,6 +1,6 @@
 //! Tests of forks that begin before the forking thread is restored and end afterwards, on a simulated host.
 
-use daemon::dispatch::{Dispatcher, PromiseRequest, Signals};
+use daemon::dispatch::{Dispatcher, PromiseRequest, RaiseBy, Signals};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, restore};
 use daemon::table::{Entry, Original, Table};
@@ -53,7 +53,7 @@ impl Scene {
         let held = self.daemon.open(client).unwrap();
         let (thread, confined) = (self.daemon.identity(&held), CpuSet::one(CPU));
         let original = Original {
-            attributes: self.daemon.attributes(&held).unwrap(),
+            attributes: Some(self.daemon.attributes(&held).unwrap()),
             affinity: self.daemon.affinity(&held).unwrap(),
         };
         self.table.record(&Entry { thread, leader: thread, original, confined }).unwrap();
@@ -167,7 +167,7 @@ fn a_dismissed_client_stays_in_the_table_until_it_cannot_be_in_a_fork() {
         knobs.set_word(name, value).unwrap();
     }
     let table = Arc::clone(&scene.table);
-    let mut dispatcher = Dispatcher::new(scene.daemon.clone(), table, edf, &knobs, 2).unwrap();
+    let mut dispatcher = Dispatcher::new(scene.daemon.clone(), table, edf, &knobs, 2, RaiseBy::Attributes).unwrap();
     let client = scene.begin(WAS, Workload::Hog);
     let before: Setting = scene.host.world().setting(client).unwrap();
     let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(10));

@@ -1,7 +1,8 @@
 //! [`Caller`]: the simulated [`Kernel`], as called by one process of Tactus.
 
 use crate::life::{Life, Mapping, Memory};
-use crate::setting::{Setting, params};
+use crate::loan::Loan;
+use crate::setting::{Lent, Setting, params};
 use crate::tasks::Process;
 use crate::world::World;
 use daemon::kernel::Kernel;
@@ -120,6 +121,7 @@ impl Caller {
 
 impl Kernel for Caller {
     type Thread = Held;
+    type Loan = Loan;
 
     fn now(&self) -> Instant {
         self.world.borrow().now()
@@ -175,6 +177,7 @@ impl Kernel for Caller {
             is_kernel: process.is_kernel,
             start_time: there.identity.start_time,
             cpu: there.account.cpu,
+            priority: there.effective().priority(),
         })
     }
 
@@ -221,6 +224,47 @@ impl Kernel for Caller {
         let by = self.pid;
         world.note(|| format!("{by} makes {tid} {wanted}"));
         world.set(tid, setting);
+        Ok(())
+    }
+
+    fn begin_loan(&self, thread: &Held) -> Result<Loan> {
+        let mut world = self.enter_about(thread)?;
+        let (tid, by) = (thread.identity.tid, self.pid);
+        if Caller::process_of(&world, thread).is_kernel {
+            return Err(refused(format!("lend a priority to thread {tid}")));
+        }
+        if world.tasks.get(tid).is_none_or(|there| there.entity.is_none()) {
+            return Err(Error::Gone(tid));
+        }
+        world.loans += 1;
+        let number = world.loans;
+        world.note(|| format!("{by} begins loan {number} to {tid}"));
+        world.set_lent(tid, Some(Lent { number, by, priority: None }));
+        Ok(Loan { world: Rc::clone(&self.world), to: (tid, thread.birth), number, life: Arc::clone(&self.life) })
+    }
+
+    fn lend(&self, loan: &Loan, priority: Option<u32>) -> Result<()> {
+        let mut world = self.enter()?;
+        let (tid, number, by) = (loan.to.0, loan.number, self.pid);
+        if priority.is_some() && !world.tasks.processes[&by].is_privileged {
+            return Err(refused(format!("lend a priority to thread {tid}")));
+        }
+        if let Some(lent) = world.lent(loan.to, number) {
+            world.note(|| format!("{by} lends {tid} priority {priority:?}"));
+            world.set_lent(tid, Some(Lent { priority, ..lent }));
+        }
+        Ok(())
+    }
+
+    fn is_lending(&self, loan: &Loan) -> bool {
+        self.world.borrow().lent(loan.to, loan.number).is_some()
+    }
+
+    fn lower_all(&self, process: Identity) -> Result<()> {
+        let mut world = self.enter()?;
+        let by = self.pid;
+        world.note(|| format!("{by} lowers all threads of {}", process.tid));
+        world.stop_lending(process.tid);
         Ok(())
     }
 

@@ -21,6 +21,8 @@ pub struct Difference {
     pub is: Setting,
     /// Setting of the thread without Tactus.
     pub untouched: Setting,
+    /// Whether the thread inherits a priority from Tactus.
+    pub is_lent: bool,
     /// Whether the process is stopped.
     pub is_stopped: bool,
     /// Whether the process would be stopped without Tactus.
@@ -37,6 +39,9 @@ impl fmt::Display for Difference {
         }
         if self.is.affinity != self.untouched.affinity {
             write!(f, "; it may run on {}, not on {}", self.is.affinity, self.untouched.affinity)?;
+        }
+        if self.is_lent {
+            f.write_str("; it inherits a priority")?;
         }
         if self.is_stopped != self.is_stopped_by_others {
             write!(f, "; it is {}", if self.is_stopped { "stopped" } else { "not stopped" })?;
@@ -128,7 +133,7 @@ impl World {
         thread.charge(now);
         thread.setting = setting;
         if let Some(entity) = thread.entity {
-            let params = params(&setting).expect("it was looked at before");
+            let params = params(&thread.effective()).expect("it was looked at before");
             self.host.adjust(entity, params).expect("an ordinary or real-time thread is never refused");
         }
     }
@@ -280,7 +285,7 @@ impl World {
             Place::On(_) => self.now().since(account.since),
             _ => Nanos::ZERO,
         };
-        let raised = if is_raised(&thread.setting.attributes) { open } else { Nanos::ZERO };
+        let raised = if is_raised(&thread.effective().attributes) { open } else { Nanos::ZERO };
         (account.usage.ran + open, account.raised + raised)
     }
 
@@ -305,12 +310,14 @@ impl World {
             let process = &self.tasks.processes[&thread.process];
             let is_ours = self.lives.iter().any(|(pid, _)| *pid == thread.process);
             let is_same = thread.setting == thread.untouched && process.is_stopped == process.is_stopped_by_others;
-            if !is_same && !is_ours && thread.process != INIT {
+            let is_lent = self.is_lent(tid);
+            if (!is_same || is_lent) && !is_ours && thread.process != INIT {
                 found.push(Difference {
                     tid,
                     pid: thread.process,
                     is: thread.setting,
                     untouched: thread.untouched,
+                    is_lent,
                     is_stopped: process.is_stopped,
                     is_stopped_by_others: process.is_stopped_by_others,
                     is_orphan: self.descends_from_orphan(thread.process),

@@ -34,6 +34,7 @@ mod dice;
 mod fork;
 mod interference;
 mod life;
+mod loan;
 mod setting;
 mod settings;
 mod tasks;
@@ -46,6 +47,7 @@ pub use dice::Dice;
 pub use fork::Kind;
 pub use interference::Difference;
 pub use life::{Fault, Mapping, Memory};
+pub use loan::Loan;
 pub use setting::Setting;
 pub use settings::{Lateness, Settings};
 pub use tasks::Refuses;
@@ -133,6 +135,11 @@ impl Caller {
     #[must_use]
     pub fn employ(&self, attributes: Attributes, affinity: CpuSet) -> u32 {
         self.world.borrow_mut().employ(self.pid, attributes, affinity, Duty::Turns)
+    }
+
+    /// Wakes actor `keeper` of this process whenever the recipient of a loan executes a program.
+    pub fn report_ended_loans_to(&self, keeper: u32) {
+        self.world.borrow_mut().keepers.push((self.pid, keeper));
     }
 
     /// Starts the agent of `cpu`, and the sentinel that wakes the agent. Returns the tid of the agent.

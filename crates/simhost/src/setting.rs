@@ -29,6 +29,41 @@ impl Setting {
     }
 }
 
+/// A priority that a process of Tactus lends to a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lent {
+    pub(super) number: u64,
+    /// Pid of the process that lends.
+    pub(super) by: u32,
+    /// Real-time priority of the donor; `None`: the donor lends nothing.
+    pub(super) priority: Option<u32>,
+}
+
+impl Setting {
+    /// Returns the setting that the scheduler applies: this setting, or the lent priority if it is higher.
+    pub(super) fn with(self, lent: Option<Lent>) -> Setting {
+        let own = match self.attributes.policy {
+            Policy::Fifo { priority } | Policy::RoundRobin { priority } => priority,
+            _ => 0,
+        };
+        match lent.and_then(|lent| lent.priority) {
+            Some(priority) if priority > own => {
+                Setting { attributes: Attributes::of(Policy::Fifo { priority }), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// Returns the priority in the scale of field 18 of /proc/TID/stat.
+    pub(super) fn priority(&self) -> i32 {
+        match self.attributes.policy {
+            Policy::Fifo { priority } | Policy::RoundRobin { priority } => -1 - priority.cast_signed(),
+            Policy::Other { nice } | Policy::Batch { nice } => 20 + nice,
+            _ => 20,
+        }
+    }
+}
+
 /// Returns the scheduler's parameters for a thread; `None` if this kernel lacks the class.
 pub(super) fn params(setting: &Setting) -> Option<Params> {
     let nice = |nice: i32| Weight::nice(nice);

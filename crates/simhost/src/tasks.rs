@@ -2,7 +2,7 @@
 
 use crate::actor::Actor;
 use crate::fork::Birth;
-use crate::setting::{Setting, is_raised};
+use crate::setting::{Lent, Setting, is_raised};
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
 use std::collections::BTreeMap;
 use sys::thread::{Identity, Owner};
@@ -47,6 +47,8 @@ pub(super) struct Thread {
     pub(super) setting: Setting,
     /// Setting of the thread without Tactus.
     pub(super) untouched: Setting,
+    /// Loan of a priority to the thread.
+    pub(super) lent: Option<Lent>,
     /// Entity of the thread; `None` once the thread has ended. The first thread of a process is kept without an entity
     /// until the process is reaped.
     pub(super) entity: Option<EntityId>,
@@ -63,8 +65,14 @@ pub(super) struct Thread {
 }
 
 impl Thread {
+    /// Returns the setting that the scheduler applies.
+    pub(super) fn effective(&self) -> Setting {
+        self.setting.with(self.lent)
+    }
+
     /// Charges the CPU time up to `now`.
     pub(super) fn charge(&mut self, now: Instant) {
+        let is_raised = is_raised(&self.effective().attributes);
         let account = &mut self.account;
         let spent = now.since(account.since);
         account.since = now;
@@ -73,7 +81,7 @@ impl Thread {
             Place::Waiting => account.usage.waited += spent,
             Place::On(_) => {
                 account.usage.ran += spent;
-                if is_raised(&self.setting.attributes) {
+                if is_raised {
                     account.raised += spent;
                 }
             }

@@ -449,3 +449,59 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(run(1), run(1));
     assert_ne!(run(1).0, run(2).0);
 }
+
+#[test]
+fn a_thread_inherits_a_lent_priority_and_keeps_its_attributes() {
+    let host = host(1);
+    let hogs = [hog(&host), hog(&host)];
+    let daemon = host.begin("daemon", ROOT);
+    let chosen = daemon.open(hogs[0]).unwrap();
+    let own = daemon.attributes(&chosen).unwrap();
+    let loan = daemon.begin_loan(&chosen).unwrap();
+    assert!(daemon.is_lending(&loan) && host.world().differences().is_empty());
+    daemon.lend(&loan, Some(97)).unwrap();
+    let before = hogs.map(|hog| had(&host, hog));
+    pass(&host, Nanos::ms(100));
+    assert_eq!(hogs.map(|hog| had(&host, hog)), [before[0] + Nanos::ms(100), before[1]]);
+    assert_eq!((daemon.attributes(&chosen).unwrap(), daemon.status(&chosen).unwrap().priority), (own, -98));
+    assert!(host.world().differences()[0].is_lent);
+    let child = host.world_mut().fork(hogs[0], Workload::Hog).unwrap();
+    assert!(!host.world().is_lent(child), "a child inherits its parent's own attributes");
+    daemon.lend(&loan, None).unwrap();
+    assert_eq!(daemon.status(&chosen).unwrap().priority, 20);
+    daemon.lend(&loan, Some(97)).unwrap();
+    drop(loan);
+    assert!(host.world().differences().is_empty());
+}
+
+#[test]
+fn a_loan_ends_when_its_recipient_executes_a_program() {
+    let host = host(1);
+    let daemon = host.begin("daemon", ROOT);
+    let tid = hog(&host);
+    let thread = daemon.open(tid).unwrap();
+    let loan = daemon.begin_loan(&thread).unwrap();
+    daemon.lend(&loan, Some(97)).unwrap();
+    host.world_mut().execute(tid);
+    assert!(!daemon.is_lending(&loan) && !host.world().is_lent(tid));
+    let next = daemon.begin_loan(&thread).unwrap();
+    daemon.lend(&next, Some(96)).unwrap();
+    drop(loan);
+    assert!(daemon.is_lending(&next) && host.world().is_lent(tid), "the earlier loan has no part in it");
+}
+
+#[test]
+fn a_killed_process_lends_until_its_threads_are_lowered() {
+    let host = host(1);
+    let (daemon, guardian) = (host.begin("daemon", ROOT), host.begin("guardian", ROOT));
+    let tid = hog(&host);
+    let loan = daemon.begin_loan(&daemon.open(tid).unwrap()).unwrap();
+    daemon.lend(&loan, Some(97)).unwrap();
+    let identity = guardian.identity(&guardian.open(daemon.pid()).unwrap());
+    host.world_mut().kill(daemon.pid());
+    drop(loan);
+    pass(&host, Nanos::ms(10));
+    assert!(host.world().is_lent(tid), "the donor waits behind the thread that inherits");
+    guardian.lower_all(identity).unwrap();
+    assert!(!host.world().is_lent(tid) && host.world().differences().is_empty());
+}

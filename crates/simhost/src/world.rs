@@ -44,6 +44,10 @@ pub struct World {
     arrivals: Vec<u32>,
     /// Tids of the threads inside a fork.
     pub(super) forking: Vec<u32>,
+    /// For each daemon: its pid, and the tid of the actor that is woken when a loan ends.
+    pub(super) keepers: Vec<(u32, u32)>,
+    /// Number of loans so far.
+    pub(super) loans: u64,
     steps: u64,
     pub(super) record: Option<Vec<(Instant, String)>>,
 }
@@ -84,6 +88,8 @@ impl World {
             late: Nanos::ZERO,
             arrivals: Vec::new(),
             forking: Vec::new(),
+            keepers: Vec::new(),
+            loans: 0,
             steps: 0,
             record: None,
         };
@@ -270,6 +276,7 @@ impl World {
             name: name.to_string(),
             setting,
             untouched,
+            lent: None,
             entity: Some(entity),
             is_scripted: workload == Workload::Scripted,
             wants: false,
@@ -353,6 +360,7 @@ impl World {
         self.tasks.processes.remove(&pid);
         self.actors.retain(|&actor| self.tasks.get(actor).is_some());
         self.agents.retain(|&(daemon, ..)| daemon != pid);
+        self.keepers.retain(|&(daemon, _)| daemon != pid);
         self.lives.retain(|&(of, _)| of != pid);
         self.turns.retain(|&turn| self.tasks.get(turn).is_some());
     }

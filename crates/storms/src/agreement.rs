@@ -1,9 +1,11 @@
 //! Checks that the dispatcher agrees with its machine. The dispatcher derives the state of its clients from the
 //! machine's actions alone. After a lost action, a client would stay at a wrong level until its state changes again.
 
-use daemon::dispatch::{Dispatcher, Level};
+use daemon::dispatch::{Dispatcher, Level, RaiseBy};
 use daemon::kernel::{Kernel, priority};
 use sched::{CpuId, EntityId, Machine, State};
+use simhost::{Difference, World};
+use sys::attributes::Policy;
 
 /// Returns a description of the first difference between `dispatcher` and `machine` in the state of `clients`, or in
 /// the end of a time slice.
@@ -49,6 +51,18 @@ pub(super) fn wrong_level<K: Kernel>(
         let (is, expected, state) = (dispatcher.level(e), expected(e), machine.state(e));
         (is != Some(expected)).then(|| format!("{e} is {state:?} but its level is {is:?}, not {expected:?}"))
     })
+}
+
+/// Returns a description of a thread whose scheduling attributes Tactus has changed, although it raises threads by
+/// inheritance.
+pub(super) fn changed_attributes(world: &World, by: RaiseBy) -> Option<String> {
+    if by == RaiseBy::Attributes {
+        return None;
+    }
+    // A thread with such a priority of its own cannot inherit the priority that Tactus lends.
+    let inherits = |found: &Difference| !matches!(found.untouched.attributes.policy, Policy::Fifo { priority } if priority >= priority::AMONG_OTHERS);
+    let is_changed = |found: &Difference| found.is.attributes != found.untouched.attributes && inherits(found);
+    world.differences().iter().find(|found| is_changed(found)).map(|found| format!("attributes have changed: {found}"))
 }
 
 #[cfg(test)]

@@ -142,9 +142,11 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
     let most = slice + last.credit + excuse;
     let (total, raised) = (now.total - last.total, now.raised - last.raised);
     *periods += 1;
+    // A fork that began before the first sample may have ended since, with a child that is not adopted yet.
+    let has_forked = now.births != first.births || samples.iter().any(|it| it.at >= first.at && it.is_forking);
     let what = if raised > most {
         format!("{raised} at real-time priority")
-    } else if limit == Limit::Hard && now.births == first.births && !last.is_forking && total > most {
+    } else if limit == Limit::Hard && !has_forked && total > most {
         format!("{total} in all, though its limit is hard")
     } else if is_hog && total + excuse + last.debt < slice {
         format!("{total} in all, though it always wants to run")

@@ -136,7 +136,11 @@ impl Neighbours {
         let Some((pid, _)) = world.process_of(tid) else { return };
         let is_root = self.ledger.borrow().iter().any(|tree| tree.root == tid);
         let leaves_orphans = !world.children_of(pid).is_empty();
-        if !is_root && (self.orphans || !leaves_orphans) {
+        if is_root {
+            // The client is not always runnable at its level: it loses its loan until the keeper has run.
+            world.execute(tid);
+            self.ledger.borrow_mut().iter_mut().filter(|tree| tree.root == tid).for_each(|tree| tree.is_hog = false);
+        } else if self.orphans || !leaves_orphans {
             world.exit(tid);
         }
     }

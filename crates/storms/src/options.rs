@@ -1,5 +1,6 @@
 //! [`Options`]: the parameters of a storm, drawn from its seed.
 
+use daemon::dispatch::RaiseBy;
 use sched::Nanos;
 use simhost::{Dice, Fault, Lateness};
 use std::fmt;
@@ -50,6 +51,8 @@ pub struct Options {
     pub call: Nanos,
     /// The fault; `None` for a storm without a fault.
     pub plan: Option<Plan>,
+    /// How the daemon raises threads.
+    pub by: RaiseBy,
 }
 
 impl Options {
@@ -77,14 +80,15 @@ impl Options {
             lateness: Lateness { most: most.unwrap_or(Nanos::ZERO), rare: Nanos::ms(20), rare_in },
             call: dice.choose(&[Nanos::ZERO, Nanos::us(1), Nanos::us(3)]).unwrap_or(Nanos::ZERO),
             plan: (!dice.one_in(4)).then_some(Plan { target, fault, act }),
+            by: if dice.one_in(3) { RaiseBy::Attributes } else { RaiseBy::Inheritance },
         }
     }
 }
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { seed, cpus, clients, length, births, orphans, others, refusals, lateness, call, plan } = self;
-        write!(f, "seed {seed}: {cpus} CPUs, {clients} clients, {length}")?;
+        let Options { seed, cpus, clients, length, births, orphans, others, refusals, lateness, call, plan, by } = self;
+        write!(f, "seed {seed}: {cpus} CPUs, {clients} clients raised by {by:?}, {length}")?;
         let flags = [(births, "births"), (orphans, "orphans"), (others, "others"), (refusals, "refusals")];
         for (_, word) in flags.iter().filter(|(flag, _)| **flag) {
             write!(f, ", {word}")?;

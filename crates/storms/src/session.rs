@@ -1,14 +1,14 @@
 //! [`Session`]: the daemon and the guardian on a simulated host. Every thread of both processes is an actor here, and a
 //! real thread in `live`.
 
-use crate::agreement::{wrong_level, wrong_state};
+use crate::agreement::{changed_attributes, wrong_level, wrong_state};
 use crate::finding::Finding;
 use crate::options::{Options, Target};
 use crate::policies::Policies;
-use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, find};
+use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, begin_loans, find};
 use daemon::guardian::{DaemonState, INTERVAL, Pulse, Verdict, Watch};
 use daemon::kernel::{Kernel, priority};
-use daemon::restore::{PATIENCE, Restored, Restoring, restore_at_once};
+use daemon::restore::{PATIENCE, Restored, Restoring, end_loans, restore_at_once};
 use daemon::table::{Beating, Table};
 use daemon::terms;
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
@@ -117,11 +117,13 @@ impl Session {
         let me = caller.open(caller.pid()).map(|thread| caller.identity(&thread)).expect("it has just begun");
         let table = Arc::new(Table::create(Box::new(caller.map(&memory)), "boot", me));
         let edf = policies.edf;
-        let dispatcher = Dispatcher::new(caller.clone(), Arc::clone(&table), edf, &terms::knobs(edf), options.cpus);
+        let dispatcher =
+            Dispatcher::new(caller.clone(), Arc::clone(&table), edf, &terms::knobs(edf), options.cpus, options.by);
         let dispatcher = dispatcher.expect("edf works everywhere");
         let agents: Vec<u32> = (0..options.cpus).map(|cpu| caller.serve(CpuId::new(cpu))).collect();
         let everywhere = host.world().cpus();
         let keeper = caller.employ(Attributes::raised(priority::SENTINEL), everywhere);
+        caller.report_ended_loans_to(keeper);
         let front = caller.employ(Attributes::of(Policy::Other { nice: 0 }), everywhere);
         let guardian = Guardian::begin(&host, &memory, everywhere);
         let daemon = Daemon {
@@ -217,6 +219,9 @@ impl Session {
         }
         let (dispatcher, machine) = (&daemon.dispatcher, daemon.dispatcher.machine());
         let clients: Vec<EntityId> = daemon.served.iter().map(|served| served.entity).collect();
+        if let Some(what) = changed_attributes(&self.host.world(), dispatcher.raises_by()) {
+            return Err(Finding::new(&self.host, what));
+        }
         let level = || cpu.and_then(|cpu| wrong_level(dispatcher, machine, &clients, cpu));
         match wrong_state(dispatcher, machine, &clients).or_else(level) {
             Some(what) => Err(Finding::new(&self.host, what)),
@@ -283,6 +288,7 @@ impl Session {
                 }
             }
         }
+        daemon.provide_loans(&self.host);
         let mut leaving = daemon.dispatcher.take_leaving();
         for (_, restoring) in &mut leaving {
             restoring.look(&daemon.caller, &daemon.table);
@@ -343,9 +349,13 @@ impl Session {
         match guardian.watch.step(&guardian.table, state) {
             Verdict::Fine => {}
             Verdict::End => guardian.is_over = true,
-            Verdict::Kill { .. } if guardian.caller.fault().is_none() => self.host.world_mut().kill(pid),
+            Verdict::Kill { .. } if guardian.caller.fault().is_none() => {
+                self.host.world_mut().kill(pid);
+                end_loans(&guardian.caller, &guardian.table);
+            }
             Verdict::Kill { .. } => {}
             Verdict::Restore => {
+                end_loans(&guardian.caller, &guardian.table);
                 let mut restoring = Restoring::begin(&guardian.caller, &guardian.table, |_| true);
                 restoring.look(&guardian.caller, &guardian.table);
                 if state == DaemonState::HasEnded {
@@ -422,6 +432,15 @@ impl Daemon {
         }
     }
 
+    /// Begins the loans that threads wait for, as `Shared::provide_loans` in `live`.
+    fn provide_loans(&mut self, host: &SimulatedKernel) {
+        for some in self.dispatcher.without_loan().chunks(AT_ONCE) {
+            let loans = begin_loans(&self.caller, some);
+            let (call, _) = self.dispatcher.give_loans(loans);
+            self.call(host, &call);
+        }
+    }
+
     /// Admits the next client, and dismisses a client from time to time.
     fn admit(&mut self, host: &SimulatedKernel) {
         if self.awaits.is_none()
@@ -433,6 +452,7 @@ impl Daemon {
                     self.shortest = self.shortest.min(request.reservation.period);
                     self.served.extend(entities.first().map(|&entity| Served { entity, tag, request }));
                     self.call(host, &call);
+                    self.provide_loans(host);
                     host.world_mut().ring(self.keeper);
                 }
                 Err(_) => self.refused += 1,

@@ -1,6 +1,7 @@
 //! Tests of the daemon and the guardian on simulated hosts. The fault is drawn from a seed, or replaces an act. Every
 //! act of the daemon, and each of twelve early acts of the guardian, is replaced once by each type of fault.
 
+use daemon::dispatch::RaiseBy;
 use sched::Nanos;
 use simhost::{Fault, Lateness};
 use storms::{Options, Plan, Policies, Stats, Target, run};
@@ -47,7 +48,7 @@ fn a_hard_limit_excuses_the_time_of_a_fork_that_no_stop_interrupts() {
 
 /// Returns options with two CPUs, so that confinement to one CPU is visible. One client is soft and the other is hard,
 /// and both start threads.
-fn small(plan: Option<Plan>) -> Options {
+fn small(plan: Option<Plan>, by: RaiseBy) -> Options {
     Options {
         seed: 7,
         cpus: 2,
@@ -60,14 +61,15 @@ fn small(plan: Option<Plan>) -> Options {
         lateness: Lateness { most: Nanos::us(50), ..Lateness::default() },
         call: Nanos::us(1),
         plan,
+        by,
     }
 }
 
 /// Runs one storm per act of the daemon, with this fault in place of the act.
-fn replace_each_act_of_the_daemon(fault: Fault) {
+fn replace_each_act_of_the_daemon(fault: Fault, by: RaiseBy) {
     let (mut act, mut faults) = (0, 0);
     loop {
-        let stats = runs(&small(Some(Plan { target: Target::Daemon, fault, act })));
+        let stats = runs(&small(Some(Plan { target: Target::Daemon, fault, act }), by));
         if stats.faults == 0 {
             break;
         }
@@ -79,21 +81,31 @@ fn replace_each_act_of_the_daemon(fault: Fault) {
 
 #[test]
 fn a_crash_in_place_of_any_act_of_the_daemon_leaves_no_change_behind() {
-    replace_each_act_of_the_daemon(Fault::Crash);
+    replace_each_act_of_the_daemon(Fault::Crash, RaiseBy::Inheritance);
+}
+
+#[test]
+fn a_crash_in_place_of_any_act_leaves_no_change_behind_where_attributes_are_set() {
+    replace_each_act_of_the_daemon(Fault::Crash, RaiseBy::Attributes);
 }
 
 #[test]
 fn a_hang_in_place_of_any_act_of_the_daemon_leaves_no_change_behind() {
-    replace_each_act_of_the_daemon(Fault::Hang);
+    replace_each_act_of_the_daemon(Fault::Hang, RaiseBy::Inheritance);
+}
+
+#[test]
+fn a_hang_in_place_of_any_act_leaves_no_change_behind_where_attributes_are_set() {
+    replace_each_act_of_the_daemon(Fault::Hang, RaiseBy::Attributes);
 }
 
 #[test]
 fn a_fault_in_place_of_any_act_of_the_guardian_is_made_up_for() {
-    for fault in [Fault::Crash, Fault::Hang] {
-        for act in 0..12 {
+    for by in [RaiseBy::Inheritance, RaiseBy::Attributes] {
+        for (fault, act) in (0..12).flat_map(|act| [(Fault::Crash, act), (Fault::Hang, act)]) {
             let plan = Some(Plan { target: Target::Guardian, fault, act });
-            let stats = runs(&Options { length: Nanos::s(1), ..small(plan) });
-            assert!(stats.faults >= 1, "{fault:?} in place of act {act}: {stats:?}");
+            let stats = runs(&Options { length: Nanos::s(1), ..small(plan, by) });
+            assert!(stats.faults >= 1, "{fault:?} in place of act {act}, raised by {by:?}: {stats:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::watched::{judge, record, watch};
 use crate::witness::Witness;
 use crate::{Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
-use daemon::dispatch::PromiseRequest;
+use daemon::dispatch::{PromiseRequest, RaiseBy};
 use daemon::live::{self, Control, Setup};
 use daemon::processes::{Launcher, Work};
 use daemon::terms;
@@ -24,6 +24,7 @@ fn setup() -> Result<Setup, String> {
         executable: PathBuf::from(env!("CARGO_BIN_EXE_tactus")),
         policy,
         knobs: terms::knobs(policy),
+        by: RaiseBy::Inheritance,
     })
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         Form::of(file)?;
     }
     let plan = plan::plan(args)?;
-    let terms = plan::terms()?;
+    let terms = plan::terms(args.mechanism)?;
     let directory = plan::directory(args.directory.as_deref())?;
     let mut shown = Shown::begin(&args.output, plan.length)?;
     let played = keep(&terms, directory, &plan)?;

@@ -1,9 +1,11 @@
 //! The plan of a live run: its processes and their promises.
 
-use crate::args::Run;
+use crate::args::{Raising, Run};
 use crate::failure::{Failure, refused};
+use daemon::Explanation;
 use daemon::directory::Directory;
 use daemon::dispatch::{PromiseRequest, Refusal};
+use daemon::doctor::{self, Mechanism};
 use daemon::host_profile::HostProfile;
 use daemon::processes::{Periodic, Work};
 use daemon::terms::Terms;
@@ -201,10 +203,17 @@ pub(crate) fn from_scenario(scenario: &Scenario, json: bool) -> Result<Plan, Fai
 }
 
 /// Returns the terms of promises on this host: the share of each CPU that may be promised, and the knobs of the policy.
-pub(crate) fn terms() -> Result<Terms, Failure> {
+pub(crate) fn terms(mechanism: Raising) -> Result<Terms, Failure> {
     let host = HostProfile::read().map_err(|error| refused(&error.into()))?;
     let edf = policies::find("edf").expect("it is registered");
-    Terms::on(&host, edf).map_err(|reason| refused(&reason))
+    let inheritance = match mechanism {
+        Raising::Fifo => Err(Explanation::new("--mechanism fifo", "")),
+        Raising::Auto | Raising::Inherit => doctor::examine(Mechanism::Inheritance).verdict.map(drop),
+    };
+    match (mechanism, &inheritance) {
+        (Raising::Inherit, Err(reason)) => Err(refused(reason)),
+        _ => Terms::on(&host, edf, inheritance).map_err(|reason| refused(&reason)),
+    }
 }
 
 /// Returns the directory of the table of originals: `path`, or the default.

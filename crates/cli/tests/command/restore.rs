@@ -29,7 +29,8 @@ impl Left {
         let child = Child::start(Work::Sleep).expect("a child can be begun");
         let thread = Thread::open(child.pid()).expect("it is there").identity();
         let attributes = attributes::get(child.pid()).expect("it is there");
-        let original = Original { attributes, affinity: affinity::get(child.pid()).expect("it is there") };
+        let original =
+            Original { attributes: Some(attributes), affinity: affinity::get(child.pid()).expect("it is there") };
         let confined = CpuSet::one(original.affinity.first().expect("it runs somewhere"));
         let words = Words::create(&place.0.path().join("table"), Table::words(4)).expect("there is room");
         let dispatcher = Thread::open(dispatcher).expect("it is there").identity();
@@ -50,7 +51,7 @@ impl Left {
     fn is_restored(&self) -> bool {
         let attributes = attributes::get(self.child.pid()).expect("it is there");
         let affinity = affinity::get(self.child.pid()).expect("it is there");
-        Original { attributes, affinity } == self.original
+        Original { attributes: Some(attributes), affinity } == self.original
     }
 
     fn restore(&self, args: &[&str]) -> Done {
@@ -101,7 +102,7 @@ fn as_json_each_property_of_each_thread_is_told_of() {
     // On a machine with one CPU, the confinement does not differ from the original affinity.
     let affinity = if left.original.affinity.len() == 1 { "as_before" } else { "restored" };
     assert_eq!(outcomes, [Some(affinity), Some("as_before")]);
-    assert_eq!(thread["original_attributes"], left.original.attributes.to_string());
+    assert_eq!(thread["original_attributes"], left.original.attributes.expect("it has attributes").to_string());
 }
 
 #[test]

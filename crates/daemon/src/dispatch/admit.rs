@@ -3,6 +3,7 @@
 use super::adopt::Inherited;
 use super::client::Client;
 use super::dispatcher::Dispatcher;
+use super::member::RaiseBy;
 use super::refusal::Refusal;
 use super::request::PromiseRequest;
 use super::scan::{Known, find};
@@ -15,7 +16,7 @@ use trace::Event;
 impl<K: Kernel> Dispatcher<K> {
     /// Makes the promise `request` to process `pid` and its descendants. `ours` are the pids of Tactus and its
     /// ancestors, which cannot become clients. Returns the client's entities, one per CPU, and the CPUs whose agents
-    /// must be woken.
+    /// must be woken. The threads stay at their original level until they have [loans](Dispatcher::without_loan).
     ///
     /// # Errors
     /// The request is refused; nothing has changed.
@@ -39,7 +40,10 @@ impl<K: Kernel> Dispatcher<K> {
         let entities = self.attach(request, reservation, allowed, tree)?;
         self.trees += 1;
         // Try to raise a thread only after the originals are recorded.
-        let answer = self.adopt_all(tree, found, Inherited::Nothing).and_then(|()| self.try_raise(&leader));
+        let answer = self.adopt_all(tree, found, Inherited::Nothing).and_then(|()| match self.by {
+            RaiseBy::Inheritance => Ok(()),
+            RaiseBy::Attributes => self.try_raise(&leader),
+        });
         if let Err(refused) = answer {
             let now = self.now();
             entities.iter().for_each(|&e| self.leave(e, now));

@@ -1,8 +1,8 @@
 //! Adoption of new threads and processes of a client. Adoption records the original values of each thread, and confines
 //! the thread.
 
-use super::client::Member;
 use super::dispatcher::Dispatcher;
+use super::member::{Member, Raise, RaiseBy};
 use super::refusal::Refusal;
 use super::scan::{Found, Known, find};
 use crate::kernel::{Kernel, priority};
@@ -55,15 +55,18 @@ impl<K: Kernel> Dispatcher<K> {
     fn adopt_thread(&mut self, e: EntityId, new: Found<K::Thread>, original: Original) -> Result<(), Refusal> {
         let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         let confined = CpuSet::one(client.cpu);
-        // A child of a raised thread starts as an ordinary thread instead of in its original class. Set the original
-        // class before the thread is recorded: otherwise, a restoration would take the ordinary class for a value that
-        // another process has set.
-        match self.kernel.attributes(&new.thread) {
-            Ok(found) if found != original.attributes => {
-                self.kernel.schedule(&new.thread, original.attributes).or_else(unless_gone)?;
+        // A child of a thread that Tactus has raised by its attributes starts as an ordinary thread instead of in its
+        // original class. Set the original class before the thread is recorded: otherwise, a restoration would take the
+        // ordinary class for a value that another process has set.
+        match (self.kernel.attributes(&new.thread), original.attributes) {
+            (Ok(found), Some(wanted)) if found != wanted => {
+                self.kernel.schedule(&new.thread, wanted).or_else(unless_gone)?;
             }
             _ => {}
         }
+        let (raise, attributes) =
+            if self.by == RaiseBy::Inheritance { (Raise::Pending, None) } else { (Raise::Set, original.attributes) };
+        let original = Original { attributes, ..original };
         let entry = Entry { thread: new.identity, leader: new.leader, original, confined };
         let row = self.table.record(&entry).map_err(Refusal::Full)?;
         match self.kernel.set_affinity(&new.thread, &confined) {
@@ -83,11 +86,11 @@ impl<K: Kernel> Dispatcher<K> {
             Err(sys::Error::Gone(_)) => None,
             Err(refused) => {
                 // Add the thread to the client all the same, so that the thread is restored with the others.
-                client.add(new, original, row, None);
+                client.add(new, original, row, raise, None);
                 return Err(refused.into());
             }
         };
-        client.add(new, original, row, had);
+        client.add(new, original, row, raise, had);
         // Wake the agent: if the thread is runnable, only the agent detects that the client is no longer blocked.
         self.call.insert(client.cpu);
         // Give the thread the state of the client's other threads.
@@ -160,7 +163,7 @@ impl<K: Kernel> Dispatcher<K> {
     pub(super) fn original(&self, e: EntityId, new: &Found<K::Thread>, from: Inherited) -> Option<Original> {
         let attributes = self.kernel.attributes(&new.thread).ok()?;
         let affinity = self.kernel.affinity(&new.thread).ok()?;
-        let now = Original { attributes, affinity };
+        let now = Original { attributes: Some(attributes), affinity };
         if from == Inherited::Nothing {
             return Some(now);
         }
@@ -177,7 +180,7 @@ impl<K: Kernel> Dispatcher<K> {
     fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
         let tree = self.clients.get(e)?.tree;
         let entities = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
-        let with = |wanted: &dyn Fn(&Member<K::Thread>) -> bool| {
+        let with = |wanted: &dyn Fn(&Member<K>) -> bool| {
             let mut all = entities()
                 .flat_map(|(_, client)| client.members.iter().map(move |member| (member, CpuSet::one(client.cpu))));
             all.find(|(member, _)| wanted(member)).map(|(member, confined)| (member.original, confined))
@@ -200,11 +203,13 @@ fn inherited(now: Original, beginner: &Original, confined: &CpuSet) -> Original 
     let fair = Attributes::of(Policy::Other { nice: 0 });
     let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
     // A child of a raised thread starts as an ordinary thread, whatever the original class of its parent.
-    let attributes = match beginner.attributes {
-        // The originals of the parent include reset-on-fork, so its children start as ordinary threads without Tactus,
-        // too.
-        Attributes { reset_on_fork: true, .. } if now.attributes == fair => fair,
-        of_beginner if now.attributes == fair || raised.contains(&now.attributes) => of_beginner,
+    let attributes = match (beginner.attributes, now.attributes) {
+        (Some(of_beginner), Some(found)) if found == fair || raised.contains(&found) => {
+            // If the originals of the parent include reset-on-fork, its children start as ordinary threads without
+            // Tactus, too.
+            Some(if of_beginner.reset_on_fork && found == fair { fair } else { of_beginner })
+        }
+        // Tactus has not changed the attributes of the parent, or another process has set those of the thread.
         _ => now.attributes,
     };
     let affinity = if now.affinity == *confined { beginner.affinity } else { now.affinity };

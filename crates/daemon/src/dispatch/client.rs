@@ -1,59 +1,26 @@
 //! A client: a process with a promise, with all its threads and descendants.
 
 use super::journal::Ledger;
+use super::member::{Level, Member, Raise};
 use super::scan::Found;
 use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::table::{Original, Row, Table};
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
+use std::ops::Range;
 use sys::attributes::Attributes;
-use sys::thread::{Identity, State};
+use sys::thread::State;
 use sys::usage::Usage;
 
-/// Scheduling attributes of a client's threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Level {
-    /// The recorded original attributes of each thread.
-    Original,
-    /// SCHED_FIFO at this priority.
-    Raised(u32),
-}
-
-/// A thread of a client.
-pub(super) struct Member<T> {
-    pub(super) thread: T,
-    pub(super) identity: Identity,
-    /// The first thread of the thread's process.
-    pub(super) leader: Identity,
-    pub(super) original: Original,
-    pub(super) row: Row,
-    /// CPU time of the thread at the last [`Client::read`].
-    ran: Nanos,
-    /// Number of dispatches of the thread at the last [`Client::read`].
-    dispatches: u64,
-    has_ended: bool,
-    /// Whether forks of the thread are awaited, if this host reports forks.
-    has_awaited_births: bool,
-    /// Whether another process has changed the attributes or affinity of the thread. If so, Tactus no longer sets these
-    /// values, and only stops and continues the process.
-    pub(super) is_released: bool,
-}
-
-impl<T> Member<T> {
-    pub(super) fn is_leader(&self) -> bool {
-        self.identity == self.leader
-    }
-}
-
 /// A client and its state.
-pub(super) struct Client<T> {
+pub(super) struct Client<K: Kernel> {
     pub(super) name: String,
     /// Number of the client's process tree. The clients of a promise on several CPUs share one tree.
     pub(super) tree: usize,
     pub(super) cpu: CpuId,
     /// Reservation of the client on this CPU.
     pub(super) reservation: Reservation,
-    pub(super) members: Vec<Member<T>>,
+    pub(super) members: Vec<Member<K>>,
     /// Whether the client is reported to the machine as blocked.
     pub(super) is_blocked: bool,
     pub(super) level: Level,
@@ -87,8 +54,8 @@ pub(super) struct Since {
     pub(super) ended: bool,
 }
 
-impl<T> Client<T> {
-    pub(super) fn new(name: String, tree: usize, cpu: CpuId, reservation: Reservation) -> Client<T> {
+impl<K: Kernel> Client<K> {
+    pub(super) fn new(name: String, tree: usize, cpu: CpuId, reservation: Reservation) -> Client<K> {
         Client {
             name,
             tree,
@@ -116,7 +83,14 @@ impl<T> Client<T> {
 
     /// Adds a thread. The earlier CPU time of the thread is not charged. The next read reports a dispatch if the thread
     /// has ever run.
-    pub(super) fn add(&mut self, new: Found<T>, original: Original, row: Row, had: Option<Usage>) {
+    pub(super) fn add(
+        &mut self,
+        new: Found<K::Thread>,
+        original: Original,
+        row: Row,
+        raise: Raise<K::Loan>,
+        had: Option<Usage>,
+    ) {
         let Found { thread, identity, leader, .. } = new;
         self.root.get_or_insert(original);
         let ran = had.map_or(Nanos::ZERO, |had| had.ran);
@@ -126,9 +100,11 @@ impl<T> Client<T> {
             leader,
             original,
             row,
+            raise,
             ran,
             dispatches: 0,
             has_ended: false,
+            is_awaited: false,
             has_awaited_births: false,
             is_released: false,
         });
@@ -136,7 +112,7 @@ impl<T> Client<T> {
 
     /// Returns the CPU time that the client's threads have used since the last read. Removes ended threads from the
     /// client and the table.
-    pub(super) fn read<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) -> Since {
+    pub(super) fn read(&mut self, kernel: &K, table: &Table) -> Since {
         let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
         for member in &mut self.members {
             match kernel.usage(&member.thread) {
@@ -144,8 +120,16 @@ impl<T> Client<T> {
                 Ok(_) if member.is_released => {}
                 Ok(usage) => {
                     since.ran += usage.ran.saturating_sub(member.ran);
-                    since.dispatched |= usage.dispatches != member.dispatches;
-                    (member.ran, member.dispatches) = (usage.ran, usage.dispatches);
+                    member.ran = usage.ran;
+                    if !member.lacks_loan(kernel) {
+                        since.dispatched |= usage.dispatches != member.dispatches;
+                        member.dispatches = usage.dispatches;
+                    } else if std::mem::take(&mut member.is_awaited) {
+                        // The loan has ended. The thread now runs at its original level, and is no reason to dispatch
+                        // the client until the next loan. If each switch to the thread woke the agent, the thread would
+                        // hardly proceed.
+                        let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
+                    }
                 }
                 Err(sys::Error::Gone(_)) => {
                     since.ended |= !member.has_ended;
@@ -166,7 +150,7 @@ impl<T> Client<T> {
     /// Removes ended threads, except the first thread of a process that still runs. Tactus stops and continues the
     /// process through its first thread.
     #[cold]
-    fn forget_ended<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) {
+    fn forget_ended(&mut self, kernel: &K, table: &Table) {
         let mut at = 0;
         while at < self.members.len() {
             let Member { has_ended, identity, row, .. } = self.members[at];
@@ -183,27 +167,28 @@ impl<T> Client<T> {
     }
 
     /// Sets the level of the client's threads. The next read detects threads that have ended.
-    pub(super) fn set_level<K: Kernel<Thread = T>>(&mut self, level: Level, kernel: &K) {
+    pub(super) fn set_level(&mut self, level: Level, kernel: &K) {
         self.level = level;
-        self.set_level_from(0, kernel);
+        self.set_levels(0..self.members.len(), kernel);
     }
 
     /// Sets the level of the last added thread to the level of the client.
-    pub(super) fn set_level_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
-        self.set_level_from(self.members.len().saturating_sub(1), kernel);
+    pub(super) fn set_level_of_last(&mut self, kernel: &K) {
+        self.set_level_of(self.members.len().saturating_sub(1), kernel);
     }
 
-    fn set_level_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
-        for at in first..self.members.len() {
+    /// Sets the level of thread `at` to the level of the client.
+    pub(super) fn set_level_of(&mut self, at: usize, kernel: &K) {
+        self.set_levels(at..self.members.len().min(at + 1), kernel);
+    }
+
+    fn set_levels(&mut self, range: Range<usize>, kernel: &K) {
+        for at in range {
             let member = &self.members[at];
             if member.is_released {
                 continue;
             }
-            let wanted = match self.level {
-                Level::Original => member.original.attributes,
-                Level::Raised(priority) => Attributes::raised(priority),
-            };
-            match kernel.schedule(&member.thread, wanted) {
+            match member.set_level(self.level, kernel) {
                 Ok(()) | Err(sys::Error::Gone(_)) => {}
                 Err(refused) if self.level == Level::Original => self.trouble = Some(refused.into()),
                 Err(refused) => {
@@ -216,7 +201,7 @@ impl<T> Client<T> {
 
     /// Stops the client's processes, or continues the processes that Tactus has stopped. The stop is recorded before
     /// the processes stop, and cleared after the processes continue.
-    pub(super) fn set_stopped<K: Kernel<Thread = T>>(&mut self, stopped: bool, kernel: &K, table: &Table) {
+    pub(super) fn set_stopped(&mut self, stopped: bool, kernel: &K, table: &Table) {
         self.stopped = stopped;
         for leader in self.members.iter().filter(|member| member.is_leader()) {
             let answer = if stopped {
@@ -234,47 +219,67 @@ impl<T> Client<T> {
         }
     }
 
-    /// Releases the threads whose attributes or affinity another process, or the thread itself, has changed. Does
-    /// nothing unless the client is raised. If the call releases the last thread, returns the reason why the client can
+    /// Releases the threads whose affinity another process, or the thread itself, has changed, and those that Tactus
+    /// raises by their attributes and that have other attributes now. Does nothing unless the client is raised. If the call releases the last thread, returns the reason why the client can
     /// no longer be served.
-    pub(super) fn release_changed_threads<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Explanation> {
+    pub(super) fn release_changed_threads(&mut self, kernel: &K) -> Option<Explanation> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
         let mut reason = None;
         for member in self.members.iter_mut().filter(|member| !member.is_released && !member.has_ended) {
-            let what = match (kernel.attributes(&member.thread), kernel.affinity(&member.thread)) {
-                (Ok(found), _) if found != level => found.to_string(),
+            // Changes of the attributes of a thread with a loan stay in force, and do not affect the loan.
+            let attributes = match member.raise {
+                Raise::Set => kernel.attributes(&member.thread).ok(),
+                Raise::Pending | Raise::Inherit(_) | Raise::Ended => None,
+            };
+            let what = match (attributes, kernel.affinity(&member.thread)) {
+                (Some(found), _) if found != level => found.to_string(),
                 (_, Ok(found)) if found != confined => format!("one for CPUs {found}"),
                 _ => continue,
             };
             member.is_released = true;
             // Stop awaiting the thread's wake-ups, and restore the values that Tactus has set.
             let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
-            if kernel.attributes(&member.thread).is_ok_and(|found| found == level) {
-                let _ = kernel.schedule(&member.thread, member.original.attributes);
+            match (std::mem::replace(&mut member.raise, Raise::Set), member.original.attributes) {
+                (Raise::Set, Some(original)) if kernel.attributes(&member.thread).is_ok_and(|found| found == level) => {
+                    let _ = kernel.schedule(&member.thread, original);
+                }
+                // The end of a loan lowers the thread.
+                _ => {}
             }
             give_back_cpus(kernel, &member.thread, &confined, &member.original.affinity);
             let tid = member.identity.tid;
             let why = format!("another process has made thread {tid} {what}, so no promise can be kept to it");
             reason = Some(Explanation::new(why, "let Tactus alone schedule it"));
         }
-        let is_left = |member: &Member<T>| !member.is_released && !member.has_ended;
+        let is_left = |member: &Member<K>| !member.is_released && !member.has_ended;
         reason.filter(|_| !self.members.iter().any(is_left))
     }
 
     /// Starts or stops the detection of the client's wake-ups.
-    pub(super) fn set_awaited<K: Kernel<Thread = T>>(&mut self, awaited: bool, kernel: &K) {
+    pub(super) fn set_awaited(&mut self, awaited: bool, kernel: &K) {
         self.awaited = awaited;
-        self.set_awaited_from(0, kernel);
+        self.set_awaited_in(0..self.members.len(), kernel);
     }
 
     /// Starts or stops the detection of wake-ups of the last added thread.
-    pub(super) fn set_awaited_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
-        self.set_awaited_from(self.members.len().saturating_sub(1), kernel);
+    pub(super) fn set_awaited_of_last(&mut self, kernel: &K) {
+        self.set_awaited_of(self.members.len().saturating_sub(1), kernel);
     }
 
-    fn set_awaited_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
-        for member in self.members[first..].iter_mut().filter(|member| !member.is_released) {
+    /// Starts or stops the detection of wake-ups of thread `at`.
+    pub(super) fn set_awaited_of(&mut self, at: usize, kernel: &K) {
+        self.set_awaited_in(at..self.members.len().min(at + 1), kernel);
+    }
+
+    /// Starts or stops the detection of wake-ups, except of threads that wait for a loan. Their wake-ups are not
+    /// reported to the machine.
+    fn set_awaited_in(&mut self, range: Range<usize>, kernel: &K) {
+        for member in self.members[range].iter_mut().filter(|member| !member.is_released) {
+            if self.awaited && member.lacks_loan(kernel) {
+                continue;
+            }
+            member.is_awaited = self.awaited;
             if let Err(refused) = kernel.await_entry(&mut member.thread, self.cpu, self.awaited) {
                 self.reports_wakeups &= matches!(refused, sys::Error::Gone(_));
             }
@@ -282,9 +287,9 @@ impl<T> Client<T> {
     }
 }
 
-impl<T> Client<T> {
+impl<K: Kernel> Client<K> {
     /// Removes reported children that are adopted or have ended.
-    pub(super) fn forget_reported<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
+    pub(super) fn forget_reported(&mut self, kernel: &K) {
         self.reported.sort_unstable();
         self.reported.dedup();
         let members = &self.members;
@@ -296,12 +301,12 @@ impl<T> Client<T> {
     }
 
     /// Starts waking the keeper for forks of the client's threads, and collects the forks reported so far.
-    pub(super) fn await_births<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
+    pub(super) fn await_births(&mut self, kernel: &K) {
         self.await_births_of(kernel, |_| true);
     }
 
     /// Starts waking the keeper for forks of up to `most` further threads. Returns the number of these threads.
-    pub(super) fn await_further_births<K: Kernel<Thread = T>>(&mut self, kernel: &K, most: usize) -> usize {
+    pub(super) fn await_further_births(&mut self, kernel: &K, most: usize) -> usize {
         let mut count = 0;
         self.await_births_of(kernel, |member| {
             let is_next = !member.has_awaited_births && count < most;
@@ -311,7 +316,7 @@ impl<T> Client<T> {
         count
     }
 
-    fn await_births_of<K: Kernel<Thread = T>>(&mut self, kernel: &K, mut wanted: impl FnMut(&Member<T>) -> bool) {
+    fn await_births_of(&mut self, kernel: &K, mut wanted: impl FnMut(&Member<K>) -> bool) {
         for member in self.members.iter_mut().filter(|member| !member.is_released && wanted(member)) {
             member.has_awaited_births = true;
             match kernel.await_births(&mut member.thread, self.cpu) {
@@ -332,40 +337,40 @@ pub(super) fn give_back_cpus<K: Kernel>(kernel: &K, thread: &K::Thread, confined
 }
 
 /// Clients, indexed by entity.
-pub(super) struct Clients<T> {
-    slots: Vec<Option<(EntityId, Client<T>)>>,
+pub(super) struct Clients<K: Kernel> {
+    slots: Vec<Option<(EntityId, Client<K>)>>,
 }
 
-impl<T> Clients<T> {
-    pub(super) fn new() -> Clients<T> {
+impl<K: Kernel> Clients<K> {
+    pub(super) fn new() -> Clients<K> {
         Clients { slots: Vec::new() }
     }
 
-    pub(super) fn insert(&mut self, e: EntityId, client: Client<T>) {
+    pub(super) fn insert(&mut self, e: EntityId, client: Client<K>) {
         if self.slots.len() <= e.index() {
             self.slots.resize_with(e.index() + 1, || None);
         }
         self.slots[e.index()] = Some((e, client));
     }
 
-    pub(super) fn remove(&mut self, e: EntityId) -> Option<Client<T>> {
+    pub(super) fn remove(&mut self, e: EntityId) -> Option<Client<K>> {
         let slot = self.slots.get_mut(e.index())?;
         slot.take_if(|(id, _)| *id == e).map(|(_, client)| client)
     }
 
-    pub(super) fn get(&self, e: EntityId) -> Option<&Client<T>> {
+    pub(super) fn get(&self, e: EntityId) -> Option<&Client<K>> {
         self.slots.get(e.index())?.as_ref().filter(|(id, _)| *id == e).map(|(_, client)| client)
     }
 
-    pub(super) fn get_mut(&mut self, e: EntityId) -> Option<&mut Client<T>> {
+    pub(super) fn get_mut(&mut self, e: EntityId) -> Option<&mut Client<K>> {
         self.slots.get_mut(e.index())?.as_mut().filter(|(id, _)| *id == e).map(|(_, client)| client)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (EntityId, &Client<T>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EntityId, &Client<K>)> {
         self.slots.iter().flatten().map(|(e, client)| (*e, client))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (EntityId, &mut Client<T>)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (EntityId, &mut Client<K>)> {
         self.slots.iter_mut().flatten().map(|(e, client)| (*e, client))
     }
 
@@ -375,7 +380,7 @@ impl<T> Clients<T> {
     }
 
     /// Returns the client in slot `at`, if the client is on `cpu`.
-    pub(super) fn at(&mut self, at: usize, cpu: CpuId) -> Option<(EntityId, &mut Client<T>)> {
+    pub(super) fn at(&mut self, at: usize, cpu: CpuId) -> Option<(EntityId, &mut Client<K>)> {
         let (e, client) = self.slots[at].as_mut()?;
         (client.cpu == cpu).then_some((*e, client))
     }

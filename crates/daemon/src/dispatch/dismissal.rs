@@ -102,7 +102,7 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Restores the threads of a dismissed client. Later scans find its new children. The scans do not hold the
     /// dispatcher, because the agents would wait during a scan of many processes.
-    pub(super) fn give_back(&mut self, client: &Client<K::Thread>) {
+    pub(super) fn give_back(&mut self, client: &Client<K>) {
         if client.members.is_empty() {
             return;
         }

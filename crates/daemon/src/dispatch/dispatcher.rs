@@ -1,9 +1,10 @@
 //! [`Dispatcher`]: the state of the dispatcher, and how the machine's actions change this state.
 
-use super::client::{Client, Clients, Level};
+use super::client::{Client, Clients};
 use super::cpu::CpuState;
 use super::journal::Journal;
 use super::leaving::Leaving;
+use super::member::{Level, RaiseBy};
 use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::table::Table;
@@ -40,7 +41,7 @@ pub struct Dispatcher<K: Kernel> {
     pub(super) machine: Machine,
     /// Time zero of the machine, according to the kernel's clock.
     pub(super) epoch: Instant,
-    pub(super) clients: Clients<K::Thread>,
+    pub(super) clients: Clients<K>,
     pub(super) trees: usize,
     /// Pending alarms, indexed by alarm number.
     pub(super) alarms: Vec<Option<Due>>,
@@ -49,6 +50,7 @@ pub struct Dispatcher<K: Kernel> {
     /// CPUs whose next turn must pick again.
     pub(super) kicked: CpuSet,
     pub(super) cpus: Vec<CpuState>,
+    pub(super) by: RaiseBy,
     /// Whether service is suspended because no guardian is alive.
     pub(super) suspended: bool,
     pub(super) journal: Journal,
@@ -65,7 +67,7 @@ impl<K: Kernel> std::fmt::Debug for Dispatcher<K> {
 }
 
 impl<K: Kernel> Dispatcher<K> {
-    /// Returns a dispatcher without promises, for CPUs `0..cpus`.
+    /// Returns a dispatcher without promises, for CPUs `0..cpus`. The dispatcher raises threads by `by`.
     ///
     /// # Errors
     /// The policy does not support these knobs.
@@ -75,6 +77,7 @@ impl<K: Kernel> Dispatcher<K> {
         policy: &Descriptor,
         knobs: &Knobs,
         cpus: usize,
+        by: RaiseBy,
     ) -> Result<Dispatcher<K>, Refused> {
         let machine = Machine::build(policy, Topology::new(cpus), knobs, Kicks::Delivered)?;
         let epoch = kernel.now();
@@ -89,6 +92,7 @@ impl<K: Kernel> Dispatcher<K> {
             call: CpuSet::EMPTY,
             kicked: CpuSet::EMPTY,
             cpus: vec![CpuState::idle(); cpus],
+            by,
             suspended: false,
             journal: Journal::new(),
             actions: Vec::with_capacity(64),
@@ -107,6 +111,12 @@ impl<K: Kernel> Dispatcher<K> {
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// Returns how the dispatcher raises threads.
+    #[must_use]
+    pub fn raises_by(&self) -> RaiseBy {
+        self.by
     }
 
     /// Returns time zero of the [journal](Dispatcher::read_journal), according to the kernel's clock.
@@ -185,7 +195,7 @@ impl<K: Kernel> Dispatcher<K> {
 
     // ---- Decisions ----
 
-    pub(super) fn state_of(&self, e: EntityId, client: &Client<K::Thread>) -> State {
+    pub(super) fn state_of(&self, e: EntityId, client: &Client<K>) -> State {
         if client.is_blocked {
             State::Blocked
         } else if self.cpus[client.cpu.index()].dispatched() == Some(e) {

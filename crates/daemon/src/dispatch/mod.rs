@@ -26,14 +26,17 @@ mod dismissal;
 mod dispatcher;
 mod journal;
 mod leaving;
+mod loans;
+mod member;
 mod refusal;
 mod request;
 mod scan;
 mod turn;
 
-pub use client::Level;
 pub use dispatcher::{Dismissed, Dispatcher};
 pub(crate) use journal::EVENTS_MOST;
+pub use loans::begin_loans;
+pub use member::{Level, RaiseBy};
 pub use refusal::Refusal;
 pub use request::{PERIOD_LEAST, PromiseRequest, SLICE_LEAST};
 pub use scan::{Found, Known, find};

@@ -1,8 +1,9 @@
 //! A turn: the inputs that an agent reports to the machine, and the levels that the agent sets afterwards.
 
-use super::client::{Client, Level};
+use super::client::Client;
 use super::dispatcher::Dispatcher;
 use super::journal::Ledger;
+use super::member::Level;
 use crate::kernel::{Kernel, priority};
 use sched::{Alarm, AlarmOwner, CpuId, CpuSet, EntityId, Input, Instant, Nanos, State, Wake};
 use trace::Event;
@@ -159,7 +160,7 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// Returns the wanted level of a client's threads, and whether the client's processes must be stopped.
-    fn wanted(&self, e: EntityId, client: &Client<K::Thread>, now: Instant) -> (Level, bool) {
+    fn wanted(&self, e: EntityId, client: &Client<K>, now: Instant) -> (Level, bool) {
         let several = self.clients.on(client.cpu) > 1;
         match self.state_of(e, client) {
             _ if self.suspended => (Level::Original, false),
@@ -204,7 +205,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
         let running = self.cpus[cpu.index()].dispatched().filter(|_| !self.suspended);
         let running = running.and_then(|e| self.clients.get(e));
-        let may_sleep = |client: &Client<K::Thread>| client.slices_used_up < USED_UP || self.clients.on(cpu) > 1;
+        let may_sleep = |client: &Client<K>| client.slices_used_up < USED_UP || self.clients.on(cpu) > 1;
         self.kernel.await_quiet(cpu, running.is_some_and(may_sleep));
     }
 

@@ -3,7 +3,9 @@
 /// A kernel facility that grants CPU time, withholds it, or observes its use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mechanism {
-    /// Dispatching by real-time priorities. Tactus uses this mechanism.
+    /// Dispatching by real-time priorities that the threads inherit. Tactus uses this mechanism.
+    Inheritance,
+    /// Dispatching by real-time priorities that are set. Tactus uses this mechanism for threads that cannot inherit.
     Fifo,
     /// SCHED_DEADLINE reservations.
     Deadline,
@@ -27,7 +29,8 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All mechanisms, in the order of the trials.
-    pub const ALL: [Mechanism; 10] = [
+    pub const ALL: [Mechanism; 11] = [
+        Mechanism::Inheritance,
         Mechanism::Fifo,
         Mechanism::Deadline,
         Mechanism::Affinity,
@@ -44,6 +47,7 @@ impl Mechanism {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Mechanism::Inheritance => "inherited FIFO",
             Mechanism::Fifo => "SCHED_FIFO",
             Mechanism::Deadline => "SCHED_DEADLINE",
             Mechanism::Affinity => "affinity",

@@ -4,14 +4,17 @@ use super::groups::{self, TrialGroup};
 use crate::Explanation;
 use crate::host_profile::share_ppm;
 use sched::{CpuSet, Instant, Nanos};
+use std::sync::Arc;
 use sys::attributes::{self, Attributes, Policy};
 use sys::cgroup::Hierarchy;
 use sys::child::{Child, Work};
+use sys::event::Bell;
 use sys::freezer::{self, State as Frost};
+use sys::inheritance::Donor;
 use sys::switches::{Record, Switches, Turn, Wake};
 use sys::thread::State;
 use sys::usage::{Meter, StateMeter};
-use sys::{affinity, clock, kernel};
+use sys::{affinity, clock, kernel, thread};
 
 /// The observation, or the reason why the mechanism fails.
 type Verdict = Result<String, Explanation>;
@@ -63,6 +66,22 @@ fn shares<const N: usize>(children: [&Child; N], length: Nanos) -> sys::Result<[
 /// Formats parts per million as a percentage.
 fn percent(ppm: u64) -> String {
     format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10)
+}
+
+pub(super) fn inheritance() -> Verdict {
+    let child = half_busy()?;
+    let own = attributes::get(child.pid())?;
+    let donor = Donor::start(Arc::new(Bell::new()?))?;
+    donor.lend_to(child.pid())?;
+    donor.set(Some(1))?;
+    let (lent, kept) = (thread::status(child.pid())?.priority, attributes::get(child.pid())?);
+    drop(donor);
+    // The kernel reports real-time priority 1 as -2.
+    match lent {
+        -2 if kept == own => Ok("a child inherited priority 1, and kept its own attributes".to_string()),
+        -2 => Err(Explanation::new(format!("a child that inherited a priority became {kept}"), TRY_AGAIN)),
+        _ => Err(Explanation::new("a child did not inherit priority 1", "use a kernel with PI futexes")),
+    }
 }
 
 pub(super) fn fifo() -> Verdict {

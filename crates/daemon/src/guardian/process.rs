@@ -6,7 +6,7 @@ use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::kernel::priority;
 use crate::linux::Linux;
-use crate::restore::{End, Restored, restore, restore_at_once};
+use crate::restore::{End, Restored, end_loans, restore, restore_at_once};
 use crate::table::Table;
 use sched::{CpuSet, Nanos};
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use sys::attributes::{self, Attributes};
 use sys::event::Waiting;
 use sys::process::{self, Process};
 use sys::shared::Lock;
-use sys::thread::{self, Thread};
+use sys::thread::{self, State, Thread};
 use sys::{affinity, clock, cpus, memory};
 
 /// Maximum number of threads that a report lists individually.
@@ -69,7 +69,11 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
     let mut due = clock::now();
     loop {
         let state = match &daemon {
-            Some(daemon) if !daemon.has_ended() => DaemonState::Lives,
+            Some(daemon) if !daemon.has_ended() => {
+                let first = Thread::open_as(table.daemon()).and_then(|first| first.status());
+                let lives = first.is_ok_and(|first| first.state != State::Dead);
+                if lives { DaemonState::Lives } else { DaemonState::Ends }
+            }
             _ => DaemonState::HasEnded,
         };
         let verdict = watch.step(&table, state);
@@ -89,6 +93,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
                 if let Some(Err(error)) = daemon.as_ref().map(Process::kill) {
                     let _ = writeln!(report, "tactus guardian: {error}");
                 }
+                end_loans(&kernel, &table);
             }
             Verdict::Restore => {
                 if let Some(settled) = bring_back(&kernel, directory, &table, state, report) {
@@ -141,6 +146,7 @@ fn bring_back(
     report: &mut String,
 ) -> Option<bool> {
     let begin = clock::now();
+    end_loans(kernel, table);
     let held = match daemon {
         DaemonState::HasEnded => match wait_for_lock(directory, table) {
             Waited::Done => return Some(true),
@@ -148,21 +154,21 @@ fn bring_back(
         },
         // The killed daemon only finishes its current system calls. Their effects are undone after the daemon has
         // ended.
-        DaemonState::Lives => None,
+        DaemonState::Lives | DaemonState::Ends => None,
     };
     let restored = match daemon {
         DaemonState::HasEnded => restore(kernel, table, clock::sleep),
         // Children that are being forked are found after the daemon has ended.
-        DaemonState::Lives => restore_at_once(kernel, table),
+        DaemonState::Lives | DaemonState::Ends => restore_at_once(kernel, table),
     };
     let took = clock::now().saturating_since(begin);
     if !(restored.threads.is_empty() && restored.is_settled()) {
         let (process, end) =
-            (table.daemon().tid, if daemon == DaemonState::Lives { "was killed" } else { "has ended" });
+            (table.daemon().tid, if daemon == DaemonState::HasEnded { "has ended" } else { "was killed" });
         let _ = writeln!(report, "tactus guardian: the daemon, process {process}, {end}: {restored}, within {took}");
         list_changed(&restored, report);
     }
-    if daemon == DaemonState::Lives {
+    if daemon != DaemonState::HasEnded {
         return None;
     }
     let settled = restored.is_settled();

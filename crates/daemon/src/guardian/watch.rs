@@ -17,6 +17,8 @@ pub const AWAITED: u32 = 2;
 pub enum DaemonState {
     /// The daemon is alive.
     Lives,
+    /// The daemon was killed, and some of its threads have not ended: they wait for CPU time.
+    Ends,
     /// The whole process has ended.
     HasEnded,
 }
@@ -31,7 +33,7 @@ pub enum Verdict {
         /// Index of the agent.
         agent: usize,
     },
-    /// Restore all threads: the daemon has ended, or was killed and does not end.
+    /// Restore all threads: the daemon has ended, or was killed and has not ended yet.
     Restore,
     /// Exit: all threads are restored.
     End,
@@ -59,7 +61,7 @@ impl LastBeat {
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
     agents: Vec<LastBeat>,
-    /// Number of beats since the daemon was killed.
+    /// Number of beats since the guardian killed the daemon, or found it killed.
     killed: Option<u32>,
 }
 
@@ -71,6 +73,10 @@ impl Watch {
             return Verdict::End;
         }
         if daemon == DaemonState::HasEnded {
+            return Verdict::Restore;
+        }
+        if daemon == DaemonState::Ends && self.killed.is_none() {
+            self.killed = Some(0);
             return Verdict::Restore;
         }
         if let Some(ago) = &mut self.killed {
@@ -203,6 +209,12 @@ mod tests {
     fn a_daemon_that_ends_is_restored_after_unless_it_had_finished() {
         let (table, mut watch) = (table(), Watch::default());
         assert_eq!(watch.step(&table, DaemonState::HasEnded), Verdict::Restore);
+        let mut ending = Watch::default();
+        assert_eq!(ending.step(&table, DaemonState::Ends), Verdict::Restore, "at once");
+        for _ in 1..AWAITED {
+            assert_eq!(ending.step(&table, DaemonState::Ends), Verdict::Fine, "its end is awaited");
+        }
+        assert_eq!(ending.step(&table, DaemonState::Ends), Verdict::Restore);
         table.finish();
         for daemon in [DaemonState::Lives, DaemonState::HasEnded] {
             assert_eq!(watch.step(&table, daemon), Verdict::End);

@@ -1,7 +1,7 @@
 //! The keeper: the thread that adopts new threads and watches over the guardian.
 
 use super::setup::Setup;
-use super::shared::{Shared, at_agent_priority};
+use super::shared::{AT_ONCE, Shared, at_agent_priority};
 use crate::Explanation;
 use crate::dispatch::{Known, find};
 use crate::guardian::Handle;
@@ -18,10 +18,6 @@ use sys::{Result, clock, thread};
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 /// Number of the keeper's bell in the keeper's event set.
 pub(super) const KEEPER_BELL: u64 = 0;
-/// Maximum number of threads that are adopted in one step, or whose forks begin to be awaited in one step. A step takes
-/// milliseconds per thread on a busy host. During a step, the agents wait for the dispatcher. The agent of the keeper's
-/// CPU cannot even beat, because the keeper then runs at the priority of the agents.
-const AT_ONCE: usize = 16;
 /// Interval between checks of the guardian.
 const WATCH: Nanos = Nanos::ms(50);
 
@@ -72,7 +68,7 @@ impl<'s> Watcher<'s> {
 /// Runs the keeper until the daemon ends.
 pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()> {
     let (mut births, mut is_notified, mut watched) = (None, true, Instant::ZERO);
-    let mut again = None;
+    let (mut again, mut lacks_loans) = (None, false);
     while !shared.over.load(Ordering::Acquire) {
         let now = clock::now();
         let mut has_dismissals = is_notified || again.is_some();
@@ -86,13 +82,18 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         if is_notified || latest.is_none() || latest != births {
             births = latest;
             adopt_new(shared);
+            lacks_loans = true;
+        }
+        if lacks_loans {
+            lacks_loans = shared.provide_loans();
         }
         // Dismissed clients are less urgent than new threads. To rescan them first would delay the adoption of a child
         // whose parent ends at once.
         if has_dismissals {
             again = finish_dismissals(shared);
         }
-        let pause = shared.looking().max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH));
+        let looking = if lacks_loans { SCAN.0 } else { shared.looking() };
+        let pause = looking.max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH));
         let signals = shared.keeper_events.next(clock::now().saturating_add(pause.min(WATCH)))?;
         is_notified = signals.is_some();
         if signals == Some(KEEPER_BELL) {

@@ -55,6 +55,7 @@ impl Control<'_, '_> {
         self.await_leaving(pid);
         let (entities, call) = at_agent_priority(|| self.shared.lock().admit(&request, pid, &ours))?;
         self.shared.call(&call);
+        self.shared.provide_loans();
         self.shared.keeper_bell.ring();
         Ok(entities)
     }
@@ -184,12 +185,12 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Resu
     channels.iter().enumerate().for_each(|(place, channel)| places[channel.cpu.index()] = Some(place));
     let sentinels = Sentinels::start(channels.iter().map(|channel| (channel.cpu, Arc::clone(&channel.quiet))))?;
     let waiting = channels.iter().map(|channel| (channel.cpu, Arc::clone(&channel.waiting)));
-    let (keeper_events, keeper_bell) = (Arc::new(Waiting::new()?), Bell::new()?);
-    keeper_events.add(&keeper_bell, keeper::KEEPER_BELL)?;
-    let kernel = Linux::with(sentinels, waiting, Some(Arc::clone(&keeper_events)))?;
+    let (keeper_events, keeper_bell) = (Arc::new(Waiting::new()?), Arc::new(Bell::new()?));
+    keeper_events.add(&*keeper_bell, keeper::KEEPER_BELL)?;
+    let kernel = Linux::with(sentinels, waiting, Some((Arc::clone(&keeper_events), Arc::clone(&keeper_bell))))?;
     let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
     let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
-    let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len());
+    let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len(), setup.by);
     let dispatcher = dispatcher.map_err(|refused| Failure::Refused(Explanation::new(refused.to_string(), "")))?;
     let shared = Shared {
         kernel: &kernel,

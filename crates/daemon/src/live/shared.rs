@@ -2,7 +2,7 @@
 
 use super::channel::Channel;
 use crate::Explanation;
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{Dispatcher, begin_loans};
 use crate::kernel::priority;
 use crate::linux::Linux;
 use crate::restore;
@@ -15,6 +15,12 @@ use sys::attributes::{self, Attributes};
 use sys::event::{Bell, Waiting};
 use sys::{clock, thread};
 
+/// Maximum number of threads that are adopted in one step, or whose forks begin to be awaited in one step, or whose
+/// loans begin in one step. A step takes milliseconds per thread on a busy host. During a step, the agents wait for the
+/// dispatcher. The agent of the keeper's CPU cannot even beat, because the keeper then runs at the priority of the
+/// agents.
+pub(super) const AT_ONCE: usize = 16;
+
 /// State shared by the threads of the daemon.
 pub(super) struct Shared<'k> {
     pub(super) kernel: &'k Linux,
@@ -25,7 +31,7 @@ pub(super) struct Shared<'k> {
     pub(super) places: Vec<Option<usize>>,
     /// Event set of the keeper, which contains the keeper's bell and the forks.
     pub(super) keeper_events: Arc<Waiting>,
-    pub(super) keeper_bell: Bell,
+    pub(super) keeper_bell: Arc<Bell>,
     pub(super) over: AtomicBool,
     /// Interval between scans for new threads whose forks the host does not report. Unit: ns.
     pub(super) looking: AtomicU64,
@@ -64,6 +70,22 @@ impl<'k> Shared<'k> {
         if !warnings.contains(&reason) {
             warnings.push(reason);
         }
+    }
+
+    /// Begins the loans that threads of clients wait for, and hands these loans to the dispatcher. Returns whether there
+    /// were such threads. Some of them may still wait.
+    pub(super) fn provide_loans(&self) -> bool {
+        let threads = at_agent_priority(|| self.lock().without_loan());
+        for some in threads.chunks(AT_ONCE) {
+            // At the priority of an agent, because the donors start with the priority of this thread.
+            let (call, reasons) = at_agent_priority(|| {
+                let loans = begin_loans(self.kernel, some);
+                self.lock().give_loans(loans)
+            });
+            self.call(&call);
+            reasons.into_iter().for_each(|reason| self.warn(reason));
+        }
+        !threads.is_empty()
     }
 
     /// Waits until every agent has beaten. After this call, the guardian expects further beats.

@@ -61,7 +61,7 @@ fn opened<K: Kernel>(kernel: &K, identity: Identity, act: impl FnOnce(&K::Thread
 /// Returns whether the affinity of the thread must be restored before its class: SCHED_DEADLINE requires an affinity of
 /// all CPUs.
 fn comes_last(entry: &Entry) -> bool {
-    matches!(entry.original.attributes.policy, Policy::Deadline { .. })
+    entry.original.attributes.is_some_and(|original| matches!(original.policy, Policy::Deadline { .. }))
 }
 
 /// Returns the attributes to set if the kernel refuses `original`: the closest attributes that are not real-time.
@@ -82,7 +82,7 @@ fn is_ours(found: Attributes, original: Attributes) -> bool {
 
 /// Restores the attributes, if Tactus has changed them.
 fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outcome {
-    let original = entry.original.attributes;
+    let Some(original) = entry.original.attributes else { return Outcome::AsBefore };
     let change = || {
         let found = kernel.attributes(thread)?;
         if found == original {

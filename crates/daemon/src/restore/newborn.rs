@@ -1,8 +1,8 @@
 //! Restores threads and processes that started after the last scan of the processes in the table, and are therefore not
 //! in the table.
 //!
-//! A thread or process inherits the CPUs that its parent is confined to. A child of a raised thread starts as
-//! SCHED_OTHER of nice 0, because raising sets reset-on-fork. The child receives the values that it would have
+//! A thread or process inherits the CPUs that its parent is confined to. A child of a thread that Tactus has raised by
+//! its attributes starts as SCHED_OTHER of nice 0, because raising sets reset-on-fork. The child receives the values that it would have
 //! inherited without Tactus: the originals of the first thread of its parent's process. A child of an originally
 //! real-time thread does not become real-time, because Tactus cannot distinguish the child from a hog that has set
 //! SCHED_OTHER itself.
@@ -188,10 +188,12 @@ impl Family {
 
 /// Sets the values that a thread would have inherited without Tactus.
 fn bring_up<K: Kernel>(kernel: &K, thread: &K::Thread, leader: Identity, legacy: &Legacy) -> ThreadRestored {
-    let original = Original { attributes: inherited(legacy.original.attributes), ..legacy.original };
+    let original = Original { attributes: legacy.original.attributes.map(inherited), ..legacy.original };
     let entry = Entry { thread: kernel.identity(thread), leader, original, confined: CpuSet::EMPTY };
     let mut done = ThreadRestored::begin(None, &entry);
-    done.attributes = attributes(kernel, thread, original.attributes);
+    if let Some(wanted) = original.attributes {
+        done.attributes = attributes(kernel, thread, wanted);
+    }
     done.affinity = match kernel.affinity(thread) {
         Ok(found) if legacy.confined.contains(&found) => affinity(kernel, thread, &Entry { confined: found, ..entry }),
         Ok(found) if found == original.affinity => Outcome::AsBefore,

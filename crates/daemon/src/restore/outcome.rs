@@ -123,7 +123,7 @@ impl fmt::Display for ThreadRestored {
             said
         };
         match &self.attributes {
-            Outcome::Restored => say(self.original.attributes.to_string())?,
+            Outcome::Restored => say(self.original.attributes.map_or(String::new(), |it| it.to_string()))?,
             Outcome::Left => say("scheduled by another process since".to_string())?,
             Outcome::Failed(reason) => say(reason.reason.to_string())?,
             _ => {}

@@ -34,7 +34,8 @@ impl Place {
     /// its confinement.
     fn record(&self, tid: u32, confined: CpuSet) -> (Row, Entry) {
         let thread = Thread::open(tid).unwrap().identity();
-        let original = Original { attributes: attributes::get(tid).unwrap(), affinity: affinity::get(tid).unwrap() };
+        let original =
+            Original { attributes: Some(attributes::get(tid).unwrap()), affinity: affinity::get(tid).unwrap() };
         let entry = Entry { thread, leader: thread, original, confined };
         (self.table.record(&entry).unwrap(), entry)
     }
@@ -207,7 +208,7 @@ fn one_that_cannot_be_what_it_was_is_said_and_the_rest_is_restored() {
     let (row, entry) = place.record(children[0].pid(), first);
     let unknown = Attributes::of(Policy::Unknown(77));
     place.table.forget(row);
-    let original = Original { attributes: unknown, ..entry.original };
+    let original = Original { attributes: Some(unknown), ..entry.original };
     place.table.record(&Entry { original, ..entry }).unwrap();
     place.record(children[1].pid(), first);
     if !children.iter().all(|child| raise(child.pid(), priority::RAISED)) {
@@ -220,7 +221,7 @@ fn one_that_cannot_be_what_it_was_is_said_and_the_rest_is_restored() {
         assert!(reason.reason.contains("class 77") && reason.reason.contains("it is SCHED_OTHER"), "{reason:?}");
         let now = attributes::get(children[0].pid()).unwrap();
         assert!(matches!(now.policy, Policy::Other { .. }), "it does not stay at real-time priority: {now}");
-        assert_eq!(attributes::get(children[1].pid()).unwrap(), entry.original.attributes);
+        assert_eq!(Some(attributes::get(children[1].pid()).unwrap()), entry.original.attributes);
     }
 }
 
@@ -251,7 +252,7 @@ fn children_that_are_not_in_the_table_are_found_down_to_the_last() {
     assert_eq!(found, all);
     for tid in all {
         assert_eq!(affinity::get(tid).unwrap(), entry.original.affinity, "{restored:?}");
-        assert_eq!(attributes::get(tid).unwrap(), entry.original.attributes, "{restored:?}");
+        assert_eq!(Some(attributes::get(tid).unwrap()), entry.original.attributes, "{restored:?}");
     }
 }
 
@@ -311,7 +312,7 @@ fn a_table_that_was_left_is_replayed_and_removed_unless_something_is_left_to_do(
     let child = Child::start(Work::Sleep).unwrap();
     let before = affinity::get(child.pid()).unwrap();
     let thread = Thread::open(child.pid()).unwrap().identity();
-    let original = Original { attributes: attributes::get(child.pid()).unwrap(), affinity: before };
+    let original = Original { attributes: Some(attributes::get(child.pid()).unwrap()), affinity: before };
     let entry = Entry { thread, leader: thread, original, confined: first };
     affinity::set(child.pid(), &first).unwrap();
     // An affinity of CPUs that do not exist cannot be restored.

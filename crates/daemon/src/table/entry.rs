@@ -7,8 +7,8 @@ use sys::thread::Identity;
 /// The values of a thread before Tactus changed the thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Original {
-    /// Scheduling attributes of the thread.
-    pub attributes: Attributes,
+    /// Scheduling attributes of the thread; `None`: Tactus never changes them.
+    pub attributes: Option<Attributes>,
     /// Affinity of the thread.
     pub affinity: CpuSet,
 }

@@ -26,6 +26,8 @@ const RECLAIM: u64 = 1 << 33;
 const OVERRUN: u64 = 1 << 34;
 const OWN_SLICE: u64 = 1 << 35;
 const UNKNOWN: u64 = 1 << 36;
+/// Tactus never changes the attributes of the thread; the other words are zero.
+const UNCHANGED: u64 = 1 << 37;
 
 /// Converts a [`CpuSet`] into words.
 pub(super) fn words_of(cpus: &CpuSet) -> [u64; SET] {
@@ -42,9 +44,13 @@ fn set_of(words: &[u64]) -> CpuSet {
     (0..words.len() * 64).filter(is_in).map(CpuId::new).collect()
 }
 
-/// Converts [`Attributes`] into words.
-pub(super) fn words_of_attributes(attributes: Attributes) -> [u64; ATTRIBUTES] {
+/// Converts the original attributes into words.
+pub(super) fn words_of_attributes(attributes: Option<Attributes>) -> [u64; ATTRIBUTES] {
     let mut words = [0; ATTRIBUTES];
+    let Some(attributes) = attributes else {
+        words[0] = UNCHANGED;
+        return words;
+    };
     let of_nice = |nice: i32| u64::from(nice.cast_unsigned());
     (words[0], words[1]) = match attributes.policy {
         Policy::Other { nice } => (0, of_nice(nice)),
@@ -67,9 +73,12 @@ pub(super) fn words_of_attributes(attributes: Attributes) -> [u64; ATTRIBUTES] {
     words
 }
 
-/// Converts words into attributes; `None` if the words are invalid.
-fn attributes_of(words: &[u64]) -> Option<Attributes> {
+/// Converts words into the original attributes; `None` if the words are invalid.
+fn attributes_of(words: &[u64]) -> Option<Option<Attributes>> {
     let has = |bit: u64| words[0] & bit != 0;
+    if has(UNCHANGED) {
+        return Some(None);
+    }
     let number = u32::try_from(words[0] & u64::from(u32::MAX)).ok()?;
     let second = u32::try_from(words[1]).ok()?;
     let nice = second.cast_signed();
@@ -91,7 +100,7 @@ fn attributes_of(words: &[u64]) -> Option<Attributes> {
         _ => return None,
     };
     let slice = has(OWN_SLICE).then(|| Nanos::ns(words[5]));
-    Some(Attributes { policy, reset_on_fork: has(RESET_ON_FORK), slice })
+    Some(Some(Attributes { policy, reset_on_fork: has(RESET_ON_FORK), slice }))
 }
 
 /// Converts two words into an identity; `None` if the words are invalid.

@@ -52,18 +52,18 @@ fn table(rows: usize) -> (Table, Arc<Heap>) {
     (Table::create(Box::new(Arc::clone(&heap)), BOOT, DAEMON), heap)
 }
 
-fn entry(tid: u32, attributes: Attributes) -> Entry {
+fn entry(tid: u32, attributes: impl Into<Option<Attributes>>) -> Entry {
     let affinity = [0, 1, 63, 64, CPUS_MAX - 1].map(CpuId::new).into_iter().collect();
     Entry {
         thread: Identity { tid, start_time: u64::from(tid) << 40 },
         leader: Identity { tid: tid / 2, start_time: 5 },
-        original: Original { attributes, affinity },
+        original: Original { attributes: attributes.into(), affinity },
         confined: CpuSet::one(CpuId::new(64)),
     }
 }
 
-/// Returns attributes of every policy, with extreme values.
-fn every_kind() -> Vec<Attributes> {
+/// Returns attributes of every policy, with extreme values, and `None`.
+fn every_kind() -> Vec<Option<Attributes>> {
     let deadline = |reclaim, overrun| {
         let [runtime, deadline, period] = [u64::MAX, 1, 0].map(Nanos::ns);
         Policy::Deadline { runtime, deadline, period, reclaim, overrun }
@@ -83,7 +83,7 @@ fn every_kind() -> Vec<Attributes> {
             .into_iter()
             .flat_map(move |slice| [false, true].map(|reset_on_fork| Attributes { policy, reset_on_fork, slice }))
     };
-    policies.into_iter().flat_map(with).collect()
+    policies.into_iter().flat_map(with).map(Some).chain([None]).collect()
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn what_is_no_table_is_refused_in_words() {
         words[at] = value;
         words
     };
-    assert_eq!(open(&with(AT_VERSION, 2)), NotTable::Version(2));
+    assert_eq!(open(&with(AT_VERSION, VERSION + 1)), NotTable::Version(VERSION + 1));
     assert_eq!(open(&with(AT_ROWS, u64::MAX)), NotTable::Cut);
     assert!(NotTable::Version(2).to_string().contains("use the program that wrote it"));
 }

@@ -27,7 +27,8 @@ fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
     let leader = Thread::open(pid).unwrap().identity();
     for tid in thread::threads(pid).unwrap() {
         let thread = Thread::open(tid).unwrap().identity();
-        let original = Original { attributes: attributes::get(tid).unwrap(), affinity: affinity::get(tid).unwrap() };
+        let original =
+            Original { attributes: Some(attributes::get(tid).unwrap()), affinity: affinity::get(tid).unwrap() };
         let row = table.record(&Entry { thread, leader, original, confined: *cpu }).unwrap();
         match attributes::set(tid, Attributes::raised(priority::RAISED)) {
             Ok(()) | Err(Error::NotPermitted { .. }) => {}
@@ -120,7 +121,7 @@ pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
                 table.set_stopped(row, true);
                 let process = Process::open(entry.leader.tid).unwrap();
                 process.stop().unwrap();
-                let _ = attributes::apply(entry.thread.tid, entry.original.attributes);
+                let _ = entry.original.attributes.map(|original| attributes::apply(entry.thread.tid, original));
                 process.cont().unwrap();
                 table.set_stopped(row, false);
                 let _ = attributes::apply(entry.thread.tid, Attributes::raised(priority::AMONG_OTHERS));

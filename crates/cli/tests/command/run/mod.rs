@@ -84,6 +84,8 @@ fn is_dispatched() -> bool {
 #[derive(Clone, PartialEq, Debug)]
 struct Now {
     attributes: Attributes,
+    /// Effective priority, including an inherited priority.
+    priority: i32,
     affinity: CpuSet,
     is_stopped: bool,
     autogroup: Option<Autogroup>,
@@ -93,6 +95,7 @@ impl Now {
     fn of(tid: u32) -> Now {
         Now {
             attributes: attributes::get(tid).unwrap(),
+            priority: thread::status(tid).unwrap().priority,
             affinity: affinity::get(tid).unwrap(),
             is_stopped: thread::status(tid).unwrap().state == State::Stopped,
             autogroup: autogroup::of(tid).unwrap(),
@@ -133,9 +136,10 @@ fn assert_restored(begin: Instant, tids: &[u32], before: &[Now]) {
     }
 }
 
-/// Returns whether the thread has a priority of Tactus and is confined to one CPU.
+/// Returns whether the thread has a priority of Tactus, its own or inherited, and is confined to one CPU.
 fn is_raised(tid: u32) -> bool {
-    let found = attributes::get(tid).is_ok_and(|now| RAISED.map(Attributes::raised).contains(&now));
+    // The kernel reports real-time priority 97 as -98.
+    let found = thread::status(tid).is_ok_and(|now| RAISED.map(|it| -1 - it.cast_signed()).contains(&now.priority));
     found && affinity::get(tid).is_ok_and(|cpus| cpus.len() == 1)
 }
 

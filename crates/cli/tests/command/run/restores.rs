@@ -1,7 +1,7 @@
 //! A client is raised during its promise, and restored afterwards.
 
 use super::victim::Victim;
-use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, RAISED, Watching, soon, turn};
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, Watching, is_raised, soon, turn};
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
@@ -12,9 +12,15 @@ fn two_cpus() -> CpuSet {
     affinity::get(thread::current()).unwrap().iter().take(2).collect()
 }
 
-/// Promises CPU time to a process with this work and these attributes, ends the promise, and asserts that the process
-/// is restored.
+/// Promises CPU time to a process with this work and these attributes by each mechanism, ends the promise, and asserts
+/// that the process is restored.
 fn promise_and_take_back(work: Work, policy: Policy, is_stopped: bool, limit: &[&str]) {
+    for mechanism in ["inherit", "fifo"] {
+        promise_by(mechanism, work, policy, is_stopped, limit);
+    }
+}
+
+fn promise_by(mechanism: &str, work: Work, policy: Policy, is_stopped: bool, limit: &[&str]) {
     let child = Child::start(work).unwrap();
     attributes::set(child.pid(), Attributes::of(policy)).unwrap();
     affinity::set(child.pid(), &two_cpus()).unwrap();
@@ -23,11 +29,14 @@ fn promise_and_take_back(work: Work, policy: Policy, is_stopped: bool, limit: &[
         soon("it is stopped", || Now::of(child.pid()).is_stopped);
     }
     let before = Now::of(child.pid());
-    let live =
-        Live::begin(&[&["--period", "10ms", "--slice", "2ms", "--pid", &child.pid().to_string()], limit].concat());
-    let raised = Attributes::raised(RAISED[0]);
+    let promise = ["--mechanism", mechanism, "--period", "10ms", "--slice", "2ms", "--pid", &child.pid().to_string()];
+    let live = Live::begin(&[&promise, limit].concat());
     let watching = Watching::begin();
-    soon("it is raised", || attributes::get(child.pid()).unwrap() == raised);
+    soon("it is raised", || is_raised(child.pid()));
+    let now = attributes::get(child.pid()).unwrap();
+    if mechanism == "inherit" {
+        assert_eq!(now, before.attributes, "its attributes do not change");
+    }
     drop(watching);
     assert_eq!(affinity::get(child.pid()).unwrap().len(), 1, "it is on its CPU");
     clock::sleep(Nanos::ms(50));
@@ -35,7 +44,7 @@ fn promise_and_take_back(work: Work, policy: Policy, is_stopped: bool, limit: &[
         assert!(Now::of(child.pid()).is_stopped, "no process has continued it");
     }
     let done = live.end();
-    assert_eq!(Now::of(child.pid()), before, "{work:?}, {policy:?}, {limit:?}; {}", done.stderr);
+    assert_eq!(Now::of(child.pid()), before, "{mechanism}, {work:?}, {policy:?}, {limit:?}; {}", done.stderr);
 }
 
 const EACH_LIMIT: [&[&str]; 2] = [&[], &["--hard"]];

@@ -1,0 +1,104 @@
+//! Loans: threads inherit their priority from the daemon, so that Tactus never changes their scheduling attributes.
+//!
+//! A loan takes long to begin, because it needs a thread of its own. Its beginning therefore happens outside the
+//! dispatcher: the caller takes the threads [without a loan](Dispatcher::without_loan), [begins](begin_loans) their
+//! loans, and [hands](Dispatcher::give_loans) these to the dispatcher.
+
+use super::dispatcher::Dispatcher;
+use super::member::Raise;
+use super::refusal::Refusal;
+use crate::Explanation;
+use crate::kernel::{Kernel, priority};
+use crate::table::{Entry, Original};
+use sched::CpuSet;
+use sys::attributes::{Attributes, Policy};
+use sys::thread::Identity;
+
+/// Begins loans to these threads.
+pub fn begin_loans<K: Kernel>(kernel: &K, threads: &[Identity]) -> Vec<(Identity, sys::Result<K::Loan>)> {
+    let begin = |identity| kernel.open_as(identity).and_then(|thread| kernel.begin_loan(&thread));
+    threads.iter().map(|&identity| (identity, begin(identity))).collect()
+}
+
+/// Returns whether a thread with these attributes gains from a lent priority.
+fn gains(attributes: Attributes) -> bool {
+    match attributes.policy {
+        Policy::Fifo { priority } | Policy::RoundRobin { priority } => priority < priority::AMONG_OTHERS,
+        Policy::Deadline { .. } => false,
+        _ => true,
+    }
+}
+
+impl<K: Kernel> Dispatcher<K> {
+    /// Returns the threads that wait for a loan: new threads, and threads whose loan has ended.
+    #[must_use]
+    pub fn without_loan(&self) -> Vec<Identity> {
+        let served = self.clients.iter().filter(|(_, client)| client.trouble.is_none());
+        let members = served.flat_map(|(_, client)| client.members.iter());
+        let waits = members.filter(|it| !it.has_ended && !it.is_released && it.lacks_loan(&self.kernel));
+        waits.map(|member| member.identity).collect()
+    }
+
+    /// Gives these threads their loans, and sets their levels. A thread that cannot inherit a priority is raised by its
+    /// attributes instead. Returns the CPUs whose agents must be woken, and the reasons for the threads without a loan.
+    pub fn give_loans(&mut self, loans: Vec<(Identity, sys::Result<K::Loan>)>) -> (CpuSet, Vec<Explanation>) {
+        let reasons = loans.into_iter().filter_map(|(identity, loan)| self.give_loan(identity, loan)).collect();
+        (self.take_calls(), reasons)
+    }
+
+    fn give_loan(&mut self, identity: Identity, loan: sys::Result<K::Loan>) -> Option<Explanation> {
+        let mut clients = self.clients.iter_mut();
+        let found = clients.find_map(|(_, client)| {
+            let at = client.members.iter().position(|member| member.identity == identity)?;
+            Some((client, at))
+        });
+        drop(clients);
+        let (client, at) = found?;
+        let member = &mut client.members[at];
+        if member.is_released || member.has_ended {
+            return None;
+        }
+        let mut reason = None;
+        let attributes = self.kernel.attributes(&member.thread);
+        member.raise = match (loan, attributes) {
+            (Ok(loan), Ok(attributes)) if gains(attributes) => Raise::Inherit(loan),
+            (Err(error), _) if error.is_busy() => Raise::Pending,
+            // The next read of the CPU time detects the end of the thread, too.
+            (Err(sys::Error::Gone(_)), _) | (_, Err(sys::Error::Gone(_))) => Raise::Ended,
+            (_, Err(refused)) => {
+                client.trouble = Some(refused.into());
+                return None;
+            }
+            (loan, Ok(attributes)) => {
+                let why = loan.err().map_or_else(
+                    || format!("{attributes} is too high to inherit a priority"),
+                    |refused| refused.reason(),
+                );
+                let what = format!("Tactus sets the attributes of thread {}: {why}", identity.tid);
+                reason = Some(Explanation::new(what, "see `tactus doctor` about priority inheritance"));
+                // The row must have the originals before the attributes change.
+                let original = Original { attributes: Some(attributes), ..member.original };
+                let confined = CpuSet::one(client.cpu);
+                let entry = Entry { thread: identity, leader: member.leader, original, confined };
+                match self.table.record(&entry) {
+                    Ok(row) => {
+                        self.table.set_stopped(row, self.table.is_stopped(member.row));
+                        self.table.forget(member.row);
+                        (member.row, member.original) = (row, original);
+                        Raise::Set
+                    }
+                    Err(full) => {
+                        client.trouble = Some(Refusal::Full(full).reason());
+                        return None;
+                    }
+                }
+            }
+        };
+        client.set_level_of(at, &self.kernel);
+        if client.awaited {
+            client.set_awaited_of(at, &self.kernel);
+        }
+        self.call.insert(client.cpu);
+        reason
+    }
+}

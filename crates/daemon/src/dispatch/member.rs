@@ -1,0 +1,88 @@
+//! [`Member`]: a thread of a client, and how Tactus raises the thread.
+
+use crate::kernel::Kernel;
+use crate::table::{Original, Row};
+use sched::Nanos;
+use sys::attributes::Attributes;
+use sys::thread::Identity;
+
+/// The level of a client's threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// The threads have their own scheduling attributes, without an inherited priority.
+    Original,
+    /// The threads run at this real-time priority.
+    Raised(u32),
+}
+
+/// How a dispatcher raises threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RaiseBy {
+    /// Threads inherit a priority. Only a thread that cannot inherit is raised by its attributes.
+    Inheritance,
+    /// The attributes of the threads are set, and the table has the originals.
+    Attributes,
+}
+
+/// How Tactus raises a thread.
+pub(super) enum Raise<L> {
+    /// Not yet: the thread waits for a loan, and stays at its original level.
+    Pending,
+    /// The thread inherits the priority of a loan. Its attributes do not change.
+    Inherit(L),
+    /// Tactus sets the attributes of the thread. The table has the originals.
+    Set,
+    /// The thread had ended when its loan was to begin.
+    Ended,
+}
+
+/// A thread of a client.
+pub(super) struct Member<K: Kernel> {
+    pub(super) thread: K::Thread,
+    pub(super) identity: Identity,
+    /// The first thread of the thread's process.
+    pub(super) leader: Identity,
+    pub(super) original: Original,
+    pub(super) row: Row,
+    pub(super) raise: Raise<K::Loan>,
+    /// CPU time of the thread at the last [`Client::read`](super::client::Client::read).
+    pub(super) ran: Nanos,
+    /// Number of dispatches of the thread at the last read.
+    pub(super) dispatches: u64,
+    pub(super) has_ended: bool,
+    /// Whether the agent is woken when the thread begins to run.
+    pub(super) is_awaited: bool,
+    /// Whether forks of the thread are awaited, if this host reports forks.
+    pub(super) has_awaited_births: bool,
+    /// Whether another process has changed the attributes or affinity of the thread. If so, Tactus no longer sets these
+    /// values, and only stops and continues the process.
+    pub(super) is_released: bool,
+}
+
+impl<K: Kernel> Member<K> {
+    pub(super) fn is_leader(&self) -> bool {
+        self.identity == self.leader
+    }
+
+    /// Sets the level of the thread.
+    pub(super) fn set_level(&self, level: Level, kernel: &K) -> sys::Result<()> {
+        match (&self.raise, level) {
+            (Raise::Pending | Raise::Ended, _) => Ok(()),
+            (Raise::Inherit(loan), Level::Original) => kernel.lend(loan, None),
+            (Raise::Inherit(loan), Level::Raised(priority)) => kernel.lend(loan, Some(priority)),
+            (Raise::Set, Level::Original) => {
+                self.original.attributes.map_or(Ok(()), |original| kernel.schedule(&self.thread, original))
+            }
+            (Raise::Set, Level::Raised(priority)) => kernel.schedule(&self.thread, Attributes::raised(priority)),
+        }
+    }
+
+    /// Returns whether the thread waits for a loan: it has none yet, or its loan has ended.
+    pub(super) fn lacks_loan(&self, kernel: &K) -> bool {
+        match &self.raise {
+            Raise::Pending => true,
+            Raise::Inherit(loan) => !kernel.is_lending(loan),
+            Raise::Set | Raise::Ended => false,
+        }
+    }
+}

@@ -69,7 +69,7 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     Ok(format!("crates/policies/src/{snake}.rs"))
 }
 
-/// Returns the module name for a policy name.
+/// Checks a policy name, and returns its module name.
 fn check_name(name: &str) -> Result<String, String> {
     let words_are_right = name
         .split('-')
@@ -86,13 +86,13 @@ fn check_name(name: &str) -> Result<String, String> {
     }
     let snake = name.replace('-', "_");
     if KEYWORDS.contains(&snake.as_str()) {
-        return Err(format!("`{name}` is a word of Rust; use a name that a module can have"));
+        return Err(format!("`{name}` is a keyword of Rust; use a name that a module can have"));
     }
     if TAKEN.contains(&snake.as_str()) {
         return Err(format!("`{name}` means something else here; use a name of its own"));
     }
     if DRAWERS.contains(&snake.as_str()) {
-        return Err(format!("`{name}` is the name of a drawer; name what the policy does"));
+        return Err(format!("`{name}` says nothing about the policy; name what the policy does"));
     }
     Ok(snake)
 }

@@ -74,7 +74,7 @@ pub enum Within {
 }
 
 impl Within {
-    /// Returns whether the deviation is defined for a printed value of `printed`.
+    /// Returns whether this deviation is defined for the printed number `printed`.
     fn is_about(self, printed: f64) -> bool {
         match self {
             Within::Percent(_) | Within::Factor(_) => printed != 0.0,

@@ -27,7 +27,7 @@
 //! (`packing`). Only a VM with more vCPUs than there are CPUs is split. The vCPUs of a subgroup are confined to
 //! different CPUs, each to the CPU with the fewest marked vCPUs. A CPU that picks a vCPU of the group *calls* the other
 //! vCPUs. A call promotes all waiting vCPUs of the group to the highest priority, the subgroup of the picked vCPU
-//! first. The CPUs of these vCPUs are kicked, except CPUs that run a vCPU of the group. A picked vCPU does not call
+//! first. The CPUs of these vCPUs are kicked, except CPUs that run a vCPU of the group. A CPU does not call
 //! while the time slices of the last call are in progress and another vCPU of the group runs.
 //!
 //! **Rounds.** Several subgroups run round robin for `round` each, until each subgroup has received a whole time slice.

@@ -49,8 +49,8 @@
 //! Differences from Xen:
 //! - With `hand-off`, no CPU idles while an entity that may run on it waits in its run queue. In Xen, an idle CPU does
 //!   not pick an entity of another CPU with less than −9.5 ms of credit. The CPU also stops its search after the first
-//!   entity that it must park. If a kicked CPU picks another entity than the one for which it was kicked, no idle CPU
-//!   is kicked for the latter.
+//!   entity that it must park. If a kicked CPU picks an entity other than the one for which it was kicked, no idle CPU
+//!   is kicked for the entity that still waits.
 //! - In load balancing, the imbalance of the other run queue is computed from the load of that queue. Xen uses the load
 //!   of the last queue in the list.
 //! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter requests them.

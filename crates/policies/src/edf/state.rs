@@ -305,7 +305,8 @@ impl Edf {
 
     // ---- Periods ----
 
-    /// Handles the wake-up of `e`: starts a job if slices are not enforced, otherwise applies the wake-up rule.
+    /// Handles the wake-up of `e`, if `e` has a reservation. If slices are enforced, applies the wake-up rule.
+    /// Otherwise, starts a job if the last deadline has passed.
     #[inline]
     pub(super) fn begin(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let (now, enforce, late, rest) = (cx.now(), self.enforce, self.late, self.rest);

@@ -113,7 +113,7 @@ pub enum Step {
     Timer {
         /// Number of the timer in its task. Range: 0 … 15.
         timer: u8,
-        /// Time from the end of the last period to the end of this period. Range: above zero.
+        /// Length of the period. Range: above zero. Range: above zero.
         period: Nanos,
         /// Start of each period.
         mode: TimerMode,
@@ -124,7 +124,7 @@ pub enum Step {
     RunUntil {
         /// Number of the timer in its task. Range: 0 … 15.
         timer: u8,
-        /// Time from the end of the last period to the end of this period. Range: above zero.
+        /// Length of the period. Range: above zero. Range: above zero.
         period: Nanos,
         /// CPU time between two reads of the clock. Range: above zero.
         grain: Nanos,

@@ -15,8 +15,8 @@ fn vcpus_without_a_reservation_share_equally_or_by_weight() {
     }
 }
 
-/// A vCPU with a reservation shares extra time by utilisation or equally. By utilisation, a reservation of a whole CPU
-/// equals an extra weight of 128.
+/// vCPUs with reservations share extra time equally, or in proportion to their utilisation. By utilisation, a
+/// reservation of a whole CPU equals an extra weight of 128.
 #[test]
 fn the_reserved_share_by_utilisation_or_equally() {
     for (equal, expected) in [(0, [30, 10]), (1, [20, 20])] {

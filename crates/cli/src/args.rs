@@ -7,7 +7,7 @@ const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure, such as a file that 
     nothing was run or written; 130 interrupted.";
 
 const RUN_EXIT_CODES: &str =
-    "The threads of a client are raised (SCHED_FIFO) while its slice lasts, and restored when the \
+    "The threads of a client run at real-time priority while its slice lasts, and are restored when the \
     run ends. A guardian restores them if the run dies.
 
 Exit codes: the command's own; 0 success; 1 failure; 2 invalid or refused input, nothing was changed or run; \
@@ -225,7 +225,7 @@ pub(crate) enum Raising {
     /// By inheritance where it works, otherwise by their attributes
     #[default]
     Auto,
-    /// By priority inheritance: the scheduling attributes of clients do not change
+    /// By priority inheritance; refuse a host where it does not work
     Inherit,
     /// By SCHED_FIFO, set for each thread and restored afterwards
     Fifo,

@@ -1,6 +1,7 @@
 //! The directory that the daemon, its guardian and `tactus restore` share. The directory contains the table of
 //! originals, and a lock that admits one dispatcher per user.
 
+use crate::linux::lower_all;
 use crate::table::Table;
 use crate::{Explanation, guardian};
 use sched::Nanos;
@@ -8,7 +9,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use sys::shared::{self, Lock, Locked, Words};
-use sys::thread::{self, Identity, Thread};
+use sys::thread::{self, Identity, State, Thread};
 use sys::{clock, kernel, privileges};
 
 /// File name of the table of originals.
@@ -91,14 +92,15 @@ impl Directory {
 
     /// Locks the directory until the returned lock is dropped, so that no other process dispatches or restores. If the
     /// holder is a guardian, or the lock file has no pid, waits up to 1 s. A guardian that holds the lock restores the
-    /// threads of a dead dispatcher.
+    /// threads of a dead dispatcher. If the holder was killed and cannot end, because its donors wait for CPU time, ends
+    /// its loans and waits, too.
     ///
     /// # Errors
     /// Another process holds the lock, or the directory is not usable.
     pub fn lock(&self) -> Result<Lock, Refused> {
         let end = clock::now() + RESTORING;
         loop {
-            let passes = |holder: Option<u32>| holder.is_none_or(is_guardian);
+            let passes = |holder: Option<u32>| holder.is_none_or(|pid| is_guardian(pid) || lower_if_ending(pid));
             match self.try_lock() {
                 Err(Refused::Held(holder)) if passes(holder) && clock::now() < end => clock::sleep(Nanos::ms(5)),
                 outcome => return outcome,
@@ -179,6 +181,18 @@ impl Directory {
 /// Returns whether process `pid` is a guardian. A guardian that holds the lock restores threads.
 fn is_guardian(pid: u32) -> bool {
     thread::status(pid).is_ok_and(|status| status.name == guardian::NAME)
+}
+
+/// Returns whether process `pid` was killed and has not ended. If so, ends its loans, because its donors may wait for CPU
+/// time behind the threads that inherit from them.
+fn lower_if_ending(pid: u32) -> bool {
+    let ends = |first: &Thread| first.status().is_ok_and(|status| status.state == State::Dead);
+    let first = Thread::open(pid).ok().filter(ends);
+    if let Some(first) = &first {
+        // The call fails if the process has ended in the meantime.
+        let _ = lower_all(first.identity());
+    }
+    first.is_some()
 }
 
 /// Error number ENOENT.

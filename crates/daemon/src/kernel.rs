@@ -5,7 +5,7 @@
 //! An implementation makes no decisions. An implementation does not allocate memory between the expiry of a timer and
 //! the resulting dispatch: threads are opened once and stay open.
 
-use sched::{CpuId, CpuSet, Instant};
+use sched::{CpuId, CpuSet, Instant, Nanos};
 use sys::Result;
 use sys::attributes::Attributes;
 use sys::thread::{Identity, Owner, Status};
@@ -85,6 +85,15 @@ pub trait Kernel {
     /// The thread has ended.
     fn owner(&self, thread: &Self::Thread) -> Result<Owner>;
 
+    /// Returns the real user ID of this process.
+    fn user(&self) -> u32;
+
+    /// Returns the CPU time that the thread may use at real-time priority between two sleeps; `None`: no limit.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    fn realtime_limit(&self, thread: &Self::Thread) -> Result<Option<Nanos>>;
+
     /// Returns the pid of the thread's process.
     ///
     /// # Errors
@@ -110,12 +119,12 @@ pub trait Kernel {
     /// The thread has ended, or the caller lacks permission or privilege.
     fn schedule(&self, thread: &Self::Thread, wanted: Attributes) -> Result<()>;
 
-    /// Begins a loan to the thread. No priority is lent yet. A call takes as long as the start of a thread, so no caller
-    /// may hold the dispatcher.
+    /// Begins a loan to the thread. No priority is lent yet. A call takes as long as the start of a thread, so no
+    /// caller may hold the dispatcher.
     ///
     /// # Errors
     /// The thread has ended, there are too many threads, or the kernel does not let the thread inherit a priority.
-    /// [Busy](sys::Error::is_busy): the thread ends or executes a program just now; try again later.
+    /// `Busy`: the thread ends or executes a program just now; try again later.
     fn begin_loan(&self, thread: &Self::Thread) -> Result<Self::Loan>;
 
     /// Lets the thread of the loan inherit real-time priority `priority`; `None`: no priority. The attributes of the
@@ -129,7 +138,7 @@ pub trait Kernel {
     /// stopped.
     fn is_lending(&self, loan: &Self::Loan) -> bool;
 
-    /// Moves all threads of a process of Tactus to SCHED_OTHER, which ends the effect of its loans. A process that is
+    /// Moves all threads of another process of Tactus to SCHED_OTHER, which ends the effect of its loans. A process that is
     /// killed or stopped lends until its donors run, and they may have to wait for the threads that inherit from them.
     ///
     /// # Errors
@@ -239,6 +248,14 @@ impl<K: Kernel> Kernel for &K {
 
     fn owner(&self, thread: &Self::Thread) -> Result<Owner> {
         (**self).owner(thread)
+    }
+
+    fn user(&self) -> u32 {
+        (**self).user()
+    }
+
+    fn realtime_limit(&self, thread: &Self::Thread) -> Result<Option<Nanos>> {
+        (**self).realtime_limit(thread)
     }
 
     fn process(&self, thread: &Self::Thread) -> Result<u32> {

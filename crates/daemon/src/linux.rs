@@ -5,7 +5,7 @@ mod sentinels;
 pub use sentinels::Sentinels;
 
 use crate::kernel::{Cells, Kernel};
-use sched::{CpuId, CpuSet, Instant};
+use sched::{CpuId, CpuSet, Instant, Nanos};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -45,6 +45,34 @@ pub struct Thread {
     /// Whether an agent waits for the events of the thread.
     listened: bool,
     children: Option<Children>,
+}
+
+/// Moves all threads of another process of Tactus to SCHED_OTHER, which ends the effect of its loans: see
+/// [`Kernel::lower_all`].
+///
+/// # Errors
+/// The process has ended, or this process lacks permission.
+pub fn lower_all(process: Identity) -> Result<()> {
+    if process.tid == std::process::id() {
+        return Ok(());
+    }
+    let lower = |tid| {
+        let thread = thread::Thread::open(tid)?;
+        let found = attributes::get(tid)?;
+        if thread.process()? != process.tid {
+            return Err(Error::Gone(tid));
+        }
+        // A process without CAP_SYS_NICE can neither clear reset-on-fork nor lower a nice value.
+        attributes::apply(tid, Attributes { policy: Policy::Other { nice: 19 }, ..found })
+    };
+    let mut refused = None;
+    for tid in thread::Thread::open_as(process)?.siblings()? {
+        match lower(tid) {
+            Ok(()) | Err(Error::Gone(_)) => {}
+            Err(error) => drop(refused.get_or_insert(error)),
+        }
+    }
+    refused.map_or(Ok(()), Err)
 }
 
 /// Returns the value in `cell`. Initializes `cell` with the result of `make` at the first use.
@@ -196,6 +224,14 @@ impl Kernel for Linux {
         thread.held.owner()
     }
 
+    fn user(&self) -> u32 {
+        sys::privileges::real_user()
+    }
+
+    fn realtime_limit(&self, thread: &Thread) -> Result<Option<Nanos>> {
+        thread.held.realtime_limit()
+    }
+
     fn process(&self, thread: &Thread) -> Result<u32> {
         thread.held.process()
     }
@@ -223,7 +259,7 @@ impl Kernel for Linux {
         match donor.lend_to(tid) {
             // Linux 6.18 also answers ESRCH for a thread that executes a program just now.
             Err(Error::Gone(_)) if thread.held.is_there() => {
-                return Err(Error::busy(format!("lend a priority to thread {tid}")));
+                return Err(Error::Busy { what: format!("lend a priority to thread {tid}") });
             }
             outcome => outcome?,
         }
@@ -242,13 +278,7 @@ impl Kernel for Linux {
     }
 
     fn lower_all(&self, process: Identity) -> Result<()> {
-        for tid in thread::Thread::open_as(process)?.siblings()? {
-            match attributes::apply(tid, Attributes::of(Policy::Other { nice: 0 })) {
-                Ok(()) | Err(Error::Gone(_)) => {}
-                Err(refused) => return Err(refused),
-            }
-        }
-        Ok(())
+        lower_all(process)
     }
 
     fn affinity(&self, thread: &Thread) -> Result<CpuSet> {

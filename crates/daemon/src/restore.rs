@@ -10,8 +10,8 @@
 //! than a process may open files.
 //!
 //! If a fork begins before the parent is restored, the child may appear after the restoration, with inherited values.
-//! Restoring therefore does not end with the last thread of the table: [`Restoring`] scans for children until no thread
-//! can still be inside such a fork.
+//! The restoration therefore does not end with the last thread of the table. [`Restoring`] scans for children until no
+//! thread can still be inside such a fork.
 
 mod entries;
 mod newborn;
@@ -57,9 +57,9 @@ pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
     restoring.end()
 }
 
-/// Ends the loans of the daemon of `table`, which has ended, was killed, or is about to be killed. A killed daemon lends
-/// until its donors run, and they may wait behind the threads that inherit from them. Call this function first: until
-/// then, these threads may occupy all CPUs.
+/// Ends the loans of the daemon of `table`, which has ended, was killed, or is about to be killed. A killed daemon
+/// lends until its donors run, and they may wait behind the threads that inherit from them. Call this function first:
+/// until then, these threads may occupy all CPUs.
 pub fn end_loans<K: Kernel>(kernel: &K, table: &Table) {
     // The call fails if the daemon has ended; then its loans have ended, too.
     let _ = kernel.lower_all(table.daemon());

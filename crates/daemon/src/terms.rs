@@ -111,7 +111,9 @@ impl Terms {
         }
         text += ". ";
         text + &match &self.sets_attributes {
-            None => "Clients inherit their priority from Tactus, and keep their own scheduling attributes.".to_string(),
+            None => "Clients inherit their priority from Tactus, and keep their own scheduling attributes unless a warning says \
+                     otherwise."
+                .to_string(),
             Some(why) => format!("Tactus sets the scheduling attributes of clients: {}.", why.reason),
         }
     }
@@ -159,7 +161,11 @@ mod tests {
         let setup = |terms: &Terms| terms.setup(Directory::at("/nowhere")).by;
         let inherits = of(Ok(()));
         assert_eq!(setup(&inherits), RaiseBy::Inheritance);
-        assert!(inherits.in_words().ends_with("keep their own scheduling attributes."), "{}", inherits.in_words());
+        assert!(
+            inherits.in_words().ends_with("attributes unless a warning says otherwise."),
+            "{}",
+            inherits.in_words()
+        );
         let sets = of(Err(Explanation::new("this kernel has no PI futexes", "")));
         assert_eq!(setup(&sets), RaiseBy::Attributes);
         assert!(

@@ -6,7 +6,7 @@ use crate::setting::{Lent, Setting, params};
 use crate::tasks::Process;
 use crate::world::World;
 use daemon::kernel::Kernel;
-use sched::{CpuId, CpuSet, Instant, State as Where};
+use sched::{CpuId, CpuSet, Instant, Nanos, State as Where};
 use std::cell::{RefCell, RefMut};
 use std::io;
 use std::rc::Rc;
@@ -186,6 +186,15 @@ impl Kernel for Caller {
         Ok(Caller::process_of(&world, thread).owner)
     }
 
+    fn user(&self) -> u32 {
+        self.world.borrow().tasks.processes[&self.pid].owner.real
+    }
+
+    fn realtime_limit(&self, thread: &Held) -> Result<Option<Nanos>> {
+        // The simulated kernel has no limits.
+        self.enter_about(thread).map(|_| None)
+    }
+
     fn process(&self, thread: &Held) -> Result<u32> {
         let world = self.enter_about(thread)?;
         Ok(world.tasks.get(thread.identity.tid).expect("it was just there").process)
@@ -235,6 +244,10 @@ impl Kernel for Caller {
         }
         if world.tasks.get(tid).is_none_or(|there| there.entity.is_none()) {
             return Err(Error::Gone(tid));
+        }
+        let busy_in = world.busy_in;
+        if busy_in > 0 && world.dice.one_in(busy_in) {
+            return Err(Error::Busy { what: format!("lend a priority to thread {tid}") });
         }
         world.loans += 1;
         let number = world.loans;

@@ -30,6 +30,8 @@ pub struct Settings {
     pub lateness: Lateness,
     /// Maximum duration of a call into the kernel. The minimum is half the maximum.
     pub call: Nanos,
+    /// Mean number of beginnings of a loan per beginning that the kernel answers with `Busy`; 0: none.
+    pub busy_in: u64,
 }
 
 impl Settings {
@@ -37,6 +39,6 @@ impl Settings {
     #[must_use]
     pub fn new(policy: &'static Descriptor, cpus: usize) -> Settings {
         let lateness = Lateness::default();
-        Settings { cpus, policy, knobs: Vec::new(), numbers: 500, seed: 0, lateness, call: Nanos::ZERO }
+        Settings { cpus, policy, knobs: Vec::new(), numbers: 500, seed: 0, lateness, call: Nanos::ZERO, busy_in: 0 }
     }
 }

@@ -28,6 +28,7 @@ pub struct World {
     pub(super) dice: Dice,
     lateness: Lateness,
     call: Nanos,
+    pub(super) busy_in: u64,
     others: Option<Box<dyn Others>>,
     /// Tids of the actors whose processes are not reaped yet.
     pub(super) actors: Vec<u32>,
@@ -78,6 +79,7 @@ impl World {
             dice: Dice::new(settings.seed),
             lateness: settings.lateness,
             call: settings.call,
+            busy_in: settings.busy_in,
             others: None,
             actors: Vec::new(),
             next_timer: Instant::NEVER,

@@ -99,6 +99,7 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Session, Led
         numbers: NUMBERS,
         lateness: options.lateness,
         call: options.call,
+        busy_in: options.busy_in,
         ..Settings::new(policies.linux, options.cpus)
     };
     let host = SimulatedKernel::new(&settings).expect("linux works everywhere");

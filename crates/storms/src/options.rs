@@ -53,6 +53,8 @@ pub struct Options {
     pub plan: Option<Plan>,
     /// How the daemon raises threads.
     pub by: RaiseBy,
+    /// Mean number of beginnings of a loan per beginning that fails at first; 0: none fails.
+    pub busy_in: u64,
 }
 
 impl Options {
@@ -81,13 +83,28 @@ impl Options {
             call: dice.choose(&[Nanos::ZERO, Nanos::us(1), Nanos::us(3)]).unwrap_or(Nanos::ZERO),
             plan: (!dice.one_in(4)).then_some(Plan { target, fault, act }),
             by: if dice.one_in(3) { RaiseBy::Attributes } else { RaiseBy::Inheritance },
+            busy_in: dice.choose(&[0, 0, 3]).unwrap_or(0),
         }
     }
 }
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { seed, cpus, clients, length, births, orphans, others, refusals, lateness, call, plan, by } = self;
+        let Options {
+            seed,
+            cpus,
+            clients,
+            length,
+            births,
+            orphans,
+            others,
+            refusals,
+            lateness,
+            call,
+            plan,
+            by,
+            busy_in,
+        } = self;
         write!(f, "seed {seed}: {cpus} CPUs, {clients} clients raised by {by:?}, {length}")?;
         let flags = [(births, "births"), (orphans, "orphans"), (others, "others"), (refusals, "refusals")];
         for (_, word) in flags.iter().filter(|(flag, _)| **flag) {
@@ -96,6 +113,9 @@ impl fmt::Display for Options {
         write!(f, "; timers late by {}", lateness.most)?;
         if lateness.rare_in > 0 {
             write!(f, ", once in {} by {}", lateness.rare_in, lateness.rare)?;
+        }
+        if *busy_in > 0 {
+            write!(f, "; one in {busy_in} loans is busy")?;
         }
         write!(f, "; calls of {call}; ")?;
         match plan {

@@ -62,6 +62,7 @@ fn small(plan: Option<Plan>, by: RaiseBy) -> Options {
         call: Nanos::us(1),
         plan,
         by,
+        busy_in: 0,
     }
 }
 

@@ -383,7 +383,7 @@ impl OwnGroup {
         let all = if by_thread { self.group.threads()? } else { self.group.processes()? };
         for number in all {
             match if by_thread { self.parent.add_thread(number) } else { self.parent.add_process(number) } {
-                // The task has ended in the meantime.
+                // `Gone`: the task has ended in the meantime.
                 Ok(()) | Err(Error::Gone(_)) => {}
                 Err(error) => return Err(error),
             }

@@ -78,6 +78,11 @@ pub enum Error {
         /// The remedy, in the imperative.
         remedy: &'static str,
     },
+    /// The object is in a transition. The operation may succeed later.
+    Busy {
+        /// The attempted operation.
+        what: String,
+    },
     /// A file has unexpected content.
     Malformed {
         /// Path of the file.
@@ -120,6 +125,7 @@ impl Error {
             }
             Error::NotKept { what, kept, .. } => format!("cannot {what}: the kernel kept {kept}"),
             Error::Absent { what, why, .. } => format!("{what} is not available: {why}"),
+            Error::Busy { what } => format!("cannot {what} just now"),
             Error::Malformed { path, wanted } => format!("{} is not {wanted}", path.display()),
         }
     }
@@ -131,20 +137,8 @@ impl Error {
             Error::NotPermitted { remedy, .. } | Error::NotKept { remedy, .. } | Error::Absent { remedy, .. } => {
                 Some(remedy)
             }
-            Error::Gone(_) | Error::Malformed { .. } | Error::Call { .. } => None,
+            Error::Gone(_) | Error::Busy { .. } | Error::Malformed { .. } | Error::Call { .. } => None,
         }
-    }
-
-    /// Returns the error that operation `what` is not possible just now. The caller tries again later.
-    #[must_use]
-    pub fn busy(what: impl Into<String>) -> Error {
-        Error::Call { what: what.into(), source: io::Error::from_raw_os_error(libc::EAGAIN) }
-    }
-
-    /// Returns whether the operation may succeed later (EAGAIN).
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        self.errno() == Some(libc::EAGAIN)
     }
 
     /// Returns the kernel's error number, if there is one.
@@ -153,7 +147,7 @@ impl Error {
         match self {
             Error::Gone(_) => Some(libc::ESRCH),
             Error::NotPermitted { source, .. } | Error::Call { source, .. } => source.raw_os_error(),
-            Error::NotKept { .. } | Error::Absent { .. } | Error::Malformed { .. } => None,
+            Error::NotKept { .. } | Error::Absent { .. } | Error::Busy { .. } | Error::Malformed { .. } => None,
         }
     }
 }
@@ -185,6 +179,6 @@ mod tests {
         assert_eq!(error.reason(), "cannot do it: Operation not permitted (os error 1)");
         assert_eq!((error.remedy(), error.errno()), (Some("try another day"), Some(libc::EPERM)));
         assert_eq!((Error::Gone(7).remedy(), Error::Gone(7).errno()), (None, Some(libc::ESRCH)));
-        assert!(Error::busy("do it").is_busy() && !error.is_busy());
+        assert_eq!(Error::Busy { what: "do it".into() }.to_string(), "cannot do it just now");
     }
 }

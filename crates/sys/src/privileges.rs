@@ -86,6 +86,12 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Returns the real user ID of this process.
+#[must_use]
+pub fn real_user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
 /// Returns the highest real-time priority without CAP_SYS_NICE (RLIMIT_RTPRIO). `None`: no limit.
 #[must_use]
 pub fn priority_limit() -> Option<u64> {

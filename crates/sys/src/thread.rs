@@ -2,6 +2,7 @@
 
 use crate::{Error, Result, file};
 use rustix::fd::OwnedFd;
+use sched::Nanos;
 use std::io;
 use std::path::PathBuf;
 
@@ -160,6 +161,21 @@ impl Thread {
         ids.ok_or_else(|| self.malformed("status", "a list with a Uid"))
     }
 
+    /// Returns the CPU time that the thread may use at real-time priority between two sleeps (RLIMIT_RTTIME); `None`:
+    /// no limit. Beyond this limit, the kernel signals the process, which usually ends it (SIGXCPU).
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn realtime_limit(&self) -> Result<Option<Nanos>> {
+        let limits = self.read("limits")?;
+        let mut words = field(&limits, "Max realtime timeout").unwrap_or_else(|| "".split_ascii_whitespace());
+        let limit = match words.next() {
+            Some("unlimited") => Some(None),
+            word => word.and_then(|us| us.parse::<u64>().ok()).map(|us| Some(Nanos::ns(us.saturating_mul(1_000)))),
+        };
+        limit.ok_or_else(|| self.malformed("limits", "a list with a realtime timeout"))
+    }
+
     /// Returns the tids of all threads of the thread's process, in ascending order.
     ///
     /// # Errors
@@ -200,7 +216,7 @@ pub(crate) fn path(tid: u32, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{tid}/task/{tid}/{name}"))
 }
 
-/// Converts an error of reading the file `name` of thread `tid`.
+/// Converts an I/O error on the file `name` of thread `tid` into an [`Error`].
 pub(crate) fn problem(error: io::Error, tid: u32, name: &str) -> Error {
     let is_there = || PathBuf::from(format!("/proc/{tid}")).exists();
     // A file is missing if the thread has ended. Only the file `children` may be missing for a living thread.
@@ -314,6 +330,7 @@ mod tests {
         assert_eq!(thread.status().unwrap().parent, std::process::id());
         assert_eq!(thread.siblings().unwrap(), [child.pid()]);
         assert_eq!(thread.owner().unwrap(), Thread::open(current()).unwrap().owner().unwrap());
+        assert_eq!(thread.realtime_limit().unwrap(), crate::privileges::realtime_limit());
         assert!(children(std::process::id()).unwrap().contains(&child.pid()));
         assert!(Thread::open_as(thread.identity()).unwrap().is_there());
     }

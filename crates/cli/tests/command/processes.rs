@@ -50,7 +50,8 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
         assert_eq!(job.deadline, job.released + Nanos::ms(10));
         assert!(job.woke.is_none_or(|woke| woke >= job.released), "{job:?}");
         let first = job.woke.unwrap_or(job.released);
-        assert!(job.done.is_none_or(|done| done >= first + Nanos::us(1_500)), "{job:?}");
+        // The CPU time of a wake-up counts towards the job, and is long on a busy machine.
+        assert!(job.done.is_none_or(|done| done >= first + Nanos::ms(1)), "{job:?}");
     }
     // All jobs were completed, except jobs at the end that another process delayed. Each job takes its CPU time.
     let done = outcome.jobs.iter().filter(|job| job.done.is_some()).count() as u64;

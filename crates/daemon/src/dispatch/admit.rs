@@ -75,6 +75,14 @@ impl<K: Kernel> Dispatcher<K> {
                 remedy: "use the pid of its process",
             });
         }
+        // With file capabilities, the kernel would permit any user to change any process.
+        let (owner, user) = (self.kernel.owner(&leader).map_err(Refusal::from)?, self.kernel.user());
+        if user != 0 && owner.real != user {
+            return Err(Refusal::Foreign { pid, user: owner.real });
+        }
+        if let Some(limit) = self.kernel.realtime_limit(&leader).map_err(Refusal::from)? {
+            return Err(Refusal::Limited { pid, limit });
+        }
         match self.holder(self.kernel.identity(&leader)) {
             Some(name) => Err(Refusal::Already { pid, name: name.to_string() }),
             None => Ok(leader),

@@ -121,10 +121,16 @@ impl<K: Kernel> Client<K> {
                 Ok(usage) => {
                     since.ran += usage.ran.saturating_sub(member.ran);
                     member.ran = usage.ran;
-                    if !member.lacks_loan(kernel) {
+                    if member.can_be_raised(kernel) {
                         since.dispatched |= usage.dispatches != member.dispatches;
                         member.dispatches = usage.dispatches;
-                    } else if std::mem::take(&mut member.is_awaited) {
+                        continue;
+                    }
+                    if matches!(member.raise, Raise::Ended) && usage.dispatches != member.dispatches {
+                        // Another thread of the process has executed a program, and has taken over this thread's tid.
+                        member.raise = Raise::Pending;
+                    }
+                    if std::mem::take(&mut member.is_awaited) {
                         // The loan has ended. The thread now runs at its original level, and is no reason to dispatch
                         // the client until the next loan. If each switch to the thread woke the agent, the thread would
                         // hardly proceed.
@@ -182,6 +188,13 @@ impl<K: Kernel> Client<K> {
         self.set_levels(at..self.members.len().min(at + 1), kernel);
     }
 
+    /// Ends the loans to the client's threads.
+    pub(super) fn end_loans(&mut self) {
+        for member in self.members.iter_mut().filter(|member| matches!(member.raise, Raise::Inherit(_))) {
+            member.raise = Raise::Ended;
+        }
+    }
+
     fn set_levels(&mut self, range: Range<usize>, kernel: &K) {
         for at in range {
             let member = &self.members[at];
@@ -220,8 +233,8 @@ impl<K: Kernel> Client<K> {
     }
 
     /// Releases the threads whose affinity another process, or the thread itself, has changed, and those that Tactus
-    /// raises by their attributes and that have other attributes now. Does nothing unless the client is raised. If the call releases the last thread, returns the reason why the client can
-    /// no longer be served.
+    /// raises by their attributes and that have other attributes now. Does nothing unless the client is raised. If the
+    /// call releases the last thread, returns the reason why the client can no longer be served.
     pub(super) fn release_changed_threads(&mut self, kernel: &K) -> Option<Explanation> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
@@ -272,11 +285,11 @@ impl<K: Kernel> Client<K> {
         self.set_awaited_in(at..self.members.len().min(at + 1), kernel);
     }
 
-    /// Starts or stops the detection of wake-ups, except of threads that wait for a loan. Their wake-ups are not
+    /// Starts or stops the detection of wake-ups, except of threads that cannot be raised. Their wake-ups are not
     /// reported to the machine.
     fn set_awaited_in(&mut self, range: Range<usize>, kernel: &K) {
         for member in self.members[range].iter_mut().filter(|member| !member.is_released) {
-            if self.awaited && member.lacks_loan(kernel) {
+            if self.awaited && !member.can_be_raised(kernel) {
                 continue;
             }
             member.is_awaited = self.awaited;

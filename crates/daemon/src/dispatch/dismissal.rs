@@ -74,6 +74,7 @@ impl<K: Kernel> Dispatcher<K> {
             _ => {}
         }
         client.set_awaited(false, &self.kernel);
+        client.end_loans();
         self.give_back(&client);
         self.call.insert(client.cpu);
         self.kicked.insert(client.cpu);

@@ -39,6 +39,11 @@ impl<K: Kernel> Dispatcher<K> {
         waits.map(|member| member.identity).collect()
     }
 
+    /// Ends all loans. The threads wait for new loans only if they are adopted again.
+    pub fn end_loans(&mut self) {
+        self.clients.iter_mut().for_each(|(_, client)| client.end_loans());
+    }
+
     /// Gives these threads their loans, and sets their levels. A thread that cannot inherit a priority is raised by its
     /// attributes instead. Returns the CPUs whose agents must be woken, and the reasons for the threads without a loan.
     pub fn give_loans(&mut self, loans: Vec<(Identity, sys::Result<K::Loan>)>) -> (CpuSet, Vec<Explanation>) {
@@ -55,14 +60,15 @@ impl<K: Kernel> Dispatcher<K> {
         drop(clients);
         let (client, at) = found?;
         let member = &mut client.members[at];
-        if member.is_released || member.has_ended {
+        // Another caller may have handed over a loan in the meantime.
+        if member.is_released || member.has_ended || !member.lacks_loan(&self.kernel) {
             return None;
         }
         let mut reason = None;
         let attributes = self.kernel.attributes(&member.thread);
         member.raise = match (loan, attributes) {
             (Ok(loan), Ok(attributes)) if gains(attributes) => Raise::Inherit(loan),
-            (Err(error), _) if error.is_busy() => Raise::Pending,
+            (Err(sys::Error::Busy { .. }), _) => Raise::Pending,
             // The next read of the CPU time detects the end of the thread, too.
             (Err(sys::Error::Gone(_)), _) | (_, Err(sys::Error::Gone(_))) => Raise::Ended,
             (_, Err(refused)) => {
@@ -74,7 +80,7 @@ impl<K: Kernel> Dispatcher<K> {
                     || format!("{attributes} is too high to inherit a priority"),
                     |refused| refused.reason(),
                 );
-                let what = format!("Tactus sets the attributes of thread {}: {why}", identity.tid);
+                let what = format!("Tactus sets the attributes of threads of {}: {why}", client.name);
                 reason = Some(Explanation::new(what, "see `tactus doctor` about priority inheritance"));
                 // The row must have the originals before the attributes change.
                 let original = Original { attributes: Some(attributes), ..member.original };

@@ -32,7 +32,7 @@ pub(super) enum Raise<L> {
     Inherit(L),
     /// Tactus sets the attributes of the thread. The table has the originals.
     Set,
-    /// The thread had ended when its loan was to begin.
+    /// The thread had ended when its loan was to begin, or its client is dismissed.
     Ended,
 }
 
@@ -83,6 +83,15 @@ impl<K: Kernel> Member<K> {
             Raise::Pending => true,
             Raise::Inherit(loan) => !kernel.is_lending(loan),
             Raise::Set | Raise::Ended => false,
+        }
+    }
+
+    /// Returns whether Tactus can raise the thread now.
+    pub(super) fn can_be_raised(&self, kernel: &K) -> bool {
+        match &self.raise {
+            Raise::Pending | Raise::Ended => false,
+            Raise::Inherit(loan) => kernel.is_lending(loan),
+            Raise::Set => true,
         }
     }
 }

@@ -37,6 +37,20 @@ pub enum Refusal {
     },
     /// The process belongs to Tactus, or is an ancestor of Tactus.
     Ourselves(u32),
+    /// The process belongs to another user, and Tactus does not run for root.
+    Foreign {
+        /// Pid of the process.
+        pid: u32,
+        /// Real user ID of the process.
+        user: u32,
+    },
+    /// The kernel would end the process, because its CPU time at real-time priority is limited.
+    Limited {
+        /// Pid of the process.
+        pid: u32,
+        /// The limit (RLIMIT_RTTIME).
+        limit: Nanos,
+    },
     /// The process or one of its descendants already has a promise.
     Already {
         /// Pid of the process with the promise.
@@ -70,6 +84,16 @@ impl Refusal {
             Refusal::Ourselves(pid) => {
                 Explanation::new(format!("process {pid} is tactus itself, or its ancestor"), "use another process")
             }
+            Refusal::Foreign { pid, user } => {
+                Explanation::new(format!("process {pid} belongs to user {user}"), "run tactus as that user, or as root")
+            }
+            Refusal::Limited { pid, limit } => Explanation::new(
+                format!(
+                    "process {pid} may use the CPU for at most {limit} at real-time priority (RLIMIT_RTTIME), and the \
+                     kernel would end it then"
+                ),
+                format!("remove the limit: prlimit --rttime=unlimited --pid {pid}"),
+            ),
             Refusal::Already { pid, name } => Explanation::new(
                 format!("process {pid} has a promise already, as {name}"),
                 "make one promise per process",

@@ -25,7 +25,7 @@ pub struct Found<T> {
     pub thread: T,
     /// Identity of the thread.
     pub identity: Identity,
-    /// First thread of the thread's process.
+    /// Identity of the first thread of the thread's process.
     pub leader: Identity,
     /// Pid of the parent of the thread's process.
     pub parent: u32,

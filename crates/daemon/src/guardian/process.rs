@@ -71,8 +71,12 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
         let state = match &daemon {
             Some(daemon) if !daemon.has_ended() => {
                 let first = Thread::open_as(table.daemon()).and_then(|first| first.status());
-                let lives = first.is_ok_and(|first| first.state != State::Dead);
-                if lives { DaemonState::Lives } else { DaemonState::Ends }
+                match first {
+                    Ok(first) if first.state == State::Dead => DaemonState::Ends,
+                    Err(sys::Error::Gone(_)) => DaemonState::Ends,
+                    // A failed read says nothing about the daemon.
+                    _ => DaemonState::Lives,
+                }
             }
             _ => DaemonState::HasEnded,
         };
@@ -164,7 +168,7 @@ fn bring_back(
     let took = clock::now().saturating_since(begin);
     if !(restored.threads.is_empty() && restored.is_settled()) {
         let (process, end) =
-            (table.daemon().tid, if daemon == DaemonState::HasEnded { "has ended" } else { "was killed" });
+            (table.daemon().tid, if daemon == DaemonState::HasEnded { "has ended" } else { "is ending" });
         let _ = writeln!(report, "tactus guardian: the daemon, process {process}, {end}: {restored}, within {took}");
         list_changed(&restored, report);
     }

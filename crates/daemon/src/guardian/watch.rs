@@ -17,7 +17,7 @@ pub const AWAITED: u32 = 2;
 pub enum DaemonState {
     /// The daemon is alive.
     Lives,
-    /// The daemon was killed, and some of its threads have not ended: they wait for CPU time.
+    /// The first thread of the daemon has ended, and others have not: they may wait for CPU time.
     Ends,
     /// The whole process has ended.
     HasEnded,
@@ -61,8 +61,10 @@ impl LastBeat {
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
     agents: Vec<LastBeat>,
-    /// Number of beats since the guardian killed the daemon, or found it killed.
+    /// Number of beats since the guardian killed the daemon.
     killed: Option<u32>,
+    /// Number of beats for which the daemon has been ending.
+    ends: Option<u32>,
 }
 
 impl Watch {
@@ -75,10 +77,12 @@ impl Watch {
         if daemon == DaemonState::HasEnded {
             return Verdict::Restore;
         }
-        if daemon == DaemonState::Ends && self.killed.is_none() {
-            self.killed = Some(0);
-            return Verdict::Restore;
+        if daemon == DaemonState::Ends {
+            let ago = self.ends.get_or_insert(0);
+            *ago += 1;
+            return if (*ago - 1).is_multiple_of(AWAITED) { Verdict::Restore } else { Verdict::Fine };
         }
+        self.ends = None;
         if let Some(ago) = &mut self.killed {
             *ago += 1;
             return if ago.is_multiple_of(AWAITED) { Verdict::Restore } else { Verdict::Fine };

@@ -76,6 +76,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             watched = now;
             watch(shared, watcher);
             has_dismissals = true;
+            lacks_loans = true;
         }
         // Read the number of births before the scan, so that a thread that starts during the scan causes another scan.
         let latest = shared.kernel.births().ok();

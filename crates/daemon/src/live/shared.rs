@@ -72,8 +72,8 @@ impl<'k> Shared<'k> {
         }
     }
 
-    /// Begins the loans that threads of clients wait for, and hands these loans to the dispatcher. Returns whether there
-    /// were such threads. Some of them may still wait.
+    /// Begins the loans that threads of clients wait for, and hands these loans to the dispatcher. Returns whether
+    /// there were such threads. Some of them may still wait.
     pub(super) fn provide_loans(&self) -> bool {
         let threads = at_agent_priority(|| self.lock().without_loan());
         for some in threads.chunks(AT_ONCE) {
@@ -144,6 +144,9 @@ pub(super) fn restore_all(shared: &Shared<'_>) {
         })
     }));
     if !matches!(orderly, Ok(true)) {
+        // A thread that inherits a priority may occupy the CPU that this thread needs.
+        let broken = || shared.dispatcher.lock().unwrap_or_else(PoisonError::into_inner).end_loans();
+        let _ = catch_unwind(AssertUnwindSafe(broken));
         // The children of these threads are found when the daemon ends.
         restore::restore_at_once(shared.kernel, &shared.table);
     }

@@ -2,10 +2,10 @@
 //! in the table.
 //!
 //! A thread or process inherits the CPUs that its parent is confined to. A child of a thread that Tactus has raised by
-//! its attributes starts as SCHED_OTHER of nice 0, because raising sets reset-on-fork. The child receives the values that it would have
-//! inherited without Tactus: the originals of the first thread of its parent's process. A child of an originally
-//! real-time thread does not become real-time, because Tactus cannot distinguish the child from a hog that has set
-//! SCHED_OTHER itself.
+//! its attributes starts as SCHED_OTHER of nice 0, because raising sets reset-on-fork. The child receives the values
+//! that it would have inherited without Tactus: the originals of the first thread of its parent's process. A child of
+//! an originally real-time thread does not become real-time, because Tactus cannot distinguish the child from a hog
+//! that has set SCHED_OTHER itself.
 
 use super::entries::affinity;
 use super::outcome::{End, Outcome, ThreadRestored};

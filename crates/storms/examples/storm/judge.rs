@@ -3,8 +3,8 @@
 use sched::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use sys::attributes::{self, Attributes};
-use sys::thread::{self, Identity, State, Thread};
+use sys::attributes::{self, Attributes, Policy};
+use sys::thread::{self, Identity, State, Status, Thread};
 use sys::{Error, Result, affinity};
 
 /// The values of a thread that a scheduler can change.
@@ -13,11 +13,16 @@ pub(crate) struct Looks {
     pub(crate) attributes: Attributes,
     pub(crate) affinity: CpuSet,
     pub(crate) is_stopped: bool,
+    /// Real-time priority that the thread inherits from Tactus.
+    pub(crate) inherited: Option<u32>,
 }
 
 impl fmt::Display for Looks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} on CPUs {}", self.attributes, self.affinity)?;
+        if let Some(priority) = self.inherited {
+            write!(f, ", with inherited priority {priority}")?;
+        }
         if self.is_stopped { f.write_str(", stopped") } else { Ok(()) }
     }
 }
@@ -124,8 +129,15 @@ fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
     let thread = Thread::open(tid)?;
     let (attributes, affinity) = (attributes::get(tid)?, affinity::get(tid)?);
     // Read the state last, through the handle. If the thread still exists, the calls by tid have reached this thread.
-    let state = thread.status()?.state;
-    let looks = Looks { attributes, affinity, is_stopped: state == State::Stopped };
+    let Status { state, priority, .. } = thread.status()?;
+    let own = match attributes.policy {
+        Policy::Fifo { priority } | Policy::RoundRobin { priority } => Some(priority),
+        _ => None,
+    };
+    // The kernel reports the real-time priorities 1 to 99 as -2 to -100.
+    let effective = (-100..=-2).contains(&priority).then(|| (-1 - priority).unsigned_abs());
+    let inherited = effective.filter(|_| effective != own);
+    let looks = Looks { attributes, affinity, is_stopped: state == State::Stopped, inherited };
     Ok((state != State::Dead).then_some((thread.identity(), looks)))
 }
 
@@ -134,12 +146,11 @@ mod tests {
     use super::*;
     use crate::victims::within;
     use sched::Nanos;
-    use sys::attributes::Policy;
     use sys::child::{Child, Work};
 
     fn looks(nice: i32) -> Looks {
         let attributes = Attributes::of(Policy::Other { nice });
-        Looks { attributes, affinity: CpuSet::first_n(2), is_stopped: false }
+        Looks { attributes, affinity: CpuSet::first_n(2), is_stopped: false, inherited: None }
     }
 
     fn picture(threads: &[(u32, Looks)]) -> Picture {

@@ -97,6 +97,21 @@ fn processes_that_cannot_have_a_promise() {
 }
 
 #[test]
+fn a_process_that_the_kernel_would_end_at_real_time_priority() {
+    let Some(_turn) = turn() else { return };
+    let child = Child::start(HOG).unwrap();
+    let pid = child.pid().to_string();
+    let limit = |us: &str| Command::new("prlimit").args(["--pid", &pid, &format!("--rttime={us}:")]).status();
+    assert!(limit("200000").unwrap().success());
+    let before = Now::of(child.pid());
+    let promise = ["--slice", "5ms", "--period", "10ms", "--pid", &pid];
+    refused(&promise, &[&format!("process {pid}"), "200ms", "RLIMIT_RTTIME", "--rttime=unlimited"]);
+    assert_eq!(Now::of(child.pid()), before);
+    assert!(limit("unlimited").unwrap().success());
+    Live::promise(&promise[..4], &[child.pid()]).end();
+}
+
+#[test]
 fn a_process_with_a_child_that_has_a_promise_of_its_own() {
     let Some(_turn) = turn() else { return };
     let mut parent = Victim::of_children();

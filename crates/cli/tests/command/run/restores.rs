@@ -1,7 +1,7 @@
 //! A client is raised during its promise, and restored afterwards.
 
 use super::victim::Victim;
-use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, Watching, is_raised, soon, turn};
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, RAISED, Watching, is_raised, soon, turn};
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
@@ -33,9 +33,11 @@ fn promise_by(mechanism: &str, work: Work, policy: Policy, is_stopped: bool, lim
     let live = Live::begin(&[&promise, limit].concat());
     let watching = Watching::begin();
     soon("it is raised", || is_raised(child.pid()));
-    let now = attributes::get(child.pid()).unwrap();
+    let now = || attributes::get(child.pid()).unwrap();
     if mechanism == "inherit" {
-        assert_eq!(now, before.attributes, "its attributes do not change");
+        assert_eq!(now(), before.attributes, "its attributes do not change");
+    } else {
+        soon("its attributes are set", || now() == Attributes::raised(RAISED[0]));
     }
     drop(watching);
     assert_eq!(affinity::get(child.pid()).unwrap().len(), 1, "it is on its CPU");

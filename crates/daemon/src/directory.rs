@@ -8,7 +8,7 @@ use sched::Nanos;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use sys::shared::{self, Lock, Locked, Words};
+use sys::shared::{self, HostLock, HostLocked, Lock, Locked, Words};
 use sys::thread::{self, Identity, State, Thread};
 use sys::{clock, kernel, privileges};
 
@@ -18,6 +18,8 @@ const TABLE: &str = "table";
 const DRAFT: &str = "table.new";
 /// File name of the lock. Only the process that holds the lock may dispatch or restore.
 const LOCK: &str = "tactus.lock";
+/// Name of the host lock.
+const HOST: &str = "tactus-dispatcher";
 
 /// Maximum time to wait for the lock. A guardian that holds the lock restores all threads in less time.
 const RESTORING: Nanos = Nanos::s(1);
@@ -104,6 +106,26 @@ impl Directory {
             match self.try_lock() {
                 Err(Refused::Held(holder)) if passes(holder) && clock::now() < end => clock::sleep(Nanos::ms(5)),
                 outcome => return outcome,
+            }
+        }
+    }
+
+    /// Acquires the right to dispatch on this host until the returned lock is dropped, whatever the directory. Two
+    /// dispatchers would promise the time of the same CPUs. Waits up to 1 s for a holder that is ending.
+    ///
+    /// # Errors
+    /// Another process dispatches, or there are too many open files.
+    pub fn lock_host() -> Result<HostLock, Refused> {
+        let end = clock::now() + RESTORING;
+        loop {
+            match HostLock::try_hold(HOST).map_err(Refused::Failed)? {
+                HostLocked::Ours(lock) => return Ok(lock),
+                HostLocked::Held(holder) => {
+                    if clock::now() >= end || !holder.is_none_or(lower_if_ending) {
+                        return Err(Refused::Held(holder));
+                    }
+                    clock::sleep(Nanos::ms(5));
+                }
             }
         }
     }

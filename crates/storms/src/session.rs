@@ -13,7 +13,7 @@ use daemon::table::{Beating, Table};
 use daemon::terms;
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
 use simhost::{Caller, Dice, Fault, Memory, SimulatedKernel};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use sys::attributes::{Attributes, Policy};
@@ -34,6 +34,8 @@ const WATCH: Nanos = Nanos::ms(50);
 /// steps.
 const AT_ONCE: usize = 2;
 
+/// Maximum time for which a thread of a client waits for a loan while the daemon works.
+const LOAN_MOST: Nanos = Nanos::ms(200);
 /// Minimum time for which a restoration scans for forks before the restoration may report unsure threads.
 const DOUBT_LEAST: Nanos = Nanos::ms(200);
 /// Interval between random decisions whether to dismiss a client. One in `LEAVING_IN` decisions dismisses a client.
@@ -66,6 +68,8 @@ pub(super) struct Daemon {
     pub(super) served: Vec<Served>,
     pub(super) refused: u64,
     pub(super) is_over: bool,
+    /// Threads that wait for a loan, with the instants at which the keeper first found them waiting.
+    lacking: BTreeMap<Identity, Instant>,
     dice: Dice,
 }
 
@@ -142,6 +146,7 @@ impl Session {
             served: Vec::new(),
             refused: 0,
             is_over: false,
+            lacking: BTreeMap::new(),
             dice: Dice::new(options.seed),
         };
         daemon.table.set_agents(daemon.agents.len());
@@ -221,6 +226,10 @@ impl Session {
         let clients: Vec<EntityId> = daemon.served.iter().map(|served| served.entity).collect();
         if let Some(what) = changed_attributes(&self.host.world(), dispatcher.raises_by()) {
             return Err(Finding::new(&self.host, what));
+        }
+        let now = self.host.world().now();
+        if let Some(tid) = daemon.without_loan_for_long(now) {
+            return Err(Finding::new(&self.host, format!("thread {tid} has waited for a loan for over {LOAN_MOST}")));
         }
         let level = || cpu.and_then(|cpu| wrong_level(dispatcher, machine, &clients, cpu));
         match wrong_state(dispatcher, machine, &clients).or_else(level) {
@@ -439,6 +448,17 @@ impl Daemon {
             let (call, _) = self.dispatcher.give_loans(loans);
             self.call(host, &call);
         }
+        let (now, waiting) = (self.caller.now(), self.dispatcher.without_loan());
+        self.lacking.retain(|identity, _| waiting.contains(identity));
+        for identity in waiting {
+            self.lacking.entry(identity).or_insert(now);
+        }
+    }
+
+    /// Returns a thread that has waited for a loan for too long.
+    fn without_loan_for_long(&self, now: Instant) -> Option<u32> {
+        let is_late = |(_, since): &(&Identity, &Instant)| now > since.saturating_add(LOAN_MOST);
+        self.lacking.iter().find(is_late).map(|(identity, _)| identity.tid)
     }
 
     /// Admits the next client, and dismisses a client from time to time.

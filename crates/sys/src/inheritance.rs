@@ -188,8 +188,12 @@ impl Donor {
 
 impl Drop for Donor {
     fn drop(&mut self) {
-        // End the loan before the donor ends, because the donor may wait for CPU time.
-        let _ = self.set(None);
+        // End the loan before the donor ends, because the donor may wait for CPU time. At nice 0, the donor ends soon on a
+        // busy CPU, too; a process without CAP_SYS_NICE cannot lower the nice value. The donor cannot end before
+        // `is_over`, so the tid is still its own.
+        if attributes::apply(self.tid, Attributes::of(Policy::Other { nice: 0 })).is_err() {
+            let _ = self.set(None);
+        }
         let loan = &self.loan;
         loan.is_over.store(true, Ordering::SeqCst);
         loan.owner.store(0, Ordering::SeqCst);
@@ -199,8 +203,6 @@ impl Drop for Donor {
         // SAFETY: the call takes numbers only. The thread group and the tid select a thread of this process or no
         // thread at all.
         unsafe { libc::syscall(libc::SYS_tgkill, pid, self.tid, END_WAIT) };
-        // At nice 19, the donor would end late on a busy CPU. Without the privilege, it does.
-        let _ = attributes::apply(self.tid, Attributes::of(Policy::Other { nice: 0 }));
     }
 }
 

@@ -5,6 +5,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -160,6 +161,52 @@ impl Lock {
     }
 }
 
+/// Maximum number of processes that learn the pid of the holder of a host lock.
+const WAITING_MOST: i32 = 4096;
+
+/// A lock that one process of the host holds, whichever user it runs for. The lock is an abstract Unix socket, so its
+/// scope is the network namespace of the process. The kernel releases the lock when its process ends.
+#[derive(Debug)]
+pub struct HostLock {
+    _socket: OwnedFd,
+}
+
+/// The result of an attempt to hold a host lock.
+#[derive(Debug)]
+pub enum HostLocked {
+    /// This process holds the lock.
+    Ours(HostLock),
+    /// Another process holds the lock. The value is its pid, if the kernel reports it.
+    Held(Option<u32>),
+}
+
+impl HostLock {
+    /// Acquires the lock `name` without waiting.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn try_hold(name: &str) -> Result<HostLocked> {
+        let failed = |errno: Errno| Error::from(errno, format!("hold the host lock {name}"), REMEDY);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = || net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed);
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed)?;
+        let own = socket()?;
+        match net::bind(&own, &address) {
+            Ok(()) => {
+                net::listen(&own, WAITING_MOST).map_err(failed)?;
+                Ok(HostLocked::Ours(HostLock { _socket: own }))
+            }
+            Err(Errno::ADDRINUSE) => {
+                // The holder accepts no connection. The kernel nevertheless reports its pid to a connected socket.
+                let asking = socket()?;
+                let holder = net::connect(&asking, &address).and_then(|()| net::sockopt::socket_peercred(&asking)).ok();
+                Ok(HostLocked::Held(holder.map(|holder| holder.pid.as_raw_nonzero().get().unsigned_abs())))
+            }
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+}
+
 /// Creates the directory `path` for this user alone, if it does not exist.
 ///
 /// # Errors
@@ -184,6 +231,18 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_host_lock_has_one_holder_and_names_it() {
+        let name = format!("tactus-test-{}", std::process::id());
+        let HostLocked::Ours(held) = HostLock::try_hold(&name).unwrap() else { panic!("no other process holds it") };
+        for _ in 0..300 {
+            let again = HostLock::try_hold(&name).unwrap();
+            assert!(matches!(again, HostLocked::Held(Some(pid)) if pid == std::process::id()), "{again:?}");
+        }
+        drop(held);
+        assert!(matches!(HostLock::try_hold(&name).unwrap(), HostLocked::Ours(_)));
+    }
 
     #[test]
     fn words_are_shared_and_stay() {

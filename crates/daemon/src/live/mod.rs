@@ -12,7 +12,7 @@ mod shared;
 pub use setup::Setup;
 
 use crate::Explanation;
-use crate::directory::Refused;
+use crate::directory::{Directory, Refused};
 use crate::dispatch::{Dismissed, Dispatcher, EVENTS_MOST, PromiseRequest, Refusal};
 use crate::linux::{Linux, Sentinels};
 use crate::restore::{self, PATIENCE};
@@ -174,6 +174,7 @@ impl From<sys::Error> for Failure {
 /// See [`Failure`].
 pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Result<R, Failure> {
     let held = setup.directory.lock()?;
+    let _host = Directory::lock_host()?;
     // First restore the threads that a dead daemon has left changed.
     restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
     // Each thread handle uses several files. If the limit stays low, requests with too many threads are refused.

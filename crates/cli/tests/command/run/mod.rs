@@ -84,8 +84,9 @@ fn is_dispatched() -> bool {
 #[derive(Clone, PartialEq, Debug)]
 struct Now {
     attributes: Attributes,
-    /// Effective priority, including an inherited priority.
-    priority: i32,
+    /// Effective real-time priority, including an inherited priority. Other priorities do not count: a thread whose nice
+    /// value is 19 reports 20 when it enters SCHED_IDLE, and 39 after it has inherited a priority.
+    real_time: Option<i32>,
     affinity: CpuSet,
     is_stopped: bool,
     autogroup: Option<Autogroup>,
@@ -95,7 +96,7 @@ impl Now {
     fn of(tid: u32) -> Now {
         Now {
             attributes: attributes::get(tid).unwrap(),
-            priority: thread::status(tid).unwrap().priority,
+            real_time: Some(thread::status(tid).unwrap().priority).filter(|priority| *priority < 0),
             affinity: affinity::get(tid).unwrap(),
             is_stopped: thread::status(tid).unwrap().state == State::Stopped,
             autogroup: autogroup::of(tid).unwrap(),

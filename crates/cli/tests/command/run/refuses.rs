@@ -171,6 +171,9 @@ fn a_second_dispatcher_with_the_number_of_the_first() {
         let words = [&format!("another dispatcher runs on this host, as process {number}"), "kill"];
         assert_said(&done, &words.map(|word: &str| word));
     }
+    // A dispatcher with another directory would promise the time of the same CPUs, too.
+    let number = format!("another dispatcher runs on this host, as process {}", first.process.pid());
+    refused(&["--slice", "1ms", "--period", "10ms", "--pid", &pid], &[&number, "kill"]);
     assert!(!first.path("touched").exists());
     assert_eq!(Now::of(child.pid()), before);
     assert!(!first.process.has_ended());

@@ -103,6 +103,8 @@ fn a_value_that_another_process_sets_meanwhile_stays() {
     let child = Child::start(Work::Sleep).unwrap();
     let before = Now::of(child.pid());
     let live = Live::promise(&["--period", "10ms", "--slice", "2ms"], &[child.pid()]);
+    // The agent must first have found the process asleep.
+    clock::sleep(Nanos::ms(50));
     // The test changes the affinity, as taskset does. The process sleeps, so Tactus does not set the affinity again.
     affinity::set(child.pid(), &two_cpus()).unwrap();
     live.end();

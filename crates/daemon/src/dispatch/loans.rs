@@ -5,11 +5,11 @@
 //! loans, and [hands](Dispatcher::give_loans) these to the dispatcher.
 
 use super::dispatcher::Dispatcher;
-use super::member::Raise;
+use super::member::{Member, Raise};
 use super::refusal::Refusal;
 use crate::Explanation;
 use crate::kernel::{Kernel, priority};
-use crate::table::{Entry, Original};
+use crate::table::{Entry, Full, Original, Table};
 use sched::CpuSet;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Identity;
@@ -27,6 +27,21 @@ fn gains(attributes: Attributes) -> bool {
         Policy::Deadline { .. } => false,
         _ => true,
     }
+}
+
+/// Replaces the row of `member` by a row with the original attributes, which must be in the table before they change.
+fn record<K: Kernel>(
+    table: &Table,
+    member: &mut Member<K>,
+    attributes: Attributes,
+    confined: CpuSet,
+) -> Result<(), Full> {
+    let original = Original { attributes: Some(attributes), ..member.original };
+    let row = table.record(&Entry { thread: member.identity, leader: member.leader, original, confined })?;
+    table.set_stopped(row, table.is_stopped(member.row));
+    table.forget(member.row);
+    (member.row, member.original) = (row, original);
+    Ok(())
 }
 
 impl<K: Kernel> Dispatcher<K> {
@@ -82,22 +97,11 @@ impl<K: Kernel> Dispatcher<K> {
                 );
                 let what = format!("Tactus sets the attributes of threads of {}: {why}", client.name);
                 reason = Some(Explanation::new(what, "see `tactus doctor` about priority inheritance"));
-                // The row must have the originals before the attributes change.
-                let original = Original { attributes: Some(attributes), ..member.original };
-                let confined = CpuSet::one(client.cpu);
-                let entry = Entry { thread: identity, leader: member.leader, original, confined };
-                match self.table.record(&entry) {
-                    Ok(row) => {
-                        self.table.set_stopped(row, self.table.is_stopped(member.row));
-                        self.table.forget(member.row);
-                        (member.row, member.original) = (row, original);
-                        Raise::Set
-                    }
-                    Err(full) => {
-                        client.trouble = Some(Refusal::Full(full).reason());
-                        return None;
-                    }
+                if let Err(full) = record(&self.table, member, attributes, CpuSet::one(client.cpu)) {
+                    client.trouble = Some(Refusal::Full(full).reason());
+                    return None;
                 }
+                Raise::Set
             }
         };
         client.set_level_of(at, &self.kernel);

@@ -121,8 +121,8 @@ pub(super) fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me).ok();
     // The call of `apply` fails only without the privilege for real-time priorities, and then there are no agents to
-    // delay. The class is set without reset-on-fork, because `work` forks no child, and clearing reset-on-fork would
-    // require CAP_SYS_NICE.
+    // delay. The class is set without reset-on-fork, because clearing reset-on-fork would require CAP_SYS_NICE, and
+    // because a donor that `work` starts must start with this priority.
     let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
     let raised = attributes::apply(me, class).is_ok();
     let done = work();

@@ -19,7 +19,7 @@ use sched::{CpuSet, Instant, Nanos};
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::attributes::{self, Attributes};
 use sys::autogroup::{self, Autogroup};
@@ -230,7 +230,11 @@ impl Live {
             let begin = clock::now();
             while !is_raised(tid) {
                 let said = || self.said("stderr");
-                assert!(!self.process.has_ended(), "it has ended before {tid} was raised: {}", said());
+                if self.process.has_ended() {
+                    // The guardian writes its report last.
+                    clock::sleep(PROMISED + Nanos::s(1));
+                    panic!("it has ended before {tid} was raised: {:?}: {}", self.status(), said());
+                }
                 assert!(clock::now() < begin + PATIENCE, "{tid} is not raised but {:?}: {}", Now::of(tid), said());
                 clock::sleep(Nanos::us(300));
             }
@@ -277,6 +281,13 @@ impl Live {
             clock::sleep(Nanos::ms(500));
         }
         Done { code, stdout: self.said("stdout"), stderr: self.said("stderr") }
+    }
+
+    /// Returns the exit status of the run as the kernel reports it, without reaping the process.
+    fn status(&self) -> String {
+        let fields = std::fs::read_to_string(format!("/proc/{}/stat", self.process.pid())).unwrap_or_default();
+        let code: Option<i32> = fields.split(' ').next_back().and_then(|code| code.trim().parse().ok());
+        code.map_or_else(|| "unknown status".to_string(), |code| ExitStatus::from_raw(code).to_string())
     }
 
     fn said(&self, name: &str) -> String {

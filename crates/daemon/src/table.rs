@@ -17,6 +17,7 @@ use row::{
     OF_AFFINITY, OF_ATTRIBUTES, OF_CONFINED, OF_LEADER, OF_STOPPED, OF_THREAD, OF_USE, ROW, entry_of, identity_of,
     words_of, words_of_attributes,
 };
+use sched::CpuId;
 use sched::id::CPUS_MAX;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -37,10 +38,11 @@ const AT_DAEMON: usize = 4;
 /// Sequence number of the guardian's identity. Odd during a write, zero before the first write.
 const AT_GUARDIAN_SEQUENCE: usize = 6;
 const AT_GUARDIAN: usize = 7;
-const AT_AGENTS: usize = 9;
+const AT_WATCHED: usize = 9;
 const AT_GUARDIAN_BEATS: usize = 10;
 const AT_BOOT_LENGTH: usize = 11;
 const AT_BOOT: usize = 12;
+const AT_KEEPER_BEATS: usize = AT_BOOT + BOOT_WORDS;
 /// Number of words of a boot ID, which is a UUID of 36 characters.
 const BOOT_WORDS: usize = 5;
 const BOOT_BYTES: usize = BOOT_WORDS * 8;
@@ -55,19 +57,29 @@ pub struct Row(usize);
 /// A process or thread whose beats the table counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beating {
-    /// The agent with this index among the CPUs with agents. Range: below [`CPUS_MAX`].
-    Agent(usize),
+    /// The agent of this CPU.
+    Agent(CpuId),
+    /// The keeper.
+    Keeper,
     /// The guardian.
     Guardian,
+}
+
+impl fmt::Display for Beating {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Beating::Agent(cpu) => write!(f, "the agent of CPU {cpu}"),
+            Beating::Keeper => f.write_str("the keeper"),
+            Beating::Guardian => f.write_str("the guardian"),
+        }
+    }
 }
 
 impl Beating {
     fn at(self) -> usize {
         match self {
-            Beating::Agent(nth) => {
-                assert!(nth < CPUS_MAX, "there are at most as many agents as CPUs");
-                AT_AGENT_BEATS + nth
-            }
+            Beating::Agent(cpu) => AT_AGENT_BEATS + cpu.index(),
+            Beating::Keeper => AT_KEEPER_BEATS,
             Beating::Guardian => AT_GUARDIAN_BEATS,
         }
     }
@@ -275,20 +287,21 @@ impl Table {
         self.cells.load(side.at())
     }
 
-    /// Sets the number of agents that beat from now on; zero while the agents are not watched. The guardian watches an
-    /// agent from the agent's first beat on, so an agent must beat once before the agent changes any thread.
+    /// Has the guardian watch the agents of CPUs `0..cpus` and the keeper from now on; zero: neither. The guardian
+    /// watches a thread from its first beat on, so an agent must beat once before the agent changes any thread, and a
+    /// CPU without an agent does no harm.
     ///
     /// # Panics
-    /// There are more agents than possible CPUs.
-    pub fn set_agents(&self, count: usize) {
-        assert!(count <= CPUS_MAX, "there are at most as many agents as CPUs");
-        self.cells.store(AT_AGENTS, count as u64);
+    /// `cpus` exceeds [`CPUS_MAX`].
+    pub fn set_watched(&self, cpus: usize) {
+        assert!(cpus <= CPUS_MAX, "there are at most {CPUS_MAX} CPUs");
+        self.cells.store(AT_WATCHED, cpus as u64);
     }
 
-    /// Returns the number of agents that beat.
+    /// Returns the number of CPUs whose agents the guardian watches, together with the keeper.
     #[must_use]
-    pub fn agents(&self) -> usize {
-        usize::try_from(self.cells.load(AT_AGENTS)).map_or(CPUS_MAX, |count| count.min(CPUS_MAX))
+    pub fn watched(&self) -> usize {
+        usize::try_from(self.cells.load(AT_WATCHED)).map_or(CPUS_MAX, |count| count.min(CPUS_MAX))
     }
 
     /// Records the identity of the guardian.

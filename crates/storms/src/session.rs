@@ -149,7 +149,7 @@ impl Session {
             lacking: BTreeMap::new(),
             dice: Dice::new(options.seed),
         };
-        daemon.table.set_agents(daemon.agents.len());
+        daemon.table.set_watched(daemon.agents.len());
         for &actor in daemon.agents.iter().chain([&daemon.keeper, &daemon.front]) {
             host.world_mut().ring(actor);
         }
@@ -260,7 +260,7 @@ impl Session {
             // The dismissal of a client may change the state of the other clients after their levels are set. In that
             // case, the agent is woken again, and the levels are checked after that turn.
             self.levels_of = Some(cpu).filter(|_| daemon.is_guarded() && !next.call.contains(cpu));
-            daemon.table.beat(Beating::Agent(place));
+            daemon.table.beat(Beating::Agent(cpu));
             daemon.call(&self.host, &next.call);
             self.host.world_mut().wake_at(tid, next.at.min(now.saturating_add(BEAT)));
         } else if tid == daemon.keeper {
@@ -273,6 +273,7 @@ impl Session {
     // ---- The keeper ----
 
     fn keep(&mut self) {
+        self.daemon.table.beat(Beating::Keeper);
         let now = self.daemon.caller.now();
         if self.daemon.watched.saturating_add(WATCH) <= now || self.daemon.awaits.is_some() {
             self.daemon.watched = now;
@@ -355,7 +356,7 @@ impl Session {
             guardian.table.set_guardian(guardian.identity);
         }
         let state = if self.daemon.caller.has_ended() { DaemonState::HasEnded } else { DaemonState::Lives };
-        match guardian.watch.step(&guardian.table, state) {
+        match guardian.watch.step(&guardian.table, state, |_| Nanos::ZERO) {
             Verdict::Fine => {}
             Verdict::End => guardian.is_over = true,
             Verdict::Kill { .. } if guardian.caller.fault().is_none() => {
@@ -415,7 +416,7 @@ impl Session {
             time = self.host.world().now().since(begin);
         }
         // From here on no thread is raised, and no agent needs to beat.
-        self.daemon.table.set_agents(0);
+        self.daemon.table.set_watched(0);
         let restored = restore_at_once(&self.daemon.caller, &self.daemon.table);
         self.note_doubt(&restored, time);
         self.daemon.table.finish();

@@ -3,7 +3,7 @@
 use crate::cgroup::{Hierarchy, Version};
 use crate::{Error, Result, file};
 use procfs::{CurrentSI, KernelStats};
-use sched::{CpuSet, Nanos};
+use sched::{CpuId, CpuSet, Nanos};
 
 fn list(path: &str) -> Result<CpuSet> {
     let text = file::read(path)?;
@@ -101,16 +101,24 @@ impl Times {
     }
 }
 
+/// Returns the steal time of `cpu` since boot; `None` if the kernel does not count steal time, or the CPU is offline.
+///
+/// # Errors
+/// The kernel does not report the CPU times.
+pub fn stolen(cpu: CpuId) -> Result<Option<Nanos>> {
+    // The kernel lists the online CPUs in ascending order.
+    let online = online()?;
+    let stats = kernel_stats()?;
+    let times = online.iter().zip(&stats.cpu_time).find(|(listed, _)| *listed == cpu);
+    Ok(times.and_then(|(_, times)| times.steal_ms()).map(Nanos::ms))
+}
+
 /// Returns the times of all CPUs together from boot until now.
 ///
 /// # Errors
 /// The kernel does not report the CPU times.
 pub fn times() -> Result<Times> {
-    let stats = KernelStats::current().map_err(|error| {
-        let source = std::io::Error::other(error);
-        Error::Call { what: "read /proc/stat".to_string(), source }
-    })?;
-    let cpu = stats.total;
+    let cpu = kernel_stats()?.total;
     let idle = cpu.idle_ms() + cpu.iowait_ms().unwrap_or(0);
     let steal = cpu.steal_ms();
     let busy = cpu.user_ms() + cpu.nice_ms() + cpu.system_ms();
@@ -119,6 +127,13 @@ pub fn times() -> Result<Times> {
         total: Nanos::ms(idle + busy + interrupts + steal.unwrap_or(0)),
         idle: Nanos::ms(idle),
         steal: steal.map(Nanos::ms),
+    })
+}
+
+fn kernel_stats() -> Result<KernelStats> {
+    KernelStats::current().map_err(|error| {
+        let source = std::io::Error::other(error);
+        Error::Call { what: "read /proc/stat".to_string(), source }
     })
 }
 
@@ -143,5 +158,12 @@ mod tests {
         crate::clock::sleep(Nanos::ms(60));
         let passed = times().unwrap().since(&before);
         assert!(passed.total > Nanos::ZERO && passed.idle <= passed.total, "{passed:?}");
+        let each = |cpu| stolen(cpu).unwrap().unwrap_or_default();
+        let before = online().unwrap().iter().map(each).fold(Nanos::ZERO, |sum, one| sum + one);
+        let all = times().unwrap().steal.unwrap_or_default();
+        let after = online().unwrap().iter().map(each).fold(Nanos::ZERO, |sum, one| sum + one);
+        // The kernel rounds each value down to a tick of 10 ms.
+        let tick = Nanos::ms(10 * (online().unwrap().len() as u64 + 1));
+        assert!(before <= all + tick && all <= after + tick, "{before} {all} {after}");
     }
 }

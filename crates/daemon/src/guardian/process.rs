@@ -1,13 +1,13 @@
 //! The guardian's process, which watches the daemon and restores all threads when the daemon cannot.
 
 use super::name::NAME;
-use super::watch::{DaemonState, INTERVAL, PATIENCE, Verdict, Watch};
+use super::watch::{DaemonState, INTERVAL, PATIENCE, PATIENCE_WITH_KEEPER, Verdict, Watch};
 use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::kernel::priority;
 use crate::linux::Linux;
 use crate::restore::{End, Restored, end_loans, restore, restore_at_once};
-use crate::table::Table;
+use crate::table::{Beating, Table};
 use sched::{CpuSet, Nanos};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -80,18 +80,21 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
             }
             _ => DaemonState::HasEnded,
         };
-        let verdict = watch.step(&table, state);
+        // A CPU whose steal time cannot be read counts as not stolen from.
+        let stolen = |cpu| cpus::stolen(cpu).ok().flatten().unwrap_or_default();
+        let verdict = watch.step(&table, state, stolen);
         if matches!(verdict, Verdict::Kill { .. } | Verdict::Restore) {
             report.push_str(&std::mem::take(&mut complaints));
         }
         match verdict {
             Verdict::Fine => {}
             Verdict::End => return Ok(true),
-            Verdict::Kill { agent } => {
-                let missed = INTERVAL.saturating_mul(PATIENCE.into());
+            Verdict::Kill { hung } => {
+                let patience = if hung == Beating::Keeper { PATIENCE_WITH_KEEPER } else { PATIENCE };
+                let missed = INTERVAL.saturating_mul(patience.into());
                 let _ = writeln!(
                     report,
-                    "tactus guardian: agent {agent} of the daemon has missed its heartbeats for {missed}: the daemon is killed"
+                    "tactus guardian: {hung} has missed its heartbeats for {missed}: the daemon is killed"
                 );
                 // The kill also fails if the daemon has just ended.
                 if let Some(Err(error)) = daemon.as_ref().map(Process::kill) {

@@ -2,13 +2,16 @@
 //! call neither a clock nor a kernel, so the simulated host runs the same code.
 
 use crate::table::{Beating, Table};
-use sched::{Instant, Nanos};
+use sched::{CpuId, Instant, Nanos};
 
 /// Interval between two beats of the guardian.
 pub const INTERVAL: Nanos = Nanos::ms(50);
 /// Number of beats of the watching process, without a beat of the watched agent or guardian, after which the agent or
 /// guardian counts as hung.
 pub const PATIENCE: u32 = 6;
+/// Number of beats of the guardian, without a beat of the keeper, after which the keeper counts as hung. The keeper runs
+/// only when the dispatched threads leave a CPU idle, and scans large process trees, so its beats may be far apart.
+pub(super) const PATIENCE_WITH_KEEPER: u32 = 40;
 /// Interval between restorations while a killed daemon has not ended. Unit: beats of the guardian. The killed daemon
 /// takes no more actions, but its last thread may be unable to end, because a raised thread occupies its CPU.
 pub const AWAITED: u32 = 2;
@@ -28,10 +31,10 @@ pub enum DaemonState {
 pub enum Verdict {
     /// No action.
     Fine,
-    /// Kill the daemon: an agent hangs.
+    /// Kill the daemon: an agent or the keeper hangs.
     Kill {
-        /// Index of the agent.
-        agent: usize,
+        /// The thread that hangs.
+        hung: Beating,
     },
     /// Restore all threads: the daemon has ended, or was killed and has not ended yet.
     Restore,
@@ -48,11 +51,40 @@ struct LastBeat {
 }
 
 impl LastBeat {
-    /// Returns whether the count has not changed for at least [`PATIENCE`] beats of the watching process.
-    fn is_late(&mut self, beats: u64) -> bool {
+    /// Records the current count. Returns the number of beats of the watching process since the count changed.
+    fn ago(&mut self, beats: u64) -> u32 {
         self.ago = if self.beats == beats { self.ago.saturating_add(1) } else { 0 };
         self.beats = beats;
-        self.ago >= PATIENCE
+        self.ago
+    }
+}
+
+/// The watch over an agent.
+#[derive(Clone, Copy, Default, Debug)]
+struct WatchedAgent {
+    last: LastBeat,
+    /// Steal time of the agent's CPU at the first missed beat.
+    stolen: Nanos,
+}
+
+impl WatchedAgent {
+    /// Returns whether the agent hangs, after a beat of the guardian. Beats of the guardian do not count while a
+    /// hypervisor runs other VMs on the agent's CPU: the agent cannot beat meanwhile, and no client runs there.
+    fn hangs(&mut self, beats: u64, stolen: impl FnOnce() -> Nanos) -> bool {
+        match self.last.ago(beats) {
+            // An agent that has never beaten is still starting, which may take long on a busy machine. Such an agent
+            // has not raised any thread.
+            _ if beats == 0 => false,
+            1 => {
+                self.stolen = stolen();
+                false
+            }
+            ago if ago >= PATIENCE => {
+                let lost = stolen().saturating_sub(self.stolen).as_ns().div_ceil(INTERVAL.as_ns());
+                u64::from(ago - PATIENCE) >= lost
+            }
+            _ => false,
+        }
     }
 }
 
@@ -60,7 +92,8 @@ impl LastBeat {
 /// guardian, so that a suspension of the machine does not count as a hang.
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
-    agents: Vec<LastBeat>,
+    agents: Vec<WatchedAgent>,
+    keeper: LastBeat,
     /// Number of beats since the guardian killed the daemon.
     killed: Option<u32>,
     /// Number of beats for which the daemon has been ending.
@@ -68,8 +101,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Runs a beat of the guardian. `daemon` is the current state of the daemon.
-    pub fn step(&mut self, table: &Table, daemon: DaemonState) -> Verdict {
+    /// Runs a beat of the guardian. `daemon` is the current state of the daemon. `stolen` returns the steal time of a
+    /// CPU since boot.
+    pub fn step(&mut self, table: &Table, daemon: DaemonState, stolen: impl Fn(CpuId) -> Nanos) -> Verdict {
         table.beat(Beating::Guardian);
         if table.is_finished() {
             return Verdict::End;
@@ -87,22 +121,35 @@ impl Watch {
             *ago += 1;
             return if ago.is_multiple_of(AWAITED) { Verdict::Restore } else { Verdict::Fine };
         }
-        self.agents.resize(table.agents(), LastBeat::default());
-        let late = |(nth, last): (usize, &mut LastBeat)| {
-            let beats = table.beats(Beating::Agent(nth));
-            // An agent that has never beaten is still starting, which may take long on a busy machine. Such an agent
-            // has not raised any thread.
-            (last.is_late(beats) && beats > 0).then_some(nth)
-        };
-        // Sample every agent, even if an earlier agent is late.
-        let late: Vec<usize> = self.agents.iter_mut().enumerate().filter_map(late).collect();
-        match late.first() {
-            Some(&agent) => {
+        match self.hung(table, stolen) {
+            Some(hung) => {
                 self.killed = Some(0);
-                Verdict::Kill { agent }
+                Verdict::Kill { hung }
             }
             None => Verdict::Fine,
         }
+    }
+
+    /// Returns a thread of the daemon that hangs.
+    fn hung(&mut self, table: &Table, stolen: impl Fn(CpuId) -> Nanos) -> Option<Beating> {
+        let cpus = table.watched();
+        self.agents.resize(cpus, WatchedAgent::default());
+        if cpus == 0 {
+            self.keeper = LastBeat::default();
+            return None;
+        }
+        let mut hung = None;
+        let beats = table.beats(Beating::Keeper);
+        if self.keeper.ago(beats) >= PATIENCE_WITH_KEEPER && beats > 0 {
+            hung = Some(Beating::Keeper);
+        }
+        // Sample every agent, even if an earlier agent hangs.
+        for (cpu, agent) in (0..cpus).map(CpuId::new).zip(&mut self.agents) {
+            if agent.hangs(table.beats(Beating::Agent(cpu)), || stolen(cpu)) {
+                hung = Some(Beating::Agent(cpu));
+            }
+        }
+        hung
     }
 }
 
@@ -128,7 +175,7 @@ impl Pulse {
             return self.last.ago < PATIENCE;
         }
         self.counted = now;
-        !self.last.is_late(table.beats(Beating::Guardian))
+        self.last.ago(table.beats(Beating::Guardian)) < PATIENCE
     }
 }
 
@@ -155,6 +202,8 @@ mod tests {
         }
     }
 
+    const NOTHING_STOLEN: fn(CpuId) -> Nanos = |_| Nanos::ZERO;
+
     fn table() -> Table {
         let words = (0..Table::words(1)).map(|_| AtomicU64::new(0)).collect();
         Table::create(Box::new(Heap(words)), "boot", Identity { tid: 1, start_time: 1 })
@@ -164,13 +213,13 @@ mod tests {
     fn an_agent_that_misses_its_beats_in_a_row_has_the_daemon_killed_once() {
         let (table, mut watch) = (table(), Watch::default());
         let mut step = |beating: &[usize]| {
-            beating.iter().for_each(|&nth| table.beat(Beating::Agent(nth)));
-            watch.step(&table, DaemonState::Lives)
+            beating.iter().for_each(|&nth| table.beat(Beating::Agent(CpuId::new(nth))));
+            watch.step(&table, DaemonState::Lives, NOTHING_STOLEN)
         };
         for _ in 0..3 * PATIENCE {
             assert_eq!(step(&[]), Verdict::Fine, "none is to be watched");
         }
-        table.set_agents(2);
+        table.set_watched(2);
         for _ in 0..3 * PATIENCE {
             assert_eq!(step(&[0]), Verdict::Fine, "the other has not begun yet");
         }
@@ -182,46 +231,90 @@ mod tests {
         for _ in 1..PATIENCE {
             assert_eq!(step(&[0]), Verdict::Fine);
         }
-        assert_eq!(step(&[0]), Verdict::Kill { agent: 1 });
+        assert_eq!(step(&[0]), Verdict::Kill { hung: Beating::Agent(CpuId::new(1)) });
         for _ in 1..AWAITED {
             assert_eq!(step(&[0, 1]), Verdict::Fine, "its end is awaited");
         }
         assert_eq!(step(&[]), Verdict::Restore, "it does not end");
         assert_eq!(step(&[]), Verdict::Fine);
-        assert_eq!(watch.step(&table, DaemonState::HasEnded), Verdict::Restore);
+        assert_eq!(watch.step(&table, DaemonState::HasEnded, NOTHING_STOLEN), Verdict::Restore);
         assert!(table.beats(Beating::Guardian) > 10);
     }
 
     #[test]
     fn an_agent_that_was_not_watched_for_a_while_gets_the_full_patience_again() {
         let (table, mut watch) = (table(), Watch::default());
-        table.set_agents(1);
-        table.beat(Beating::Agent(0));
+        table.set_watched(1);
+        table.beat(Beating::Agent(CpuId::new(0)));
         for _ in 0..PATIENCE {
-            assert_eq!(watch.step(&table, DaemonState::Lives), Verdict::Fine);
+            assert_eq!(watch.step(&table, DaemonState::Lives, NOTHING_STOLEN), Verdict::Fine);
         }
-        table.set_agents(0);
-        assert_eq!(watch.step(&table, DaemonState::Lives), Verdict::Fine);
-        table.set_agents(1);
+        table.set_watched(0);
+        assert_eq!(watch.step(&table, DaemonState::Lives, NOTHING_STOLEN), Verdict::Fine);
+        table.set_watched(1);
         for _ in 0..PATIENCE {
-            assert_eq!(watch.step(&table, DaemonState::Lives), Verdict::Fine);
+            assert_eq!(watch.step(&table, DaemonState::Lives, NOTHING_STOLEN), Verdict::Fine);
         }
-        assert_eq!(watch.step(&table, DaemonState::Lives), Verdict::Kill { agent: 0 });
+        assert_eq!(
+            watch.step(&table, DaemonState::Lives, NOTHING_STOLEN),
+            Verdict::Kill { hung: Beating::Agent(CpuId::new(0)) }
+        );
+    }
+
+    #[test]
+    fn an_agent_on_a_cpu_that_is_stolen_from_does_not_hang() {
+        let (table, mut watch, cpu) = (table(), Watch::default(), CpuId::new(0));
+        table.set_watched(1);
+        table.beat(Beating::Agent(cpu));
+        let mut step = |stolen: Nanos| watch.step(&table, DaemonState::Lives, |_| stolen);
+        // All time is stolen, and then half of the time.
+        let mut stolen = Nanos::s(7);
+        for _ in 0..10 * PATIENCE {
+            assert_eq!(step(stolen), Verdict::Fine);
+            stolen += INTERVAL;
+        }
+        let kill = Verdict::Kill { hung: Beating::Agent(cpu) };
+        let beats = (1..=3 * PATIENCE).find(|_| {
+            stolen += Nanos::ns(INTERVAL.as_ns() / 2);
+            step(stolen) == kill
+        });
+        assert!(beats.is_some_and(|beats| (PATIENCE..=2 * PATIENCE).contains(&beats)), "{beats:?}");
+    }
+
+    #[test]
+    fn a_keeper_that_misses_its_beats_has_the_daemon_killed() {
+        let (table, mut watch, cpu) = (table(), Watch::default(), CpuId::new(0));
+        table.set_watched(1);
+        let mut step = |keeper: bool| {
+            table.beat(Beating::Agent(cpu));
+            if keeper {
+                table.beat(Beating::Keeper);
+            }
+            watch.step(&table, DaemonState::Lives, NOTHING_STOLEN)
+        };
+        for nth in 0..3 * PATIENCE_WITH_KEEPER {
+            assert_eq!(step(nth % (PATIENCE_WITH_KEEPER - 1) == 1), Verdict::Fine, "{nth}");
+        }
+        step(true);
+        for _ in 1..PATIENCE_WITH_KEEPER {
+            assert_eq!(step(false), Verdict::Fine);
+        }
+        assert_eq!(step(false), Verdict::Kill { hung: Beating::Keeper });
     }
 
     #[test]
     fn a_daemon_that_ends_is_restored_after_unless_it_had_finished() {
         let (table, mut watch) = (table(), Watch::default());
-        assert_eq!(watch.step(&table, DaemonState::HasEnded), Verdict::Restore);
+        assert_eq!(watch.step(&table, DaemonState::HasEnded, NOTHING_STOLEN), Verdict::Restore);
         let mut ending = Watch::default();
-        assert_eq!(ending.step(&table, DaemonState::Ends), Verdict::Restore, "at once");
+        assert_eq!(ending.step(&table, DaemonState::Ends, NOTHING_STOLEN), Verdict::Restore, "at once");
         for _ in 1..AWAITED {
-            assert_eq!(ending.step(&table, DaemonState::Ends), Verdict::Fine, "its end is awaited");
+            assert_eq!(ending.step(&table, DaemonState::Ends, NOTHING_STOLEN), Verdict::Fine, "its end is awaited");
         }
-        assert_eq!(ending.step(&table, DaemonState::Ends), Verdict::Restore);
+        assert_eq!(ending.step(&table, DaemonState::Ends, NOTHING_STOLEN), Verdict::Restore);
         table.finish();
         for daemon in [DaemonState::Lives, DaemonState::HasEnded] {
-            assert_eq!(watch.step(&table, daemon), Verdict::End);
+            assert_eq!(watch.step(&table, daemon, NOTHING_STOLEN), Verdict::End);
         }
     }
 

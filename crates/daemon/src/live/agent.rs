@@ -29,14 +29,14 @@ pub(super) fn enter(cpu: CpuId) -> Result<()> {
 
 /// Locks the dispatcher. A thread that adopts or restores very many threads holds the lock for a long time. A waiting
 /// agent therefore continues to beat for a limited time.
-fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, place: usize) -> MutexGuard<'s, Dispatcher<&'k Linux>> {
+fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, cpu: CpuId) -> MutexGuard<'s, Dispatcher<&'k Linux>> {
     let patience = clock::now().saturating_add(PATIENCE);
     loop {
         match shared.dispatcher.try_lock() {
             Ok(dispatcher) => return dispatcher,
             Err(TryLockError::Poisoned(_)) => return shared.lock(),
             Err(TryLockError::WouldBlock) if clock::now() < patience => {
-                shared.table.beat(Beating::Agent(place));
+                shared.table.beat(Beating::Agent(cpu));
                 clock::sleep(AGAIN);
             }
             Err(TryLockError::WouldBlock) => return shared.lock(),
@@ -47,13 +47,14 @@ fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, place: usize) -> MutexGuard<'
 /// Takes turns until the daemon ends.
 pub(super) fn serve(shared: &Shared<'_>, place: usize) -> Result<()> {
     let channel = &shared.channels[place];
+    let cpu = channel.cpu;
     let mut at = Instant::ZERO;
     // The agent beats before the first turn, so that a hang in this turn is detected, too.
-    shared.table.beat(Beating::Agent(place));
+    shared.table.beat(Beating::Agent(cpu));
     while !shared.over.load(Ordering::Acquire) {
         let signals = channel.wait(at.min(clock::now().saturating_add(BEAT)))?;
-        let next = lock_dispatcher(shared, place).turn(channel.cpu, signals);
-        shared.table.beat(Beating::Agent(place));
+        let next = lock_dispatcher(shared, cpu).turn(cpu, signals);
+        shared.table.beat(Beating::Agent(cpu));
         shared.call(&next.call);
         at = next.at;
     }

@@ -6,7 +6,7 @@ use crate::Explanation;
 use crate::dispatch::{Known, find};
 use crate::guardian::Handle;
 use crate::kernel::{Kernel, priority};
-use crate::table::Table;
+use crate::table::{Beating, Table};
 use sched::{Instant, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,6 +70,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
     let (mut births, mut is_notified, mut watched) = (None, true, Instant::ZERO);
     let (mut again, mut lacks_loans) = (None, false);
     while !shared.over.load(Ordering::Acquire) {
+        shared.table.beat(Beating::Keeper);
         let now = clock::now();
         let mut has_dismissals = is_notified || again.is_some();
         if watched.saturating_add(WATCH) <= now {
@@ -119,6 +120,7 @@ fn adopt_new(shared: &Shared<'_>) {
             if some.is_empty() {
                 break;
             }
+            shared.table.beat(Beating::Keeper);
             match at_agent_priority(|| shared.lock().adopt(known.tree, some)) {
                 Ok(call) => shared.call(&call),
                 Err(refused) => shared.warn(refused.reason()),

@@ -250,7 +250,7 @@ fn run<R>(
         restore_all(shared);
         await_leaving(shared);
         // From here on no thread is raised, and no agent needs to beat.
-        shared.table.set_agents(0);
+        shared.table.set_watched(0);
         shared.end();
         match answer? {
             Ok(answer) => Ok(answer),

@@ -90,12 +90,12 @@ impl<'k> Shared<'k> {
 
     /// Waits until every agent has beaten. After this call, the guardian expects further beats.
     pub(super) fn begin_beating(&self) {
-        let has_begun = |place| self.table.beats(Beating::Agent(place)) > 0;
-        while !(0..self.channels.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
+        let has_begun = |channel: &Channel| self.table.beats(Beating::Agent(channel.cpu)) > 0;
+        while !self.channels.iter().all(has_begun) && !self.over.load(Ordering::Acquire) {
             clock::sleep(Nanos::us(200));
         }
         if !self.over.load(Ordering::Acquire) {
-            self.table.set_agents(self.channels.len());
+            self.table.set_watched(self.places.len());
         }
     }
 
@@ -105,7 +105,7 @@ impl<'k> Shared<'k> {
         self.end();
         restore_all(self);
         // No thread is raised any more, so the agents need not beat, and the report of the failure may take long.
-        self.table.set_agents(0);
+        self.table.set_watched(0);
     }
 
     pub(super) fn end(&self) {

@@ -163,18 +163,19 @@ fn a_process_that_opens_a_table_records_in_free_rows() {
 fn beats_and_identities_are_shared() {
     let (table, heap) = table(1);
     let other = Table::open(Box::new(heap)).unwrap();
-    assert_eq!((other.guardian(), other.agents(), other.is_finished()), (None, 0, false));
+    assert_eq!((other.guardian(), other.watched(), other.is_finished()), (None, 0, false));
     let guardian = Identity { tid: 9, start_time: 10 };
     for tid in [8, 9] {
         table.set_guardian(Identity { tid, ..guardian });
     }
-    table.set_agents(2);
+    table.set_watched(2);
     table.beat(Beating::Guardian);
-    table.beat(Beating::Agent(CPUS_MAX - 1));
-    table.beat(Beating::Agent(CPUS_MAX - 1));
+    table.beat(Beating::Agent(CpuId::new(CPUS_MAX - 1)));
+    table.beat(Beating::Agent(CpuId::new(CPUS_MAX - 1)));
     table.finish();
-    assert_eq!((other.guardian(), other.agents(), other.is_finished()), (Some(guardian), 2, true));
-    let beats = [Beating::Guardian, Beating::Agent(0), Beating::Agent(CPUS_MAX - 1)].map(|side| other.beats(side));
+    assert_eq!((other.guardian(), other.watched(), other.is_finished()), (Some(guardian), 2, true));
+    let beats = [Beating::Guardian, Beating::Agent(CpuId::new(0)), Beating::Agent(CpuId::new(CPUS_MAX - 1))]
+        .map(|side| other.beats(side));
     assert_eq!(beats, [1, 0, 2]);
 }
 
@@ -227,7 +228,7 @@ fn hostile_words_are_told_apart_from_entries_and_panic_nowhere() {
         damaged += table.damaged();
         assert!(table.entries().len() + table.damaged() <= 4);
         let _ = (table.boot(), table.daemon(), table.guardian(), table.beats(Beating::Guardian));
-        assert!(table.agents() <= CPUS_MAX);
+        assert!(table.watched() <= CPUS_MAX);
         for (row, _, _) in table.entries() {
             table.set_stopped(row, false);
             table.forget(row);

@@ -6,7 +6,7 @@ use daemon::kernel::{Kernel, priority};
 use daemon::linux::Linux;
 use daemon::restore::{restore, restore_at_once, restore_entry};
 use daemon::table::{Beating, Entry, Original, Table};
-use sched::{CpuSet, Nanos};
+use sched::{CpuId, CpuSet, Nanos};
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,12 +70,12 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
         });
         // Beat at an agent's priority, so that a busy machine does not delay the beats.
         let _ = attributes::set(thread::current(), Attributes::raised(priority::AGENT));
-        table.beat(Beating::Agent(0));
-        table.set_agents(1);
+        table.beat(Beating::Agent(CpuId::new(0)));
+        table.set_watched(1);
         impose_on_all(&table, &victims);
         say(&guardian.pid().to_string());
         while !is_over.load(Ordering::SeqCst) {
-            table.beat(Beating::Agent(0));
+            table.beat(Beating::Agent(CpuId::new(0)));
             if !guardian.is_alive(&table, clock::now()) {
                 // An agent does not wait for threads that may be inside a fork.
                 assert!(restore_at_once(&kernel, &table).is_settled());
@@ -83,9 +83,9 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
                 say("restored");
                 guardian.kill();
                 // The start may take longer than the new guardian tolerates between two beats of an agent.
-                table.set_agents(0);
+                table.set_watched(0);
                 guardian = Handle::start(&directory, &table, this_program()).unwrap();
-                table.set_agents(1);
+                table.set_watched(1);
                 impose_on_all(&table, &victims);
                 say(&guardian.pid().to_string());
             }
@@ -111,8 +111,8 @@ pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
     let kernel = Linux::new().unwrap();
     let guardian = Handle::start(&directory, &table, this_program()).unwrap();
     let _ = attributes::set(thread::current(), Attributes::raised(priority::AGENT));
-    table.beat(Beating::Agent(0));
-    table.set_agents(1);
+    table.beat(Beating::Agent(CpuId::new(0)));
+    table.set_watched(1);
     say(&guardian.pid().to_string());
     loop {
         impose_on_all(&table, &victims);
@@ -126,7 +126,7 @@ pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
                 table.set_stopped(row, false);
                 let _ = attributes::apply(entry.thread.tid, Attributes::raised(priority::AMONG_OTHERS));
             }
-            table.beat(Beating::Agent(0));
+            table.beat(Beating::Agent(CpuId::new(0)));
             clock::sleep(Nanos::us(100));
         }
         for (row, entry, _) in table.entries() {

@@ -182,7 +182,7 @@ pub(crate) fn a_stopped_daemon_is_killed_and_all_threads_are_restored() {
     scene.assert_restored(begin);
     assert!(scene.daemon.process.has_ended());
     let said = scene.assert_over();
-    assert!(said.contains("agent 0 of the daemon has missed its heartbeats for 300ms"), "{said}");
+    assert!(said.contains("the agent of CPU 0 has missed its heartbeats for 300ms"), "{said}");
 }
 
 pub(crate) fn at_any_instant_of_its_death_all_threads_are_restored() {

@@ -20,11 +20,16 @@ pub mod priority {
     /// Priority of a dispatched client that is alone on its CPU, and of a blocked client that has budget left or whose
     /// period has ended. The blocked client therefore runs as soon as it wakes.
     pub const RAISED: u32 = 97;
-    /// Priority of the dispatched client if other clients share its CPU. A client that wakes at priority [`RAISED`]
-    /// preempts the dispatched client. The agent detects the wake-up, and the machine picks one of the clients.
-    pub const AMONG_OTHERS: u32 = 96;
+    /// Priority of the threads that serve the vCPUs of a dispatched client.
+    pub const HELPER: u32 = 96;
+    /// Priority of the dispatched client if other clients share its CPU, or if threads serve its vCPUs. A client that
+    /// wakes at priority [`RAISED`] preempts the dispatched client. The agent detects the wake-up, and the machine picks
+    /// one of the clients.
+    pub const AMONG_OTHERS: u32 = 95;
     /// Priority of the sentinels. Each sentinel runs when no raised thread wants its CPU.
-    pub const SENTINEL: u32 = 95;
+    pub const SENTINEL: u32 = 94;
+    /// The priorities of raised threads.
+    pub const ALL_RAISED: [u32; 3] = [RAISED, HELPER, AMONG_OTHERS];
 }
 
 /// Operations that the daemon and its guardian need from a kernel.

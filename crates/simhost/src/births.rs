@@ -34,6 +34,14 @@ impl World {
         self.bear(by, birth)
     }
 
+    /// Sets the name of thread `tid`.
+    pub fn rename(&mut self, tid: u32, name: &str) {
+        self.note(|| format!("{tid} is named {name}"));
+        if let Some(thread) = self.tasks.get_mut(tid) {
+            thread.name = name.to_string();
+        }
+    }
+
     /// Starts a fork of thread `by` that takes `takes` of CPU time. A stop of the thread takes effect only after the
     /// fork. If the thread has no work during the fork, the thread sleeps uninterruptibly, as if it waited for memory.
     /// Panics if the thread does not exist.

@@ -1,6 +1,7 @@
 //! Adoption of new threads and processes of a client. Adoption records the original values of each thread, and confines
 //! the thread.
 
+use super::client::Client;
 use super::dispatcher::Dispatcher;
 use super::member::{Member, Raise, RaiseBy};
 use super::refusal::Refusal;
@@ -42,7 +43,9 @@ impl<K: Kernel> Dispatcher<K> {
                 continue;
             }
             let entities = self.clients.iter().filter(|(_, client)| client.tree == tree);
-            let Some((e, _)) = entities.min_by_key(|(_, client)| client.members.len()) else { break };
+            // Each vCPU has a CPU of its own while there are enough CPUs.
+            let load = |client: &Client<K>| (client.count_of(new.role), client.members.len());
+            let Some((e, _)) = entities.min_by_key(|(_, client)| load(client)) else { break };
             if let Some(original) = self.original(e, &new, inherited) {
                 // The refusal of one thread does not prevent the adoption of the others.
                 let answer = self.adopt_thread(e, new, original);
@@ -201,7 +204,7 @@ impl<K: Kernel> Dispatcher<K> {
 /// Returns the values that a thread with values `now` would have inherited from a parent that Tactus had not changed.
 fn inherited(now: Original, beginner: &Original, confined: &CpuSet) -> Original {
     let fair = Attributes::of(Policy::Other { nice: 0 });
-    let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
+    let raised = priority::ALL_RAISED.map(Attributes::raised);
     // A child of a raised thread starts as an ordinary thread, whatever the original class of its parent.
     let attributes = match (beginner.attributes, now.attributes) {
         (Some(of_beginner), Some(found)) if found == fair || raised.contains(&found) => {

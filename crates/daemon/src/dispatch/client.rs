@@ -2,9 +2,10 @@
 
 use super::journal::Ledger;
 use super::member::{Level, Member, Raise};
+use super::recent::Recent;
 use super::scan::Found;
 use crate::Explanation;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, priority};
 use crate::table::{Original, Row, Table};
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
 use std::ops::Range;
@@ -34,6 +35,8 @@ pub(super) struct Client<K: Kernel> {
     pub(super) reports_forks: bool,
     /// Number of consecutive slices that the client has used up without blocking.
     pub(super) slices_used_up: u32,
+    /// Whether threads that serve the client's vCPUs run above the vCPUs.
+    pub(super) helpers_run_first: bool,
     /// Whether the client was dispatched since its agent last set levels.
     pub(super) is_dispatched: bool,
     /// Pids of descendants of the client's threads that the host has reported and that are not adopted yet.
@@ -69,6 +72,7 @@ impl<K: Kernel> Client<K> {
             reports_wakeups: true,
             reports_forks: true,
             slices_used_up: 0,
+            helpers_run_first: false,
             is_dispatched: false,
             reported: Vec::new(),
             root: None,
@@ -91,7 +95,7 @@ impl<K: Kernel> Client<K> {
         raise: Raise<K::Loan>,
         had: Option<Usage>,
     ) {
-        let Found { thread, identity, leader, .. } = new;
+        let Found { thread, identity, leader, role, .. } = new;
         self.root.get_or_insert(original);
         let ran = had.map_or(Nanos::ZERO, |had| had.ran);
         self.members.push(Member {
@@ -101,6 +105,8 @@ impl<K: Kernel> Client<K> {
             original,
             row,
             raise,
+            role,
+            recent: Recent::default(),
             ran,
             dispatches: 0,
             has_ended: false,
@@ -119,7 +125,9 @@ impl<K: Kernel> Client<K> {
                 // The CPU time of a released thread is not part of the promise.
                 Ok(_) if member.is_released => {}
                 Ok(usage) => {
-                    since.ran += usage.ran.saturating_sub(member.ran);
+                    let ran = usage.ran.saturating_sub(member.ran);
+                    since.ran += ran;
+                    member.recent.add(ran);
                     member.ran = usage.ran;
                     if member.can_be_raised(kernel) {
                         since.dispatched |= usage.dispatches != member.dispatches;
@@ -174,6 +182,9 @@ impl<K: Kernel> Client<K> {
 
     /// Sets the level of the client's threads. The next read detects threads that have ended.
     pub(super) fn set_level(&mut self, level: Level, kernel: &K) {
+        if self.level == Level::Original {
+            self.order();
+        }
         self.level = level;
         self.set_levels(0..self.members.len(), kernel);
     }
@@ -201,7 +212,7 @@ impl<K: Kernel> Client<K> {
             if member.is_released {
                 continue;
             }
-            match member.set_level(self.level, kernel) {
+            match member.set_level(self.level_of(member, self.level), kernel) {
                 Ok(()) | Err(sys::Error::Gone(_)) => {}
                 Err(refused) if self.level == Level::Original => self.trouble = Some(refused.into()),
                 Err(refused) => {
@@ -236,8 +247,8 @@ impl<K: Kernel> Client<K> {
     /// raises by their attributes and that have other attributes now. Does nothing unless the client is raised. If the
     /// call releases the last thread, returns the reason why the client can no longer be served.
     pub(super) fn release_changed_threads(&mut self, kernel: &K) -> Option<Explanation> {
-        let Level::Raised(priority) = self.level else { return None };
-        let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
+        let Level::Raised(_) = self.level else { return None };
+        let (raised, confined) = (priority::ALL_RAISED.map(Attributes::raised), CpuSet::one(self.cpu));
         let mut reason = None;
         for member in self.members.iter_mut().filter(|member| !member.is_released && !member.has_ended) {
             // Changes of the attributes of a thread with a loan stay in force, and do not affect the loan.
@@ -246,7 +257,7 @@ impl<K: Kernel> Client<K> {
                 Raise::Pending | Raise::Inherit(_) | Raise::Ended => None,
             };
             let what = match (attributes, kernel.affinity(&member.thread)) {
-                (Some(found), _) if found != level => found.to_string(),
+                (Some(found), _) if !raised.contains(&found) => found.to_string(),
                 (_, Ok(found)) if found != confined => format!("one for CPUs {found}"),
                 _ => continue,
             };
@@ -254,7 +265,9 @@ impl<K: Kernel> Client<K> {
             // Stop awaiting the thread's wake-ups, and restore the values that Tactus has set.
             let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
             match (std::mem::replace(&mut member.raise, Raise::Set), member.original.attributes) {
-                (Raise::Set, Some(original)) if kernel.attributes(&member.thread).is_ok_and(|found| found == level) => {
+                (Raise::Set, Some(original))
+                    if kernel.attributes(&member.thread).is_ok_and(|found| raised.contains(&found)) =>
+                {
                     let _ = kernel.schedule(&member.thread, original);
                 }
                 // The end of a loan lowers the thread.

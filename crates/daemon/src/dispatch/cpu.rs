@@ -10,6 +10,8 @@ const SWITCH_MOST: Nanos = Nanos::us(20);
 pub(super) struct CpuState {
     dispatched: Option<EntityId>,
     until: Instant,
+    /// Instant when the running thread moves behind the other threads of its client; [`Instant::NEVER`] if it is alone.
+    pub(super) turn_ends: Instant,
     /// Cost of turns: the part of a slice in which the client had no CPU. The timer for the end of a slice is delayed
     /// by this time.
     pub(super) cost: Cost,
@@ -18,7 +20,7 @@ pub(super) struct CpuState {
 impl CpuState {
     /// Returns the state of an idle CPU.
     pub(super) fn idle() -> CpuState {
-        CpuState { dispatched: None, until: Instant::NEVER, cost: Cost::default() }
+        CpuState { dispatched: None, until: Instant::NEVER, turn_ends: Instant::NEVER, cost: Cost::default() }
     }
 
     /// Returns the client of the last `Action::Run` that no `Action::Stop` has followed.
@@ -33,7 +35,7 @@ impl CpuState {
 
     /// Applies `Action::Run`.
     pub(super) fn run(&mut self, e: EntityId, until: Instant, now: Instant) {
-        self.dispatched = Some(e);
+        (self.dispatched, self.turn_ends) = (Some(e), Instant::NEVER);
         self.extend(until, now);
     }
 

@@ -7,6 +7,7 @@
 use super::dispatcher::Dispatcher;
 use super::member::{Member, Raise};
 use super::refusal::Refusal;
+use super::role::Role;
 use crate::Explanation;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Full, Original, Table};
@@ -14,10 +15,24 @@ use sched::CpuSet;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Identity;
 
+/// A loan for a thread, or the reason why the thread has none.
+#[derive(Debug)]
+pub struct Offer<L> {
+    thread: Identity,
+    /// Role of the thread. A thread that was just started may have got its name after it was found.
+    role: Option<Role>,
+    loan: sys::Result<L>,
+}
+
 /// Begins loans to these threads.
-pub fn begin_loans<K: Kernel>(kernel: &K, threads: &[Identity]) -> Vec<(Identity, sys::Result<K::Loan>)> {
-    let begin = |identity| kernel.open_as(identity).and_then(|thread| kernel.begin_loan(&thread));
-    threads.iter().map(|&identity| (identity, begin(identity))).collect()
+pub fn begin_loans<K: Kernel>(kernel: &K, threads: &[Identity]) -> Vec<Offer<K::Loan>> {
+    let begin = |&identity: &Identity| {
+        let thread = kernel.open_as(identity);
+        let role = thread.as_ref().ok().and_then(|thread| kernel.status(thread).ok());
+        let role = role.map(|status| Role::of(&status.name));
+        Offer { thread: identity, role, loan: thread.and_then(|thread| kernel.begin_loan(&thread)) }
+    };
+    threads.iter().map(begin).collect()
 }
 
 /// Returns whether a thread with these attributes gains from a lent priority.
@@ -61,12 +76,13 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Gives these threads their loans, and sets their levels. A thread that cannot inherit a priority is raised by its
     /// attributes instead. Returns the CPUs whose agents must be woken, and the reasons for the threads without a loan.
-    pub fn give_loans(&mut self, loans: Vec<(Identity, sys::Result<K::Loan>)>) -> (CpuSet, Vec<Explanation>) {
-        let reasons = loans.into_iter().filter_map(|(identity, loan)| self.give_loan(identity, loan)).collect();
+    pub fn give_loans(&mut self, offers: Vec<Offer<K::Loan>>) -> (CpuSet, Vec<Explanation>) {
+        let reasons = offers.into_iter().filter_map(|offer| self.give_loan(offer)).collect();
         (self.take_calls(), reasons)
     }
 
-    fn give_loan(&mut self, identity: Identity, loan: sys::Result<K::Loan>) -> Option<Explanation> {
+    fn give_loan(&mut self, offer: Offer<K::Loan>) -> Option<Explanation> {
+        let Offer { thread: identity, role, loan } = offer;
         let mut clients = self.clients.iter_mut();
         let found = clients.find_map(|(_, client)| {
             let at = client.members.iter().position(|member| member.identity == identity)?;
@@ -79,6 +95,7 @@ impl<K: Kernel> Dispatcher<K> {
         if member.is_released || member.has_ended || !member.lacks_loan(&self.kernel) {
             return None;
         }
+        member.role = role.unwrap_or(member.role);
         let mut reason = None;
         let attributes = self.kernel.attributes(&member.thread);
         member.raise = match (loan, attributes) {

@@ -1,5 +1,7 @@
 //! [`Member`]: a thread of a client, and how Tactus raises the thread.
 
+use super::recent::Recent;
+use super::role::Role;
 use crate::kernel::Kernel;
 use crate::table::{Original, Row};
 use sched::Nanos;
@@ -45,6 +47,8 @@ pub(super) struct Member<K: Kernel> {
     pub(super) original: Original,
     pub(super) row: Row,
     pub(super) raise: Raise<K::Loan>,
+    pub(super) role: Role,
+    pub(super) recent: Recent,
     /// CPU time of the thread at the last [`Client::read`](super::client::Client::read).
     pub(super) ran: Nanos,
     /// Number of dispatches of the thread at the last read.

@@ -12,6 +12,8 @@
 //! | blocked, without budget | original; wake-ups are awaited |
 //! | waiting or depleted | original; stopped if the limit is hard |
 //!
+//! The [threads of a client](siblings) share its slices by turns.
+//!
 //! The dispatcher reports to the machine that a client blocks or wakes. Only the machine's actions `Run` and `Stop`
 //! start and stop the client.
 //!
@@ -28,16 +30,20 @@ mod journal;
 mod leaving;
 mod loans;
 mod member;
+mod recent;
 mod refusal;
 mod request;
+mod role;
 mod scan;
+mod siblings;
 mod turn;
 
 pub use dispatcher::{Dismissed, Dispatcher};
 pub(crate) use journal::EVENTS_MOST;
-pub use loans::begin_loans;
+pub use loans::{Offer, begin_loans};
 pub use member::{Level, RaiseBy};
 pub use refusal::Refusal;
 pub use request::{PERIOD_LEAST, PromiseRequest, SLICE_LEAST};
+pub use role::Role;
 pub use scan::{Found, Known, find};
 pub use turn::{Next, Signals};

@@ -1,5 +1,6 @@
 //! Search for the threads and processes of a client.
 
+use super::role::Role;
 use crate::kernel::Kernel;
 use std::collections::BTreeSet;
 use sys::thread::{Identity, State};
@@ -29,6 +30,8 @@ pub struct Found<T> {
     pub leader: Identity,
     /// Pid of the parent of the thread's process.
     pub parent: u32,
+    /// Role of the thread, according to its name.
+    pub role: Role,
 }
 
 /// Finds the threads of the tree that are not in `known`. Repeats the scan until no new thread or process appears.
@@ -58,7 +61,7 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
                 let (Ok(status), Ok(process)) = (kernel.status(&thread), kernel.process(&thread)) else { continue };
                 let counts = status.state != State::Dead || (tid == pid && goes_on);
                 if process == pid && counts && seen.insert(identity) {
-                    found.push(Found { thread, identity, leader, parent: status.parent });
+                    found.push(Found { thread, identity, leader, parent: status.parent, role: Role::of(&status.name) });
                 }
             }
             for child in children.unwrap_or_default() {

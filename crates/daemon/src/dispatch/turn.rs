@@ -74,6 +74,10 @@ impl<K: Kernel> Dispatcher<K> {
             let slept = cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
             client.slices_used_up = if slept { 0 } else { client.slices_used_up.saturating_add(1) };
         }
+        if here.turn_ends <= now {
+            here.turn_ends = Instant::NEVER;
+            client.rotate(&self.kernel);
+        }
         // The client cannot have run for longer than the slice has lasted.
         cost.ran = (cost.ran + time).min(now.saturating_since(cost.begun));
         self.input(now, Input::Ran { cpu, time });
@@ -116,8 +120,11 @@ impl<K: Kernel> Dispatcher<K> {
         let (deadline, left) = (self.deadline(e), self.left_of(e));
         let Some(client) = self.clients.get_mut(e) else { return };
         client.is_blocked = false;
-        // Unless the period begins now, the client was blocked during a part of it.
         let fresh = deadline == now.saturating_add(client.reservation.period);
+        if fresh {
+            client.begin_period(&self.kernel);
+        }
+        // Unless the period begins now, the client was blocked during a part of it.
         client.ledger = Some(match client.ledger {
             Some(ledger) if !fresh => ledger.interrupted(),
             _ => Ledger::begin(left, fresh),
@@ -149,6 +156,7 @@ impl<K: Kernel> Dispatcher<K> {
         let (next, left) = (self.deadline(e), self.left_of(e));
         let Some(client) = self.clients.get_mut(e) else { return };
         let awake = !client.is_blocked;
+        client.begin_period(&self.kernel);
         client.ledger = Some(Ledger::begin(left, awake));
         // The deadline moves by one period, and by one more for each whole period that passed before this turn.
         let passed = next.saturating_since(deadline).as_ns() / client.reservation.period.as_ns();
@@ -161,13 +169,15 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Returns the wanted level of a client's threads, and whether the client's processes must be stopped.
     fn wanted(&self, e: EntityId, client: &Client<K>, now: Instant) -> (Level, bool) {
-        let several = self.clients.on(client.cpu) > 1;
+        let (several, has_helpers) = (self.clients.on(client.cpu) > 1, client.has_helpers());
+        // A client that is alone on its CPU has the same level whether it runs or blocks, so its agent need not set it.
+        let usual = if has_helpers { priority::AMONG_OTHERS } else { priority::RAISED };
         match self.state_of(e, client) {
             _ if self.suspended => (Level::Original, false),
             State::Running(_) if several => (Level::Raised(priority::AMONG_OTHERS), false),
-            State::Running(_) => (Level::Raised(priority::RAISED), false),
+            State::Running(_) => (Level::Raised(usual), false),
             State::Blocked if self.left_of(e) > 0 || self.deadline(e) <= now => {
-                (Level::Raised(priority::RAISED), false)
+                (Level::Raised(if several { priority::RAISED } else { usual }), false)
             }
             State::Blocked => (Level::Original, false),
             State::Waiting => (Level::Original, client.is_hard()),
@@ -195,11 +205,16 @@ impl<K: Kernel> Dispatcher<K> {
                 if client.awaited != awaited {
                     client.set_awaited(awaited, &self.kernel);
                 }
+                // Threads that continue queue in the order of their process, so they continue before they are raised in
+                // the order of their turns.
+                if client.stopped && !stopped {
+                    client.set_stopped(false, &self.kernel, &self.table);
+                }
                 if client.level != level {
                     client.set_level(level, &self.kernel);
                 }
-                if client.stopped != stopped {
-                    client.set_stopped(stopped, &self.kernel, &self.table);
+                if stopped && !client.stopped {
+                    client.set_stopped(true, &self.kernel, &self.table);
                 }
             }
         }
@@ -218,7 +233,15 @@ impl<K: Kernel> Dispatcher<K> {
         let turn = now.saturating_since(begun);
         here.cost.turn = turn;
         let sleep = turn.max(SLEEP_LEAST);
-        let mut next = here.until().saturating_add(here.cost.usual).max(now.saturating_add(sleep));
+        let earliest = now.saturating_add(sleep);
+        let mut next = here.until().saturating_add(here.cost.usual).max(earliest);
+        let running = here.dispatched().and_then(|e| self.clients.get(e));
+        match running.filter(|client| client.is_shared()) {
+            None => here.turn_ends = Instant::NEVER,
+            Some(client) if here.turn_ends == Instant::NEVER => here.turn_ends = now.saturating_add(client.turn()),
+            Some(_) => {}
+        }
+        next = next.min(here.turn_ends.max(earliest));
         for due in self.alarms.iter().flatten().filter(|due| due.on == cpu) {
             next = next.min(due.at);
         }

@@ -68,18 +68,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
     let mut watch = Watch::default();
     let mut due = clock::now();
     loop {
-        let state = match &daemon {
-            Some(daemon) if !daemon.has_ended() => {
-                let first = Thread::open_as(table.daemon()).and_then(|first| first.status());
-                match first {
-                    Ok(first) if first.state == State::Dead => DaemonState::Ends,
-                    Err(sys::Error::Gone(_)) => DaemonState::Ends,
-                    // A failed read says nothing about the daemon.
-                    _ => DaemonState::Lives,
-                }
-            }
-            _ => DaemonState::HasEnded,
-        };
+        let state = state_of(daemon.as_ref(), &table);
         // A CPU whose steal time cannot be read counts as not stolen from.
         let stolen = |cpu| cpus::stolen(cpu).ok().flatten().unwrap_or_default();
         let verdict = watch.step(&table, state, stolen);
@@ -117,6 +106,19 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation
         if waiting.next(due).is_err() {
             clock::sleep_until(due);
         }
+    }
+}
+
+/// Returns the state of the daemon of `table`. `None`: the process had already ended when the guardian started.
+fn state_of(daemon: Option<&Process>, table: &Table) -> DaemonState {
+    if daemon.is_none_or(Process::has_ended) {
+        return DaemonState::HasEnded;
+    }
+    match Thread::open_as(table.daemon()).and_then(|first| first.status()) {
+        Ok(first) if first.state == State::Dead => DaemonState::Ends,
+        Err(sys::Error::Gone(_)) => DaemonState::Ends,
+        // A failed read says nothing about the daemon.
+        _ => DaemonState::Lives,
     }
 }
 

@@ -76,7 +76,7 @@ fn near(original: Attributes) -> Attributes {
 
 /// Returns whether `found` is a value that Tactus sets for a thread with `original` attributes.
 fn is_ours(found: Attributes, original: Attributes) -> bool {
-    let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
+    let raised = priority::ALL_RAISED.map(Attributes::raised);
     raised.contains(&found) || found == near(original)
 }
 

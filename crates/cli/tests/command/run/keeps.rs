@@ -1,5 +1,6 @@
 //! A client receives its promised CPU time, and no more than that under a hard limit.
 
+use super::victim::Victim;
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, hogs, last_cpu, turn};
 use sched::{CpuId, CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
@@ -49,6 +50,20 @@ fn under_a_hard_limit_no_process_gets_more_and_none_stays_stopped() {
     assert!(kept.contains(&share), "{share} ppm, and not 250000");
     live.end();
     assert_eq!(Now::of(hog.pid()), before);
+}
+
+#[test]
+fn threads_of_a_process_that_always_want_to_run_get_equal_parts_of_its_slices() {
+    let Some(_turn) = turn() else { return };
+    let mut victim = Victim::of_threads();
+    victim.hear();
+    let spinning = [victim.ask("hog"), victim.ask("hog")];
+    let _hogs = hogs();
+    let live = Live::promise(&["--period", "20ms", "--slice", "8ms"], &[victim.pid()]);
+    let are_equal = |shares: &[u64]| shares.iter().all(|share| share * 5 >= (shares[0] + shares[1]) * 2);
+    let had = shares_where(&spinning, are_equal);
+    assert!(are_equal(&had), "{had:?} ppm");
+    live.end();
 }
 
 #[test]

@@ -35,9 +35,9 @@ const PROMISED: Nanos = Nanos::s(1);
 const PATIENCE: Nanos = Nanos::s(5);
 /// Maximum time to wait for other test processes that use the host.
 const PATIENCE_WITH_OTHERS: Nanos = Nanos::s(300);
-/// Priorities of a raised thread: the usual priority, and the priority of the dispatched client if other clients share
-/// its CPU.
-const RAISED: [u32; 2] = [97, 96];
+/// Priorities of a raised thread: the usual priority, that of the threads that serve vCPUs, and that of the dispatched
+/// client if other clients share its CPU.
+const RAISED: [u32; 3] = [97, 96, 95];
 /// Work of a hog.
 const HOG: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO };
 /// Work of a process that alternates between a millisecond of CPU time and two milliseconds of sleep.

@@ -36,13 +36,14 @@ pub(super) fn wrong_level<K: Kernel>(
 ) -> Option<String> {
     let is_here = |e: &EntityId| machine.is_attached(*e) && machine.allowed(*e).first() == Some(cpu);
     let here: Vec<EntityId> = clients.iter().copied().filter(is_here).collect();
+    let alone = |e: EntityId| if dispatcher.has_helpers(e) { priority::AMONG_OTHERS } else { priority::RAISED };
     let expected = |e: EntityId| match machine.state(e) {
         State::Running(_) if here.len() > 1 => Level::Raised(priority::AMONG_OTHERS),
-        State::Running(_) => Level::Raised(priority::RAISED),
+        State::Running(_) => Level::Raised(alone(e)),
         State::Waiting => Level::Original,
         State::Blocked => match machine.promise(e) {
             Some(promise) if promise.remaining > 0 || promise.deadline <= machine.now() => {
-                Level::Raised(priority::RAISED)
+                Level::Raised(if here.len() > 1 { priority::RAISED } else { alone(e) })
             }
             _ => Level::Original,
         },

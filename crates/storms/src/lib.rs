@@ -115,6 +115,11 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Session, Led
     for tag in 0..options.clients {
         let tree = neighbours::begin_client(&mut host.world_mut(), &mut dice, tag, options.refusals);
         let tree = tree.expect("numbers are free");
+        // Half of the clients are VMs with one vCPU, if they have a second thread.
+        let second = host.world().threads_of(tree.root).get(1).copied();
+        if let Some(vcpu) = second.filter(|_| tag.is_multiple_of(2) == options.seed.is_multiple_of(2)) {
+            host.world_mut().rename(vcpu, "CPU 0/KVM");
+        }
         requests.push((tag, tree.root, request(&mut dice, options, tag)));
         ledger.borrow_mut().push(tree);
     }

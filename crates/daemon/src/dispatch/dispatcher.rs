@@ -154,6 +154,12 @@ impl<K: Kernel> Dispatcher<K> {
         self.clients.get(e).map(|client| client.level)
     }
 
+    /// Returns whether client `e` has vCPUs and threads that serve them, so that its threads run at two priorities.
+    #[must_use]
+    pub fn has_helpers(&self, e: EntityId) -> bool {
+        self.clients.get(e).is_some_and(Client::has_helpers)
+    }
+
     /// Returns whether this host reports wake-ups of `e`. If not, the agent polls for them, and detects them late.
     #[must_use]
     pub fn reports_wakeups(&self, e: EntityId) -> bool {

@@ -186,6 +186,15 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Sets the levels of the clients of `cpu`: lowers clients first, and then raises clients.
     pub(super) fn apply(&mut self, cpu: CpuId, now: Instant) {
+        for at in 0..self.clients.slots() {
+            let Some((e, client)) = self.clients.at(at, cpu) else { continue };
+            if std::mem::take(&mut client.is_dispatched) {
+                let time = client.read(&self.kernel, &self.table).ran;
+                if !time.is_zero() {
+                    self.journal.note(now, Event::Background { entity: e, time });
+                }
+            }
+        }
         for down in [true, false] {
             for at in 0..self.clients.slots() {
                 let Some((e, _)) = self.clients.at(at, cpu) else { continue };
@@ -195,12 +204,6 @@ impl<K: Kernel> Dispatcher<K> {
                 let Some(client) = self.clients.get_mut(e) else { continue };
                 if down != (level == Level::Original) {
                     continue;
-                }
-                if std::mem::take(&mut client.is_dispatched) {
-                    let time = client.read(&self.kernel, &self.table).ran;
-                    if !time.is_zero() {
-                        self.journal.note(now, Event::Background { entity: e, time });
-                    }
                 }
                 if client.awaited != awaited {
                     client.set_awaited(awaited, &self.kernel);

@@ -1,6 +1,6 @@
 //! Tests of forks that begin before the forking thread is restored and end afterwards, on a simulated host.
 
-use daemon::dispatch::{Dispatcher, PromiseRequest, RaiseBy, Signals};
+use daemon::dispatch::{Dispatcher, PromiseRequest, RaiseBy, Refusal, Signals, THREADS_MOST, find, scan};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, restore};
 use daemon::table::{Entry, Original, Table};
@@ -26,13 +26,14 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let linux = policies::find("linux").expect("it is registered");
-        let host = SimulatedKernel::new(&Settings::new(linux, 2)).expect("linux works everywhere");
+        let settings = Settings { numbers: 2 * THREADS_MOST as u32, ..Settings::new(linux, 2) };
+        let host = SimulatedKernel::new(&settings).expect("linux works everywhere");
         for _ in 0..4 {
             host.world_mut().start("hog", USER, Workload::Hog).expect("numbers are free");
         }
         let daemon = host.begin("daemon", ROOT);
         let me = daemon.identity(&daemon.open(daemon.pid()).unwrap());
-        let table = Table::create(Box::new(daemon.map(&Memory::new(Table::words(16)))), "boot", me);
+        let table = Table::create(Box::new(daemon.map(&Memory::new(Table::words(THREADS_MOST)))), "boot", me);
         Scene { host, daemon, table: Arc::new(table) }
     }
 
@@ -61,6 +62,15 @@ impl Scene {
         self.daemon.schedule(&held, Attributes::raised(priority::RAISED)).unwrap();
         self.pass(Nanos::us(100));
         client
+    }
+
+    /// Returns a dispatcher, and a request for a tenth of a CPU.
+    fn dispatcher(&self, by: RaiseBy) -> (Dispatcher<Caller>, PromiseRequest) {
+        let edf = policies::find("edf").expect("it is registered");
+        let table = Arc::clone(&self.table);
+        let dispatcher = Dispatcher::new(self.daemon.clone(), table, edf, &daemon::terms::knobs(edf), 2, by).unwrap();
+        let reservation = Reservation::new(Nanos::ms(1), Nanos::ms(10));
+        (dispatcher, PromiseRequest { name: "client".into(), reservation, cpus: 1, affinity: CpuSet::one(CPU) })
     }
 
     fn fork(&self, parent: u32, kind: Kind, takes: Nanos) {
@@ -195,5 +205,66 @@ fn a_dismissed_client_stays_in_the_table_until_it_cannot_be_in_a_fork() {
     assert!(scene.table.entries().is_empty() && !dispatcher.is_leaving(client));
     let child = scene.host.world().children_of(client)[0];
     assert_eq!(scene.host.world().setting(child), Some(before));
+    assert!(scene.is_as_before());
+}
+
+#[test]
+fn a_promise_is_made_to_the_processes_of_an_earlier_scan() {
+    let scene = Scene::new();
+    let ours = [scene.daemon.pid()];
+    let client = scene.begin(WAS, Workload::Hog);
+    let scanned = scan(&scene.daemon, client);
+    assert!(scanned.is_some() && scan(&scene.daemon, 1_999).is_none());
+    let child = scene.host.world_mut().fork(client, Workload::Hog).expect("numbers are free");
+    let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
+    dispatcher.admit_scanned(&request, client, &ours, scanned).unwrap();
+    let threads = || scene.table.entries().iter().map(|(_, entry, _)| entry.thread.tid).collect::<Vec<u32>>();
+    assert_eq!(threads(), [client]);
+    // The keeper finds the child.
+    let known = dispatcher.known().remove(0);
+    dispatcher.adopt(known.tree, find(&scene.daemon, &known)).unwrap();
+    assert_eq!(threads(), [client, child]);
+
+    // The result of a scan of another process is ignored.
+    let scene = Scene::new();
+    let other = scene.begin(WAS, Workload::Hog);
+    let client = scene.begin(WAS, Workload::Hog);
+    let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
+    dispatcher.admit_scanned(&request, client, &ours, scan(&scene.daemon, other)).unwrap();
+    assert_eq!(scene.table.entries()[0].1.thread.tid, client);
+}
+
+#[test]
+fn a_process_with_too_many_threads_is_refused_and_a_client_that_gets_too_many_is_dismissed() {
+    let scene = Scene::new();
+    let ours = [scene.daemon.pid()];
+    let client = scene.begin(WAS, Workload::Scripted);
+    let begin = |count: usize| {
+        for _ in 0..count {
+            scene.host.world_mut().clone_thread(client, Workload::Scripted).expect("numbers are free");
+        }
+    };
+    begin(THREADS_MOST);
+    let (mut dispatcher, request) = scene.dispatcher(RaiseBy::Inheritance);
+    let refused = dispatcher.admit(&request, client, &ours);
+    assert!(matches!(refused, Err(Refusal::TooManyThreads { most: THREADS_MOST })), "{refused:?}");
+    assert!(scene.table.entries().is_empty() && scene.is_as_before());
+
+    let last = scene.host.world().threads_of(client)[THREADS_MOST];
+    scene.host.world_mut().exit(last);
+    dispatcher.admit(&request, client, &ours).expect("it is the largest number of threads");
+    assert_eq!(scene.table.entries().len(), THREADS_MOST);
+    begin(1);
+    let known = dispatcher.known().remove(0);
+    let refused = dispatcher.adopt(known.tree, find(&scene.daemon, &known));
+    assert!(matches!(refused, Err(Refusal::TooManyThreads { .. })), "{refused:?}");
+    let _ = dispatcher.turn(CPU, Signals::default());
+    let dismissed = dispatcher.take_dismissed();
+    let reason = dismissed[0].trouble.as_ref().expect("it has a reason").reason.clone();
+    assert_eq!(reason, "the process and its descendants have more than 1024 threads");
+    // The thread that was not adopted is found by its parent.
+    let mut leaving = dispatcher.take_leaving();
+    leaving.iter_mut().for_each(|(_, restoring)| restoring.look(&scene.daemon, &scene.table));
+    dispatcher.keep_leaving(leaving);
     assert!(scene.is_as_before());
 }

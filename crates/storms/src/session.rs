@@ -5,7 +5,7 @@ use crate::agreement::{changed_attributes, wrong_level, wrong_state};
 use crate::finding::Finding;
 use crate::options::{Options, Target};
 use crate::policies::Policies;
-use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, begin_loans, find};
+use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, begin_loans, ended, find};
 use daemon::guardian::{DaemonState, INTERVAL, Pulse, Verdict, Watch};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, end_loans, restore_at_once};
@@ -285,6 +285,8 @@ impl Session {
             daemon.births = latest;
             while daemon.dispatcher.await_further_births(AT_ONCE) {}
             for known in daemon.dispatcher.known() {
+                let ended = ended(&daemon.caller, &known);
+                daemon.dispatcher.forget_ended(known.tree, &ended);
                 let mut found = find(&daemon.caller, &known).into_iter();
                 loop {
                     let some: Vec<_> = found.by_ref().take(AT_ONCE).collect();

@@ -6,7 +6,7 @@ use super::dispatcher::Dispatcher;
 use super::member::RaiseBy;
 use super::refusal::Refusal;
 use super::request::PromiseRequest;
-use super::scan::{Known, find};
+use super::scan::{Scanned, THREADS_MOST, scan};
 use crate::kernel::{Kernel, priority};
 use sched::{CpuId, CpuSet, EntityId, Params, Reservation};
 use sys::attributes::Attributes;
@@ -26,12 +26,32 @@ impl<K: Kernel> Dispatcher<K> {
         pid: u32,
         ours: &[u32],
     ) -> Result<(Vec<EntityId>, CpuSet), Refusal> {
+        self.admit_scanned(request, pid, ours, None)
+    }
+
+    /// Makes a promise like [`Dispatcher::admit`], after a [`scan`] without the dispatcher, for which the agents would
+    /// otherwise wait. Threads that have started since are adopted like all new threads.
+    ///
+    /// # Errors
+    /// The request is refused; nothing has changed.
+    pub fn admit_scanned(
+        &mut self,
+        request: &PromiseRequest,
+        pid: u32,
+        ours: &[u32],
+        scanned: Option<Scanned<K::Thread>>,
+    ) -> Result<(Vec<EntityId>, CpuSet), Refusal> {
         let reservation = request.per_cpu()?;
         let leader = self.examine(pid, ours)?;
         let allowed = self.kernel.affinity(&leader).map_err(Refusal::from)?.and(&request.affinity);
         let tree = self.trees;
-        let processes = vec![self.kernel.identity(&leader)];
-        let found = find(&self.kernel, &Known { tree, processes, threads: Vec::new(), reported: Vec::new() });
+        // The pid may have been reused since the scan.
+        let identity = self.kernel.identity(&leader);
+        let scanned = scanned.filter(|scanned| scanned.leader == identity).or_else(|| scan(&self.kernel, pid));
+        let found = scanned.ok_or(Refusal::Gone(pid))?.found;
+        if found.len() > THREADS_MOST {
+            return Err(Refusal::TooManyThreads { most: THREADS_MOST });
+        }
         // If a thread belonged to two clients, the values set for one client would be recorded as originals for the
         // other client.
         if let Some((of, name)) = found.iter().find_map(|new| Some((new.leader.tid, self.holder(new.identity)?))) {

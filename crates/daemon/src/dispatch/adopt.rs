@@ -5,7 +5,7 @@ use super::client::Client;
 use super::dispatcher::Dispatcher;
 use super::member::{Member, Raise, RaiseBy};
 use super::refusal::Refusal;
-use super::scan::{Found, Known, find};
+use super::scan::{Found, Known, THREADS_MOST, find};
 use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Original};
 use sched::{CpuSet, EntityId};
@@ -37,6 +37,18 @@ impl<K: Kernel> Dispatcher<K> {
         inherited: Inherited,
     ) -> Result<(), Refusal> {
         let mut refused = None;
+        let members = |it: &Dispatcher<K>| {
+            let entities = it.clients.iter().filter(|(_, client)| client.tree == tree);
+            entities.map(|(_, client)| client.members.len()).sum::<usize>()
+        };
+        if members(self) + found.len() > THREADS_MOST {
+            let refusal = Refusal::TooManyThreads { most: THREADS_MOST };
+            for (_, client) in self.clients.iter_mut().filter(|(_, client)| client.tree == tree) {
+                client.trouble.get_or_insert_with(|| refusal.reason());
+                self.call.insert(client.cpu);
+            }
+            return Err(refusal);
+        }
         for new in found {
             // The thread may have been adopted since the scan, or belong to another client.
             if self.holder(new.identity).is_some() {
@@ -125,7 +137,7 @@ impl<K: Kernel> Dispatcher<K> {
         let mut all: Vec<Known> = Vec::new();
         for (_, client) in self.clients.iter_mut() {
             client.await_births(&self.kernel);
-            client.forget_reported(&self.kernel);
+            client.forget_adopted();
             let at = all.iter().position(|known| known.tree == client.tree).unwrap_or_else(|| {
                 all.push(Known { tree: client.tree, processes: Vec::new(), threads: Vec::new(), reported: Vec::new() });
                 all.len() - 1
@@ -140,6 +152,13 @@ impl<K: Kernel> Dispatcher<K> {
             known.processes.dedup();
         }
         all
+    }
+
+    /// Forgets reported descendants of process tree `tree` that have [`ended`](super::scan::ended).
+    pub fn forget_ended(&mut self, tree: usize, ended: &[u32]) {
+        for (_, client) in self.clients.iter_mut().filter(|(_, client)| client.tree == tree) {
+            client.reported.retain(|pid| !ended.contains(pid));
+        }
     }
 
     /// Adopts descendants of ended threads of `e`, which no later scan would find.

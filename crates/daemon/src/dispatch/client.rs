@@ -10,7 +10,6 @@ use crate::table::{Original, Row, Table};
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
 use std::ops::Range;
 use sys::attributes::Attributes;
-use sys::thread::State;
 use sys::usage::Usage;
 
 /// A client and its state.
@@ -314,16 +313,12 @@ impl<K: Kernel> Client<K> {
 }
 
 impl<K: Kernel> Client<K> {
-    /// Removes reported children that are adopted or have ended.
-    pub(super) fn forget_reported(&mut self, kernel: &K) {
+    /// Removes reported children that are adopted.
+    pub(super) fn forget_adopted(&mut self) {
         self.reported.sort_unstable();
         self.reported.dedup();
         let members = &self.members;
-        self.reported.retain(|&pid| {
-            let is_there =
-                || kernel.open(pid).is_ok_and(|it| kernel.status(&it).is_ok_and(|it| it.state != State::Dead));
-            !members.iter().any(|member| member.leader.tid == pid) && is_there()
-        });
+        self.reported.retain(|&pid| !members.iter().any(|member| member.leader.tid == pid));
     }
 
     /// Starts waking the keeper for forks of the client's threads, and collects the forks reported so far.

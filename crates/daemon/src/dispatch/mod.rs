@@ -45,5 +45,5 @@ pub use member::{Level, RaiseBy};
 pub use refusal::Refusal;
 pub use request::{PERIOD_LEAST, PromiseRequest, SLICE_LEAST};
 pub use role::Role;
-pub use scan::{Found, Known, find};
+pub use scan::{Found, Known, Scanned, THREADS_MOST, ended, find, scan};
 pub use turn::{Next, Signals};

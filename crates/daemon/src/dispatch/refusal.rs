@@ -51,6 +51,11 @@ pub enum Refusal {
         /// The limit (RLIMIT_RTTIME).
         limit: Nanos,
     },
+    /// The process and its descendants have too many threads.
+    TooManyThreads {
+        /// Maximum number of threads.
+        most: usize,
+    },
     /// The process or one of its descendants already has a promise.
     Already {
         /// Pid of the process with the promise.
@@ -93,6 +98,10 @@ impl Refusal {
                      kernel would end it then"
                 ),
                 format!("remove the limit: prlimit --rttime=unlimited --pid {pid}"),
+            ),
+            Refusal::TooManyThreads { most } => Explanation::new(
+                format!("the process and its descendants have more than {most} threads"),
+                format!("make promises to parts of the process tree, with at most {most} threads each"),
             ),
             Refusal::Already { pid, name } => Explanation::new(
                 format!("process {pid} has a promise already, as {name}"),

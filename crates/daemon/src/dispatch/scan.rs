@@ -34,7 +34,35 @@ pub struct Found<T> {
     pub role: Role,
 }
 
-/// Finds the threads of the tree that are not in `known`. Repeats the scan until no new thread or process appears.
+/// A process and its descendants, found before a promise is made to them.
+#[derive(Debug)]
+pub struct Scanned<T> {
+    /// First thread of the process.
+    pub(super) leader: Identity,
+    pub(super) found: Vec<Found<T>>,
+}
+
+/// Maximum number of threads of a promise. A turn costs time for each thread, so a client with more threads would delay
+/// the other clients.
+pub const THREADS_MOST: usize = 1024;
+
+/// Finds the threads of process `pid` and of its descendants; `None` if there is no such process. Stops at
+/// [`THREADS_MOST`] threads and one more.
+pub fn scan<K: Kernel>(kernel: &K, pid: u32) -> Option<Scanned<K::Thread>> {
+    let leader = kernel.identity(&kernel.open(pid).ok()?);
+    let known = Known { tree: 0, processes: vec![leader], threads: Vec::new(), reported: Vec::new() };
+    Some(Scanned { leader, found: find(kernel, &known) })
+}
+
+/// Returns the reported descendants in `known` that have ended.
+pub fn ended<K: Kernel>(kernel: &K, known: &Known) -> Vec<u32> {
+    let is_there =
+        |pid: u32| kernel.open(pid).is_ok_and(|it| kernel.status(&it).is_ok_and(|it| it.state != State::Dead));
+    known.reported.iter().copied().filter(|&pid| !is_there(pid)).collect()
+}
+
+/// Finds the threads of the tree that are not in `known`. Repeats the scan until no new thread or process appears, or
+/// the tree has more than [`THREADS_MOST`] threads.
 pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
     let mut seen: BTreeSet<Identity> = known.threads.iter().copied().collect();
     let mut processes: BTreeSet<Identity> = known.processes.iter().copied().collect();
@@ -45,6 +73,9 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
     loop {
         let before = (found.len(), processes.len());
         for leader in processes.clone() {
+            if seen.len() > THREADS_MOST {
+                break;
+            }
             let pid = leader.tid;
             let Ok(held) = kernel.open_as(leader) else { continue };
             let (threads, children) = (kernel.threads(pid), kernel.children(pid));
@@ -71,7 +102,7 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
                 }
             }
         }
-        if before == (found.len(), processes.len()) {
+        if before == (found.len(), processes.len()) || seen.len() > THREADS_MOST {
             return found;
         }
     }

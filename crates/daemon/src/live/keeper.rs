@@ -3,7 +3,7 @@
 use super::setup::Setup;
 use super::shared::{AT_ONCE, Shared, at_agent_priority};
 use crate::Explanation;
-use crate::dispatch::{Known, find};
+use crate::dispatch::{Known, ended, find};
 use crate::guardian::Handle;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Beating, Table};
@@ -114,6 +114,11 @@ fn adopt_new(shared: &Shared<'_>) {
     });
     shared.looking.store(looking.map_or(u64::MAX, Nanos::as_ns), Ordering::Relaxed);
     for known in known {
+        // Reading /proc may take long, so the dispatcher is not held.
+        let ended = ended(shared.kernel, &known);
+        if !ended.is_empty() {
+            at_agent_priority(|| shared.lock().forget_ended(known.tree, &ended));
+        }
         let mut found = find(shared.kernel, &known).into_iter();
         loop {
             let some: Vec<_> = found.by_ref().take(AT_ONCE).collect();

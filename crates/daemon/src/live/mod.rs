@@ -13,7 +13,7 @@ pub use setup::Setup;
 
 use crate::Explanation;
 use crate::directory::{Directory, Refused};
-use crate::dispatch::{Dismissed, Dispatcher, EVENTS_MOST, PromiseRequest, Refusal};
+use crate::dispatch::{Dismissed, Dispatcher, EVENTS_MOST, PromiseRequest, Refusal, scan};
 use crate::linux::{Linux, Sentinels};
 use crate::restore::{self, PATIENCE};
 use channel::Channel;
@@ -53,7 +53,10 @@ impl Control<'_, '_> {
         // A CPU without an agent cannot serve a client, even if the client may run on that CPU.
         let request = PromiseRequest { affinity: request.affinity.and(&self.shared.cpus()), ..request.clone() };
         self.await_leaving(pid);
-        let (entities, call) = at_agent_priority(|| self.shared.lock().admit(&request, pid, &ours))?;
+        // The agents would wait for a scan of many threads with the dispatcher.
+        let scanned = if ours.contains(&pid) { None } else { scan(&self.shared.kernel, pid) };
+        let admit = || self.shared.lock().admit_scanned(&request, pid, &ours, scanned);
+        let (entities, call) = at_agent_priority(admit)?;
         self.shared.call(&call);
         self.shared.provide_loans();
         self.shared.keeper_bell.ring();

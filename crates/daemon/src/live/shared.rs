@@ -16,10 +16,10 @@ use sys::event::{Bell, Waiting};
 use sys::{clock, thread};
 
 /// Maximum number of threads that are adopted in one step, or whose forks begin to be awaited in one step, or whose
-/// loans begin in one step. A step takes milliseconds per thread on a busy host. During a step, the agents wait for the
-/// dispatcher. The agent of the keeper's CPU cannot even beat, because the keeper then runs at the priority of the
+/// loans begin in one step. A step takes about 50 us per thread, and more on a busy host. During a step, the agents wait for
+/// the dispatcher. The agent of the keeper's CPU cannot even beat, because the keeper then runs at the priority of the
 /// agents.
-pub(super) const AT_ONCE: usize = 16;
+pub(super) const AT_ONCE: usize = 4;
 
 /// State shared by the threads of the daemon.
 pub(super) struct Shared<'k> {

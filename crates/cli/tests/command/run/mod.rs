@@ -12,6 +12,7 @@ mod keeps;
 mod refuses;
 mod restores;
 mod victim;
+mod vm;
 
 use super::{Done, Place};
 use daemon::directory::Directory;
